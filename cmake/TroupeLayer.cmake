@@ -1,0 +1,29 @@
+# A layer is one static library with listed sources and a header file set.
+#
+#   troupe_layer(runtime SOURCES a.cpp HEADERS a.hpp LINK Boost::filesystem [PRIVATE_LINK ...])
+#
+# makes troupe_runtime (troupe::runtime). Headers are found as "troupe/runtime/a.hpp" through one link per layer in
+# the build tree; the same list installs them.
+set(TROUPE_INCLUDE_DIR ${PROJECT_BINARY_DIR}/include)
+file(MAKE_DIRECTORY ${TROUPE_INCLUDE_DIR}/troupe)
+foreach(folder runtime callbacks actors trainers)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/${folder} ${TROUPE_INCLUDE_DIR}/troupe/${folder} SYMBOLIC)
+endforeach()
+foreach(header train torch actors)
+  file(CREATE_LINK ${PROJECT_SOURCE_DIR}/trainers/umbrella/${header}.hpp
+    ${TROUPE_INCLUDE_DIR}/troupe/${header}.hpp SYMBOLIC)
+endforeach()
+
+function(troupe_layer name)
+  cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
+  file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  list(TRANSFORM layer_HEADERS PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
+  add_library(troupe_${name} STATIC ${layer_SOURCES})
+  add_library(troupe::${name} ALIAS troupe_${name})
+  set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
+  target_sources(troupe_${name} PUBLIC FILE_SET HEADERS
+    BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS})
+  target_compile_features(troupe_${name} PUBLIC cxx_std_20)
+  target_link_libraries(troupe_${name} PUBLIC ${layer_LINK}
+    PRIVATE $<BUILD_INTERFACE:troupe_build_flags> ${layer_PRIVATE_LINK})
+endfunction()

@@ -1,0 +1,34 @@
+# What a build of Troupe contains, and how our own code is compiled.
+option(TROUPE_WITH_TORCH "Build trainers/torch (needs LibTorch)" ON)
+option(TROUPE_WITH_NCCL "Build the troupe_nccl library where its headers are found" ON)
+option(TROUPE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
+option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
+set(TROUPE_SANITIZERS "" CACHE STRING "Comma-separated sanitizers, e.g. address,undefined")
+
+set(CMAKE_CXX_STANDARD 20)
+set(CMAKE_CXX_STANDARD_REQUIRED ON)
+set(CMAKE_CXX_EXTENSIONS OFF)
+set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
+set(CMAKE_POSITION_INDEPENDENT_CODE ON)
+
+# ccache makes a second build of the same sources free; PCHs need its sloppiness.
+find_program(TROUPE_CCACHE ccache)
+if(TROUPE_CCACHE)
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TROUPE_CCACHE})
+  set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
+  set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
+endif()
+
+add_library(troupe_build_flags INTERFACE)
+target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
+  -Wno-missing-field-initializers # designated initializers leave defaults on purpose
+  $<$<BOOL:${TROUPE_WARNINGS_AS_ERRORS}>:-Werror>)
+# A train loop is found again in a rank by module and build id.
+target_link_options(troupe_build_flags INTERFACE -Wl,--build-id)
+if(TROUPE_SANITIZERS)
+  target_compile_options(troupe_build_flags INTERFACE
+    -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer -g)
+  target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZERS})
+endif()

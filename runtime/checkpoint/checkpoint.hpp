@@ -1,0 +1,53 @@
+#pragma once
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+
+namespace troupe {
+
+/// Names a folder with a checkpoint in it; never holds data itself.
+class checkpoint {
+public:
+  /// The folder *path* as it is, without a copy.
+  static checkpoint from_directory(fs::path path) {
+    return checkpoint{std::move(path)};
+  }
+
+  /// Absolute folder of the checkpoint.
+  const fs::path& path() const noexcept { return path_; }
+
+  /// Last part of the path: the name the run knows it by.
+  std::string name() const { return path_.filename().string(); }
+
+  /// Copies all files into *target* (made if missing) and returns it.
+  expected<fs::path> to_directory(const fs::path& target) const;
+
+  /// A folder to read the files from; on local storage the checkpoint itself.
+  const fs::path& as_directory() const noexcept { return path_; }
+
+  /// Compares every file with the manifest; the error names the first file that
+  /// differs, is missing or does not belong. A folder without a manifest (never
+  /// committed by a run) is `ec::corrupt` too.
+  expected<void> verify() const;
+
+  /// The user's own values kept beside the files; empty if there are none.
+  expected<metrics> metadata() const;
+
+  /// Replaces the metadata atomically.
+  expected<void> set_metadata(const metrics& x) const;
+
+  /// Adds to the metadata; values of the same name are replaced.
+  expected<void> update_metadata(const metrics& x) const;
+
+  bool operator==(const checkpoint& other) const {
+    return path_ == other.path_;
+  }
+
+private:
+  explicit checkpoint(fs::path path) : path_(std::move(path)) {}
+
+  fs::path path_;
+};
+
+} // namespace troupe

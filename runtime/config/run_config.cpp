@@ -1,0 +1,79 @@
+#include "troupe/runtime/config/run_config.hpp"
+
+#include <unistd.h>
+
+#include <algorithm>
+#include <cstdlib>
+#include <ctime>
+
+namespace troupe {
+
+namespace {
+
+expected<void> validate_name(const std::string& name) {
+  auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
+  if (name.empty())
+    return failure(ec::invalid_config, "run.name is empty");
+  if (name == "." || name == ".." || name.size() > 200
+      || std::any_of(name.begin(), name.end(), bad))
+    return failure(ec::invalid_config,
+                   "run.name '" + name
+                     + "' is not one path component: no '/', no control "
+                       "characters, not '.' or '..', at most 200 bytes");
+  return {};
+}
+
+std::string generated_name() {
+  auto now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+  return std::string{"troupe_run-"} + stamp + '-' + std::to_string(getpid());
+}
+
+fs::path expanded(const fs::path& path) {
+  auto text = path.string();
+  auto home = std::getenv("HOME");
+  if (home && (text == "~" || text.compare(0, 2, "~/") == 0))
+    return fs::path{home} / text.substr(std::min<std::size_t>(2, text.size()));
+  return fs::absolute(path).lexically_normal();
+}
+
+} // namespace
+
+expected<void> validate(const run_config& x) {
+  if (x.name)
+    if (auto ok = validate_name(*x.name); !ok)
+      return ok;
+  if (x.storage_path.empty())
+    return failure(ec::invalid_config, "run.storage_path is empty");
+  if (x.failure.max_failures < -1)
+    return failure(ec::invalid_config,
+                   "failure.max_failures must be >= -1, got "
+                     + std::to_string(x.failure.max_failures));
+  if (x.failure.controller_failure_limit < -1)
+    return failure(ec::invalid_config,
+                   "failure.controller_failure_limit must be >= -1, got "
+                     + std::to_string(x.failure.controller_failure_limit));
+  if (x.callback_queue < 1)
+    return failure(ec::invalid_config, "run.callback_queue must be >= 1, got "
+                                         + std::to_string(x.callback_queue));
+  if (x.report_timeout && x.report_timeout->count() <= 0)
+    return failure(ec::invalid_config,
+                   "run.report_timeout must be > 0 or unset");
+  if (x.start_timeout.count() <= 0)
+    return failure(ec::invalid_config, "run.start_timeout must be > 0");
+  if (x.stop_timeout.count() < 0)
+    return failure(ec::invalid_config, "run.stop_timeout must be >= 0");
+  return validate(x.checkpoint);
+}
+
+run_config resolve(run_config x) {
+  if (!x.name)
+    x.name = generated_name();
+  x.storage_path = expanded(x.storage_path);
+  return x;
+}
+
+} // namespace troupe

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/config/checkpoint_config.hpp"
+#include "troupe/runtime/config/failure_config.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+class user_callback;
+
+/// What a throwing user callback does to the run.
+enum class callback_errors {
+  log,   ///< It is logged and journalled; training goes on.
+  abort, ///< The run ends with `ec::callback_failed`.
+};
+
+/// What a run is called, where it keeps its files and what may go wrong.
+struct run_config {
+  /// Name of the run, one path component. Storage path + name is the run's
+  /// identity: an unfinished run of that name is resumed, a finished one is
+  /// refused. Unset: `troupe_run-<date>-<time>-<pid>`.
+  std::optional<std::string> name;
+  /// Folder of all runs; relative paths are made absolute, a leading `~` is the
+  /// home folder.
+  fs::path storage_path = "~/troupe_results";
+  failure_config failure;
+  checkpoint_config checkpoint;
+  std::vector<std::shared_ptr<user_callback>> callbacks;
+  troupe::callback_errors callback_errors = troupe::callback_errors::log;
+  /// Report batches that may wait for callbacks before `report()` is held back.
+  int callback_queue = 64;
+  /// How long a rank may wait for the others in `report()`, `barrier()` or a
+  /// broadcast. Unset: without limit, with a warning that names the missing
+  /// ranks every 30 s.
+  std::optional<std::chrono::milliseconds> report_timeout;
+  /// How long a group may take from spawn until every rank runs its loop.
+  std::chrono::milliseconds start_timeout = std::chrono::seconds{60};
+  /// How long ranks may take to leave their loops once the run was asked to
+  /// stop, before they are killed.
+  std::chrono::milliseconds stop_timeout = std::chrono::seconds{5};
+  /// No progress line and nothing of rank 0's output on the console.
+  bool quiet = false;
+};
+
+/// Refuses names that are no single path component, negative limits and what
+/// `validate(checkpoint_config)` refuses.
+expected<void> validate(const run_config& x);
+
+/// *x* with name and an absolute storage path filled in.
+run_config resolve(run_config x);
+
+} // namespace troupe

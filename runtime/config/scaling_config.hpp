@@ -1,0 +1,41 @@
+#pragma once
+
+#include <optional>
+
+#include "troupe/runtime/config/placement.hpp"
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// What one rank needs of its host.
+struct resources {
+  /// Cores claimed per rank. Unset claims none: ranks share what the host has,
+  /// so that eight ranks run on two cores.
+  std::optional<double> cpus;
+  /// GPUs claimed per rank; unset means one if `use_gpu`.
+  std::optional<double> gpus;
+};
+
+/// How many ranks there are and where.
+struct scaling_config {
+  /// Number of ranks. 0 runs the loop inline on the thread that calls `fit()`,
+  /// as rank 0 of 1.
+  int num_workers = 1;
+  bool use_gpu = false;
+  resources resources_per_worker;
+  placement where = placement::processes;
+};
+
+/// What a host has, as far as ranks can claim it.
+struct host_resources {
+  double cpus = 0;
+  double gpus = 0;
+};
+
+/// Counts the cores this process may run on and the NVIDIA GPUs under /dev.
+host_resources local_resources();
+
+/// Refuses negative numbers and claims that *host* can never hold.
+expected<void> validate(const scaling_config& x, const host_resources& host);
+
+} // namespace troupe

@@ -1,0 +1,64 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+
+#include <tl/expected.hpp>
+
+namespace troupe {
+
+/// What kind of failure an `error` is. New codes go last: they travel in
+/// messages.
+enum class ec : std::uint8_t {
+  none,
+  invalid_config, ///< A configuration that can never work; nothing was started.
+  invalid_argument, ///< A call inside the train loop that can never work.
+  not_initialized,  ///< `troupe::init` was not called.
+  conflict,         ///< Another run, driver or rank holds what was asked for.
+  storage,          ///< The run's storage refused or lost something.
+  corrupt,          ///< Bytes do not match their checksum or format.
+  spawn,            ///< A process could not be started.
+  rank_failed,      ///< A rank ended before its train loop returned.
+  callback_failed,  ///< A user callback threw and the run was told to end for
+                    ///< it.
+  protocol,         ///< A peer broke the protocol.
+  timeout,          ///< Something took longer than its limit.
+  stopped,          ///< The run was asked to stop.
+  unsupported,      ///< This build or this host lacks what was asked for.
+};
+
+std::string_view to_string(ec code) noexcept;
+
+/// A failure as a value: its kind, and one sentence that names the rank, the
+/// path or the limit.
+struct error {
+  ec code = ec::none;
+  std::string message;
+
+  /// Whether this is a failure at all.
+  explicit operator bool() const noexcept { return code != ec::none; }
+
+  bool operator==(const error&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, error& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x.code); };
+  auto set = [&x](std::uint8_t code) {
+    x.code = static_cast<ec>(code);
+    return true;
+  };
+  return f.object(x).fields(f.field("code", get, set),
+                            f.field("message", x.message));
+}
+
+template <class T>
+using expected = tl::expected<T, error>;
+
+/// An `error` ready to be returned from a function that returns an `expected`.
+inline tl::unexpected<error> failure(ec code, std::string message) {
+  return tl::unexpected<error>{error{code, std::move(message)}};
+}
+
+} // namespace troupe

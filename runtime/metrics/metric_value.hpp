@@ -1,0 +1,65 @@
+#pragma once
+
+#include <concepts>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <variant>
+
+namespace troupe {
+
+/// One reported value: a flag, an integer, a floating-point number (NaN and
+/// infinities allowed) or a text.
+///
+/// A tensor is refused at compile time: report `tensor.item<double>()`.
+class metric_value {
+public:
+  using variant_type = std::variant<bool, std::int64_t, double, std::string>;
+
+  metric_value() = default;
+
+  template <std::same_as<bool> T>
+  metric_value(T x) : value_(x) {}
+
+  template <std::integral T>
+    requires(!std::same_as<T, bool>)
+  metric_value(T x) : value_(static_cast<std::int64_t>(x)) {}
+
+  template <std::floating_point T>
+  metric_value(T x) : value_(static_cast<double>(x)) {}
+
+  template <class T>
+    requires std::convertible_to<const T&, std::string_view>
+    metric_value(const T& x) : value_(std::string{std::string_view{x}}) {}
+
+    /// Whether this is a flag or a number; `number()` is then its value.
+    bool is_number() const noexcept {
+      return !std::holds_alternative<std::string>(value_);
+    }
+
+    /// The value as a number; NaN for a text.
+    double number() const noexcept;
+
+    const variant_type& variant() const noexcept {
+      return value_;
+    }
+
+    /// Equal type and equal value; NaN equals NaN, so that metrics can be
+    /// compared as stored.
+    bool operator==(const metric_value& other) const noexcept;
+
+    template <class Inspector>
+    friend bool inspect(Inspector& f, metric_value& x) {
+      return f.object(x).fields(f.field("value", x.value_));
+    }
+
+  private:
+    variant_type value_;
+};
+
+/// As people read it: numbers with up to six significant digits, texts as they
+/// are.
+std::string to_string(const metric_value& x);
+
+} // namespace troupe

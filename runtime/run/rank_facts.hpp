@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// What a rank knows about itself and its attempt from its first moment on.
+struct rank_facts {
+  std::string run_name;
+  std::string run_path; ///< Absolute folder of the run.
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;       ///< Position among the ranks of this host.
+  int local_world_size = 1; ///< Ranks on this host.
+  int node_rank = 0;
+  bool in_process = false; ///< The rank is a thread of the driver's process.
+  std::vector<int> cores;  ///< Cores this rank is pinned to; empty: not pinned.
+  std::vector<int> gpus;   ///< Indices of the GPUs that belong to this rank.
+  int segment = -1; ///< Descriptor of the shared segment of the attempt's ranks
+                    ///< on this host; -1: none.
+  std::uint64_t first_report = 0;     ///< Index of this attempt's first report.
+  std::int64_t report_timeout_ms = 0; ///< 0: without limit.
+
+  bool operator==(const rank_facts&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_facts& x) {
+  return f.object(x).fields(
+    f.field("run_name", x.run_name), f.field("run_path", x.run_path),
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("world_size", x.world_size), f.field("local_rank", x.local_rank),
+    f.field("local_world_size", x.local_world_size),
+    f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
+    f.field("cores", x.cores), f.field("gpus", x.gpus),
+    f.field("segment", x.segment), f.field("first_report", x.first_report),
+    f.field("report_timeout_ms", x.report_timeout_ms));
+}
+
+} // namespace troupe

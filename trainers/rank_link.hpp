@@ -1,0 +1,45 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/rendezvous/key_value_store.hpp"
+#include "troupe/runtime/report/rank_report.hpp"
+
+namespace troupe {
+
+/// What a rank's thread asks of the control plane. Calls block the rank's own
+/// thread, never an actor; once the attempt ends or the run is to stop they
+/// fail with `ec::stopped`.
+class rank_link {
+public:
+  virtual ~rank_link() = default;
+
+  /// Delivers *x*. With *wait*, returns once the report of every rank is
+  /// stored.
+  virtual expected<void> report(rank_report x, bool wait) = 0;
+
+  /// Waits until every rank is here.
+  virtual expected<void> barrier() = 0;
+
+  /// Rank 0's *bytes* on every rank.
+  virtual expected<std::string> broadcast(std::string bytes) = 0;
+
+  /// Committed checkpoints that were not evicted, oldest first, including all
+  /// that this rank has reported.
+  virtual expected<std::vector<reported_checkpoint>> reported_checkpoints() = 0;
+
+  virtual key_value_store& store() = 0;
+
+  virtual bool stop_requested() const noexcept = 0;
+
+  /// Calls *f* once, from another thread and at once, when a peer has failed or
+  /// the run is to stop. An empty function takes the last one back; no call is
+  /// under way then any more.
+  virtual void on_abort(std::function<void(const error&)> f) = 0;
+};
+
+} // namespace troupe

@@ -1,0 +1,21 @@
+#include "troupe/trainers/torch/data_plane.hpp"
+
+namespace troupe {
+
+std::shared_ptr<torch_data_plane> data_plane(train_context& context) {
+  auto plane =
+    std::any_cast<std::shared_ptr<torch_data_plane>>(&context.data_plane());
+  if (plane)
+    return *plane;
+  throw train_error{
+    {ec::invalid_argument,
+     "rank " + std::to_string(context.rank())
+       + ": this loop was not started by a torch_trainer, so it has no group "
+         "and no device"}};
+}
+
+at::Device device(train_context& context) {
+  return data_plane(context)->device;
+}
+
+} // namespace troupe

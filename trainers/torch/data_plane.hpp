@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+
+#include <ATen/core/ivalue.h>
+#include <c10/core/Device.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+/// What the ranks of one attempt compute with: the group that gradients travel
+/// over, and this rank's device. The torch trainer puts one into
+/// `train_context::data_plane()` before the loop starts.
+struct torch_data_plane {
+  c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr in a world of one.
+  at::Device device{at::kCPU};
+};
+
+/// The data plane of *context*. A loop that was not started by a torch trainer
+/// has none: that throws `train_error`.
+std::shared_ptr<torch_data_plane> data_plane(train_context& context);
+
+/// This rank's device.
+at::Device device(train_context& context);
+
+} // namespace troupe

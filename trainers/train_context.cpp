@@ -1,0 +1,115 @@
+#include "troupe/trainers/train_context.hpp"
+
+#include <cstdio>
+
+#include "troupe/trainers/rank_link.hpp"
+
+namespace troupe {
+
+namespace {
+
+thread_local train_context* current = nullptr;
+
+/// Throws what *reason* means to a train loop.
+[[noreturn]] void leave(error reason) {
+  if (reason.code == ec::stopped)
+    throw run_stopped{std::move(reason)};
+  throw train_error{std::move(reason)};
+}
+
+template <class T>
+T value_or_leave(expected<T> x) {
+  if (!x)
+    leave(std::move(x.error()));
+  if constexpr (!std::is_void_v<T>)
+    return std::move(*x);
+}
+
+std::string default_name(std::uint64_t index) {
+  char buffer[48];
+  std::snprintf(buffer, sizeof(buffer), "checkpoint_%06llu",
+                static_cast<unsigned long long>(index));
+  return buffer;
+}
+
+} // namespace
+
+train_context::train_context(rank_facts facts, std::shared_ptr<rank_link> link,
+                             std::optional<troupe::checkpoint> resume)
+  : facts_(std::move(facts)), link_(std::move(link)),
+    checkpoint_(std::move(resume)), next_report_(facts_.first_report) {
+  current = this;
+}
+
+train_context::~train_context() {
+  current = nullptr;
+}
+
+std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
+  return value_or_leave(link_->reported_checkpoints());
+}
+
+staged_checkpoint train_context::new_checkpoint() {
+  return value_or_leave(staged_checkpoint::create(
+    facts_.run_path, facts_.attempt, next_report_, facts_.rank));
+}
+
+void train_context::report(metrics values, const report_options& options) {
+  send(std::move(values), std::nullopt, options);
+}
+
+void train_context::report(metrics values, staged_checkpoint files,
+                           const report_options& options) {
+  send(std::move(values), std::move(files), options);
+}
+
+void train_context::report(metrics values, const troupe::checkpoint& files,
+                           const report_options& options) {
+  auto staged = new_checkpoint();
+  value_or_leave(staged.add_directory(files.path(), options.move_files));
+  send(std::move(values), std::move(staged), options);
+}
+
+void train_context::send(metrics values, std::optional<staged_checkpoint> files,
+                         const report_options& options) {
+  value_or_leave(validate(values));
+  rank_report x{facts_.rank, next_report_, std::move(values), std::nullopt};
+  std::optional<troupe::checkpoint> mine;
+  if (files) {
+    auto name = options.checkpoint_name.empty() ? default_name(next_report_)
+                                                : options.checkpoint_name;
+    mine =
+      troupe::checkpoint::from_directory(run_path() / "checkpoints" / name);
+    x.part = checkpoint_part{std::move(name), value_or_leave(files->seal())};
+  }
+  ++next_report_;
+  value_or_leave(link_->report(std::move(x), options.barrier));
+  if (mine)
+    checkpoint_ = std::move(mine);
+}
+
+void train_context::barrier() {
+  value_or_leave(link_->barrier());
+}
+
+std::string train_context::broadcast(std::string bytes) {
+  if (bytes.size() > max_broadcast_bytes)
+    leave({ec::invalid_argument, "a broadcast of "
+                                   + std::to_string(bytes.size())
+                                   + " bytes is over the limit of "
+                                   + std::to_string(max_broadcast_bytes)});
+  return value_or_leave(link_->broadcast(std::move(bytes)));
+}
+
+bool train_context::stop_requested() const noexcept {
+  return link_->stop_requested();
+}
+
+train_context& context() {
+  if (current)
+    return *current;
+  throw std::logic_error{
+    "troupe::context() was called on a thread that runs no train loop"};
+}
+
+} // namespace troupe

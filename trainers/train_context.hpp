@@ -1,0 +1,142 @@
+#pragma once
+
+#include <any>
+#include <memory>
+#include <optional>
+#include <sstream>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include <cereal/archives/portable_binary.hpp>
+#include <cereal/types/map.hpp>
+#include <cereal/types/string.hpp>
+#include <cereal/types/vector.hpp>
+
+#include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
+#include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/run/rank_facts.hpp"
+
+namespace troupe {
+
+class rank_link;
+
+/// Leaves the train loop when a call of its context can not succeed: bad
+/// arguments, a failed peer, full storage.
+class train_error : public std::runtime_error {
+public:
+  explicit train_error(error reason)
+    : std::runtime_error(reason.message), reason_(std::move(reason)) {}
+
+  const error& reason() const noexcept { return reason_; }
+
+private:
+  error reason_;
+};
+
+/// Leaves the train loop because the run is to stop. Let it pass: it is no
+/// failure of the rank.
+class run_stopped : public train_error {
+  using train_error::train_error;
+};
+
+/// Largest value of `broadcast_from_rank_zero` in bytes, serialized.
+inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
+
+/// A rank's side of the run: who it is, and all it can ask of the run. Every
+/// call that fails throws `train_error`.
+///
+/// Belongs to the thread of the train loop.
+class train_context {
+public:
+  train_context(rank_facts facts, std::shared_ptr<rank_link> link,
+                std::optional<troupe::checkpoint> resume);
+  ~train_context();
+
+  train_context(const train_context&) = delete;
+  train_context& operator=(const train_context&) = delete;
+
+  int rank() const noexcept { return facts_.rank; }
+  int world_size() const noexcept { return facts_.world_size; }
+  int local_rank() const noexcept { return facts_.local_rank; }
+  int local_world_size() const noexcept { return facts_.local_world_size; }
+  int node_rank() const noexcept { return facts_.node_rank; }
+  std::uint64_t attempt() const noexcept { return facts_.attempt; }
+  const std::string& experiment_name() const noexcept {
+    return facts_.run_name;
+  }
+  /// Folder of the run on its storage.
+  fs::path run_path() const { return facts_.run_path; }
+  const rank_facts& facts() const noexcept { return facts_; }
+
+  /// At first the checkpoint to resume from; later the last one that this rank
+  /// reported.
+  const std::optional<troupe::checkpoint>& checkpoint() const noexcept {
+    return checkpoint_;
+  }
+
+  /// Committed checkpoints that were not evicted, oldest first.
+  std::vector<reported_checkpoint> all_reported_checkpoints();
+
+  /// A folder on the run's storage for the checkpoint of the next report.
+  staged_checkpoint new_checkpoint();
+
+  /// Reports *values*; returns once every rank has sent its report of the same
+  /// index and all of them are stored.
+  void report(metrics values, const report_options& options = {});
+
+  /// The same with this rank's files of a checkpoint.
+  void report(metrics values, staged_checkpoint files,
+              const report_options& options = {});
+
+  /// The same with the files of a folder, copied or moved as *options* say.
+  void report(metrics values, const troupe::checkpoint& files,
+              const report_options& options = {});
+
+  /// Waits until every rank is here.
+  void barrier();
+
+  /// Rank 0's *value* on every rank: any type that cereal serializes, at most
+  /// `max_broadcast_bytes`.
+  template <class T>
+  T broadcast_from_rank_zero(const T& value) {
+    std::ostringstream out;
+    if (rank() == 0)
+      cereal::PortableBinaryOutputArchive{out}(value);
+    std::istringstream in{broadcast(std::move(out).str())};
+    T result{};
+    cereal::PortableBinaryInputArchive{in}(result);
+    return result;
+  }
+
+  /// Whether the run was asked to stop; the next `report` or `barrier` throws
+  /// `run_stopped`.
+  bool stop_requested() const noexcept;
+
+  /// The control plane, for data planes and tests.
+  rank_link& link() noexcept { return *link_; }
+
+  /// A slot for the data plane (group, device) of the trainer that started the
+  /// loop. Lives as long as the context.
+  std::any& data_plane() noexcept { return data_plane_; }
+
+private:
+  std::string broadcast(std::string bytes);
+  void send(metrics values, std::optional<staged_checkpoint> files,
+            const report_options& options);
+
+  rank_facts facts_;
+  std::shared_ptr<rank_link> link_;
+  std::optional<troupe::checkpoint> checkpoint_;
+  std::uint64_t next_report_ = 0;
+  std::any data_plane_;
+};
+
+/// The context of the train loop that runs on this thread; throws
+/// `std::logic_error` outside of one.
+train_context& context();
+
+} // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint_part.hpp"
@@ -9,13 +10,22 @@
 
 namespace troupe {
 
-/// Report *index* of every rank, and the checkpoint they made together if any
-/// did.
+/// Report *index* of every rank, and what each added to the checkpoint they
+/// made together, if any did.
 struct report_batch {
   std::uint64_t index = 0;
   std::vector<metrics> values; ///< One entry per rank, ordered by rank.
-  std::optional<checkpoint_part>
-    part; ///< Files of all ranks that reported one.
+  /// One entry per rank, ordered by rank; unset where a rank reported no files.
+  /// The names are equal and no file is in two parts.
+  std::vector<std::optional<checkpoint_part>> parts;
+
+  /// Name of the checkpoint, nullptr if no rank reported one.
+  const std::string* checkpoint_name() const noexcept {
+    for (auto& part : parts)
+      if (part)
+        return &part->name;
+    return nullptr;
+  }
 
   bool operator==(const report_batch&) const = default;
 };
@@ -24,7 +34,7 @@ template <class Inspector>
 bool inspect(Inspector& f, report_batch& x) {
   return f.object(x).fields(f.field("index", x.index),
                             f.field("values", x.values),
-                            f.field("part", x.part));
+                            f.field("parts", x.parts));
 }
 
 } // namespace troupe

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/torch_config.hpp"
+
+namespace troupe {
+
+/// Builds the data plane of this rank: its device and its group over the
+/// backend that *config* names. Every rank of the attempt calls it once, before
+/// the loop. In a world of one the group is nullptr.
+///
+/// While the result lives, the abort of the attempt (`rank_link::on_abort`)
+/// ends every waiting collective at once with the link's error; letting it go
+/// takes bounded time, also if peers are stuck.
+///
+/// Throws `train_error`: `ec::unsupported` names what this build or host lacks
+/// for the backend, `ec::timeout` the ranks that did not come.
+std::shared_ptr<torch_data_plane> make_group(train_context& context,
+                                             const torch_config& config);
+
+} // namespace troupe

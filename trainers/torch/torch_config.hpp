@@ -1,0 +1,29 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string_view>
+
+namespace troupe {
+
+/// What gradients travel over.
+enum class backend : std::uint8_t {
+  /// NCCL if ranks have GPUs, `local` if all ranks share this host, else Gloo.
+  automatic,
+  local, ///< Shared memory between the ranks of one host; CPU tensors only.
+  gloo,  ///< TCP between processes or hosts.
+  nccl,  ///< Needs GPUs and the `troupe_nccl` library.
+};
+
+std::string_view to_string(backend x) noexcept;
+
+/// How the ranks of a torch run talk to each other.
+struct torch_config {
+  troupe::backend backend = troupe::backend::automatic;
+
+  /// How long a collective waits for the slowest rank. Ray Train and torch wait
+  /// as long with Gloo: a rank may load data or save for minutes.
+  std::chrono::milliseconds timeout = std::chrono::minutes{30};
+};
+
+} // namespace troupe

@@ -1,0 +1,38 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+/// How the ranks of one host share its cores.
+struct cpu_plan {
+  /// For each local rank the cores that are its own; empty lists if there are
+  /// fewer cores than ranks.
+  std::vector<std::vector<int>> cores;
+
+  /// OpenMP threads of a rank: cores / ranks, at least 1.
+  int threads_per_rank = 1;
+
+  /// More ranks than cores: waiting threads must not spin.
+  bool oversubscribed = false;
+};
+
+/// Divides *available* (core numbers) among *ranks* >= 1 ranks in contiguous
+/// pieces whose sizes differ by at most one.
+cpu_plan plan_cpus(std::vector<int> available, int ranks);
+
+/// The OpenMP variables a rank gets under *plan*. A variable for which
+/// *is_set* answers true is the user's and stays as it is.
+std::vector<std::pair<std::string, std::string>>
+openmp_environment(const cpu_plan& plan, bool (*is_set)(const char* name));
+
+/// The same, looking at this process's environment.
+std::vector<std::pair<std::string, std::string>>
+openmp_environment(const cpu_plan& plan);
+
+/// The cores this process may run on, in ascending order.
+std::vector<int> available_cores();
+
+} // namespace troupe

@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// A function by a name that holds in every process of the same program,
+/// wherever its modules are loaded.
+struct function_address {
+  /// The shared library's path; empty for the program itself.
+  std::string module;
+
+  /// Bytes from the module's load address.
+  std::uint64_t offset = 0;
+
+  /// The module's GNU build id in hexadecimal; empty if it was linked without.
+  std::string build_id;
+
+  bool operator==(const function_address&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, function_address& x) {
+  return f.object(x).fields(f.field("module", x.module),
+                            f.field("offset", x.offset),
+                            f.field("build_id", x.build_id));
+}
+
+/// Finds the module of *fn*; `ec::invalid_config` if no loaded module has it.
+expected<function_address> locate(const void* fn);
+
+/// Finds the function in this process and loads its module if need be;
+/// `ec::invalid_config` if the module is missing, was built differently (names
+/// the module and both build ids), or has no code there.
+expected<const void*> resolve(const function_address& address);
+
+/// The build id of the running program, as in `function_address`.
+std::string program_build_id();
+
+} // namespace troupe

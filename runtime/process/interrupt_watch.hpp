@@ -1,0 +1,36 @@
+#pragma once
+
+namespace troupe {
+
+/// While it lives, SIGINT and SIGTERM ask for an end in good order instead of
+/// ending the process: the first makes `fd()` readable, the second changes
+/// nothing, the third leaves at once with exit code 128 + signal.
+///
+/// A signal for which the program has a handler of its own, or which it
+/// ignores, stays the program's. Several watches may live at once, in any
+/// order: all see the same signals, and the last one restores what was.
+/// Made on another thread than the main one while no watch lives, it watches
+/// nothing: signals are then the business of the service that started the run.
+class interrupt_watch {
+public:
+  interrupt_watch();
+  interrupt_watch(const interrupt_watch&) = delete;
+  interrupt_watch& operator=(const interrupt_watch&) = delete;
+  ~interrupt_watch();
+
+  /// Becomes readable, and stays so, with the first signal; -1 if nothing is
+  /// watched.
+  int fd() const noexcept { return fd_; }
+
+  /// The first signal since this watch was made, 0 before it.
+  int first_signal() const noexcept;
+
+  /// Signals since the first watch was made.
+  int count() const noexcept;
+
+private:
+  int fd_ = -1;
+  int seen_ = 0; // Signals before this watch was made.
+};
+
+} // namespace troupe

@@ -1,0 +1,45 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+namespace troupe {
+
+/// How a process ended.
+struct process_exit {
+  enum class kind : std::uint8_t {
+    exited,   ///< Returned or called exit; `code` is its exit code.
+    signaled, ///< Killed by a signal; `code` is the signal.
+    lost,     ///< Ended with the process that watched it; the code is unknown.
+  };
+
+  kind how = kind::exited;
+  int code = 0;
+
+  /// What the process itself wrote last about its end, e.g. "ended by an
+  /// exception in a thread: out of range (std::out_of_range)"; empty if it had
+  /// no chance to.
+  std::string last_words;
+
+  bool operator==(const process_exit&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, process_exit& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x.how); };
+  auto set = [&x](std::uint8_t how) {
+    x.how = static_cast<process_exit::kind>(how);
+    return true;
+  };
+  return f.object(x).fields(f.field("how", get, set), f.field("code", x.code),
+                            f.field("last_words", x.last_words));
+}
+
+/// Reads *status* as waitpid gives it.
+process_exit process_exit_of(int wait_status, std::string last_words);
+
+/// "exited with code 3", "killed by signal 9 (SIGKILL)", or the last words if
+/// there are any.
+std::string to_string(const process_exit& x);
+
+} // namespace troupe

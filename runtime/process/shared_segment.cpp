@@ -1,0 +1,176 @@
+#include "troupe/runtime/process/shared_segment.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/segment_header.hpp"
+#include "troupe/runtime/process/segment_rank.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t page = 4096;
+
+constexpr std::size_t round_to_page(std::size_t x) {
+  return (x + page - 1) / page * page;
+}
+
+constexpr std::size_t ranks_offset = round_to_page(sizeof(segment_header));
+
+std::size_t areas_offset(int ranks) {
+  return ranks_offset
+         + round_to_page(sizeof(segment_rank)
+                         * static_cast<std::size_t>(ranks));
+}
+
+constexpr std::size_t area_bytes =
+  2 * (shared_segment::inline_bytes + shared_segment::chunk_bytes);
+
+std::size_t size_for(int ranks) {
+  return areas_offset(ranks) + area_bytes * static_cast<std::size_t>(ranks);
+}
+
+auto system_failure(const std::string& what) {
+  return failure(ec::spawn, what + ": " + std::strerror(errno));
+}
+
+} // namespace
+
+expected<shared_segment> shared_segment::create(int ranks) {
+  if (ranks < 1 || ranks > max_ranks)
+    return failure(ec::invalid_argument,
+                   "a shared segment is for 1 to " + std::to_string(max_ranks)
+                     + " ranks, not " + std::to_string(ranks));
+  int descriptor =
+    ::memfd_create("troupe-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
+  if (descriptor < 0)
+    return system_failure("the shared segment could not be created");
+  shared_segment result{nullptr, size_for(ranks), descriptor, true};
+  // Sealed: a segment that shrinks would kill its readers with SIGBUS.
+  if (::ftruncate(descriptor, static_cast<off_t>(result.size_)) != 0
+      || ::fcntl(descriptor, F_ADD_SEALS,
+                 F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
+           != 0)
+    return system_failure("the shared segment could not be sized");
+  void* base = ::mmap(nullptr, result.size_, PROT_READ | PROT_WRITE, MAP_SHARED,
+                      descriptor, 0);
+  if (base == MAP_FAILED)
+    return system_failure("the shared segment could not be mapped");
+  result.base_ = base;
+  auto& header = result.header();
+  header.magic = segment_header::expected_magic;
+  header.version = segment_header::expected_version;
+  header.ranks = ranks;
+  return result;
+}
+
+expected<shared_segment> shared_segment::attach(int descriptor) {
+  struct stat status {};
+  if (::fstat(descriptor, &status) != 0)
+    return system_failure("descriptor " + std::to_string(descriptor)
+                          + " of the shared segment");
+  auto size = static_cast<std::size_t>(status.st_size);
+  auto foreign = [&] {
+    return failure(ec::protocol, "descriptor " + std::to_string(descriptor)
+                                   + " is no shared segment of this version");
+  };
+  if (size < ranks_offset)
+    return foreign();
+  void* base =
+    ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
+  if (base == MAP_FAILED)
+    return system_failure("the shared segment could not be mapped");
+  shared_segment result{base, size, descriptor, false};
+  auto& header = result.header();
+  if (header.magic != segment_header::expected_magic
+      || header.version != segment_header::expected_version || header.ranks < 1
+      || header.ranks > max_ranks || size_for(header.ranks) != size)
+    return foreign();
+  return result;
+}
+
+shared_segment::shared_segment(shared_segment&& other) noexcept
+  : base_(std::exchange(other.base_, nullptr)),
+    size_(std::exchange(other.size_, 0)),
+    descriptor_(std::exchange(other.descriptor_, -1)),
+    owned_(std::exchange(other.owned_, false)) {}
+
+shared_segment& shared_segment::operator=(shared_segment&& other) noexcept {
+  std::swap(base_, other.base_);
+  std::swap(size_, other.size_);
+  std::swap(descriptor_, other.descriptor_);
+  std::swap(owned_, other.owned_);
+  return *this;
+}
+
+shared_segment::~shared_segment() {
+  if (base_)
+    ::munmap(base_, size_);
+  if (owned_)
+    ::close(descriptor_);
+}
+
+int shared_segment::ranks() const noexcept {
+  return header().ranks;
+}
+
+void shared_segment::abort(const error& reason) noexcept {
+  auto& shared = header();
+  std::uint32_t none = 0;
+  if (shared.reason.compare_exchange_strong(none, 1)) {
+    shared.reason_code = static_cast<std::uint32_t>(reason.code);
+    shared.reason_length = static_cast<std::uint32_t>(reason.message.copy(
+      shared.reason_text.data(), shared.reason_text.size()));
+    shared.reason.store(2, std::memory_order_release);
+  }
+  shared.aborted.store(1);
+  for (int i = 0; i < ranks(); ++i)
+    rank(i).release_waiters();
+}
+
+bool shared_segment::aborted() const noexcept {
+  return header().aborted.load(std::memory_order_acquire) != 0;
+}
+
+error shared_segment::abort_reason() const {
+  if (!aborted())
+    return {};
+  auto& shared = header();
+  if (shared.reason.load(std::memory_order_acquire) != 2)
+    return {ec::stopped, "the attempt was ended"};
+  auto length =
+    std::min<std::size_t>(shared.reason_length, shared.reason_text.size());
+  return {static_cast<ec>(shared.reason_code),
+          {shared.reason_text.data(), length}};
+}
+
+segment_header& shared_segment::header() const noexcept {
+  return *static_cast<segment_header*>(base_);
+}
+
+segment_rank& shared_segment::rank(int rank) const noexcept {
+  auto* first = static_cast<std::byte*>(base_) + ranks_offset;
+  return reinterpret_cast<segment_rank*>(first)[rank];
+}
+
+std::byte* shared_segment::inline_area(int rank,
+                                       std::uint64_t parity) const noexcept {
+  return static_cast<std::byte*>(base_) + areas_offset(ranks())
+         + area_bytes * static_cast<std::size_t>(rank)
+         + inline_bytes * (parity & 1);
+}
+
+std::byte* shared_segment::chunk_area(int rank,
+                                      std::uint64_t parity) const noexcept {
+  return inline_area(rank, 0) + 2 * inline_bytes + chunk_bytes * (parity & 1);
+}
+
+} // namespace troupe

@@ -2,134 +2,208 @@
 # Makes everything that Troupe is built from available on a Debian 12 machine: Debian packages, CAF built from
 # Debian's source package, LibTorch from its PyPI wheel. Idempotent; quick when there is nothing to do. Whatever it
 # makes lies under $TROUPE_CACHE (default: the user's cache folder), keyed by version, and is shared by all clones.
+# A part appears there by rename, complete or not at all; clones that start together take turns.
 #
-#   tools/bootstrap.sh            install what is missing, print the two roots
-#   TROUPE_CUDA=1                 the LibTorch wheel with all its CUDA packages (a GPU host)
-#   CAF_ROOT, LIBTORCH_ROOT       use these instead of our own (for machines without Debian)
-#   TROUPE_NO_PACKAGES=1          do not look at system packages at all
+#   tools/bootstrap.sh [--with-tests]   install what is missing, print the roots as NAME=value, one a line
+#   TROUPE_CUDA=1                       the LibTorch wheel with all its CUDA packages (a GPU host)
+#   CAF_ROOT, LIBTORCH_ROOT             use these instead of our own (for machines without Debian)
+#   TROUPE_NO_PACKAGES=1                do not look at system packages at all
 set -euo pipefail
 
 readonly caf_version=0.18.7
 readonly caf_sha256=d5c3abe8fd67a729aab1baeece10367637d903ba335f4c79378bcadfbcd34552
 readonly torch_version=2.15.0
-readonly nccl_version=2.30.7
-readonly cache=${TROUPE_CACHE:-${XDG_CACHE_HOME:-$HOME/.cache}/troupe}
+readonly safetensors_version=0.5.3
+readonly python=/usr/bin/python3 # Debian's own, whatever else is on PATH.
+readonly cache=${TROUPE_CACHE:-${XDG_CACHE_HOME:-${HOME:?bootstrap: HOME is not set}/.cache}/troupe}
 
 readonly debian_packages=(
-  g++ cmake ninja-build ccache pkg-config dpkg-dev ca-certificates
+  g++ cmake ninja-build ccache pkg-config dpkg-dev ca-certificates debian-archive-keyring
   python3 python3-venv
-  libcereal-dev nlohmann-json3-dev libboost-filesystem-dev libxxhash-dev libssl-dev libgloo-dev
+  libcereal-dev nlohmann-json3-dev libboost-filesystem-dev libxxhash-dev libssl-dev libgloo-dev zlib1g-dev
   libexpected-dev libgtest-dev libgmock-dev dataset-fashion-mnist
 )
-# Only what `./dev test` and `./dev check` need on top.
+# What only the tests and the checks need.
 readonly debian_test_packages=(clang-format python3-torch python3-numpy)
 
 work=
+with_tests=false
+
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
+trap '[ -z "$work" ] || rm -rf "$work"' EXIT
+
+# Only one bootstrap of a user works at a time. The lock goes with the process, however it ends.
+take_turn() {
+  [ -n "${have_turn:-}" ] && return
+  mkdir -p "$cache" || fail "the cache folder $cache cannot be made: set TROUPE_CACHE to one that can"
+  exec 9>"$cache/.lock"
+  if ! flock --nonblock 9; then
+    say "another bootstrap is at work on $cache; waiting for it"
+    flock 9
+  fi
+  have_turn=1
+  rm -rf "$cache"/.work-* # Left by one that was killed.
+}
+
+new_work_folder() {
+  work=$(mktemp -d "$cache/.work-XXXXXX")
+}
+
+# Gives the finished folder $1 its name $2; the work folder goes.
+publish() {
+  touch "$1/.complete"
+  rm -rf "$2"
+  mv "$1" "$2"
+  rm -rf "$work"
+  work=
+}
 
 missing_packages() {
-  local package
-  for package in "$@"; do
-    dpkg-query -W -f='${Status}\n' "$package" 2>/dev/null | grep -q 'ok installed' || printf '%s ' "$package"
-  done
+  # dpkg-query complains about packages that it has never heard of; they are missing, too.
+  local installed
+  installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p') || true
+  printf '%s\n' "$@" | grep -vxF "$installed" | tr '\n' ' ' || true
 }
 
 install_packages() {
   [ "${TROUPE_NO_PACKAGES:-}" = 1 ] && return
-  command -v apt-get >/dev/null || fail "this is no Debian machine: give CAF_ROOT and LIBTORCH_ROOT and set TROUPE_NO_PACKAGES=1"
+  command -v apt-get >/dev/null ||
+    fail "this is no Debian machine: install the packages of docs/decisions/dependencies.md, give CAF_ROOT and LIBTORCH_ROOT and set TROUPE_NO_PACKAGES=1"
   local missing as_root=()
   missing=$(missing_packages "$@")
   [ -z "$missing" ] && return
   if [ "$(id -u)" != 0 ]; then
-    if command -v sudo >/dev/null && sudo -n true 2>/dev/null; then
-      as_root=(sudo)
-    elif command -v sudo >/dev/null && [ -t 0 ]; then
+    if command -v sudo >/dev/null && { sudo -n true 2>/dev/null || [ -t 0 ]; }; then
       as_root=(sudo)
     else
-      fail "packages are missing and this user may not install them; run as root: apt-get install -y --no-install-recommends $missing"
+      fail "packages are missing and this user may not install them; run as root: apt-get install -y --no-install-recommends ${missing% }"
     fi
   fi
-  say "installing $missing"
-  "${as_root[@]}" apt-get update -qq || fail "apt-get update failed: is the network up?"
+  say "installing ${missing% }"
+  take_turn
+  "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=600 update || fail "apt-get update failed: is the network up?"
   # shellcheck disable=SC2086 # a list of names
-  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends $missing >/dev/null ||
-    fail "apt-get could not install: $missing"
+  "${as_root[@]}" env DEBIAN_FRONTEND=noninteractive apt-get -qq -o DPkg::Lock::Timeout=600 -o Dpkg::Use-Pty=0 \
+    install -y --no-install-recommends $missing >"$cache/packages.log" 2>&1 9>&- ||
+    fail "apt-get could not install ${missing% }: see $cache/packages.log"
 }
 
-# The mirror that this system already uses for Debian itself.
+# The mirror that this system uses for Debian itself: of deb822 files and of one-line files. Cloud images name a list
+# of mirrors (mirror+file:/.../debian.list), which serves as well as one.
 debian_mirror() {
-  local found
-  found=$({ cat /etc/apt/sources.list.d/*.sources | sed -n 's/^URIs: *//p'
-            cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list | sed -nE 's/^deb +(\[[^]]*\] +)?([^ ]+) .*/\2/p'
-          } 2>/dev/null | tr ' ' '\n' | grep -E '/debian/?$') || true
-  echo "${found%%$'\n'*}"
+  local uris
+  uris=$({ cat /etc/apt/sources.list.d/*.sources | sed -n 's/^URIs: *//Ip'
+           cat /etc/apt/sources.list /etc/apt/sources.list.d/*.list |
+             sed -nE 's/^deb(-src)?[[:space:]]+(\[[^]]*\][[:space:]]+)?([^[:space:]]+).*/\3/p'
+         } 2>/dev/null | tr ' ' '\n' | grep -E '/debian(/?|\.list)$') || true
+  echo "${uris%%$'\n'*}"
 }
 
-# Fetches CAF's source through a private apt state, so that no file of the system changes.
+# Unpacks CAF's source at $1/source. A private apt state, so that no file of the system changes.
 fetch_caf_source() {
-  local folder=$1 mirror
+  local folder=$1 mirror archive
   mirror=$(debian_mirror)
-  [ -n "$mirror" ] || fail "no Debian mirror in /etc/apt: give CAF_ROOT"
-  mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial" "$folder/download"
+  [ -n "$mirror" ] || fail "no mirror of Debian is named in /etc/apt: give CAF_ROOT, a CAF $caf_version with its openssl module"
+  mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial" "$folder/download" "$folder/source"
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror experimental main" >"$folder/apt/sources.list"
   local options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt" -o APT::Sandbox::User=)
-  apt-get "${options[@]}" update || fail "the source list of $mirror (experimental) could not be read"
+  apt-get "${options[@]}" update || fail "the list of Debian's experimental sources could not be fetched from $mirror"
   (cd "$folder/download" && apt-get "${options[@]}" source --tar-only --download-only "actor-framework=$caf_version-1~exp1") ||
-    fail "the source of CAF $caf_version could not be downloaded from $mirror"
-  local archive
-  archive=$(find "$folder/download" -name 'actor-framework_*.orig.tar.*' ! -name '*.asc' | head -n 1)
-  echo "$caf_sha256  $archive" | sha256sum --check --quiet || fail "the checksum of $archive is not that of CAF $caf_version"
-  mkdir -p "$folder/source"
+    fail "the source of CAF $caf_version could not be fetched from $mirror"
+  archive=$(find "$folder/download" -name 'actor-framework_*.orig.tar.*' ! -name '*.asc')
+  echo "$caf_sha256  $archive" | sha256sum --check --quiet >/dev/null 2>&1 ||
+    fail "the archive $(basename "$archive") is not CAF $caf_version: its checksum differs"
   tar -xf "$archive" -C "$folder/source" --strip-components=1
 }
 
-build_caf() {
-  local root=$cache/caf-$caf_version
-  if [ ! -e "$root/.complete" ]; then
-    say "building CAF $caf_version (3-4 minutes on two cores, once per user)"
-    mkdir -p "$cache"
-    work=$(mktemp -d "$cache/.caf-XXXXXX")
-    trap 'rm -rf "$work"' EXIT INT TERM
-    fetch_caf_source "$work"
-    cmake -S "$work/source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_INSTALL_PREFIX=$root" \
-      -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF -DCAF_ENABLE_OPENSSL_MODULE=ON \
-      >"$cache/caf-build.log" 2>&1 || fail "CAF could not be configured: see $cache/caf-build.log"
-    cmake --build "$work/build" >>"$cache/caf-build.log" 2>&1 || fail "CAF did not build: see $cache/caf-build.log"
-    rm -rf "$root"
-    cmake --install "$work/build" >>"$cache/caf-build.log" 2>&1 || fail "CAF could not be installed: see $cache/caf-build.log"
-    touch "$root/.complete"
-    rm -rf "$work"
-    trap - EXIT
-  fi
-  CAF_ROOT=$root
+# A CAF of the right version that CMake's find_package would find by itself.
+system_caf() {
+  local file
+  for file in /usr/local/lib/cmake/CAF/CAFConfigVersion.cmake /usr/lib/cmake/CAF/CAFConfigVersion.cmake \
+    /usr/lib/*-linux-gnu/cmake/CAF/CAFConfigVersion.cmake; do
+    if [ -e "$file" ] && grep -qE 'PACKAGE_VERSION "0\.18\.([7-9]|[1-9][0-9])' "$file" &&
+      grep -q 'CAF::openssl' "${file%/*}/CAFTargets.cmake"; then
+      echo "${file%%/lib/*}"
+      return
+    fi
+  done
 }
 
-install_libtorch() {
-  local flavor=cpu root
-  [ "${TROUPE_CUDA:-}" = 1 ] && flavor=cuda
-  root=$cache/libtorch-$torch_version-$flavor
+provide_caf() {
+  [ -n "${CAF_ROOT:-}" ] && return
+  CAF_ROOT=$(system_caf)
+  [ -n "$CAF_ROOT" ] && return
+  CAF_ROOT=$cache/caf-$caf_version
+  [ -e "$CAF_ROOT/.complete" ] && return
+  take_turn
+  [ -e "$CAF_ROOT/.complete" ] && return
+  say "building CAF $caf_version (3-4 minutes on two cores, once per user)"
+  new_work_folder
+  fetch_caf_source "$work"
+  local log=$cache/caf-build.log
+  # shellcheck disable=SC2016 # $ORIGIN is for the loader
+  cmake -S "$work/source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_INSTALL_PREFIX=$CAF_ROOT" \
+    '-DCMAKE_INSTALL_RPATH=$ORIGIN' -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF \
+    -DCAF_ENABLE_OPENSSL_MODULE=ON >"$log" 2>&1 || fail "CAF could not be configured: see $log"
+  cmake --build "$work/build" >>"$log" 2>&1 || fail "CAF did not build: see $log"
+  cmake --install "$work/build" --prefix "$work/caf" >>"$log" 2>&1 || fail "CAF could not be installed: see $log"
+  publish "$work/caf" "$CAF_ROOT"
+}
+
+# Makes a virtual environment at $cache/$1 with the packages that follow; Debian's Python and pip, no user site.
+make_environment() {
+  local root=$cache/$1
+  shift
+  new_work_folder
+  "$python" -m venv "${venv_options[@]}" "$work/venv" || fail "$python -m venv failed: is python3-venv installed?"
+  PYTHONNOUSERSITE=1 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
+    --no-compile "$@" || fail "PyPI did not deliver $*: is the network up?"
+  publish "$work/venv" "$root"
+}
+
+provide_libtorch() {
+  [ -n "${LIBTORCH_ROOT:-}" ] && return
+  local flavor=cpu wanted=(--no-deps "torch==$torch_version" 'nvidia-cuda-runtime==13.2.*' 'nvidia-cuda-cupti==13.2.*')
+  [ "${TROUPE_CUDA:-}" = 1 ] && flavor=cuda wanted=("torch==$torch_version")
+  local root=$cache/libtorch-$torch_version-$flavor
   if [ ! -e "$root/.complete" ]; then
-    say "downloading LibTorch $torch_version ($flavor)"
-    rm -rf "$root"
-    /usr/bin/python3 -m venv "$root" || fail "python3 -m venv failed: is python3-venv installed?"
-    local pip=("$root/bin/python" -m pip install -q --disable-pip-version-check --no-compile)
-    if [ "$flavor" = cuda ]; then
-      "${pip[@]}" "torch==$torch_version" || fail "the wheel torch==$torch_version could not be installed from PyPI"
-    else
-      "${pip[@]}" --no-deps "torch==$torch_version" 'nvidia-cuda-runtime==13.2.*' 'nvidia-cuda-cupti==13.2.*' ||
-        fail "the wheel torch==$torch_version could not be installed from PyPI"
-    fi
-    touch "$root/.complete"
+    take_turn
+  fi
+  if [ ! -e "$root/.complete" ]; then
+    say "fetching LibTorch $torch_version for $flavor (once per user)"
+    local venv_options=()
+    make_environment "${root##*/}" "${wanted[@]}"
   fi
   LIBTORCH_ROOT=$(echo "$root"/lib/python3*/site-packages/torch)
 }
 
+# A Python that reads what we write: Debian's torch and numpy, and safetensors.
+provide_test_python() {
+  local root=$cache/test-python-$safetensors_version
+  TROUPE_TEST_PYTHON=$root/bin/python
+  [ -e "$root/.complete" ] && return
+  take_turn
+  [ -e "$root/.complete" ] && return
+  local venv_options=(--system-site-packages)
+  make_environment "${root##*/}" --no-deps "safetensors==$safetensors_version"
+}
+
 packages=("${debian_packages[@]}")
-[ "${1:-}" = --with-tests ] && packages+=("${debian_test_packages[@]}")
+case "${1:-}" in
+  "") ;;
+  --with-tests) with_tests=true; packages+=("${debian_test_packages[@]}") ;;
+  *) fail "unknown argument $1: the only one is --with-tests" ;;
+esac
 install_packages "${packages[@]}"
-[ -n "${CAF_ROOT:-}" ] || build_caf
-[ -n "${LIBTORCH_ROOT:-}" ] || install_libtorch
+provide_caf
+provide_libtorch
 echo "CAF_ROOT=$CAF_ROOT"
 echo "LIBTORCH_ROOT=$LIBTORCH_ROOT"
+if $with_tests; then
+  if [ -z "${TROUPE_TEST_PYTHON:-}" ]; then
+    provide_test_python
+  fi
+  echo "TROUPE_TEST_PYTHON=$TROUPE_TEST_PYTHON"
+fi

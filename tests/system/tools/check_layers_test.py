@@ -1,0 +1,87 @@
+"""Seeds violations into a small tree and expects tools/check_layers to name each of them."""
+import subprocess
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+CHECK = Path(__file__).resolve().parents[3] / "tools" / "check_layers"
+
+CLEAN = {
+    "runtime/error.hpp": "#include <string>\n",
+    "runtime/error.cpp": '#include "troupe/runtime/error.hpp"\n',
+    "callbacks/csv.hpp": '#include "troupe/runtime/error.hpp"\n',
+    "actors/driver.hpp": '#include <caf/typed_actor.hpp>\n#include "troupe/runtime/error.hpp"\n',
+    "trainers/trainer.hpp": '#include "troupe/runtime/error.hpp"\n',
+    "trainers/trainer.cpp": '#include "troupe/actors/driver.hpp"\n#include "troupe/trainers/trainer.hpp"\n',
+    "trainers/torch/ddp.hpp": "#include <torch/torch.h>\n",
+    "trainers/umbrella/train.hpp": '#include "troupe/trainers/trainer.hpp"\n',
+    "examples/minimal.cpp": "#include <troupe/train.hpp>\n",
+    "tests/unit/error_test.cpp": '#include "troupe/runtime/error.hpp"\n',
+}
+
+
+class CheckLayers(unittest.TestCase):
+    def check(self, **changes):
+        """Exit code and output for the clean tree with *changes* (path with __ for /, ending in hpp or cpp)."""
+        with tempfile.TemporaryDirectory() as folder:
+            files = CLEAN | {k.replace("__", "/").replace("_DOT_", "."): v for k, v in changes.items()}
+            for name, text in files.items():
+                path = Path(folder) / name
+                path.parent.mkdir(parents=True, exist_ok=True)
+                path.write_text(text, encoding="utf-8")
+            done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, timeout=60)
+            return done.returncode, done.stdout + done.stderr
+
+    def expect_violation(self, line, **changes):
+        code, output = self.check(**changes)
+        self.assertEqual(code, 1, output)
+        self.assertEqual(output.strip().splitlines()[0], line)
+
+    def test_accepts_a_tree_in_order(self):
+        code, output = self.check()
+        self.assertEqual(code, 0, output)
+
+    def test_finds_a_layer_that_includes_one_below(self):
+        self.expect_violation(
+            "runtime/error.cpp:1: runtime/ lies above actors/ and may not include troupe/actors/driver.hpp",
+            runtime__error_DOT_cpp='#include "troupe/actors/driver.hpp"\n')
+        self.expect_violation(
+            "callbacks/csv.hpp:2: callbacks/ lies above trainers/ and may not include troupe/trainers/trainer.hpp",
+            callbacks__csv_DOT_hpp='\n#include "troupe/trainers/trainer.hpp"\n')
+
+    def test_finds_libtorch_outside_of_its_folder(self):
+        self.expect_violation("trainers/trainer.cpp:1: LibTorch (ATen/ATen.h) belongs to trainers/torch/",
+                              trainers__trainer_DOT_cpp="#include <ATen/ATen.h>\n")
+        self.expect_violation("trainers/trainer.cpp:1: only trainers/torch/ may include troupe/trainers/torch/ddp.hpp",
+                              trainers__trainer_DOT_cpp='#include "troupe/trainers/torch/ddp.hpp"\n')
+
+    def test_finds_caf_in_runtime_and_callbacks(self):
+        self.expect_violation("runtime/error.cpp:1: runtime/ has no actors and no CAF (caf/error.hpp)",
+                              runtime__error_DOT_cpp="#include <caf/error.hpp>\n")
+        self.expect_violation("callbacks/csv.hpp:1: callbacks/ has no actors and no CAF (caf/all.hpp)",
+                              callbacks__csv_DOT_hpp="#  include <caf/all.hpp>\n")
+
+    def test_finds_caf_behind_the_train_header(self):
+        self.expect_violation("actors/driver.hpp:1: caf/typed_actor.hpp is reachable from troupe/train.hpp",
+                              trainers__trainer_DOT_hpp='#include "troupe/actors/driver.hpp"\n')
+
+    def test_finds_an_example_that_uses_inner_headers(self):
+        self.expect_violation("examples/minimal.cpp:1: examples use the public headers only, not troupe/runtime/error.hpp",
+                              examples__minimal_DOT_cpp='#include "troupe/runtime/error.hpp"\n')
+
+    def test_finds_headers_that_do_not_exist_and_relative_paths(self):
+        self.expect_violation("runtime/error.cpp:1: troupe/runtime/eror.hpp does not exist",
+                              runtime__error_DOT_cpp='#include "troupe/runtime/eror.hpp"\n')
+        self.expect_violation('runtime/error.cpp:1: "error.hpp" is no path from troupe/',
+                              runtime__error_DOT_cpp='#include "error.hpp"\n')
+
+    def test_refuses_a_folder_without_sources(self):
+        with tempfile.TemporaryDirectory() as folder:
+            done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, timeout=60)
+        self.assertEqual(done.returncode, 1)
+        self.assertIn("no sources", done.stderr)
+
+
+if __name__ == "__main__":
+    unittest.main()

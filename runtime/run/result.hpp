@@ -1,0 +1,52 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
+#include "troupe/runtime/config/checkpoint_config.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/run/history_row.hpp"
+#include "troupe/runtime/run/run_error.hpp"
+#include "troupe/runtime/run/run_status_kind.hpp"
+
+namespace troupe {
+
+/// What a run left behind: the outcome, the last metrics, the checkpoints.
+struct result {
+  run_status_kind status = run_status_kind::running;
+  /// What rank 0 reported last, with or without a checkpoint; empty if it never
+  /// reported.
+  troupe::metrics metrics;
+  /// The latest committed checkpoint.
+  std::optional<troupe::checkpoint> checkpoint;
+  /// At most `checkpoint_config::num_to_keep`, ascending by score: the last one
+  /// is the best.
+  std::vector<reported_checkpoint> best_checkpoints;
+  fs::path path; ///< Folder of the run.
+  /// Why the run did not finish; unset for a finished one.
+  std::optional<run_error> error;
+  std::uint64_t attempts = 0; ///< Lives of the ranks so far, restarts included.
+
+  /// The best of `best_checkpoints` by *metric*; ties go to the newer. An error
+  /// lists the known names if no checkpoint has such a number.
+  expected<reported_checkpoint> best_checkpoint(const std::string& metric,
+                                                score_order order) const;
+
+  /// One row per report batch, oldest first, read from the journal. A corrupt
+  /// line is `ec::corrupt` with its number; `journal_reader` can go on past it.
+  expected<std::vector<history_row>> metrics_history() const;
+
+  /// This result; throws `run_failed` if the run has an error.
+  const result& value_or_throw() const;
+
+  /// The result of the run in folder *path*, which may still be running.
+  /// Distinct sentences for a folder that is missing, that is no run, and whose
+  /// state is missing or corrupt.
+  static expected<result> from_path(const fs::path& path);
+};
+
+} // namespace troupe

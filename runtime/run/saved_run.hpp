@@ -1,0 +1,43 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
+#include "troupe/runtime/config/checkpoint_config.hpp"
+#include "troupe/runtime/run/run_error.hpp"
+#include "troupe/runtime/run/run_status_kind.hpp"
+
+namespace troupe {
+
+/// What must survive a run's processes: the content of `state.json`.
+struct saved_run {
+  run_status_kind status = run_status_kind::running;
+  std::uint64_t next_attempt = 0; ///< Number that no attempt has used yet.
+  std::uint64_t next_report = 0;  ///< Report index that none has used yet.
+  checkpoint_config retention;    ///< So that a reader can tell the best ones.
+  std::vector<reported_checkpoint> checkpoints; ///< Oldest first.
+  std::optional<run_error> error;
+};
+
+/// Version of the format; a reader refuses any other.
+inline constexpr int saved_run_format = 1;
+
+/// JSON with a checksum of its own as last field. Checkpoints go by name, so
+/// that the run's folder can be moved.
+std::string to_json(const saved_run& x);
+
+/// The state of the run in *run_path* from *text*; whatever is wrong with it is
+/// `ec::corrupt` naming the file.
+expected<saved_run> saved_run_from_json(const std::string& text,
+                                        const fs::path& run_path);
+
+/// Replaces `state.json` of the run in *run_path* atomically.
+expected<void> save_run(const saved_run& x, const fs::path& run_path);
+
+/// Reads `state.json`; nothing if there is none yet.
+expected<std::optional<saved_run>> load_run(const fs::path& run_path);
+
+} // namespace troupe

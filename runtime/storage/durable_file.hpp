@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <string_view>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe {
+
+/// `ec::storage` with the sentence "can not <action> <path>: <errno's text>".
+error storage_error(std::string_view action, const fs::path& path, int code);
+
+/// Replaces the file *path* by one with *bytes*, or leaves the old one as it
+/// is: a temporary file in the same folder, fsync, rename, fsync of the folder.
+/// After success the new bytes survive a power cut.
+expected<void> replace_file(const fs::path& path, std::string_view bytes);
+
+/// Writes all of *bytes* to a new file, which must not exist yet, and fsyncs
+/// it. The folder is not fsynced.
+expected<void> write_new_file(const fs::path& path, std::string_view bytes);
+
+/// The whole file. Over *limit* bytes is `ec::corrupt`: nobody allocates what a
+/// damaged size asks for.
+expected<std::string> read_file(const fs::path& path, std::size_t limit);
+
+/// Opens *path* with *flags* (`O_CLOEXEC` is added), interrupted calls
+/// repeated; *action* is for the error's sentence.
+expected<unique_fd> open_file(const fs::path& path, int flags,
+                              std::string_view action);
+
+/// fsync of an open file. A failure is final: the kernel drops dirty pages once
+/// it has reported them, so a second fsync could claim what is not true. Write
+/// the data anew under another name.
+expected<void> sync_file(const unique_fd& file, const fs::path& path);
+
+/// Makes names that were added to or removed from folder *path* durable.
+expected<void> sync_folder(const fs::path& path);
+
+/// Makes *path* and what is missing above it, each durable in its parent.
+expected<void> make_folders(const fs::path& path);
+
+/// Removes *path* and all below it; one that is missing is fine.
+expected<void> remove_all(const fs::path& path);
+
+/// Renames without replacing: an existing *to* is `ec::conflict`.
+expected<void> rename_new(const fs::path& from, const fs::path& to);
+
+} // namespace troupe

@@ -1,0 +1,77 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "troupe/trainers/torch/data_parallel/gradient_compression.hpp"
+
+namespace c10d {
+class CommHookInterface;
+}
+
+namespace troupe {
+
+/// How a model is trained data-parallel. All ranks must give the same values.
+struct data_parallel_options {
+  /// Largest bucket of gradients in bytes; also that of the first one. Without
+  /// a value 25 MiB, and 1 MiB for the first, so that communication starts
+  /// early.
+  std::optional<std::int64_t> bucket_bytes;
+
+  /// A size in bytes for each bucket, the last one for all that follow. Takes
+  /// the place of `bucket_bytes`.
+  std::vector<std::int64_t> bucket_bytes_list;
+
+  /// Parameters and buffers are broadcast in pieces of this many bytes: big
+  /// enough for full speed, small enough for the copy that it costs.
+  std::int64_t broadcast_bytes = 250 * 1024 * 1024;
+
+  /// Rank 0's weights and buffers replace those of the others at the start. Off
+  /// only for models that are known to be equal.
+  bool broadcast_at_start = true;
+
+  /// Buffers (running means of batch norms) follow rank 0's before each
+  /// synchronized forward, so that all ranks normalize alike.
+  bool sync_buffers = true;
+
+  /// Walks the graph after each forward for parameters that got no gradient.
+  /// Costs time in every step; without it such a parameter is an error.
+  bool find_unused_parameters = false;
+
+  /// The same parameters are used in the same way in every step. Finds unused
+  /// ones once, in the first step, and allows graphs that use a part twice.
+  bool static_graph = false;
+
+  /// Gradients live in the buckets, which saves their size in memory and a
+  /// copy. Such gradients refuse `detach_()`: use `zero_grad()` of the model
+  /// and not that of `torch::optim`.
+  bool gradient_as_bucket_view = true;
+
+  /// One copy and one division per bucket instead of one per parameter, where
+  /// LibTorch has it: fewer launches. Without a value: on for accelerators,
+  /// where a launch costs more than a pass over memory, off for CPUs.
+  std::optional<bool> batched_grad_copy;
+
+  /// Buckets are allocated when their gradients come and released after
+  /// backward, where LibTorch has it: less memory, more time.
+  bool lazy_bucket_allocation = false;
+
+  /// Dotted names of parameters and buffers that stay this rank's own business.
+  std::vector<std::string> ignored;
+
+  gradient_compression compression = gradient_compression::none;
+
+  /// Makes the hook that sums and divides the gradients of a bucket instead of
+  /// the built-in all-reduce; called once for each group.
+  std::function<std::unique_ptr<c10d::CommHookInterface>(
+    const c10::intrusive_ptr<c10d::ProcessGroup>&)>
+    comm_hook;
+};
+
+} // namespace troupe

@@ -1,0 +1,158 @@
+#pragma once
+
+#include <memory>
+#include <optional>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
+
+#include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
+#include "troupe/trainers/torch/data_parallel/join_options.hpp"
+#include "troupe/trainers/torch/data_parallel/model_tensors.hpp"
+#include "troupe/trainers/torch/data_parallel/no_sync_guard.hpp"
+#include "troupe/trainers/torch/data_parallel/output_tensors.hpp"
+
+namespace c10d {
+class Logger;
+class Reducer;
+} // namespace c10d
+
+namespace troupe {
+
+struct gradient_sink_state;
+
+/// Keeps the copies of one model on the ranks of a group equal: averages
+/// gradients during backward, bucket by bucket, and broadcasts buffers before
+/// forward. Knows tensors only; `data_parallel_model` puts a module on top.
+///
+/// Construction, `forward`, the backward of its output, `join`, `rebuild` and
+/// `broadcast_buffers` are collectives: every rank makes the same calls in the
+/// same order. Without a group, or with one of a single rank, it does nothing.
+///
+/// Belongs to one thread. Failures throw `train_error` (a model that cannot be
+/// trained so) or what the group throws, with this rank's number added.
+class distributed_data_parallel {
+public:
+  distributed_data_parallel(model_tensors_source source,
+                            c10::intrusive_ptr<c10d::ProcessGroup> group,
+                            data_parallel_options options = {});
+  ~distributed_data_parallel();
+
+  distributed_data_parallel(const distributed_data_parallel&) = delete;
+  distributed_data_parallel&
+  operator=(const distributed_data_parallel&) = delete;
+
+  /// Calls *f*, the model's forward, and returns its output.
+  template <class F>
+  auto forward(F&& f) {
+    before_forward();
+    auto output = std::forward<F>(f)();
+    after_forward(output);
+    return output;
+  }
+
+  /// Gradients of forwards inside the guard's life are not averaged.
+  no_sync_guard no_sync() { return no_sync_guard{sync_}; }
+
+  /// Runs *body*, this rank's steps, and takes part in the others' steps until
+  /// all have ended theirs: ranks may have different numbers of batches.
+  /// Afterwards all have the model of a rank that made the most steps. State of
+  /// an optimizer is not carried over. Forwards without gradients talk to
+  /// nobody inside.
+  template <class F>
+  void join(F&& body, join_options options = {}) {
+    begin_join(options);
+    join_scope scope{*this};
+    std::forward<F>(body)();
+    finish_join();
+  }
+
+  /// Rank 0's buffers on all ranks: before saving or evaluating, since they
+  /// differ after a step until the next forward.
+  void broadcast_buffers();
+
+  /// Forgets the gradients of all trainable parameters.
+  void zero_grad();
+
+  /// Goes on with another group, with the same parameters and their gradients.
+  /// With *broadcast* its rank 0 gives weights and buffers to the others.
+  void rebuild(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
+
+  /// Lets go of the group, at once and without a word to the other ranks, such
+  /// as after a failure. Until `rebuild`, a forward is an error.
+  void drop();
+
+  /// Whether gradients travel: there is a group of more than one rank.
+  bool active() const noexcept { return reducer_ != nullptr; }
+
+  const std::shared_ptr<c10d::Reducer>& reducer() const noexcept {
+    return reducer_;
+  }
+
+  const std::shared_ptr<c10d::Logger>& logger() const noexcept {
+    return logger_;
+  }
+
+private:
+  /// Ends a join also when its body throws.
+  struct join_scope {
+    distributed_data_parallel& ddp;
+    ~join_scope() { ddp.end_join(); }
+  };
+
+  template <class Output>
+  void after_forward(Output& output) {
+    if (!active())
+      return;
+    if (!looks_at_outputs())
+      return after_forward(std::vector<at::Tensor*>{}, true);
+    std::vector<at::Tensor*> found;
+    if constexpr (std::is_same_v<Output, c10::IValue>) {
+      std::vector<at::Tensor> tensors;
+      replace_tensors(output, [&tensors](at::Tensor x) {
+        tensors.push_back(x);
+        return x;
+      });
+      for (auto& x : tensors)
+        found.push_back(&x);
+      after_forward(found, true);
+      auto next = tensors.begin();
+      replace_tensors(output, [&next](const at::Tensor&) { return *next++; });
+    } else {
+      auto known = find_tensors(output, found);
+      after_forward(found, known);
+    }
+  }
+
+  void start(bool broadcast);
+  void make_reducer();
+  void before_forward();
+  bool looks_at_outputs() const;
+  void after_forward(const std::vector<at::Tensor*>& outputs, bool known);
+  void sync_buffers_from(int rank);
+
+  void begin_join(join_options options);
+  void finish_join();
+  void end_join() noexcept;
+  void announce_data();
+  void announce_sync();
+  bool shadow_step();
+  int common_rank(bool candidate);
+
+  model_tensors_source source_;
+  c10::intrusive_ptr<c10d::ProcessGroup> group_;
+  data_parallel_options options_;
+  std::vector<at::Tensor> trainable_;
+  std::shared_ptr<c10d::Reducer> reducer_;
+  std::shared_ptr<c10d::Logger> logger_;
+  std::shared_ptr<gradient_sink_state> sink_;
+  bool sync_ = true;
+  bool buffers_are_due_ = true;
+  bool dropped_ = false;
+  std::optional<join_options> join_;
+};
+
+} // namespace troupe

@@ -1,0 +1,28 @@
+#pragma once
+
+#include <memory>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+namespace c10d {
+class Reducer;
+}
+
+namespace troupe {
+
+/// What the sinks of one Reducer share. The graph may outlive the Reducer.
+struct gradient_sink_state {
+  std::weak_ptr<c10d::Reducer> reducer;
+  bool static_graph = false;
+  bool delay_queued = false; ///< The first backward of a static graph ran.
+};
+
+/// Sends *outputs* through one identity in the graph, so that backward reaches
+/// every parameter behind any of them, with an undefined gradient where the
+/// loss does not use an output. In the first backward of a static graph it also
+/// queues the reduction for the end of that backward.
+void pass_through_sink(const std::vector<at::Tensor*>& outputs,
+                       const std::shared_ptr<gradient_sink_state>& state);
+
+} // namespace troupe

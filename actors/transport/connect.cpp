@@ -1,0 +1,63 @@
+#include "troupe/actors/transport/connect.hpp"
+
+#include <algorithm>
+
+#include <caf/io/middleman.hpp>
+#include <caf/scoped_actor.hpp>
+
+#include "troupe/actors/transport/unix_endpoint.hpp"
+#include "troupe/actors/transport/unix_scribe.hpp"
+
+namespace troupe {
+
+namespace {
+
+error explain(const caf::error& reason, const fs::path& path,
+              std::chrono::milliseconds timeout) {
+  if (reason == caf::sec::request_timeout)
+    return {ec::timeout, "no answer at the socket " + path.string() + " within "
+                           + std::to_string(timeout.count()) + " ms"};
+  return {ec::protocol, "no connection through the socket " + path.string()
+                          + ": " + caf::to_string(reason)};
+}
+
+} // namespace
+
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              const fs::path& path, std::chrono::milliseconds timeout) {
+  auto socket = connect_to(path, timeout);
+  if (!socket)
+    return tl::unexpected{std::move(socket.error())};
+  auto& loop =
+    static_cast<unix_scribe::multiplexer&>(system.middleman().backend());
+  caf::io::scribe_ptr scribe = caf::make_counted<unix_scribe>(
+    loop, socket->release(), frame_guard::side::client,
+    std::make_shared<door>());
+  expected<caf::strong_actor_ptr> result;
+  caf::scoped_actor self{system, true};
+  self
+    ->request(system.middleman().get_named_broker("BASP"), timeout,
+              caf::connect_atom_v, scribe, std::uint16_t{0})
+    .receive(
+      [&](const caf::node_id&, caf::strong_actor_ptr& actor,
+          const std::set<std::string>& found) {
+        if (actor && system.assignable(found, interface))
+          result = std::move(actor);
+        else
+          result =
+            failure(ec::protocol, "the actor at the socket " + path.string()
+                                    + " has another interface than expected");
+      },
+      [&](const caf::error& reason) {
+        result = tl::unexpected{explain(reason, path, timeout)};
+        // A late answer must not leave a connection that nobody uses.
+        loop.post([scribe] {
+          if (!scribe->detached())
+            scribe->io_failure(nullptr, caf::io::network::operation::read);
+        });
+      });
+  return result;
+}
+
+} // namespace troupe

@@ -1,0 +1,41 @@
+#pragma once
+
+#include <chrono>
+#include <set>
+#include <string>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+/// How long `connect` waits for the other side. A live one answers in less
+/// than a millisecond; a stopped or overloaded one shows here.
+constexpr auto connect_timeout = std::chrono::seconds{10};
+
+/// The untyped part of `connect`: *interface* is what the caller expects.
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              const fs::path& path, std::chrono::milliseconds timeout);
+
+/// The actor that was published at the socket *path*, by a process of the same
+/// user. Blocks; not for use inside an actor.
+///
+/// Fails with `timeout` if the other side does not answer in time, with
+/// `protocol` if it is not there, belongs to another user, speaks something
+/// else or publishes an actor with another interface.
+template <class Handle>
+expected<Handle> connect(caf::actor_system& system, const fs::path& path,
+                         std::chrono::milliseconds timeout = connect_timeout) {
+  return connect_actor(system,
+                       system.message_types(caf::detail::type_list<Handle>{}),
+                       path, timeout)
+    .map([](caf::strong_actor_ptr x) {
+      return caf::actor_cast<Handle>(std::move(x));
+    });
+}
+
+} // namespace troupe

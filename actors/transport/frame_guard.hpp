@@ -1,0 +1,44 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <span>
+#include <string>
+
+namespace troupe {
+
+/// Judges the header of every frame before CAF's BASP sees it.
+///
+/// CAF itself allocates whatever an unchecked header announces. Here a
+/// connection starts with the one handshake that belongs to its direction,
+/// and no payload exceeds its limit; anything else is a reason to close.
+class frame_guard {
+public:
+  /// Which end of the connection we are.
+  enum class side { server, client };
+
+  static constexpr std::size_t header_size = 32;
+
+  /// A handshake carries a node id and the signatures of one interface.
+  static constexpr std::uint32_t max_handshake = 64 * 1024;
+
+  /// Twice the largest message of ours; bulk data never travels in messages.
+  static constexpr std::uint32_t max_payload = 4 * 1024 * 1024;
+
+  explicit frame_guard(side s) noexcept : side_(s) {}
+
+  /// The announced size of the payload that follows *header*.
+  static std::uint32_t
+  payload_length(std::span<const std::byte, header_size> header) noexcept;
+
+  /// Why the frame that starts with *header* must not be read, or nothing.
+  std::optional<std::string>
+  check(std::span<const std::byte, header_size> header);
+
+private:
+  side side_;
+  bool greeted_ = false;
+};
+
+} // namespace troupe

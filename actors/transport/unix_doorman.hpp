@@ -1,0 +1,47 @@
+#pragma once
+
+#include <caf/io/doorman.hpp>
+#include <caf/io/network/acceptor_impl.hpp>
+#include <caf/io/network/default_multiplexer.hpp>
+
+#include "troupe/actors/transport/door.hpp"
+#include "troupe/actors/transport/unix_endpoint.hpp"
+
+namespace troupe {
+
+/// Accepts connections on a Unix socket, from processes of this user only.
+class unix_doorman : public caf::io::doorman {
+public:
+  using multiplexer = caf::io::network::default_multiplexer;
+
+  /// Takes ownership of *socket*, which listens. *slot* is what CAF takes for
+  /// the port: the key of the published actor.
+  unix_doorman(multiplexer& loop, int socket, std::uint16_t slot,
+               door_ptr door);
+
+  bool new_connection() override;
+  void graceful_shutdown() override;
+  void launch() override;
+  std::string addr() const override { return {}; }
+  std::uint16_t port() const override { return slot_; }
+  void add_to_loop() override;
+  void remove_from_loop() override;
+
+private:
+  /// Takes one connection at a time, closed on exec.
+  class accept_policy {
+  public:
+    bool try_accept(int& result, int socket);
+
+  private:
+    // Given up for a moment when the process has no descriptor left, to accept
+    // and close what would otherwise keep the event loop spinning.
+    file_descriptor reserve_ = null_device();
+  };
+
+  caf::io::network::acceptor_impl<accept_policy> acceptor_;
+  std::uint16_t slot_;
+  door_ptr door_;
+};
+
+} // namespace troupe

@@ -1,0 +1,124 @@
+#pragma once
+
+#include <cstddef>
+#include <string>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <ATen/ops/stack.h>
+#include <ATen/ops/tensor.h>
+
+namespace troupe {
+
+namespace detail {
+
+template <class T>
+concept tuple_like = requires {
+  std::tuple_size<T>::value;
+};
+
+/// A struct of one's own that lists its fields: `auto members() { return
+/// std::tie(image, label); }`.
+template <class T>
+concept has_members = requires(T& x) {
+  x.members();
+};
+
+/// `torch::data::Example`.
+template <class T>
+concept has_data_and_target = requires(T& x) {
+  x.data;
+  x.target;
+};
+
+template <class T>
+inline constexpr bool is_vector = false;
+template <class T>
+inline constexpr bool is_vector<std::vector<T>> = true;
+
+/// References to the fields of *x*.
+template <class T>
+auto fields(T& x) {
+  if constexpr (has_members<T>)
+    return x.members();
+  else if constexpr (has_data_and_target<T>)
+    return std::tie(x.data, x.target);
+  else
+    return std::apply([](auto&... field) { return std::tie(field...); }, x);
+}
+
+template <class T>
+concept has_fields = tuple_like<T> || has_members<T> || has_data_and_target<T>;
+
+} // namespace detail
+
+/// Calls *f* with every tensor in *batch*: a tensor, a pair, tuple or array, a
+/// vector, a `torch::data::Example`, or a struct with `members()`. All else
+/// holds no tensor.
+template <class T, class F>
+void for_each_tensor(T& batch, F&& f) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    f(batch);
+  } else if constexpr (detail::is_vector<T>) {
+    if constexpr (!std::is_same_v<T, std::vector<bool>>)
+      for (auto& item : batch)
+        for_each_tensor(item, f);
+  } else if constexpr (detail::has_fields<T>) {
+    std::apply([&](auto&... field) { (for_each_tensor(field, f), ...); },
+               detail::fields(batch));
+  }
+}
+
+/// Makes one batch of *samples*: tensors of equal shape are stacked in a new
+/// first dimension, numbers become a tensor `[n]` (float32 for float, float64
+/// for double, bool for bool, int64 for integers), fields are put together
+/// one by one, everything else becomes a vector. A struct with `members()`
+/// becomes the same struct, so its fields must be tensors.
+template <class T>
+auto collate(std::vector<T> samples) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    return at::stack(samples);
+  } else if constexpr (std::is_arithmetic_v<T>) {
+    constexpr auto type = std::is_same_v<T, bool>       ? at::kBool
+                          : std::is_same_v<T, float>    ? at::kFloat
+                          : std::is_floating_point_v<T> ? at::kDouble
+                                                        : at::kLong;
+    using wide =
+      std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
+    std::vector<wide> values(samples.begin(), samples.end());
+    return at::tensor(values, at::TensorOptions{}.dtype(type));
+  } else if constexpr (detail::has_fields<T>) {
+    auto column = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
+      using fields_type = decltype(detail::fields(samples.front()));
+      using field =
+        std::remove_reference_t<std::tuple_element_t<I, fields_type>>;
+      std::vector<field> values;
+      values.reserve(samples.size());
+      for (auto& sample : samples)
+        values.push_back(std::move(std::get<I>(detail::fields(sample))));
+      return collate(std::move(values));
+    };
+    constexpr auto n =
+      std::tuple_size_v<decltype(detail::fields(samples.front()))>;
+    return [&]<std::size_t... I>(std::index_sequence<I...>) {
+      if constexpr (detail::has_members<T>) {
+        T batch;
+        detail::fields(batch) =
+          std::tuple{column(std::integral_constant<std::size_t, I>{})...};
+        return batch;
+      } else if constexpr (n == 2) {
+        return std::pair{column(std::integral_constant<std::size_t, I>{})...};
+      } else {
+        return std::tuple{column(std::integral_constant<std::size_t, I>{})...};
+      }
+    }
+    (std::make_index_sequence<n>{});
+  } else {
+    return samples;
+  }
+}
+
+} // namespace troupe

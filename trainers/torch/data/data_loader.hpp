@@ -1,0 +1,161 @@
+#pragma once
+
+#include <algorithm>
+#include <cstddef>
+#include <cstdint>
+#include <iterator>
+#include <memory>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include <c10/util/ParallelGuard.h>
+
+#include "troupe/trainers/torch/data/data_loader_options.hpp"
+#include "troupe/trainers/torch/data/dataset_traits.hpp"
+#include "troupe/trainers/torch/data/device_transfer.hpp"
+#include "troupe/trainers/torch/data/distributed_sampler.hpp"
+#include "troupe/trainers/torch/data/ordered_prefetcher.hpp"
+
+namespace troupe {
+
+/// This rank's batches of a dataset, epoch by epoch:
+///
+///   loader.set_epoch(epoch);
+///   for (auto& [images, labels] : loader)
+///     ...
+///
+/// A pass begins at the start of the epoch, or where `load_state` says. Leaving
+/// the loop early joins the threads that read ahead. Belongs to the thread of
+/// the loop; one pass at a time.
+template <map_dataset Dataset>
+class data_loader {
+public:
+  using batch = batch_type<Dataset>;
+
+  data_loader(std::shared_ptr<Dataset> dataset, distributed_sampler sampler,
+              const data_loader_options& options, c10::Device device);
+
+  class iterator;
+
+  iterator begin();
+  std::default_sentinel_t end() const noexcept { return {}; }
+
+  /// See `distributed_sampler::set_epoch`.
+  void set_epoch(std::uint64_t epoch) { sampler_.set_epoch(epoch); }
+
+  /// Batches of this rank in a whole epoch.
+  std::int64_t size() const { return sampler_.batches(); }
+
+  /// Samples of the dataset, of all ranks together.
+  std::int64_t samples() const noexcept { return sampler_.samples(); }
+
+  /// Where the loop stands. Inside of the loop the current batch counts as
+  /// done; what was read ahead does not.
+  sampler_state state() const noexcept { return sampler_.state(); }
+
+  /// The next loop begins right after the batch at which *x* was taken.
+  void load_state(const sampler_state& x) { sampler_.load_state(x); }
+
+  Dataset& dataset() noexcept { return *dataset_; }
+
+private:
+  struct loaded {
+    batch data;
+    device_transfer::ticket ticket;
+  };
+
+  static std::vector<at::Tensor*> tensors(batch& x) {
+    std::vector<at::Tensor*> result;
+    for_each_tensor(x, [&](at::Tensor& t) { result.push_back(&t); });
+    return result;
+  }
+
+  static loaded load(Dataset& dataset, const epoch_order& order,
+                     const device_transfer& transfer, std::int64_t k,
+                     const std::stop_token& stop = {}) {
+    loaded result{read_batch(dataset, order.indices(k), stop), {}};
+    result.ticket = transfer.send(tensors(result.data));
+    return result;
+  }
+
+  std::shared_ptr<Dataset> dataset_;
+  std::vector<std::shared_ptr<Dataset>> per_worker_;
+  distributed_sampler sampler_;
+  data_loader_options options_;
+  device_transfer transfer_;
+};
+
+/// Reads one pass; owns the threads that read ahead.
+template <map_dataset Dataset>
+class data_loader<Dataset>::iterator {
+public:
+  using value_type = batch;
+  using difference_type = std::ptrdiff_t;
+  using iterator_concept = std::input_iterator_tag;
+
+  explicit iterator(data_loader& loader)
+    : loader_(&loader), order_(loader.sampler_.rest()) {
+    if (loader.options_.workers > 0)
+      prefetcher_ = std::make_unique<ordered_prefetcher<loaded>>(
+        order_.batches(), loader.options_.workers,
+        std::int64_t{loader.options_.workers} * loader.options_.prefetch,
+        [order = order_, transfer = loader.transfer_,
+         datasets = loader.per_worker_](std::stop_token stop, int worker,
+                                        std::int64_t k) {
+          // One core a worker: operators start no threads of their own.
+          c10::ParallelGuard single{true};
+          return load(*datasets[worker], order, transfer, k, stop);
+        });
+    ++*this;
+  }
+
+  batch& operator*() const noexcept { return current_->data; }
+
+  iterator& operator++() {
+    current_.reset();
+    if (next_ < order_.batches()) {
+      current_ = prefetcher_ ? prefetcher_->next()
+                             : load(*loader_->dataset_, order_,
+                                    loader_->transfer_, next_);
+      loader_->transfer_.arrive(current_->ticket, tensors(current_->data));
+      loader_->sampler_.advance(order_.cursor_after(next_++));
+    } else {
+      loader_->sampler_.advance(order_.end());
+    }
+    return *this;
+  }
+  void operator++(int) { ++*this; }
+
+  bool operator==(std::default_sentinel_t) const noexcept { return !current_; }
+
+private:
+  data_loader* loader_;
+  epoch_order order_;
+  std::int64_t next_ = 0;
+  mutable std::optional<loaded> current_;
+  std::unique_ptr<ordered_prefetcher<loaded>> prefetcher_;
+};
+
+template <map_dataset Dataset>
+data_loader<Dataset>::data_loader(std::shared_ptr<Dataset> dataset,
+                                  distributed_sampler sampler,
+                                  const data_loader_options& options,
+                                  c10::Device device)
+  : dataset_(std::move(dataset)), sampler_(std::move(sampler)),
+    options_(options), transfer_(device) {
+  for (int i = 0; i < options_.workers; ++i) {
+    if constexpr (shared_by_threads<Dataset>)
+      per_worker_.push_back(dataset_);
+    else
+      per_worker_.push_back(std::make_shared<Dataset>(*dataset_));
+  }
+}
+
+template <map_dataset Dataset>
+auto data_loader<Dataset>::begin() -> iterator {
+  sampler_.start();
+  return iterator{*this};
+}
+
+} // namespace troupe

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <condition_variable>
+#include <cstdint>
+#include <exception>
+#include <functional>
+#include <map>
+#include <mutex>
+#include <optional>
+#include <stop_token>
+#include <thread>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+/// Makes items 0 .. count - 1 on several threads and hands them out in order.
+///
+/// At most *window* items lie ready or are being made. Destroying it stops and
+/// joins the threads without making what nobody will ask for.
+template <class T>
+class ordered_prefetcher {
+public:
+  /// Makes item *k* on thread *worker*; should leave early, with any
+  /// exception, once a stop is requested.
+  using make_function =
+    std::function<T(std::stop_token stop, int worker, std::int64_t k)>;
+
+  ordered_prefetcher(std::int64_t count, int workers, std::int64_t window,
+                     make_function make)
+    : count_(count), window_(window), make_(std::move(make)) {
+    for (int i = 0; i < workers; ++i)
+      threads_.emplace_back(
+        [this, i](std::stop_token stop) { work(std::move(stop), i); });
+  }
+
+  ~ordered_prefetcher() {
+    for (auto& thread : threads_)
+      thread.request_stop();
+    threads_.clear();
+  }
+
+  /// The next item, once it is there; nothing after the last one. What its
+  /// maker threw is thrown here in its place.
+  std::optional<T> next() {
+    if (given_ == count_)
+      return std::nullopt;
+    std::unique_lock guard{mutex_};
+    ready_.wait(guard, [this] { return items_.count(given_) != 0; });
+    auto item = std::move(items_.extract(given_).mapped());
+    ++given_;
+    guard.unlock();
+    room_.notify_all();
+    if (item.failure)
+      std::rethrow_exception(item.failure);
+    return std::move(item.value);
+  }
+
+private:
+  struct entry {
+    std::optional<T> value;
+    std::exception_ptr failure;
+  };
+
+  void work(std::stop_token stop, int worker) {
+    for (;;) {
+      std::unique_lock guard{mutex_};
+      auto room = [this] {
+        return taken_ == count_ || taken_ < given_ + window_;
+      };
+      if (!room_.wait(guard, stop, room) || stop.stop_requested()
+          || taken_ == count_)
+        return;
+      auto k = taken_++;
+      guard.unlock();
+      entry item;
+      try {
+        item.value.emplace(make_(stop, worker, k));
+      } catch (...) {
+        item.failure = std::current_exception();
+      }
+      guard.lock();
+      items_.emplace(k, std::move(item));
+      guard.unlock();
+      ready_.notify_one();
+    }
+  }
+
+  std::int64_t count_;
+  std::int64_t window_;
+  make_function make_;
+  std::mutex mutex_;
+  std::condition_variable ready_;
+  std::condition_variable_any room_;
+  std::int64_t taken_ = 0; // items that a thread has begun
+  std::int64_t given_ = 0; // items that next() has returned
+  std::map<std::int64_t, entry> items_;
+  std::vector<std::jthread> threads_; // last: they use all of the above
+};
+
+} // namespace troupe

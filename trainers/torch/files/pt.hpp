@@ -1,0 +1,32 @@
+#pragma once
+
+#include "troupe/runtime/fs.hpp"
+#include "troupe/trainers/torch/files/load_tensors.hpp"
+#include "troupe/trainers/torch/files/named_tensors.hpp"
+#include "troupe/trainers/torch/files/tensor_map.hpp"
+
+namespace troupe {
+
+/// Said by a caller who vouches for a file: reading it may run whatever its
+/// author put there.
+struct trusted_source {};
+
+/// Writes *tensors* to *path* as a dict that Python's
+/// `torch.load(path, weights_only=True)` reads; an older file is replaced at
+/// the end, by rename. Prefer safetensors where Python is not the reader.
+/// Throws `train_error` with the path.
+void save_pt(const fs::path& path, const tensor_map& tensors);
+
+/// Writes the parameters and buffers of *model* (see `named_tensors`).
+template <class Model>
+  requires model_like<std::remove_reference_t<Model>>
+void save_pt(const fs::path& path, Model&& model) {
+  save_pt(path, named_tensors(model));
+}
+
+/// The tensors of a `.pt` file with a plain dict from names to tensors, as
+/// `save_pt` or Python's `torch.save(dict(model.state_dict()), path)` write it.
+/// Throws `train_error` for anything else.
+tensor_map load_pt(const fs::path& path, trusted_source);
+
+} // namespace troupe

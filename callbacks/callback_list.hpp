@@ -1,0 +1,64 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include "troupe/callbacks/user_callback.hpp"
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// What a round of callbacks led to.
+struct callback_outcome {
+  /// One `ec::callback_failed` per callback that threw, in order. It names the
+  /// callback's position and hook.
+  std::vector<error> errors;
+  /// Whether the run is to end for it.
+  bool abort = false;
+  /// Time that the round took.
+  std::chrono::nanoseconds spent{0};
+};
+
+/// Calls the callbacks of a run in order and catches what they throw.
+///
+/// Under `callback_errors::log` each is called whatever the others do. Under
+/// `abort` the first that throws ends the round, except in `after_run`, where
+/// all get their last call.
+class callback_list {
+public:
+  using clock = std::chrono::steady_clock;
+  using clock_function = std::function<clock::time_point()>;
+
+  explicit callback_list(std::vector<std::shared_ptr<user_callback>> callbacks,
+                         callback_errors policy = callback_errors::log,
+                         clock_function now = clock::now);
+
+  callback_outcome before_run(const run_context& run);
+  callback_outcome after_report(const run_context& run,
+                                const std::vector<metrics>& values,
+                                const std::optional<checkpoint>& data);
+  callback_outcome after_exception(const run_context& run,
+                                   const std::map<int, rank_failure>& failures);
+  callback_outcome after_run(const run_context& run, const result& outcome);
+
+  bool empty() const noexcept { return callbacks_.empty(); }
+
+  /// Time spent in callbacks so far.
+  std::chrono::nanoseconds time_spent() const noexcept { return spent_; }
+
+private:
+  callback_outcome round(const char* hook, bool call_all,
+                         const std::function<void(user_callback&)>& call);
+
+  std::vector<std::shared_ptr<user_callback>> callbacks_;
+  callback_errors policy_;
+  clock_function now_;
+  std::chrono::nanoseconds spent_{0};
+};
+
+} // namespace troupe

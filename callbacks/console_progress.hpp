@@ -1,0 +1,95 @@
+#pragma once
+
+#include <chrono>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "troupe/callbacks/run_summary.hpp"
+#include "troupe/runtime/run/run_status.hpp"
+
+namespace troupe {
+
+/// How progress is shown.
+enum class console_style {
+  automatic, ///< `live` on a terminal, `plain` elsewhere.
+  live,      ///< One line that is redrawn.
+  plain,     ///< A line per change of state, reports at most one a second.
+  quiet,     ///< Nothing at all.
+};
+
+/// Shows on the console how a run is, and lets rank 0's output through without
+/// garbling either.
+///
+/// Has no thread and no clock: its owner pushes what happens and now and then a
+/// tick. Any thread may call; a console that is gone is ignored.
+class console_progress {
+public:
+  using time_point = std::chrono::steady_clock::time_point;
+
+  struct options {
+    console_style style = console_style::automatic;
+    int progress_fd = 2; ///< Where the progress and the summary go.
+    int output_fd = 1;   ///< Where rank 0's output goes.
+  };
+
+  /// Gap between two redraws of the live line: smooth to the eye, nothing to
+  /// the machine, however fast the reports are.
+  static constexpr auto redraw_interval = std::chrono::milliseconds{100};
+
+  /// Gap between two lines about reports in a log.
+  static constexpr auto report_interval = std::chrono::seconds{1};
+
+  /// Longest piece of output without a newline that is held back.
+  static constexpr std::size_t max_partial_line = 4096;
+
+  explicit console_progress(options opts);
+
+  /// Takes the live line off and writes what is held back.
+  ~console_progress();
+
+  console_progress(const console_progress&) = delete;
+  console_progress& operator=(const console_progress&) = delete;
+
+  /// The run is like *status* now.
+  void update(const run_status& status, time_point now);
+
+  /// Time has passed: the elapsed time moves on and what was throttled is
+  /// shown. Call it about every 200 ms.
+  void tick(time_point now);
+
+  /// Bytes that rank 0 printed, in any pieces. Whole lines go out at once;
+  /// the rest waits for its newline, for `finish` or for `max_partial_line`.
+  void print(std::string_view text);
+
+  /// A warning of the run itself, on a line of its own.
+  void note(std::string_view line);
+
+  /// Ends the progress with a summary. Later calls show nothing but output.
+  void finish(const run_summary& summary, time_point now);
+
+  /// What is in use; never `automatic`.
+  console_style style() const noexcept { return style_; }
+
+private:
+  void show_live(time_point now);
+  void show_plain(time_point now);
+  void draw();
+  void erase();
+  void flush_partial();
+  double elapsed_s(time_point now) const;
+
+  std::mutex mutex_;
+  options options_;
+  console_style style_;
+  std::optional<run_status> status_; // the last one pushed
+  time_point status_time_{};
+  time_point shown_time_{};
+  std::optional<run_status> shown_; // what the console shows
+  std::string line_;                // the live line on screen, empty if none
+  std::string partial_;             // rank 0's output without its newline
+  bool finished_ = false;
+};
+
+} // namespace troupe

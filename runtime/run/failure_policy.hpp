@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include "troupe/runtime/config/failure_config.hpp"
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// Whether another attempt at a group that failed to start with *code* can end
+/// differently. A configuration that can never work can not.
+bool is_retryable(ec code) noexcept;
+
+/// Says after every failure whether the run goes on.
+///
+/// Two budgets that never touch each other, counted over the whole run and
+/// never given back for progress: ranks that failed while the group ran, and
+/// groups that failed to start. A counter goes up first; the run ends once it
+/// is over its limit, so that a limit of n allows n restarts.
+class failure_policy {
+public:
+  using duration = std::chrono::milliseconds;
+
+  /// Wait before the second start; doubles with each failure in a row.
+  static constexpr auto first_delay = duration{100};
+
+  /// Longest wait between two starts.
+  static constexpr auto longest_delay = duration{10'000};
+
+  explicit failure_policy(const failure_config& config) : config_(config) {}
+
+  /// Ranks of a running group failed. Returns how long to wait before the
+  /// restart (always zero), or nothing if the run is to end.
+  std::optional<duration> on_ranks_failed();
+
+  /// A group failed to start for *reason*. Returns how long to wait before the
+  /// next start, or nothing if the run is to end.
+  std::optional<duration> on_start_failed(const error& reason);
+
+  /// A group runs: the next failed start waits `first_delay` again.
+  void on_group_started() noexcept { failed_starts_in_a_row_ = 0; }
+
+  std::int64_t rank_failures() const noexcept { return rank_failures_; }
+  std::int64_t start_failures() const noexcept { return start_failures_; }
+
+private:
+  failure_config config_;
+  std::int64_t rank_failures_ = 0;
+  std::int64_t start_failures_ = 0;
+  int failed_starts_in_a_row_ = 0;
+};
+
+} // namespace troupe

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/run/failure_policy.hpp"
+#include "troupe/runtime/run/rank_failure.hpp"
+#include "troupe/runtime/run/run_decision.hpp"
+#include "troupe/runtime/run/run_event.hpp"
+#include "troupe/runtime/run/run_state.hpp"
+
+namespace troupe {
+
+/// The life of one run: an event in, a decision out. Knows no clock and no
+/// actor.
+///
+/// The first thing its owner does is `begin()`'s action. Invariants (the tests
+/// cite them by name):
+///   RSM-1  A new attempt starts on initializing, restarting and resizing, and
+///          nowhere else.
+///   RSM-2  Between two `start_group` lies a `group_stopped` or a
+///          `group_start_failed`: two groups never overlap.
+///   RSM-3  Failures of one group are charged once, however many ranks fail and
+///          however late.
+///   RSM-4  An event that the state does not know, or of another attempt, is
+///          refused with `ec::protocol` and changes nothing.
+///   RSM-5  A run that was ending with an error keeps that error.
+class run_state_machine {
+public:
+  /// *first_attempt* is the number of this driver life's first attempt.
+  explicit run_state_machine(const failure_config& config,
+                             std::uint64_t first_attempt = 0)
+    : policy_(config), attempt_(first_attempt), group_(first_attempt) {}
+
+  /// What to do first: decide how many ranks there are.
+  run_action begin() const;
+
+  expected<run_decision> apply(const run_event& x);
+
+  run_state state() const noexcept { return state_; }
+
+  /// The current attempt; in restarting and resizing already the next one.
+  std::uint64_t attempt() const noexcept { return attempt_; }
+
+  /// Attempts begun so far in this driver life.
+  std::uint64_t attempts() const noexcept { return attempts_; }
+
+  /// Ranks of the current group; 0 before the first.
+  int world_size() const noexcept { return world_size_; }
+
+  /// Where `shutting_down` leads, and the state itself once terminal.
+  run_state outcome() const noexcept { return outcome_; }
+
+  /// Why the run did not finish; `ec::none` as long as nothing speaks against
+  /// it.
+  const error& reason() const noexcept { return reason_; }
+
+  /// The failed ranks of the last group that failed, the first failure of each.
+  const std::map<int, rank_failure>& failures() const noexcept {
+    return failures_;
+  }
+
+  const failure_policy& policy() const noexcept { return policy_; }
+
+private:
+  using kind = run_action::kind;
+
+  expected<run_decision> on(const run_events::size_decided& x);
+  expected<run_decision> on(const run_events::size_undecided& x);
+  expected<run_decision> on(const run_events::group_started& x);
+  expected<run_decision> on(const run_events::group_start_failed& x);
+  expected<run_decision> on(const run_events::ranks_finished& x);
+  expected<run_decision> on(const run_events::ranks_failed& x);
+  expected<run_decision> on(const run_events::group_stopped& x);
+  expected<run_decision> on(const run_events::group_stop_failed& x);
+  expected<run_decision> on(const run_events::run_failed& x);
+  expected<run_decision> on(const run_events::stop_requested& x);
+  expected<run_decision> on(const run_events::abort_requested& x);
+
+  /// Moves to *to* and returns the decision with *action*.
+  run_decision go(run_state to, run_action action = {});
+  run_decision stay() { return go(state_); }
+  run_decision start_group();
+  /// Moves to *to* and has the group stopped unless that is under way already.
+  run_decision stop_group(run_state to, error why);
+  run_decision shut_down(run_state outcome, error why);
+  run_decision end(run_state outcome, error why);
+  tl::unexpected<error> refuse(std::string_view event) const;
+  tl::unexpected<error> refuse_attempt(std::uint64_t attempt) const;
+
+  failure_policy policy_;
+  run_state state_ = run_state::initializing;
+  run_state outcome_ = run_state::finished;
+  std::uint64_t attempt_;
+  std::uint64_t group_; // attempt of the last group that was started
+  std::uint64_t attempts_ = 1;
+  int world_size_ = 0;
+  bool stopping_ = false; // stop_group is unanswered
+  error reason_;
+  std::map<int, rank_failure> failures_;
+};
+
+} // namespace troupe

@@ -89,12 +89,14 @@ expected<published_socket> publish_actor(caf::actor_system& system,
   if (!whom)
     return failure(ec::invalid_argument,
                    "no actor to publish at " + path.string());
-  auto socket = listen_at(path);
-  if (!socket)
-    return tl::unexpected{std::move(socket.error())};
   auto slot = slots.take();
   if (!slot)
     return failure(ec::conflict, "this process has 1023 open sockets already");
+  auto socket = listen_at(path);
+  if (!socket) {
+    slots.give_back(*slot);
+    return tl::unexpected{std::move(socket.error())};
+  }
   auto shared = std::make_shared<door>();
   shared->on_refusal = std::move(on_refusal);
   auto& loop =

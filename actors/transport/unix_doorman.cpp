@@ -1,13 +1,14 @@
 #include "troupe/actors/transport/unix_doorman.hpp"
 
 #include <cerrno>
-#include <string>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include <caf/io/abstract_broker.hpp>
 
+#include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/actors/transport/unix_scribe.hpp"
 
 namespace troupe {
@@ -18,16 +19,13 @@ unix_doorman::unix_doorman(multiplexer& loop, int socket, std::uint16_t slot,
     acceptor_(loop, socket), slot_(slot), door_(std::move(door)) {}
 
 bool unix_doorman::new_connection() {
-  auto socket = file_descriptor{acceptor_.accepted_socket()};
+  auto socket = unique_fd{acceptor_.accepted_socket()};
   if (detached())
     return false;
-  auto peer = peer_of(socket.value());
-  if (!peer || peer->uid != geteuid()) {
+  if (!is_own_peer(socket.get())) {
     ++door_->refused_peers;
     if (door_->on_refusal)
-      door_->on_refusal("a connection of user "
-                        + (peer ? std::to_string(peer->uid) : "unknown")
-                        + " is refused");
+      door_->on_refusal("a connection of another user is refused");
     return true;
   }
   auto& loop = acceptor_.backend();
@@ -55,12 +53,15 @@ void unix_doorman::remove_from_loop() {
   acceptor_.passivate();
 }
 
+unix_doorman::accept_policy::accept_policy()
+  : reserve_(::open("/dev/null", O_RDONLY | O_CLOEXEC)) {}
+
 bool unix_doorman::accept_policy::try_accept(int& result, int socket) {
   result = ::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
   if (result < 0 && (errno == EMFILE || errno == ENFILE)) {
-    reserve_ = file_descriptor{-1};
-    reserve_ = file_descriptor{::accept4(socket, nullptr, nullptr, 0)};
-    reserve_ = null_device();
+    reserve_.reset();
+    reserve_.reset(::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC));
+    reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
   }
   return result >= 0;
 }

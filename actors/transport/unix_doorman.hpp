@@ -5,7 +5,7 @@
 #include <caf/io/network/default_multiplexer.hpp>
 
 #include "troupe/actors/transport/door.hpp"
-#include "troupe/actors/transport/unix_endpoint.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
 
@@ -31,12 +31,14 @@ private:
   /// Takes one connection at a time, closed on exec.
   class accept_policy {
   public:
+    accept_policy();
+
     bool try_accept(int& result, int socket);
 
   private:
     // Given up for a moment when the process has no descriptor left, to accept
     // and close what would otherwise keep the event loop spinning.
-    file_descriptor reserve_ = null_device();
+    unique_fd reserve_;
   };
 
   caf::io::network::acceptor_impl<accept_policy> acceptor_;

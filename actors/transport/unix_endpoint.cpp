@@ -3,7 +3,6 @@
 #include <cerrno>
 #include <cstring>
 #include <string>
-#include <system_error>
 
 #include <fcntl.h>
 #include <sys/socket.h>
@@ -11,16 +10,15 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/peer_credentials.hpp"
+#include "troupe/runtime/process/system_failure.hpp"
+
 namespace troupe {
 
 namespace {
 
 /// Holds a thousand ranks that connect at once; the kernel may lower it.
 constexpr int backlog = 4096;
-
-tl::unexpected<error> system_failure(ec code, const std::string& what) {
-  return failure(code, what + ": " + std::generic_category().message(errno));
-}
 
 expected<sockaddr_un> address_of(const fs::path& path) {
   sockaddr_un result{};
@@ -54,54 +52,40 @@ void limit_waiting(int socket, std::chrono::milliseconds timeout) {
 
 } // namespace
 
-file_descriptor& file_descriptor::operator=(file_descriptor&& other) noexcept {
-  auto old = file_descriptor{std::exchange(fd_, other.release())};
-  return *this;
-}
-
-file_descriptor::~file_descriptor() {
-  if (fd_ >= 0)
-    ::close(fd_);
-}
-
-file_descriptor null_device() noexcept {
-  return file_descriptor{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
-}
-
-expected<file_descriptor> listen_at(const fs::path& path) {
+expected<unique_fd> listen_at(const fs::path& path) {
   auto address = address_of(path);
   if (!address)
     return tl::unexpected{std::move(address.error())};
   if (auto checked = check_folder(path.parent_path()); !checked)
     return tl::unexpected{std::move(checked.error())};
-  auto fd = file_descriptor{
-    socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
-  if (fd.value() < 0)
+  auto fd =
+    unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  if (!fd)
     return system_failure(ec::storage, "no socket for " + path.string());
   // Set before bind, this is the mode of the file.
-  fchmod(fd.value(), 0600);
+  fchmod(fd.get(), 0600);
   auto generic = reinterpret_cast<const sockaddr*>(&*address);
-  if (bind(fd.value(), generic, sizeof(*address)) != 0)
+  if (bind(fd.get(), generic, sizeof(*address)) != 0)
     return system_failure(errno == EADDRINUSE ? ec::conflict : ec::storage,
                           "the socket " + path.string());
-  if (listen(fd.value(), backlog) != 0)
+  if (listen(fd.get(), backlog) != 0)
     return system_failure(ec::storage, "the socket " + path.string());
   return fd;
 }
 
-expected<file_descriptor> connect_to(const fs::path& path,
-                                     std::chrono::milliseconds timeout) {
+expected<unique_fd> connect_to(const fs::path& path,
+                               std::chrono::milliseconds timeout) {
   auto address = address_of(path);
   if (!address)
     return tl::unexpected{std::move(address.error())};
-  auto fd = file_descriptor{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  if (fd.value() < 0)
+  auto fd = unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  if (!fd)
     return system_failure(ec::storage, "no socket for " + path.string());
-  limit_waiting(fd.value(), timeout);
+  limit_waiting(fd.get(), timeout);
   auto generic = reinterpret_cast<const sockaddr*>(&*address);
   int result;
   do {
-    result = ::connect(fd.value(), generic, sizeof(*address));
+    result = ::connect(fd.get(), generic, sizeof(*address));
   } while (result != 0 && errno == EINTR);
   if (result != 0 && errno == EAGAIN)
     return failure(ec::timeout, "nobody accepts at the socket " + path.string()
@@ -110,19 +94,15 @@ expected<file_descriptor> connect_to(const fs::path& path,
   if (result != 0)
     return system_failure(ec::protocol,
                           "nobody listens at the socket " + path.string());
-  auto peer = peer_of(fd.value());
-  if (!peer || peer->uid != geteuid())
+  if (!is_own_peer(fd.get()))
     return failure(ec::protocol,
                    "the socket " + path.string() + " belongs to another user");
   return fd;
 }
 
-std::optional<peer_identity> peer_of(int socket) noexcept {
-  ucred facts{};
-  socklen_t size = sizeof(facts);
-  if (getsockopt(socket, SOL_SOCKET, SO_PEERCRED, &facts, &size) != 0)
-    return std::nullopt;
-  return peer_identity{facts.pid, facts.uid};
+bool is_own_peer(int fd) {
+  auto peer = peer_of(fd);
+  return peer && peer->uid == geteuid();
 }
 
 } // namespace troupe

@@ -128,11 +128,10 @@ private:
   }
 
   void start(bool broadcast);
-  void make_reducer();
   void before_forward();
   bool looks_at_outputs() const;
   void after_forward(const std::vector<at::Tensor*>& outputs, bool known);
-  void sync_buffers_from(int rank);
+  void buffers_from(int rank);
 
   void begin_join(join_options options);
   void finish_join();
@@ -146,6 +145,7 @@ private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   data_parallel_options options_;
   std::vector<at::Tensor> trainable_;
+  at::Device device_{at::kCPU};
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
   std::shared_ptr<gradient_sink_state> sink_;

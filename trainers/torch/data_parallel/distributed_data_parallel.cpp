@@ -1,0 +1,340 @@
+#include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
+
+#include <algorithm>
+#include <string>
+
+#include <ATen/core/LegacyTypeDispatch.h>
+#include <torch/csrc/distributed/c10d/comm.hpp>
+#include <torch/csrc/distributed/c10d/logger.hpp>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+#include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+/// Runs *f*; an error of LibTorch leaves with this rank's number in it.
+template <class F>
+auto on_rank(const group_ptr& group, F&& f) {
+  try {
+    return f();
+  } catch (c10::Error& e) {
+    e.add_context("on rank " + std::to_string(group->getRank()) + " of "
+                  + std::to_string(group->getSize()));
+    throw;
+  }
+}
+
+std::int64_t all_reduce(const group_ptr& group, std::int64_t value,
+                        c10d::ReduceOp::RedOpType op, at::Device device) {
+  std::vector<at::Tensor> x{
+    at::full({1}, value, at::TensorOptions{at::kLong}.device(device))};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  group->allreduce(x, options)->wait();
+  return x[0].item<std::int64_t>();
+}
+
+[[noreturn]] void refuse(std::string why) {
+  throw train_error{{ec::invalid_argument, std::move(why)}};
+}
+
+/// Throws on every rank if any has a *problem*: a rank that left alone would
+/// let the others wait for it.
+void agree(const group_ptr& group, const std::string& problem,
+           at::Device device) {
+  auto rank = group->getRank();
+  auto culprit =
+    all_reduce(group, problem.empty() ? -1 : rank, c10d::ReduceOp::MAX, device);
+  if (!problem.empty())
+    refuse("rank " + std::to_string(rank) + ": " + problem);
+  if (culprit >= 0)
+    refuse("rank " + std::to_string(rank) + ": rank " + std::to_string(culprit)
+           + " can not train this model with the others; its own error says "
+             "why");
+}
+
+/// Why *model* can not be trained with *options*; empty if it can.
+std::string problem_of(const model_tensors& model,
+                       const std::vector<named_tensor>& trained,
+                       const data_parallel_options& options) {
+  if (trained.empty())
+    return "model " + model.model
+           + " has no parameter that requires a gradient, so there is nothing "
+             "to train";
+  auto& first = trained.front();
+  for (auto& x : trained)
+    if (x.tensor.device() != first.tensor.device())
+      return "parameters of model " + model.model + " lie on several devices: "
+             + first.name + " on " + first.tensor.device().str() + ", " + x.name
+             + " on " + x.tensor.device().str();
+  auto sparse = std::find_if(trained.begin(), trained.end(),
+                             [](auto& x) { return x.sparse_gradient; });
+  if (sparse != trained.end()
+      && options.compression != gradient_compression::none)
+    return "gradients of " + sparse->name
+           + " are sparse and can not be compressed";
+  if ((options.bucket_bytes && *options.bucket_bytes <= 0)
+      || std::any_of(options.bucket_bytes_list.begin(),
+                     options.bucket_bytes_list.end(),
+                     [](auto x) { return x <= 0; })
+      || options.broadcast_bytes <= 0)
+    return "sizes of buckets and broadcasts have to be positive";
+  return {};
+}
+
+bool is_ignored(const data_parallel_options& options, const std::string& name) {
+  auto& list = options.ignored;
+  return std::find(list.begin(), list.end(), name) != list.end();
+}
+
+void append_detached(std::vector<at::Tensor>& out,
+                     const std::vector<named_tensor>& in,
+                     const data_parallel_options& options) {
+  for (auto& x : in)
+    if (!is_ignored(options, x.name))
+      out.push_back(x.tensor.detach());
+}
+
+/// Copies *tensors* of *rank* to all. Hidden from autograd's version counters:
+/// a graph that saved a buffer is still good for its backward.
+void broadcast(const group_ptr& group, const std::vector<at::Tensor>& tensors,
+               const data_parallel_options& options, int rank) {
+  if (tensors.empty())
+    return;
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10d::broadcast_coalesced(group, tensors,
+                            static_cast<size_t>(options.broadcast_bytes), rank);
+}
+
+} // namespace
+
+distributed_data_parallel::distributed_data_parallel(
+  model_tensors_source source, group_ptr group, data_parallel_options options)
+  : source_(std::move(source)), options_(std::move(options)) {
+  for (auto& x : source_().parameters)
+    if (x.tensor.requires_grad())
+      trainable_.push_back(x.tensor);
+  rebuild(std::move(group), options_.broadcast_at_start);
+}
+
+distributed_data_parallel::~distributed_data_parallel() {
+  drop();
+}
+
+void distributed_data_parallel::drop() {
+  // The logger reads the reducer while it goes.
+  logger_.reset();
+  reducer_.reset();
+  sink_.reset();
+  group_.reset();
+  dropped_ = true;
+}
+
+void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
+  drop();
+  if (group && group->getSize() > 1) {
+    group_ = std::move(group);
+    on_rank(group_, [&] { start(broadcast); });
+  }
+  dropped_ = false;
+  buffers_are_due_ = true;
+}
+
+void distributed_data_parallel::start(bool with_broadcast) {
+  auto model = source_();
+  std::vector<named_tensor> trained;
+  for (auto& x : model.parameters)
+    if (x.tensor.requires_grad() && !is_ignored(options_, x.name))
+      trained.push_back(x);
+  device_ = trained.empty() ? at::kCPU : trained.front().tensor.device();
+  agree(group_, problem_of(model, trained, options_), device_);
+  std::vector<at::Tensor> parameters;
+  for (auto& x : trained)
+    parameters.push_back(x.tensor);
+  std::string mismatch;
+  try {
+    c10d::verify_params_across_processes(group_, parameters, std::nullopt);
+  } catch (const c10::Error& e) {
+    mismatch = "parameters of model " + model.model
+               + " differ from those of rank 0: " + e.what_without_backtrace();
+  }
+  agree(group_, mismatch, device_);
+  if (with_broadcast) {
+    std::vector<at::Tensor> state;
+    append_detached(state, model.parameters, options_);
+    append_detached(state, model.buffers, options_);
+    broadcast(group_, state, options_, 0);
+  }
+  reducer_ = make_reducer(trained, group_, options_);
+  logger_ = std::make_shared<c10d::Logger>(reducer_);
+  reducer_->set_logger(logger_);
+  std::vector<int> devices;
+  if (device_.has_index())
+    devices.push_back(device_.index());
+  logger_->set_construction_data_and_log(
+    model.model, devices, devices.empty() ? -1 : devices[0],
+    options_.sync_buffers, false, options_.static_graph);
+  if (options_.static_graph)
+    logger_->set_static_graph();
+  sink_ = std::make_shared<gradient_sink_state>();
+  sink_->reducer = reducer_;
+  sink_->static_graph = options_.static_graph;
+}
+
+void distributed_data_parallel::zero_grad() {
+  for (auto& x : trainable_)
+    x.mutable_grad().reset();
+}
+
+void distributed_data_parallel::broadcast_buffers() {
+  if (dropped_)
+    refuse("the group was dropped; `rebuild` gives another one");
+  if (active())
+    on_rank(group_, [&] { buffers_from(0); });
+}
+
+void distributed_data_parallel::buffers_from(int rank) {
+  std::vector<at::Tensor> buffers;
+  append_detached(buffers, source_().buffers, options_);
+  broadcast(group_, buffers, options_, rank);
+}
+
+void distributed_data_parallel::before_forward() {
+  if (dropped_)
+    refuse("the group was dropped; `rebuild` gives another one");
+  auto learns = at::GradMode::is_enabled();
+  if (!active() || (join_ && !learns))
+    return;
+  on_rank(group_, [&] {
+    if (learns && sync_) {
+      logger_->set_runtime_stats_and_log();
+      reducer_->prepare_for_forward();
+    }
+    if (join_)
+      announce_data();
+    if (learns)
+      reducer_->rebuild_buckets();
+    if (buffers_are_due_ && options_.sync_buffers)
+      buffers_from(join_ ? common_rank(true) : 0);
+    if (join_)
+      announce_sync();
+  });
+}
+
+bool distributed_data_parallel::looks_at_outputs() const {
+  if (options_.static_graph)
+    return sync_ && !sink_->delay_queued && at::GradMode::is_enabled();
+  return options_.find_unused_parameters && at::GradMode::is_enabled();
+}
+
+void distributed_data_parallel::after_forward(
+  const std::vector<at::Tensor*>& outputs, bool known) {
+  auto learns = at::GradMode::is_enabled();
+  if (join_ && !learns)
+    return;
+  if (!known)
+    refuse("rank " + std::to_string(group_->getRank())
+           + ": the forward's output has a type whose tensors are not known; "
+             "give it a function `for_each_tensor(output&, f)` beside it");
+  buffers_are_due_ = learns && sync_;
+  if (learns && sync_) {
+    std::vector<at::Tensor> tensors;
+    if (options_.find_unused_parameters && !options_.static_graph)
+      for (auto x : outputs)
+        tensors.push_back(*x);
+    on_rank(group_, [&] { reducer_->prepare_for_backward(tensors); });
+  }
+  if (looks_at_outputs())
+    pass_through_sink(outputs, sink_);
+}
+
+// -- uneven inputs ------------------------------------------------------------
+//
+// A rank whose data has ended shadows, collective by collective, what the
+// others do in a step:
+//
+//   with data (forward, backward)        without (shadow_step)
+//   announce_data: sum of ones           finish_join: sum of ones
+//   rebuild_buckets                      rebuild_buckets
+//   common_rank, broadcast of buffers    common_rank, broadcast of buffers
+//   announce_sync: sum of ones           sum of zeros
+//   one reduction per bucket             one reduction per bucket of zeros
+//   sum of the map of used parameters    the same, if unused ones are looked
+//   for
+
+void distributed_data_parallel::begin_join(join_options options) {
+  if (!active())
+    return;
+  join_ = options;
+  logger_->set_uneven_input_join();
+}
+
+void distributed_data_parallel::end_join() noexcept {
+  if (join_ && active())
+    reducer_->set_forward_pass_work_handle({}, true);
+  join_.reset();
+}
+
+void distributed_data_parallel::announce_data() {
+  std::vector<at::Tensor> one{at::ones({1}, device_)};
+  reducer_->set_forward_pass_work_handle(group_->allreduce(one),
+                                         join_->divide_by_initial_world_size);
+}
+
+void distributed_data_parallel::announce_sync() {
+  all_reduce(group_, sync_ ? 1 : 0, c10d::ReduceOp::SUM, device_);
+}
+
+int distributed_data_parallel::common_rank(bool candidate) {
+  return static_cast<int>(all_reduce(group_, candidate ? group_->getRank() : -1,
+                                     c10d::ReduceOp::MAX, device_));
+}
+
+bool distributed_data_parallel::shadow_step() {
+  std::vector<at::Tensor> others{at::zeros({1}, device_)};
+  group_->allreduce(others)->wait();
+  if (others[0].item<float>() == 0)
+    return false;
+  reducer_->rebuild_buckets();
+  if (buffers_are_due_ && options_.sync_buffers)
+    buffers_from(common_rank(false));
+  buffers_are_due_ = all_reduce(group_, 0, c10d::ReduceOp::SUM, device_) > 0;
+  if (!buffers_are_due_)
+    return true;
+  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> sums;
+  auto buckets = reducer_->get_grad_buckets(/*return_zero_tensors*/ true);
+  for (auto& bucket : buckets)
+    sums.push_back(reducer_->run_comm_hook(bucket));
+  for (auto& sum : sums)
+    sum->waitAndThrow();
+  if (options_.find_unused_parameters) {
+    std::vector<at::Tensor> used{reducer_->get_local_used_map_on_device()};
+    group_->allreduce(used)->wait();
+  }
+  reducer_->push_rebuilt_params_for_all_indices();
+  return true;
+}
+
+void distributed_data_parallel::finish_join() {
+  if (!active())
+    return;
+  on_rank(group_, [&] {
+    auto made_the_most_steps = true;
+    while (shadow_step())
+      made_the_most_steps = false;
+    std::vector<at::Tensor> state;
+    auto model = source_();
+    append_detached(state, model.parameters, options_);
+    append_detached(state, model.buffers, options_);
+    broadcast(group_, state, options_, common_rank(made_the_most_steps));
+  });
+}
+
+} // namespace troupe

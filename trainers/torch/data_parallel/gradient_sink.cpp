@@ -1,0 +1,68 @@
+#include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+
+namespace troupe {
+
+namespace {
+
+// A node of our own and not an `autograd::Function`: that one does not see
+// tensors in a vector, and one sink for each output would leave the graph
+// behind an unused output unvisited.
+class sink_node final : public torch::autograd::Node {
+public:
+  explicit sink_node(std::shared_ptr<gradient_sink_state> state)
+    : state_(std::move(state)) {}
+
+  torch::autograd::variable_list
+  apply(torch::autograd::variable_list&& gradients) override {
+    if (state_->static_graph && !state_->delay_queued) {
+      state_->delay_queued = true;
+      torch::autograd::Engine::get_default_engine().queue_callback(
+        [reducer = state_->reducer] {
+          if (auto alive = reducer.lock())
+            alive->delay_all_reduce();
+        });
+    }
+    return std::move(gradients);
+  }
+
+  std::string name() const override { return "gradient_sink"; }
+
+private:
+  std::shared_ptr<gradient_sink_state> state_;
+};
+
+/// A node held the way this LibTorch holds them: 2.15 counts inside the node.
+template <class Pointer>
+Pointer make_node(std::shared_ptr<gradient_sink_state> state) {
+  if constexpr (std::is_same_v<Pointer, std::shared_ptr<torch::autograd::Node>>)
+    return std::make_shared<sink_node>(std::move(state));
+  else
+    return c10::make_intrusive<sink_node>(std::move(state));
+}
+
+} // namespace
+
+void pass_through_sink(const std::vector<at::Tensor*>& outputs,
+                       const std::shared_ptr<gradient_sink_state>& state) {
+  std::vector<at::Tensor> inputs;
+  for (auto output : outputs)
+    if (output->grad_fn())
+      inputs.push_back(*output);
+  if (inputs.empty())
+    return;
+  using node_pointer = std::remove_cvref_t<decltype(inputs[0].grad_fn())>;
+  auto node = make_node<node_pointer>(state);
+  node->set_next_edges(torch::autograd::collect_next_edges(inputs));
+  for (auto output : outputs)
+    if (output->grad_fn()) {
+      *output = output->detach();
+      torch::autograd::set_history(*output, node);
+    }
+}
+
+} // namespace troupe

@@ -1,0 +1,87 @@
+#include "troupe/trainers/torch/data_parallel/model_tensors.hpp"
+
+#include <unordered_set>
+
+#include <torch/nn/modules/embedding.h>
+#include <torch/script.h>
+
+namespace troupe {
+
+namespace {
+
+/// Collects tensors, each once.
+class collector {
+public:
+  explicit collector(std::vector<named_tensor>& out) : out_(out) {}
+
+  void add(std::string name, const at::Tensor& x, bool sparse = false) {
+    if (x.defined() && seen_.insert(x.unsafeGetTensorImpl()).second)
+      out_.push_back({std::move(name), x, sparse});
+  }
+
+private:
+  std::vector<named_tensor>& out_;
+  std::unordered_set<const void*> seen_;
+};
+
+bool gradient_is_sparse(const torch::nn::Module& owner) {
+  if (auto embedding = owner.as<torch::nn::EmbeddingImpl>())
+    return embedding->options.sparse();
+  if (auto bag = owner.as<torch::nn::EmbeddingBagImpl>())
+    return bag->options.sparse();
+  return false;
+}
+
+void collect(const torch::nn::Module& module, const std::string& prefix,
+             collector& parameters, collector& buffers) {
+  auto sparse = gradient_is_sparse(module);
+  for (auto& x : module.named_parameters(/*recurse*/ false))
+    parameters.add(prefix + x.key(), x.value(), sparse);
+  for (auto& x : module.named_buffers(/*recurse*/ false))
+    buffers.add(prefix + x.key(), x.value());
+  for (auto& child : module.named_children())
+    collect(*child.value(), prefix + child.key() + '.', parameters, buffers);
+}
+
+/// A scripted embedding keeps its `sparse` as an attribute or a constant.
+bool gradient_is_sparse(const torch::jit::Module& owner) {
+  auto type = owner.type();
+  if (!type->name() || type->name()->name().find("Embedding") != 0)
+    return false;
+  if (type->hasConstant("sparse"))
+    return type->getConstant("sparse").toBool();
+  return owner.hasattr("sparse") && owner.attr("sparse").toBool();
+}
+
+void collect(const torch::jit::Module& module, const std::string& prefix,
+             collector& parameters, collector& buffers) {
+  auto sparse = gradient_is_sparse(module);
+  for (auto x : module.named_parameters(/*recurse*/ false))
+    parameters.add(prefix + x.name, x.value, sparse);
+  for (auto x : module.named_buffers(/*recurse*/ false))
+    buffers.add(prefix + x.name, x.value);
+  for (auto child : module.named_children())
+    collect(child.value, prefix + child.name + '.', parameters, buffers);
+}
+
+template <class Module>
+model_tensors all_of(std::string name, const Module& module) {
+  model_tensors result{std::move(name), {}, {}};
+  collector parameters{result.parameters};
+  collector buffers{result.buffers};
+  collect(module, "", parameters, buffers);
+  return result;
+}
+
+} // namespace
+
+model_tensors tensors_of(const torch::nn::Module& module) {
+  return all_of(module.name(), module);
+}
+
+model_tensors tensors_of(const torch::jit::Module& module) {
+  auto name = module.type()->name();
+  return all_of(name ? name->name() : "torch.jit.Module", module);
+}
+
+} // namespace troupe

@@ -5,6 +5,7 @@
 namespace troupe {
 
 system_config::system_config(std::size_t scheduler_threads) {
+  load<caf::io::middleman>(); // first: it declares its options
   // The default policy polls: 264 µs a round trip instead of 62, and idle
   // cores that burn.
   set("caf.scheduler.policy", "sharing");
@@ -18,7 +19,6 @@ system_config::system_config(std::size_t scheduler_threads) {
   set("caf.middleman.attach-utility-actors", true);
   set("caf.logger.console.verbosity", "quiet");
   set("caf.logger.file.verbosity", "quiet");
-  load<caf::io::middleman>();
 }
 
 } // namespace troupe

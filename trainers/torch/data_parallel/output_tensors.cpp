@@ -11,8 +11,7 @@ void replace_tensors(c10::IValue& value,
     auto elements = value.toTupleRef().elements().vec();
     for (auto& element : elements)
       replace_tensors(element, f);
-    value = c10::ivalue::Tuple::createNamed(std::move(elements),
-                                            value.type<c10::TupleType>());
+    value = c10::ivalue::Tuple::createNamed(std::move(elements), value.type());
   } else if (value.isList()) {
     auto list = value.toList();
     for (size_t i = 0; i < list.size(); ++i) {

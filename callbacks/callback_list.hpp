@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string_view>
 #include <vector>
 
 #include "troupe/callbacks/user_callback.hpp"
@@ -52,7 +53,7 @@ public:
   std::chrono::nanoseconds time_spent() const noexcept { return spent_; }
 
 private:
-  callback_outcome round(const char* hook, bool call_all,
+  callback_outcome round(std::string_view hook, bool call_all,
                          const std::function<void(user_callback&)>& call);
 
   std::vector<std::shared_ptr<user_callback>> callbacks_;

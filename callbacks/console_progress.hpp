@@ -73,22 +73,25 @@ public:
   console_style style() const noexcept { return style_; }
 
 private:
+  void show(time_point now);
   void show_live(time_point now);
-  void show_plain(time_point now);
+  void show_plain(time_point now, bool all);
   void draw();
   void erase();
+  void write_line(std::string_view text);
   void flush_partial();
-  double elapsed_s(time_point now) const;
 
   std::mutex mutex_;
   options options_;
   console_style style_;
   std::optional<run_status> status_; // the last one pushed
   time_point status_time_{};
-  time_point shown_time_{};
   std::optional<run_status> shown_; // what the console shows
-  std::string line_;                // the live line on screen, empty if none
-  std::string partial_;             // rank 0's output without its newline
+  time_point shown_time_{};
+  std::optional<time_point> reported_at_; // the last line about a report
+  std::string line_;                      // the live line, not yet cut
+  bool drawn_ = false;                    // the live line is on screen
+  std::string partial_;                   // rank 0's output without its newline
   bool finished_ = false;
 };
 

@@ -63,7 +63,7 @@ private:
   bool is_rank(int rank) const noexcept;
   expected<void> admit(const rank_report& x) const;
   expected<void> check_ended() const;
-  expected<report_batch> release(time_point now);
+  report_batch release(time_point now);
 
   std::vector<rank_queue> ranks_;
   std::uint64_t first_;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
 #include <optional>
 #include <string>
 
@@ -29,7 +30,7 @@ public:
 
 private:
   std::optional<duration> timeout_;
-  std::string what_; // the wait that was warned about last
+  std::optional<rank_wait> current_; // the wait that `warnings_` counts for
   std::int64_t warnings_ = 0;
 };
 

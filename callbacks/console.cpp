@@ -1,0 +1,88 @@
+#include "troupe/callbacks/console.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <ctime>
+
+#include <poll.h>
+#include <pthread.h>
+#include <sys/ioctl.h>
+#include <unistd.h>
+
+namespace troupe {
+
+namespace {
+
+/// Keeps a SIGPIPE that a write of this thread causes from being delivered.
+class sigpipe_guard {
+public:
+  sigpipe_guard() {
+    sigemptyset(&sigpipe_);
+    sigaddset(&sigpipe_, SIGPIPE);
+    sigset_t pending;
+    sigpending(&pending);
+    was_pending_ = sigismember(&pending, SIGPIPE) == 1;
+    if (!was_pending_)
+      pthread_sigmask(SIG_BLOCK, &sigpipe_, &old_);
+  }
+
+  ~sigpipe_guard() {
+    if (was_pending_)
+      return;
+    timespec no_wait{};
+    while (sigtimedwait(&sigpipe_, nullptr, &no_wait) == -1 && errno == EINTR) {
+    }
+    pthread_sigmask(SIG_SETMASK, &old_, nullptr);
+  }
+
+  sigpipe_guard(const sigpipe_guard&) = delete;
+  sigpipe_guard& operator=(const sigpipe_guard&) = delete;
+
+private:
+  sigset_t sigpipe_;
+  sigset_t old_;
+  bool was_pending_ = false;
+};
+
+} // namespace
+
+bool is_live_terminal(int fd) {
+  if (isatty(fd) == 0)
+    return false;
+  auto* kind = std::getenv("TERM");
+  return kind != nullptr && *kind != '\0' && std::string_view{kind} != "dumb";
+}
+
+int terminal_columns(int fd) {
+  winsize size{};
+  if (ioctl(fd, TIOCGWINSZ, &size) != 0 || size.ws_col == 0)
+    return 80;
+  return size.ws_col;
+}
+
+bool is_writable_now(int fd) {
+  pollfd entry{fd, POLLOUT, 0};
+  return poll(&entry, 1, 0) == 1 && (entry.revents & POLLOUT) != 0;
+}
+
+void write_console(int fd, std::string_view text) {
+  sigpipe_guard guard;
+  while (!text.empty()) {
+    auto written = write(fd, text.data(), text.size());
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+      continue;
+    }
+    if (errno == EAGAIN) {
+      // Somebody made the console non-blocking: wait for room all the same.
+      pollfd entry{fd, POLLOUT, 0};
+      if (poll(&entry, 1, -1) < 0 && errno != EINTR)
+        return;
+    } else if (errno != EINTR) {
+      return;
+    }
+  }
+}
+
+} // namespace troupe

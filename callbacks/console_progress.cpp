@@ -1,0 +1,159 @@
+#include "troupe/callbacks/console_progress.hpp"
+
+#include <climits>
+
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/callbacks/terminal_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+console_style choose(const console_progress::options& x) {
+  if (x.style != console_style::automatic)
+    return x.style;
+  return is_live_terminal(x.progress_fd) ? console_style::live
+                                         : console_style::plain;
+}
+
+bool same_state(const run_status& a, const run_status& b) {
+  return a.state == b.state && a.attempt == b.attempt
+         && a.world_size == b.world_size;
+}
+
+} // namespace
+
+console_progress::console_progress(options opts)
+  : options_(opts), style_(choose(opts)) {}
+
+console_progress::~console_progress() {
+  erase();
+  flush_partial();
+}
+
+void console_progress::update(const run_status& status, time_point now) {
+  std::scoped_lock guard{mutex_};
+  if (finished_ || style_ == console_style::quiet)
+    return;
+  status_ = status;
+  status_time_ = now;
+  show(now);
+}
+
+void console_progress::tick(time_point now) {
+  std::scoped_lock guard{mutex_};
+  if (!finished_ && status_)
+    show(now);
+}
+
+void console_progress::print(std::string_view text) {
+  std::scoped_lock guard{mutex_};
+  if (style_ == console_style::quiet)
+    return;
+  if (finished_) {
+    write_console(options_.output_fd, text);
+    return;
+  }
+  partial_ += text;
+  auto whole = partial_.rfind('\n') + 1; // 0 if there is no newline
+  bool too_long = partial_.size() - whole > max_partial_line;
+  if (whole == 0 && !too_long)
+    return;
+  erase();
+  if (too_long) {
+    flush_partial();
+  } else {
+    write_console(options_.output_fd, partial_.substr(0, whole));
+    partial_.erase(0, whole);
+  }
+  draw();
+}
+
+void console_progress::note(std::string_view line) {
+  std::scoped_lock guard{mutex_};
+  if (style_ == console_style::quiet)
+    return;
+  erase();
+  write_line(line);
+  draw();
+}
+
+void console_progress::finish(const run_summary& summary, time_point now) {
+  std::scoped_lock guard{mutex_};
+  if (finished_ || style_ == console_style::quiet)
+    return;
+  if (style_ == console_style::plain && status_)
+    show_plain(now, true);
+  erase();
+  flush_partial();
+  write_console(options_.progress_fd, to_string(summary));
+  finished_ = true;
+}
+
+void console_progress::show(time_point now) {
+  if (style_ == console_style::live)
+    show_live(now);
+  else
+    show_plain(now, false);
+}
+
+void console_progress::show_live(time_point now) {
+  bool changed = !shown_ || !same_state(*shown_, *status_);
+  if (!changed && now - shown_time_ < redraw_interval)
+    return;
+  shown_ = status_;
+  shown_time_ = now;
+  std::chrono::duration<double> since_status = now - status_time_;
+  line_ = live_text(*status_, status_->elapsed_s + since_status.count());
+  draw();
+}
+
+void console_progress::show_plain(time_point now, bool all) {
+  bool changed = !shown_ || !same_state(*shown_, *status_);
+  bool reported = status_->reports != (shown_ ? shown_->reports : 0);
+  // The last report of a state comes before the next state.
+  bool due = !reported_at_ || now - *reported_at_ >= report_interval;
+  if (reported && (changed || all || due)) {
+    write_line(report_text(*status_));
+    reported_at_ = now;
+  } else if (!changed) {
+    return;
+  }
+  if (changed)
+    write_line(state_text(*status_));
+  shown_ = status_;
+}
+
+void console_progress::draw() {
+  if (style_ != console_style::live || finished_ || line_.empty()
+      || !is_writable_now(options_.progress_fd))
+    return;
+  // The last column stays free: some terminals wrap once it is filled.
+  auto columns = terminal_columns(options_.progress_fd) - 1;
+  write_console(options_.progress_fd,
+                "\r" + fit_to_line(line_, columns) + "\x1b[K");
+  drawn_ = true;
+}
+
+void console_progress::erase() {
+  if (drawn_)
+    write_console(options_.progress_fd, "\r\x1b[K");
+  drawn_ = false;
+}
+
+void console_progress::write_line(std::string_view text) {
+  write_console(options_.progress_fd,
+                "troupe: " + fit_to_line(text, INT_MAX) + "\n");
+}
+
+void console_progress::flush_partial() {
+  if (partial_.empty())
+    return;
+  if (partial_.back() != '\n')
+    partial_ += '\n';
+  write_console(options_.output_fd, partial_);
+  partial_.clear();
+}
+
+} // namespace troupe

@@ -1,0 +1,18 @@
+#pragma once
+
+#include <string>
+
+#include "troupe/runtime/run/run_status.hpp"
+
+namespace troupe {
+
+/// State, attempt and number of ranks: "running, attempt 0, 2 ranks".
+std::string state_text(const run_status& x);
+
+/// The last report: "report 12, 3.4/s, 1:05: loss=0.3".
+std::string report_text(const run_status& x);
+
+/// All of it with *elapsed_s* seconds; what may be cut off is at the end.
+std::string live_text(const run_status& x, double elapsed_s);
+
+} // namespace troupe

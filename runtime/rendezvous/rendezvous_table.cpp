@@ -1,0 +1,118 @@
+#include "troupe/runtime/rendezvous/rendezvous_table.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <utility>
+
+namespace troupe {
+
+rendezvous_table::waiter_list rendezvous_table::set(const std::string& key,
+                                                    std::string value) {
+  values_.insert_or_assign(key, std::move(value));
+  return release(key);
+}
+
+const std::string* rendezvous_table::find(const std::string& key) const {
+  auto i = values_.find(key);
+  return i == values_.end() ? nullptr : &i->second;
+}
+
+expected<rendezvous_table::sum> rendezvous_table::add(const std::string& key,
+                                                      std::int64_t amount) {
+  std::int64_t value = 0;
+  if (auto* text = find(key)) {
+    auto* end = text->data() + text->size();
+    auto [rest, code] = std::from_chars(text->data(), end, value);
+    if (code != std::errc{} || rest != end)
+      return failure(ec::invalid_argument,
+                     "can not add to key \"" + key
+                       + "\": its value is no decimal number of 64 bits");
+  }
+  if (__builtin_add_overflow(value, amount, &value))
+    return failure(ec::invalid_argument,
+                   "can not add " + std::to_string(amount) + " to key \"" + key
+                     + "\": the sum does not fit 64 bits");
+  return sum{value, set(key, std::to_string(value))};
+}
+
+bool rendezvous_table::check(const std::vector<std::string>& keys) const {
+  return std::ranges::all_of(
+    keys, [this](auto& key) { return values_.contains(key); });
+}
+
+rendezvous_table::exchange
+rendezvous_table::compare_set(const std::string& key,
+                              const std::string& expected_value,
+                              std::string desired) {
+  auto* now = find(key);
+  if (now ? *now != expected_value : !expected_value.empty())
+    return {now ? *now : std::string{}, {}};
+  auto released = set(key, desired);
+  return {std::move(desired), std::move(released)};
+}
+
+bool rendezvous_table::wait(const std::vector<std::string>& keys,
+                            waiter_id waiter) {
+  drop(waiter);
+  waiter_entry entry{.order = next_order_++};
+  for (auto& key : keys)
+    if (!values_.contains(key))
+      entry.missing.insert(key);
+  if (entry.missing.empty())
+    return true;
+  for (auto& key : entry.missing)
+    by_key_[key].emplace(entry.order, waiter);
+  waiters_.emplace(waiter, std::move(entry));
+  return false;
+}
+
+void rendezvous_table::drop(waiter_id waiter) {
+  auto node = waiters_.extract(waiter);
+  if (!node)
+    return;
+  for (auto& key : node.mapped().missing) {
+    auto i = by_key_.find(key);
+    i->second.erase(node.mapped().order);
+    if (i->second.empty())
+      by_key_.erase(i);
+  }
+}
+
+rendezvous_table::waiter_list rendezvous_table::clear() {
+  std::map<std::uint64_t, waiter_id> by_order;
+  for (auto& [waiter, entry] : waiters_)
+    by_order.emplace(entry.order, waiter);
+  waiter_list result;
+  for (auto& [order, waiter] : by_order)
+    result.push_back(waiter);
+  waiters_.clear();
+  by_key_.clear();
+  values_.clear();
+  return result;
+}
+
+std::vector<std::string> rendezvous_table::missing(waiter_id waiter) const {
+  auto i = waiters_.find(waiter);
+  if (i == waiters_.end())
+    return {};
+  return {i->second.missing.begin(), i->second.missing.end()};
+}
+
+rendezvous_table::waiter_list
+rendezvous_table::release(const std::string& key) {
+  auto node = by_key_.extract(key);
+  if (!node)
+    return {};
+  waiter_list released;
+  for (auto& [order, waiter] : node.mapped()) {
+    auto i = waiters_.find(waiter);
+    i->second.missing.erase(key);
+    if (!i->second.missing.empty())
+      continue;
+    waiters_.erase(i);
+    released.push_back(waiter);
+  }
+  return released;
+}
+
+} // namespace troupe

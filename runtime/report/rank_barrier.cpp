@@ -1,0 +1,114 @@
+#include "troupe/runtime/report/rank_barrier.hpp"
+
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+std::string rank_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+} // namespace
+
+rank_barrier::rank_barrier(int world_size)
+  : ranks_(static_cast<std::size_t>(world_size)) {}
+
+expected<std::optional<std::string>>
+rank_barrier::arrive(int rank, std::uint64_t sequence, collective_kind kind,
+                     std::string payload, time_point now) {
+  if (!is_rank(rank))
+    return failure(ec::protocol, "there is no " + rank_name(rank) + " among "
+                                   + std::to_string(ranks_.size()));
+  auto& slot = ranks_[static_cast<std::size_t>(rank)];
+  if (slot.ended || slot.here || sequence != next_)
+    return failure(ec::protocol,
+                   rank_name(rank) + " joins " + std::string{to_string(kind)}
+                     + " " + std::to_string(sequence)
+                     + (slot.ended ? " after its loop ended"
+                        : slot.here
+                          ? " while it waits in " + std::to_string(next_)
+                          : " instead of " + std::to_string(next_)));
+  slot.here = kind;
+  if (arrived_++ == 0)
+    since_ = now;
+  if (rank == 0 && kind == collective_kind::broadcast)
+    payload_ = std::move(payload);
+  if (auto ok = check_kinds(); !ok)
+    return tl::unexpected{ok.error()};
+  if (auto ok = check_ended(); !ok)
+    return tl::unexpected{ok.error()};
+  if (static_cast<std::size_t>(arrived_) < ranks_.size())
+    return std::nullopt;
+  for (auto& x : ranks_)
+    x.here.reset();
+  arrived_ = 0;
+  ++next_;
+  return std::exchange(payload_, {});
+}
+
+expected<void> rank_barrier::loop_ended(int rank) {
+  if (!is_rank(rank))
+    return failure(ec::protocol, "there is no " + rank_name(rank) + " among "
+                                   + std::to_string(ranks_.size()));
+  ranks_[static_cast<std::size_t>(rank)].ended = true;
+  return check_ended();
+}
+
+std::optional<rank_wait> rank_barrier::waiting() const {
+  if (arrived_ == 0)
+    return std::nullopt;
+  rank_wait result{.since = since_};
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    auto& here = ranks_[i].here;
+    (here ? result.waiting : result.missing).push_back(static_cast<int>(i));
+    if (here)
+      result.what = std::string{to_string(*here)} + " " + std::to_string(next_);
+  }
+  return result;
+}
+
+bool rank_barrier::is_rank(int rank) const noexcept {
+  return rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size();
+}
+
+std::vector<int> rank_barrier::ranks_here(collective_kind kind) const {
+  std::vector<int> result;
+  for (std::size_t i = 0; i < ranks_.size(); ++i)
+    if (ranks_[i].here == kind)
+      result.push_back(static_cast<int>(i));
+  return result;
+}
+
+expected<void> rank_barrier::check_kinds() const {
+  auto in_barrier = ranks_here(collective_kind::barrier);
+  auto in_broadcast = ranks_here(collective_kind::broadcast);
+  if (in_barrier.empty() || in_broadcast.empty())
+    return {};
+  return failure(ec::conflict,
+                 "the ranks meet in different calls: " + rank_list(in_barrier)
+                   + " in barrier " + std::to_string(next_) + ", "
+                   + rank_list(in_broadcast) + " in broadcast "
+                   + std::to_string(next_));
+}
+
+expected<void> rank_barrier::check_ended() const {
+  auto wait = waiting();
+  if (!wait)
+    return {};
+  std::vector<int> ended;
+  for (auto rank : wait->missing)
+    if (ranks_[static_cast<std::size_t>(rank)].ended)
+      ended.push_back(rank);
+  if (ended.empty())
+    return {};
+  return failure(
+    ec::rank_failed,
+    rank_list(ended)
+      + (ended.size() == 1 ? " ended its loop" : " ended their loops") + ", "
+      + rank_list(wait->waiting)
+      + (wait->waiting.size() == 1 ? " waits" : " wait") + " in " + wait->what);
+}
+
+} // namespace troupe

@@ -1,0 +1,135 @@
+#include "troupe/runtime/report/report_pairing.hpp"
+
+#include <algorithm>
+#include <string>
+#include <utility>
+
+#include "troupe/runtime/report/check_parts.hpp"
+#include "troupe/runtime/report/report_options.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string counted_reports(std::uint64_t n) {
+  return std::to_string(n) + (n == 1 ? " report" : " reports");
+}
+
+std::string rank_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
+} // namespace
+
+report_pairing::report_pairing(int world_size, std::uint64_t first_index)
+  : ranks_(static_cast<std::size_t>(world_size)), first_(first_index),
+    next_(first_index) {}
+
+expected<std::optional<report_batch>> report_pairing::add(rank_report x,
+                                                          time_point now) {
+  if (auto ok = admit(x); !ok)
+    return tl::unexpected{ok.error()};
+  auto& queue = ranks_[static_cast<std::size_t>(x.rank)];
+  ++queue.sent;
+  queue.pending.push_back({std::move(x), now});
+  if (auto ok = check_ended(); !ok)
+    return tl::unexpected{ok.error()};
+  if (std::ranges::any_of(ranks_, [](auto& r) { return r.pending.empty(); }))
+    return std::nullopt;
+  auto batch = release(now);
+  if (auto ok = check_parts(batch); !ok)
+    return tl::unexpected{ok.error()};
+  return batch;
+}
+
+expected<void> report_pairing::loop_ended(int rank) {
+  if (!is_rank(rank))
+    return failure(ec::protocol, "there is no " + rank_name(rank) + " among "
+                                   + std::to_string(ranks_.size()));
+  ranks_[static_cast<std::size_t>(rank)].ended = true;
+  return check_ended();
+}
+
+std::optional<rank_wait> report_pairing::waiting() const {
+  rank_wait result{.what = "report " + std::to_string(next_)};
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    auto& pending = ranks_[i].pending;
+    if (pending.empty()) {
+      result.missing.push_back(static_cast<int>(i));
+      continue;
+    }
+    if (result.waiting.empty() || pending.front().at < result.since)
+      result.since = pending.front().at;
+    result.waiting.push_back(static_cast<int>(i));
+  }
+  if (result.waiting.empty())
+    return std::nullopt;
+  // Who ran ahead has waited for this report only since the one before it was
+  // complete.
+  result.since = std::max(result.since, last_release_);
+  return result;
+}
+
+std::uint64_t report_pairing::reports_of(int rank) const {
+  return is_rank(rank) ? ranks_[static_cast<std::size_t>(rank)].sent : 0;
+}
+
+bool report_pairing::is_rank(int rank) const noexcept {
+  return rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size();
+}
+
+expected<void> report_pairing::admit(const rank_report& x) const {
+  if (!is_rank(x.rank))
+    return failure(ec::protocol, "there is no " + rank_name(x.rank) + " among "
+                                   + std::to_string(ranks_.size()));
+  auto& queue = ranks_[static_cast<std::size_t>(x.rank)];
+  if (queue.ended)
+    return failure(ec::protocol, rank_name(x.rank) + " sent report "
+                                   + std::to_string(x.index)
+                                   + " after its loop ended");
+  if (x.index != first_ + queue.sent)
+    return failure(ec::protocol, rank_name(x.rank) + " sent report "
+                                   + std::to_string(x.index) + " instead of "
+                                   + std::to_string(first_ + queue.sent));
+  // One more than without barrier: the report that waits for those ahead of it.
+  if (queue.pending.size() > static_cast<std::size_t>(max_reports_ahead))
+    return failure(ec::protocol, rank_name(x.rank) + " is more than "
+                                   + counted_reports(max_reports_ahead)
+                                   + " ahead of the slowest rank");
+  return {};
+}
+
+expected<void> report_pairing::check_ended() const {
+  for (std::size_t i = 0; i < ranks_.size(); ++i) {
+    if (!ranks_[i].ended)
+      continue;
+    // All that waits for the first report that this rank never sent.
+    auto lacking = first_ + ranks_[i].sent;
+    std::vector<int> waiting;
+    for (std::size_t j = 0; j < ranks_.size(); ++j)
+      if (ranks_[j].sent > ranks_[i].sent)
+        waiting.push_back(static_cast<int>(j));
+    if (!waiting.empty())
+      return failure(ec::rank_failed,
+                     rank_name(static_cast<int>(i)) + " ended its loop after "
+                       + counted_reports(ranks_[i].sent) + ", "
+                       + rank_list(waiting)
+                       + (waiting.size() == 1 ? " waits" : " wait")
+                       + " with report " + std::to_string(lacking));
+  }
+  return {};
+}
+
+report_batch report_pairing::release(time_point now) {
+  report_batch batch{.index = next_++};
+  for (auto& queue : ranks_) {
+    auto& report = queue.pending.front().report;
+    batch.values.push_back(std::move(report.values));
+    batch.parts.push_back(std::move(report.part));
+    queue.pending.pop_front();
+  }
+  last_release_ = now;
+  return batch;
+}
+
+} // namespace troupe

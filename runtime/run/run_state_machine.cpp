@@ -1,0 +1,243 @@
+#include "troupe/runtime/run/run_state_machine.hpp"
+
+#include <chrono>
+#include <string>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+/// How long to wait before asking again for a group that can not be had.
+constexpr auto undecided_delay = std::chrono::seconds{1};
+
+std::string describe(const std::map<int, rank_failure>& failures) {
+  if (failures.empty())
+    return "the group failed";
+  std::string text;
+  for (auto& [rank, failure] : failures) {
+    text += text.empty() ? "rank " : "; rank ";
+    text += std::to_string(rank) + ": " + to_string(failure);
+  }
+  return text;
+}
+
+} // namespace
+
+run_action run_state_machine::begin() const {
+  return {.what = kind::decide_size, .attempt = attempt_};
+}
+
+expected<run_decision> run_state_machine::apply(const run_event& x) {
+  if (is_terminal(state_))
+    return refuse(name_of(x));
+  return std::visit([this](const auto& event) { return on(event); }, x);
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::size_decided& x) {
+  if (x.world_size < 1)
+    return failure(ec::protocol, "a group can not have "
+                                   + std::to_string(x.world_size) + " ranks");
+  switch (state_) {
+    case run_state::initializing:
+    case run_state::restarting:
+    case run_state::rescheduling:
+      if (stopping_)
+        return refuse("size_decided");
+      world_size_ = x.world_size;
+      return start_group();
+    case run_state::running:
+      world_size_ = x.world_size;
+      return stop_group(
+        run_state::resizing,
+        {ec::stopped,
+         "the group is resized to " + std::to_string(x.world_size) + " ranks"});
+    default:
+      return refuse("size_decided");
+  }
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::size_undecided&) {
+  switch (state_) {
+    case run_state::initializing:
+    case run_state::restarting:
+    case run_state::rescheduling:
+      if (stopping_)
+        return refuse("size_undecided");
+      return go(state_, {.what = kind::decide_size,
+                         .attempt = attempt_,
+                         .delay = undecided_delay});
+    case run_state::running:
+      return stay();
+    default:
+      return refuse("size_undecided");
+  }
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::group_started& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (state_ == run_state::shutting_down && stopping_)
+    return stay(); // it came up while it was told to stop
+  if (state_ != run_state::scheduling)
+    return refuse("group_started");
+  policy_.on_group_started();
+  return go(run_state::running);
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::group_start_failed& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (state_ == run_state::shutting_down && stopping_)
+    return stay(); // the answer to stop_group follows
+  if (state_ != run_state::scheduling)
+    return refuse("group_start_failed");
+  auto delay = policy_.on_start_failed(x.reason);
+  if (!delay)
+    return shut_down(run_state::errored, x.reason);
+  return go(run_state::rescheduling, {.what = kind::decide_size,
+                                      .attempt = attempt_,
+                                      .delay = *delay,
+                                      .reason = x.reason});
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::ranks_finished& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (stopping_)
+    return stay(); // the loops returned while the group was told to stop
+  if (state_ != run_state::running)
+    return refuse("ranks_finished");
+  return shut_down(run_state::finished, {});
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::ranks_failed& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (state_ == run_state::restarting && stopping_) {
+    failures_.insert(x.failures.begin(), x.failures.end());
+    return stay(); // the same incident: charged already
+  }
+  if (stopping_)
+    return stay(); // the group goes anyway
+  // A loop may fail before the last rank has begun its own: that is the loop's
+  // failure, not one of the start.
+  if (state_ != run_state::running && state_ != run_state::scheduling)
+    return refuse("ranks_failed");
+  failures_ = x.failures;
+  error why{ec::rank_failed, describe(failures_)};
+  if (!policy_.on_ranks_failed())
+    return shut_down(run_state::errored, std::move(why));
+  return stop_group(run_state::restarting, std::move(why));
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::group_stopped& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (!stopping_)
+    return refuse("group_stopped");
+  stopping_ = false;
+  switch (state_) {
+    case run_state::restarting:
+      return go(state_, {.what = kind::decide_size, .attempt = attempt_});
+    case run_state::resizing:
+      return start_group();
+    default: // shutting_down
+      return end(outcome_, reason_);
+  }
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::group_stop_failed& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (!stopping_)
+    return refuse("group_stop_failed");
+  stopping_ = false;
+  // Another group beside the remains of this one is out of the question.
+  if (state_ != run_state::shutting_down)
+    return shut_down(run_state::errored, x.reason);
+  if (outcome_ == run_state::errored)
+    return end(run_state::errored, reason_);
+  return end(run_state::errored, x.reason);
+}
+
+expected<run_decision> run_state_machine::on(const run_events::run_failed& x) {
+  return shut_down(run_state::errored, x.reason);
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::stop_requested& x) {
+  if (state_ == run_state::shutting_down)
+    return stay();
+  return shut_down(run_state::aborted, x.reason);
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::abort_requested& x) {
+  return end(run_state::aborted, x.reason);
+}
+
+run_decision run_state_machine::go(run_state to, run_action action) {
+  auto from = std::exchange(state_, to);
+  if (from != to
+      && (to == run_state::restarting || to == run_state::resizing)) {
+    ++attempt_;
+    ++attempts_;
+  }
+  return {from, to, std::move(action)};
+}
+
+run_decision run_state_machine::start_group() {
+  group_ = attempt_;
+  return go(run_state::scheduling, {.what = kind::start_group,
+                                    .attempt = attempt_,
+                                    .world_size = world_size_});
+}
+
+run_decision run_state_machine::stop_group(run_state to, error why) {
+  if (std::exchange(stopping_, true))
+    return go(to);
+  return go(
+    to,
+    {.what = kind::stop_group, .attempt = group_, .reason = std::move(why)});
+}
+
+run_decision run_state_machine::shut_down(run_state outcome, error why) {
+  if (state_ != run_state::shutting_down || outcome_ != run_state::errored) {
+    outcome_ = outcome;
+    reason_ = std::move(why);
+  }
+  if (state_ == run_state::shutting_down)
+    return stay();
+  return stop_group(run_state::shutting_down, reason_);
+}
+
+run_decision run_state_machine::end(run_state outcome, error why) {
+  outcome_ = outcome;
+  reason_ = std::move(why);
+  stopping_ = false;
+  return go(outcome,
+            {.what = kind::end, .attempt = attempt_, .reason = reason_});
+}
+
+tl::unexpected<error> run_state_machine::refuse(std::string_view event) const {
+  return failure(ec::protocol, "a run that is " + std::string{to_string(state_)}
+                                 + " does not expect " + std::string{event});
+}
+
+tl::unexpected<error>
+run_state_machine::refuse_attempt(std::uint64_t attempt) const {
+  return failure(ec::protocol, "attempt " + std::to_string(attempt)
+                                 + " is not the current one, "
+                                 + std::to_string(group_));
+}
+
+} // namespace troupe

@@ -17,6 +17,7 @@ find_package(tl-expected REQUIRED)
 find_path(XXHASH_INCLUDE_DIR xxhash.h REQUIRED)
 if(TROUPE_WITH_TORCH)
   find_package(LibTorch REQUIRED)
+  find_package(ZLIB REQUIRED) # FashionMNIST's files
 endif()
 if(TROUPE_BUILD_TESTS)
   find_package(GTest REQUIRED)

@@ -11,7 +11,7 @@ enum class tail : std::uint8_t {
        ///< are seen again until every rank has equally many.
   no_padding, ///< Every sample once per epoch over all ranks; a rank may get
               ///< one sample, or one batch, fewer than another.
-  drop_last, ///< They are left out.
+  drop_last,  ///< They are left out.
 };
 
 } // namespace troupe

@@ -62,6 +62,17 @@ protected:
   /// step.
   using slot = tensor_map;
 
+  /// Parameters of one group, data type and device that have a gradient.
+  struct work {
+    std::vector<at::Tensor> parameters;
+    std::vector<at::Tensor> gradients; // laid out as the parameters
+    std::vector<slot*> slots;
+  };
+
+  /// All that the next step updates in group *group*. Throws `train_error` for
+  /// a sparse gradient.
+  std::vector<work> due(std::size_t group);
+
   /// Throws `train_error` for a parameter that no fused kernel can update.
   explicit fused_optimizer(std::vector<group_type> groups);
   ~fused_optimizer() = default;

@@ -1,0 +1,43 @@
+#include "troupe/trainers/torch/data/dataset_error.hpp"
+
+#include <algorithm>
+#include <exception>
+#include <string>
+
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// More indices than this make no message clearer.
+constexpr std::size_t named_indices = 16;
+
+std::string describe(std::span<const std::int64_t> indices) {
+  if (indices.size() == 1)
+    return "sample " + std::to_string(indices.front());
+  std::string result = "a batch of samples";
+  for (auto index : indices.first(std::min(indices.size(), named_indices)))
+    result += ' ' + std::to_string(index);
+  return indices.size() > named_indices ? result + " ..." : result;
+}
+
+} // namespace
+
+void throw_dataset_error(std::span<const std::int64_t> indices) {
+  const auto text = "the dataset failed at " + describe(indices) + ": ";
+  auto wrapped = [&](const std::string& what) {
+    return train_error{{ec::invalid_argument, text + what}};
+  };
+  try {
+    throw;
+  } catch (const run_stopped&) {
+    throw;
+  } catch (const std::exception& x) {
+    std::throw_with_nested(wrapped(x.what()));
+  } catch (...) {
+    std::throw_with_nested(wrapped("an exception of unknown type"));
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,100 @@
+#include "troupe/trainers/torch/data/distributed_sampler.hpp"
+
+#include <string>
+#include <utility>
+
+#include "troupe/trainers/torch/data/permutation.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Keeps the global batch far from the end of its type.
+constexpr auto max_batch_size = std::int64_t{1} << 32;
+
+void require(bool holds, const std::string& message) {
+  if (!holds)
+    throw train_error{{ec::invalid_argument, message}};
+}
+
+} // namespace
+
+distributed_sampler::distributed_sampler(std::int64_t samples,
+                                         sampler_options options)
+  : samples_(samples), options_(options), state_{options.seed, 0, 0} {
+  auto text = [](auto x) { return std::to_string(x); };
+  require(samples >= 0, "a dataset can not have " + text(samples) + " samples");
+  require(options.batch_size >= 1 && options.batch_size <= max_batch_size,
+          "a batch size of " + text(options.batch_size)
+            + " is not between 1 and " + text(max_batch_size));
+  require(options.world_size >= 1,
+          "a world size of " + text(options.world_size) + " is below 1");
+  require(options.rank >= 0 && options.rank < options.world_size,
+          "rank " + text(options.rank) + " is not in a world of "
+            + text(options.world_size));
+}
+
+void distributed_sampler::set_epoch(std::uint64_t epoch) {
+  if (!resumed_ || epoch != state_.epoch) {
+    state_.cursor = 0;
+    resumed_ = false;
+  }
+  state_.epoch = epoch;
+  epoch_chosen_ = true;
+}
+
+void distributed_sampler::start() {
+  const auto used_up =
+    state_.cursor > 0 && from(state_.cursor).end() == state_.cursor;
+  if (used_up && !epoch_chosen_) {
+    ++state_.epoch;
+    state_.cursor = 0;
+  } else if (!resumed_) {
+    state_.cursor = 0;
+  }
+  resumed_ = false;
+  epoch_chosen_ = false;
+}
+
+std::optional<std::vector<std::int64_t>> distributed_sampler::next() {
+  const auto order = rest();
+  if (order.batches() == 0) {
+    advance(order.end());
+    return std::nullopt;
+  }
+  advance(order.cursor_after(0));
+  return order.indices(0);
+}
+
+epoch_order distributed_sampler::rest() const {
+  const sampler_state wanted{state_.seed, state_.epoch, 0};
+  if (options_.shuffle && (!order_ || order_of_ != wanted)) {
+    order_ = std::make_shared<const std::vector<std::int64_t>>(
+      permutation(samples_, wanted.seed, wanted.epoch));
+    order_of_ = wanted;
+  }
+  return from(state_.cursor);
+}
+
+std::int64_t distributed_sampler::batches() const {
+  return from(0).batches();
+}
+
+void distributed_sampler::load_state(const sampler_state& x) {
+  // Padding may have led past the last sample, by how much depends on the world
+  // size of that time.
+  require(x.cursor >= 0 && (x.cursor <= samples_ || options_.tail == tail::pad),
+          "a sampler's position of " + std::to_string(x.cursor)
+            + " does not belong to a dataset of " + std::to_string(samples_)
+            + " samples");
+  state_ = x;
+  resumed_ = true;
+  epoch_chosen_ = false;
+}
+
+epoch_order distributed_sampler::from(std::int64_t cursor) const {
+  return {samples_, cursor, options_, order_};
+}
+
+} // namespace troupe

@@ -1,0 +1,57 @@
+#include "troupe/trainers/torch/data/permutation.hpp"
+
+#include <numeric>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+/// SplitMix64's output function.
+std::uint64_t mix(std::uint64_t x) noexcept {
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9u;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111ebu;
+  return x ^ (x >> 31);
+}
+
+/// Draw number n is a function of the key and n alone.
+class counter_generator {
+public:
+  explicit counter_generator(std::uint64_t key) noexcept : key_(key) {}
+
+  std::uint64_t operator()() noexcept { return mix(key_ + ++count_ * golden); }
+
+  /// Uniform in [0, *limit*) without bias: the few draws that would favor small
+  /// numbers are thrown away.
+  std::uint64_t below(std::uint64_t limit) noexcept {
+    auto product = wide{(*this)()} * limit;
+    if (static_cast<std::uint64_t>(product) < limit) {
+      const auto unfair = (0 - limit) % limit;
+      while (static_cast<std::uint64_t>(product) < unfair)
+        product = wide{(*this)()} * limit;
+    }
+    return static_cast<std::uint64_t>(product >> 64);
+  }
+
+private:
+  __extension__ using wide = unsigned __int128;
+  static constexpr std::uint64_t golden = 0x9e3779b97f4a7c15u;
+
+  std::uint64_t key_;
+  std::uint64_t count_ = 0;
+};
+
+} // namespace
+
+std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
+                                      std::uint64_t epoch) {
+  std::vector<std::int64_t> result(static_cast<std::size_t>(size));
+  std::iota(result.begin(), result.end(), std::int64_t{0});
+  // Mixed one after the other, so that (1, 2) and (2, 1) differ.
+  counter_generator random{mix(mix(seed + 1) + epoch)};
+  for (auto left = result.size(); left > 1; --left)
+    std::swap(result[left - 1], result[random.below(left)]);
+  return result;
+}
+
+} // namespace troupe

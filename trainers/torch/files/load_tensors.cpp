@@ -1,0 +1,77 @@
+#include "troupe/trainers/torch/files/load_tensors.hpp"
+
+#include <sstream>
+#include <utility>
+#include <vector>
+
+#include <c10/core/GradMode.h>
+
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Names under one heading of an error.
+class name_list {
+public:
+  explicit name_list(const char* heading) : heading_(heading) {}
+
+  void add(const std::string& name) {
+    text_ += (text_.empty() ? "" : ", ") + name;
+  }
+
+  /// Appends "; heading: a, b" to *message* unless the list is empty.
+  void append_to(std::string& message) const {
+    if (!text_.empty())
+      message += std::string{"; "} + heading_ + ": " + text_;
+  }
+
+private:
+  const char* heading_;
+  std::string text_;
+};
+
+std::string shapes(const at::Tensor& saved, const at::Tensor& target) {
+  std::ostringstream out;
+  out << " (saved " << saved.sizes() << ", expected " << target.sizes() << ')';
+  return out.str();
+}
+
+} // namespace
+
+void load_into(const tensor_map& saved, const tensor_map& target,
+               const load_options& options) {
+  name_list missing{"missing"};
+  name_list unexpected{"unexpected"};
+  name_list mismatched{"of another shape"};
+  std::vector<std::pair<at::Tensor, at::Tensor>> copies;
+  for (const auto& [name, tensor] : target) {
+    auto found = saved.find(options.prefix + name);
+    if (found == saved.end()) {
+      if (options.strict)
+        missing.add(name);
+    } else if (found->second.sizes() != tensor.sizes()) {
+      mismatched.add(name + shapes(found->second, tensor));
+    } else {
+      copies.emplace_back(tensor, found->second);
+    }
+  }
+  if (options.strict)
+    for (const auto& [name, tensor] : saved)
+      if (name.starts_with(options.prefix)
+          && !target.contains(name.substr(options.prefix.size())))
+        unexpected.add(name);
+  std::string problems;
+  missing.append_to(problems);
+  unexpected.append_to(problems);
+  mismatched.append_to(problems);
+  if (!problems.empty())
+    throw train_error{{ec::invalid_argument,
+                       "the saved tensors do not fit the model" + problems}};
+  const c10::NoGradGuard no_grad;
+  for (auto& [tensor, value] : copies)
+    tensor.copy_(value);
+}
+
+} // namespace troupe

@@ -1,0 +1,88 @@
+#include "troupe/trainers/torch/files/replacing_file.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <climits>
+#include <cstdlib>
+#include <cstring>
+#include <string>
+#include <utility>
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <sys/uio.h>
+#include <unistd.h>
+
+namespace troupe {
+
+expected<replacing_file> replacing_file::create(const fs::path& path) {
+  // Another writer of the same path has a name of its own.
+  auto name =
+    (path.parent_path() / ("." + path.filename().string() + "-XXXXXX"))
+      .string();
+  const auto file = ::mkostemp(name.data(), O_CLOEXEC);
+  if (file == -1)
+    return failure(ec::storage, path.string() + " can not be written: "
+                                  + std::strerror(errno));
+  return replacing_file{path, name, file};
+}
+
+replacing_file::replacing_file(fs::path path, fs::path temporary, int file)
+  : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
+
+replacing_file::replacing_file(replacing_file&& other) noexcept
+  : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)),
+    file_(std::exchange(other.file_, -1)) {}
+
+replacing_file::~replacing_file() {
+  if (file_ != -1) {
+    ::close(file_);
+    ::unlink(temporary_.c_str());
+  }
+}
+
+expected<void>
+replacing_file::write(const std::vector<std::span<const std::byte>>& pieces) {
+  std::vector<iovec> rest;
+  for (const auto& piece : pieces)
+    if (!piece.empty())
+      rest.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
+  std::size_t first = 0;
+  while (first < rest.size()) {
+    const auto count = std::min<std::size_t>(rest.size() - first, IOV_MAX);
+    auto written = ::writev(file_, &rest[first], static_cast<int>(count));
+    if (written == -1 && errno == EINTR)
+      continue;
+    if (written <= 0)
+      return failed(written == 0 ? ENOSPC : errno);
+    // A write may end within a piece: 2 GiB is the limit of one call.
+    while (first < rest.size()
+           && static_cast<std::size_t>(written) >= rest[first].iov_len)
+      written -= static_cast<ssize_t>(rest[first++].iov_len);
+    if (written > 0) {
+      auto& piece = rest[first];
+      piece.iov_base = static_cast<char*>(piece.iov_base) + written;
+      piece.iov_len -= static_cast<std::size_t>(written);
+    }
+  }
+  return {};
+}
+
+expected<void> replacing_file::commit() {
+  // Temporary files are private; give it what the user's mask grants others.
+  const auto mask = ::umask(0);
+  ::umask(mask);
+  if (::fchmod(file_, 0666 & ~mask) == -1
+      || ::rename(temporary_.c_str(), path_.c_str()) == -1)
+    return failed(errno);
+  if (::close(std::exchange(file_, -1)) == -1)
+    return failed(errno);
+  return {};
+}
+
+tl::unexpected<error> replacing_file::failed(int code) const {
+  return failure(ec::storage, path_.string() + " can not be written: "
+                                + std::strerror(code));
+}
+
+} // namespace troupe

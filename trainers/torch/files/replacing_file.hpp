@@ -1,0 +1,40 @@
+#pragma once
+
+#include <cstddef>
+#include <span>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+/// Writes a file beside its final place and puts it there whole, so that nobody
+/// meets half a file and mappings of an older one stay intact. Without `commit`
+/// nothing is left behind.
+class replacing_file {
+public:
+  static expected<replacing_file> create(const fs::path& path);
+
+  replacing_file(replacing_file&& other) noexcept;
+  replacing_file& operator=(replacing_file&&) = delete;
+  ~replacing_file();
+
+  /// Appends all *pieces*, without a copy, in as few calls as the system
+  /// allows.
+  expected<void> write(const std::vector<std::span<const std::byte>>& pieces);
+
+  /// Renames the file to its final name. Making it durable is the business of
+  /// whoever commits the checkpoint.
+  expected<void> commit();
+
+private:
+  replacing_file(fs::path path, fs::path temporary, int file);
+  tl::unexpected<error> failed(int code) const;
+
+  fs::path path_;
+  fs::path temporary_;
+  int file_;
+};
+
+} // namespace troupe

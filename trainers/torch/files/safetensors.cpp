@@ -1,0 +1,139 @@
+#include "troupe/trainers/torch/files/safetensors.hpp"
+
+#include <algorithm>
+#include <cstring>
+#include <memory>
+#include <span>
+#include <utility>
+#include <vector>
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include "troupe/trainers/torch/files/mapped_file.hpp"
+#include "troupe/trainers/torch/files/replacing_file.hpp"
+#include "troupe/trainers/torch/files/safetensors_header.hpp"
+#include "troupe/trainers/torch/files/scalar_type_names.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+template <class T>
+T value_or_throw(expected<T> x) {
+  if (!x)
+    throw train_error{std::move(x.error())};
+  if constexpr (!std::is_void_v<T>)
+    return std::move(*x);
+}
+
+/// A file whose header has been checked.
+struct opened_file {
+  std::shared_ptr<mapped_file> file;
+  safetensors_header header;
+};
+
+opened_file open(const fs::path& path) {
+  auto file = value_or_throw(mapped_file::open(path));
+  auto header = safetensors_header::decode(file->bytes());
+  if (!header)
+    throw train_error{{header.error().code, path.string() + " is damaged: "
+                                              + header.error().message}};
+  return {std::move(file), std::move(*header)};
+}
+
+/// *x* as dense memory of this host.
+at::Tensor to_host(const std::string& name, const at::Tensor& x) {
+  if (!x.defined())
+    throw train_error{
+      {ec::invalid_argument, "tensor '" + name + "' is undefined"}};
+  auto dense = x.layout() == at::kStrided ? x.detach() : x.detach().to_dense();
+  return dense.cpu().resolve_conj().resolve_neg().contiguous();
+}
+
+std::span<const std::byte> bytes_of(const at::Tensor& x) {
+  return {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()};
+}
+
+/// The tensor at *data*, which *file* keeps alive.
+at::Tensor view(const std::shared_ptr<mapped_file>& file, std::byte* data,
+                const safetensors_header::entry& x) {
+  const auto type = *scalar_type(x.dtype);
+  const auto options = at::TensorOptions{}.dtype(type);
+  if (x.begin == x.end)
+    return at::empty(x.shape, options);
+  const auto unit = safetensors_header::element_size(x.dtype);
+  if (reinterpret_cast<std::uintptr_t>(data) % unit == 0)
+    return at::from_blob(
+      data, x.shape, [file](void*) {}, options);
+  // Files of other writers need not be aligned.
+  auto copy = at::empty(x.shape, options);
+  std::memcpy(copy.mutable_data_ptr(), data, x.end - x.begin);
+  return copy;
+}
+
+} // namespace
+
+void save_safetensors(const fs::path& path, const tensor_map& tensors,
+                      const file_metadata& metadata) {
+  const c10::NoGradGuard no_grad;
+  std::vector<std::pair<safetensors_header::entry, at::Tensor>> items;
+  for (const auto& [name, tensor] : tensors) {
+    auto host = to_host(name, tensor);
+    auto dtype = safetensors_name(host.scalar_type());
+    if (!dtype)
+      throw train_error{
+        {ec::unsupported, "tensor '" + name + "' has the data type "
+                            + c10::toString(host.scalar_type())
+                            + ", which safetensors does not know"}};
+    if (name == "__metadata__")
+      throw train_error{{ec::invalid_argument,
+                         "no tensor can be called __metadata__ in a "
+                         "safetensors file"}};
+    items.push_back({{name, *dtype, host.sizes().vec()}, std::move(host)});
+  }
+  // Wide elements first, so that all are aligned when the file is mapped.
+  std::ranges::stable_sort(items, std::greater{}, [](const auto& x) {
+    return x.second.element_size();
+  });
+  safetensors_header header{{}, metadata};
+  std::uint64_t offset = 0;
+  for (auto& [entry, tensor] : items) {
+    entry.begin = offset;
+    entry.end = offset += tensor.nbytes();
+    header.entries.push_back(entry);
+  }
+  std::string head;
+  try {
+    head = header.encode();
+  } catch (const std::exception& x) {
+    throw train_error{
+      {ec::invalid_argument, path.string()
+                               + " can not be written: a name or its "
+                                 "metadata is no UTF-8 text"}};
+  }
+  std::vector<std::span<const std::byte>> pieces{
+    std::as_bytes(std::span{head})};
+  for (const auto& item : items)
+    pieces.push_back(bytes_of(item.second));
+  auto file = value_or_throw(replacing_file::create(path));
+  value_or_throw(file.write(pieces));
+  value_or_throw(file.commit());
+}
+
+tensor_map load_safetensors(const fs::path& path) {
+  auto [file, header] = open(path);
+  auto* data =
+    file->bytes().data() + safetensors_header::data_offset(file->bytes());
+  tensor_map result;
+  for (const auto& entry : header.entries)
+    result.emplace(entry.name, view(file, data + entry.begin, entry));
+  return result;
+}
+
+file_metadata load_safetensors_metadata(const fs::path& path) {
+  return open(path).header.metadata;
+}
+
+} // namespace troupe

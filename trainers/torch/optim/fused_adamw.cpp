@@ -1,0 +1,33 @@
+#include "troupe/trainers/torch/optim/fused_adamw.hpp"
+
+#include <utility>
+
+#include <ATen/ops/_fused_adamw.h>
+
+#include "troupe/trainers/torch/optim/adam_step.hpp"
+
+namespace troupe {
+
+fused_adamw::fused_adamw(std::vector<at::Tensor> parameters,
+                         adamw_options options)
+  : fused_adamw(std::vector<group_type>{{std::move(parameters), options}}) {}
+
+fused_adamw::fused_adamw(std::vector<group_type> groups)
+  : fused_optimizer(std::move(groups)) {}
+
+void fused_adamw::step() {
+  const c10::NoGradGuard no_grad;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const auto& options = groups_[g].options;
+    for (auto& x : due(g)) {
+      auto state = begin_adam_step(x.parameters, x.slots, options.amsgrad);
+      at::_fused_adamw_(x.parameters, x.gradients, state.exp_avgs,
+                        state.exp_avg_sqs, state.max_exp_avg_sqs, state.steps,
+                        options.lr, options.betas.first, options.betas.second,
+                        options.weight_decay, options.eps, options.amsgrad,
+                        options.maximize);
+    }
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,217 @@
+#include "troupe/trainers/torch/optim/fused_optimizer.hpp"
+
+#include <algorithm>
+#include <unordered_set>
+#include <utility>
+
+#include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
+
+#include "troupe/trainers/torch/optim/adam_options.hpp"
+#include "troupe/trainers/torch/optim/adamw_options.hpp"
+#include "troupe/trainers/torch/optim/sgd_options.hpp"
+#include "troupe/trainers/torch/optim/slot_tensors.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+[[noreturn]] void refuse(std::string why) {
+  throw train_error{{ec::invalid_argument, std::move(why)}};
+}
+
+/// Why no fused kernel can update *x*; empty if one can.
+std::string objection(const at::Tensor& x) {
+  if (!x.defined())
+    return "is undefined";
+  if (!x.is_leaf())
+    return "is the result of an operation";
+  if (!at::isFloatingType(x.scalar_type()))
+    return "is no tensor of floating-point numbers";
+  if (!x.is_non_overlapping_and_dense())
+    return "does not own dense memory";
+  return "";
+}
+
+/// Names of what is kept per parameter under *options*.
+template <class Options>
+std::vector<std::string> slot_names(const Options& options) {
+  if constexpr (requires { options.betas; }) {
+    std::vector<std::string> result{adam_slot::step, adam_slot::exp_avg,
+                                    adam_slot::exp_avg_sq};
+    if (options.amsgrad)
+      result.push_back(adam_slot::max_exp_avg_sq);
+    return result;
+  } else {
+    if (options.momentum == 0)
+      return {};
+    return {sgd_slot::momentum_buffer};
+  }
+}
+
+/// *gradient* in the memory layout and data type of *parameter*: the kernels
+/// walk through both as flat memory.
+at::Tensor laid_out_as(const at::Tensor& parameter,
+                       const at::Tensor& gradient) {
+  if (gradient.strides() == parameter.strides()
+      && gradient.scalar_type() == parameter.scalar_type())
+    return gradient;
+  return at::empty_like(parameter).copy_(gradient);
+}
+
+} // namespace
+
+template <class Options>
+fused_optimizer<Options>::fused_optimizer(std::vector<group_type> groups)
+  : groups_(std::move(groups)) {
+  std::unordered_set<const void*> seen;
+  std::size_t index = 0;
+  for (const auto& group : groups_) {
+    for (const auto& parameter : group.parameters) {
+      auto why = objection(parameter);
+      if (why.empty() && !seen.insert(parameter.unsafeGetTensorImpl()).second)
+        why = "appears twice";
+      if (!why.empty())
+        refuse("parameter " + std::to_string(index) + " of an optimizer "
+               + why);
+      ++index;
+    }
+  }
+  if (index == 0)
+    refuse("an optimizer was given no parameters");
+  slots_.resize(index);
+}
+
+template <class Options>
+void fused_optimizer<Options>::zero_grad() {
+  const c10::NoGradGuard no_grad;
+  std::vector<at::Tensor> dense;
+  for (const auto& group : groups_) {
+    for (const auto& parameter : group.parameters) {
+      auto& gradient = parameter.mutable_grad();
+      if (!gradient.defined())
+        continue;
+      if (gradient.grad_fn())
+        gradient = gradient.detach(); // shares the memory
+      if (gradient.is_sparse())
+        gradient.zero_();
+      else
+        dense.push_back(gradient);
+    }
+  }
+  if (!dense.empty())
+    at::_foreach_zero_(dense);
+}
+
+template <class Options>
+void fused_optimizer<Options>::set_lr(double lr) {
+  for (auto& group : groups_)
+    group.options.lr = lr;
+}
+
+template <class Options>
+auto fused_optimizer<Options>::due(std::size_t group) -> std::vector<work> {
+  std::size_t index = 0;
+  for (std::size_t i = 0; i < group; ++i)
+    index += groups_[i].parameters.size();
+  std::vector<work> result;
+  auto bin = [&](const at::Tensor& x) -> work& {
+    for (auto& y : result)
+      if (y.parameters.front().device() == x.device()
+          && y.parameters.front().scalar_type() == x.scalar_type())
+        return y;
+    return result.emplace_back();
+  };
+  for (const auto& parameter : groups_[group].parameters) {
+    auto* slot = &slots_[index++];
+    const auto& gradient = parameter.grad();
+    if (!parameter.requires_grad() || !gradient.defined())
+      continue;
+    if (gradient.is_sparse())
+      refuse("parameter " + std::to_string(index - 1)
+             + " has a sparse gradient, which the fused optimizers do not "
+               "support: make the embedding dense");
+    auto& x = bin(parameter);
+    x.parameters.push_back(parameter);
+    x.gradients.push_back(laid_out_as(parameter, gradient));
+    x.slots.push_back(slot);
+  }
+  return result;
+}
+
+template <class Options>
+tensor_map fused_optimizer<Options>::state(const std::string& prefix) const {
+  tensor_map result;
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    result[prefix + "group." + std::to_string(g) + ".lr"] =
+      at::scalar_tensor(groups_[g].options.lr, at::kDouble);
+  for (std::size_t i = 0; i < slots_.size(); ++i)
+    for (const auto& [name, value] : slots_[i])
+      result[prefix + "state." + std::to_string(i) + '.' + name] = value;
+  return result;
+}
+
+template <class Options>
+void fused_optimizer<Options>::load_state(const tensor_map& saved,
+                                          const std::string& prefix) {
+  const c10::NoGradGuard no_grad;
+  std::string problems;
+  std::size_t used = 0;
+  auto find = [&](const std::string& name) -> const at::Tensor* {
+    auto i = saved.find(prefix + name);
+    if (i == saved.end())
+      return nullptr;
+    ++used;
+    return &i->second;
+  };
+  auto complain = [&](const std::string& name, const std::string& why) {
+    problems += "; " + prefix + name + ' ' + why;
+  };
+  std::vector<double> rates;
+  std::vector<slot> slots;
+  for (std::size_t g = 0; g < groups_.size(); ++g) {
+    const auto lr_name = "group." + std::to_string(g) + ".lr";
+    const auto* lr = find(lr_name);
+    if (lr && lr->numel() == 1)
+      rates.push_back(lr->item<double>());
+    else
+      complain(lr_name, lr ? "is no single number" : "is missing");
+    for (const auto& parameter : groups_[g].parameters) {
+      const auto stem = "state." + std::to_string(slots.size()) + '.';
+      auto& slot = slots.emplace_back();
+      const auto names = slot_names(groups_[g].options);
+      for (const auto& name : names) {
+        const auto* value = find(stem + name);
+        if (!value)
+          continue;
+        const auto is_step = name == adam_slot::step;
+        auto copy = is_step
+                      ? at::zeros({}, parameter.options().dtype(at::kFloat))
+                      : at::empty_like(parameter);
+        if (value->sizes() == copy.sizes())
+          slot[name] = copy.detach().copy_(*value);
+        else
+          complain(stem + name, "has another shape than its parameter");
+      }
+      if (problems.empty() && !slot.empty() && slot.size() != names.size())
+        complain(stem + "*", "is incomplete");
+    }
+  }
+  const auto given = std::ranges::count_if(
+    saved, [&](const auto& item) { return item.first.starts_with(prefix); });
+  if (static_cast<std::size_t>(given) != used)
+    complain("*", "has " + std::to_string(given - static_cast<long>(used))
+                    + " tensors that this optimizer does not know");
+  if (!problems.empty())
+    refuse("the state of an optimizer does not fit" + problems);
+  for (std::size_t g = 0; g < groups_.size(); ++g)
+    groups_[g].options.lr = rates[g];
+  slots_ = std::move(slots);
+}
+
+template class fused_optimizer<adam_options>;
+template class fused_optimizer<adamw_options>;
+template class fused_optimizer<sgd_options>;
+
+} // namespace troupe

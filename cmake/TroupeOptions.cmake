@@ -13,13 +13,16 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
-# ccache makes a second build of the same sources free; PCHs need its sloppiness.
+# ccache makes a second build of the same sources free, in another clone, too: no path of this one gets into an object.
+# (So __FILE__ is no way to find a file.) Precompiled headers need its sloppiness.
 find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE)
-  set(launcher ${CMAKE_COMMAND} -E env CCACHE_SLOPPINESS=pch_defines,time_macros ${TROUPE_CCACHE})
+  set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
+    CCACHE_SLOPPINESS=pch_defines,time_macros ${TROUPE_CCACHE})
   set(CMAKE_C_COMPILER_LAUNCHER ${launcher})
   set(CMAKE_CXX_COMPILER_LAUNCHER ${launcher})
 endif()
+add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 
 add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic

@@ -1,1 +1,45 @@
-# Filled in with the install rules of the library.
+# Installs the libraries, their headers and the package `troupe`, so that another project says
+#
+#   find_package(troupe REQUIRED [COMPONENTS torch])
+#   target_link_libraries(app PRIVATE troupe::troupe)     or troupe::trainers, without LibTorch
+include(GNUInstallDirs)
+include(CMakePackageConfigHelpers)
+set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
+
+set(libraries troupe_runtime troupe_callbacks troupe_actors troupe_trainers)
+set(umbrella_headers train actors)
+install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+
+# A set of its own: who trains without LibTorch need not have it.
+if(TROUPE_WITH_TORCH)
+  list(APPEND libraries troupe_torch)
+  list(APPEND umbrella_headers torch)
+  install(TARGETS troupe_torch EXPORT troupeTorchTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT troupeTorchTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+endif()
+if(TARGET troupe_nccl) # Loaded at run time, linked by nobody.
+  list(APPEND libraries troupe_nccl)
+  install(TARGETS troupe_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
+endif()
+
+# They are links in the build tree, and a file set would install the links.
+list(TRANSFORM umbrella_headers REPLACE "(.+)" ${PROJECT_SOURCE_DIR}/trainers/umbrella/\\1.hpp)
+install(FILES ${umbrella_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
+
+configure_package_config_file(${PROJECT_SOURCE_DIR}/cmake/troupeConfig.cmake.in
+  ${PROJECT_BINARY_DIR}/troupeConfig.cmake INSTALL_DESTINATION ${package_dir})
+write_basic_package_version_file(${PROJECT_BINARY_DIR}/troupeConfigVersion.cmake COMPATIBILITY SameMinorVersion)
+install(FILES ${PROJECT_BINARY_DIR}/troupeConfig.cmake ${PROJECT_BINARY_DIR}/troupeConfigVersion.cmake
+  ${PROJECT_SOURCE_DIR}/cmake/FindLibTorch.cmake DESTINATION ${package_dir})
+
+# All that `cmake --install` needs, without tests, examples and benchmarks.
+add_custom_target(troupe_libraries DEPENDS ${libraries})
+
+# Everything at once, for the programs of this tree and, in troupeConfig.cmake, for others.
+add_library(troupe_troupe INTERFACE)
+add_library(troupe::troupe ALIAS troupe_troupe)
+target_link_libraries(troupe_troupe INTERFACE troupe::trainers)
+if(TROUPE_WITH_TORCH)
+  target_link_libraries(troupe_troupe INTERFACE troupe::torch)
+endif()

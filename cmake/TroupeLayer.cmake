@@ -24,6 +24,8 @@ function(troupe_layer name)
   target_sources(troupe_${name} PUBLIC FILE_SET HEADERS
     BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS})
   target_compile_features(troupe_${name} PUBLIC cxx_std_20)
+  # A train loop is found again in a rank by module and build id.
+  target_link_options(troupe_${name} INTERFACE -Wl,--build-id)
   target_link_libraries(troupe_${name} PUBLIC ${layer_LINK}
     PRIVATE $<BUILD_INTERFACE:troupe_build_flags> ${layer_PRIVATE_LINK})
 endfunction()

@@ -28,8 +28,6 @@ add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers # designated initializers leave defaults on purpose
   $<$<BOOL:${TROUPE_WARNINGS_AS_ERRORS}>:-Werror>)
-# A train loop is found again in a rank by module and build id.
-target_link_options(troupe_build_flags INTERFACE -Wl,--build-id)
 if(TROUPE_SANITIZERS)
   target_compile_options(troupe_build_flags INTERFACE
     -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer -g)

@@ -1,5 +1,7 @@
 #pragma once
 
+#include "troupe/runtime/process/unique_fd.hpp"
+
 namespace troupe {
 
 /// While it lives, SIGINT and SIGTERM ask for an end in good order instead of
@@ -19,18 +21,18 @@ public:
   ~interrupt_watch();
 
   /// Becomes readable, and stays so, with the first signal; -1 if nothing is
-  /// watched.
-  int fd() const noexcept { return fd_; }
+  /// watched. Not to be read from.
+  int fd() const noexcept { return fd_.get(); }
 
-  /// The first signal since this watch was made, 0 before it.
+  /// The first signal since the first of the living watches was made, 0 if
+  /// there was none.
   int first_signal() const noexcept;
 
-  /// Signals since the first watch was made.
+  /// How many signals there were since then.
   int count() const noexcept;
 
 private:
-  int fd_ = -1;
-  int seen_ = 0; // Signals before this watch was made.
+  unique_fd fd_;
 };
 
 } // namespace troupe

@@ -1,43 +1,49 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <string_view>
-#include <thread>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
 
-/// Copies what a rank prints to its log file and to a sink, on a thread of its
-/// own, until every writer has closed the pipe.
+/// Copies what a rank prints to its log file and to a sink, without ever
+/// making the rank wait for the sink.
 ///
+/// The sink runs on a thread of its own. If it falls more than `max_behind`
+/// behind, what it cannot keep up with is only in the log and a line tells so.
 /// A sink that throws is not called again; the log goes on. A full disk does
 /// not stop the sink.
 class log_tee {
 public:
   using sink = std::function<void(std::string_view)>;
 
+  /// In bytes.
+  static constexpr std::size_t max_behind = std::size_t{1} << 20;
+
   /// Appends to *path*, creating it; fails with `ec::storage`.
   static expected<log_tee> start(const std::string& path, sink console);
 
-  log_tee(log_tee&&) noexcept = default;
+  log_tee(log_tee&&) noexcept;
   log_tee& operator=(log_tee&&) = delete;
 
-  /// Waits until all writers are gone and everything is copied.
+  /// Copies what is in the pipe, waits for the sink to take it, and ends, even
+  /// if somebody still holds the writing end: destroy it after the rank's end.
   ~log_tee();
 
-  /// The writing end, for `spawn_request::output`. Once: afterwards only the
-  /// rank holds the pipe open.
-  unique_fd take_writer() noexcept { return std::move(writer_); }
+  /// The writing end, for `spawn_request::output`. To be taken once: then only
+  /// the rank holds the pipe open.
+  unique_fd take_writer() noexcept;
 
 private:
-  log_tee(unique_fd writer, std::thread thread) noexcept
-    : writer_{std::move(writer)}, thread_{std::move(thread)} {}
+  class worker;
 
-  unique_fd writer_;
-  std::thread thread_;
+  explicit log_tee(std::unique_ptr<worker> x);
+
+  std::unique_ptr<worker> worker_;
 };
 
 } // namespace troupe

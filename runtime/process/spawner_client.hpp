@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+class spawner_connection;
+
 /// Asks the spawner for processes and tells how they end. Thread-safe; many
 /// users at once.
 ///
@@ -26,10 +28,6 @@ class spawner_client {
 public:
   using started_callback = std::function<void(expected<pid_t>)>;
   using ended_callback = std::function<void(process_exit)>;
-
-  /// How long a spawner that was started again may take until it answers:
-  /// loading LibTorch from a cold disk takes seconds, a minute is a hang.
-  static constexpr int start_timeout_ms = 60'000;
 
   explicit spawner_client(spawner_link link);
 
@@ -52,8 +50,7 @@ public:
   pid_t spawner_pid() const;
 
 private:
-  class impl;
-  std::unique_ptr<impl> impl_;
+  std::unique_ptr<spawner_connection> impl_;
 };
 
 } // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string>
+
 #include <sys/types.h>
 
 #include "troupe/runtime/process/unique_fd.hpp"
@@ -11,6 +13,11 @@ namespace troupe {
 struct spawner_link {
   unique_fd socket;
   pid_t pid = -1;
+  unique_fd process; ///< A pidfd: names the spawner even after its end.
 };
+
+/// Waits until the spawner has ended, at most *timeout_ms* (-1: without limit),
+/// then kills it; says how it ended, e.g. "exited with code 0".
+std::string bury(const spawner_link& link, int timeout_ms);
 
 } // namespace troupe

@@ -1,0 +1,161 @@
+#include "troupe/runtime/process/log_tee.hpp"
+
+#include <cerrno>
+#include <condition_variable>
+#include <csignal>
+#include <cstdint>
+#include <mutex>
+#include <thread>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/system_failure.hpp"
+
+namespace troupe {
+namespace {
+
+// What a pipe holds at most without privileges, in bytes.
+constexpr ssize_t max_pipe_size = 1 << 20;
+
+} // namespace
+
+class log_tee::worker {
+public:
+  worker(unique_fd log, unique_fd reader, unique_fd writer, unique_fd stop,
+         sink console)
+    : writer{std::move(writer)}, log_{std::move(log)},
+      reader_{std::move(reader)}, stop_{std::move(stop)}, console_{std::move(
+                                                            console)} {
+    // The program's signal handlers are not to run on these threads.
+    sigset_t all, before;
+    sigfillset(&all);
+    ::pthread_sigmask(SIG_SETMASK, &all, &before);
+    printing_ = std::thread{[this] { print(); }};
+    copying_ = std::thread{[this] { copy(); }};
+    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  }
+
+  worker(const worker&) = delete;
+  worker& operator=(const worker&) = delete;
+
+  ~worker() {
+    writer.reset();
+    std::uint64_t one = 1;
+    [[maybe_unused]] auto written = ::write(stop_.get(), &one, sizeof(one));
+    copying_.join();
+    printing_.join();
+  }
+
+  unique_fd writer;
+
+private:
+  void copy() {
+    char bytes[16384];
+    ssize_t after_stop = 0;
+    for (;;) {
+      pollfd waits[] = {{reader_.get(), POLLIN, 0}, {stop_.get(), POLLIN, 0}};
+      if (::poll(waits, 2, -1) < 0)
+        continue;
+      auto n = ::read(reader_.get(), bytes, sizeof(bytes));
+      if (n == 0 || (n < 0 && errno == EAGAIN && waits[1].revents != 0))
+        break;
+      if (n < 0)
+        continue;
+      take({bytes, static_cast<std::size_t>(n)});
+      // A process that the rank left behind may print for ever.
+      if (waits[1].revents != 0 && (after_stop += n) > max_pipe_size)
+        break;
+    }
+    std::lock_guard guard{mutex_};
+    ended_ = true;
+    changed_.notify_one();
+  }
+
+  void take(std::string_view text) {
+    for (auto rest = text; !rest.empty();) {
+      auto n = ::write(log_.get(), rest.data(), rest.size());
+      if (n < 0 && errno != EINTR)
+        break; // Disk full, perhaps: the next piece tries again.
+      rest.remove_prefix(n > 0 ? static_cast<std::size_t>(n) : 0);
+    }
+    std::lock_guard guard{mutex_};
+    if (waiting_.size() + text.size() > max_behind)
+      left_out_ += text.size();
+    else
+      waiting_ += text;
+    changed_.notify_one();
+  }
+
+  void print() {
+    bool broken = !console_;
+    for (;;) {
+      std::string text;
+      {
+        std::unique_lock lock{mutex_};
+        changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
+        if (waiting_.empty())
+          return;
+        text.swap(waiting_);
+        if (left_out_ > 0)
+          text += "\n[" + std::to_string(left_out_)
+                  + " bytes more are in the log only]\n";
+        left_out_ = 0;
+      }
+      if (broken)
+        continue;
+      try {
+        console_(text);
+      } catch (...) {
+        broken = true;
+      }
+    }
+  }
+
+  unique_fd log_;
+  unique_fd reader_;
+  unique_fd stop_;
+  sink console_;
+
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::string waiting_; // For the sink.
+  std::size_t left_out_ = 0;
+  bool ended_ = false;
+
+  std::thread printing_;
+  std::thread copying_;
+};
+
+expected<log_tee> log_tee::start(const std::string& path, sink console) {
+  unique_fd log{
+    ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
+  if (!log)
+    return system_failure(ec::storage, "cannot open the log " + path);
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return system_failure(ec::storage, "cannot make a pipe for " + path);
+  unique_fd reader{ends[0]};
+  unique_fd writer{ends[1]};
+  ::fcntl(reader.get(), F_SETFL, O_NONBLOCK);
+  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  if (!stop)
+    return system_failure(ec::storage, "cannot make an event for " + path);
+  return log_tee{std::make_unique<worker>(std::move(log), std::move(reader),
+                                          std::move(writer), std::move(stop),
+                                          std::move(console))};
+}
+
+log_tee::log_tee(std::unique_ptr<worker> x) : worker_{std::move(x)} {}
+
+log_tee::log_tee(log_tee&&) noexcept = default;
+
+log_tee::~log_tee() = default;
+
+unique_fd log_tee::take_writer() noexcept {
+  return std::move(worker_->writer);
+}
+
+} // namespace troupe

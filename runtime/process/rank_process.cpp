@@ -1,0 +1,90 @@
+#include "troupe/runtime/process/rank_process.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <system_error>
+
+#include <sched.h>
+#include <sys/prctl.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/last_words.hpp"
+
+namespace troupe {
+namespace {
+
+void flush_everything() {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+}
+
+// exit() in a train loop runs this first of all handlers that existed before
+// the fork: the destructors behind it belong to the user's process, and other
+// threads of the rank may still use what they destroy.
+void leave_on_exit(int code, void*) {
+  flush_everything();
+  ::_exit(code);
+}
+
+void die_with(pid_t spawner) {
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The spawner may have died before the line above.
+  if (::getppid() != spawner)
+    ::_exit(EXIT_FAILURE);
+}
+
+void reset_signals() {
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD})
+    ::signal(signal, SIG_DFL);
+  ::signal(SIGPIPE, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void redirect(const unique_fd& output, const unique_fd& errors) {
+  ::dup2(output.get(), STDOUT_FILENO);
+  ::dup2(errors.get(), STDERR_FILENO);
+  // A line in the log must not be lost to a kill that comes after it.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+}
+
+void pin_to(const std::vector<int>& cores) {
+  if (cores.empty())
+    return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores)
+    if (core >= 0 && core < CPU_SETSIZE)
+      CPU_SET(core, &set);
+  if (::sched_setaffinity(0, sizeof(set), &set) != 0)
+    std::cerr << "troupe: process " << ::getpid()
+              << " is not pinned to its cores: "
+              << std::system_category().message(errno) << std::endl;
+}
+
+} // namespace
+
+void become_rank(rank_birth birth) noexcept {
+  die_with(birth.spawner);
+  reset_signals();
+  redirect(birth.descriptors.at(0), birth.descriptors.at(1));
+  keep_last_words_in(birth.last_words.release());
+  pin_to(birth.order.cores);
+  for (const auto& [name, value] : birth.order.environment)
+    ::setenv(name.c_str(), value.c_str(), 1);
+  ::on_exit(leave_on_exit, nullptr);
+  std::vector<int> descriptors;
+  for (std::size_t i = 2; i < birth.descriptors.size(); ++i)
+    descriptors.push_back(birth.descriptors[i].release());
+  birth.descriptors.clear();
+  int code =
+    birth.entry(std::move(birth.order.payload), std::move(descriptors));
+  flush_everything();
+  ::_exit(code);
+}
+
+} // namespace troupe

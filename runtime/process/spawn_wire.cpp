@@ -1,0 +1,133 @@
+#include "troupe/runtime/process/spawn_wire.hpp"
+
+#include <cstring>
+
+#include <sys/socket.h>
+#include <sys/uio.h>
+
+namespace troupe {
+
+std::uint64_t spawn_reader::number() {
+  std::uint64_t x = 0;
+  if (bytes_.size() < sizeof(x)) {
+    ok_ = false;
+    bytes_ = {};
+    return 0;
+  }
+  std::memcpy(&x, bytes_.data(), sizeof(x));
+  bytes_.remove_prefix(sizeof(x));
+  return x;
+}
+
+std::string spawn_reader::text() {
+  auto size = number();
+  if (size > bytes_.size()) {
+    ok_ = false;
+    bytes_ = {};
+    return {};
+  }
+  std::string x{bytes_.substr(0, size)};
+  bytes_.remove_prefix(size);
+  return x;
+}
+
+std::string encode(const spawn_order& x) {
+  spawn_writer out;
+  out.put(x.id);
+  out.put(std::string_view{x.payload});
+  out.put(std::uint64_t{x.environment.size()});
+  for (const auto& [name, value] : x.environment) {
+    out.put(std::string_view{name});
+    out.put(std::string_view{value});
+  }
+  out.put(std::uint64_t{x.cores.size()});
+  for (int core : x.cores)
+    out.put(static_cast<std::uint64_t>(core));
+  return out.take();
+}
+
+expected<spawn_order> decode_spawn_order(std::string_view bytes) {
+  spawn_reader in{bytes};
+  spawn_order x;
+  x.id = in.number();
+  x.payload = in.text();
+  for (auto n = in.number(); n > 0 && in.ok(); --n) {
+    auto name = in.text();
+    x.environment.emplace_back(std::move(name), in.text());
+  }
+  for (auto n = in.number(); n > 0 && in.ok(); --n)
+    x.cores.push_back(static_cast<int>(in.number()));
+  if (!in.ok())
+    return failure(ec::protocol, "the spawner got a request that is cut short");
+  return x;
+}
+
+std::string make_frame(spawn_frame kind, std::string_view body,
+                       std::size_t descriptors) {
+  spawn_frame_header header{kind, static_cast<std::uint32_t>(descriptors),
+                            body.size()};
+  std::string bytes{reinterpret_cast<const char*>(&header), sizeof(header)};
+  bytes += body;
+  return bytes;
+}
+
+namespace {
+
+// Room for the limit and for the two outputs.
+constexpr std::size_t control_size =
+  CMSG_SPACE(sizeof(int) * (max_spawn_descriptors + 2));
+
+} // namespace
+
+ssize_t send_with_descriptors(int socket, std::string_view bytes,
+                              const std::vector<unique_fd>& descriptors) {
+  iovec part{const_cast<char*>(bytes.data()), bytes.size()};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[control_size] = {};
+  if (!descriptors.empty()) {
+    auto size = sizeof(int) * descriptors.size();
+    message.msg_control = control;
+    message.msg_controllen = CMSG_SPACE(size);
+    auto* head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(size);
+    auto* numbers = CMSG_DATA(head);
+    for (const auto& fd : descriptors) {
+      int number = fd.get();
+      std::memcpy(numbers, &number, sizeof(number));
+      numbers += sizeof(number);
+    }
+  }
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL);
+}
+
+ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
+                                 std::vector<unique_fd>& descriptors) {
+  iovec part{data, size};
+  msghdr message{};
+  message.msg_iov = &part;
+  message.msg_iovlen = 1;
+  alignas(cmsghdr) char control[control_size];
+  message.msg_control = control;
+  message.msg_controllen = sizeof(control);
+  auto n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  if (n <= 0)
+    return n;
+  for (auto* head = CMSG_FIRSTHDR(&message); head;
+       head = CMSG_NXTHDR(&message, head)) {
+    if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)
+      continue;
+    auto count = (head->cmsg_len - CMSG_LEN(0)) / sizeof(int);
+    for (std::size_t i = 0; i < count; ++i) {
+      int number = -1;
+      std::memcpy(&number, CMSG_DATA(head) + i * sizeof(int), sizeof(number));
+      descriptors.emplace_back(number);
+    }
+  }
+  return n;
+}
+
+} // namespace troupe

@@ -1,0 +1,101 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <sys/types.h>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe {
+
+/// What travels between a client and its spawner, both the same program on the
+/// same host: a header, then `size` bytes. The descriptors travel with the
+/// header's first byte.
+enum class spawn_frame : std::uint32_t {
+  hello,   ///< From the spawner, once: it is ready.
+  start,   ///< To the spawner: a `spawn_order`.
+  signal,  ///< To the spawner: id, signal.
+  started, ///< From the spawner: id, pid.
+  refused, ///< From the spawner: id, why.
+  ended,   ///< From the spawner: id, `process_exit`.
+};
+
+struct spawn_frame_header {
+  spawn_frame kind = spawn_frame::hello;
+  std::uint32_t descriptors = 0;
+  std::uint64_t size = 0;
+};
+
+/// The limits of `spawn_request`. The kernel passes at most 253 descriptors in
+/// one message.
+inline constexpr std::size_t max_spawn_payload = std::size_t{64} << 20;
+inline constexpr std::size_t max_spawn_descriptors = 200;
+
+/// A `spawn_request` on the wire; its descriptors are stdout, stderr and then
+/// those of the request.
+struct spawn_order {
+  std::uint64_t id = 0;
+  std::string payload;
+  std::vector<std::pair<std::string, std::string>> environment;
+  std::vector<int> cores;
+};
+
+/// Puts values one after another.
+class spawn_writer {
+public:
+  void put(std::uint64_t x) {
+    bytes_.append(reinterpret_cast<const char*>(&x), sizeof(x));
+  }
+
+  void put(std::string_view x) {
+    put(std::uint64_t{x.size()});
+    bytes_ += x;
+  }
+
+  std::string take() { return std::move(bytes_); }
+
+private:
+  std::string bytes_;
+};
+
+/// Takes values in the order in which they were put; after bytes that make no
+/// sense everything is zero or empty and `ok()` is false.
+class spawn_reader {
+public:
+  explicit spawn_reader(std::string_view bytes) : bytes_{bytes} {}
+
+  std::uint64_t number();
+  std::string text();
+
+  bool ok() const noexcept { return ok_; }
+
+private:
+  std::string_view bytes_;
+  bool ok_ = true;
+};
+
+std::string encode(const spawn_order& x);
+expected<spawn_order> decode_spawn_order(std::string_view bytes);
+
+/// *body* with its header in front.
+std::string make_frame(spawn_frame kind, std::string_view body,
+                       std::size_t descriptors = 0);
+
+/// Sends bytes, and with the first of them the descriptors; the number of
+/// bytes sent, or -1 with errno.
+ssize_t send_with_descriptors(int socket, std::string_view bytes,
+                              const std::vector<unique_fd>& descriptors);
+
+/// Receives at most *size* bytes and appends the descriptors that came with
+/// them; 0 at the end, -1 with errno.
+ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
+                                 std::vector<unique_fd>& descriptors);
+
+} // namespace troupe

@@ -1,0 +1,195 @@
+#include "troupe/runtime/process/spawner_loop.hpp"
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/mman.h>
+#include <sys/pidfd.h>
+#include <sys/prctl.h>
+#include <sys/signalfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/last_words.hpp"
+#include "troupe/runtime/process/rank_process.hpp"
+#include "troupe/runtime/process/system_failure.hpp"
+
+namespace troupe {
+
+spawner_loop::spawner_loop(unique_fd socket, pid_t parent, rank_main entry)
+  : socket_{std::move(socket)}, parent_{parent}, entry_{entry} {
+  ::prctl(PR_GET_NAME, program_name_);
+}
+
+void spawner_loop::detach() {
+  // The death of the user's process shows as the end of the socket and of its
+  // pidfd. A parent-death signal comes too early for that: it tells the end of
+  // the thread that forked. It only has to wake a spawner that is stopped.
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+  ::prctl(PR_SET_NAME, "troupe-spawner");
+  ::setsid(); // No Ctrl-C, no hang-up of the terminal.
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
+    ::signal(signal, SIG_IGN);
+  ::signal(SIGCHLD, SIG_DFL);
+  sigset_t child;
+  sigemptyset(&child);
+  sigaddset(&child, SIGCHLD);
+  ::sigprocmask(SIG_SETMASK, &child, nullptr);
+  child_signals_.reset(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
+  // A pipe that the user's process prints to must end with that process.
+  unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    ::dup2(null.get(), fd);
+  parent_process_.reset(::pidfd_open(parent_, 0));
+  if (::getppid() != parent_)
+    finish();
+}
+
+void spawner_loop::run() {
+  detach();
+  send(spawn_frame::hello, {});
+  for (;;) {
+    await_socket();
+    serve_frame();
+  }
+}
+
+void spawner_loop::finish() {
+  for (const auto& [pid, rank] : ranks_)
+    ::kill(pid, SIGKILL);
+  while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR)
+    continue;
+  ::_exit(EXIT_SUCCESS);
+}
+
+void spawner_loop::await_socket() {
+  for (;;) {
+    pollfd waits[] = {{socket_.get(), POLLIN, 0},
+                      {child_signals_.get(), POLLIN, 0},
+                      {parent_process_.get(), POLLIN, 0}};
+    if (::poll(waits, 3, -1) < 0)
+      continue;
+    if (waits[2].revents != 0)
+      finish();
+    if (waits[1].revents != 0)
+      report_ended();
+    if (waits[0].revents != 0)
+      return;
+  }
+}
+
+std::string spawner_loop::receive(std::size_t size,
+                                  std::vector<unique_fd>& descriptors) {
+  std::string bytes(size, '\0');
+  for (std::size_t done = 0; done < size;) {
+    await_socket();
+    auto n = receive_with_descriptors(socket_.get(), bytes.data() + done,
+                                      size - done, descriptors);
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+      finish();
+    done += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+  }
+  return bytes;
+}
+
+void spawner_loop::send(spawn_frame kind, std::string_view body) {
+  auto frame = make_frame(kind, body);
+  std::string_view rest = frame;
+  while (!rest.empty()) {
+    auto n = send_with_descriptors(socket_.get(), rest, {});
+    if (n < 0 && errno != EINTR)
+      finish();
+    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  }
+}
+
+void spawner_loop::serve_frame() {
+  std::vector<unique_fd> descriptors;
+  auto bytes = receive(sizeof(spawn_frame_header), descriptors);
+  spawn_frame_header header;
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(&header));
+  auto body = receive(header.size, descriptors);
+  if (header.kind == spawn_frame::start) {
+    // The kernel drops descriptors that this process has no room for.
+    if (descriptors.size() != header.descriptors)
+      refuse(spawn_reader{body}.number(),
+             "the spawner has no file descriptors left");
+    else
+      start(body, std::move(descriptors));
+  } else if (header.kind == spawn_frame::signal) {
+    signal_rank(body);
+  }
+}
+
+void spawner_loop::start(std::string_view body,
+                         std::vector<unique_fd> descriptors) {
+  auto order = decode_spawn_order(body);
+  if (!order)
+    return refuse(spawn_reader{body}.number(), order.error().message);
+  auto id = order->id;
+  unique_fd words{::memfd_create("troupe-last-words", MFD_CLOEXEC)};
+  if (!words)
+    return refuse(id,
+                  system_failure(ec::spawn, "memfd_create").value().message);
+  auto spawner = ::getpid();
+  auto pid = ::fork();
+  if (pid < 0)
+    return refuse(id, system_failure(ec::spawn, "fork").value().message);
+  if (pid == 0) {
+    ::prctl(PR_SET_NAME, program_name_);
+    ranks_.clear();
+    socket_.reset();
+    child_signals_.reset();
+    parent_process_.reset();
+    become_rank({entry_, spawner, std::move(*order), std::move(descriptors),
+                 std::move(words)});
+  }
+  ranks_.insert_or_assign(pid, rank{id, std::move(words)});
+  spawn_writer answer;
+  answer.put(id);
+  answer.put(static_cast<std::uint64_t>(pid));
+  send(spawn_frame::started, answer.take());
+}
+
+void spawner_loop::refuse(std::uint64_t id, std::string_view why) {
+  spawn_writer answer;
+  answer.put(id);
+  answer.put(why);
+  send(spawn_frame::refused, answer.take());
+}
+
+void spawner_loop::signal_rank(std::string_view body) {
+  spawn_reader in{body};
+  auto id = in.number();
+  auto signal = static_cast<int>(in.number());
+  // What is listed has not been waited for, so its pid is still its own.
+  for (const auto& [pid, rank] : ranks_)
+    if (rank.id == id)
+      ::kill(pid, signal);
+}
+
+void spawner_loop::report_ended() {
+  signalfd_siginfo info;
+  while (::read(child_signals_.get(), &info, sizeof(info)) > 0)
+    continue;
+  int status = 0;
+  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
+    auto found = ranks_.find(pid);
+    if (found == ranks_.end())
+      continue;
+    auto end =
+      process_exit_of(status, read_last_words(found->second.last_words.get()));
+    spawn_writer answer;
+    answer.put(found->second.id);
+    answer.put(static_cast<std::uint64_t>(end.how));
+    answer.put(static_cast<std::uint64_t>(end.code));
+    answer.put(std::string_view{end.last_words});
+    ranks_.erase(found);
+    send(spawn_frame::ended, answer.take());
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,33 @@
+# Installs the build tree BUILD below FOLDER, then builds CONSUMER against that alone and runs it.
+#   cmake -DBUILD=... -DCONSUMER=... -DFOLDER=... -DGENERATOR=... -DCOMPILER=... -P install_test.cmake
+function(run)
+  execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output
+    WORKING_DIRECTORY ${FOLDER})
+  if(NOT status EQUAL 0)
+    list(JOIN ARGN " " command)
+    file(REMOVE_RECURSE ${FOLDER})
+    message(FATAL_ERROR "${command} ended with ${status}:\n${output}")
+  endif()
+  set(output "${output}" PARENT_SCOPE)
+endfunction()
+
+file(REMOVE_RECURSE ${FOLDER})
+file(MAKE_DIRECTORY ${FOLDER})
+run(${CMAKE_COMMAND} --install ${BUILD} --prefix ${FOLDER}/prefix)
+
+file(GLOB_RECURSE installed LIST_DIRECTORIES false ${FOLDER}/prefix/*)
+foreach(path IN LISTS installed)
+  if(IS_SYMLINK ${path})
+    file(REMOVE_RECURSE ${FOLDER})
+    message(FATAL_ERROR "${path} is a link into the source tree")
+  endif()
+endforeach()
+
+run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${FOLDER}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
+  -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release)
+run(${CMAKE_COMMAND} --build ${FOLDER}/build)
+run(${FOLDER}/build/two_ranks)
+file(REMOVE_RECURSE ${FOLDER})
+if(NOT output MATCHES "trained on 2 ranks")
+  message(FATAL_ERROR "the consumer said: ${output}")
+endif()

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint_registry.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/report/report_batch.hpp"
 #include "troupe/runtime/run/saved_run.hpp"
 #include "troupe/runtime/storage/store_event.hpp"
@@ -64,8 +65,11 @@ private:
                    const checkpoint_config& config, saved_run state);
 
   expected<void> recover();
+  expected<void> recover_unknown(const std::string& name, const manifest& x);
   expected<void> save(const checkpoint_registry& registry);
   expected<void> set_aside(const std::string& name, const error& reason);
+  void note(std::string kind, const std::string& name,
+            const std::string& reason);
   void evict(const std::vector<reported_checkpoint>& old);
   fs::path folder() const { return run_path_ / "checkpoints"; }
 

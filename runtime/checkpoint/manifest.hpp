@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/file_entry.hpp"
@@ -31,6 +32,10 @@ inline constexpr const char* metadata_file_name = ".metadata.json";
 
 /// Version of the format; a reader refuses any other.
 inline constexpr int manifest_format = 1;
+
+/// Whether *path* names something below the folder it is relative to: parts
+/// joined by '/', none of them empty, "." or "..".
+bool is_path_below(std::string_view path) noexcept;
 
 /// JSON with a checksum of its own as last field.
 std::string to_json(const manifest& x);

@@ -4,15 +4,14 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/report/report_batch.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/report/report_batch.hpp"
 #include "troupe/runtime/storage/store_event.hpp"
 
 namespace troupe {
@@ -26,11 +25,12 @@ namespace troupe {
 class journal {
 public:
   /// Opens or makes the file *path*. What follows the last whole line (a torn
-  /// write) is cut off; lines before it that are damaged stay, see `events`.
+  /// write) is cut off; damaged lines before it stay. Both give events. A file
+  /// with lines of which none is a journal's is `ec::corrupt` and left alone.
   static expected<std::unique_ptr<journal>> open(const fs::path& path);
 
   /// One line for a report batch; *checkpoint* is the name of its checkpoint,
-  /// empty if it has none.
+  /// empty if it has none. An error leaves the journal as it was.
   expected<void> append_batch(std::uint64_t attempt, const report_batch& batch,
                               std::string_view checkpoint = {});
 
@@ -49,24 +49,24 @@ public:
   /// Number after the highest attempt of any line in the file.
   std::uint64_t next_attempt() const noexcept { return next_attempt_; }
 
-  /// Bytes of whole lines.
-  std::uint64_t size() const;
-
-  /// What was found on opening: a cut tail, damaged lines.
+  /// What was found on opening: `journal_tail_cut`, `journal_damaged`.
   const std::vector<store_event>& events() const noexcept { return events_; }
 
 private:
   journal(unique_fd file, fs::path path);
 
   expected<void> recover();
-  expected<void> append_line(std::int64_t* time);
+  expected<void> write_line();
+  expected<void> write_all(std::string_view line);
+  expected<void> cut();
   std::int64_t next_time() noexcept;
 
-  mutable std::mutex mutex_;
+  std::mutex mutex_; // guards all up to `last_time_us_`
   unique_fd file_;
   fs::path path_;
-  std::string line_;       // reused, so that appends allocate nothing
-  std::uint64_t size_ = 0; // end of the last whole line
+  std::string line_;       // kept, so that appends allocate nothing
+  std::uint64_t size_ = 0; // end of the last whole line, bytes
+  bool torn_ = false;      // there is more in the file than `size_`
   std::int64_t last_time_us_ =
     0; // times never go back, whatever the clock does
   std::atomic<std::uint64_t> next_report_ = 0;

@@ -2,16 +2,15 @@
 
 #include <cstdint>
 #include <optional>
-#include <string>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/journal/journal_entry.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/journal/line_reader.hpp"
 
 namespace troupe {
 
-/// Reads a journal line by line, also one that is still being written.
+/// Reads a journal entry by entry, also one that is still being written.
 class journal_reader {
 public:
   /// Starts at byte *offset*, the begin of a line: 0, or what `offset()` of an
@@ -25,23 +24,17 @@ public:
   expected<std::optional<journal_entry>> next();
 
   /// Where the next line begins, in bytes.
-  std::uint64_t offset() const noexcept { return offset_; }
-
-  /// Lines read so far, from where this reader started.
-  std::uint64_t line() const noexcept { return line_; }
+  std::uint64_t offset() const noexcept { return lines_.offset(); }
 
 private:
-  journal_reader(unique_fd file, fs::path path, std::uint64_t offset)
-    : file_(std::move(file)), path_(std::move(path)), offset_(offset) {}
+  explicit journal_reader(line_reader lines) : lines_(std::move(lines)) {}
 
-  expected<bool> fill();
-
-  unique_fd file_;
-  fs::path path_;
-  std::string buffer_; // bytes from `offset_` on, after `begin_` are unread
-  std::size_t begin_ = 0;
-  std::uint64_t offset_ = 0;
-  std::uint64_t line_ = 0;
+  line_reader lines_;
+  std::uint64_t line_ = 0; // number of the last line read, from where it began
 };
+
+/// The last batch of the journal *path* that is not damaged, without parsing
+/// those before it; nothing if there is none.
+expected<std::optional<history_row>> read_last_batch(const fs::path& path);
 
 } // namespace troupe

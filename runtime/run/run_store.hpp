@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -84,12 +85,13 @@ private:
 
   run_folder folder_;
   std::unique_ptr<journal> journal_;
-  mutable std::mutex checkpoints_mutex_; // guards `checkpoints_`
+  std::atomic<std::uint64_t> attempt_ = 0; // for events
+  mutable std::mutex checkpoints_mutex_;   // guards `checkpoints_`
   checkpoint_store checkpoints_;
-  mutable std::mutex metrics_mutex_; // guards what follows
+  mutable std::mutex notes_mutex_; // guards what follows; taken last
   metrics last_metrics_;
   std::vector<store_event> events_;
-  bool resumed_ = false;
+  const bool resumed_;
 };
 
 } // namespace troupe

@@ -43,7 +43,7 @@ expected<void> sync_folder(const fs::path& path);
 expected<void> make_folders(const fs::path& path);
 
 /// Removes *path* and all below it; one that is missing is fine.
-expected<void> remove_all(const fs::path& path);
+expected<void> remove_tree(const fs::path& path);
 
 /// Renames without replacing: an existing *to* is `ec::conflict`.
 expected<void> rename_new(const fs::path& from, const fs::path& to);

@@ -1,0 +1,128 @@
+#include "troupe/runtime/checkpoint/commit_folder.hpp"
+
+#include <stdio.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/staging.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Moves staged files into one folder, and remembers what to fsync.
+class gatherer {
+public:
+  gatherer(fs::path staging, fs::path whole)
+    : staging_(std::move(staging)), whole_(std::move(whole)) {
+    folders_.insert(whole_);
+  }
+
+  expected<void> add(int rank, const checkpoint_part& part) {
+    for (auto& file : part.files)
+      if (auto ok = add(rank, file); !ok)
+        return ok;
+    return {};
+  }
+
+  expected<void> sync_folders() const {
+    for (auto& folder : folders_)
+      if (auto ok = sync_folder(folder); !ok)
+        return ok;
+    return {};
+  }
+
+private:
+  expected<void> add(int rank, const file_entry& file) {
+    if (!is_path_below(file.path) || file.path == manifest_file_name)
+      return failure(ec::invalid_argument,
+                     "rank " + std::to_string(rank) + " adds the file '"
+                       + file.path
+                       + "', a name that no file of a checkpoint may have");
+    auto from = staging_ / rank_folder(rank) / file.path;
+    auto to = whole_ / file.path;
+    boost::system::error_code code;
+    auto size = fs::file_size(from, code);
+    if (code)
+      return tl::unexpected{storage_error("read", from, code.value())};
+    if (size != file.size)
+      return failure(ec::corrupt, from.string() + " has " + std::to_string(size)
+                                    + " bytes; rank " + std::to_string(rank)
+                                    + " reported " + std::to_string(file.size));
+    if (auto ok = add_folder(to.parent_path()); !ok)
+      return ok;
+    if (::rename(from.c_str(), to.c_str()) != 0)
+      return tl::unexpected{
+        storage_error("move " + from.string() + " to", to, errno)};
+    return {};
+  }
+
+  expected<void> add_folder(const fs::path& path) {
+    if (folders_.contains(path))
+      return {};
+    boost::system::error_code code;
+    fs::create_directories(path, code);
+    if (code)
+      return tl::unexpected{storage_error("make folder", path, code.value())};
+    for (auto i = path; i != whole_; i = i.parent_path())
+      folders_.insert(i);
+    return {};
+  }
+
+  fs::path staging_;
+  fs::path whole_;
+  std::set<fs::path> folders_;
+};
+
+expected<void> gather(const fs::path& staging, const fs::path& whole,
+                      const report_batch& batch, manifest& x) {
+  if (auto ok = make_folders(whole); !ok)
+    return ok;
+  gatherer files{staging, whole};
+  for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
+    auto& part = batch.parts[rank];
+    if (!part)
+      continue;
+    if (auto ok = files.add(static_cast<int>(rank), *part); !ok)
+      return ok;
+    std::ranges::copy_if(
+      part->files, std::back_inserter(x.files),
+      [](auto& file) { return file.path != metadata_file_name; });
+  }
+  std::ranges::sort(x.files, {}, &file_entry::path);
+  failpoint("commit.gathered");
+  if (auto ok = write_new_file(whole / manifest_file_name, to_json(x)); !ok)
+    return ok;
+  failpoint("commit.manifest_written");
+  return files.sync_folders();
+}
+
+} // namespace
+
+expected<void> commit_folder(const fs::path& run_path,
+                             const report_batch& batch, manifest x) {
+  auto staging = staging_folder(run_path, x.attempt, batch.index);
+  auto target = run_path / "checkpoints" / *batch.checkpoint_name();
+  failpoint("commit.begun");
+  auto done = gather(staging, staging / "whole", batch, x).and_then([&]() {
+    failpoint("commit.gathered_durably");
+    return rename_new(staging / "whole", target);
+  });
+  if (done) {
+    failpoint("commit.renamed");
+    done = sync_folder(target.parent_path());
+    if (!done)
+      (void) remove_tree(target);
+  }
+  failpoint("commit.parent_synced");
+  (void) remove_tree(staging); // otherwise the next start of the run does it
+  return done;
+}
+
+} // namespace troupe

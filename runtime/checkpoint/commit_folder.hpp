@@ -1,0 +1,19 @@
+#pragma once
+
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/report/report_batch.hpp"
+
+namespace troupe {
+
+/// Makes the files that ranks staged for *batch* the folder
+/// `checkpoints/<name>` of the run: whole, described by *x*, durable, in one
+/// rename (N1, N2). *x* lacks only its files.
+///
+/// An error leaves no such folder. The staging folder is gone in any case: the
+/// files of a failed commit are lost, and their space is free.
+expected<void> commit_folder(const fs::path& run_path,
+                             const report_batch& batch, manifest x);
+
+} // namespace troupe

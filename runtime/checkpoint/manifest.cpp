@@ -1,0 +1,157 @@
+#include "troupe/runtime/checkpoint/manifest.hpp"
+
+#include <fcntl.h>
+
+#include <algorithm>
+#include <set>
+
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Largest manifest that is read: a million files with paths of 200 bytes.
+constexpr std::size_t max_manifest_bytes = 256 * 1024 * 1024;
+
+tl::unexpected<error> differs(const fs::path& file, const std::string& how) {
+  return failure(ec::corrupt, file.string() + ' ' + how);
+}
+
+file_entry to_file_entry(const json::document& x) {
+  file_entry result;
+  result.path = json::to_text(json::field(x, "path"));
+  result.size = json::to_unsigned(json::field(x, "size"));
+  result.checksum = json::to_checksum(json::field(x, "checksum"));
+  if (!is_path_below(result.path))
+    throw json::format_error{"the path '" + result.path
+                             + "' leaves the checkpoint"};
+  return result;
+}
+
+manifest to_manifest(const json::document& x) {
+  json::check_format(x, manifest_format);
+  manifest result;
+  result.run_name = json::to_text(json::field(x, "run"));
+  result.attempt = json::to_unsigned(json::field(x, "attempt"));
+  result.index = json::to_unsigned(json::field(x, "index"));
+  result.values = json::to_metrics(json::field(x, "metrics"));
+  for (auto& file : json::field(x, "files"))
+    result.files.push_back(to_file_entry(file));
+  return result;
+}
+
+expected<void> verify_file(const fs::path& folder, const file_entry& x) {
+  auto path = folder / x.path;
+  boost::system::error_code code;
+  if (!fs::is_regular_file(fs::symlink_status(path, code)))
+    return differs(path, "is missing from the checkpoint");
+  auto size = fs::file_size(path, code);
+  if (!code && size != x.size)
+    return differs(path, "has " + std::to_string(size)
+                           + " bytes, its manifest says "
+                           + std::to_string(x.size));
+  auto digest =
+    open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& file) {
+      return digest_file(file, path);
+    });
+  if (!digest)
+    return tl::unexpected{digest.error()};
+  if (digest->size != x.size || digest->checksum != x.checksum)
+    return differs(path, "has checksum " + checksum_text(digest->checksum)
+                           + ", its manifest says "
+                           + checksum_text(x.checksum));
+  return {};
+}
+
+// Every file below *folder* must be one of *known*.
+expected<void> refuse_strangers(const fs::path& folder,
+                                const std::set<std::string>& known) {
+  boost::system::error_code code;
+  auto i = fs::recursive_directory_iterator{folder, code};
+  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
+    auto path = i->path().lexically_relative(folder).generic_string();
+    auto is_folder = fs::is_directory(i->symlink_status());
+    if (!is_folder && !known.contains(path))
+      return differs(i->path(), "is not in the checkpoint's manifest");
+  }
+  if (code)
+    return tl::unexpected{storage_error("list", folder, code.value())};
+  return {};
+}
+
+} // namespace
+
+bool is_path_below(std::string_view path) noexcept {
+  for (;;) {
+    auto slash = path.find('/');
+    auto part = path.substr(0, slash);
+    if (part.empty() || part == "." || part == ".."
+        || part.find('\0') != std::string_view::npos)
+      return false;
+    if (slash == std::string_view::npos)
+      return true;
+    path.remove_prefix(slash + 1);
+  }
+}
+
+std::string to_json(const manifest& x) {
+  std::string out = "{\"format\":" + std::to_string(manifest_format);
+  out += ",\n\"run\":";
+  json::append(out, std::string_view{x.run_name});
+  out += ",\n\"attempt\":" + std::to_string(x.attempt);
+  out += ",\n\"index\":" + std::to_string(x.index);
+  out += ",\n\"metrics\":";
+  json::append(out, x.values);
+  out += ",\n\"files\":[";
+  auto separator = "\n";
+  for (auto& file : x.files) {
+    out += separator;
+    out += "{\"path\":";
+    json::append(out, std::string_view{file.path});
+    out += ",\"size\":" + std::to_string(file.size) + ",\"checksum\":\""
+           + checksum_text(file.checksum) + "\"}";
+    separator = ",\n";
+  }
+  out += "\n]\n";
+  append_sum(out);
+  return out;
+}
+
+expected<manifest> manifest_from_json(const std::string& text,
+                                      const fs::path& file) {
+  return verify_sum(text, file.string()).and_then([&] {
+    return json::read<manifest>(text, file.string(), to_manifest);
+  });
+}
+
+expected<manifest> read_manifest(const fs::path& folder) {
+  auto file = folder / manifest_file_name;
+  boost::system::error_code code;
+  if (!fs::is_directory(folder, code))
+    return failure(ec::corrupt,
+                   "there is no checkpoint folder " + folder.string());
+  if (!fs::exists(file, code))
+    return failure(ec::corrupt, folder.string() + " has no "
+                                  + manifest_file_name
+                                  + ": no run committed it");
+  return read_file(file, max_manifest_bytes)
+    .and_then(
+      [&](const std::string& text) { return manifest_from_json(text, file); });
+}
+
+expected<void> verify_files(const fs::path& folder, const manifest& x) {
+  std::set<std::string> known{manifest_file_name, metadata_file_name};
+  for (auto& file : x.files) {
+    if (auto ok = verify_file(folder, file); !ok)
+      return ok;
+    known.insert(file.path);
+  }
+  return refuse_strangers(folder, known);
+}
+
+} // namespace troupe

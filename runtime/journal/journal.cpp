@@ -1,0 +1,171 @@
+#include "troupe/runtime/journal/journal.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <chrono>
+
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/journal/journal_line.hpp"
+#include "troupe/runtime/journal/line_reader.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+void raise(std::atomic<std::uint64_t>& x, std::uint64_t value) {
+  if (x < value) // one writer: callers hold the lock
+    x = value;
+}
+
+} // namespace
+
+journal::journal(unique_fd file, fs::path path)
+  : file_(std::move(file)), path_(std::move(path)) {}
+
+expected<std::unique_ptr<journal>> journal::open(const fs::path& path) {
+  auto file = open_file(path, O_RDWR | O_CREAT, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  std::unique_ptr<journal> result{new journal{std::move(*file), path}};
+  return result->recover().map([&] { return std::move(result); });
+}
+
+expected<void> journal::recover() {
+  auto lines = line_reader::open(path_, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  std::int64_t good = 0, count = 0, damaged = 0, bad_run = 0, first_bad = 0;
+  for (;;) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      break;
+    ++count;
+    if (!has_valid_sum(**line)) {
+      first_bad = damaged + bad_run++ == 0 ? count : first_bad;
+      continue;
+    }
+    ++good;
+    damaged += std::exchange(bad_run, 0); // a good line follows: not a tail
+    size_ = lines->offset();
+    auto head = parse_line_head(**line);
+    if (!head)
+      continue;
+    last_time_us_ = std::max(last_time_us_, head->time_us);
+    raise(next_attempt_, head->attempt + 1);
+    if (head->index)
+      raise(next_report_, *head->index + 1);
+  }
+  if (good == 0 && count > 1)
+    return failure(ec::corrupt, path_.string() + ": none of its "
+                                  + std::to_string(count)
+                                  + " lines is a line of a journal");
+  if (damaged > 0)
+    events_.push_back(
+      {"journal_damaged", {{"lines", damaged}, {"first_line", first_bad}}});
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0)
+    return tl::unexpected{storage_error("read", path_, errno)};
+  auto surplus = info.st_size - static_cast<off_t>(size_);
+  if (surplus > 0) {
+    if (auto ok = cut(); !ok)
+      return ok;
+    events_.push_back(
+      {"journal_tail_cut", {{"bytes", static_cast<std::int64_t>(surplus)}}});
+  }
+  if (size_ > 0)
+    return {};
+  append_header_line(line_);
+  return write_line().and_then(
+    [&] { return sync_folder(path_.parent_path()); });
+}
+
+expected<void> journal::append_batch(std::uint64_t attempt,
+                                     const report_batch& batch,
+                                     std::string_view checkpoint) {
+  std::lock_guard guard{mutex_};
+  append_batch_line(line_, attempt, next_time(), batch, checkpoint);
+  return write_line().map([&] {
+    raise(next_report_, batch.index + 1);
+    raise(next_attempt_, attempt + 1);
+  });
+}
+
+expected<void> journal::append_event(std::string_view kind,
+                                     std::uint64_t attempt,
+                                     const metrics& fields) {
+  std::lock_guard guard{mutex_};
+  append_event_line(line_, attempt, next_time(), kind, fields);
+  return write_line();
+}
+
+expected<void> journal::sync() {
+  if (sync_failed_)
+    return failure(ec::storage, path_.string()
+                                  + " is not durable: an earlier attempt to "
+                                    "make it so failed");
+  auto code = failpoint("journal.sync");
+  while (code == 0 && ::fdatasync(file_.get()) != 0)
+    code = errno == EINTR ? 0 : errno;
+  if (code == 0)
+    return {};
+  sync_failed_ = true;
+  return tl::unexpected{storage_error("make durable", path_, code)};
+}
+
+expected<void> journal::write_line() {
+  auto written = torn_ ? cut() : expected<void>{};
+  if (written)
+    written = write_all(line_);
+  line_.clear();
+  return written;
+}
+
+// One system call, save where the file system takes less than all.
+expected<void> journal::write_all(std::string_view line) {
+  std::size_t done = 0;
+  while (done < line.size()) {
+    auto code = failpoint("journal.append");
+    auto count =
+      code != 0 ? -1
+                : ::pwrite(file_.get(), line.data() + done, line.size() - done,
+                           static_cast<off_t>(size_ + done));
+    if (count >= 0) {
+      done += static_cast<std::size_t>(count);
+      continue;
+    }
+    code = code != 0 ? code : errno;
+    if (code == EINTR)
+      continue;
+    torn_ = done > 0;
+    if (torn_)
+      (void) cut(); // or else before the next line
+    return tl::unexpected{storage_error("append to", path_, code)};
+  }
+  size_ += line.size();
+  return {};
+}
+
+expected<void> journal::cut() {
+  if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
+    return tl::unexpected{storage_error("cut the torn end of", path_, errno)};
+  torn_ = false;
+  return {};
+}
+
+std::int64_t journal::next_time() noexcept {
+  using namespace std::chrono;
+  auto now = system_clock::now().time_since_epoch();
+  last_time_us_ = std::max(
+    last_time_us_, std::int64_t{duration_cast<microseconds>(now).count()});
+  return last_time_us_;
+}
+
+} // namespace troupe

@@ -1,0 +1,134 @@
+#include "troupe/runtime/journal/journal_line.hpp"
+
+#include <charconv>
+
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view attempt_field = ",\"attempt\":";
+constexpr std::string_view time_field = ",\"time_us\":";
+constexpr std::string_view batch_begin = "{\"batch\":";
+
+void append_head(std::string& out, std::uint64_t attempt,
+                 std::int64_t time_us) {
+  out += attempt_field;
+  json::append(out, attempt);
+  out += time_field;
+  json::append(out, static_cast<std::uint64_t>(time_us));
+}
+
+// Takes *prefix* and the number after it off *text*.
+template <class T>
+bool take_number(std::string_view& text, std::string_view prefix, T& number) {
+  if (!text.starts_with(prefix))
+    return false;
+  text.remove_prefix(prefix.size());
+  auto [end, code] =
+    std::from_chars(text.data(), text.data() + text.size(), number);
+  text.remove_prefix(static_cast<std::size_t>(end - text.data()));
+  return code == std::errc{};
+}
+
+std::chrono::system_clock::time_point to_time(const json::document& x) {
+  auto us = json::to_unsigned(json::field(x, "time_us"));
+  return std::chrono::system_clock::time_point{
+    std::chrono::microseconds{static_cast<std::int64_t>(us)}};
+}
+
+history_row to_batch(const json::document& x) {
+  history_row result;
+  result.index = json::to_unsigned(json::field(x, "batch"));
+  result.attempt = json::to_unsigned(json::field(x, "attempt"));
+  result.time = to_time(x);
+  for (auto& values : json::field(x, "values"))
+    result.values.push_back(json::to_metrics(values));
+  if (x.contains("checkpoint"))
+    result.checkpoint = json::to_text(x["checkpoint"]);
+  return result;
+}
+
+journal_event to_event(const json::document& x) {
+  return {json::to_text(json::field(x, "event")),
+          json::to_unsigned(json::field(x, "attempt")), to_time(x),
+          json::to_metrics(json::field(x, "fields"))};
+}
+
+std::optional<journal_entry> to_entry(const json::document& x) {
+  if (x.contains("batch"))
+    return to_batch(x);
+  if (x.contains("event"))
+    return to_event(x);
+  json::check_format(x, journal_format, "journal");
+  return std::nullopt;
+}
+
+} // namespace
+
+void append_header_line(std::string& out) {
+  out += "{\"journal\":" + std::to_string(journal_format);
+  append_sum(out);
+}
+
+void append_batch_line(std::string& out, std::uint64_t attempt,
+                       std::int64_t time_us, const report_batch& batch,
+                       std::string_view checkpoint) {
+  out += batch_begin;
+  json::append(out, batch.index);
+  append_head(out, attempt, time_us);
+  out += ",\"values\":[";
+  auto separator = "";
+  for (auto& values : batch.values) {
+    out += separator;
+    json::append(out, values);
+    separator = ",";
+  }
+  out += ']';
+  if (!checkpoint.empty()) {
+    out += ",\"checkpoint\":";
+    json::append(out, checkpoint);
+  }
+  append_sum(out);
+}
+
+void append_event_line(std::string& out, std::uint64_t attempt,
+                       std::int64_t time_us, std::string_view kind,
+                       const metrics& fields) {
+  out += "{\"event\":";
+  json::append(out, kind);
+  append_head(out, attempt, time_us);
+  out += ",\"fields\":";
+  json::append(out, fields);
+  append_sum(out);
+}
+
+std::optional<journal_line_head> parse_line_head(std::string_view line) {
+  journal_line_head result;
+  if (line.starts_with(batch_begin)) {
+    result.index.emplace();
+    if (!take_number(line, batch_begin, *result.index))
+      return std::nullopt;
+  } else {
+    auto head = line.find(attempt_field);
+    if (head == std::string_view::npos)
+      return std::nullopt;
+    line.remove_prefix(head);
+  }
+  if (take_number(line, attempt_field, result.attempt)
+      && take_number(line, time_field, result.time_us))
+    return result;
+  return std::nullopt;
+}
+
+expected<std::optional<journal_entry>> parse_line(std::string_view line,
+                                                  const std::string& what) {
+  return verify_sum(line, what).and_then([&] {
+    return json::read<std::optional<journal_entry>>(line, what, to_entry);
+  });
+}
+
+} // namespace troupe

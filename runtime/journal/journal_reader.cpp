@@ -1,0 +1,55 @@
+#include "troupe/runtime/journal/journal_reader.hpp"
+
+#include <string>
+
+#include "troupe/runtime/journal/journal_line.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+
+namespace troupe {
+
+expected<journal_reader> journal_reader::open(const fs::path& path,
+                                              std::uint64_t offset) {
+  return line_reader::open(path, offset).map([](line_reader lines) {
+    return journal_reader{std::move(lines)};
+  });
+}
+
+expected<std::optional<journal_entry>> journal_reader::next() {
+  for (;;) {
+    auto begin = lines_.offset();
+    auto line = lines_.next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return std::optional<journal_entry>{};
+    auto what = lines_.path().string() + " line " + std::to_string(++line_)
+                + " (byte " + std::to_string(begin) + ")";
+    auto entry = parse_line(**line, what);
+    if (!entry || *entry)
+      return entry;
+  }
+}
+
+expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  std::string last;
+  for (;;) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      break;
+    auto head = parse_line_head(**line);
+    if (head && head->index && has_valid_sum(**line))
+      last = **line;
+  }
+  if (last.empty())
+    return std::optional<history_row>{};
+  return parse_line(last, path.string()).map([](auto entry) {
+    return std::optional{std::get<history_row>(std::move(*entry))};
+  });
+}
+
+} // namespace troupe

@@ -1,0 +1,126 @@
+#include "troupe/runtime/run/result.hpp"
+
+#include <algorithm>
+#include <set>
+#include <variant>
+
+#include "troupe/runtime/checkpoint/retention.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/run/run_failed.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string known_numbers(const std::vector<reported_checkpoint>& all) {
+  std::set<std::string> names;
+  for (auto& x : all)
+    for (auto& [name, value] : x.values)
+      if (value.is_number())
+        names.insert(name);
+  std::string result;
+  for (auto& name : names)
+    result += (result.empty() ? "" : ", ") + name;
+  return result.empty() ? "none" : result;
+}
+
+fs::path journal_file(const fs::path& path) {
+  return path / "journal.jsonl";
+}
+
+bool is_there(const fs::path& path) {
+  boost::system::error_code code;
+  return fs::exists(path, code);
+}
+
+// Rank 0's last report. A run that has no journal (yet) reported nothing.
+expected<metrics> last_metrics(const fs::path& path) {
+  if (!is_there(journal_file(path)))
+    return metrics{};
+  return read_last_batch(journal_file(path)).map([](auto batch) {
+    return batch && !batch->values.empty() ? std::move(batch->values[0])
+                                           : metrics{};
+  });
+}
+
+} // namespace
+
+result make_result(const saved_run& x, const fs::path& path,
+                   metrics last_metrics) {
+  result out;
+  out.status = x.status;
+  out.metrics = std::move(last_metrics);
+  if (!x.checkpoints.empty())
+    out.checkpoint = x.checkpoints.back().data;
+  out.best_checkpoints = retention{x.retention}.best(x.checkpoints);
+  out.path = path;
+  out.error = x.error;
+  out.attempts = x.next_attempt;
+  return out;
+}
+
+expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
+                                                      score_order order) const {
+  std::vector<reported_checkpoint> scored;
+  std::ranges::copy_if(
+    best_checkpoints, std::back_inserter(scored),
+    [&](auto& x) { return x.values.number(metric).has_value(); });
+  if (scored.empty())
+    return failure(ec::invalid_argument, "no checkpoint of " + path.string()
+                                           + " has a number called '" + metric
+                                           + "'; the numbers they have: "
+                                           + known_numbers(best_checkpoints));
+  // Among equals the newer wins, and `best_checkpoints` is not in that order.
+  std::ranges::stable_sort(scored, {}, &reported_checkpoint::index);
+  return retention{{1, metric, order}}.best(scored).back();
+}
+
+expected<std::vector<history_row>> result::metrics_history() const {
+  std::vector<history_row> rows;
+  if (!is_there(journal_file(path)))
+    return rows;
+  auto reader = journal_reader::open(journal_file(path));
+  if (!reader)
+    return tl::unexpected{reader.error()};
+  for (;;) {
+    auto entry = reader->next();
+    if (!entry)
+      return tl::unexpected{entry.error()};
+    if (!*entry)
+      return rows;
+    if (auto row = std::get_if<history_row>(&**entry))
+      rows.push_back(std::move(*row));
+  }
+}
+
+const result& result::value_or_throw() const {
+  if (error)
+    throw run_failed{*error};
+  return *this;
+}
+
+expected<result> result::from_path(const fs::path& given) {
+  auto path = fs::absolute(given).lexically_normal();
+  if (!is_there(path))
+    return failure(ec::storage, "there is no folder " + path.string());
+  if (!is_there(path / "run.json") && !is_there(path / "state.json")
+      && !is_there(journal_file(path)))
+    return failure(ec::invalid_argument,
+                   path.string()
+                     + " is not the folder of a run: it has "
+                       "neither run.json nor state.json");
+  auto state = load_run(path);
+  if (!state)
+    return tl::unexpected{state.error()};
+  if (!*state)
+    return failure(ec::corrupt,
+                   "the run " + path.string()
+                     + " has lost its state.json; starting it again under the "
+                       "same name rebuilds it from the checkpoints");
+  return last_metrics(path).map([&](troupe::metrics values) {
+    return make_result(**state, path, std::move(values));
+  });
+}
+
+} // namespace troupe

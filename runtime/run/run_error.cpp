@@ -1,0 +1,68 @@
+#include "troupe/runtime/run/run_error.hpp"
+
+#include <algorithm>
+#include <utility>
+#include <vector>
+
+namespace troupe {
+
+namespace {
+
+struct cause_group {
+  std::string text; // uncut
+  std::vector<int> ranks;
+};
+
+// Groups equal causes, in the order of their lowest ranks.
+std::vector<cause_group> grouped(const std::map<int, rank_failure>& ranks) {
+  std::vector<cause_group> result;
+  for (auto& [rank, cause] : ranks) {
+    auto text = to_string(cause);
+    auto i = std::ranges::find(result, text, &cause_group::text);
+    if (i == result.end())
+      i = result.insert(i, {std::move(text), {}});
+    i->ranks.push_back(rank);
+  }
+  return result;
+}
+
+// Cuts between two UTF-8 characters.
+std::string cut(const std::string& text, std::size_t size) {
+  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
+    --size;
+  return text.substr(0, size);
+}
+
+std::string line_of(const cause_group& x, const fs::path& run_path) {
+  std::string result = "Rank ";
+  auto separator = "";
+  for (auto rank : x.ranks) {
+    result += separator + std::to_string(rank);
+    separator = ", ";
+  }
+  result += ": ";
+  if (x.text.size() <= max_cause_size)
+    return result + x.text;
+  auto log = "rank_" + std::to_string(x.ranks.front()) + ".log";
+  return result + cut(x.text, max_cause_size) + "… (cut; see "
+         + (run_path / "logs" / log).string() + ')';
+}
+
+} // namespace
+
+run_error make_run_error(std::map<int, rank_failure> ranks,
+                         const fs::path& run_path) {
+  run_error result{ec::rank_failed, {}, std::move(ranks)};
+  for (auto& group : grouped(result.ranks)) {
+    if (!result.message.empty())
+      result.message += '\n';
+    result.message += line_of(group, run_path);
+  }
+  return result;
+}
+
+run_error make_run_error(error reason) {
+  return {reason.code, std::move(reason.message), {}};
+}
+
+} // namespace troupe

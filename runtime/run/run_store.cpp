@@ -1,0 +1,204 @@
+#include "troupe/runtime/run/run_store.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/run/saved_run.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct found_state {
+  saved_run state;
+  bool existed = false;
+  std::vector<store_event> events;
+};
+
+// The run's state; rebuilt from the journal if it is damaged or lost. The
+// checkpoint store adopts what the rebuilt one does not know.
+expected<found_state> find_state(const run_folder& folder, const journal& log) {
+  auto saved = load_run(folder.path());
+  if (saved && *saved)
+    return found_state{std::move(**saved), true, {}};
+  if (!saved && saved.error().code != ec::corrupt)
+    return tl::unexpected{saved.error()};
+  found_state result;
+  result.existed = !saved || log.next_attempt() > 0;
+  result.state.next_attempt = log.next_attempt();
+  result.state.next_report = log.next_report();
+  if (result.existed)
+    result.events.push_back(
+      {"state_rebuilt",
+       {{"reason", saved ? "state.json is missing" : saved.error().message}}});
+  return result;
+}
+
+tl::unexpected<error> already_finished(const run_folder& folder) {
+  return failure(ec::conflict,
+                 "the run " + folder.path().string()
+                   + " has finished: choose another run.name, or remove that "
+                     "folder; result::from_path reads what it left");
+}
+
+metrics first_values(std::optional<history_row> x) {
+  return x && !x->values.empty() ? std::move(x->values[0]) : metrics{};
+}
+
+} // namespace
+
+run_store::run_store(run_folder folder, std::unique_ptr<journal> log,
+                     checkpoint_store checkpoints, bool resumed)
+  : folder_(std::move(folder)), journal_(std::move(log)),
+    checkpoints_(std::move(checkpoints)), resumed_(resumed) {}
+
+expected<std::unique_ptr<run_store>>
+run_store::open(const run_config& config, const std::string& config_text) {
+  if (!config.name)
+    return failure(ec::invalid_config, "run.name is unset");
+  auto folder = run_folder::open(config.storage_path, *config.name);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  // Before anything is written: a finished run stays as it is.
+  if (auto state = load_run(folder->path()); state && *state)
+    if ((*state)->status == run_status_kind::finished)
+      return already_finished(*folder);
+  auto log = journal::open(folder->journal_file());
+  if (!log)
+    return tl::unexpected{log.error()};
+  auto found = find_state(*folder, **log);
+  if (!found)
+    return tl::unexpected{found.error()};
+  auto last = read_last_batch(folder->journal_file());
+  if (!last)
+    return tl::unexpected{last.error()};
+  auto checkpoints = checkpoint_store::open(
+    folder->path(), *config.name, config.checkpoint, std::move(found->state));
+  if (!checkpoints)
+    return tl::unexpected{checkpoints.error()};
+  if (auto ok = folder->describe(*config.name, config_text); !ok)
+    return tl::unexpected{ok.error()};
+  std::unique_ptr<run_store> result{
+    new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
+                  found->existed}};
+  result->last_metrics_ = first_values(std::move(*last));
+  return result->note_events(result->journal_->events())
+    .and_then([&] { return result->note_events(std::move(found->events)); })
+    .and_then(
+      [&] { return result->note_events(result->checkpoints_.take_events()); })
+    .map([&] { return std::move(result); });
+}
+
+expected<void> run_store::note_events(std::vector<store_event> events) {
+  for (auto& x : events) {
+    if (auto ok = journal_->append_event(x.kind, attempt_, x.fields); !ok)
+      return ok;
+    std::lock_guard guard{notes_mutex_};
+    events_.push_back(std::move(x));
+  }
+  return {};
+}
+
+metrics run_store::last_metrics() const {
+  std::lock_guard guard{notes_mutex_};
+  return last_metrics_;
+}
+
+expected<attempt_start> run_store::begin_attempt() {
+  std::lock_guard guard{checkpoints_mutex_};
+  auto resume = checkpoints_.resume_checkpoint();
+  if (!resume)
+    return tl::unexpected{resume.error()};
+  auto attempt = checkpoints_.begin_attempt(journal_->next_report());
+  if (!attempt)
+    return tl::unexpected{attempt.error()};
+  attempt_ = *attempt;
+  if (auto ok = note_events(checkpoints_.take_events()); !ok)
+    return tl::unexpected{ok.error()};
+  attempt_start result{*attempt, checkpoints_.state().next_report,
+                       std::move(*resume)};
+  metrics fields{{"first_report", result.first_report}};
+  if (result.resume)
+    fields["resume"] = result.resume->data.name();
+  return journal_->append_event("attempt_begun", *attempt, fields).map([&] {
+    return std::move(result);
+  });
+}
+
+expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
+                                                const report_batch& batch) {
+  std::lock_guard guard{checkpoints_mutex_};
+  auto result = checkpoints_.commit(attempt, batch);
+  // The commit stands, whatever becomes of the journal.
+  auto events = checkpoints_.take_events();
+  if (!events.empty())
+    (void) note_events(std::move(events));
+  return result;
+}
+
+expected<void> run_store::append(std::uint64_t attempt,
+                                 const report_batch& batch,
+                                 const std::string& checkpoint) {
+  if (auto ok = journal_->append_batch(attempt, batch, checkpoint); !ok)
+    return ok;
+  std::lock_guard guard{notes_mutex_};
+  last_metrics_ = batch.values.empty() ? metrics{} : batch.values[0];
+  return {};
+}
+
+expected<std::optional<reported_checkpoint>>
+run_store::store(std::uint64_t attempt, const report_batch& batch) {
+  std::optional<reported_checkpoint> result;
+  if (batch.checkpoint_name()) {
+    auto committed = commit(attempt, batch);
+    if (!committed)
+      return tl::unexpected{committed.error()};
+    result = std::move(*committed);
+  }
+  return append(attempt, batch, result ? result->data.name() : std::string{})
+    .map([&] { return std::move(result); });
+}
+
+expected<void> run_store::append_event(std::string_view kind,
+                                       std::uint64_t attempt,
+                                       const metrics& fields) {
+  return journal_->append_event(kind, attempt, fields);
+}
+
+std::vector<reported_checkpoint> run_store::checkpoints() const {
+  std::lock_guard guard{checkpoints_mutex_};
+  return checkpoints_.registry().all();
+}
+
+expected<result> run_store::finish(run_status_kind status,
+                                   std::optional<run_error> error) {
+  metrics fields{{"status", to_string(status)}};
+  if (error)
+    fields["error"] = error->message;
+  auto noted =
+    journal_->append_event("run_ended", attempt_, fields).and_then([&] {
+      return journal_->sync();
+    });
+  std::lock_guard guard{checkpoints_mutex_};
+  // Even if the journal is broken: the state says how the run ended.
+  auto saved = checkpoints_.finish(status, error, journal_->next_report());
+  if (!saved)
+    return tl::unexpected{saved.error()};
+  if (!noted)
+    return tl::unexpected{noted.error()};
+  return make_result(checkpoints_.state(), path(), last_metrics());
+}
+
+result run_store::current_result() const {
+  std::lock_guard guard{checkpoints_mutex_};
+  return make_result(checkpoints_.state(), path(), last_metrics());
+}
+
+std::vector<store_event> run_store::take_events() {
+  std::lock_guard guard{notes_mutex_};
+  return std::exchange(events_, {});
+}
+
+} // namespace troupe

@@ -1,0 +1,180 @@
+#include "troupe/runtime/run/saved_run.hpp"
+
+#include "troupe/runtime/checkpoint/checkpoint_name.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
+
+fs::path state_file(const fs::path& run_path) {
+  return run_path / "state.json";
+}
+
+void append_field(std::string& out, const char* name, std::uint64_t x) {
+  out += std::string{",\n\""} + name + "\":" + std::to_string(x);
+}
+
+void append_text(std::string& out, const char* name, std::string_view text) {
+  out += std::string{"\""} + name + "\":";
+  json::append(out, text);
+}
+
+void append_retention(std::string& out, const checkpoint_config& x) {
+  out += ",\n\"num_to_keep\":";
+  out += x.num_to_keep ? std::to_string(*x.num_to_keep) : "null";
+  out += ",\n";
+  append_text(out, "score_attribute", x.checkpoint_score_attribute);
+  out += ",\n";
+  append_text(out, "score_order",
+              x.checkpoint_score_order == score_order::max ? "max" : "min");
+}
+
+void append_error(std::string& out, const run_error& x) {
+  out += "{\"code\":" + std::to_string(static_cast<int>(x.code)) + ',';
+  append_text(out, "message", x.message);
+  out += ",\"ranks\":[";
+  auto separator = "";
+  for (auto& [rank, cause] : x.ranks) {
+    out += separator;
+    out += "\n{\"rank\":" + std::to_string(rank)
+           + ",\"kind\":" + std::to_string(static_cast<int>(cause.kind))
+           + ",\"code\":" + std::to_string(cause.code)
+           + ",\"pid\":" + std::to_string(cause.pid) + ',';
+    append_text(out, "host", cause.host);
+    out += ',';
+    append_text(out, "what", cause.what);
+    out += '}';
+    separator = ",";
+  }
+  out += "]}";
+}
+
+void append_checkpoints(std::string& out,
+                        const std::vector<reported_checkpoint>& all) {
+  out += ",\n\"checkpoints\":[";
+  auto separator = "\n";
+  for (auto& x : all) {
+    out += separator;
+    out += '{';
+    append_text(out, "name", x.data.name());
+    out += ",\"index\":" + std::to_string(x.index)
+           + ",\"attempt\":" + std::to_string(x.attempt) + ",\"metrics\":";
+    json::append(out, x.values);
+    out += '}';
+    separator = ",\n";
+  }
+  out += "\n]";
+}
+
+int to_int(const json::document& x) {
+  if (!x.is_number_integer())
+    throw json::format_error{x.dump() + " is no integer"};
+  return x.get<int>();
+}
+
+run_status_kind to_status(const json::document& x) {
+  auto name = json::to_text(x);
+  if (auto result = run_status_from_string(name))
+    return *result;
+  throw json::format_error{"no status is called '" + name + "'"};
+}
+
+checkpoint_config to_retention(const json::document& x) {
+  checkpoint_config result;
+  if (auto& keep = json::field(x, "num_to_keep"); !keep.is_null())
+    result.num_to_keep = to_int(keep);
+  result.checkpoint_score_attribute =
+    json::to_text(json::field(x, "score_attribute"));
+  if (json::to_text(json::field(x, "score_order")) == "min")
+    result.checkpoint_score_order = score_order::min;
+  return result;
+}
+
+run_error to_run_error(const json::document& x) {
+  run_error result;
+  result.code = static_cast<ec>(json::to_unsigned(json::field(x, "code")));
+  result.message = json::to_text(json::field(x, "message"));
+  for (auto& cause : json::field(x, "ranks")) {
+    auto& to = result.ranks[to_int(json::field(cause, "rank"))];
+    to.kind = static_cast<rank_failure::kind_type>(
+      json::to_unsigned(json::field(cause, "kind")));
+    to.code = to_int(json::field(cause, "code"));
+    to.pid = to_int(json::field(cause, "pid"));
+    to.host = json::to_text(json::field(cause, "host"));
+    to.what = json::to_text(json::field(cause, "what"));
+  }
+  return result;
+}
+
+reported_checkpoint to_checkpoint(const json::document& x,
+                                  const fs::path& run_path) {
+  auto name = json::to_text(json::field(x, "name"));
+  if (auto ok = validate_checkpoint_name(name); !ok)
+    throw json::format_error{ok.error().message};
+  return {checkpoint::from_directory(run_path / "checkpoints" / name),
+          json::to_metrics(json::field(x, "metrics")),
+          json::to_unsigned(json::field(x, "index")),
+          json::to_unsigned(json::field(x, "attempt"))};
+}
+
+} // namespace
+
+std::string to_json(const saved_run& x) {
+  std::string out = "{\"format\":" + std::to_string(saved_run_format) + ",\n";
+  append_text(out, "status", to_string(x.status));
+  append_field(out, "next_attempt", x.next_attempt);
+  append_field(out, "next_report", x.next_report);
+  append_retention(out, x.retention);
+  out += ",\n\"error\":";
+  if (x.error)
+    append_error(out, *x.error);
+  else
+    out += "null";
+  append_checkpoints(out, x.checkpoints);
+  append_sum(out);
+  return out;
+}
+
+expected<saved_run> saved_run_from_json(const std::string& text,
+                                        const fs::path& run_path) {
+  auto what = state_file(run_path).string();
+  return verify_sum(text, what).and_then([&] {
+    return json::read<saved_run>(text, what, [&](const json::document& x) {
+      json::check_format(x, saved_run_format);
+      saved_run result;
+      result.status = to_status(json::field(x, "status"));
+      result.next_attempt = json::to_unsigned(json::field(x, "next_attempt"));
+      result.next_report = json::to_unsigned(json::field(x, "next_report"));
+      result.retention = to_retention(x);
+      if (auto& reason = json::field(x, "error"); !reason.is_null())
+        result.error = to_run_error(reason);
+      for (auto& one : json::field(x, "checkpoints"))
+        result.checkpoints.push_back(to_checkpoint(one, run_path));
+      return result;
+    });
+  });
+}
+
+expected<void> save_run(const saved_run& x, const fs::path& run_path) {
+  return replace_file(state_file(run_path), to_json(x));
+}
+
+expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
+  auto file = state_file(run_path);
+  boost::system::error_code code;
+  if (!fs::exists(fs::symlink_status(file, code)))
+    return std::optional<saved_run>{};
+  return read_file(file, max_state_bytes)
+    .and_then([&](const std::string& text) {
+      return saved_run_from_json(text, run_path);
+    })
+    .map([](saved_run x) { return std::optional<saved_run>{std::move(x)}; });
+}
+
+} // namespace troupe

@@ -1,0 +1,58 @@
+#include "troupe/runtime/storage/checksum.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <memory>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Fits the second-level cache together with the hash's own state: bytes are
+// hashed while they are still near.
+constexpr std::size_t block_size = 256 * 1024;
+
+} // namespace
+
+std::uint64_t checksum(std::string_view bytes) noexcept {
+  return XXH3_64bits(bytes.data(), bytes.size());
+}
+
+std::string checksum_text(std::uint64_t x) {
+  static constexpr char digits[] = "0123456789abcdef";
+  std::string result(16, '0');
+  for (auto i = result.rbegin(); i != result.rend(); ++i, x >>= 4)
+    *i = digits[x & 0xf];
+  return result;
+}
+
+expected<file_digest> digest_file(const unique_fd& file, const fs::path& path) {
+  ::posix_fadvise(file.get(), 0, 0, POSIX_FADV_SEQUENTIAL);
+  auto block = std::make_unique_for_overwrite<char[]>(block_size);
+  XXH3_state_t state;
+  XXH3_64bits_reset(&state);
+  file_digest result;
+  for (;;) {
+    auto count = ::pread(file.get(), block.get(), block_size,
+                         static_cast<off_t>(result.size));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return tl::unexpected{storage_error("read", path, errno)};
+    if (count == 0)
+      break;
+    XXH3_64bits_update(&state, block.get(), static_cast<std::size_t>(count));
+    result.size += static_cast<std::uint64_t>(count);
+  }
+  result.checksum = XXH3_64bits_digest(&state);
+  return result;
+}
+
+} // namespace troupe

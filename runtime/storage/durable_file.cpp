@@ -1,0 +1,167 @@
+#include "troupe/runtime/storage/durable_file.hpp"
+
+#include <fcntl.h>
+#include <linux/fs.h>
+#include <stdio.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+#include "troupe/runtime/failpoint.hpp"
+
+namespace troupe {
+
+namespace {
+
+tl::unexpected<error> storage_failure(std::string_view action,
+                                      const fs::path& path, int code) {
+  return tl::unexpected{storage_error(action, path, code)};
+}
+
+// Starts the call again as long as a signal interrupts it.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR)
+    result = call();
+  return result;
+}
+
+fs::path folder_of(const fs::path& path) {
+  return path.has_parent_path() ? path.parent_path() : fs::path{"."};
+}
+
+} // namespace
+
+error storage_error(std::string_view action, const fs::path& path, int code) {
+  return {ec::storage, "can not " + std::string{action} + ' ' + path.string()
+                         + ": " + std::generic_category().message(code)};
+}
+
+expected<unique_fd> open_file(const fs::path& path, int flags,
+                              std::string_view action) {
+  auto fd = uninterrupted(
+    [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
+  if (fd < 0)
+    return storage_failure(action, path, errno);
+  return unique_fd{fd};
+}
+
+expected<void> sync_file(const unique_fd& file, const fs::path& path) {
+  if (auto code = failpoint("storage.sync_file"))
+    return storage_failure("make durable", path, code);
+  if (uninterrupted([&] { return ::fsync(file.get()); }) != 0)
+    return storage_failure("make durable", path, errno);
+  return {};
+}
+
+expected<void> sync_folder(const fs::path& path) {
+  return open_file(path, O_RDONLY | O_DIRECTORY, "open folder")
+    .and_then([&](const unique_fd& folder) { return sync_file(folder, path); });
+}
+
+expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
+  auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, "create");
+  if (!file)
+    return tl::unexpected{file.error()};
+  while (!bytes.empty()) {
+    if (auto code = failpoint("storage.write"))
+      return storage_failure("write", path, code);
+    auto count = uninterrupted(
+      [&] { return ::write(file->get(), bytes.data(), bytes.size()); });
+    if (count < 0)
+      return storage_failure("write", path, errno);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return sync_file(*file, path);
+}
+
+expected<void> replace_file(const fs::path& path, std::string_view bytes) {
+  auto temporary = path;
+  temporary += ".new";
+  ::unlink(temporary.c_str()); // what a crash left
+  auto written = write_new_file(temporary, bytes);
+  failpoint("replace.written");
+  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
+    written = storage_failure("replace", path, errno);
+  if (!written) {
+    ::unlink(temporary.c_str());
+    return written;
+  }
+  failpoint("replace.renamed");
+  return sync_folder(folder_of(path));
+}
+
+expected<std::string> read_file(const fs::path& path, std::size_t limit) {
+  auto file = open_file(path, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  struct stat info {};
+  if (::fstat(file->get(), &info) != 0)
+    return storage_failure("read", path, errno);
+  auto size = static_cast<std::size_t>(info.st_size);
+  if (size > limit)
+    return failure(ec::corrupt, path.string() + " has " + std::to_string(size)
+                                  + " bytes, more than the "
+                                  + std::to_string(limit) + " it may have");
+  std::string result(size, '\0');
+  std::size_t done = 0;
+  while (done < size) {
+    auto count = uninterrupted(
+      [&] { return ::read(file->get(), result.data() + done, size - done); });
+    if (count < 0)
+      return storage_failure("read", path, errno);
+    if (count == 0)
+      break;
+    done += static_cast<std::size_t>(count);
+  }
+  result.resize(done);
+  return result;
+}
+
+expected<void> make_folders(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0755) == 0)
+    return sync_folder(folder_of(path));
+  auto code = errno;
+  if (code == ENOENT && path.has_parent_path())
+    return make_folders(path.parent_path()).and_then([&]() -> expected<void> {
+      if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
+        return storage_failure("make folder", path, errno);
+      return sync_folder(folder_of(path));
+    });
+  if (code != EEXIST)
+    return storage_failure("make folder", path, code);
+  struct stat info {};
+  if (::stat(path.c_str(), &info) != 0)
+    return storage_failure("use folder", path, errno);
+  if (!S_ISDIR(info.st_mode))
+    return storage_failure("use folder", path, ENOTDIR);
+  return {};
+}
+
+expected<void> remove_tree(const fs::path& path) {
+  boost::system::error_code code;
+  fs::remove_all(path, code);
+  if (code)
+    return storage_failure("remove", path, code.value());
+  return {};
+}
+
+expected<void> rename_new(const fs::path& from, const fs::path& to) {
+  auto done =
+    ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  // File systems without RENAME_NOREPLACE: the caller is the only writer of the
+  // folder, so that a check before the rename does.
+  if (done != 0 && (errno == EINVAL || errno == ENOSYS))
+    done = ::access(to.c_str(), F_OK) == 0 ? (errno = EEXIST, -1)
+                                           : ::rename(from.c_str(), to.c_str());
+  if (done == 0)
+    return {};
+  if (errno == EEXIST || errno == ENOTEMPTY)
+    return failure(ec::conflict, to.string() + " exists already");
+  return storage_failure("rename " + from.string() + " to", to, errno);
+}
+
+} // namespace troupe

@@ -1,0 +1,54 @@
+#include "troupe/actors/committer.hpp"
+
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe {
+
+namespace {
+
+checkpoint_list list_checkpoints(const run_store& store) {
+  checkpoint_list result;
+  for (auto& x : store.checkpoints())
+    result.entries.push_back(
+      {x.data.path().string(), x.values, x.index, x.attempt});
+  return result;
+}
+
+} // namespace
+
+committer_actor::behavior_type committer(committer_actor::pointer,
+                                         committer_args args) {
+  return {
+    [args](begin_attempt) -> caf::result<attempt_begun> {
+      auto start = args.store->begin_attempt();
+      if (!start)
+        return to_caf(start.error());
+      attempt_begun answer{start->attempt, start->first_report, std::nullopt};
+      if (start->resume)
+        answer.resume = start->resume->data.path().string();
+      return answer;
+    },
+    [args](const commit_checkpoint& x) -> caf::result<batch_committed> {
+      auto committed = args.store->commit(x.attempt, x.batch);
+      if (!committed)
+        return to_caf(committed.error());
+      return batch_committed{x.attempt, x.batch.index,
+                             committed->data.path().string()};
+    },
+    [args](sync_journal) -> caf::result<void> {
+      if (auto ok = args.store->sync_journal(); !ok)
+        return to_caf(ok.error());
+      return caf::unit;
+    },
+    [args](finish_run& x) -> caf::result<void> {
+      auto outcome = args.store->finish(x.status, std::move(x.reason));
+      if (!outcome)
+        return to_caf(outcome.error());
+      args.board->prepare(std::move(*outcome));
+      return caf::unit;
+    },
+    [args](get_checkpoints) { return list_checkpoints(*args.store); },
+  };
+}
+
+} // namespace troupe

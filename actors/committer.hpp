@@ -1,0 +1,23 @@
+#pragma once
+
+#include <memory>
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+
+namespace troupe {
+
+struct committer_args {
+  std::shared_ptr<run_store> store;
+  std::shared_ptr<run_board> board;
+};
+
+/// Behavior of the COMMITTER actor. Spawn it detached: its handlers wait for
+/// the disk, so that no other actor has to.
+committer_actor::behavior_type committer(committer_actor::pointer self,
+                                         committer_args args);
+
+} // namespace troupe

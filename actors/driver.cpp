@@ -1,0 +1,350 @@
+#include "troupe/actors/driver.hpp"
+
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Longest time that journal lines may wait for the disk (N5).
+constexpr auto sync_interval = std::chrono::seconds{1};
+
+run_status_kind status_of(run_state outcome) {
+  switch (outcome) {
+    case run_state::finished:
+      return run_status_kind::finished;
+    case run_state::aborted:
+      return run_status_kind::aborted;
+    default:
+      return run_status_kind::errored;
+  }
+}
+
+} // namespace
+
+// -- the run
+// ----------------------------------------------------------------------
+
+void driver_state::begin() {
+  call_back(before_run{args.first.attempt, args.world_size});
+  act(machine->begin());
+}
+
+void driver_state::stop() {
+  apply(run_events::stop_requested{});
+}
+
+void driver_state::apply(const run_event& event) {
+  auto decision = machine->apply(event);
+  if (!decision)
+    return; // Comes too late: the run has moved on.
+  if (decision->from != decision->to)
+    log_event("state", {{"from", to_string(decision->from)},
+                        {"to", to_string(decision->to)}});
+  show();
+  act(decision->action);
+}
+
+void driver_state::act(const run_action& action) {
+  using kind = run_action::kind;
+  switch (action.what) {
+    case kind::none:
+      return;
+    case kind::decide_size:
+      self->run_delayed(action.delay, [this] {
+        apply(run_events::size_decided{args.world_size});
+      });
+      return;
+    case kind::start_group:
+      start_group(action);
+      return;
+    case kind::stop_group:
+      if (group_alive)
+        self->send(args.group, stop_attempt{action.attempt, action.reason,
+                                            args.stop_timeout.count()});
+      else
+        apply(run_events::group_stopped{action.attempt});
+      return;
+    case kind::end:
+      finish(action.reason);
+      return;
+  }
+}
+
+void driver_state::start_group(const run_action& action) {
+  if (begun && begun->attempt == action.attempt) {
+    launch(*begun);
+    return;
+  }
+  self->request(args.committer, caf::infinite, begin_attempt{})
+    .then([this](const attempt_begun& x) { launch(x); },
+          [this](caf::error& reason) {
+            apply(run_events::run_failed{from_caf(reason)});
+          });
+}
+
+void driver_state::launch(const attempt_begun& x) {
+  begun = x;
+  if (machine->state() != run_state::scheduling)
+    return; // The run was stopped meanwhile.
+  metrics fields{{"first_report", x.first_report}};
+  if (x.resume)
+    fields["resume"] = *x.resume;
+  log_event("attempt", fields);
+  for (auto& event : args.store->take_events())
+    args.board->note(event.kind + ": " + to_string(event.fields));
+  group_alive = true;
+  self->send(args.group, start_attempt{x.attempt, x.resume, x.first_report},
+             driver_actor{self});
+}
+
+// -- facts about the group
+// -----------------------------------------------------------
+
+void driver_state::started(const attempt_started& x) {
+  apply(run_events::group_started{x.attempt});
+}
+
+void driver_state::ended(const attempt_ended& x) {
+  group_alive = false;
+  if (!x.stopped)
+    apply(run_events::ranks_finished{x.attempt});
+  apply(run_events::group_stopped{x.attempt});
+}
+
+void driver_state::failed(attempt_failed& x) {
+  group_alive = false;
+  log_event("ranks_failed",
+            {{"reason", make_run_error(x.ranks, args.store->path()).message}});
+  if (!x.ranks.empty())
+    call_back(after_exception{x.attempt, x.ranks});
+  refuse_batches({ec::stopped, "the attempt is over"});
+  if (x.started) {
+    apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
+  } else {
+    auto why =
+      x.ranks.empty()
+        ? x.reason
+        : error{ec::spawn, make_run_error(x.ranks, args.store->path()).message};
+    apply(run_events::group_start_failed{x.attempt, std::move(why)});
+  }
+  apply(run_events::group_stopped{x.attempt});
+}
+
+void driver_state::warned(const attempt_warning& x) {
+  args.board->note(x.text);
+  log_event("warning", {{"text", x.text}});
+}
+
+// -- batches
+// -----------------------------------------------------------------------------
+
+caf::result<batch_committed> driver_state::add(commit_batch& x) {
+  if (!begun || x.attempt != begun->attempt)
+    return to_caf(
+      error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+  auto promise = self->make_response_promise<batch_committed>();
+  batches.push_back({std::move(x), promise});
+  store_next();
+  return promise;
+}
+
+void driver_state::store_next() {
+  if (storing || batches.empty() || callbacks_under_way >= args.callback_queue)
+    return;
+  auto& x = batches.front().message;
+  if (!x.batch.checkpoint_name()) {
+    stored({x.attempt, x.batch.index, std::nullopt});
+    return;
+  }
+  storing = true;
+  self
+    ->request(args.committer, caf::infinite,
+              commit_checkpoint{x.attempt, x.batch})
+    .then(
+      [this](batch_committed& committed) {
+        storing = false;
+        stored(std::move(committed));
+      },
+      [this](caf::error& reason) {
+        storing = false;
+        refuse_batches(from_caf(reason));
+        apply(run_events::run_failed{from_caf(reason)});
+      });
+}
+
+void driver_state::stored(batch_committed x) {
+  if (batches.empty() || batches.front().message.batch.index != x.index)
+    return; // Its attempt ended while the disk was busy.
+  auto batch = std::move(batches.front());
+  batches.pop_front();
+  auto& values = batch.message.batch.values;
+  auto name = batch.message.batch.checkpoint_name();
+  auto ok = args.store->append(x.attempt, batch.message.batch,
+                               name ? *name : std::string{});
+  if (!ok) {
+    batch.promise.deliver(to_caf(ok.error()));
+    apply(run_events::run_failed{ok.error()});
+    return;
+  }
+  batch.promise.deliver(x);
+  auto now = clock::now();
+  rate->add(now);
+  shown.last_report = x.index;
+  shown.reports = x.index + 1;
+  shown.last_metrics = values.front();
+  call_back(after_report{x.index, x.attempt, std::move(values),
+                         std::move(x.checkpoint)});
+  sync_later();
+  show();
+  store_next();
+}
+
+void driver_state::refuse_batches(const error& reason) {
+  for (auto& x : std::exchange(batches, {}))
+    x.promise.deliver(to_caf(reason));
+}
+
+void driver_state::sync_later() {
+  if (std::exchange(sync_set, true))
+    return;
+  self->run_delayed(sync_interval, [this] {
+    sync_set = false;
+    self->request(args.committer, caf::infinite, sync_journal{})
+      .then([] {},
+            [this](caf::error& reason) {
+              apply(run_events::run_failed{from_caf(reason)});
+            });
+  });
+}
+
+// -- callbacks
+// --------------------------------------------------------------------------------
+
+template <class Message>
+void driver_state::call_back(Message message) {
+  if (!args.callbacks)
+    return;
+  ++callbacks_under_way;
+  self->request(args.callbacks, caf::infinite, std::move(message))
+    .then([this](const callback_done& x) { called_back(x); },
+          [this](caf::error& reason) {
+            called_back({0, false, {from_caf(reason)}});
+          });
+}
+
+void driver_state::called_back(const callback_done& x) {
+  --callbacks_under_way;
+  shown.callback_s += x.seconds;
+  for (auto& failure : x.failures) {
+    args.board->note(failure.message);
+    log_event("callback_failed", {{"reason", failure.message}});
+  }
+  if (x.abort && !finishing)
+    apply(run_events::run_failed{x.failures.front()});
+  if (finishing)
+    finish_callbacks();
+  else
+    store_next();
+}
+
+// -- the end
+// ------------------------------------------------------------------------------------
+
+void driver_state::finish(const error& reason) {
+  if (std::exchange(finishing, true))
+    return;
+  std::optional<run_error> why;
+  if (machine->state() == run_state::errored && !machine->failures().empty()
+      && reason.code == ec::rank_failed)
+    why = make_run_error(machine->failures(), args.store->path());
+  else if (reason)
+    why = make_run_error(reason);
+  auto unsaved = [this, why](error problem) {
+    auto outcome = args.store->current_result();
+    outcome.status = status_of(machine->state());
+    outcome.error = why ? why : make_run_error(std::move(problem));
+    if (outcome.status == run_status_kind::finished)
+      outcome.status = run_status_kind::errored;
+    args.board->prepare(std::move(outcome));
+  };
+  auto end_callbacks = [this] {
+    call_back(after_run{});
+    finish_callbacks();
+  };
+  self
+    ->request(args.committer, caf::infinite,
+              finish_run{status_of(machine->state()), why})
+    .then(end_callbacks, [unsaved, end_callbacks](caf::error& problem) {
+      unsaved(from_caf(problem));
+      end_callbacks();
+    });
+}
+
+void driver_state::finish_callbacks() {
+  if (callbacks_under_way > 0)
+    return;
+  show();
+  self->send_exit(args.group, caf::exit_reason::user_shutdown);
+  self->send_exit(args.committer, caf::exit_reason::user_shutdown);
+  if (args.callbacks)
+    self->send_exit(args.callbacks, caf::exit_reason::user_shutdown);
+  args.board->finish();
+  self->quit();
+}
+
+// -- what others see
+// ---------------------------------------------------------------------------------
+
+run_status driver_state::status() const {
+  auto result = shown;
+  auto now = clock::now();
+  result.state = machine->state();
+  result.attempt = machine->attempt();
+  result.world_size = machine->world_size();
+  result.reports_per_second = rate->rate(now);
+  result.elapsed_s = std::chrono::duration<double>(now - start_time).count();
+  result.callback_queue = callbacks_under_way;
+  return result;
+}
+
+void driver_state::show() {
+  args.board->show(status());
+}
+
+void driver_state::log_event(std::string_view kind, const metrics& fields) {
+  // A journal that takes no line ends the run at the next report, where it
+  // matters.
+  (void) args.store->append_event(kind, machine->attempt(), fields);
+}
+
+driver_actor::behavior_type driver(driver_state::pointer self,
+                                   driver_args args) {
+  auto& state = self->state;
+  state.self = self;
+  state.args = std::move(args);
+  auto& first = state.args.first;
+  state.machine.emplace(state.args.failure, first.attempt);
+  state.begun = attempt_begun{first.attempt, first.first_report, std::nullopt};
+  if (first.resume)
+    state.begun->resume = first.resume->data.path().string();
+  state.start_time = driver_state::clock::now();
+  state.rate.emplace(state.start_time);
+  state.shown.reports = first.first_report;
+  state.show();
+  return {
+    [&state](start_run) { state.begin(); },
+    [&state](stop_run) { state.stop(); },
+    [&state](get_status) { return state.status(); },
+    [&state](const attempt_started& x) { state.started(x); },
+    [&state](const attempt_ended& x) { state.ended(x); },
+    [&state](attempt_failed& x) { state.failed(x); },
+    [&state](const attempt_warning& x) { state.warned(x); },
+    [&state](commit_batch& x) { return state.add(x); },
+    [&state, self](get_checkpoints x) {
+      return self->delegate(state.args.committer, x);
+    },
+  };
+}
+
+} // namespace troupe

@@ -1,0 +1,97 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <memory>
+#include <optional>
+
+#include <caf/typed_event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/run/rate_meter.hpp"
+#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_state_machine.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+
+namespace troupe {
+
+struct driver_args {
+  std::shared_ptr<run_store> store;
+  std::shared_ptr<run_board> board;
+  worker_group_actor group;
+  committer_actor committer;
+  user_callback_actor callbacks; ///< Invalid: the run has none.
+  failure_config failure;
+  attempt_start first; ///< Begun already, so that a start costs no extra write.
+  int world_size = 1;
+  std::size_t callback_queue = 64;
+  std::chrono::milliseconds stop_timeout{0};
+};
+
+/// What the DRIVER remembers between messages.
+struct driver_state {
+  static inline constexpr auto name = "driver";
+
+  using pointer = driver_actor::stateful_pointer<driver_state>;
+  using clock = std::chrono::steady_clock;
+  using commit_promise = caf::typed_response_promise<batch_committed>;
+
+  /// A batch on its way to storage, in order of index.
+  struct pending_batch {
+    commit_batch message;
+    commit_promise promise;
+  };
+
+  void begin();
+  void stop();
+  run_status status() const;
+
+  void started(const attempt_started& x);
+  void ended(const attempt_ended& x);
+  void failed(attempt_failed& x);
+  void warned(const attempt_warning& x);
+  caf::result<batch_committed> add(commit_batch& x);
+
+  /// Tells the state machine *event* and does what it decides.
+  void apply(const run_event& event);
+  void act(const run_action& action);
+  void start_group(const run_action& action);
+  void launch(const attempt_begun& x);
+  void finish(const error& reason);
+  void finish_callbacks();
+
+  /// Stores batches one after another; holds back while callbacks lag behind.
+  void store_next();
+  void stored(batch_committed x);
+  void refuse_batches(const error& reason);
+  void sync_later();
+
+  /// Hands *message* to the callbacks, if there are any.
+  template <class Message>
+  void call_back(Message message);
+  void called_back(const callback_done& x);
+
+  void show();
+  void log_event(std::string_view kind, const metrics& fields);
+
+  pointer self = nullptr;
+  driver_args args;
+  std::optional<run_state_machine> machine;
+  std::optional<attempt_begun> begun; ///< Reserved, not started yet.
+  std::deque<pending_batch> batches;
+  bool group_alive = false;
+  bool storing = false;
+  bool sync_set = false;
+  bool finishing = false;
+  std::size_t callbacks_under_way = 0;
+  run_status shown;
+  clock::time_point start_time;
+  std::optional<rate_meter> rate;
+};
+
+/// Behavior of the DRIVER actor.
+driver_actor::behavior_type driver(driver_state::pointer self,
+                                   driver_args args);
+
+} // namespace troupe

@@ -1,0 +1,42 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/actors/rank_launcher.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/log_tee.hpp"
+#include "troupe/runtime/process/spawner_client.hpp"
+
+namespace troupe {
+
+struct process_launcher_args {
+  spawner_client* spawner = nullptr;
+  std::string socket;   ///< Where the worker group is published.
+  std::string log_path; ///< Folder of `rank_<r>.log`.
+  cpu_plan cpus;
+  log_tee::sink console; ///< Gets what rank 0 prints, beside its log.
+};
+
+/// Starts ranks as processes of this host.
+class process_launcher : public rank_launcher {
+public:
+  explicit process_launcher(process_launcher_args args);
+
+  void launch(std::uint64_t attempt, int rank, int segment,
+              const events& listener) override;
+  void kill(int rank) override;
+
+private:
+  expected<void> open_log(int rank, spawn_request& request);
+
+  process_launcher_args args_;
+  std::vector<log_tee> tees_;
+  std::shared_ptr<std::vector<pid_t>> pids_; ///< By rank; 0: none.
+  std::shared_ptr<std::mutex> mutex_;        ///< Guards `*pids_`.
+};
+
+} // namespace troupe

@@ -1,0 +1,52 @@
+#include "troupe/actors/protocol/error_code.hpp"
+
+#include <caf/exit_reason.hpp>
+#include <caf/sec.hpp>
+
+namespace troupe {
+
+namespace {
+
+constexpr auto last_code = static_cast<std::uint8_t>(ec::unsupported);
+
+} // namespace
+
+bool from_string(caf::string_view text, ec& x) {
+  for (std::uint8_t value = 0; value <= last_code; ++value) {
+    auto name = to_string(static_cast<ec>(value));
+    if (text == caf::string_view{name.data(), name.size()}) {
+      x = static_cast<ec>(value);
+      return true;
+    }
+  }
+  return false;
+}
+
+bool from_integer(std::uint8_t value, ec& x) {
+  if (value > last_code)
+    return false;
+  x = static_cast<ec>(value);
+  return true;
+}
+
+caf::error to_caf(const error& x) {
+  if (!x)
+    return {};
+  return caf::make_error(x.code, x.message);
+}
+
+error from_caf(const caf::error& x) {
+  if (!x)
+    return {};
+  if (x.category() == caf::type_id_v<ec>) {
+    error result{static_cast<ec>(x.code()), {}};
+    if (auto context = x.context(); context.match_elements<std::string>())
+      result.message = context.get_as<std::string>(0);
+    return result;
+  }
+  if (x == caf::sec::request_timeout)
+    return {ec::timeout, "no answer in time"};
+  return {ec::protocol, "the connection is gone: " + caf::to_string(x)};
+}
+
+} // namespace troupe

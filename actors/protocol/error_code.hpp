@@ -1,0 +1,31 @@
+#pragma once
+
+#include <string>
+
+#include <caf/error.hpp>
+#include <caf/string_view.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+
+namespace troupe {
+
+bool from_string(caf::string_view text, ec& x);
+
+bool from_integer(std::uint8_t value, ec& x);
+
+template <class Inspector>
+bool inspect(Inspector& f, ec& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x); };
+  auto set = [&x](std::uint8_t value) { return from_integer(value, x); };
+  return f.apply(get, set);
+}
+
+/// *x* as an actor answers it.
+caf::error to_caf(const error& x);
+
+/// What an actor answered, as the rest of Troupe passes it on. CAF's own errors
+/// keep their text; a broken connection is `ec::protocol`, a request that took
+/// too long `ec::timeout`.
+error from_caf(const caf::error& x);
+
+} // namespace troupe

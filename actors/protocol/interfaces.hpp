@@ -1,0 +1,83 @@
+#pragma once
+
+#include <caf/actor.hpp>
+#include <caf/result.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "troupe/actors/protocol/messages.hpp"
+#include "troupe/runtime/run/run_status.hpp"
+
+namespace troupe {
+
+/// The TRAINER actor: one per rank, beside the thread that runs the loop.
+using trainer_actor = caf::typed_actor<
+  // The worker group ends the loop: the run is to stop or a peer has failed.
+  caf::result<void>(stop_loop)>;
+
+/// The DRIVER actor: owns the run.
+using driver_actor = caf::typed_actor<
+  // Whoever spawned the driver starts the run.
+  caf::result<void>(start_run),
+  // Anyone ends it in good order.
+  caf::result<void>(stop_run),
+  // Anyone asks how the run is; answers at once from memory.
+  caf::result<run_status>(get_status),
+  // The worker group tells what became of an attempt.
+  caf::result<void>(attempt_started), caf::result<void>(attempt_ended),
+  caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
+  // The worker group has a batch; answers once it is durable.
+  caf::result<batch_committed>(commit_batch),
+  // A rank asks, through its worker group, what the run has kept.
+  caf::result<checkpoint_list>(get_checkpoints)>;
+
+/// The WORKER GROUP actor: owns the ranks of one attempt.
+using worker_group_actor = caf::typed_actor<
+  // The driver starts an attempt; facts about it follow, to that driver.
+  caf::result<void>(start_attempt, driver_actor),
+  // The driver ends the attempt; `attempt_ended` or `attempt_failed` follows.
+  caf::result<void>(stop_attempt),
+  // A rank is up; answers with what it is to run.
+  caf::result<start_loop>(trainer_ready, trainer_actor),
+  // A rank reports; answers once the report of every rank is stored.
+  caf::result<report_committed>(report),
+  // A rank waits for all others; answers once every rank is here.
+  caf::result<barrier_released>(join_barrier),
+  // A rank's loop is over; answers at once, so that the rank can go.
+  caf::result<void>(loop_ended),
+  // A rank asks what the run has kept; passed on to the driver.
+  caf::result<checkpoint_list>(get_checkpoints),
+  // The rendezvous store. Gets and waits answer once their keys exist.
+  caf::result<void>(store_set), caf::result<std::string>(store_get),
+  caf::result<std::int64_t>(store_add), caf::result<bool>(store_check),
+  caf::result<void>(store_wait), caf::result<bool>(store_erase),
+  caf::result<std::int64_t>(store_size),
+  caf::result<std::string>(store_compare_set),
+  // The launcher tells what became of the processes or threads.
+  caf::result<void>(rank_launched), caf::result<void>(rank_exited),
+  caf::result<void>(rank_launch_failed)>;
+
+/// The COMMITTER actor: does the driver's slow writes on a thread of its own.
+using committer_actor = caf::typed_actor<
+  // Answers once the new fencing number is durable.
+  caf::result<attempt_begun>(begin_attempt),
+  // Answers once the checkpoint is durable, registered and visible.
+  caf::result<batch_committed>(commit_checkpoint),
+  // Makes the journal durable.
+  caf::result<void>(sync_journal),
+  // Answers once the end of the run is durable; its result is on the board.
+  caf::result<void>(finish_run),
+  // Answers with the registered checkpoints, after all commits before it.
+  caf::result<checkpoint_list>(get_checkpoints)>;
+
+/// The USER CALLBACK actor: hands events to the user's callbacks, in order.
+using user_callback_actor = caf::typed_actor<
+  // The run begins.
+  caf::result<callback_done>(before_run),
+  // Metrics of all ranks and the checkpoint, once per index.
+  caf::result<callback_done>(after_report),
+  // Ranks failed.
+  caf::result<callback_done>(after_exception),
+  // The run is over.
+  caf::result<callback_done>(after_run)>;
+
+} // namespace troupe

@@ -1,0 +1,310 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/report/rank_report.hpp"
+#include "troupe/runtime/report/report_batch.hpp"
+#include "troupe/runtime/run/rank_facts.hpp"
+#include "troupe/runtime/run/rank_failure.hpp"
+#include "troupe/runtime/run/run_error.hpp"
+#include "troupe/runtime/run/run_status_kind.hpp"
+
+// One struct per message. Commands are verbs, facts are past events, answers
+// are nouns. Every message between driver, worker group and trainer names its
+// attempt; one of another attempt is refused or dropped.
+
+namespace troupe {
+
+// -- driver and worker group --------------------------------------------------
+
+/// Starts all ranks of attempt *attempt*.
+struct start_attempt {
+  std::uint64_t attempt = 0;
+  std::optional<std::string>
+    resume;                       ///< Folder of the checkpoint to go on from.
+  std::uint64_t first_report = 0; ///< Index of the attempt's first report.
+};
+
+/// Ends the ranks of *attempt*: asks them to leave their loops, kills the ones
+/// that have not left after *grace_ms*.
+struct stop_attempt {
+  std::uint64_t attempt = 0;
+  error reason;
+  std::int64_t grace_ms = 0;
+};
+
+/// Every rank runs its loop.
+struct attempt_started {
+  std::uint64_t attempt = 0;
+  int world_size = 0;
+};
+
+/// Every rank has returned from its loop, or has left it because of
+/// `stop_attempt`, and is gone.
+struct attempt_ended {
+  std::uint64_t attempt = 0;
+  bool stopped = false;
+};
+
+/// At least one rank failed; every rank is gone.
+struct attempt_failed {
+  std::uint64_t attempt = 0;
+  bool started = false; ///< Whether `attempt_started` came before.
+  error reason;         ///< One sentence for all of it.
+  std::map<int, rank_failure> ranks;
+};
+
+/// Something about the attempt that people should know, e.g. ranks that let
+/// the others wait.
+struct attempt_warning {
+  std::uint64_t attempt = 0;
+  std::string text;
+};
+
+/// The report of every rank is there: store it.
+struct commit_batch {
+  std::uint64_t attempt = 0;
+  report_batch batch;
+};
+
+/// The batch is durable.
+struct batch_committed {
+  std::uint64_t attempt = 0;
+  std::uint64_t index = 0;
+  std::optional<std::string> checkpoint; ///< Folder of its checkpoint.
+};
+
+// -- worker group and trainer -------------------------------------------------
+
+/// What a rank needs to find its train loop: the function that calls the loop,
+/// the loop, and the loop's config as cereal wrote it.
+struct loop_spec {
+  function_address entry;
+  function_address loop;
+  std::string config;
+};
+
+/// Runs the loop; the answer to `trainer_ready`.
+struct start_loop {
+  rank_facts facts;
+  std::optional<std::string> resume;
+  loop_spec loop;
+};
+
+/// A rank is up. Travels with the handle of its trainer.
+struct trainer_ready {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int pid = 0;
+  std::string host;
+};
+
+/// Leave the loop: the run is to stop (`ec::stopped`) or a peer has failed.
+struct stop_loop {
+  std::uint64_t attempt = 0;
+  error reason;
+};
+
+/// The loop of *rank* returned, or failed for *reason*.
+struct loop_ended {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  error reason;         ///< `ec::none`: it returned.
+  bool stopped = false; ///< It left because it was told to.
+};
+
+/// Report of one rank; answered by `report_committed` once all are stored.
+struct report {
+  std::uint64_t attempt = 0;
+  rank_report value;
+};
+
+struct report_committed {
+  std::uint64_t index = 0;
+  std::optional<std::string> checkpoint;
+};
+
+/// Rank waits at its collective *sequence*: a barrier, or a broadcast of rank
+/// 0's *payload*.
+struct join_barrier {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  std::uint64_t sequence = 0;
+  bool broadcast = false;
+  std::string payload;
+};
+
+/// Every rank is here; *payload* is rank 0's.
+struct barrier_released {
+  std::string payload;
+};
+
+/// Asks for the committed checkpoints that were not evicted, oldest first.
+struct get_checkpoints {};
+
+/// One entry of `checkpoint_list`.
+struct checkpoint_entry {
+  std::string path;
+  metrics values;
+  std::uint64_t index = 0;
+  std::uint64_t attempt = 0;
+};
+
+struct checkpoint_list {
+  std::vector<checkpoint_entry> entries;
+};
+
+// -- rendezvous store: trainer and worker group
+// --------------------------------
+
+struct store_set {
+  std::uint64_t attempt = 0;
+  std::string key;
+  std::string value;
+};
+
+/// Answered once *key* exists.
+struct store_get {
+  std::uint64_t attempt = 0;
+  std::string key;
+};
+
+struct store_add {
+  std::uint64_t attempt = 0;
+  std::string key;
+  std::int64_t amount = 0;
+};
+
+/// Whether all *keys* exist now.
+struct store_check {
+  std::uint64_t attempt = 0;
+  std::vector<std::string> keys;
+};
+
+/// Answered once all *keys* exist.
+struct store_wait {
+  std::uint64_t attempt = 0;
+  std::vector<std::string> keys;
+};
+
+struct store_erase {
+  std::uint64_t attempt = 0;
+  std::string key;
+};
+
+struct store_size {
+  std::uint64_t attempt = 0;
+};
+
+struct store_compare_set {
+  std::uint64_t attempt = 0;
+  std::string key;
+  std::string expected_value;
+  std::string desired;
+};
+
+// -- launcher and worker group
+// --------------------------------------------------
+
+/// The process or thread of *rank* exists.
+struct rank_launched {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int pid = 0;
+};
+
+/// The process or thread of *rank* is gone; for a process with its cause.
+struct rank_exited {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  process_exit cause;
+};
+
+/// *rank* could not be launched.
+struct rank_launch_failed {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  error reason;
+};
+
+// -- driver and committer
+// ---------------------------------------------------------
+
+/// Makes a new fencing number durable.
+struct begin_attempt {};
+
+/// The answer: the number, and where the attempt goes on from.
+struct attempt_begun {
+  std::uint64_t attempt = 0;
+  std::uint64_t first_report = 0;
+  std::optional<std::string> resume;
+};
+
+/// Makes the journal durable.
+struct sync_journal {};
+
+/// Notes how the run ended; answered by nothing once that is durable.
+struct finish_run {
+  run_status_kind status = run_status_kind::finished;
+  std::optional<run_error> reason;
+};
+
+/// Commits the checkpoint of *batch*, answered by `batch_committed`.
+struct commit_checkpoint {
+  std::uint64_t attempt = 0;
+  report_batch batch;
+};
+
+// -- driver and user callback
+// -------------------------------------------------------
+
+/// The run begins; *attempt* and *world_size* are those of the first attempt.
+struct before_run {
+  std::uint64_t attempt = 0;
+  int world_size = 0;
+};
+
+/// Every rank has delivered report `index`. Sent in order of index, exactly
+/// once in a life of the driver.
+struct after_report {
+  std::uint64_t index = 0;
+  std::uint64_t attempt = 0;
+  std::vector<metrics> values; ///< One entry per rank, ordered by rank.
+  std::optional<std::string> checkpoint;
+};
+
+/// Ranks failed; sent before the driver acts on it.
+struct after_exception {
+  std::uint64_t attempt = 0;
+  std::map<int, rank_failure> ranks;
+};
+
+/// The run is over. Carries no result: the actor reads it from the run's board.
+struct after_run {};
+
+/// A callback message was handled.
+struct callback_done {
+  double seconds = 0; ///< What the callbacks took.
+  bool abort = false; ///< Whether the run is to end for what they threw.
+  std::vector<error> failures;
+};
+
+// -- anyone and driver
+// ----------------------------------------------------------------
+
+/// Starts the run; sent once by whoever spawned the driver.
+struct start_run {};
+
+/// Ends the run in good order.
+struct stop_run {};
+
+struct get_status {};
+
+} // namespace troupe

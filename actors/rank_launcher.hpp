@@ -1,0 +1,33 @@
+#pragma once
+
+#include <cstdint>
+#include <functional>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
+
+namespace troupe {
+
+/// Starts and ends the processes or threads of ranks. Calls never block; what
+/// becomes of a rank is told to `events`, from any thread.
+class rank_launcher {
+public:
+  struct events {
+    std::function<void(int rank, int pid)> launched;
+    std::function<void(int rank, error reason)> failed;
+    std::function<void(int rank, process_exit cause)> exited;
+  };
+
+  virtual ~rank_launcher() = default;
+
+  /// Starts rank *rank* of *attempt*. *segment* is the descriptor of the
+  /// attempt's shared segment or -1.
+  virtual void launch(std::uint64_t attempt, int rank, int segment,
+                      const events& listener) = 0;
+
+  /// Ends *rank* of the last attempt at once, if that is possible: threads can
+  /// only be asked.
+  virtual void kill(int rank) = 0;
+};
+
+} // namespace troupe

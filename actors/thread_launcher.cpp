@@ -1,0 +1,61 @@
+#include "troupe/actors/thread_launcher.hpp"
+
+#include <unistd.h>
+
+#include <condition_variable>
+#include <mutex>
+#include <system_error>
+#include <thread>
+
+namespace troupe {
+
+/// Outlives the launcher as long as a thread is left behind.
+struct thread_launcher::shared {
+  explicit shared(body_type f) : body(std::move(f)) {}
+
+  const body_type body;
+  mutable std::mutex mutex;
+  std::condition_variable changed;
+  int running = 0;
+};
+
+thread_launcher::thread_launcher(body_type body)
+  : shared_(std::make_shared<shared>(std::move(body))) {}
+
+void thread_launcher::launch(std::uint64_t attempt, int rank, int,
+                             const events& listener) {
+  auto run = [=, x = shared_] {
+    x->body(attempt, rank);
+    listener.exited(rank, process_exit{});
+    std::lock_guard guard{x->mutex};
+    --x->running;
+    x->changed.notify_all();
+  };
+  {
+    std::lock_guard guard{shared_->mutex};
+    ++shared_->running;
+  }
+  try {
+    std::thread{run}.detach();
+    listener.launched(rank, getpid());
+  } catch (const std::system_error& problem) {
+    std::lock_guard guard{shared_->mutex};
+    --shared_->running;
+    listener.failed(rank, {ec::spawn, std::string{"no thread for the rank: "}
+                                        + problem.what()});
+  }
+}
+
+void thread_launcher::kill(int) {}
+
+int thread_launcher::running() const noexcept {
+  std::lock_guard guard{shared_->mutex};
+  return shared_->running;
+}
+
+void thread_launcher::join() {
+  std::unique_lock guard{shared_->mutex};
+  shared_->changed.wait(guard, [this] { return shared_->running == 0; });
+}
+
+} // namespace troupe

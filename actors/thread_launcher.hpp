@@ -1,0 +1,34 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+
+#include "troupe/actors/rank_launcher.hpp"
+
+namespace troupe {
+
+/// Starts ranks as threads of this process. A thread that does not leave its
+/// loop can not be ended: it is left behind.
+class thread_launcher : public rank_launcher {
+public:
+  /// What a rank's thread does; must not throw.
+  using body_type = std::function<void(std::uint64_t attempt, int rank)>;
+
+  explicit thread_launcher(body_type body);
+
+  void launch(std::uint64_t attempt, int rank, int segment,
+              const events& listener) override;
+  void kill(int rank) override;
+
+  /// Threads that are still in their loops.
+  int running() const noexcept;
+
+  /// Waits until no thread is in its loop any more.
+  void join();
+
+private:
+  struct shared;
+  std::shared_ptr<shared> shared_;
+};
+
+} // namespace troupe

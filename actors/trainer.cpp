@@ -1,0 +1,20 @@
+#include "troupe/actors/trainer.hpp"
+
+namespace troupe {
+
+trainer_actor::behavior_type trainer(trainer_actor::pointer self,
+                                     trainer_args args) {
+  self->monitor(args.group);
+  self->set_down_handler([args](caf::down_msg&) {
+    args.control->end({ec::protocol, "rank " + std::to_string(args.rank)
+                                       + ": the driver is gone"});
+  });
+  return {
+    [args](stop_loop& x) {
+      if (x.attempt == args.attempt)
+        args.control->end(std::move(x.reason));
+    },
+  };
+}
+
+} // namespace troupe

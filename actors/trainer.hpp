@@ -1,0 +1,24 @@
+#pragma once
+
+#include <memory>
+
+#include <caf/typed_event_based_actor.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/run/loop_control.hpp"
+
+namespace troupe {
+
+struct trainer_args {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  worker_group_actor group;
+  std::shared_ptr<loop_control> control; ///< Shared with the loop's thread.
+};
+
+/// Behavior of the TRAINER actor: ends the loop beside it when it is told to,
+/// or when its worker group is gone.
+trainer_actor::behavior_type trainer(trainer_actor::pointer self,
+                                     trainer_args args);
+
+} // namespace troupe

@@ -1,0 +1,522 @@
+#include "troupe/actors/worker_group.hpp"
+
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// How long a rank's exception waits for the exit of another rank that may have
+/// caused it: a killed peer shows as a broken connection in the others before
+/// its own end is known.
+constexpr auto settle_time = std::chrono::milliseconds{20};
+
+/// How long a rank whose connection broke may take until its process is known
+/// to be gone.
+constexpr auto exit_patience = std::chrono::seconds{2};
+
+} // namespace
+
+worker_group_state::attempt_state::attempt_state(
+  std::uint64_t number, int world_size, std::uint64_t first_report,
+  std::optional<std::chrono::milliseconds> timeout)
+  : number(number), first_report(first_report), tracker(world_size),
+    pairing(world_size, first_report), barrier(world_size),
+    report_alarm(timeout), barrier_alarm(timeout),
+    trainers(static_cast<std::size_t>(world_size)) {}
+
+// -- life of an attempt
+// ---------------------------------------------------------
+
+void worker_group_state::start(const start_attempt& x, driver_actor from) {
+  driver = std::move(from);
+  auto& plan = args.plan;
+  attempt.emplace(x.attempt, plan.world_size, x.first_report,
+                  plan.report_timeout);
+  attempt->resume = x.resume;
+  auto segment = shared_segment::create(plan.world_size);
+  if (!segment) {
+    self->send(driver, attempt_failed{x.attempt, false, segment.error(), {}});
+    attempt.reset();
+    return;
+  }
+  attempt->segment = std::move(*segment);
+  for (int rank = 0; rank < plan.world_size; ++rank)
+    launch(rank);
+  self->run_delayed(plan.start_timeout, [this, number = x.attempt] {
+    if (!attempt || attempt->number != number || attempt->started)
+      return;
+    auto what = "was not up " + std::to_string(args.plan.start_timeout.count())
+                + " ms after its launch";
+    for (auto rank : attempt->tracker.not_ready())
+      attempt->tracker.timed_out(rank, what);
+    on_failure();
+  });
+}
+
+void worker_group_state::launch(int rank) {
+  auto number = attempt->number;
+  caf::weak_actor_ptr me{self->ctrl()};
+  auto tell = [me](auto what) {
+    if (auto strong = me.lock())
+      caf::anon_send(caf::actor_cast<worker_group_actor>(strong),
+                     std::move(what));
+  };
+  rank_launcher::events events;
+  events.launched = [=](int r, int pid) {
+    tell(rank_launched{number, r, pid});
+  };
+  events.failed = [=](int r, error reason) {
+    tell(rank_launch_failed{number, r, std::move(reason)});
+  };
+  events.exited = [=](int r, process_exit cause) {
+    tell(rank_exited{number, r, std::move(cause)});
+  };
+  args.launcher->launch(number, rank, attempt->segment->descriptor(), events);
+}
+
+rank_facts worker_group_state::facts_of(int rank) const {
+  auto& plan = args.plan;
+  auto mine = [rank](auto& lists) {
+    return lists.empty() ? std::vector<int>{}
+                         : lists[static_cast<std::size_t>(rank)];
+  };
+  rank_facts x;
+  x.run_name = plan.run_name;
+  x.run_path = plan.run_path;
+  x.attempt = attempt->number;
+  x.rank = x.local_rank = rank;
+  x.world_size = x.local_world_size = plan.world_size;
+  x.in_process = plan.in_process;
+  x.cores = mine(plan.cores);
+  x.gpus = mine(plan.gpus);
+  x.segment = attempt->segment->descriptor();
+  x.first_report = attempt->first_report;
+  x.report_timeout_ms = plan.report_timeout ? plan.report_timeout->count() : 0;
+  return x;
+}
+
+void worker_group_state::launched(const rank_launched& x) {
+  if (auto a = current(x.attempt))
+    a->tracker.launched(x.rank, x.pid);
+  else
+    return;
+  if (attempt->tracker.end_ordered())
+    args.launcher->kill(x.rank);
+}
+
+void worker_group_state::launch_failed(const rank_launch_failed& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return;
+  a->tracker.launch_failed(x.rank, x.reason);
+  on_failure();
+  check_over();
+}
+
+caf::result<start_loop> worker_group_state::welcome(const trainer_ready& x,
+                                                    trainer_actor trainer) {
+  auto a = current(x.attempt);
+  if (!a || !a->tracker.knows(x.rank))
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  a->tracker.launched(x.rank, x.pid);
+  a->tracker.ready(x.rank, x.host);
+  self->monitor(trainer);
+  a->trainers[static_cast<std::size_t>(x.rank)] = std::move(trainer);
+  if (!a->started && a->tracker.all_ready()) {
+    a->started = true;
+    self->send(driver, attempt_started{a->number, args.plan.world_size});
+  }
+  return start_loop{facts_of(x.rank), a->resume, args.plan.loop};
+}
+
+caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
+  auto a = current(x.attempt);
+  if (!a || !a->tracker.knows(x.rank))
+    return to_caf(too_late(x.attempt));
+  a->tracker.loop_ended(x.rank, x.reason, x.stopped);
+  if (!x.reason && !a->tracker.end_ordered()) {
+    if (auto ok = a->pairing.loop_ended(x.rank); !ok)
+      a->tracker.broke_a_rule(x.rank, ok.error().message);
+    if (auto ok = a->barrier.loop_ended(x.rank); !ok)
+      a->tracker.broke_a_rule(x.rank, ok.error().message);
+  }
+  on_failure();
+  return caf::unit;
+}
+
+void worker_group_state::exited(const rank_exited& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return;
+  a->tracker.exited(x.rank, x.cause);
+  on_failure();
+  check_over();
+}
+
+void worker_group_state::trainer_lost(const caf::actor_addr& who) {
+  if (!attempt)
+    return;
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    auto& trainer = attempt->trainers[static_cast<std::size_t>(rank)];
+    if (!trainer || trainer.address() != who)
+      continue;
+    trainer = nullptr;
+    if (args.plan.in_process)
+      return;
+    // Its process tells the cause in a moment, if it is gone.
+    self->run_delayed(exit_patience, [this, rank, number = attempt->number] {
+      if (!attempt || attempt->number != number || attempt->tracker.gone(rank))
+        return;
+      attempt->tracker.lost(rank, "its connection broke but its process is "
+                                  "still there");
+      on_failure();
+    });
+  }
+}
+
+// -- the end of an attempt
+// ----------------------------------------------------------
+
+void worker_group_state::stop(const stop_attempt& x) {
+  auto a = current(x.attempt);
+  if (!a) {
+    self->send(driver, attempt_ended{x.attempt, true});
+    return;
+  }
+  if (!a->tracker.end_ordered())
+    end_ranks(x.reason, std::chrono::milliseconds{x.grace_ms});
+}
+
+void worker_group_state::on_failure() {
+  auto a = attempt ? &*attempt : nullptr;
+  if (!a || !a->tracker.failed() || a->tracker.end_ordered() || a->settling)
+    return;
+  auto& first = *a->tracker.failures().begin();
+  error reason{ec::stopped, "rank " + std::to_string(first.first)
+                              + " failed: " + to_string(first.second)};
+  if (args.plan.in_process
+      || first.second.kind != rank_failure::kind_type::exception) {
+    end_ranks(reason, args.plan.in_process ? args.plan.stop_timeout
+                                           : std::chrono::milliseconds{0});
+    return;
+  }
+  a->settling = true;
+  self->run_delayed(settle_time, [this, reason, number = a->number] {
+    if (attempt && attempt->number == number && !attempt->tracker.end_ordered())
+      end_ranks(reason, std::chrono::milliseconds{0});
+  });
+}
+
+void worker_group_state::end_ranks(const error& reason,
+                                   std::chrono::milliseconds grace) {
+  auto& a = *attempt;
+  a.tracker.order_end();
+  a.end_reason = reason;
+  a.segment->abort(reason);
+  answer_all(reason);
+  for (auto& trainer : a.trainers)
+    if (trainer)
+      self->send(trainer, stop_loop{a.number, reason});
+  if (grace.count() == 0)
+    kill_ranks(a.number);
+  else
+    self->run_delayed(grace, [this, number = a.number] { kill_ranks(number); });
+}
+
+void worker_group_state::kill_ranks(std::uint64_t number) {
+  if (!attempt || attempt->number != number)
+    return;
+  for (auto rank : attempt->tracker.still_there()) {
+    args.launcher->kill(rank);
+    if (args.plan.in_process) {
+      attempt->tracker.timed_out(
+        rank, "did not leave its loop "
+                + std::to_string(args.plan.stop_timeout.count())
+                + " ms after it was told to; its thread is left behind");
+      attempt->tracker.give_up(rank);
+    }
+  }
+  check_over();
+}
+
+void worker_group_state::answer_all(const error& reason) {
+  auto& a = *attempt;
+  auto why = to_caf(reason);
+  for (auto& [index, promise] : a.reports)
+    promise.deliver(why);
+  for (auto& promise : a.barriers)
+    promise.deliver(why);
+  for (auto& [id, pending] : a.getters)
+    pending.promise.deliver(why);
+  for (auto& [id, promise] : a.waiters)
+    promise.deliver(why);
+  a.reports.clear();
+  a.barriers.clear();
+  a.getters.clear();
+  a.waiters.clear();
+}
+
+void worker_group_state::check_over() {
+  if (!attempt || !attempt->tracker.all_gone())
+    return;
+  auto& a = *attempt;
+  answer_all({ec::stopped, "the attempt is over"});
+  if (a.tracker.failed())
+    self->send(driver,
+               attempt_failed{a.number, a.started || a.tracker.loop_failed(),
+                              a.end_reason, a.tracker.failures()});
+  else
+    self->send(driver, attempt_ended{a.number, !a.tracker.all_returned()});
+  attempt.reset();
+}
+
+// -- reports and barriers
+// --------------------------------------------------------------
+
+caf::result<report_committed> worker_group_state::add(report& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  auto rank = x.value.rank;
+  auto index = x.value.index;
+  auto batch = a->pairing.add(std::move(x.value), clock::now());
+  if (!batch) {
+    if (a->tracker.knows(rank)) {
+      a->tracker.broke_a_rule(rank, batch.error().message);
+      on_failure();
+    }
+    return to_caf(batch.error());
+  }
+  auto promise = self->make_response_promise<report_committed>();
+  a->reports.emplace(index, promise);
+  if (*batch)
+    commit(std::move(**batch));
+  else
+    watch_waits();
+  return promise;
+}
+
+void worker_group_state::commit(report_batch batch) {
+  auto number = attempt->number;
+  auto index = batch.index;
+  auto deliver = [this, number, index](auto answer) {
+    if (!attempt || attempt->number != number)
+      return;
+    auto [first, last] = attempt->reports.equal_range(index);
+    for (auto i = first; i != last; ++i)
+      i->second.deliver(answer);
+    attempt->reports.erase(first, last);
+  };
+  self->request(driver, caf::infinite, commit_batch{number, std::move(batch)})
+    .then(
+      [deliver](batch_committed& x) {
+        deliver(report_committed{x.index, std::move(x.checkpoint)});
+      },
+      [deliver](caf::error& reason) { deliver(reason); });
+}
+
+caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  auto kind =
+    x.broadcast ? collective_kind::broadcast : collective_kind::barrier;
+  auto released = a->barrier.arrive(x.rank, x.sequence, kind,
+                                    std::move(x.payload), clock::now());
+  if (!released) {
+    if (a->tracker.knows(x.rank)) {
+      a->tracker.broke_a_rule(x.rank, released.error().message);
+      on_failure();
+    }
+    return to_caf(released.error());
+  }
+  auto promise = self->make_response_promise<barrier_released>();
+  a->barriers.push_back(promise);
+  if (*released) {
+    for (auto& waiting : std::exchange(a->barriers, {}))
+      waiting.deliver(barrier_released{**released});
+  } else {
+    watch_waits();
+  }
+  return promise;
+}
+
+void worker_group_state::watch_waits() {
+  if (attempt->alarm_set)
+    return;
+  attempt->alarm_set = true;
+  std::chrono::milliseconds interval = wait_alarm::warn_interval;
+  if (args.plan.report_timeout)
+    interval = std::min(interval, *args.plan.report_timeout);
+  self->run_delayed(interval,
+                    [this, number = attempt->number] { check_waits(number); });
+}
+
+void worker_group_state::check_waits(std::uint64_t number) {
+  if (!attempt || attempt->number != number || attempt->tracker.end_ordered())
+    return;
+  auto& a = *attempt;
+  a.alarm_set = false;
+  auto now = clock::now();
+  auto check = [&](wait_alarm& alarm, const std::optional<rank_wait>& wait) {
+    auto verdict = alarm.check(wait, now);
+    if (!verdict) {
+      for (auto rank : wait->missing)
+        a.tracker.timed_out(rank, verdict.error().message);
+      on_failure();
+    } else if (*verdict) {
+      self->send(driver, attempt_warning{a.number, **verdict});
+    }
+  };
+  auto reports = a.pairing.waiting();
+  auto barriers = a.barrier.waiting();
+  check(a.report_alarm, reports);
+  check(a.barrier_alarm, barriers);
+  if (!a.tracker.end_ordered() && (reports || barriers))
+    watch_waits();
+}
+
+// -- rendezvous store
+// --------------------------------------------------------------------
+
+caf::result<void> worker_group_state::set(store_set& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  release(a->store.set(x.key, std::move(x.value)));
+  return caf::unit;
+}
+
+caf::result<std::string> worker_group_state::get(const store_get& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  if (auto value = a->store.find(x.key))
+    return *value;
+  auto id = a->next_waiter++;
+  a->store.wait({x.key}, id);
+  auto promise = self->make_response_promise<std::string>();
+  a->getters.emplace(id, pending_get{x.key, promise});
+  return promise;
+}
+
+caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  auto sum = a->store.add(x.key, x.amount);
+  if (!sum)
+    return to_caf(sum.error());
+  release(sum->released);
+  return sum->value;
+}
+
+caf::result<void> worker_group_state::wait(const store_wait& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  auto id = a->next_waiter++;
+  if (a->store.wait(x.keys, id))
+    return caf::unit;
+  auto promise = self->make_response_promise<void>();
+  a->waiters.emplace(id, promise);
+  return promise;
+}
+
+caf::result<std::string> worker_group_state::compare_set(store_compare_set& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  auto answer =
+    a->store.compare_set(x.key, x.expected_value, std::move(x.desired));
+  release(answer.released);
+  return std::move(answer.value);
+}
+
+void worker_group_state::release(const rendezvous_table::waiter_list& ids) {
+  for (auto id : ids) {
+    if (auto i = attempt->waiters.find(id); i != attempt->waiters.end()) {
+      i->second.deliver();
+      attempt->waiters.erase(i);
+    } else if (auto j = attempt->getters.find(id);
+               j != attempt->getters.end()) {
+      j->second.promise.deliver(*attempt->store.find(j->second.key));
+      attempt->getters.erase(j);
+    }
+  }
+}
+
+// -- helpers
+// ----------------------------------------------------------------------------------
+
+worker_group_state::attempt_state*
+worker_group_state::current(std::uint64_t number) {
+  if (attempt && attempt->number == number)
+    return &*attempt;
+  ++stale_messages;
+  return nullptr;
+}
+
+error worker_group_state::too_late(std::uint64_t number) const {
+  return {ec::stopped, "attempt " + std::to_string(number) + " is over"};
+}
+
+worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
+                                               worker_group_args args) {
+  auto& state = self->state;
+  state.self = self;
+  state.args = std::move(args);
+  self->set_down_handler(
+    [&state](caf::down_msg& x) { state.trainer_lost(x.source); });
+  return {
+    [&state](const start_attempt& x, driver_actor& from) {
+      state.start(x, std::move(from));
+    },
+    [&state](const stop_attempt& x) { state.stop(x); },
+    [&state](const trainer_ready& x, trainer_actor& trainer) {
+      return state.welcome(x, std::move(trainer));
+    },
+    [&state](report& x) { return state.add(x); },
+    [&state](join_barrier& x) { return state.join(x); },
+    [&state](const loop_ended& x) { return state.end_loop(x); },
+    [&state, self](get_checkpoints x) {
+      return self->delegate(state.driver, x);
+    },
+    [&state](store_set& x) { return state.set(x); },
+    [&state](const store_get& x) { return state.get(x); },
+    [&state](const store_add& x) { return state.add(x); },
+    [&state](const store_check& x) -> caf::result<bool> {
+      if (auto a = state.current(x.attempt))
+        return a->store.check(x.keys);
+      return to_caf(state.too_late(x.attempt));
+    },
+    [&state](const store_wait& x) { return state.wait(x); },
+    [&state](const store_erase& x) -> caf::result<bool> {
+      if (auto a = state.current(x.attempt))
+        return a->store.erase(x.key);
+      return to_caf(state.too_late(x.attempt));
+    },
+    [&state](const store_size& x) -> caf::result<std::int64_t> {
+      if (auto a = state.current(x.attempt))
+        return static_cast<std::int64_t>(a->store.size());
+      return to_caf(state.too_late(x.attempt));
+    },
+    [&state](store_compare_set& x) { return state.compare_set(x); },
+    [&state](const rank_launched& x) { state.launched(x); },
+    [&state](const rank_exited& x) { state.exited(x); },
+    [&state](const rank_launch_failed& x) { state.launch_failed(x); },
+  };
+}
+
+} // namespace troupe

@@ -1,0 +1,138 @@
+#pragma once
+
+#include <chrono>
+#include <map>
+#include <memory>
+#include <optional>
+#include <vector>
+
+#include <caf/typed_event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/rank_launcher.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/rendezvous/rendezvous_table.hpp"
+#include "troupe/runtime/report/rank_barrier.hpp"
+#include "troupe/runtime/report/report_pairing.hpp"
+#include "troupe/runtime/report/wait_alarm.hpp"
+#include "troupe/runtime/run/attempt_tracker.hpp"
+
+namespace troupe {
+
+/// What stays the same for all attempts of a run.
+struct group_plan {
+  std::string run_name;
+  std::string run_path;
+  int world_size = 1;
+  bool in_process = false;
+  std::vector<std::vector<int>> cores; ///< Per rank; empty lists: not pinned.
+  std::vector<std::vector<int>> gpus;  ///< Per rank.
+  std::optional<std::chrono::milliseconds> report_timeout;
+  std::chrono::milliseconds start_timeout{0};
+  std::chrono::milliseconds stop_timeout{0};
+  loop_spec loop;
+};
+
+struct worker_group_args {
+  std::shared_ptr<rank_launcher> launcher;
+  group_plan plan;
+};
+
+/// What the WORKER GROUP remembers between messages.
+struct worker_group_state {
+  static inline constexpr auto name = "worker-group";
+
+  using pointer = worker_group_actor::stateful_pointer<worker_group_state>;
+  using clock = std::chrono::steady_clock;
+
+  /// A rank that waits for the commit of its report.
+  using report_promise = caf::typed_response_promise<report_committed>;
+  using barrier_promise = caf::typed_response_promise<barrier_released>;
+  using value_promise = caf::typed_response_promise<std::string>;
+  using wait_promise = caf::typed_response_promise<void>;
+
+  /// A rank that waits for the value of a key.
+  struct pending_get {
+    std::string key;
+    value_promise promise;
+  };
+
+  /// The one attempt under way.
+  struct attempt_state {
+    attempt_state(std::uint64_t number, int world_size,
+                  std::uint64_t first_report,
+                  std::optional<std::chrono::milliseconds> timeout);
+
+    std::uint64_t number;
+    std::uint64_t first_report;
+    std::optional<std::string> resume;
+    attempt_tracker tracker;
+    report_pairing pairing;
+    rank_barrier barrier;
+    rendezvous_table store;
+    wait_alarm report_alarm;
+    wait_alarm barrier_alarm;
+    bool alarm_set = false;
+    bool started = false;
+    bool settling = false;
+    error end_reason;
+    std::optional<shared_segment> segment;
+    std::vector<trainer_actor> trainers;
+    std::multimap<std::uint64_t, report_promise> reports; ///< By index.
+    std::vector<barrier_promise> barriers;
+    std::map<rendezvous_table::waiter_id, pending_get> getters;
+    std::map<rendezvous_table::waiter_id, wait_promise> waiters;
+    rendezvous_table::waiter_id next_waiter = 0;
+  };
+
+  void start(const start_attempt& x, driver_actor from);
+  void stop(const stop_attempt& x);
+  caf::result<start_loop> welcome(const trainer_ready& x,
+                                  trainer_actor trainer);
+  caf::result<report_committed> add(report& x);
+  caf::result<barrier_released> join(join_barrier& x);
+  caf::result<void> end_loop(const loop_ended& x);
+  void launched(const rank_launched& x);
+  void exited(const rank_exited& x);
+  void launch_failed(const rank_launch_failed& x);
+  void trainer_lost(const caf::actor_addr& who);
+
+  caf::result<void> set(store_set& x);
+  caf::result<std::string> get(const store_get& x);
+  caf::result<std::int64_t> add(const store_add& x);
+  caf::result<void> wait(const store_wait& x);
+  caf::result<std::string> compare_set(store_compare_set& x);
+
+  /// The attempt numbered *number* or nullptr; counts what comes too late.
+  attempt_state* current(std::uint64_t number);
+  error too_late(std::uint64_t number) const;
+
+  rank_facts facts_of(int rank) const;
+  void launch(int rank);
+  void commit(report_batch batch);
+  void release(const rendezvous_table::waiter_list& waiters);
+
+  /// A rank failed: waits a moment for the causes of others, then ends all.
+  void on_failure();
+  /// Ends every rank: asks them, and kills what is there after *grace*.
+  void end_ranks(const error& reason, std::chrono::milliseconds grace);
+  void kill_ranks(std::uint64_t number);
+  void answer_all(const error& reason);
+  void check_over();
+
+  void watch_waits();
+  void check_waits(std::uint64_t number);
+
+  pointer self = nullptr;
+  worker_group_args args;
+  driver_actor driver; ///< Of the last attempt.
+  std::optional<attempt_state> attempt;
+  std::uint64_t stale_messages = 0;
+};
+
+/// Behavior of the WORKER GROUP actor.
+worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
+                                               worker_group_args args);
+
+} // namespace troupe

@@ -1,0 +1,56 @@
+// The smallest run: two rank processes that count, report and keep a
+// checkpoint. No LibTorch.
+//
+//   minimal [storage folder]
+
+#include <cstdio>
+#include <fstream>
+
+#include <troupe/train.hpp>
+
+struct config {
+  int steps = 5;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(steps);
+  }
+};
+
+/// Counts to `steps`; goes on from where the last attempt came to.
+void count(troupe::train_context& context, const config& cfg) {
+  int step = 0;
+  if (auto last = context.checkpoint())
+    std::ifstream{(last->path() / "step.txt").string()} >> step;
+  while (step < cfg.steps) {
+    ++step;
+    std::printf("rank %d of %d counts %d\n", context.rank(),
+                context.world_size(), step);
+    troupe::metrics values{{"step", step}, {"rank", context.rank()}};
+    if (context.rank() != 0) {
+      context.report(values);
+      continue;
+    }
+    auto files = context.new_checkpoint();
+    std::ofstream{(files.path() / "step.txt").string()} << step << '\n';
+    context.report(values, std::move(files));
+  }
+}
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  troupe::data_parallel_trainer trainer{
+    count,
+    config{},
+    {.scaling = {.num_workers = 2},
+     .run = {.storage_path = argc > 1 ? argv[1] : "runs",
+             .checkpoint = {.num_to_keep = 2}}}};
+  auto result = trainer.fit();
+  if (result.error) {
+    std::fprintf(stderr, "%s\n", result.error->message.c_str());
+    return 1;
+  }
+  std::printf("counted to %s, the last checkpoint is %s\n",
+              to_string(result.metrics.at("step")).c_str(),
+              result.checkpoint->path().c_str());
+}

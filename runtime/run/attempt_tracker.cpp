@@ -1,0 +1,132 @@
+#include "troupe/runtime/run/attempt_tracker.hpp"
+
+#include <algorithm>
+#include <csignal>
+
+namespace troupe {
+
+namespace {
+
+rank_failure failure_of(const process_exit& cause) {
+  using kind = rank_failure::kind_type;
+  switch (cause.how) {
+    case process_exit::kind::lost:
+      return {kind::lost, 0, cause.last_words, 0, {}};
+    case process_exit::kind::signaled:
+      return {cause.last_words.empty() ? kind::signal : kind::thread_exception,
+              cause.code,
+              cause.last_words,
+              0,
+              {}};
+    case process_exit::kind::exited:
+      break;
+  }
+  return {kind::exit_code, cause.code, cause.last_words, 0, {}};
+}
+
+/// Whether *cause* is what an order to end does to a process.
+bool is_killed(const process_exit& cause) {
+  return cause.how == process_exit::kind::signaled && cause.code == SIGKILL;
+}
+
+} // namespace
+
+attempt_tracker::attempt_tracker(int world_size)
+  : ranks_(static_cast<std::size_t>(world_size)) {}
+
+attempt_tracker::rank_state& attempt_tracker::at(int rank) {
+  return ranks_.at(static_cast<std::size_t>(rank));
+}
+
+void attempt_tracker::launched(int rank, int pid) {
+  at(rank).pid = pid;
+}
+
+void attempt_tracker::launch_failed(int rank, const error& reason) {
+  fail(rank, {rank_failure::kind_type::start_failed, 0, reason.message, 0, {}});
+  at(rank).gone = true;
+}
+
+void attempt_tracker::ready(int rank, std::string host) {
+  at(rank).ready = true;
+  at(rank).host = std::move(host);
+}
+
+void attempt_tracker::loop_ended(int rank, const error& reason, bool told) {
+  auto& x = at(rank);
+  x.loop_over = true;
+  x.returned = !reason && !told;
+  if (reason && !told)
+    fail(rank, {rank_failure::kind_type::exception, 0, reason.message, 0, {}});
+}
+
+void attempt_tracker::exited(int rank, const process_exit& cause) {
+  auto& x = at(rank);
+  // A process that was ended by order says nothing new, unless it went by
+  // another cause at the same time.
+  if (!x.loop_over && !(end_ordered_ && is_killed(cause)))
+    fail(rank, failure_of(cause));
+  x.gone = true;
+}
+
+void attempt_tracker::lost(int rank, std::string why) {
+  fail(rank, {rank_failure::kind_type::lost, 0, std::move(why), 0, {}});
+}
+
+void attempt_tracker::broke_a_rule(int rank, std::string what) {
+  fail(rank, {rank_failure::kind_type::misuse, 0, std::move(what), 0, {}});
+}
+
+void attempt_tracker::timed_out(int rank, std::string what) {
+  fail(rank, {rank_failure::kind_type::timeout, 0, std::move(what), 0, {}});
+}
+
+void attempt_tracker::give_up(int rank) {
+  at(rank).gone = true;
+}
+
+bool attempt_tracker::all_ready() const noexcept {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](auto& x) { return x.ready; });
+}
+
+bool attempt_tracker::all_gone() const noexcept {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](auto& x) { return x.gone; });
+}
+
+bool attempt_tracker::all_returned() const noexcept {
+  return std::all_of(ranks_.begin(), ranks_.end(),
+                     [](auto& x) { return x.returned; });
+}
+
+bool attempt_tracker::loop_failed() const noexcept {
+  return std::any_of(failures_.begin(), failures_.end(), [this](auto& x) {
+    return ranks_[static_cast<std::size_t>(x.first)].ready;
+  });
+}
+
+std::vector<int> attempt_tracker::not_ready() const {
+  std::vector<int> result;
+  for (int rank = 0; rank < world_size(); ++rank)
+    if (!ranks_[static_cast<std::size_t>(rank)].ready)
+      result.push_back(rank);
+  return result;
+}
+
+std::vector<int> attempt_tracker::still_there() const {
+  std::vector<int> result;
+  for (int rank = 0; rank < world_size(); ++rank)
+    if (!ranks_[static_cast<std::size_t>(rank)].gone)
+      result.push_back(rank);
+  return result;
+}
+
+void attempt_tracker::fail(int rank, rank_failure failure) {
+  auto& x = at(rank);
+  failure.pid = x.pid;
+  failure.host = x.host;
+  failures_.emplace(rank, std::move(failure)); // the first one counts
+}
+
+} // namespace troupe

@@ -1,0 +1,110 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/run/rank_failure.hpp"
+
+namespace troupe {
+
+/// Follows the ranks of one attempt from launch to end and decides what a
+/// rank's end means.
+///
+/// Invariants:
+///   AT-1  A rank that ended after `order_end` because of it is no failure.
+///   AT-2  A rank that was gone before its loop ended is a failure with the
+///   cause of its process. AT-3  The attempt is over once every rank that was
+///   launched is gone.
+class attempt_tracker {
+public:
+  explicit attempt_tracker(int world_size);
+
+  void launched(int rank, int pid);
+  void launch_failed(int rank, const error& reason);
+  void ready(int rank, std::string host);
+
+  /// The loop of *rank* ended; *told* if it left because it was told to.
+  void loop_ended(int rank, const error& reason, bool told);
+
+  /// The process or thread of *rank* is gone.
+  void exited(int rank, const process_exit& cause);
+
+  /// *rank* is there but does not answer any more.
+  void lost(int rank, std::string why);
+
+  /// *rank* broke a rule that all ranks share; *what* names it.
+  void broke_a_rule(int rank, std::string what);
+
+  /// *rank* took longer than a limit; *what* names it.
+  void timed_out(int rank, std::string what);
+
+  /// Counts *rank* as gone although its thread is still there: threads can not
+  /// be killed.
+  void give_up(int rank);
+
+  /// From now on ranks end because they are told to.
+  void order_end() noexcept { end_ordered_ = true; }
+
+  int world_size() const noexcept { return static_cast<int>(ranks_.size()); }
+  bool end_ordered() const noexcept { return end_ordered_; }
+  bool all_ready() const noexcept;
+  bool all_gone() const noexcept;
+
+  /// Whether every loop returned by itself.
+  bool all_returned() const noexcept;
+
+  /// Whether some rank failed by its own doing.
+  bool failed() const noexcept { return !failures_.empty(); }
+
+  /// Whether a failure came out of a loop, however few ranks had begun theirs.
+  bool loop_failed() const noexcept;
+
+  const std::map<int, rank_failure>& failures() const noexcept {
+    return failures_;
+  }
+
+  /// Ranks that were not ready yet, in order.
+  std::vector<int> not_ready() const;
+
+  /// Ranks whose process or thread is still there, in order.
+  std::vector<int> still_there() const;
+
+  /// Process id of *rank*; 0 if it was not launched.
+  int pid(int rank) const {
+    return ranks_.at(static_cast<std::size_t>(rank)).pid;
+  }
+
+  bool knows(int rank) const noexcept {
+    return rank >= 0 && rank < world_size();
+  }
+
+  bool loop_over(int rank) const {
+    return ranks_.at(static_cast<std::size_t>(rank)).loop_over;
+  }
+  bool gone(int rank) const {
+    return ranks_.at(static_cast<std::size_t>(rank)).gone;
+  }
+
+private:
+  struct rank_state {
+    int pid = 0;
+    std::string host;
+    bool ready = false;
+    bool loop_over = false;
+    bool returned = false;
+    bool gone = false;
+  };
+
+  rank_state& at(int rank);
+  void fail(int rank, rank_failure failure);
+
+  std::vector<rank_state> ranks_;
+  std::map<int, rank_failure> failures_;
+  bool end_ordered_ = false;
+};
+
+} // namespace troupe

@@ -1,0 +1,69 @@
+#include "troupe/runtime/run/run_board.hpp"
+
+#include <utility>
+
+namespace troupe {
+
+void run_board::show(const run_status& status) {
+  std::lock_guard guard{mutex_};
+  auto state_changed = status_.state != status.state;
+  status_ = status;
+  if (state_changed)
+    changed();
+}
+
+void run_board::note(std::string line) {
+  std::lock_guard guard{mutex_};
+  notes_.push_back(std::move(line));
+  changed();
+}
+
+void run_board::prepare(result outcome) {
+  std::lock_guard guard{mutex_};
+  result_ = std::move(outcome);
+}
+
+result run_board::prepared() const {
+  std::lock_guard guard{mutex_};
+  return result_;
+}
+
+void run_board::finish() {
+  std::lock_guard guard{mutex_};
+  finished_ = true;
+  over_.notify_all();
+  changed();
+}
+
+run_status run_board::status() const {
+  std::lock_guard guard{mutex_};
+  return status_;
+}
+
+std::vector<std::string> run_board::take_notes() {
+  std::lock_guard guard{mutex_};
+  return std::exchange(notes_, {});
+}
+
+const result& run_board::wait() const {
+  std::unique_lock guard{mutex_};
+  over_.wait(guard, [this] { return finished_; });
+  return result_; // Never changes once it is there.
+}
+
+std::optional<result> run_board::outcome() const {
+  std::lock_guard guard{mutex_};
+  return finished_ ? std::optional{result_} : std::nullopt;
+}
+
+void run_board::on_change(listener f) {
+  std::lock_guard guard{mutex_};
+  listener_ = std::move(f);
+}
+
+void run_board::changed() {
+  if (listener_)
+    listener_();
+}
+
+} // namespace troupe

@@ -1,0 +1,59 @@
+#pragma once
+
+#include <condition_variable>
+#include <functional>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/run/run_status.hpp"
+
+namespace troupe {
+
+/// What the driver of a run shows to whoever waits for it: the status, notes
+/// for people, and in the end the result. Reading it asks no actor.
+class run_board {
+public:
+  /// Called on the driver's thread after a change that should be seen at once:
+  /// a state, a note, the end.
+  using listener = std::function<void()>;
+
+  void show(const run_status& status);
+  void note(std::string line);
+
+  /// The result is known; callbacks may still be under way.
+  void prepare(result outcome);
+
+  /// The result that was prepared last.
+  result prepared() const;
+
+  /// The run is over: whoever waits gets the prepared result.
+  void finish();
+
+  run_status status() const;
+
+  /// Notes since the last call, oldest first.
+  std::vector<std::string> take_notes();
+
+  /// Waits for the end.
+  const result& wait() const;
+
+  /// The result once the run is over.
+  std::optional<result> outcome() const;
+
+  void on_change(listener f);
+
+private:
+  void changed();
+
+  mutable std::mutex mutex_;
+  mutable std::condition_variable over_;
+  run_status status_;
+  std::vector<std::string> notes_;
+  result result_;
+  bool finished_ = false;
+  listener listener_;
+};
+
+} // namespace troupe

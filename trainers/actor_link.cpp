@@ -1,0 +1,88 @@
+#include "troupe/trainers/actor_link.hpp"
+
+#include "troupe/runtime/report/report_options.hpp"
+
+namespace troupe {
+
+actor_link::actor_link(caf::actor_system& system, group_link args)
+  : self_(system), args_(std::move(args)), store_(system, args_) {}
+
+expected<void> actor_link::report(rank_report x, bool wait) {
+  under_way_.push_back(self_->request(
+    args_.group, caf::infinite, troupe::report{args_.attempt, std::move(x)}));
+  std::size_t allowed = wait ? 0 : max_reports_ahead;
+  while (under_way_.size() > allowed) {
+    auto oldest = std::move(under_way_.front());
+    under_way_.pop_front();
+    if (auto ok = receive(oldest); !ok)
+      return ok;
+  }
+  return {};
+}
+
+expected<void> actor_link::drain() {
+  while (!under_way_.empty()) {
+    auto oldest = std::move(under_way_.front());
+    under_way_.pop_front();
+    if (auto ok = receive(oldest); !ok)
+      return ok;
+  }
+  return {};
+}
+
+expected<void> actor_link::barrier() {
+  auto answer = join(false, {});
+  if (!answer)
+    return tl::unexpected<error>{std::move(answer.error())};
+  return {};
+}
+
+expected<std::string> actor_link::broadcast(std::string bytes) {
+  return join(true, std::move(bytes));
+}
+
+expected<std::string> actor_link::join(bool broadcast, std::string payload) {
+  auto answer = ask<barrier_released>(join_barrier{
+    args_.attempt, args_.rank, barriers_++, broadcast, std::move(payload)});
+  if (!answer)
+    return tl::unexpected<error>{std::move(answer.error())};
+  return std::move(answer->payload);
+}
+
+expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
+  if (auto ok = drain(); !ok)
+    return tl::unexpected<error>{std::move(ok.error())};
+  auto answer = ask<checkpoint_list>(get_checkpoints{});
+  if (!answer)
+    return tl::unexpected<error>{std::move(answer.error())};
+  std::vector<reported_checkpoint> result;
+  for (auto& x : answer->entries)
+    result.push_back({checkpoint::from_directory(x.path), std::move(x.values),
+                      x.index, x.attempt});
+  return result;
+}
+
+bool actor_link::stop_requested() const noexcept {
+  return args_.control->ended();
+}
+
+void actor_link::on_abort(std::function<void(const error&)> f) {
+  args_.control->on_end(std::move(f));
+}
+
+template <class Answer, class Message>
+expected<Answer> actor_link::ask(Message message) {
+  return request_answer<Answer>(*self_, args_, caf::infinite,
+                                std::move(message));
+}
+
+expected<void> actor_link::receive(pending_report& answer) {
+  expected<void> result;
+  answer.receive([](report_committed&) {},
+                 [&](caf::error& reason) {
+                   result = tl::unexpected<error>{explain(args_, reason)};
+                 });
+  return result;
+}
+
+} // namespace troupe

@@ -1,0 +1,47 @@
+#pragma once
+
+#include <deque>
+
+#include <caf/scoped_actor.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "troupe/trainers/rank_link.hpp"
+#include "troupe/trainers/remote_store.hpp"
+
+namespace troupe {
+
+/// A rank's link to its worker group. The loop's thread waits in a mailbox of
+/// its own for the answers, so that no other thread has to wake up on the way.
+class actor_link : public rank_link {
+public:
+  actor_link(caf::actor_system& system, group_link args);
+
+  expected<void> report(rank_report x, bool wait) override;
+  expected<void> barrier() override;
+  expected<std::string> broadcast(std::string bytes) override;
+  expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
+  key_value_store& store() override { return store_; }
+  bool stop_requested() const noexcept override;
+  void on_abort(std::function<void(const error&)> f) override;
+
+  /// Waits for the reports that did not wait themselves.
+  expected<void> drain();
+
+private:
+  using pending_report = decltype(std::declval<caf::blocking_actor&>().request(
+    std::declval<worker_group_actor&>(), caf::infinite,
+    std::declval<troupe::report>()));
+
+  template <class Answer, class Message>
+  expected<Answer> ask(Message message);
+  expected<void> receive(pending_report& answer);
+  expected<std::string> join(bool broadcast, std::string payload);
+
+  caf::scoped_actor self_;
+  group_link args_;
+  std::deque<pending_report> under_way_;
+  std::uint64_t barriers_ = 0;
+  remote_store store_;
+};
+
+} // namespace troupe

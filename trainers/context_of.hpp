@@ -1,0 +1,12 @@
+#pragma once
+
+#include "troupe/runtime/run/run_context.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/trainers/run_request.hpp"
+
+namespace troupe {
+
+/// What callbacks are told about the run of *request* (resolved) in *store*.
+run_context context_of(const run_request& request, const run_store& store);
+
+} // namespace troupe

@@ -1,0 +1,57 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <utility>
+
+#include "troupe/trainers/fit.hpp"
+
+namespace caf {
+
+class actor_system;
+
+} // namespace caf
+
+namespace troupe {
+
+class run_handle;
+
+/// How a `data_parallel_trainer` runs its loop.
+struct train_options {
+  scaling_config scaling;
+  run_config run;
+};
+
+/// Runs one train loop on every rank of a group and looks after the group.
+///
+/// A loop is a function or a captureless lambda that takes `(train_context&)`
+/// or `(train_context&, const Config&)`, where *Config* is any
+/// default-constructible type that cereal serializes. A closure is wrapped as
+/// `in_process_loop{closure}`.
+class data_parallel_trainer {
+public:
+  template <class F>
+  explicit data_parallel_trainer(F loop, train_options options = {})
+    : request_{std::move(options.scaling), std::move(options.run),
+               train_loop::make(std::move(loop), no_backend{}, no_config{})} {}
+
+  template <class F, class Config>
+    requires(!std::same_as<Config, train_options>)
+  data_parallel_trainer(F loop, const Config& config,
+                        train_options options = {})
+    : request_{std::move(options.scaling), std::move(options.run),
+               train_loop::make(std::move(loop), no_backend{}, config)} {}
+
+  /// Runs the loop and waits for the end. Never throws: what went wrong is in
+  /// the result, beside all that was kept.
+  result fit() const { return troupe::fit(request_); }
+
+  /// Starts the run in *system*, which must load CAF's middleman and outlive
+  /// the handle, and returns at once. Include "troupe/actors.hpp" to call it.
+  expected<run_handle> start(caf::actor_system& system) const;
+
+private:
+  run_request request_;
+};
+
+} // namespace troupe

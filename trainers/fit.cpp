@@ -1,0 +1,138 @@
+#include "troupe/trainers/fit.hpp"
+
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include <memory>
+#include <thread>
+
+#include <caf/actor_system.hpp>
+
+#include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+#include "troupe/callbacks/console_progress.hpp"
+#include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/trainers/inline_run.hpp"
+#include "troupe/trainers/run_handle.hpp"
+
+namespace troupe {
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+/// How often the console looks at the clock. Nothing of the run waits for it.
+constexpr int tick_ms = 200;
+
+result failed_result(error reason) {
+  result x;
+  x.status = run_status_kind::errored;
+  x.error = make_run_error(std::move(reason));
+  return x;
+}
+
+run_summary summary_of(const result& x, const run_status& last,
+                       const std::string& name) {
+  run_summary summary;
+  summary.name = name;
+  summary.outcome = x.status == run_status_kind::finished  ? run_state::finished
+                    : x.status == run_status_kind::aborted ? run_state::aborted
+                                                           : run_state::errored;
+  summary.reports = last.reports;
+  summary.attempts = x.attempts;
+  summary.elapsed_s = last.elapsed_s;
+  summary.last_metrics = x.metrics;
+  if (!x.best_checkpoints.empty())
+    summary.best_checkpoint = x.best_checkpoints.back().data.path().string();
+  summary.path = x.path.string();
+  if (x.error)
+    summary.reason = {x.error->code, x.error->message};
+  return summary;
+}
+
+/// Shows the run and watches for signals until it is over.
+result watch(run_handle& run, console_progress& console,
+             const std::string& name) {
+  auto wake =
+    std::make_shared<unique_fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  run.board().on_change([wake] {
+    std::uint64_t one = 1;
+    (void) !write(wake->get(), &one, sizeof(one));
+  });
+  interrupt_watch interrupts;
+  pollfd sources[] = {{wake->get(), POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
+  for (;;) {
+    for (auto& line : run.board().take_notes())
+      console.note(line);
+    if (auto outcome = run.board().outcome()) {
+      console.finish(summary_of(*outcome, run.status(), name),
+                     clock_type::now());
+      return std::move(*outcome);
+    }
+    console.update(run.status(), clock_type::now());
+    poll(sources, 2, tick_ms);
+    console.tick(clock_type::now());
+    if (sources[0].revents & POLLIN) {
+      std::uint64_t count = 0;
+      (void) !read(wake->get(), &count, sizeof(count));
+    }
+    if (sources[1].revents & POLLIN) {
+      run.stop();
+      sources[1].fd = -1; // It stays readable; once is enough.
+    }
+  }
+}
+
+result fit_inline(const run_request& request) {
+  loop_control control;
+  interrupt_watch interrupts;
+  unique_fd over{eventfd(0, EFD_CLOEXEC)};
+  std::thread watcher{[&] {
+    pollfd sources[] = {{over.get(), POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
+    poll(sources, 2, -1);
+    if (sources[1].revents & POLLIN)
+      control.end({ec::stopped, "the run was asked to stop"});
+  }};
+  auto outcome = run_inline(request, control);
+  std::uint64_t one = 1;
+  (void) !write(over.get(), &one, sizeof(one));
+  watcher.join();
+  return outcome;
+}
+
+} // namespace
+
+result fit(run_request request) {
+  if (auto ok = validate(request); !ok)
+    return failed_result(ok.error());
+  request.run = resolve(std::move(request.run));
+  if (request.scaling.num_workers == 0)
+    return fit_inline(request);
+  register_messages();
+  auto quiet = request.run.quiet;
+  auto name = *request.run.name;
+  auto console = std::make_shared<console_progress>(console_progress::options{
+    quiet ? console_style::quiet : console_style::automatic, 2, 1});
+  auto config = std::make_unique<system_config>();
+  auto system = std::make_unique<caf::actor_system>(*config);
+  std::function<void(std::string_view)> print;
+  if (!quiet)
+    print = [console](std::string_view text) { console->print(text); };
+  auto run = run_handle::start(std::move(request), *system, std::move(print));
+  if (!run) {
+    if (!quiet)
+      console->note(run.error().message);
+    return failed_result(run.error());
+  }
+  auto outcome = watch(*run, *console, name);
+  if (run->threads_left_behind() > 0) {
+    // Their actors live in the system: ending it would wait for them forever.
+    (void) system.release();
+    (void) config.release();
+  }
+  return outcome;
+}
+
+} // namespace troupe

@@ -1,0 +1,104 @@
+#include "troupe/trainers/inline_link.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// In a world of one nobody else can bring a key.
+error never_comes(const std::string& key) {
+  return {ec::timeout, "the rendezvous store has no key '" + key
+                         + "', and in a world of one nobody will set it"};
+}
+
+} // namespace
+
+inline_link::inline_link(run_store& store, callback_list& callbacks,
+                         run_context context, const loop_control& control)
+  : run_(store), callbacks_(callbacks), context_(std::move(context)),
+    control_(control) {}
+
+expected<void> inline_link::report(rank_report x, bool) {
+  if (stop_requested())
+    return tl::unexpected<error>{control_.reason()};
+  report_batch batch;
+  batch.index = x.index;
+  batch.values.push_back(std::move(x.values));
+  batch.parts.push_back(std::move(x.part));
+  auto stored = run_.store(context_.attempt, batch);
+  if (!stored)
+    return tl::unexpected<error>{std::move(stored.error())};
+  std::optional<checkpoint> data;
+  if (*stored)
+    data = (*stored)->data;
+  auto outcome = callbacks_.after_report(context_, batch.values, data);
+  for (auto& problem : outcome.errors)
+    (void) run_.append_event("callback_failed", context_.attempt,
+                             {{"reason", problem.message}});
+  if (outcome.abort)
+    return tl::unexpected<error>{std::move(outcome.errors.front())};
+  return {};
+}
+
+expected<void> inline_link::barrier() {
+  if (stop_requested())
+    return tl::unexpected<error>{control_.reason()};
+  return {};
+}
+
+expected<std::string> inline_link::broadcast(std::string bytes) {
+  return barrier().map([&] { return std::move(bytes); });
+}
+
+expected<std::vector<reported_checkpoint>> inline_link::reported_checkpoints() {
+  return run_.checkpoints();
+}
+
+void inline_link::on_abort(std::function<void(const error&)>) {
+  // There is no peer that could fail, and a stop is seen at the next report.
+}
+
+expected<void> inline_link::set(const std::string& key, std::string value) {
+  table_.set(key, std::move(value));
+  return {};
+}
+
+expected<std::string> inline_link::get(const std::string& key, timeout) {
+  if (auto value = table_.find(key))
+    return *value;
+  return tl::unexpected<error>{never_comes(key)};
+}
+
+expected<std::int64_t> inline_link::add(const std::string& key,
+                                        std::int64_t amount) {
+  return table_.add(key, amount).map([](const rendezvous_table::sum& x) {
+    return x.value;
+  });
+}
+
+expected<bool> inline_link::check(const std::vector<std::string>& keys) {
+  return table_.check(keys);
+}
+
+expected<void> inline_link::wait(const std::vector<std::string>& keys,
+                                 timeout) {
+  for (auto& key : keys)
+    if (!table_.find(key))
+      return tl::unexpected<error>{never_comes(key)};
+  return {};
+}
+
+expected<bool> inline_link::erase(const std::string& key) {
+  return table_.erase(key);
+}
+
+expected<std::int64_t> inline_link::size() {
+  return static_cast<std::int64_t>(table_.size());
+}
+
+expected<std::string> inline_link::compare_set(const std::string& key,
+                                               const std::string& old_value,
+                                               std::string desired) {
+  return table_.compare_set(key, old_value, std::move(desired)).value;
+}
+
+} // namespace troupe

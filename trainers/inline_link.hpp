@@ -1,0 +1,50 @@
+#pragma once
+
+#include <memory>
+
+#include "troupe/callbacks/callback_list.hpp"
+#include "troupe/runtime/rendezvous/rendezvous_table.hpp"
+#include "troupe/runtime/run/loop_control.hpp"
+#include "troupe/runtime/run/run_context.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/trainers/rank_link.hpp"
+
+namespace troupe {
+
+/// The control plane of a world of one: reports go straight to storage and to
+/// the callbacks, on the loop's thread.
+class inline_link : public rank_link, private key_value_store {
+public:
+  inline_link(run_store& store, callback_list& callbacks, run_context context,
+              const loop_control& control);
+
+  expected<void> report(rank_report x, bool wait) override;
+  expected<void> barrier() override;
+  expected<std::string> broadcast(std::string bytes) override;
+  expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
+  key_value_store& store() override { return *this; }
+  bool stop_requested() const noexcept override { return control_.ended(); }
+  void on_abort(std::function<void(const error&)> f) override;
+
+private:
+  expected<void> set(const std::string& key, std::string value) override;
+  expected<std::string> get(const std::string& key, timeout limit) override;
+  expected<std::int64_t> add(const std::string& key,
+                             std::int64_t amount) override;
+  expected<bool> check(const std::vector<std::string>& keys) override;
+  expected<void> wait(const std::vector<std::string>& keys,
+                      timeout limit) override;
+  expected<bool> erase(const std::string& key) override;
+  expected<std::int64_t> size() override;
+  expected<std::string> compare_set(const std::string& key,
+                                    const std::string& expected_value,
+                                    std::string desired) override;
+
+  run_store& run_;
+  callback_list& callbacks_;
+  run_context context_;
+  const loop_control& control_;
+  rendezvous_table table_;
+};
+
+} // namespace troupe

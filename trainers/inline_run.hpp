@@ -1,0 +1,14 @@
+#pragma once
+
+#include "troupe/runtime/run/loop_control.hpp"
+#include "troupe/runtime/run/result.hpp"
+#include "troupe/trainers/run_request.hpp"
+
+namespace troupe {
+
+/// Runs the loop of *request* inline on the calling thread as rank 0 of 1: no
+/// actor, no process, and all else like any run: storage, callbacks, restarts.
+/// *control* ends it at its next report.
+result run_inline(const run_request& request, loop_control& control);
+
+} // namespace troupe

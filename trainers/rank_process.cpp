@@ -1,0 +1,58 @@
+#include "troupe/trainers/rank_process.hpp"
+
+#include <cstdio>
+
+#include <caf/actor_system.hpp>
+
+#include "troupe/actors/rank_seed.hpp"
+#include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+#include "troupe/trainers/rank_runner.hpp"
+
+namespace troupe {
+
+namespace {
+
+expected<train_loop> find_loop(const loop_spec& spec) {
+  auto entry = resolve(spec.entry);
+  if (!entry)
+    return tl::unexpected<error>{std::move(entry.error())};
+  auto loop = resolve(spec.loop);
+  if (!loop)
+    return tl::unexpected<error>{std::move(loop.error())};
+  train_loop result;
+  result.entry =
+    reinterpret_cast<train_loop::entry_type>(const_cast<void*>(*entry));
+  result.loop = *loop;
+  result.config = spec.config;
+  return result;
+}
+
+expected<void> run(const std::string& payload,
+                   const std::vector<int>& descriptors) {
+  auto seed = rank_seed::from_bytes(payload);
+  if (!seed)
+    return tl::unexpected<error>{std::move(seed.error())};
+  // Never destroyed: the process ends right after its goodbye, and an orderly
+  // shutdown of the system would only delay that.
+  static auto config = new system_config;
+  static auto system = new caf::actor_system{*config};
+  auto group = connect<worker_group_actor>(*system, seed->socket);
+  if (!group)
+    return tl::unexpected<error>{std::move(group.error())};
+  return run_rank(*system,
+                  {std::move(*group), seed->attempt, seed->rank,
+                   descriptors.empty() ? -1 : descriptors.front(), find_loop});
+}
+
+} // namespace
+
+int rank_process(std::string payload, std::vector<int> descriptors) {
+  auto ok = run(payload, descriptors);
+  if (ok)
+    return 0;
+  std::fprintf(stderr, "troupe: %s\n", ok.error().message.c_str());
+  return 1;
+}
+
+} // namespace troupe

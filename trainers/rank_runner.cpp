@@ -1,0 +1,113 @@
+#include "troupe/trainers/rank_runner.hpp"
+
+#include <unistd.h>
+
+#include <caf/scoped_actor.hpp>
+#include <caf/send.hpp>
+
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/actors/trainer.hpp"
+#include "troupe/trainers/actor_link.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Bound of the hello and the goodbye of a rank, which the worker group answers
+/// at once.
+constexpr auto greeting_timeout = std::chrono::seconds{60};
+
+std::string host_name() {
+  char buffer[256] = {};
+  gethostname(buffer, sizeof(buffer) - 1);
+  return buffer;
+}
+
+expected<start_loop> say_hello(caf::scoped_actor& self, const rank_args& args,
+                               const trainer_actor& me) {
+  expected<start_loop> result = failure(ec::protocol, "no answer");
+  self
+    ->request(args.group, greeting_timeout,
+              trainer_ready{args.attempt, args.rank, getpid(), host_name()}, me)
+    .receive([&](start_loop& x) { result = std::move(x); },
+             [&](caf::error& reason) {
+               result = tl::unexpected<error>{from_caf(reason)};
+             });
+  return result;
+}
+
+expected<void> say_goodbye(caf::scoped_actor& self, const rank_args& args,
+                           loop_outcome outcome) {
+  expected<void> result;
+  self
+    ->request(args.group, greeting_timeout,
+              loop_ended{args.attempt, args.rank, std::move(outcome.reason),
+                         outcome.stopped})
+    .receive([] {},
+             [&](caf::error& reason) {
+               result = tl::unexpected<error>{from_caf(reason)};
+             });
+  return result;
+}
+
+loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
+                           start_loop start,
+                           const std::shared_ptr<loop_control>& control) {
+  auto loop = args.find(start.loop);
+  if (!loop)
+    return {loop.error(), false};
+  if (args.segment >= 0)
+    start.facts.segment = args.segment;
+  auto link = std::make_shared<actor_link>(
+    system, group_link{args.group, args.attempt, args.rank, control});
+  std::optional<checkpoint> resume;
+  if (start.resume)
+    resume = checkpoint::from_directory(*start.resume);
+  loop_outcome outcome;
+  {
+    train_context context{std::move(start.facts), link, std::move(resume)};
+    outcome = run_loop(*loop, context);
+  }
+  link->on_abort({});
+  if (!outcome.reason)
+    if (auto ok = link->drain(); !ok)
+      outcome = {ok.error(), ok.error().code == ec::stopped};
+  // A loop that was told to end may leave by any exception.
+  outcome.stopped = outcome.stopped || (control->ended() && outcome.reason);
+  return outcome;
+}
+
+} // namespace
+
+loop_outcome run_loop(const train_loop& loop, train_context& context) {
+  try {
+    loop(context);
+    return {};
+  } catch (const run_stopped& x) {
+    return {x.reason(), true};
+  } catch (const train_error& x) {
+    return {x.reason(), false};
+  } catch (const std::exception& x) {
+    return {{ec::rank_failed, x.what()}, false};
+  } catch (...) {
+    return {{ec::rank_failed, "an exception that is no std::exception"}, false};
+  }
+}
+
+expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
+  auto control = std::make_shared<loop_control>();
+  caf::scoped_actor self{system};
+  auto me = system.spawn(
+    trainer, trainer_args{args.attempt, args.rank, args.group, control});
+  auto start = say_hello(self, args, me);
+  expected<void> result;
+  if (start)
+    result = say_goodbye(
+      self, args, run_with_link(system, args, std::move(*start), control));
+  else
+    result = tl::unexpected<error>{start.error()};
+  caf::anon_send_exit(me, caf::exit_reason::user_shutdown);
+  return result;
+}
+
+} // namespace troupe

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <functional>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/trainers/train_loop.hpp"
+
+namespace troupe {
+
+/// How a rank's loop ended.
+struct loop_outcome {
+  error reason;         ///< `ec::none`: it returned.
+  bool stopped = false; ///< It left because it was told to.
+};
+
+/// Runs *loop* and turns whatever leaves it into a value.
+loop_outcome run_loop(const train_loop& loop, train_context& context);
+
+/// Finds the loop that a rank is to run.
+using loop_finder = std::function<expected<train_loop>(const loop_spec&)>;
+
+struct rank_args {
+  worker_group_actor group;
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int segment = -1; ///< Descriptor of the shared segment in this process; -1:
+                    ///< as the facts say.
+  loop_finder find;
+};
+
+/// A rank from hello to goodbye, on the calling thread. Returns what ended it
+/// before it could say so to its worker group.
+expected<void> run_rank(caf::actor_system& system, const rank_args& args);
+
+} // namespace troupe

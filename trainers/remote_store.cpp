@@ -1,0 +1,84 @@
+#include "troupe/trainers/remote_store.hpp"
+
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Bound of an operation that never waits for another rank. Covers a machine
+/// that stands still for a while.
+constexpr auto immediate = std::chrono::seconds{60};
+
+expected<void> name_key(expected<void> x, const std::string& key,
+                        key_value_store::timeout limit) {
+  if (!x && x.error().code == ec::timeout)
+    return failure(ec::timeout, "the rendezvous store has no key '" + key
+                                  + "' after " + std::to_string(limit.count())
+                                  + " ms");
+  return x;
+}
+
+} // namespace
+
+error explain(const group_link& link, const caf::error& reason) {
+  if (link.control->ended())
+    return link.control->reason();
+  auto result = from_caf(reason);
+  if (result.code == ec::protocol)
+    result.message =
+      "rank " + std::to_string(link.rank) + ": " + result.message;
+  return result;
+}
+
+template <class Answer, class Message>
+expected<Answer> remote_store::ask(timeout limit, Message message) {
+  caf::scoped_actor self{system_};
+  return request_answer<Answer>(*self, link_, limit, std::move(message));
+}
+
+expected<void> remote_store::set(const std::string& key, std::string value) {
+  return ask<void>(immediate, store_set{link_.attempt, key, std::move(value)});
+}
+
+expected<std::string> remote_store::get(const std::string& key, timeout limit) {
+  auto answer = ask<std::string>(limit, store_get{link_.attempt, key});
+  if (!answer && answer.error().code == ec::timeout)
+    return tl::unexpected<error>{
+      name_key(tl::unexpected<error>{answer.error()}, key, limit).error()};
+  return answer;
+}
+
+expected<std::int64_t> remote_store::add(const std::string& key,
+                                         std::int64_t amount) {
+  return ask<std::int64_t>(immediate, store_add{link_.attempt, key, amount});
+}
+
+expected<bool> remote_store::check(const std::vector<std::string>& keys) {
+  return ask<bool>(immediate, store_check{link_.attempt, keys});
+}
+
+expected<void> remote_store::wait(const std::vector<std::string>& keys,
+                                  timeout limit) {
+  return name_key(ask<void>(limit, store_wait{link_.attempt, keys}),
+                  keys.empty() ? std::string{} : keys.front(), limit);
+}
+
+expected<bool> remote_store::erase(const std::string& key) {
+  return ask<bool>(immediate, store_erase{link_.attempt, key});
+}
+
+expected<std::int64_t> remote_store::size() {
+  return ask<std::int64_t>(immediate, store_size{link_.attempt});
+}
+
+expected<std::string>
+remote_store::compare_set(const std::string& key,
+                          const std::string& expected_value,
+                          std::string desired) {
+  return ask<std::string>(
+    immediate,
+    store_compare_set{link_.attempt, key, expected_value, std::move(desired)});
+}
+
+} // namespace troupe

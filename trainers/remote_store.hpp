@@ -1,0 +1,73 @@
+#pragma once
+
+#include <memory>
+
+#include <caf/blocking_actor.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/typed_actor.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/rendezvous/key_value_store.hpp"
+#include "troupe/runtime/run/loop_control.hpp"
+
+namespace troupe {
+
+/// Which rank speaks to which worker group, and what ends it.
+struct group_link {
+  worker_group_actor group;
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  std::shared_ptr<loop_control> control;
+};
+
+/// Why a request of the rank behind *link* failed: because the loop is to end,
+/// or for *reason*.
+error explain(const group_link& link, const caf::error& reason);
+
+/// Asks the worker group behind *link* and waits for the answer, at most
+/// *limit*.
+template <class Answer, class Timeout, class Message>
+expected<Answer> request_answer(caf::blocking_actor& self,
+                                const group_link& link, Timeout limit,
+                                Message message) {
+  expected<Answer> result = failure(ec::protocol, "no answer");
+  auto fail = [&](caf::error& reason) {
+    result = tl::unexpected<error>{explain(link, reason)};
+  };
+  auto answer = self.request(link.group, limit, std::move(message));
+  if constexpr (std::is_void_v<Answer>)
+    answer.receive([&] { result = {}; }, fail);
+  else
+    answer.receive([&](Answer& x) { result = std::move(x); }, fail);
+  return result;
+}
+
+/// The worker group's rendezvous store as a rank sees it. May be used from any
+/// thread of the rank.
+class remote_store : public key_value_store {
+public:
+  remote_store(caf::actor_system& system, const group_link& link)
+    : system_(system), link_(link) {}
+
+  expected<void> set(const std::string& key, std::string value) override;
+  expected<std::string> get(const std::string& key, timeout limit) override;
+  expected<std::int64_t> add(const std::string& key,
+                             std::int64_t amount) override;
+  expected<bool> check(const std::vector<std::string>& keys) override;
+  expected<void> wait(const std::vector<std::string>& keys,
+                      timeout limit) override;
+  expected<bool> erase(const std::string& key) override;
+  expected<std::int64_t> size() override;
+  expected<std::string> compare_set(const std::string& key,
+                                    const std::string& expected_value,
+                                    std::string desired) override;
+
+private:
+  template <class Answer, class Message>
+  expected<Answer> ask(timeout limit, Message message);
+
+  caf::actor_system& system_;
+  group_link link_;
+};
+
+} // namespace troupe

@@ -1,0 +1,209 @@
+#include "troupe/trainers/run_handle.hpp"
+
+#include <caf/io/middleman.hpp>
+#include <caf/send.hpp>
+
+#include "troupe/actors/callback_runner.hpp"
+#include "troupe/actors/committer.hpp"
+#include "troupe/actors/driver.hpp"
+#include "troupe/actors/process_launcher.hpp"
+#include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/thread_launcher.hpp"
+#include "troupe/actors/transport/published_socket.hpp"
+#include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/process/private_folder.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/trainers/context_of.hpp"
+#include "troupe/trainers/rank_runner.hpp"
+
+namespace troupe {
+
+/// All that lives as long as the run; the last member goes first.
+struct run_handle::parts {
+  std::shared_ptr<run_store> store;
+  std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::optional<private_folder> folder;
+  std::shared_ptr<rank_launcher> launcher;
+  std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
+  std::optional<published_socket> socket;
+  driver_actor driver;
+  worker_group_actor group;
+  /// Where ranks' threads find the group, which comes after their launcher.
+  std::shared_ptr<worker_group_actor> group_cell =
+    std::make_shared<worker_group_actor>();
+};
+
+namespace {
+
+expected<loop_spec> spec_of(const train_loop& loop) {
+  if (loop.closure)
+    return loop_spec{};
+  auto entry = locate(reinterpret_cast<const void*>(loop.entry));
+  if (!entry)
+    return tl::unexpected<error>{std::move(entry.error())};
+  auto body = locate(loop.loop);
+  if (!body)
+    return tl::unexpected<error>{std::move(body.error())};
+  return loop_spec{std::move(*entry), std::move(*body), loop.config};
+}
+
+expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
+                             const run_store& store) {
+  group_plan plan;
+  plan.run_name = *request.run.name;
+  plan.run_path = store.path().string();
+  plan.world_size = request.scaling.num_workers;
+  plan.in_process = request.scaling.where == placement::in_process;
+  if (!plan.in_process)
+    plan.cores = cpus.cores;
+  auto gpus =
+    static_cast<int>(request.scaling.resources_per_worker.gpus.value_or(
+      request.scaling.use_gpu ? 1 : 0));
+  for (int rank = 0; gpus > 0 && rank < plan.world_size; ++rank) {
+    plan.gpus.emplace_back();
+    for (int i = 0; i < gpus; ++i)
+      plan.gpus.back().push_back(rank * gpus + i);
+  }
+  plan.report_timeout = request.run.report_timeout;
+  plan.start_timeout = request.run.start_timeout;
+  plan.stop_timeout = request.run.stop_timeout;
+  auto loop = spec_of(request.loop);
+  if (!loop)
+    return tl::unexpected<error>{std::move(loop.error())};
+  plan.loop = std::move(*loop);
+  return plan;
+}
+
+} // namespace
+
+expected<run_handle>
+run_handle::start(run_request request, caf::actor_system& system,
+                  std::function<void(std::string_view)> console) {
+  auto fail = [](error x) { return tl::unexpected<error>{std::move(x)}; };
+  register_messages();
+  if (auto ok = validate(request); !ok)
+    return fail(ok.error());
+  auto in_process = request.scaling.where == placement::in_process;
+  spawner_client* client = nullptr;
+  if (!in_process) {
+    auto found = spawner();
+    if (!found)
+      return fail(found.error());
+    client = *found;
+    if (!system.has_middleman())
+      return failure(ec::invalid_config,
+                     "the actor system has no middleman: load "
+                     "caf::io::middleman in its config");
+  }
+  request.run = resolve(std::move(request.run));
+  auto x = std::make_unique<parts>();
+  auto store = run_store::open(request.run, request.loop.config_text);
+  if (!store)
+    return fail(store.error());
+  x->store = std::move(*store);
+  auto first = x->store->begin_attempt();
+  if (!first)
+    return fail(first.error());
+  auto cpus = plan_cpus(available_cores(), request.scaling.num_workers);
+  auto plan = plan_of(request, cpus, *x->store);
+  if (!plan)
+    return fail(plan.error());
+
+  std::string socket_path;
+  if (in_process) {
+    x->threads = std::make_shared<thread_launcher>(
+      [&system,
+       find = [loop = request.loop](const loop_spec&) -> expected<train_loop> {
+         return loop;
+       },
+       group = x->group_cell](std::uint64_t attempt, int rank) {
+        (void) run_rank(system, {*group, attempt, rank, -1, find});
+      });
+    x->launcher = x->threads;
+  } else {
+    private_folder::remove_stale();
+    auto folder = private_folder::make();
+    if (!folder)
+      return fail(folder.error());
+    x->folder.emplace(std::move(*folder));
+    socket_path = x->folder->path() + "/group";
+    x->launcher = std::make_shared<process_launcher>(process_launcher_args{
+      client, socket_path, (x->store->path() / "logs").string(), cpus,
+      std::move(console)});
+  }
+
+  x->group = system.spawn(worker_group,
+                          worker_group_args{x->launcher, std::move(*plan)});
+  *x->group_cell = x->group;
+  auto callbacks = std::make_shared<callback_list>(request.run.callbacks,
+                                                   request.run.callback_errors);
+  driver_args args;
+  args.store = x->store;
+  args.board = x->board;
+  args.committer =
+    system.spawn<caf::detached>(committer, committer_args{x->store, x->board});
+  if (!callbacks->empty())
+    args.callbacks = system.spawn<caf::detached>(
+      callback_runner,
+      user_callback_args{callbacks, context_of(request, *x->store), x->board});
+  args.failure = request.run.failure;
+  args.first = std::move(*first);
+  args.world_size = request.scaling.num_workers;
+  args.callback_queue = static_cast<std::size_t>(request.run.callback_queue);
+  args.stop_timeout = request.run.stop_timeout;
+  args.group = x->group;
+  x->driver = system.spawn(troupe::driver, std::move(args));
+  run_handle result{std::move(x)};
+  if (!in_process) {
+    auto socket = publish(system, result.parts_->group, socket_path,
+                          [board = result.parts_->board](std::string why) {
+                            board->note(std::move(why));
+                          });
+    if (!socket) {
+      caf::anon_send(result.parts_->driver, stop_run{});
+      return fail(socket.error());
+    }
+    result.parts_->socket.emplace(std::move(*socket));
+  }
+  caf::anon_send(result.parts_->driver, start_run{});
+  return result;
+}
+
+run_handle::run_handle(std::unique_ptr<parts> x) : parts_(std::move(x)) {}
+
+run_handle::run_handle(run_handle&&) noexcept = default;
+
+run_handle& run_handle::operator=(run_handle&&) noexcept = default;
+
+run_handle::~run_handle() {
+  if (!parts_)
+    return;
+  stop();
+  wait();
+}
+
+run_status run_handle::status() const {
+  return parts_->board->status();
+}
+
+void run_handle::stop() {
+  caf::anon_send(parts_->driver, stop_run{});
+}
+
+result run_handle::wait() {
+  return parts_->board->wait();
+}
+
+run_board& run_handle::board() {
+  return *parts_->board;
+}
+
+const driver_actor& run_handle::driver() const {
+  return parts_->driver;
+}
+
+int run_handle::threads_left_behind() const {
+  return parts_->threads ? parts_->threads->running() : 0;
+}
+
+} // namespace troupe

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/protocol/interfaces.hpp"
+#include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/trainers/run_request.hpp"
+
+namespace troupe {
+
+/// A run under way in an actor system. Stops the run and waits for it when it
+/// goes before the end.
+class run_handle {
+public:
+  /// Starts *request* in *system*, which must load CAF's middleman and outlive
+  /// the handle. *console* gets what rank 0 prints.
+  static expected<run_handle>
+  start(run_request request, caf::actor_system& system,
+        std::function<void(std::string_view)> console = {});
+
+  run_handle(run_handle&&) noexcept;
+  run_handle& operator=(run_handle&&) noexcept;
+  ~run_handle();
+
+  /// How the run is; asks no actor and never waits.
+  run_status status() const;
+
+  /// Ends the run in good order; returns at once.
+  void stop();
+
+  /// Waits for the end.
+  result wait();
+
+  /// What the driver shows; for those who would rather be told than ask.
+  run_board& board();
+
+  /// The DRIVER actor, to be composed with actors of the caller's own.
+  const driver_actor& driver() const;
+
+  /// Ranks' threads that did not leave their loops. They use the actor system:
+  /// it must not end while there are any.
+  int threads_left_behind() const;
+
+private:
+  struct parts;
+  explicit run_handle(std::unique_ptr<parts> x);
+
+  std::unique_ptr<parts> parts_;
+};
+
+} // namespace troupe

@@ -1,0 +1,20 @@
+#pragma once
+
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/config/scaling_config.hpp"
+#include "troupe/trainers/train_loop.hpp"
+
+namespace troupe {
+
+/// All that a run is made of.
+struct run_request {
+  scaling_config scaling;
+  run_config run;
+  train_loop loop;
+};
+
+/// Refuses what can never work on this host, before anything is started or
+/// written.
+expected<void> validate(const run_request& x);
+
+} // namespace troupe

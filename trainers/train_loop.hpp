@@ -1,0 +1,135 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <sstream>
+#include <string>
+#include <type_traits>
+#include <utility>
+
+#include <cereal/archives/json.hpp>
+#include <cereal/archives/portable_binary.hpp>
+
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+/// The config of a loop that takes none.
+struct no_config {
+  template <class Archive>
+  void serialize(Archive&) {}
+};
+
+/// Sets up nothing: the data plane of a loop without LibTorch.
+struct no_backend {
+  std::monostate start(train_context&) { return {}; }
+  template <class Archive>
+  void serialize(Archive&) {}
+};
+
+/// Marks a loop that may be a closure. It runs in `placement::in_process` (or
+/// inline) only: a closure cannot be found again in another process.
+template <class F>
+struct in_process_loop {
+  F loop;
+};
+
+template <class F>
+in_process_loop(F) -> in_process_loop<F>;
+
+/// A user's train loop with its config, ready to run on a rank: as two
+/// functions and bytes, which another process of the same program finds again,
+/// or as a closure.
+class train_loop {
+public:
+  /// Calls the loop behind *loop* with the config in *config*.
+  using entry_type = void (*)(train_context&, const void* loop,
+                              const std::string& config);
+
+  /// A function or captureless lambda that takes a context and a config.
+  template <class Backend, class F, class Config>
+  static train_loop make(F loop, const Backend& backend, const Config& config) {
+    using signature =
+      std::conditional_t<std::same_as<Config, no_config>,
+                         void (*)(train_context&),
+                         void (*)(train_context&, const Config&)>;
+    static_assert(
+      std::is_convertible_v<F, signature>,
+      "a train loop is a function or a captureless lambda that takes "
+      "(train_context&) or (train_context&, const Config&); a closure runs in "
+      "this process only: wrap it as troupe::in_process_loop{closure}");
+    train_loop result;
+    result.entry = &call<Backend, Config, signature>;
+    result.loop = reinterpret_cast<const void*>(static_cast<signature>(loop));
+    result.config = binary(backend, config);
+    result.config_text = json(config);
+    return result;
+  }
+
+  /// A closure; *config* is given to it by value.
+  template <class Backend, class F, class Config>
+  static train_loop make(in_process_loop<F> x, const Backend& backend,
+                         const Config& config) {
+    train_loop result;
+    result.closure = [loop = std::move(x.loop), backend,
+                      config](train_context& context) {
+      auto copy = backend;
+      [[maybe_unused]] auto plane = copy.start(context);
+      if constexpr (std::same_as<Config, no_config>)
+        loop(context);
+      else
+        loop(context, config);
+    };
+    result.config_text = json(config);
+    return result;
+  }
+
+  void operator()(train_context& context) const {
+    if (closure)
+      closure(context);
+    else
+      entry(context, loop, config);
+  }
+
+  entry_type entry = nullptr;
+  const void* loop = nullptr;
+  std::string config;      ///< Backend and config as cereal wrote them.
+  std::string config_text; ///< The config as a JSON object, for people.
+  std::function<void(train_context&)> closure;
+
+private:
+  template <class Backend, class Config, class Signature>
+  static void call(train_context& context, const void* loop,
+                   const std::string& bytes) {
+    std::istringstream in{bytes};
+    Backend backend;
+    Config config;
+    cereal::PortableBinaryInputArchive{in}(backend, config);
+    [[maybe_unused]] auto plane = backend.start(context);
+    auto f = reinterpret_cast<Signature>(const_cast<void*>(loop));
+    if constexpr (std::same_as<Config, no_config>)
+      f(context);
+    else
+      f(context, config);
+  }
+
+  template <class Backend, class Config>
+  static std::string binary(const Backend& backend, const Config& config) {
+    std::ostringstream out;
+    cereal::PortableBinaryOutputArchive{out}(backend, config);
+    return std::move(out).str();
+  }
+
+  template <class Config>
+  static std::string json(const Config& config) {
+    std::ostringstream out;
+    {
+      cereal::JSONOutputArchive archive{
+        out, cereal::JSONOutputArchive::Options::NoIndent()};
+      archive(cereal::make_nvp("config", config));
+    }
+    return std::move(out).str();
+  }
+};
+
+} // namespace troupe

@@ -1,0 +1,10 @@
+#pragma once
+
+// For those who compose actor systems of their own: a run as actors.
+
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+#include "troupe/train.hpp"
+#include "troupe/trainers/run_handle.hpp"

@@ -1,0 +1,71 @@
+#include "troupe/runtime/run/failure_policy.hpp"
+
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace troupe {
+namespace {
+
+using std::chrono::milliseconds;
+
+const error start_error{ec::timeout, "rank 1 did not start within 60 s"};
+
+TEST(failure_policy_test, FP_1_a_limit_of_n_allows_n_restarts) {
+  failure_policy policy{{.max_failures = 3}};
+  for (int i = 0; i < 3; ++i)
+    EXPECT_EQ(policy.on_ranks_failed(), milliseconds{0});
+  EXPECT_FALSE(policy.on_ranks_failed());
+  EXPECT_EQ(policy.rank_failures(), 4);
+}
+
+TEST(failure_policy_test, FP_2_a_limit_of_minus_one_always_restarts) {
+  failure_policy policy{{.max_failures = -1, .controller_failure_limit = -1}};
+  for (int i = 0; i < 5000; ++i) {
+    ASSERT_TRUE(policy.on_ranks_failed());
+    ASSERT_TRUE(policy.on_start_failed(start_error));
+  }
+}
+
+TEST(failure_policy_test, FP_3_a_limit_of_zero_ends_the_run_at_once) {
+  failure_policy policy{{.max_failures = 0, .controller_failure_limit = 0}};
+  EXPECT_FALSE(policy.on_ranks_failed());
+  EXPECT_FALSE(policy.on_start_failed(start_error));
+}
+
+TEST(failure_policy_test, FP_4_start_failures_have_a_budget_of_their_own) {
+  failure_policy policy{{.max_failures = 1, .controller_failure_limit = 2}};
+  EXPECT_TRUE(policy.on_start_failed(start_error));
+  EXPECT_TRUE(policy.on_ranks_failed());
+  EXPECT_TRUE(policy.on_start_failed(start_error));
+  EXPECT_FALSE(policy.on_start_failed(start_error));
+  EXPECT_FALSE(policy.on_ranks_failed());
+  EXPECT_EQ(policy.start_failures(), 3);
+  EXPECT_EQ(policy.rank_failures(), 2);
+}
+
+TEST(failure_policy_test, FP_5_a_start_that_can_never_work_is_not_repeated) {
+  for (auto code : {ec::invalid_config, ec::unsupported, ec::conflict,
+                    ec::not_initialized, ec::corrupt}) {
+    failure_policy policy{{.controller_failure_limit = -1}};
+    EXPECT_FALSE(policy.on_start_failed({code, "never"})) << to_string(code);
+  }
+}
+
+TEST(failure_policy_test, waits_longer_after_each_failed_start_up_to_a_limit) {
+  failure_policy policy{{.controller_failure_limit = -1}};
+  for (auto expected : {100, 200, 400, 800, 1600, 3200, 6400, 10'000, 10'000})
+    EXPECT_EQ(policy.on_start_failed(start_error), milliseconds{expected});
+}
+
+TEST(failure_policy_test, a_started_group_resets_the_wait_but_no_counter) {
+  failure_policy policy{{.controller_failure_limit = 3}};
+  EXPECT_TRUE(policy.on_start_failed(start_error));
+  EXPECT_TRUE(policy.on_start_failed(start_error));
+  policy.on_group_started();
+  EXPECT_EQ(policy.on_start_failed(start_error), failure_policy::first_delay);
+  EXPECT_FALSE(policy.on_start_failed(start_error));
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,49 @@
+#include "troupe/runtime/run/rate_meter.hpp"
+
+#include <gtest/gtest.h>
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+
+const rate_meter::time_point start{1000s};
+
+TEST(rate_meter_test, is_zero_before_the_first_event) {
+  rate_meter meter{start};
+  EXPECT_EQ(meter.rate(start), 0);
+  EXPECT_EQ(meter.rate(start + 1h), 0);
+}
+
+TEST(rate_meter_test, tells_the_rate_of_steady_events) {
+  rate_meter meter{start};
+  for (int i = 1; i <= 2000; ++i)
+    meter.add(start + i * 10ms); // 100/s for 20 s
+  EXPECT_NEAR(meter.rate(start + 20s), 100, 5);
+}
+
+TEST(rate_meter_test, divides_by_the_time_that_has_passed_at_first) {
+  rate_meter meter{start};
+  for (int i = 1; i <= 10; ++i)
+    meter.add(start + i * 100ms);
+  EXPECT_NEAR(meter.rate(start + 1s), 10, 0.1);
+}
+
+TEST(rate_meter_test, does_not_exaggerate_a_first_burst) {
+  rate_meter meter{start};
+  meter.add(start);
+  EXPECT_EQ(meter.rate(start), 4); // one in a slot of 250 ms
+}
+
+TEST(rate_meter_test, forgets_what_is_older_than_its_window) {
+  rate_meter meter{start};
+  meter.add(start + 1s, 1000);
+  EXPECT_GT(meter.rate(start + 5s), 100);
+  EXPECT_EQ(meter.rate(start + 7s), 0);
+  meter.add(start + 1h);
+  EXPECT_LT(meter.rate(start + 1h), 1);
+  EXPECT_GT(meter.rate(start + 1h), 0);
+}
+
+} // namespace
+} // namespace troupe

@@ -10,10 +10,14 @@ class [[nodiscard]] no_sync_guard {
 public:
   explicit no_sync_guard(bool& sync)
     : sync_(&sync), before_(std::exchange(sync, false)) {}
-  ~no_sync_guard() { *sync_ = before_; }
+  no_sync_guard(no_sync_guard&& other) noexcept
+    : sync_(std::exchange(other.sync_, nullptr)), before_(other.before_) {}
+  ~no_sync_guard() {
+    if (sync_)
+      *sync_ = before_;
+  }
 
-  no_sync_guard(const no_sync_guard&) = delete;
-  no_sync_guard& operator=(const no_sync_guard&) = delete;
+  no_sync_guard& operator=(no_sync_guard&&) = delete;
 
 private:
   bool* sync_;

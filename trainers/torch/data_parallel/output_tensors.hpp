@@ -23,7 +23,10 @@ namespace detail {
 
 struct tensor_collector {
   std::vector<at::Tensor*>& found;
-  void operator()(at::Tensor& x) const { found.push_back(&x); }
+  void operator()(at::Tensor& x) const {
+    if (x.defined())
+      found.push_back(&x);
+  }
 };
 
 /// A type that names its tensors itself:
@@ -59,8 +62,7 @@ bool find_tensors(T& x, std::vector<at::Tensor*>& found) {
                   T> || std::is_arithmetic_v<T> || std::is_enum_v<T>) {
     return true; // a map's key, a number: nothing to differentiate
   } else if constexpr (std::same_as<T, at::Tensor>) {
-    if (x.defined())
-      found.push_back(&x);
+    detail::tensor_collector{found}(x);
     return true;
   } else if constexpr (detail::names_its_tensors<T>) {
     for_each_tensor(x, detail::tensor_collector{found});

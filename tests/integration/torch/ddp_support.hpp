@@ -1,0 +1,222 @@
+#pragma once
+
+#include <cstring>
+#include <optional>
+#include <ostream>
+#include <string>
+#include <tuple>
+#include <utility>
+#include <vector>
+
+#include <torch/script.h>
+#include <torch/torch.h>
+
+#include "troupe/trainers/train_context.hpp"
+
+#include "tests/support/torch_ranks.hpp"
+
+namespace troupe::test {
+
+/// Where the ranks of a test live, and over what they meet.
+struct placement {
+  std::string kind;
+  bool processes;
+  int size;
+
+  friend void PrintTo(const placement& x, std::ostream* out) {
+    *out << x.name();
+  }
+  std::string name() const { return kind + "_" + std::to_string(size); }
+  std::unique_ptr<meeting_place> make_meeting_place() const {
+    return std::make_unique<gloo_meeting_place>(processes);
+  }
+};
+
+/// One rank of a test.
+struct rank_of_test {
+  rank_of_test(meeting_place& place, int rank, int size)
+    : place(&place), rank(rank), size(size) {}
+
+  /// The same rank in a world of *size*, over the next group.
+  rank_of_test(const rank_of_test& other, int size)
+    : place(other.place), rank(other.rank), size(size) {}
+
+  /// This rank's group, nullptr in a world of one. Each number is another one.
+  group_ptr group(int number = 0, std::optional<int> ranks = {}) {
+    auto n = ranks.value_or(size);
+    if (n == 1)
+      return nullptr;
+    auto& known = number == 0 ? first : second;
+    if (!known)
+      known = place->group(number, rank, n);
+    return known;
+  }
+
+  /// The rows of *x* that belong to *of* or to this rank.
+  at::Tensor share(const at::Tensor& x, std::optional<int> of = {}) const {
+    return x.chunk(size)[static_cast<size_t>(of.value_or(rank))];
+  }
+
+  meeting_place* place;
+  int rank;
+  int size;
+  group_ptr first;
+  group_ptr second;
+};
+
+inline std::vector<std::string>
+run_ranks(const placement& where,
+          const std::function<void(rank_of_test&)>& body) {
+  auto place = where.make_meeting_place();
+  auto run = [&](int rank) {
+    rank_of_test self{*place, rank, where.size};
+    body(self);
+  };
+  return where.processes ? run_processes(where.size, run)
+                         : run_threads(where.size, run);
+}
+
+/// A model whose weights are a function of *seed*, also beside other threads:
+/// the generator is the process's.
+template <class Model>
+std::shared_ptr<Model> seeded(int seed) {
+  auto model = std::make_shared<Model>();
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + seed);
+  at::NoGradGuard no_grad;
+  for (auto& x : model->parameters())
+    x.uniform_(-0.3, 0.3, generator);
+  return model;
+}
+
+/// *n* rows of features and their classes (of 5), a function of *number*.
+inline std::pair<at::Tensor, at::Tensor> samples(std::int64_t n, int number,
+                                                 std::int64_t width = 20) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(1 + number);
+  return {torch::randn({n, width}, generator),
+          torch::randint(5, {n}, generator, at::kLong)};
+}
+
+inline at::Tensor indices(std::int64_t n, int number) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(1 + number);
+  return torch::randint(50, {n, 4}, generator, at::kLong);
+}
+
+inline torch::optim::SGDOptions sgd() {
+  return torch::optim::SGDOptions{0.1}.momentum(0.9);
+}
+
+/// Defined gradients, dense, in the order of parameters.
+template <class Module>
+std::vector<at::Tensor> gradients(const Module& module) {
+  std::vector<at::Tensor> result;
+  for (const auto& x : module.parameters())
+    if (x.grad().defined())
+      result.push_back(x.grad().to_dense());
+  return result;
+}
+
+inline double largest_of(const std::vector<at::Tensor>& xs) {
+  double result = 0;
+  for (auto& x : xs)
+    result = std::max(result, x.abs().max().item<double>());
+  return result;
+}
+
+inline double largest_difference(const std::vector<at::Tensor>& xs,
+                                 const std::vector<at::Tensor>& ys) {
+  check(xs.size() == ys.size(), std::to_string(xs.size()) + " tensors, not "
+                                  + std::to_string(ys.size()));
+  std::vector<at::Tensor> differences;
+  for (size_t i = 0; i < xs.size(); ++i)
+    differences.push_back(xs[i].detach() - ys[i].detach());
+  return largest_of(differences);
+}
+
+inline void check_close(const std::vector<at::Tensor>& xs,
+                        const std::vector<at::Tensor>& ys, double bound) {
+  check(!xs.empty(), "nothing to compare");
+  auto difference = largest_difference(xs, ys);
+  check(difference <= bound, "difference " + std::to_string(difference * 1e6)
+                               + "e-6, allowed " + std::to_string(bound * 1e6)
+                               + "e-6");
+}
+
+/// Whether *tensors* have the same bytes on all ranks.
+inline bool equal_on_ranks(rank_of_test& self,
+                           const std::vector<at::Tensor>& tensors) {
+  if (self.size == 1)
+    return true;
+  std::vector<at::Tensor> flat;
+  for (auto& x : tensors)
+    flat.push_back(x.detach().to_dense().to(at::kDouble).flatten());
+  std::vector<at::Tensor> mine{torch::cat(flat)};
+  std::vector<std::vector<at::Tensor>> all(1);
+  for (int rank = 0; rank < self.size; ++rank)
+    all[0].push_back(torch::empty_like(mine[0]));
+  self.group()->allgather(all, mine)->wait();
+  auto bytes = mine[0].nbytes();
+  for (auto& theirs : all[0])
+    if (std::memcmp(theirs.data_ptr(), all[0][0].data_ptr(), bytes) != 0)
+      return false;
+  return true;
+}
+
+inline void check_equal_on_ranks(rank_of_test& self,
+                                 const std::vector<at::Tensor>& tensors) {
+  check(equal_on_ranks(self, tensors), "ranks differ");
+}
+
+/// The mean over the ranks of the gradients that each would have alone with
+/// rank 0's first weights. *more* gives further arguments of a rank's forward.
+template <class Model, class More = std::tuple<> (*)(int)>
+std::vector<at::Tensor> mean_of_ranks(
+  const rank_of_test& self, const at::Tensor& x, const at::Tensor& y,
+  More more = [](int) { return std::tuple<>{}; }) {
+  auto model = seeded<Model>(0);
+  for (int rank = 0; rank < self.size; ++rank) {
+    auto arguments =
+      std::tuple_cat(std::tuple{self.share(x, rank)}, more(rank));
+    auto output = std::apply(
+      [&](auto&&... xs) { return model->forward(xs...); }, arguments);
+    torch::nn::functional::cross_entropy(output, self.share(y, rank))
+      .backward();
+  }
+  auto result = gradients(*model);
+  for (auto& gradient : result)
+    gradient = gradient / self.size;
+  return result;
+}
+
+/// The message of the `train_error` that *f* throws.
+template <class F>
+std::string refusal(F&& f) {
+  try {
+    f();
+  } catch (const train_error& e) {
+    check(e.reason().code == ec::invalid_argument, "another code");
+    return e.what();
+  }
+  throw std::runtime_error("it was not refused");
+}
+
+/// A scripted module of two layers that returns a tuple.
+inline torch::jit::Module scripted(int seed) {
+  auto generator = at::make_generator<at::CPUGeneratorImpl>(100 + seed);
+  auto weight = [&](std::int64_t rows, std::int64_t columns) {
+    return torch::empty({rows, columns})
+      .uniform_(-0.3, 0.3, generator)
+      .requires_grad_();
+  };
+  torch::jit::Module result{"scripted_model"};
+  result.register_parameter("first", weight(16, 20), false);
+  result.register_parameter("second", weight(5, 16), false);
+  result.register_parameter("unused", weight(3, 16), false);
+  result.define(R"(
+    def forward(self, x):
+        y = torch.relu(torch.matmul(x, self.first.t()))
+        return torch.matmul(y, self.second.t()), torch.matmul(y, self.unused.t())
+  )");
+  return result;
+}
+
+} // namespace troupe::test

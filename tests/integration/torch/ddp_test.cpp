@@ -1,0 +1,527 @@
+#include <cstring>
+
+#include <gtest/gtest.h>
+#include <torch/csrc/distributed/c10d/reducer.hpp>
+#include <torch/script.h>
+#include <torch/torch.h>
+
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+
+#include "tests/integration/torch/ddp_models.hpp"
+#include "tests/integration/torch/ddp_support.hpp"
+
+// Data-parallel training against one process that sees the data of all ranks.
+// T1-T9 are the cases that every change of group, reducer or LibTorch has to
+// pass.
+
+namespace troupe::test {
+
+namespace {
+
+class data_parallel : public testing::TestWithParam<placement> {
+protected:
+  static void SetUpTestSuite() { at::set_num_threads(1); }
+
+  /// Runs *body* on every rank; what a rank throws fails the test.
+  void on_ranks(const std::function<void(rank_of_test&)>& body) {
+    auto failures = run_ranks(GetParam(), body);
+    for (size_t rank = 0; rank < failures.size(); ++rank)
+      EXPECT_EQ(failures[rank], "") << "on rank " << rank;
+  }
+};
+
+using torch::nn::functional::cross_entropy;
+using torch::nn::functional::mse_loss;
+
+constexpr std::int64_t batch = 8;
+
+TEST_P(data_parallel, T1_momentum_steps_equal_those_on_the_large_batch) {
+  for (auto views : {false, true})
+    on_ranks([views](rank_of_test& self) {
+      data_parallel_options options;
+      options.gradient_as_bucket_view = views;
+      options.bucket_bytes = 1024;
+      auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
+      auto alone = seeded<mlp>(0);
+      torch::optim::SGD ours{model.parameters(), sgd()};
+      torch::optim::SGD theirs{alone->parameters(), sgd()};
+      for (int step = 0; step < 6; ++step) {
+        auto [x, y] = samples(self.size * batch, step);
+        model.zero_grad();
+        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+        ours.step();
+        alone->zero_grad();
+        cross_entropy(alone->forward(x), y).backward();
+        theirs.step();
+      }
+      if (auto& reducer = model.data_parallel().reducer()) {
+        auto buckets = reducer->get_grad_buckets(true).size();
+        check(buckets == 3, "buckets: " + std::to_string(buckets));
+      }
+      check_close(model.parameters(), alone->parameters(), 1e-6);
+      check_equal_on_ranks(self, model.parameters());
+    });
+}
+
+TEST_P(data_parallel, T2_small_batches_add_up_without_synchronization) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<mlp>(self.rank), self.group());
+    auto alone = seeded<mlp>(0);
+    torch::optim::SGD ours{model.parameters(), sgd()};
+    torch::optim::SGD theirs{alone->parameters(), sgd()};
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      alone->zero_grad();
+      for (int part = 0; part < 2; ++part) {
+        auto [x, y] = samples(self.size * batch, 2 * step + part);
+        auto backward = [&, x = x, y = y] {
+          cross_entropy(model(self.share(x)), self.share(y)).backward();
+        };
+        if (part == 0) {
+          auto guard = model.no_sync();
+          backward();
+        } else {
+          backward();
+        }
+        cross_entropy(alone->forward(x), y).backward();
+      }
+      check_close(gradients(model.module()), gradients(*alone), 1e-6);
+      ours.step();
+      theirs.step();
+    }
+    check_close(model.parameters(), alone->parameters(), 1e-6);
+    check_equal_on_ranks(self, model.parameters());
+  });
+}
+
+TEST_P(data_parallel, T3_buffers_agree_after_the_next_forward) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<convnet>(self.rank), self.group());
+    auto [x, y] = samples(self.size * batch, 0, 36);
+    auto expected = mean_of_ranks<convnet>(self, x, y);
+    cross_entropy(model(self.share(x)), self.share(y)).backward();
+    check_close(gradients(model.module()), expected, 1e-6);
+    check(self.size == 1 || !equal_on_ranks(self, model->buffers()),
+          "buffers agree although ranks saw different data");
+    model.eval();
+    {
+      torch::NoGradGuard no_grad;
+      model(self.share(x));
+    }
+    check_equal_on_ranks(self, model->buffers());
+  });
+}
+
+TEST_P(data_parallel, T4_a_branch_may_be_taken_by_one_rank_only) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.find_unused_parameters = true;
+    auto model = make_ddp(seeded<branches>(self.rank), self.group(), options);
+    for (int step = 0; step < 3; ++step) {
+      auto [x, y] = samples(self.size * batch, step);
+      auto expected = mean_of_ranks<branches>(
+        self, x, y, [](int rank) { return std::tuple{rank == 0}; });
+      model.zero_grad();
+      cross_entropy(model(self.share(x), self.rank == 0), self.share(y))
+        .backward();
+      check_close(gradients(model.module()), expected, 1e-6);
+    }
+  });
+}
+
+TEST_P(data_parallel, T5_a_static_graph_may_use_layers_twice_or_never) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.static_graph = true;
+    auto model = make_ddp(seeded<reuse>(self.rank), self.group(), options);
+    for (int step = 0; step < 4; ++step) {
+      auto [x, y] = samples(self.size * batch, step);
+      auto expected = mean_of_ranks<reuse>(self, x, y);
+      model.zero_grad();
+      cross_entropy(model(self.share(x)), self.share(y)).backward();
+      check_close(gradients(model.module()), expected, 1e-6);
+    }
+  });
+}
+
+TEST_P(data_parallel, T6_sparse_gradients_of_embeddings_are_averaged) {
+  for (auto views : {false, true})
+    on_ranks([views](rank_of_test& self) {
+      data_parallel_options options;
+      options.gradient_as_bucket_view = views;
+      auto model = make_ddp(seeded<words>(self.rank), self.group(), options);
+      for (int step = 0; step < 3; ++step) {
+        auto [ignored, y] = samples(self.size * batch, step);
+        auto x = indices(self.size * batch, step);
+        auto expected = mean_of_ranks<words>(self, x, y);
+        model.zero_grad();
+        cross_entropy(model(self.share(x)), self.share(y)).backward();
+        check(model->table->weight.grad().is_sparse(), "gradient is dense");
+        check_close(gradients(model.module()), expected, 1e-6);
+      }
+    });
+}
+
+TEST_P(data_parallel, T7_gradients_travel_in_half_precision) {
+  struct format {
+    gradient_compression compression;
+    double bound; // of the largest gradient: half a unit in the last place,
+                  // once for the share and once for each sum
+  };
+  for (auto format : {format{gradient_compression::fp16, 2e-3},
+                      format{gradient_compression::bf16, 1.6e-2}})
+    on_ranks([format](rank_of_test& self) {
+      if (self.size == 1)
+        return;
+      data_parallel_options options;
+      options.compression = format.compression;
+      auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
+      for (int step = 0; step < 3; ++step) {
+        auto [x, y] = samples(self.size * batch, step);
+        auto expected = mean_of_ranks<mlp>(self, x, y);
+        model.zero_grad();
+        cross_entropy(model(self.share(x)), self.share(y)).backward();
+        auto ours = gradients(model.module());
+        auto largest = largest_of(expected);
+        check_close(ours, expected, format.bound * largest);
+        check(largest_difference(ours, expected) > 0, "nothing was rounded");
+        check_equal_on_ranks(self, ours);
+      }
+    });
+}
+
+// Rank r has 3 + r batches.
+TEST_P(data_parallel, T8_ranks_may_have_different_numbers_of_batches) {
+  struct variant {
+    bool divide_by_initial;
+    bool find_unused;
+    bool views;
+  };
+  for (auto variant : {variant{true, false, true}, variant{false, false, true},
+                       variant{true, true, false}})
+    on_ranks([variant](rank_of_test& self) {
+      data_parallel_options options;
+      options.find_unused_parameters = variant.find_unused;
+      options.gradient_as_bucket_view = variant.views;
+      auto model = make_ddp(seeded<convnet>(self.rank), self.group(), options);
+      // Without statistics of its own the norm is the same in every world.
+      auto alone = seeded<convnet>(0);
+      torch::optim::SGD ours{model.parameters(), {0.1}};
+      torch::optim::SGD theirs{alone->parameters(), {0.1}};
+      model.join(
+        [&] {
+          for (int step = 0; step < 3 + self.rank; ++step) {
+            auto [x, y] = samples(self.size * batch, step, 36);
+            model.zero_grad();
+            cross_entropy(model(self.share(x)), self.share(y)).backward();
+            ours.step();
+            at::NoGradGuard no_grad;
+            model(self.share(x)); // a look at the outcome, on this rank alone
+          }
+        },
+        {.divide_by_initial_world_size = variant.divide_by_initial});
+      for (int step = 0; step < 2 + self.size; ++step) {
+        auto [x, y] = samples(self.size * batch, step, 36);
+        alone->zero_grad();
+        int with_data = 0;
+        for (int rank = 0; rank < self.size; ++rank)
+          if (step < 3 + rank) {
+            ++with_data;
+            cross_entropy(alone->forward(self.share(x, rank)),
+                          self.share(y, rank))
+              .backward();
+          }
+        auto divisor = variant.divide_by_initial ? self.size : with_data;
+        for (auto& parameter : alone->parameters())
+          parameter.mutable_grad().div_(divisor);
+        theirs.step();
+      }
+      check_close(model.parameters(), alone->parameters(), 1e-5);
+      check_equal_on_ranks(self, model.parameters());
+      check_equal_on_ranks(self, model->buffers());
+      // And on: the ranks still agree about the collectives.
+      auto [x, y] = samples(self.size * batch, 9, 36);
+      model.zero_grad();
+      cross_entropy(model(self.share(x)), self.share(y)).backward();
+      check_equal_on_ranks(self, gradients(model.module()));
+    });
+}
+
+TEST_P(data_parallel, T9_different_shapes_are_told_on_every_rank) {
+  on_ranks([](rank_of_test& self) {
+    if (self.size == 1)
+      return;
+    auto last = self.rank == self.size - 1;
+    torch::nn::Linear layer{20, last ? 81 : 80};
+    auto message = refusal([&] { make_ddp(layer, self.group()); });
+    auto culprit = "rank " + std::to_string(self.size - 1);
+    check(message.find(culprit) != std::string::npos, message);
+    check(!last || message.find("[81, 20]") != std::string::npos, message);
+  });
+}
+
+TEST_P(data_parallel, weights_are_bit_equal_on_all_ranks_after_30_steps) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<convnet>(self.rank), self.group());
+    torch::optim::Adam optimizer{model.parameters(), {1e-2}};
+    double first = 0;
+    double last = 0;
+    for (int step = 0; step < 30; ++step) {
+      auto [x, y] = samples(self.size * batch, 0, 36);
+      model.zero_grad();
+      auto loss = cross_entropy(model(self.share(x)), self.share(y));
+      loss.backward();
+      optimizer.step();
+      (step == 0 ? first : last) = loss.item<double>();
+    }
+    check(last < first / 2,
+          "loss " + std::to_string(first) + " to " + std::to_string(last));
+    check_equal_on_ranks(self, model.parameters());
+    model.broadcast_buffers();
+    check_equal_on_ranks(self, model->buffers());
+  });
+}
+
+TEST_P(data_parallel, frozen_and_shared_parameters_count_once) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<tied>(self.rank), self.group());
+    check_equal_on_ranks(self, model.parameters());
+    check(model.parameters().size() == 6, "a shared weight counts twice");
+    auto [x, y] = samples(self.size * batch, 0);
+    auto expected = mean_of_ranks<tied>(self, x, y);
+    cross_entropy(model(self.share(x)), self.share(y)).backward();
+    check_close(gradients(model.module()), expected, 1e-6);
+    check(!model->frozen->weight.grad().defined(), "a frozen weight learns");
+  });
+}
+
+TEST_P(data_parallel, the_loss_may_leave_an_output_out) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.find_unused_parameters = true;
+    auto model = make_ddp(seeded<two_heads>(self.rank), self.group(), options);
+    for (int step = 0; step < 3; ++step) {
+      auto [x, y] = samples(self.size * batch, step);
+      model.zero_grad();
+      auto output = model(self.share(x));
+      cross_entropy(output.main, self.share(y)).backward();
+      check(!model->extra->weight.grad().defined(), "an unused head learns");
+      check_equal_on_ranks(self, gradients(model.module()));
+    }
+  });
+}
+
+TEST_P(data_parallel, an_output_of_unknown_type_is_told) {
+  struct opaque {
+    at::Tensor value;
+  };
+  struct model_of_opaque : torch::nn::Module {
+    model_of_opaque() { register_module("layer", layer); }
+    opaque forward(const at::Tensor& x) { return {layer(x)}; }
+    torch::nn::Linear layer{20, 5};
+  };
+  on_ranks([](rank_of_test& self) {
+    if (self.size == 1)
+      return;
+    data_parallel_options options;
+    options.find_unused_parameters = true;
+    auto model =
+      make_ddp(std::make_shared<model_of_opaque>(), self.group(), options);
+    auto message = refusal([&] { model(torch::ones({1, 20})); });
+    check(message.find("for_each_tensor") != std::string::npos, message);
+  });
+}
+
+TEST_P(data_parallel, a_second_forward_may_come_before_the_first_backward) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<convnet>(self.rank), self.group());
+    auto [x, y] = samples(self.size * batch, 0, 36);
+    // In evaluation the norm saves its buffers for backward; the broadcast of
+    // the second forward writes them.
+    model.eval();
+    auto first = cross_entropy(model(self.share(x)), self.share(y));
+    auto guard = model.no_sync();
+    auto second = cross_entropy(model(self.share(x)), self.share(y));
+    (first + second).backward();
+    check(gradients(model.module()).size() == 6, "a gradient is missing");
+  });
+}
+
+TEST_P(data_parallel, channels_last_weights_keep_their_strides) {
+  on_ranks([](rank_of_test& self) {
+    auto inner = seeded<convnet>(self.rank);
+    auto& weight = inner->convolution->weight;
+    weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
+    auto strides = weight.strides().vec();
+    auto model = make_ddp(inner, self.group());
+    auto [x, y] = samples(self.size * batch, 0, 36);
+    auto expected = mean_of_ranks<convnet>(self, x, y);
+    cross_entropy(model(self.share(x)), self.share(y)).backward();
+    check(weight.grad().strides().vec() == strides, "strides changed");
+    check_close(gradients(model.module()), expected, 1e-6);
+  });
+}
+
+TEST_P(data_parallel, a_scripted_module_trains_like_any_other) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.find_unused_parameters = true;
+    auto model = make_ddp(scripted(self.rank), self.group(), options);
+    auto alone = scripted(0);
+    for (int step = 0; step < 3; ++step) {
+      auto [x, y] = samples(self.size * batch, step);
+      auto loss_of = [](const c10::IValue& output, const at::Tensor& target) {
+        return cross_entropy(output.toTupleRef().elements()[0].toTensor(),
+                             target);
+      };
+      model.zero_grad();
+      auto output = model.forward(self.share(x));
+      loss_of(output, self.share(y)).backward();
+      for (auto parameter : alone.parameters())
+        parameter.mutable_grad().reset();
+      loss_of(alone.forward({x}), y).backward();
+      check_close(gradients(model.module()), gradients(alone), 1e-6);
+    }
+  });
+}
+
+TEST_P(data_parallel, an_ignored_parameter_stays_with_its_rank) {
+  on_ranks([](rank_of_test& self) {
+    if (self.size == 1)
+      return;
+    data_parallel_options options;
+    options.ignored = {"third.bias"};
+    auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
+    check(!equal_on_ranks(self, {model->third->bias}), "it was broadcast");
+    check_equal_on_ranks(self, {model->third->weight});
+    auto [x, y] = samples(self.size * batch, 0);
+    cross_entropy(model(self.share(x)), self.share(y)).backward();
+    check(!equal_on_ranks(self, {model->third->bias.grad()}),
+          "its gradient was averaged");
+    check_equal_on_ranks(self, {model->third->weight.grad()});
+  });
+}
+
+TEST_P(data_parallel, the_group_may_change_between_two_small_batches) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<mlp>(self.rank), self.group());
+    auto alone = seeded<mlp>(0);
+    auto train = [&](int number, bool sync) {
+      auto [x, y] = samples(self.size * batch, number);
+      {
+        std::optional<no_sync_guard> guard;
+        if (!sync)
+          guard.emplace(model.no_sync());
+        cross_entropy(model(self.share(x)), self.share(y)).backward();
+      }
+      cross_entropy(alone->forward(x), y).backward();
+    };
+    train(0, true);
+    model.zero_grad();
+    alone->zero_grad();
+    train(1, false);
+    model.data_parallel().drop();
+    auto message = refusal([&] { model(torch::ones({1, 20})); });
+    check(message.find("dropped") != std::string::npos, message);
+    model.data_parallel().rebuild(self.group(1), false);
+    train(2, true);
+    check_close(gradients(model.module()), gradients(*alone), 1e-6);
+    for (int step = 3; step < 6; ++step) {
+      model.zero_grad();
+      alone->zero_grad();
+      train(step, true);
+      check_close(gradients(model.module()), gradients(*alone), 1e-6);
+    }
+  });
+}
+
+TEST_P(data_parallel, the_last_rank_may_leave_and_the_others_train_on) {
+  on_ranks([](rank_of_test& self) {
+    auto model = make_ddp(seeded<mlp>(self.rank), self.group());
+    auto step = [&model](const rank_of_test& now, int number) {
+      auto [x, y] = samples(now.size * batch, number);
+      model.zero_grad();
+      cross_entropy(model(now.share(x)), now.share(y)).backward();
+    };
+    step(self, 0);
+    step(self, 1);
+    model.data_parallel().drop();
+    if (self.size == 1 || self.rank == self.size - 1)
+      return;
+    auto smaller = self.group(1, self.size - 1);
+    model.data_parallel().rebuild(smaller, false);
+    check(model.data_parallel().active() == (self.size > 2),
+          "a world of one has a reducer");
+    rank_of_test fewer{self, self.size - 1};
+    auto [x, y] = samples(fewer.size * batch, 2);
+    auto expected = mean_of_ranks<mlp>(fewer, x, y);
+    step(fewer, 2);
+    check_close(gradients(model.module()), expected, 1e-6);
+  });
+}
+
+TEST_P(data_parallel, a_model_with_nothing_to_train_is_told_on_every_rank) {
+  on_ranks([](rank_of_test& self) {
+    if (self.size == 1)
+      return;
+    torch::nn::Linear layer{20, 5};
+    if (self.rank == 1)
+      for (auto& x : layer->parameters())
+        x.set_requires_grad(false);
+    auto message = refusal([&] { make_ddp(layer, self.group()); });
+    check(message.find("rank 1") != std::string::npos, message);
+    check(self.rank != 1
+            || message.find("nothing to train") != std::string::npos,
+          message);
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(gloo, data_parallel,
+                         testing::Values(placement{"gloo_threads", false, 1},
+                                         placement{"gloo_threads", false, 2},
+                                         placement{"gloo_threads", false, 3},
+                                         placement{"gloo_processes", true, 2},
+                                         placement{"gloo_processes", true, 3}),
+                         [](auto& x) { return x.param.name(); });
+
+TEST(a_world_of_one, adds_nothing_to_the_module) {
+  auto inner = seeded<mlp>(0);
+  auto alone = seeded<mlp>(0);
+  auto model = make_ddp(inner, nullptr);
+  EXPECT_FALSE(model.data_parallel().active());
+  EXPECT_EQ(&model.module(), inner.get());
+  auto [x, y] = samples(batch, 0);
+  {
+    auto guard = model.no_sync();
+    cross_entropy(model(x), y).backward();
+  }
+  model.join([&, x = x, y = y] { cross_entropy(model(x), y).backward(); });
+  model.broadcast_buffers();
+  for (int i = 0; i < 2; ++i)
+    cross_entropy(alone->forward(x), y).backward();
+  check_close(gradients(*inner), gradients(*alone), 0);
+}
+
+TEST(the_tensors_of_an_output, are_found_in_any_nesting) {
+  using nested =
+    std::tuple<std::vector<std::pair<int, at::Tensor>>,
+               std::optional<at::Tensor>, std::map<std::string, at::Tensor>,
+               std::array<two_heads::outputs, 2>, bool>;
+  nested x;
+  std::get<0>(x) = {{1, torch::ones(1)}, {2, torch::ones(1)}};
+  std::get<2>(x) = {{"a", torch::ones(1)}, {"b", at::Tensor{}}};
+  std::get<3>(x)[1].extra = torch::ones(1);
+  std::vector<at::Tensor*> found;
+  EXPECT_TRUE(find_tensors(x, found));
+  std::vector<at::Tensor*> wanted{
+    &std::get<0>(x)[0].second, &std::get<0>(x)[1].second, &std::get<2>(x)["a"],
+    &std::get<3>(x)[1].extra};
+  EXPECT_EQ(found, wanted);
+  struct unknown {
+  } y;
+  EXPECT_FALSE(find_tensors(y, found));
+}
+
+} // namespace
+
+} // namespace troupe::test

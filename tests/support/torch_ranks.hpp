@@ -1,0 +1,158 @@
+#pragma once
+
+#include <chrono>
+#include <cstdio>
+#include <exception>
+#include <filesystem>
+#include <functional>
+#include <memory>
+#include <stdexcept>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <torch/csrc/distributed/c10d/FileStore.hpp>
+#include <torch/csrc/distributed/c10d/HashStore.hpp>
+#include <torch/csrc/distributed/c10d/PrefixStore.hpp>
+// Empty without the macro, which LibTorch leaves to those who include it.
+#ifndef USE_C10D_GLOO
+#define USE_C10D_GLOO
+#endif
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+namespace troupe::test {
+
+using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
+
+/// A failed expectation on a rank, whether it is a thread or a process.
+inline void check(bool ok, const std::string& what) {
+  if (!ok)
+    throw std::runtime_error(what);
+}
+
+/// Where the ranks of one test meet, made before they start.
+class meeting_place {
+public:
+  virtual ~meeting_place() = default;
+
+  /// The group number *number* (0, 1) of *size* ranks, seen by *rank*.
+  virtual group_ptr group(int number, int rank, int size) = 0;
+};
+
+/// Gloo over loopback, over a store in memory (threads) or in a file that goes
+/// with the meeting place (processes).
+class gloo_meeting_place final : public meeting_place {
+public:
+  explicit gloo_meeting_place(bool processes) : owner_(getpid()) {
+    if (!processes) {
+      in_memory_ = c10::make_intrusive<c10d::HashStore>();
+      return;
+    }
+    auto folder = std::filesystem::temp_directory_path() / "troupe-XXXXXX";
+    auto name = folder.string();
+    check(mkdtemp(name.data()) != nullptr, "no folder in " + name);
+    folder_ = name;
+  }
+
+  ~gloo_meeting_place() override {
+    if (!folder_.empty() && getpid() == owner_)
+      std::filesystem::remove_all(folder_);
+  }
+
+  group_ptr group(int number, int rank, int size) override {
+    auto prefix = std::to_string(number) + '/';
+    c10::intrusive_ptr<c10d::Store> store =
+      c10::make_intrusive<c10d::PrefixStore>(prefix, base(size));
+    auto options =
+      c10d::ProcessGroupGloo::Options::create(std::chrono::seconds{60});
+    options->devices.push_back(
+      c10d::ProcessGroupGloo::createDeviceForHostname("127.0.0.1"));
+    options->threads = 2;
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(store, rank, size);
+    auto gloo = c10::make_intrusive<c10d::ProcessGroupGloo>(
+      c10::make_intrusive<c10d::PrefixStore>("cpu/", store), rank, size,
+      options);
+    group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::GLOO, gloo);
+    group->setDefaultBackend(c10d::ProcessGroup::BackendType::GLOO);
+    return group;
+  }
+
+private:
+  c10::intrusive_ptr<c10d::Store> base(int size) const {
+    if (in_memory_)
+      return in_memory_;
+    return c10::make_intrusive<c10d::FileStore>((folder_ / "store").string(),
+                                                size);
+  }
+
+  pid_t owner_;
+  c10::intrusive_ptr<c10d::Store> in_memory_;
+  std::filesystem::path folder_;
+};
+
+/// Runs *body* for ranks 0 .. *size* - 1, each a thread, and returns what each
+/// threw (empty if nothing).
+inline std::vector<std::string>
+run_threads(int size, const std::function<void(int)>& body) {
+  std::vector<std::string> failures(static_cast<size_t>(size));
+  std::vector<std::thread> threads;
+  for (int rank = 0; rank < size; ++rank)
+    threads.emplace_back([rank, &body, &failures] {
+      try {
+        body(rank);
+      } catch (const std::exception& e) {
+        failures[static_cast<size_t>(rank)] = e.what();
+      }
+    });
+  for (auto& thread : threads)
+    thread.join();
+  return failures;
+}
+
+/// The same with a forked process each. The caller has a single thread.
+inline std::vector<std::string>
+run_processes(int size, const std::function<void(int)>& body) {
+  struct child {
+    pid_t pid;
+    FILE* words;
+  };
+  std::vector<child> children;
+  for (int rank = 0; rank < size; ++rank) {
+    int ends[2];
+    check(pipe(ends) == 0, "no pipe");
+    std::fflush(nullptr);
+    auto pid = fork();
+    check(pid >= 0, "no process");
+    if (pid == 0) {
+      std::string failure;
+      try {
+        body(rank);
+      } catch (const std::exception& e) {
+        failure = e.what();
+      }
+      auto written = write(ends[1], failure.data(), failure.size());
+      _exit(written == static_cast<ssize_t>(failure.size()) ? 0 : 1);
+    }
+    close(ends[1]);
+    children.push_back({pid, fdopen(ends[0], "r")});
+  }
+  std::vector<std::string> failures;
+  for (auto& child : children) {
+    std::string failure;
+    for (int c; (c = std::fgetc(child.words)) != EOF;)
+      failure += static_cast<char>(c);
+    std::fclose(child.words);
+    int status = 0;
+    waitpid(child.pid, &status, 0);
+    if (failure.empty() && status != 0)
+      failure = "ended with status " + std::to_string(status);
+    failures.push_back(failure);
+  }
+  return failures;
+}
+
+} // namespace troupe::test

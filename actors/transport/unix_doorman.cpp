@@ -50,6 +50,11 @@ void unix_doorman::add_to_loop() {
 }
 
 void unix_doorman::remove_from_loop() {
+  // As for a scribe: nobody else releases a door that closes at once.
+  if (acceptor_.eventbf() == 0)
+    acceptor_.backend().post([self = caf::intrusive_ptr<unix_doorman>{this}] {
+      self->acceptor_.removed_from_loop(caf::io::network::operation::read);
+    });
   acceptor_.passivate();
 }
 

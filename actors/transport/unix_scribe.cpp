@@ -59,6 +59,12 @@ void unix_scribe::add_to_loop() {
 }
 
 void unix_scribe::remove_from_loop() {
+  // The event loop tells a handler that it is removed only if it ever was in;
+  // one that comes and goes in one round would keep itself alive for ever.
+  if (stream_.eventbf() == 0)
+    stream_.backend().post([self = caf::intrusive_ptr<unix_scribe>{this}] {
+      self->stream_.removed_from_loop(operation::read);
+    });
   stream_.passivate();
 }
 

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/run_summary.hpp"
 
 #include "troupe/callbacks/elapsed_text.hpp"
+#include "troupe/runtime/run/result.hpp"
 
 namespace troupe {
 
@@ -21,7 +22,37 @@ std::string hanging(const std::string& text, std::size_t indent) {
   return result;
 }
 
+run_state state_of(run_status_kind x) {
+  switch (x) {
+    case run_status_kind::running:
+      return run_state::running;
+    case run_status_kind::finished:
+      return run_state::finished;
+    case run_status_kind::errored:
+      return run_state::errored;
+    case run_status_kind::aborted:
+      return run_state::aborted;
+  }
+  return run_state::errored;
+}
+
 } // namespace
+
+run_summary summary_of(const result& x, std::uint64_t reports,
+                       double elapsed_s) {
+  run_summary summary{.outcome = state_of(x.status),
+                      .name = x.path.filename().string(),
+                      .reports = reports,
+                      .attempts = x.attempts,
+                      .elapsed_s = elapsed_s,
+                      .last_metrics = x.metrics,
+                      .path = x.path.string()};
+  if (!x.best_checkpoints.empty())
+    summary.best_checkpoint = x.best_checkpoints.back().data.path().string();
+  if (x.error)
+    summary.reason = {x.error->code, x.error->message};
+  return summary;
+}
 
 std::string to_string(const run_summary& x) {
   auto text = x.name + ' ' + std::string{to_string(x.outcome)} + ": "

@@ -10,6 +10,8 @@
 
 namespace troupe {
 
+struct result;
+
 /// How a run ended, for people.
 struct run_summary {
   run_state outcome = run_state::finished;
@@ -22,6 +24,10 @@ struct run_summary {
   std::string path;                           ///< Folder of the run.
   error reason; ///< Why it did not finish; its text may have several lines.
 };
+
+/// What people ask of *x*, a run of *reports* batches over *elapsed_s* seconds.
+run_summary summary_of(const result& x, std::uint64_t reports,
+                       double elapsed_s);
 
 /// Several lines, each ended by a newline.
 std::string to_string(const run_summary& x);

@@ -1,0 +1,453 @@
+#include "troupe/callbacks/console_progress.hpp"
+
+#include <csignal>
+#include <string>
+#include <thread>
+
+#include <fcntl.h>
+#include <gmock/gmock.h>
+#include <poll.h>
+#include <pty.h>
+#include <sys/ioctl.h>
+#include <termios.h>
+#include <unistd.h>
+
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/terminal_text.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+const console_progress::time_point t0{1000s};
+
+/// What is there to be read from *fd* now; writers write before this is called.
+std::string read_all(int fd) {
+  std::string text;
+  for (pollfd entry{fd, POLLIN, 0}; poll(&entry, 1, 0) == 1;) {
+    char buffer[4096];
+    auto n = read(fd, buffer, sizeof buffer);
+    if (n <= 0)
+      break;
+    text.append(buffer, static_cast<std::size_t>(n));
+  }
+  return text;
+}
+
+/// A pseudo-terminal: the console writes to `terminal`, the test reads what a
+/// user would see from `user`.
+class pty_pair {
+public:
+  explicit pty_pair(unsigned short columns = 80) {
+    winsize size{};
+    size.ws_col = columns;
+    size.ws_row = 24;
+    EXPECT_EQ(openpty(&user, &terminal, nullptr, nullptr, &size), 0);
+    termios mode{};
+    tcgetattr(terminal, &mode);
+    mode.c_oflag &= ~static_cast<tcflag_t>(OPOST); // newlines stay as they are
+    tcsetattr(terminal, TCSANOW, &mode);
+  }
+
+  ~pty_pair() {
+    close(user);
+    close(terminal);
+  }
+
+  pty_pair(const pty_pair&) = delete;
+  pty_pair& operator=(const pty_pair&) = delete;
+
+  void resize(unsigned short columns) {
+    winsize size{};
+    size.ws_col = columns;
+    size.ws_row = 24;
+    EXPECT_EQ(ioctl(terminal, TIOCSWINSZ, &size), 0);
+  }
+
+  std::string seen() { return read_all(user); }
+
+  int user = -1;
+  int terminal = -1;
+};
+
+class pipe_pair {
+public:
+  pipe_pair() {
+    int ends[2];
+    EXPECT_EQ(pipe(ends), 0);
+    reader = ends[0];
+    writer = ends[1];
+  }
+
+  ~pipe_pair() {
+    close(reader);
+    close(writer);
+  }
+
+  pipe_pair(const pipe_pair&) = delete;
+  pipe_pair& operator=(const pipe_pair&) = delete;
+
+  std::string seen() { return read_all(reader); }
+
+  int reader = -1;
+  int writer = -1;
+};
+
+/// What a terminal shows after *bytes*: carriage return, erase to the end of
+/// the line and newlines are carried out. Any other escape is left visible.
+std::string screen(const std::string& bytes) {
+  std::vector<std::string> lines{""};
+  std::size_t column = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i) {
+    if (bytes[i] == '\r') {
+      column = 0;
+    } else if (bytes[i] == '\n') {
+      lines.emplace_back();
+      column = 0;
+    } else if (bytes.compare(i, 3, "\x1b[K") == 0) {
+      lines.back().resize(column);
+      i += 2;
+    } else {
+      auto& line = lines.back();
+      line.resize(std::max(line.size(), column + 1), ' ');
+      line[column++] = bytes[i];
+    }
+  }
+  std::string text;
+  for (auto& line : lines)
+    text += (text.empty() && &line == &lines.front() ? "" : "\n") + line;
+  return text;
+}
+
+run_status running(std::uint64_t reports = 0) {
+  run_status x{
+    .state = run_state::running, .world_size = 2, .reports = reports};
+  if (reports > 0) {
+    x.last_report = reports - 1;
+    x.reports_per_second = 2.5;
+    x.last_metrics = {{"loss", 0.5}};
+  }
+  return x;
+}
+
+run_summary finished_summary() {
+  return {.outcome = run_state::finished,
+          .name = "fashion",
+          .reports = 3,
+          .attempts = 1,
+          .elapsed_s = 65,
+          .last_metrics = {{"loss", 0.25}},
+          .best_checkpoint = "/runs/fashion/checkpoints/best",
+          .path = "/runs/fashion"};
+}
+
+constexpr auto finished_text =
+  "fashion finished: 3 reports in 1 attempt, 1:05\n"
+  "  last metrics: loss=0.25\n"
+  "  best checkpoint: "
+  "/runs/fashion/checkpoints/best\n"
+  "  files: /runs/fashion\n";
+
+class live_progress_test : public testing::Test {
+protected:
+  console_progress::options options() {
+    return {console_style::live, terminal.terminal, terminal.terminal};
+  }
+
+  pty_pair terminal;
+  console_progress progress{options()};
+};
+
+TEST_F(live_progress_test, keeps_one_line_up_to_date) {
+  progress.update(running(), t0);
+  EXPECT_EQ(screen(terminal.seen()),
+            "running, attempt 0, 2 ranks | 0 reports | 0.0 s");
+  progress.update(running(1), t0 + 1s);
+  auto bytes = terminal.seen();
+  EXPECT_EQ(screen(bytes), "running, attempt 0, 2 ranks | 1 report, 2.5/s | "
+                           "0.0 s | loss=0.5");
+  EXPECT_THAT(bytes, Not(HasSubstr("\n")));
+}
+
+TEST_F(live_progress_test, redraws_at_most_ten_times_a_second) {
+  progress.update(running(1), t0);
+  terminal.seen();
+  for (std::uint64_t i = 2; i < 100; ++i)
+    progress.update(running(i), t0 + 1ms * i);
+  EXPECT_EQ(terminal.seen(), "");
+  progress.tick(t0 + 100ms);
+  EXPECT_THAT(terminal.seen(), HasSubstr("99 reports"));
+}
+
+TEST_F(live_progress_test, shows_a_change_of_state_at_once) {
+  progress.update(running(1), t0);
+  auto status = running(1);
+  status.state = run_state::restarting;
+  status.attempt = 1;
+  progress.update(status, t0 + 1ms);
+  EXPECT_THAT(terminal.seen(), HasSubstr("restarting, attempt 1, 2 ranks"));
+}
+
+TEST_F(live_progress_test, lets_the_elapsed_time_run_on_with_the_ticks) {
+  auto status = running();
+  status.elapsed_s = 60;
+  progress.update(status, t0);
+  progress.tick(t0 + 7s);
+  EXPECT_THAT(screen(terminal.seen()), HasSubstr("| 1:07"));
+}
+
+TEST_F(live_progress_test, output_of_rank_0_goes_above_the_line) {
+  progress.update(running(), t0);
+  auto line = screen(terminal.seen());
+  progress.print("epoch 0\nepo");
+  progress.print("ch 1\n");
+  progress.print("half a line");
+  EXPECT_EQ(screen("\r" + line + terminal.seen()), "epoch 0\nepoch 1\n" + line);
+  progress.finish(finished_summary(), t0 + 1s);
+  EXPECT_EQ(screen(terminal.seen()),
+            std::string{"half a line\n"} + finished_text);
+}
+
+TEST_F(live_progress_test, does_not_hold_endless_lines_back) {
+  progress.update(running(), t0);
+  terminal.seen();
+  std::string piece(console_progress::max_partial_line, 'x');
+  progress.print(piece);
+  EXPECT_EQ(terminal.seen(), "");
+  // A thread reads along: a terminal holds only 4 KiB.
+  std::string seen;
+  std::thread writer{[&] { progress.print("x"); }};
+  while (seen.find("xx\n") == std::string::npos)
+    seen += terminal.seen();
+  writer.join();
+  EXPECT_THAT(screen(seen + terminal.seen()), HasSubstr(piece + "x\nrunning"));
+}
+
+TEST_F(live_progress_test, fits_the_line_to_the_width_of_the_terminal) {
+  auto status = running(1);
+  status.last_metrics = {{"größe", std::string(200, 'x')}};
+  progress.update(status, t0);
+  auto line = screen(terminal.seen());
+  EXPECT_EQ(display_width(line), 79);
+  EXPECT_TRUE(line.ends_with("…"));
+  terminal.resize(20);
+  progress.tick(t0 + 1s);
+  EXPECT_EQ(screen(terminal.seen()), "running, attempt 0…");
+  terminal.resize(0); // a terminal that does not tell
+  progress.tick(t0 + 2s);
+  EXPECT_EQ(display_width(screen(terminal.seen())), 79);
+}
+
+TEST_F(live_progress_test, no_metric_can_move_the_cursor) {
+  auto status = running(1);
+  status.last_metrics = {{"note", "a\x1b[2Jb\nc\rd"}};
+  progress.update(status, t0);
+  EXPECT_THAT(screen(terminal.seen()), HasSubstr("note=a?[2Jb c?d"));
+}
+
+TEST_F(live_progress_test, leaves_a_clean_terminal_behind) {
+  {
+    console_progress abandoned{options()};
+    abandoned.update(running(), t0);
+    abandoned.print("rest");
+  }
+  EXPECT_EQ(screen(terminal.seen()), "rest\n");
+}
+
+TEST_F(live_progress_test, shows_nothing_of_the_run_after_the_summary) {
+  progress.update(running(), t0);
+  terminal.seen();
+  progress.finish(finished_summary(), t0);
+  EXPECT_EQ(screen(terminal.seen()), finished_text);
+  progress.update(running(9), t0 + 1s);
+  progress.tick(t0 + 2s);
+  progress.finish(finished_summary(), t0 + 3s);
+  EXPECT_EQ(terminal.seen(), "");
+  progress.print("late output");
+  EXPECT_EQ(terminal.seen(), "late output");
+}
+
+TEST_F(live_progress_test, a_warning_has_a_line_of_its_own) {
+  progress.update(running(), t0);
+  auto line = screen(terminal.seen());
+  progress.note("report 3: rank 1 is missing for 30 s, rank 0 waits");
+  EXPECT_EQ(screen("\r" + line + terminal.seen()),
+            "troupe: report 3: rank 1 is missing for 30 s, rank 0 waits\n"
+              + line);
+}
+
+TEST_F(live_progress_test, a_terminal_that_was_stopped_is_not_waited_for) {
+  progress.update(running(), t0);
+  terminal.seen();
+  ASSERT_EQ(tcflow(terminal.terminal, TCOOFF), 0); // Ctrl-S
+  for (int i = 1; i < 1000; ++i)
+    progress.tick(t0 + 1s * i);
+  ASSERT_EQ(tcflow(terminal.terminal, TCOON), 0);
+  progress.tick(t0 + 2000s);
+  EXPECT_THAT(screen(terminal.seen()), HasSubstr("33:20"));
+}
+
+class plain_progress_test : public testing::Test {
+protected:
+  pipe_pair log;
+  console_progress progress{{console_style::automatic, log.writer, log.writer}};
+};
+
+TEST_F(plain_progress_test, is_chosen_where_there_is_no_terminal) {
+  EXPECT_EQ(progress.style(), console_style::plain);
+}
+
+TEST_F(plain_progress_test, writes_one_line_per_change_of_state) {
+  run_status status;
+  progress.update(status, t0);
+  progress.update(status, t0 + 1s);
+  status.state = run_state::scheduling;
+  status.world_size = 2;
+  progress.update(status, t0 + 1s);
+  status.state = run_state::running;
+  progress.update(status, t0 + 2s);
+  status.state = run_state::restarting;
+  status.attempt = 1;
+  progress.update(status, t0 + 2s);
+  progress.tick(t0 + 20s);
+  EXPECT_EQ(log.seen(), "troupe: initializing, attempt 0\n"
+                        "troupe: scheduling, attempt 0, 2 ranks\n"
+                        "troupe: running, attempt 0, 2 ranks\n"
+                        "troupe: restarting, attempt 1, 2 ranks\n");
+}
+
+TEST_F(plain_progress_test, writes_at_most_one_report_a_second_and_the_last) {
+  progress.update(running(), t0);
+  log.seen();
+  for (std::uint64_t i = 1; i <= 50; ++i)
+    progress.update(running(i), t0 + 1ms * i);
+  EXPECT_EQ(log.seen(), "troupe: report 0, 2.5/s, 0.0 s: loss=0.5\n");
+  progress.tick(t0 + 1001ms);
+  EXPECT_EQ(log.seen(), "troupe: report 49, 2.5/s, 0.0 s: loss=0.5\n");
+  progress.tick(t0 + 10s);
+  EXPECT_EQ(log.seen(), "");
+  progress.update(running(51), t0 + 10s);
+  progress.update(running(52), t0 + 10s);
+  log.seen();
+  auto down = running(52);
+  down.state = run_state::shutting_down;
+  progress.update(down, t0 + 10s);
+  EXPECT_EQ(log.seen(), "troupe: report 51, 2.5/s, 0.0 s: loss=0.5\n"
+                        "troupe: shutting down, attempt 0, 2 ranks\n");
+}
+
+TEST_F(plain_progress_test, writes_a_last_report_that_was_held_back) {
+  progress.update(running(1), t0);
+  progress.update(running(2), t0 + 1ms);
+  log.seen();
+  progress.finish(finished_summary(), t0 + 2ms);
+  EXPECT_EQ(log.seen(),
+            std::string{"troupe: report 1, 2.5/s, 0.0 s: loss=0.5\n"}
+              + finished_text);
+}
+
+TEST_F(plain_progress_test, has_no_escapes_and_whole_lines_of_output_only) {
+  progress.update(running(), t0);
+  progress.print("half");
+  progress.update(running(1), t0 + 1s);
+  progress.print(" done\n");
+  EXPECT_EQ(log.seen(), "troupe: running, attempt 0, 2 ranks\n"
+                        "troupe: report 0, 2.5/s, 0.0 s: loss=0.5\n"
+                        "half done\n");
+}
+
+TEST(console_progress_test, quiet_shows_nothing_at_all) {
+  pipe_pair log;
+  {
+    console_progress progress{{console_style::quiet, log.writer, log.writer}};
+    progress.update(running(1), t0);
+    progress.tick(t0 + 5s);
+    progress.print("output\nmore");
+    progress.note("a warning");
+    progress.finish(finished_summary(), t0 + 6s);
+    progress.print("late\n");
+  }
+  EXPECT_EQ(log.seen(), "");
+}
+
+TEST(console_progress_test, sends_progress_and_output_to_their_own_places) {
+  pty_pair terminal;
+  pipe_pair output;
+  console_progress progress{
+    {console_style::live, terminal.terminal, output.writer}};
+  progress.update(running(), t0);
+  progress.print("epoch 0\n");
+  EXPECT_EQ(output.seen(), "epoch 0\n");
+  EXPECT_EQ(screen(terminal.seen()),
+            "running, attempt 0, 2 ranks | 0 reports | 0.0 s");
+}
+
+TEST(console_progress_test, is_live_on_a_terminal_that_can_redraw) {
+  pty_pair terminal;
+  std::string before = getenv("TERM") ? getenv("TERM") : "";
+  setenv("TERM", "xterm", 1);
+  EXPECT_EQ(console_progress({.progress_fd = terminal.terminal}).style(),
+            console_style::live);
+  setenv("TERM", "dumb", 1);
+  EXPECT_EQ(console_progress({.progress_fd = terminal.terminal}).style(),
+            console_style::plain);
+  unsetenv("TERM");
+  EXPECT_EQ(console_progress({.progress_fd = terminal.terminal}).style(),
+            console_style::plain);
+  if (!before.empty())
+    setenv("TERM", before.c_str(), 1);
+}
+
+TEST(console_progress_test, survives_a_console_that_is_gone) {
+  pipe_pair log;
+  close(log.reader);
+  log.reader = -1;
+  console_progress progress{{console_style::plain, log.writer, log.writer}};
+  progress.update(running(1), t0); // would be a deadly SIGPIPE
+  progress.print("output\n");
+  progress.finish(finished_summary(), t0);
+  sigset_t pending;
+  sigpending(&pending);
+  EXPECT_EQ(sigismember(&pending, SIGPIPE), 0);
+}
+
+TEST(console_progress_test, waits_for_room_on_a_console_that_does_not_block) {
+  pipe_pair log;
+  ASSERT_EQ(fcntl(log.writer, F_SETFL, O_NONBLOCK), 0);
+  std::string text(1 << 20, 'x');
+  std::thread writer{[&] { write_console(log.writer, text); }};
+  std::string seen;
+  while (seen.size() < text.size())
+    seen += log.seen();
+  writer.join();
+  EXPECT_EQ(seen, text);
+}
+
+TEST(console_progress_test, threads_may_push_and_print_at_once) {
+  pipe_pair log;
+  std::string seen;
+  console_progress progress{{console_style::live, log.writer, log.writer}};
+  std::thread printer{[&] {
+    for (int i = 0; i < 500; ++i)
+      progress.print("line " + std::to_string(i) + "\n");
+  }};
+  std::thread pusher{[&] {
+    for (std::uint64_t i = 0; i < 500; ++i)
+      progress.update(running(i), t0 + 200ms * i);
+    progress.note("done");
+  }};
+  while (seen.find("line 499\n") == std::string::npos
+         || seen.find("done\n") == std::string::npos)
+    seen += log.seen();
+  printer.join();
+  pusher.join();
+  auto shown = screen(seen + log.seen());
+  for (int i = 0; i < 500; ++i)
+    EXPECT_THAT("\n" + shown, HasSubstr("\nline " + std::to_string(i) + "\n"));
+}
+
+} // namespace
+} // namespace troupe

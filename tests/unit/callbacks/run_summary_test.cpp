@@ -1,0 +1,56 @@
+#include "troupe/callbacks/run_summary.hpp"
+
+#include <gtest/gtest.h>
+
+#include "troupe/runtime/run/result.hpp"
+
+namespace troupe {
+namespace {
+
+TEST(run_summary_test, tells_errors_of_several_lines) {
+  run_summary summary{
+    .outcome = run_state::errored,
+    .name = "fashion",
+    .reports = 1,
+    .attempts = 2,
+    .elapsed_s = 4.2,
+    .path = "/runs/fashion",
+    .reason = {ec::rank_failed, "Rank 0: bad alloc\nRank 1: exited"}};
+  EXPECT_EQ(to_string(summary),
+            "fashion errored: 1 report in 2 attempts, 4.2 s\n"
+            "  error: Rank 0: bad alloc\n"
+            "         Rank 1: exited\n"
+            "  files: /runs/fashion\n");
+}
+
+TEST(run_summary_test, takes_from_the_result_what_people_ask_for) {
+  result x;
+  x.status = run_status_kind::aborted;
+  x.path = "/runs/fashion";
+  x.attempts = 2;
+  x.metrics = {{"loss", 0.25}};
+  for (auto* name : {"worse", "best"})
+    x.best_checkpoints.push_back(
+      {checkpoint::from_directory(std::string{"/c/"} + name)});
+  x.error = run_error{.code = ec::stopped, .message = "the run was stopped"};
+  auto summary = summary_of(x, 7, 3.5);
+  EXPECT_EQ(to_string(summary), "fashion aborted: 7 reports in 2 attempts, "
+                                "3.5 s\n"
+                                "  error: the run was stopped\n"
+                                "  last metrics: loss=0.25\n"
+                                "  best checkpoint: /c/best\n"
+                                "  files: /runs/fashion\n");
+}
+
+TEST(run_summary_test, a_run_without_checkpoints_names_none) {
+  result x;
+  x.status = run_status_kind::finished;
+  x.path = "/runs/fashion";
+  x.attempts = 1;
+  EXPECT_EQ(to_string(summary_of(x, 0, 1)),
+            "fashion finished: 0 reports in 1 attempt, 1.0 s\n"
+            "  files: /runs/fashion\n");
+}
+
+} // namespace
+} // namespace troupe

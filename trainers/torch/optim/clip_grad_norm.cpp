@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
 
+#include <algorithm>
+
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
@@ -28,8 +30,14 @@ at::Tensor clip_grad_norm(const std::vector<at::Tensor>& parameters,
   auto total = at::linalg_vector_norm(at::stack(norms), norm_type);
   // Multiplying by one where nothing is to be clipped saves asking the device.
   auto factor = at::clamp_max(max_norm / (total + 1e-6), 1.0);
-  for (auto& gradient : gradients)
-    gradient.mul_(factor.to(gradient.device()));
+  const auto on_one_device = std::ranges::all_of(gradients, [&](auto& x) {
+    return x.device() == gradients.front().device();
+  });
+  if (on_one_device)
+    at::_foreach_mul_(gradients, factor);
+  else
+    for (auto& gradient : gradients)
+      gradient.mul_(factor.to(gradient.device()));
   return total;
 }
 

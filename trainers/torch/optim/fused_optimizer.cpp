@@ -174,7 +174,7 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
     const auto lr_name = "group." + std::to_string(g) + ".lr";
     const auto* lr = find(lr_name);
     if (lr && lr->numel() == 1)
-      rates.push_back(lr->item<double>());
+      rates.push_back(lr->item().toDouble());
     else
       complain(lr_name, lr ? "is no single number" : "is missing");
     for (const auto& parameter : groups_[g].parameters) {

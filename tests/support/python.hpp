@@ -1,0 +1,68 @@
+#pragma once
+
+#include <array>
+#include <cstdio>
+#include <cstdlib>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include <sys/wait.h>
+
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::test {
+
+/// The interpreter with torch, numpy and safetensors that the bootstrap makes
+/// for tests (TROUPE_TEST_PYTHON).
+inline std::optional<std::string> test_python() {
+  const auto* path = std::getenv("TROUPE_TEST_PYTHON");
+  if (path && *path)
+    return path;
+  return std::nullopt;
+}
+
+/// Whether a missing interpreter is a failure instead of a reason to skip.
+inline bool python_is_required() {
+  const auto* ci = std::getenv("CI");
+  return ci && std::string_view{ci} == "true";
+}
+
+struct python_result {
+  int exit_code = -1;
+  std::string output; ///< Of both streams.
+};
+
+/// Runs *script* with *arguments*, which must hold no quotes.
+inline python_result run_python(const std::string& script,
+                                const std::vector<std::string>& arguments) {
+  temporary_folder folder;
+  write_bytes(folder / "script.py", script);
+  auto command =
+    "'" + test_python().value() + "' '" + (folder / "script.py").string() + "'";
+  for (const auto& x : arguments)
+    command += " '" + x + "'";
+  python_result result;
+  auto* pipe = ::popen((command + " 2>&1").c_str(), "re");
+  if (!pipe)
+    return result;
+  std::array<char, 4096> buffer;
+  while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    result.output.append(buffer.data(), n);
+  const auto status = ::pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+} // namespace troupe::test
+
+/// Skips a test, or fails it in CI, where there is no interpreter for it.
+#define TROUPE_NEEDS_PYTHON()                                                  \
+  do {                                                                         \
+    if (!troupe::test::test_python()) {                                        \
+      if (troupe::test::python_is_required())                                  \
+        FAIL() << "TROUPE_TEST_PYTHON is not set: run ./dev test";             \
+      GTEST_SKIP() << "TROUPE_TEST_PYTHON is not set: run ./dev test";         \
+    }                                                                          \
+  } while (false)

@@ -1,0 +1,44 @@
+#pragma once
+
+#include <fstream>
+#include <iterator>
+#include <string>
+
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe::test {
+
+/// A folder that is removed with all that lies in it.
+class temporary_folder {
+public:
+  temporary_folder()
+    : path_(fs::temp_directory_path() / fs::unique_path("troupe-%%%%-%%%%")) {
+    fs::create_directory(path_);
+  }
+
+  ~temporary_folder() {
+    boost::system::error_code ignored;
+    fs::remove_all(path_, ignored);
+  }
+
+  temporary_folder(const temporary_folder&) = delete;
+  temporary_folder& operator=(const temporary_folder&) = delete;
+
+  const fs::path& path() const noexcept { return path_; }
+
+  fs::path operator/(const std::string& name) const { return path_ / name; }
+
+private:
+  fs::path path_;
+};
+
+inline std::string bytes_of(const fs::path& path) {
+  std::ifstream in{path.string(), std::ios::binary};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+inline void write_bytes(const fs::path& path, const std::string& bytes) {
+  std::ofstream{path.string(), std::ios::binary} << bytes;
+}
+
+} // namespace troupe::test

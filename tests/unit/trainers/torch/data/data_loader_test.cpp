@@ -1,0 +1,290 @@
+#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+
+#include <atomic>
+#include <set>
+#include <stdexcept>
+#include <string>
+
+#include <ATen/Functions.h>
+#include <ATen/Parallel.h>
+#include <gtest/gtest.h>
+#include <torch/data/datasets/base.h>
+
+#include "troupe/trainers/torch/data/first_samples.hpp"
+#include "troupe/trainers/torch/data_plane.hpp"
+
+using namespace troupe;
+
+namespace {
+
+/// Sample i is (a tensor [2] of i, the number i).
+struct counting_dataset {
+  std::int64_t n = 10;
+
+  std::int64_t size() const { return n; }
+
+  std::pair<at::Tensor, std::int64_t> get(std::size_t index) const {
+    const auto i = static_cast<std::int64_t>(index);
+    if (i == 7 && n == 13)
+      throw std::runtime_error{"unlucky"};
+    return {at::full({2}, i, at::kFloat), i};
+  }
+};
+
+/// The same as whole batches.
+struct batch_counting_dataset {
+  std::int64_t size() const { return 10; }
+
+  at::Tensor get_batch(std::span<const std::int64_t> indices) const {
+    if (indices.front() == 8)
+      throw std::out_of_range{"eight"};
+    return at::tensor(
+      std::vector<std::int64_t>(indices.begin(), indices.end()));
+  }
+};
+
+/// A dataset as LibTorch wants it: nothing is const.
+struct torch_dataset : torch::data::Dataset<torch_dataset> {
+  torch::data::Example<> get(std::size_t index) override {
+    ++reads;
+    return {at::full({1}, static_cast<double>(index)), at::scalar_tensor(1)};
+  }
+  std::optional<std::size_t> size() const override { return 4; }
+  int reads = 0;
+};
+
+struct named_sample {
+  at::Tensor image;
+  at::Tensor mask;
+  auto members() { return std::tie(image, mask); }
+};
+
+struct named_dataset {
+  int size() const { return 3; }
+  named_sample get(std::size_t index) const {
+    return {at::full({1}, static_cast<double>(index)), at::ones({2})};
+  }
+};
+
+train_context make_context(int rank = 0, int world_size = 1) {
+  return {{.rank = rank, .world_size = world_size}, nullptr, std::nullopt};
+}
+
+std::vector<std::int64_t> to_vector(const at::Tensor& x) {
+  auto flat = x.to(at::kLong).contiguous();
+  return {flat.data_ptr<std::int64_t>(),
+          flat.data_ptr<std::int64_t>() + flat.numel()};
+}
+
+template <class Loader>
+std::vector<std::int64_t> labels_of(Loader& loader) {
+  std::vector<std::int64_t> result;
+  for (auto& [images, labels] : loader) {
+    EXPECT_EQ(images.sizes(), (std::vector<std::int64_t>{labels.size(0), 2}));
+    EXPECT_TRUE(images.select(1, 1).equal(labels.to(at::kFloat)));
+    auto part = to_vector(labels);
+    result.insert(result.end(), part.begin(), part.end());
+  }
+  return result;
+}
+
+} // namespace
+
+TEST(data_loader_test, stacks_samples_into_batches) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, counting_dataset{}, {.batch_size = 4});
+  EXPECT_EQ(loader.size(), 3);
+  EXPECT_EQ(labels_of(loader),
+            (std::vector<std::int64_t>{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
+}
+
+TEST(data_loader_test, gives_the_same_with_and_without_threads) {
+  auto context = make_context();
+  data_loader_options options{.batch_size = 3, .shuffle = true, .seed = 4};
+  auto plain = prepare_data_loader(context, counting_dataset{500}, options);
+  options.workers = 3;
+  auto threaded = prepare_data_loader(context, counting_dataset{500}, options);
+  for (std::uint64_t epoch : {0, 1, 5}) {
+    plain.set_epoch(epoch);
+    threaded.set_epoch(epoch);
+    EXPECT_EQ(labels_of(plain), labels_of(threaded));
+    EXPECT_EQ(plain.state(), threaded.state());
+  }
+}
+
+TEST(data_loader_test, divides_a_dataset_among_the_ranks) {
+  std::multiset<std::int64_t> seen;
+  for (int rank = 0; rank < 3; ++rank) {
+    auto context = make_context(rank, 3);
+    auto loader = prepare_data_loader(
+      context, counting_dataset{20},
+      {.batch_size = 2, .shuffle = true, .tail = tail::no_padding});
+    for (auto x : labels_of(loader))
+      seen.insert(x);
+  }
+  EXPECT_EQ(seen.size(), 20u);
+  EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), 20u);
+}
+
+TEST(data_loader_test, resumes_after_the_batch_that_the_loop_saw_last) {
+  for (int workers : {0, 2}) {
+    auto context = make_context();
+    const data_loader_options options{
+      .batch_size = 2, .shuffle = true, .seed = 1, .workers = workers};
+    auto loader = prepare_data_loader(context, counting_dataset{9}, options);
+    loader.set_epoch(3);
+    const auto whole = labels_of(loader);
+    for (std::int64_t stop = 1; stop <= loader.size(); ++stop) {
+      std::vector<std::int64_t> labels;
+      std::int64_t batches = 0;
+      sampler_state saved;
+      loader.set_epoch(3);
+      for (auto& [images, part] : loader) {
+        auto values = to_vector(part);
+        labels.insert(labels.end(), values.begin(), values.end());
+        if (++batches == stop) {
+          saved = loader.state();
+          break;
+        }
+      }
+      auto resumed = prepare_data_loader(context, counting_dataset{9}, options);
+      resumed.load_state(saved);
+      resumed.set_epoch(3);
+      auto rest = labels_of(resumed);
+      labels.insert(labels.end(), rest.begin(), rest.end());
+      EXPECT_EQ(labels, whole);
+    }
+  }
+}
+
+TEST(data_loader_test, names_the_sample_that_failed) {
+  auto context = make_context();
+  for (int workers : {0, 2}) {
+    auto loader = prepare_data_loader(context, counting_dataset{13},
+                                      {.batch_size = 2, .workers = workers});
+    try {
+      labels_of(loader);
+      FAIL() << "nothing was thrown";
+    } catch (const train_error& x) {
+      EXPECT_EQ(x.reason().message, "the dataset failed at sample 7: unlucky");
+      EXPECT_THROW(std::rethrow_if_nested(x), std::runtime_error);
+    }
+    EXPECT_EQ(loader.state().cursor, 6);
+  }
+}
+
+TEST(data_loader_test, names_the_samples_of_a_batch_that_failed) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, batch_counting_dataset{}, {.batch_size = 2});
+  try {
+    for (auto& batch : loader)
+      EXPECT_EQ(batch.numel(), 2);
+    FAIL() << "nothing was thrown";
+  } catch (const train_error& x) {
+    EXPECT_EQ(x.reason().message,
+              "the dataset failed at a batch of samples 8 9: eight");
+  }
+}
+
+TEST(data_loader_test, names_samples_that_can_not_be_stacked) {
+  struct ragged {
+    int size() const { return 2; }
+    at::Tensor get(std::size_t i) const {
+      return at::ones({static_cast<std::int64_t>(i) + 1});
+    }
+  };
+  auto context = make_context();
+  auto loader = prepare_data_loader(context, ragged{}, {.batch_size = 2});
+  EXPECT_THROW(loader.begin(), train_error);
+}
+
+TEST(data_loader_test, reads_whole_batches_where_the_dataset_can) {
+  auto context = make_context();
+  auto loader = prepare_data_loader(
+    context, first_samples{batch_counting_dataset{}, 5}, {.batch_size = 3});
+  std::vector<std::vector<std::int64_t>> batches;
+  for (auto& batch : loader)
+    batches.push_back(to_vector(batch));
+  EXPECT_EQ(batches,
+            (std::vector<std::vector<std::int64_t>>{{0, 1, 2}, {3, 4}}));
+}
+
+TEST(data_loader_test,
+     gives_each_thread_a_copy_of_a_dataset_that_is_not_const) {
+  static_assert(!shared_by_threads<torch_dataset>);
+  static_assert(shared_by_threads<counting_dataset>);
+  auto context = make_context();
+  auto loader = prepare_data_loader(context, torch_dataset{},
+                                    {.batch_size = 2, .workers = 2});
+  double sum = 0;
+  for (auto& [data, target] : loader) {
+    EXPECT_EQ(target.sizes(), (std::vector<std::int64_t>{2}));
+    sum += data.sum().item().toDouble();
+  }
+  EXPECT_EQ(sum, 6);
+  EXPECT_EQ(loader.dataset().reads, 0);
+}
+
+TEST(data_loader_test, keeps_a_struct_that_lists_its_members) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, named_dataset{}, {.batch_size = 3});
+  for (named_sample& batch : loader) {
+    EXPECT_EQ(batch.image.sizes(), (std::vector<std::int64_t>{3, 1}));
+    EXPECT_EQ(batch.mask.sizes(), (std::vector<std::int64_t>{3, 2}));
+  }
+}
+
+TEST(data_loader_test, collates_numbers_texts_and_nested_fields) {
+  using sample = std::tuple<float, bool, std::string,
+                            std::pair<at::Tensor, std::array<at::Tensor, 1>>>;
+  auto [real, flag, text, nested] = collate(
+    std::vector<sample>{{1.5f, true, "a", {at::ones({2}), {at::zeros({})}}},
+                        {2.5f, false, "b", {at::ones({2}), {at::zeros({})}}}});
+  EXPECT_TRUE(real.equal(at::tensor({1.5f, 2.5f})));
+  EXPECT_EQ(real.scalar_type(), at::kFloat);
+  EXPECT_EQ(flag.scalar_type(), at::kBool);
+  EXPECT_TRUE(flag[0].item().toBool());
+  EXPECT_FALSE(flag[1].item().toBool());
+  EXPECT_EQ(text, (std::vector<std::string>{"a", "b"}));
+  EXPECT_EQ(nested.first.sizes(), (std::vector<std::int64_t>{2, 2}));
+}
+
+TEST(data_loader_test, lets_workers_start_no_threads_of_their_own) {
+  struct probe {
+    int size() const { return 4; }
+    bool get(std::size_t) const {
+      std::atomic<int> chunks = 0;
+      at::parallel_for(0, 1000, 1, [&](auto, auto) { ++chunks; });
+      return chunks == 1;
+    }
+  };
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, probe{}, {.batch_size = 1, .workers = 2});
+  for (auto& single : loader)
+    EXPECT_TRUE(single.item().toBool());
+}
+
+TEST(data_loader_test, uses_the_device_of_the_data_plane) {
+  auto context = make_context();
+  context.data_plane() = std::make_shared<torch_data_plane>(
+    torch_data_plane{nullptr, at::Device{at::kMeta}});
+  auto there = prepare_data_loader(context, counting_dataset{});
+  auto here =
+    prepare_data_loader(context, counting_dataset{}, {.move_to_device = false});
+  EXPECT_TRUE((*there.begin()).first.is_meta());
+  EXPECT_TRUE((*here.begin()).first.is_cpu());
+}
+
+TEST(data_loader_test, refuses_options_out_of_range) {
+  auto context = make_context();
+  auto with = [&](data_loader_options x) {
+    return prepare_data_loader(context, counting_dataset{}, x);
+  };
+  EXPECT_THROW(with({.batch_size = 0}), train_error);
+  EXPECT_THROW(with({.workers = -1}), train_error);
+  EXPECT_THROW(with({.prefetch = 0}), train_error);
+}

@@ -1,0 +1,73 @@
+#include "troupe/trainers/torch/data/ordered_prefetcher.hpp"
+
+#include <atomic>
+#include <latch>
+#include <stdexcept>
+
+#include <gtest/gtest.h>
+
+using namespace troupe;
+
+TEST(ordered_prefetcher_test, hands_out_items_in_order) {
+  ordered_prefetcher<std::int64_t> x{
+    1000, 4, 8, [](std::stop_token, int, std::int64_t k) { return k * k; }};
+  for (std::int64_t k = 0; k < 1000; ++k)
+    EXPECT_EQ(x.next(), k * k);
+  EXPECT_EQ(x.next(), std::nullopt);
+  EXPECT_EQ(x.next(), std::nullopt);
+}
+
+TEST(ordered_prefetcher_test, hands_out_nothing_if_there_is_nothing) {
+  ordered_prefetcher<int> x{
+    0, 2, 2, [](std::stop_token, int, std::int64_t) { return 1; }};
+  EXPECT_EQ(x.next(), std::nullopt);
+}
+
+TEST(ordered_prefetcher_test, reads_no_further_ahead_than_its_window) {
+  constexpr std::int64_t window = 3;
+  std::atomic<std::int64_t> given = 0;
+  std::atomic<bool> too_far = false;
+  ordered_prefetcher<std::int64_t> x{200, 4, window,
+                                     [&](std::stop_token, int, std::int64_t k) {
+                                       // next() counts an item as given before
+                                       // it returns.
+                                       if (k > given + window)
+                                         too_far = true;
+                                       return k;
+                                     }};
+  while (x.next())
+    ++given;
+  EXPECT_FALSE(too_far);
+}
+
+TEST(ordered_prefetcher_test, throws_in_place_of_the_item_that_failed) {
+  ordered_prefetcher<std::int64_t> x{4, 2, 4,
+                                     [](std::stop_token, int, std::int64_t k) {
+                                       if (k == 2)
+                                         throw std::runtime_error{"item 2"};
+                                       return k;
+                                     }};
+  EXPECT_EQ(x.next(), 0);
+  EXPECT_EQ(x.next(), 1);
+  EXPECT_THROW(x.next(), std::runtime_error);
+  EXPECT_EQ(x.next(), 3);
+}
+
+TEST(ordered_prefetcher_test, asks_its_makers_to_stop_when_it_is_destroyed) {
+  std::latch begun{2};
+  std::atomic<int> stopped = 0;
+  {
+    ordered_prefetcher<int> x{100, 2, 10,
+                              [&](std::stop_token stop, int, std::int64_t) {
+                                std::mutex mutex;
+                                std::condition_variable_any never;
+                                std::unique_lock guard{mutex};
+                                begun.count_down();
+                                never.wait(guard, stop, [] { return false; });
+                                ++stopped;
+                                return 0;
+                              }};
+    begun.wait();
+  }
+  EXPECT_EQ(stopped, 2);
+}

@@ -7,11 +7,11 @@
 #include <mutex>
 
 #include <fcntl.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/spawner_client.hpp"
 #include "troupe/runtime/process/spawner_loop.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
@@ -32,13 +32,17 @@ std::unique_ptr<spawner_client>& client() {
 
 expected<void> init_spawner(rank_main entry) {
   run_spawner_if_asked(entry);
-  std::lock_guard guard{client_mutex};
-  if (client() && client_owner == ::getpid())
+  if (spawner())
     return {};
+  // Not under the lock: a fork would inherit it locked.
   auto link = thread_count() == 1 ? fork_spawner(entry) : exec_spawner();
   if (!link)
     return tl::unexpected{link.error()};
-  client() = std::make_unique<spawner_client>(std::move(*link));
+  auto made = std::make_unique<spawner_client>(std::move(*link));
+  std::lock_guard guard{client_mutex};
+  if (client_owner == ::getpid())
+    return {}; // Another thread was faster.
+  client().swap(made);
   client_owner = ::getpid();
   return {};
 }
@@ -70,7 +74,7 @@ expected<spawner_link> fork_spawner(rank_main entry) {
     mine.reset();
     spawner_loop{std::move(theirs), parent, entry}.run();
   }
-  return spawner_link{std::move(mine), pid, unique_fd{::pidfd_open(pid, 0)}};
+  return spawner_link{std::move(mine), pid, open_pidfd(pid)};
 }
 
 int thread_count() {

@@ -7,10 +7,10 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
@@ -310,7 +310,7 @@ void spawner_connection::refuse(std::uint64_t id, const error& why) {
 
 void spawner_connection::lose_spawner(std::string why) {
   // Killed first: after this no rank can be left that nobody watches.
-  ::pidfd_send_signal(link_.process.get(), SIGKILL, nullptr, 0);
+  send_signal(link_.process, SIGKILL);
   auto end = bury(link_, -1);
   auto was_ready = std::exchange(ready_, false);
   if (why.empty())

@@ -6,11 +6,11 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/pidfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/peer_credentials.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/spawner_loop.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
@@ -103,7 +103,7 @@ expected<spawner_link> exec_spawner() {
   if (failed != 0)
     return system_failure(
       ec::spawn, "cannot start this program again as the spawner", failed);
-  return spawner_link{std::move(mine), pid, unique_fd{::pidfd_open(pid, 0)}};
+  return spawner_link{std::move(mine), pid, open_pidfd(pid)};
 }
 
 void run_spawner_if_asked(rank_main entry) {

@@ -4,9 +4,9 @@
 #include <csignal>
 
 #include <poll.h>
-#include <sys/pidfd.h>
 #include <sys/wait.h>
 
+#include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 
 namespace troupe {
@@ -16,7 +16,7 @@ std::string bury(const spawner_link& link, int timeout_ms) {
   while (::poll(&wait, 1, timeout_ms) < 0 && errno == EINTR)
     continue;
   if (wait.revents == 0)
-    ::pidfd_send_signal(link.process.get(), SIGKILL, nullptr, 0);
+    send_signal(link.process, SIGKILL);
   siginfo_t info{};
   int rc = 0;
   do {

@@ -7,13 +7,13 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/mman.h>
-#include <sys/pidfd.h>
 #include <sys/prctl.h>
 #include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/last_words.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/rank_process.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
@@ -43,7 +43,7 @@ void spawner_loop::detach() {
   unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     ::dup2(null.get(), fd);
-  parent_process_.reset(::pidfd_open(parent_, 0));
+  parent_process_ = open_pidfd(parent_);
   if (::getppid() != parent_)
     finish();
 }

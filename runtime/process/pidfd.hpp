@@ -1,0 +1,17 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe {
+
+/// A descriptor that names process *pid* even after its end and becomes
+/// readable with it; empty if there is no such process.
+unique_fd open_pidfd(pid_t pid) noexcept;
+
+/// Sends *signal* to the process that *process* names; does nothing if it has
+/// ended.
+void send_signal(const unique_fd& process, int signal) noexcept;
+
+} // namespace troupe

@@ -1,0 +1,94 @@
+#include "troupe/runtime/process/interrupt_watch.hpp"
+
+#include <csignal>
+#include <memory>
+#include <thread>
+
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#include "tests/unit/runtime/process/process_modes.hpp"
+
+using namespace troupe;
+
+namespace {
+
+bool is_readable(int fd) {
+  pollfd wait{fd, POLLIN, 0};
+  return ::poll(&wait, 1, 0) == 1;
+}
+
+void (*handler_of(int signal))(int) {
+  struct sigaction action {};
+  ::sigaction(signal, nullptr, &action);
+  return action.sa_handler;
+}
+
+volatile std::sig_atomic_t seen_by_own_handler = 0;
+
+void own_handler(int) {
+  seen_by_own_handler = seen_by_own_handler + 1;
+}
+
+} // namespace
+
+TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
+  interrupt_watch watch;
+  EXPECT_FALSE(is_readable(watch.fd()));
+  EXPECT_EQ(watch.first_signal(), 0);
+  ::raise(SIGINT);
+  EXPECT_TRUE(is_readable(watch.fd()));
+  ::raise(SIGTERM);
+  EXPECT_EQ(watch.first_signal(), SIGINT);
+  EXPECT_EQ(watch.count(), 2);
+}
+
+TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
+  auto program = test::start_program("three_interrupts");
+  auto status = program.wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+}
+
+TEST(interrupt_watch_test, starts_anew_and_restores_what_was) {
+  for (int i = 0; i < 2; ++i) {
+    interrupt_watch watch;
+    EXPECT_EQ(watch.count(), 0);
+    ::raise(SIGINT);
+    EXPECT_EQ(watch.count(), 1);
+  }
+  EXPECT_EQ(handler_of(SIGINT), SIG_DFL);
+  EXPECT_EQ(handler_of(SIGTERM), SIG_DFL);
+}
+
+TEST(interrupt_watch_test, leaves_a_handler_of_the_program_alone) {
+  ::signal(SIGINT, own_handler);
+  {
+    interrupt_watch watch;
+    ::raise(SIGINT);
+    EXPECT_EQ(seen_by_own_handler, 1);
+    EXPECT_FALSE(is_readable(watch.fd()));
+  }
+  EXPECT_EQ(handler_of(SIGINT), own_handler);
+  ::signal(SIGINT, SIG_DFL);
+}
+
+TEST(interrupt_watch_test, shares_signals_between_watches) {
+  auto first = std::make_unique<interrupt_watch>();
+  std::unique_ptr<interrupt_watch> second;
+  std::thread{[&] { second = std::make_unique<interrupt_watch>(); }}.join();
+  first.reset();
+  ::raise(SIGTERM);
+  EXPECT_TRUE(is_readable(second->fd()));
+  second.reset();
+  EXPECT_EQ(handler_of(SIGTERM), SIG_DFL);
+}
+
+TEST(interrupt_watch_test, watches_nothing_on_a_thread_of_a_service) {
+  std::thread{[] {
+    interrupt_watch watch;
+    EXPECT_EQ(watch.fd(), -1);
+    EXPECT_EQ(handler_of(SIGINT), SIG_DFL);
+  }}.join();
+}

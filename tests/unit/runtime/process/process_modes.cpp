@@ -1,0 +1,132 @@
+#include "tests/unit/runtime/process/process_modes.hpp"
+
+#include <csignal>
+#include <cstdlib>
+#include <iostream>
+#include <mutex>
+#include <thread>
+#include <vector>
+
+#include <spawn.h>
+#include <sys/wait.h>
+
+#include "tests/unit/runtime/process/rank_commands.hpp"
+#include "tests/unit/runtime/process/started_rank.hpp"
+#include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/private_folder.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+
+namespace troupe::test {
+namespace {
+
+std::mutex held_for_ever;
+
+/// Starts two ranks that wait, says all process ids, and waits itself.
+int hold_ranks() {
+  auto& client = **spawner();
+  auto pipe = make_pipe();
+  std::vector<started_rank> ranks;
+  for (int i = 0; i < 2; ++i) {
+    auto request = command("wait");
+    request.descriptors.push_back(std::move(*duplicate(pipe.reader.get())));
+    ranks.push_back(start_rank(client, std::move(request)));
+  }
+  std::cout << client.spawner_pid();
+  for (auto& rank : ranks)
+    std::cout << " " << *rank.pid.get();
+  std::cout << std::endl;
+  for (auto& rank : ranks)
+    rank.end.get();
+  return EXIT_FAILURE; // Not before it was killed.
+}
+
+/// A rank of a spawner that was executed finds a function of this process.
+int find_function() {
+  auto address =
+    locate(reinterpret_cast<const void*>(&run_rank_command)).value();
+  auto end = run_rank(**spawner(), command("resolve " + address.module + "|"
+                                           + std::to_string(address.offset)
+                                           + "|" + address.build_id));
+  std::cout << to_string(end) << std::endl;
+  return EXIT_SUCCESS;
+}
+
+int interrupt_three_times() {
+  interrupt_watch watch;
+  for (int i = 0; i < 3; ++i)
+    ::raise(SIGTERM);
+  return EXIT_SUCCESS;
+}
+
+int leave_folder() {
+  auto folder = private_folder::make().value();
+  std::cout << folder.path() << std::endl;
+  std::_Exit(EXIT_SUCCESS); // Like a kill: nothing is removed.
+}
+
+/// Ends in good order while ranks still run.
+int leave_ranks() {
+  auto pipe = make_pipe();
+  auto request = command("wait");
+  request.descriptors.push_back(std::move(pipe.reader));
+  auto rank = start_rank(**spawner(), std::move(request));
+  std::cout << *rank.pid.get() << std::endl;
+  std::exit(EXIT_SUCCESS);
+}
+
+} // namespace
+
+void prepare_mode(const std::string& mode) {
+  if (mode != "late")
+    return;
+  held_for_ever.lock();
+  std::thread{[] { held_for_ever.lock(); }}.detach();
+}
+
+int run_mode(const std::string& mode) {
+  if (mode == "hold_ranks")
+    return hold_ranks();
+  if (mode == "late")
+    std::_Exit(find_function()); // The thread is still there.
+  if (mode == "three_interrupts")
+    return interrupt_three_times();
+  if (mode == "leave_folder")
+    return leave_folder();
+  if (mode == "leave_ranks")
+    return leave_ranks();
+  return EXIT_FAILURE;
+}
+
+int program::wait() const {
+  int status = 0;
+  while (::waitpid(pid, &status, 0) < 0 && errno == EINTR)
+    continue;
+  return status;
+}
+
+program start_program(const std::string& mode) {
+  auto pipe = make_pipe();
+  std::vector<std::string> variables{mode_variable + ("=" + mode)};
+  for (char** entry = environ; *entry; ++entry)
+    variables.emplace_back(*entry);
+  std::vector<char*> environment;
+  for (auto& x : variables)
+    environment.push_back(x.data());
+  environment.push_back(nullptr);
+  std::string name = "process_test";
+  char* arguments[] = {name.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, pipe.writer.get(), STDOUT_FILENO);
+  program result;
+  int failed = ::posix_spawn(&result.pid, "/proc/self/exe", &actions, nullptr,
+                             arguments, environment.data());
+  posix_spawn_file_actions_destroy(&actions);
+  if (failed != 0)
+    std::abort();
+  result.output = std::move(pipe.reader);
+  return result;
+}
+
+} // namespace troupe::test

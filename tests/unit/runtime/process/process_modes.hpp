@@ -1,0 +1,34 @@
+#pragma once
+
+#include <string>
+#include <sys/types.h>
+
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe::test {
+
+/// The variable that makes this program do something else than its tests.
+inline constexpr const char* mode_variable = "TROUPE_PROCESS_TEST_MODE";
+
+/// Set, it makes the program end with code 5 instead of becoming a spawner.
+inline constexpr const char* no_spawner_variable =
+  "TROUPE_PROCESS_TEST_NO_SPAWNER";
+
+/// What has to happen in *mode* before the spawner is made.
+void prepare_mode(const std::string& mode);
+
+/// Runs *mode*; the exit code of the program.
+int run_mode(const std::string& mode);
+
+/// This program, started again in a mode.
+struct program {
+  pid_t pid = -1;
+  unique_fd output; ///< Its stdout.
+
+  /// Waits for its end; the status as waitpid gives it.
+  int wait() const;
+};
+
+program start_program(const std::string& mode);
+
+} // namespace troupe::test

@@ -1,0 +1,149 @@
+#include "tests/unit/runtime/process/rank_commands.hpp"
+
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <functional>
+#include <iostream>
+#include <map>
+#include <stdexcept>
+#include <thread>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/function_address.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+
+namespace troupe::test {
+namespace {
+
+using descriptors = const std::vector<int>&;
+
+void say(int fd, const std::string& text) {
+  if (::write(fd, text.data(), text.size()) < 0)
+    std::abort();
+}
+
+int wait_for_end_of(int fd) {
+  char byte = 0;
+  while (::read(fd, &byte, 1) > 0)
+    continue;
+  return 0;
+}
+
+std::string cores() {
+  std::string result;
+  for (int core : available_cores())
+    result += std::to_string(core) + " ";
+  return result;
+}
+
+int resolve_address(const std::string& argument) {
+  function_address address;
+  auto first = argument.find('|');
+  auto second = argument.find('|', first + 1);
+  address.module = argument.substr(0, first);
+  address.offset = std::stoull(argument.substr(first + 1, second - first - 1));
+  address.build_id = argument.substr(second + 1);
+  auto fn = resolve(address);
+  if (!fn) {
+    std::cerr << fn.error().message << std::endl;
+    return 1;
+  }
+  // A function of a library is enough if it is there; of the program, this one.
+  bool is_right = !address.module.empty()
+                  || *fn == reinterpret_cast<const void*>(&run_rank_command);
+  return is_right ? 0 : 2;
+}
+
+const std::map<std::string,
+               std::function<int(const std::string&, descriptors)>>&
+commands() {
+  static const std::map<std::string,
+                        std::function<int(const std::string&, descriptors)>>
+    table{
+      {"return", [](auto& x, descriptors) { return std::stoi(x); }},
+      {"exit",
+       [](auto& x, descriptors) -> int {
+         std::printf("printed before exit");
+         std::exit(std::stoi(x));
+       }},
+      {"raise",
+       [](auto& x, descriptors) {
+         ::signal(std::stoi(x), SIG_DFL); // Sanitizers catch some.
+         return ::raise(std::stoi(x));
+       }},
+      {"throw_in_thread",
+       [](auto& x, descriptors) {
+         std::thread{[&] { throw std::out_of_range{x}; }}.join();
+         return 0;
+       }},
+      {"throw_number_in_thread",
+       [](auto&, descriptors) {
+         std::thread{[] { throw 42; }}.join();
+         return 0;
+       }},
+      {"terminate", [](auto&, descriptors) -> int { std::terminate(); }},
+      {"wait", [](auto&, descriptors d) { return wait_for_end_of(d.at(0)); }},
+      {"say",
+       [](auto& x, descriptors d) {
+         for (std::size_t i = 0; i < d.size(); ++i)
+           say(d[i], x + std::to_string(i));
+         return 0;
+       }},
+      {"length",
+       [](auto& x, descriptors d) {
+         say(d.at(0), std::to_string(x.size()));
+         return 0;
+       }},
+      {"variable",
+       [](auto& x, descriptors d) {
+         auto* value = std::getenv(x.c_str());
+         say(d.at(0), value ? value : "(not set)");
+         return 0;
+       }},
+      {"cores",
+       [](auto&, descriptors d) {
+         say(d.at(0), cores());
+         return 0;
+       }},
+      {"session",
+       [](auto&, descriptors d) {
+         say(d.at(0), std::to_string(::getsid(0)));
+         return 0;
+       }},
+      {"print",
+       [](auto& x, descriptors) {
+         std::cout << x << " to stdout" << std::endl;
+         std::cerr << x << " to stderr" << std::endl;
+         std::cout << "unflushed";
+         return 0;
+       }},
+      {"open_descriptors",
+       [](auto&, descriptors d) {
+         std::string found;
+         for (int fd = 0; fd < 1024; ++fd)
+           if (::fcntl(fd, F_GETFD) >= 0)
+             found += std::to_string(fd) + " ";
+         say(d.at(0), found);
+         return 0;
+       }},
+      {"has_spawner",
+       [](auto&, descriptors) { return spawner().has_value() ? 1 : 0; }},
+      {"resolve", [](auto& x, descriptors) { return resolve_address(x); }},
+    };
+  return table;
+}
+
+} // namespace
+
+int run_rank_command(std::string payload, std::vector<int> descriptors) {
+  auto space = payload.find(' ');
+  auto argument =
+    space == std::string::npos ? std::string{} : payload.substr(space + 1);
+  return commands().at(payload.substr(0, space))(argument, descriptors);
+}
+
+} // namespace troupe::test

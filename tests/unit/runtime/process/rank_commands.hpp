@@ -1,0 +1,12 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace troupe::test {
+
+/// The `rank_main` of this test program: does what the first word of *payload*
+/// says, with the rest as its argument.
+int run_rank_command(std::string payload, std::vector<int> descriptors);
+
+} // namespace troupe::test

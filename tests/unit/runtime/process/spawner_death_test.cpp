@@ -1,0 +1,160 @@
+#include <csignal>
+#include <cstdlib>
+#include <sstream>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+#include <poll.h>
+#include <sys/wait.h>
+
+#include "tests/unit/runtime/process/process_modes.hpp"
+#include "tests/unit/runtime/process/started_rank.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+using testing::HasSubstr;
+
+namespace {
+
+std::string read_line(int fd) {
+  std::string result;
+  for (char byte = 0; ::read(fd, &byte, 1) == 1 && byte != '\n';)
+    result += byte;
+  return result;
+}
+
+std::vector<pid_t> read_pids(int fd) {
+  std::istringstream line{read_line(fd)};
+  std::vector<pid_t> result;
+  for (pid_t pid = 0; line >> pid;)
+    result.push_back(pid);
+  return result;
+}
+
+/// Returns once the process has ended; the test's time limit is the bound.
+void wait_for_end(const unique_fd& process) {
+  pollfd wait{process.get(), POLLIN, 0};
+  while (::poll(&wait, 1, -1) < 1)
+    continue;
+}
+
+/// Kills a program with two ranks and waits until nothing is left of it.
+void kill_program_and_watch(bool stop_spawner_first) {
+  auto program = start_program("hold_ranks");
+  auto pids = read_pids(program.output.get());
+  ASSERT_EQ(pids.size(), 3u);
+  std::vector<unique_fd> processes;
+  for (auto pid : pids)
+    processes.push_back(open_pidfd(pid));
+  if (stop_spawner_first)
+    ::kill(pids[0], SIGSTOP);
+  ::kill(program.pid, SIGKILL);
+  EXPECT_EQ(WTERMSIG(program.wait()), SIGKILL);
+  for (auto& process : processes)
+    wait_for_end(process);
+  // Nobody keeps a reader of the program's output waiting.
+  EXPECT_EQ(read_all(program.output.get()), "");
+}
+
+started_rank start_waiting(spawner_client& client, unique_fd& writer) {
+  auto pipe = make_pipe();
+  writer = std::move(pipe.writer);
+  auto request = command("wait");
+  request.descriptors.push_back(std::move(pipe.reader));
+  return start_rank(client, std::move(request));
+}
+
+} // namespace
+
+TEST(spawner_death_test, nothing_is_left_of_a_program_killed_with_signal_9) {
+  kill_program_and_watch(false);
+}
+
+TEST(spawner_death_test, nothing_is_left_even_if_the_spawner_was_stopped) {
+  kill_program_and_watch(true);
+}
+
+TEST(spawner_death_test, ranks_end_with_a_program_that_exits) {
+  auto program = start_program("leave_ranks");
+  auto pids = read_pids(program.output.get());
+  ASSERT_EQ(pids.size(), 1u);
+  EXPECT_EQ(program.wait(), 0);
+  // The program waited for its ranks: the pid is nobody's or another's.
+  EXPECT_EQ(read_all(program.output.get()), "");
+}
+
+TEST(spawner_death_test, reports_ranks_of_a_killed_spawner_and_starts_another) {
+  spawner_client client{exec_spawner().value()};
+  unique_fd writer;
+  auto rank = start_waiting(client, writer);
+  auto process = open_pidfd(rank.pid.get().value());
+  auto first = client.spawner_pid();
+  ::kill(first, SIGKILL);
+  auto end = rank.end.get();
+  EXPECT_EQ(end.how, process_exit::kind::lost);
+  EXPECT_EQ(to_string(end), "ended with the spawner, which was killed by "
+                            "signal 9 (SIGKILL)");
+  wait_for_end(process);
+  EXPECT_EQ(client.spawner_pid(), -1);
+  EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
+  EXPECT_NE(client.spawner_pid(), first);
+}
+
+TEST(spawner_death_test, starts_another_for_the_first_request_if_need_be) {
+  auto link = exec_spawner().value();
+  auto pid = link.pid;
+  spawner_client client{std::move(link)};
+  EXPECT_EQ(run_rank(client, command("return 1")).code, 1);
+  ::kill(pid, SIGKILL);
+  // Before or after the client has seen the end, but never for nothing.
+  auto rank = start_rank(client, command("return 2"));
+  auto started = rank.pid.get();
+  if (!started) {
+    EXPECT_THAT(started.error().message, HasSubstr("killed by signal 9"));
+  }
+  EXPECT_EQ(run_rank(client, command("return 3")).code, 3);
+}
+
+TEST(spawner_death_test, says_why_no_other_spawner_could_be_started) {
+  spawner_client client{exec_spawner().value()};
+  unique_fd writer;
+  auto rank = start_waiting(client, writer);
+  ASSERT_TRUE(rank.pid.get());
+  ::setenv(no_spawner_variable, "1", 1);
+  ::kill(client.spawner_pid(), SIGKILL);
+  rank.end.get();
+  auto pid = start_rank(client, command("return 0")).pid.get();
+  ::unsetenv(no_spawner_variable);
+  ASSERT_FALSE(pid);
+  EXPECT_EQ(pid.error().code, ec::spawn);
+  EXPECT_EQ(pid.error().message,
+            "not started: the spawner exited with code 5 before it was ready");
+}
+
+TEST(spawner_death_test, ends_its_ranks_with_the_client) {
+  unique_fd writer;
+  unique_fd process;
+  {
+    spawner_client client{exec_spawner().value()};
+    auto rank = start_waiting(client, writer);
+    process = open_pidfd(rank.pid.get().value());
+  }
+  pollfd now{process.get(), POLLIN, 0};
+  EXPECT_EQ(::poll(&now, 1, 0), 1) << "the rank outlived the client";
+}
+
+TEST(spawner_death_test, serves_a_program_that_had_threads_before) {
+  auto program = start_program("late");
+  EXPECT_EQ(read_all(program.output.get()), "exited with code 0\n");
+  EXPECT_EQ(program.wait(), 0);
+}
+
+TEST(spawner_death_test, is_not_mistaken_for_one_by_a_stale_variable) {
+  ::setenv("TROUPE_SPAWNER", "1", 1);
+  auto program = start_program("leave_ranks");
+  ::unsetenv("TROUPE_SPAWNER");
+  EXPECT_EQ(read_pids(program.output.get()).size(), 1u);
+  EXPECT_EQ(program.wait(), 0);
+}

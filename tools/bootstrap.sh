@@ -4,7 +4,9 @@
 # makes lies under $TROUPE_CACHE (default: the user's cache folder), keyed by version, and is shared by all clones.
 # A part appears there by rename, complete or not at all; clones that start together take turns.
 #
-#   tools/bootstrap.sh [--with-tests]   install what is missing, print the roots as NAME=value, one a line
+#   tools/bootstrap.sh                  install what is missing, print the roots as NAME=value, one a line
+#   ... --with-tests                    what the tests need, too
+#   ... --with-checks                   what `./dev check` needs, too
 #   TROUPE_CUDA=1                       the LibTorch wheel with all its CUDA packages (a GPU host)
 #   CAF_ROOT, LIBTORCH_ROOT             use these instead of our own (for machines without Debian)
 #   TROUPE_NO_PACKAGES=1                do not look at system packages at all
@@ -27,7 +29,6 @@ readonly debian_packages=(
 readonly debian_test_packages=(clang-format python3-torch python3-numpy)
 
 work=
-with_tests=false
 
 say() { printf 'bootstrap: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
@@ -135,25 +136,39 @@ system_caf() {
   done
 }
 
+# Builds CAF at $1, with further CMake options, unless it is there.
+build_caf() {
+  local root=$1 log=$cache/${1##*/}.log
+  shift
+  [ -e "$root/.complete" ] && return
+  take_turn
+  [ -e "$root/.complete" ] && return
+  say "building ${root##*/} (3-4 minutes on two cores, once per user)"
+  new_work_folder
+  fetch_caf_source "$work"
+  # shellcheck disable=SC2016 # $ORIGIN is for the loader
+  cmake -S "$work/source" -B "$work/build" -G Ninja "-DCMAKE_INSTALL_PREFIX=$root" '-DCMAKE_INSTALL_RPATH=$ORIGIN' \
+    -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF -DCAF_ENABLE_OPENSSL_MODULE=ON "$@" \
+    >"$log" 2>&1 || fail "CAF could not be configured: see $log"
+  cmake --build "$work/build" >>"$log" 2>&1 || fail "CAF did not build: see $log"
+  cmake --install "$work/build" --prefix "$work/caf" >>"$log" 2>&1 || fail "CAF could not be installed: see $log"
+  publish "$work/caf" "$root"
+}
+
 provide_caf() {
   [ -n "${CAF_ROOT:-}" ] && return
   CAF_ROOT=$(system_caf)
   [ -n "$CAF_ROOT" ] && return
   CAF_ROOT=$cache/caf-$caf_version
-  [ -e "$CAF_ROOT/.complete" ] && return
-  take_turn
-  [ -e "$CAF_ROOT/.complete" ] && return
-  say "building CAF $caf_version (3-4 minutes on two cores, once per user)"
-  new_work_folder
-  fetch_caf_source "$work"
-  local log=$cache/caf-build.log
-  # shellcheck disable=SC2016 # $ORIGIN is for the loader
-  cmake -S "$work/source" -B "$work/build" -G Ninja -DCMAKE_BUILD_TYPE=Release "-DCMAKE_INSTALL_PREFIX=$CAF_ROOT" \
-    '-DCMAKE_INSTALL_RPATH=$ORIGIN' -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF \
-    -DCAF_ENABLE_OPENSSL_MODULE=ON >"$log" 2>&1 || fail "CAF could not be configured: see $log"
-  cmake --build "$work/build" >>"$log" 2>&1 || fail "CAF did not build: see $log"
-  cmake --install "$work/build" --prefix "$work/caf" >>"$log" 2>&1 || fail "CAF could not be installed: see $log"
-  publish "$work/caf" "$CAF_ROOT"
+  build_caf "$CAF_ROOT" -DCMAKE_BUILD_TYPE=Release
+}
+
+# ThreadSanitizer sees a race in every message unless CAF is compiled for it, too.
+provide_tsan_caf() {
+  [ -n "${CAF_TSAN_ROOT:-}" ] && return
+  CAF_TSAN_ROOT=$cache/caf-$caf_version-tsan
+  build_caf "$CAF_TSAN_ROOT" -DCMAKE_BUILD_TYPE=RelWithDebInfo '-DCMAKE_CXX_FLAGS_RELWITHDEBINFO=-O1 -g1' \
+    -DCAF_SANITIZERS=thread
 }
 
 # Makes a virtual environment at $cache/$1 with the packages that follow; Debian's Python and pip, no user site.
@@ -185,6 +200,7 @@ provide_libtorch() {
 
 # A Python that reads what we write: Debian's torch and numpy, and safetensors.
 provide_test_python() {
+  [ -n "${TROUPE_TEST_PYTHON:-}" ] && return
   local root=$cache/test-python-$safetensors_version
   TROUPE_TEST_PYTHON=$root/bin/python
   [ -e "$root/.complete" ] && return
@@ -194,20 +210,40 @@ provide_test_python() {
   make_environment "${root##*/}" --no-deps "safetensors==$safetensors_version"
 }
 
+# LibTorch's CUDA part is compiled against on hosts without a GPU, too, and that takes one header of NCCL. A GPU host
+# has it beside the wheel.
+install_nccl_header() {
+  local root=$cache/nccl-$nccl_version folder
+  [ -e "$root/include/nccl.h" ] && return
+  folder=$(mktemp -d "$cache/.nccl-XXXXXX")
+  say "fetching the header of NCCL $nccl_version"
+  /usr/bin/python3 -m venv "$folder/python" &&
+    "$folder/python/bin/python" -m pip download -q --disable-pip-version-check --no-deps -d "$folder" \
+      "nvidia-nccl-cu13==$nccl_version" &&
+    "$folder/python/bin/python" -m zipfile -e "$folder"/nvidia_nccl_cu13-*.whl "$folder/wheel" &&
+    mkdir -p "$root/include" && mv "$folder/wheel/nvidia/nccl/include/nccl.h" "$root/include/nccl.h" || {
+    rm -rf "$folder"
+    fail "the wheel nvidia-nccl-cu13==$nccl_version could not be fetched from PyPI"
+  }
+  rm -rf "$folder"
+}
+
 packages=("${debian_packages[@]}")
 case "${1:-}" in
   "") ;;
-  --with-tests) with_tests=true; packages+=("${debian_test_packages[@]}") ;;
-  *) fail "unknown argument $1: the only one is --with-tests" ;;
+  --with-tests | --with-checks) packages+=("${debian_test_packages[@]}") ;;
+  *) fail "unknown argument $1: there are --with-tests and --with-checks" ;;
 esac
 install_packages "${packages[@]}"
 provide_caf
 provide_libtorch
 echo "CAF_ROOT=$CAF_ROOT"
 echo "LIBTORCH_ROOT=$LIBTORCH_ROOT"
-if $with_tests; then
-  if [ -z "${TROUPE_TEST_PYTHON:-}" ]; then
-    provide_test_python
-  fi
+if [ -n "${1:-}" ]; then
+  provide_test_python
   echo "TROUPE_TEST_PYTHON=$TROUPE_TEST_PYTHON"
+fi
+if [ "${1:-}" = --with-checks ]; then
+  provide_tsan_caf
+  echo "CAF_TSAN_ROOT=$CAF_TSAN_ROOT"
 fi

@@ -440,6 +440,17 @@ TEST_F(transport_test, nothing_is_left_behind) {
   EXPECT_EQ(open_descriptors(), before);
 }
 
+TEST_F(transport_test, a_socket_that_closes_at_once_is_gone) {
+  auto before = open_descriptors();
+  {
+    echo_server server{path};
+    for (int i = 0; i < 50; ++i)
+      EXPECT_TRUE(publish(server.system, server.actor,
+                          fs::path{folder.path()} / "brief"));
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
 } // namespace
 
 } // namespace troupe

@@ -47,9 +47,13 @@ expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
   }
   if (last.empty())
     return std::optional<history_row>{};
-  return parse_line(last, path.string()).map([](auto entry) {
-    return std::optional{std::get<history_row>(std::move(*entry))};
-  });
+  auto entry = parse_line(last, path.string());
+  if (!entry)
+    return tl::unexpected{entry.error()};
+  if (*entry)
+    if (auto row = std::get_if<history_row>(&**entry))
+      return std::optional{std::move(*row)};
+  return std::optional<history_row>{};
 }
 
 } // namespace troupe

@@ -6,9 +6,9 @@
 namespace troupe {
 
 /// Copies every file below *source* to the same place below *target*, or moves
-/// it there; symbolic links are followed, so that the copy stands alone. The
-/// manifest of a committed *source* stays behind: it is true of that folder
-/// only. Nothing is fsynced.
+/// it there; symbolic links are followed, so that the copy stands alone (a link
+/// to a file that was moved before it is an error). The manifest of a committed
+/// *source* stays behind: it is true of that folder only. Nothing is fsynced.
 expected<void> copy_files(const fs::path& source, const fs::path& target,
                           bool move);
 

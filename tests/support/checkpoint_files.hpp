@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <string>
+#include <vector>
+
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
+#include "troupe/runtime/report/report_batch.hpp"
+
+namespace troupe::test {
+
+/// Files of one rank by path, with their text.
+using file_texts = std::map<std::string, std::string>;
+
+/// Stages and seals *files* as rank *rank* would for report *index*.
+inline expected<checkpoint_part>
+stage(const fs::path& run_path, std::uint64_t attempt, std::uint64_t index,
+      int rank, const std::string& name, const file_texts& files) {
+  auto staged = staged_checkpoint::create(run_path, attempt, index, rank);
+  if (!staged)
+    return tl::unexpected{staged.error()};
+  for (auto& [path, text] : files) {
+    fs::create_directories((staged->path() / path).parent_path());
+    write_bytes(staged->path() / path, text);
+  }
+  return staged->seal().map([&](std::vector<file_entry> sealed) {
+    return checkpoint_part{name, std::move(sealed)};
+  });
+}
+
+/// Report *index* of as many ranks as there are *ranks*, each with files.
+inline expected<report_batch>
+stage_batch(const fs::path& run_path, std::uint64_t attempt,
+            std::uint64_t index, const std::string& name,
+            const std::vector<file_texts>& ranks, metrics values = {}) {
+  report_batch result;
+  result.index = index;
+  for (std::size_t rank = 0; rank < ranks.size(); ++rank) {
+    result.values.push_back(values);
+    auto part = stage(run_path, attempt, index, static_cast<int>(rank), name,
+                      ranks[rank]);
+    if (!part)
+      return tl::unexpected{part.error()};
+    result.parts.push_back(std::move(*part));
+  }
+  return result;
+}
+
+} // namespace troupe::test

@@ -1,0 +1,326 @@
+#include "troupe/runtime/checkpoint/checkpoint_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/support/checkpoint_files.hpp"
+#include "tests/support/small_disk.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+bool mentions(const error& x, const std::string& text) {
+  return x.message.find(text) != std::string::npos;
+}
+
+} // namespace
+
+class checkpoint_store_test : public testing::Test {
+protected:
+  checkpoint_store open(const checkpoint_config& config = {}) {
+    auto state = load_run(run.path()).value();
+    return checkpoint_store::open(run.path(), "r", config,
+                                  state.value_or(saved_run{}))
+      .value();
+  }
+
+  // Commits report *index* with one file of each of two ranks.
+  expected<reported_checkpoint>
+  commit(checkpoint_store& store, std::uint64_t index, metrics values = {}) {
+    return store.commit(
+      attempt, stage_batch(run.path(), attempt, index, name(index),
+                           {{{"a", "rank 0"}}, {{"sub/b", "rank 1"}}}, values)
+                 .value());
+  }
+
+  static std::string name(std::uint64_t index) {
+    return "checkpoint_" + std::to_string(index);
+  }
+
+  fs::path folder(std::uint64_t index) const {
+    return run.path() / "checkpoints" / name(index);
+  }
+
+  std::size_t entries() const {
+    return static_cast<std::size_t>(std::distance(
+      fs::directory_iterator{run / "checkpoints"}, fs::directory_iterator{}));
+  }
+
+  temporary_folder run;
+  std::uint64_t attempt = 0;
+};
+
+TEST_F(checkpoint_store_test, joins_the_files_of_all_ranks) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  auto values = metrics{{"loss", std::numeric_limits<double>::quiet_NaN()}};
+  auto done = commit(store, 4, values);
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(done->data.path(), folder(4));
+  EXPECT_EQ(bytes_of(folder(4) / "a"), "rank 0");
+  EXPECT_EQ(bytes_of(folder(4) / "sub" / "b"), "rank 1");
+  EXPECT_TRUE(done->data.verify());
+  EXPECT_EQ(entries(), 1u); // no staging is left
+  auto x = read_manifest(folder(4)).value();
+  EXPECT_EQ(x.run_name, "r");
+  EXPECT_EQ(x.index, 4u);
+  EXPECT_EQ(x.values, values);
+  EXPECT_EQ(x.files.size(), 2u);
+  EXPECT_EQ(open().resume_checkpoint().value(), *done);
+  EXPECT_EQ(open().state().next_report, 5u);
+}
+
+TEST_F(checkpoint_store_test, notices_a_flip_of_any_byte) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  auto done = commit(store, 0, {{"loss", 0.5}}).value();
+  for (auto file : {"a", "sub/b", "manifest.json"}) {
+    auto path = folder(0) / file;
+    auto bytes = bytes_of(path);
+    for (std::size_t i = 0; i < bytes.size(); ++i) {
+      auto damaged = bytes;
+      damaged[i] = static_cast<char>(damaged[i] ^ 0x10);
+      write_bytes(path, damaged);
+      auto ok = done.data.verify();
+      ASSERT_FALSE(ok) << file << " byte " << i;
+      EXPECT_EQ(ok.error().code, ec::corrupt);
+      EXPECT_TRUE(mentions(ok.error(), path.string())) << ok.error().message;
+    }
+    write_bytes(path, bytes.substr(0, bytes.size() - 1));
+    EXPECT_TRUE(mentions(done.data.verify().error(), path.string()));
+    write_bytes(path, bytes);
+  }
+  EXPECT_TRUE(done.data.verify());
+}
+
+TEST_F(checkpoint_store_test, notices_missing_and_foreign_files) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  auto done = commit(store, 0).value();
+  ASSERT_TRUE(done.data.set_metadata({{"note", "may change"}}));
+  EXPECT_TRUE(done.data.verify());
+  write_bytes(folder(0) / "new", "x");
+  EXPECT_TRUE(mentions(done.data.verify().error(), "new is not in"));
+  fs::remove(folder(0) / "new");
+  fs::remove(folder(0) / "a");
+  EXPECT_TRUE(mentions(done.data.verify().error(), "a is missing"));
+  fs::remove(folder(0) / "manifest.json");
+  EXPECT_TRUE(mentions(done.data.verify().error(), "no run committed it"));
+  fs::remove_all(folder(0));
+  EXPECT_TRUE(mentions(done.data.verify().error(), "no checkpoint folder"));
+}
+
+TEST_F(checkpoint_store_test, names_file_and_ranks_of_a_conflict) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  auto batch = stage_batch(run.path(), 0, 0, "c",
+                           {{{"a", "1"}}, {{"b", "2"}}, {{"a", "3"}}})
+                 .value();
+  auto done = store.commit(0, batch);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ec::conflict);
+  EXPECT_TRUE(mentions(done.error(), "a"));
+  EXPECT_TRUE(mentions(done.error(), "rank 0"));
+  EXPECT_TRUE(mentions(done.error(), "rank 2"));
+  EXPECT_TRUE(store.registry().all().empty());
+}
+
+TEST_F(checkpoint_store_test, refuses_bad_names_and_names_in_use) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  auto batch = [&](const std::string& name, const std::string& file = "a") {
+    return stage_batch(run.path(), 0, 1, name, {{{file, "1"}}}).value();
+  };
+  for (auto bad : {"", "a/b", ".hidden", "..", "new\nline"})
+    EXPECT_EQ(store.commit(0, batch(bad)).error().code, ec::invalid_argument)
+      << bad;
+  auto moved = batch("c");
+  moved.parts[0]->files[0].path = "../a";
+  EXPECT_EQ(store.commit(0, moved).error().code, ec::invalid_argument);
+  auto changed = batch("c");
+  changed.parts[0]->files[0].size = 99;
+  EXPECT_EQ(store.commit(0, changed).error().code, ec::corrupt);
+  ASSERT_TRUE(store.commit(0, batch("c")));
+  auto again = stage_batch(run.path(), 0, 2, "c", {{{"a", "1"}}}).value();
+  EXPECT_EQ(store.commit(0, again).error().code, ec::conflict);
+  fs::create_directory(run.path() / "checkpoints" / "occupied");
+  auto onto = stage_batch(run.path(), 0, 3, "occupied", {{{"a", "1"}}}).value();
+  EXPECT_EQ(store.commit(0, onto).error().code, ec::conflict);
+  EXPECT_TRUE(fs::is_empty(run.path() / "checkpoints" / "occupied"));
+}
+
+TEST_F(checkpoint_store_test, accepts_nothing_of_an_earlier_attempt) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  EXPECT_EQ(attempt, 0u);
+  auto late = stage_batch(run.path(), 0, 0, "late", {{{"a", "1"}}}).value();
+  EXPECT_EQ(store.begin_attempt(0).value(), 1u);
+  auto done = store.commit(0, late);
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ec::stopped);
+  EXPECT_EQ(entries(), 0u); // what it had staged is gone
+  EXPECT_EQ(open().begin_attempt(0).value(), 2u);
+}
+
+TEST_F(checkpoint_store_test, removes_what_retention_lets_go) {
+  auto store = open({1, "acc", score_order::max});
+  attempt = store.begin_attempt(0).value();
+  for (auto [index, acc] : {std::pair{0, 0.5}, {1, 0.9}, {2, 0.1}, {3, 0.2}})
+    ASSERT_TRUE(
+      commit(store, static_cast<std::uint64_t>(index), {{"acc", acc}}));
+  EXPECT_FALSE(fs::exists(folder(0)));
+  EXPECT_TRUE(fs::exists(folder(1)));
+  EXPECT_FALSE(fs::exists(folder(2)));
+  EXPECT_TRUE(fs::exists(folder(3)));
+  EXPECT_EQ(entries(), 2u);
+  EXPECT_TRUE(store.take_events().empty());
+}
+
+TEST_F(checkpoint_store_test, resumes_from_the_previous_when_one_is_rotten) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    for (std::uint64_t i = 0; i < 3; ++i)
+      ASSERT_TRUE(commit(store, i));
+  }
+  write_bytes(folder(2) / "a", "rank 9");
+  fs::remove_all(folder(1));
+  auto store = open();
+  auto resume = store.resume_checkpoint().value();
+  ASSERT_TRUE(resume);
+  EXPECT_EQ(resume->data.name(), name(0));
+  auto events = store.take_events();
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(events[0].kind, "checkpoint_rotten");
+  EXPECT_EQ(events[0].fields.at("name"), metric_value{name(2)});
+  EXPECT_EQ(events[1].fields.at("name"), metric_value{name(1)});
+  EXPECT_TRUE(
+    fs::exists(run.path() / "checkpoints" / (".rotten-" + name(2)) / "a"));
+  auto again = open();
+  EXPECT_EQ(again.resume_checkpoint().value(), resume);
+  EXPECT_TRUE(again.take_events().empty());
+  // The name is free again, and indices go on upwards (N3).
+  EXPECT_EQ(again.state().next_report, 3u);
+  attempt = again.begin_attempt(0).value();
+  EXPECT_TRUE(again.commit(
+    attempt,
+    stage_batch(run.path(), attempt, 3, name(2), {{{"a", "1"}}}).value()));
+}
+
+TEST_F(checkpoint_store_test, adopts_a_whole_checkpoint_newer_than_its_state) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    ASSERT_TRUE(commit(store, 0));
+  }
+  auto before = load_run(run.path()).value().value();
+  {
+    auto store = open();
+    ASSERT_TRUE(commit(store, 1));
+  }
+  ASSERT_TRUE(save_run(before, run.path())); // as if the crash came before
+  auto store = open();
+  EXPECT_EQ(store.resume_checkpoint().value()->data.name(), name(1));
+  EXPECT_EQ(store.take_events().at(0).kind, "checkpoint_adopted");
+  EXPECT_EQ(store.state().next_report, 2u);
+  EXPECT_EQ(load_run(run.path()).value()->checkpoints.size(), 2u);
+}
+
+TEST_F(checkpoint_store_test, cleans_up_what_crashes_left) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    for (std::uint64_t i = 0; i < 3; ++i)
+      ASSERT_TRUE(commit(store, i));
+  }
+  auto state = load_run(run.path()).value().value();
+  state.checkpoints.erase(state.checkpoints.begin()); // evicted, not removed
+  ASSERT_TRUE(save_run(state, run.path()));
+  auto checkpoints = run.path() / "checkpoints";
+  fs::create_directories(checkpoints / ".staging-0-9" / "rank_0");
+  fs::create_directories(checkpoints / ".evicted-x" / "rank_0");
+  fs::create_directories(checkpoints / "mine");
+  auto store = open();
+  auto events = store.take_events();
+  EXPECT_FALSE(fs::exists(folder(0)));
+  EXPECT_FALSE(fs::exists(checkpoints / ".staging-0-9"));
+  EXPECT_FALSE(fs::exists(checkpoints / ".evicted-x"));
+  EXPECT_TRUE(fs::exists(checkpoints / "mine")); // not ours: left alone
+  ASSERT_EQ(events.size(), 2u);
+  EXPECT_EQ(
+    std::ranges::count(events, "checkpoint_removed", &store_event::kind), 1);
+  EXPECT_EQ(
+    std::ranges::count(events, "checkpoint_unknown", &store_event::kind), 1);
+}
+
+TEST_F(checkpoint_store_test, keeps_old_checkpoints_when_the_disk_is_full) {
+  small_disk disk{run / "disk", "256k"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  auto store =
+    checkpoint_store::open(disk.path(), "r", {1, "", {}}, {}).value();
+  ASSERT_TRUE(store.begin_attempt(0));
+  auto first = store.commit(
+    0, stage_batch(disk.path(), 0, 0, "first", {{{"a", "1"}}}).value());
+  ASSERT_TRUE(first);
+  std::uint64_t index = 1;
+  auto refused = 0, accepted = 0;
+  // Leaves less and less room for what the commit itself writes.
+  for (std::size_t room = 24 * 1024; room > 0; room -= 4096, ++index) {
+    auto filler = disk.path() / "filler";
+    auto batch = stage_batch(disk.path(), 0, index,
+                             "next_" + std::to_string(index), {{{"a", "2"}}})
+                   .value();
+    auto free = fs::space(disk.path()).available;
+    ASSERT_GT(free, room);
+    write_bytes(filler, std::string(free - room, 'x'));
+    auto latest = store.registry().latest()->data;
+    auto done = store.commit(0, batch);
+    fs::remove(filler);
+    if (done) {
+      ++accepted;
+      continue;
+    }
+    ++refused;
+    EXPECT_EQ(done.error().code, ec::storage);
+    EXPECT_TRUE(mentions(done.error(), "No space left on device"));
+    EXPECT_EQ(store.registry().latest()->data, latest);
+    EXPECT_TRUE(latest.verify());
+    auto saved = load_run(disk.path()).value().value();
+    EXPECT_EQ(saved.checkpoints.back().data, latest);
+  }
+  EXPECT_GT(refused, 0);
+  EXPECT_GT(accepted, 0);
+}
+
+TEST_F(checkpoint_store_test, refuses_the_commit_when_any_fsync_fails) {
+  auto store = open({1, "", score_order::max});
+  attempt = store.begin_attempt(0).value();
+  ASSERT_TRUE(commit(store, 0));
+  std::uint64_t index = 1;
+  auto failures = 0;
+  for (auto nth = 1; nth < 30; ++nth, ++index) {
+    auto batch = stage_batch(run.path(), 0, index, name(index),
+                             {{{"a", "1"}}, {{"sub/b", "2"}}})
+                   .value();
+    ASSERT_TRUE(
+      arm_failpoint("storage.sync_file:" + std::to_string(nth) + "=eio"));
+    auto latest = store.registry().latest()->data;
+    auto done = store.commit(0, batch);
+    ASSERT_TRUE(arm_failpoint(""));
+    if (done)
+      break;
+    ++failures;
+    EXPECT_TRUE(mentions(done.error(), "Input/output error"));
+    EXPECT_EQ(open().resume_checkpoint().value()->data, latest) << nth;
+  }
+  // Manifest, folder, its subfolder, checkpoints/, state.json, the run's
+  // folder.
+  EXPECT_GE(failures, 6);
+  EXPECT_LT(failures, 29);
+}

@@ -1,0 +1,234 @@
+#include "troupe/runtime/journal/journal.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <limits>
+#include <thread>
+
+#include "tests/support/small_disk.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+report_batch batch(std::uint64_t index, std::vector<metrics> values) {
+  report_batch result;
+  result.index = index;
+  result.values = std::move(values);
+  return result;
+}
+
+std::vector<journal_entry> read_all(const fs::path& path) {
+  std::vector<journal_entry> result;
+  auto reader = journal_reader::open(path).value();
+  while (auto entry = reader.next().value())
+    result.push_back(std::move(*entry));
+  return result;
+}
+
+std::uint64_t index_of(const journal_entry& x) {
+  return std::get<history_row>(x).index;
+}
+
+// A journal with batches 0, 1, 2, and where each of its lines ends.
+std::vector<std::size_t> write_three(const fs::path& path) {
+  auto log = journal::open(path).value();
+  for (std::uint64_t i = 0; i < 3; ++i)
+    EXPECT_TRUE(log->append_batch(i, batch(i, {{{"loss", 0.5}}})));
+  std::vector<std::size_t> ends;
+  auto bytes = bytes_of(path);
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    if (bytes[i] == '\n')
+      ends.push_back(i + 1);
+  return ends;
+}
+
+} // namespace
+
+class journal_test : public testing::Test {
+protected:
+  temporary_folder folder;
+  fs::path path = folder / "journal.jsonl";
+};
+
+TEST_F(journal_test, gives_back_batches_and_events_as_they_were) {
+  auto nan = std::numeric_limits<double>::quiet_NaN();
+  std::vector<metrics> values{{{"loss", nan}, {"step", 7}}, {{"loss", 1.0}}};
+  {
+    auto log = journal::open(path).value();
+    EXPECT_TRUE(log->append_event("started", 3, {{"reason", "none"}}));
+    EXPECT_TRUE(log->append_batch(3, batch(12, values), "epoch_1"));
+    EXPECT_EQ(log->next_report(), 13u);
+  }
+  auto entries = read_all(path);
+  ASSERT_EQ(entries.size(), 2u);
+  auto& event = std::get<journal_event>(entries[0]);
+  EXPECT_EQ(event.kind, "started");
+  EXPECT_EQ(event.attempt, 3u);
+  EXPECT_EQ(event.fields, (metrics{{"reason", "none"}}));
+  auto& row = std::get<history_row>(entries[1]);
+  EXPECT_EQ(row.index, 12u);
+  EXPECT_EQ(row.attempt, 3u);
+  EXPECT_EQ(row.values, values);
+  EXPECT_EQ(row.checkpoint, "epoch_1");
+  EXPECT_GE(row.time, event.time);
+  EXPECT_EQ(journal::open(path).value()->next_report(), 13u);
+  EXPECT_EQ(journal::open(path).value()->next_attempt(), 4u);
+}
+
+TEST_F(journal_test, recovers_all_whole_lines_from_a_tear_at_any_byte) {
+  auto ends = write_three(path);
+  auto bytes = bytes_of(path);
+  ASSERT_EQ(ends.size(), 4u); // the header and three batches
+  for (std::size_t size = 0; size <= bytes.size(); ++size) {
+    write_bytes(path, bytes.substr(0, size));
+    auto whole = static_cast<std::size_t>(
+      std::ranges::count_if(ends, [&](auto end) { return end <= size; }));
+    auto expected_batches = whole > 0 ? whole - 1 : 0;
+    EXPECT_EQ(read_all(path).size(), expected_batches) << size;
+    auto log = journal::open(path).value();
+    EXPECT_EQ(log->next_report(), expected_batches) << size;
+    auto torn = size != 0 && (whole == 0 || ends[whole - 1] != size);
+    EXPECT_EQ(log->events().size(), torn ? 1u : 0u) << size;
+    ASSERT_TRUE(log->append_batch(9, batch(9, {})));
+    auto entries = read_all(path);
+    ASSERT_EQ(entries.size(), expected_batches + 1) << size;
+    EXPECT_EQ(index_of(entries.back()), 9u);
+  }
+}
+
+TEST_F(journal_test, cuts_a_tail_of_zeros) {
+  auto ends = write_three(path);
+  auto bytes = bytes_of(path);
+  write_bytes(path, bytes + std::string(4096, '\0'));
+  auto log = journal::open(path).value();
+  ASSERT_EQ(log->events().size(), 1u);
+  EXPECT_EQ(log->events()[0],
+            (store_event{"journal_tail_cut", {{"bytes", 4096}}}));
+  EXPECT_EQ(bytes_of(path), bytes);
+}
+
+TEST_F(journal_test, tells_the_number_of_a_damaged_line_and_reads_on) {
+  auto ends = write_three(path);
+  auto bytes = bytes_of(path);
+  for (auto at = ends[1]; at + 1 < ends[2]; ++at) { // batch 1, third line
+    auto damaged = bytes;
+    damaged[at] = static_cast<char>(damaged[at] ^ 1);
+    if (damaged[at] == '\n')
+      continue; // two damaged lines instead
+    write_bytes(path, damaged);
+    auto reader = journal_reader::open(path).value();
+    EXPECT_EQ(index_of(**reader.next()), 0u);
+    auto bad = reader.next();
+    ASSERT_FALSE(bad) << at;
+    EXPECT_EQ(bad.error().code, ec::corrupt);
+    EXPECT_NE(bad.error().message.find(path.string() + " line 3 "),
+              std::string::npos);
+    EXPECT_EQ(index_of(**reader.next()), 2u);
+    auto log = journal::open(path).value();
+    EXPECT_EQ(log->next_report(), 3u);
+    ASSERT_EQ(log->events().size(), 1u);
+    EXPECT_EQ(
+      log->events()[0],
+      (store_event{"journal_damaged", {{"lines", 1}, {"first_line", 3}}}));
+  }
+}
+
+TEST_F(journal_test, leaves_a_file_alone_that_is_no_journal) {
+  write_bytes(path, "a,b\n1,2\n");
+  EXPECT_EQ(journal::open(path).error().code, ec::corrupt);
+  EXPECT_EQ(bytes_of(path), "a,b\n1,2\n");
+}
+
+TEST_F(journal_test, stays_usable_when_the_disk_is_full) {
+  small_disk disk{folder / "disk", "64k"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  auto file = disk.path() / "journal.jsonl";
+  auto log = journal::open(file).value();
+  std::uint64_t written = 0;
+  auto big = metrics{{"text", std::string(3000, 'x')}};
+  for (;;) {
+    auto done = log->append_batch(0, batch(written, {big}));
+    if (!done) {
+      EXPECT_EQ(done.error().code, ec::storage);
+      EXPECT_NE(done.error().message.find(file.string()), std::string::npos);
+      EXPECT_NE(done.error().message.find("No space left on device"),
+                std::string::npos);
+      break;
+    }
+    ++written;
+    ASSERT_LT(written, 100u);
+  }
+  EXPECT_EQ(bytes_of(file).back(), '\n'); // cut back to the last whole line
+  EXPECT_EQ(log->next_report(), written);
+  EXPECT_EQ(read_all(file).size(), written);
+  EXPECT_TRUE(log->append_event("small", 0)); // still fits
+  EXPECT_EQ(read_all(file).size(), written + 1);
+}
+
+TEST_F(journal_test, does_not_claim_durability_after_a_failed_sync) {
+  auto log = journal::open(path).value();
+  EXPECT_TRUE(log->sync());
+  ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
+  EXPECT_EQ(log->sync().error().code, ec::storage);
+  ASSERT_TRUE(arm_failpoint(""));
+  EXPECT_EQ(log->sync().error().code, ec::storage);
+  EXPECT_TRUE(log->append_event("still_written", 0));
+}
+
+TEST_F(journal_test, syncs_while_another_thread_appends) {
+  auto log = journal::open(path).value();
+  std::thread writer{[&] {
+    for (std::uint64_t i = 0; i < 2000; ++i)
+      EXPECT_TRUE(log->append_batch(0, batch(i, {{{"x", 1.5}}})));
+  }};
+  for (int i = 0; i < 20; ++i)
+    EXPECT_TRUE(log->sync());
+  writer.join();
+  EXPECT_EQ(read_all(path).size(), 2000u);
+}
+
+TEST_F(journal_test, can_be_followed_while_it_grows) {
+  auto log = journal::open(path).value();
+  auto reader = journal_reader::open(path).value();
+  EXPECT_FALSE(reader.next().value());
+  ASSERT_TRUE(log->append_batch(0, batch(0, {})));
+  EXPECT_EQ(index_of(**reader.next()), 0u);
+  EXPECT_FALSE(reader.next().value());
+  ASSERT_TRUE(log->append_batch(0, batch(1, {})));
+  auto other = journal_reader::open(path, reader.offset()).value();
+  EXPECT_EQ(index_of(**other.next()), 1u);
+}
+
+TEST_F(journal_test, times_never_go_back_between_two_writers) {
+  auto far = std::int64_t{4102444800} * 1000000; // the year 2100
+  { auto log = journal::open(path).value(); }
+  std::string line = R"({"event":"x","attempt":0,"time_us":)"
+                     + std::to_string(far) + R"(,"fields":{})";
+  append_sum(line);
+  write_bytes(path, bytes_of(path) + line);
+  ASSERT_TRUE(journal::open(path).value()->append_event("y", 0));
+  auto entries = read_all(path);
+  ASSERT_EQ(entries.size(), 2u);
+  EXPECT_GE(std::get<journal_event>(entries[1]).time,
+            std::get<journal_event>(entries[0]).time);
+}
+
+TEST_F(journal_test, finds_the_last_batch_without_the_rest) {
+  EXPECT_EQ(read_last_batch(path).error().code, ec::storage);
+  write_three(path);
+  ASSERT_TRUE(journal::open(path).value()->append_event("end", 0));
+  auto last = read_last_batch(path).value();
+  ASSERT_TRUE(last);
+  EXPECT_EQ(last->index, 2u);
+}

@@ -1,0 +1,43 @@
+#include "troupe/runtime/run/run_error.hpp"
+
+#include <gtest/gtest.h>
+
+#include <signal.h>
+
+using namespace troupe;
+using kind = rank_failure::kind_type;
+
+TEST(run_error_test, tells_every_kind_of_failure_apart) {
+  EXPECT_EQ(to_string({kind::exception, 0, "bad shape"}),
+            "exception: bad shape");
+  EXPECT_EQ(to_string({kind::exit_code, 3}), "exit(3)");
+  EXPECT_EQ(to_string({kind::signal, SIGSEGV}),
+            "killed by signal 11 (SIGSEGV)");
+  EXPECT_EQ(to_string({kind::signal, SIGKILL, "out of memory"}),
+            "killed by signal 9 (SIGKILL): out of memory");
+  EXPECT_EQ(to_string({kind::thread_exception, 0, "x"}),
+            "exception in a thread: x");
+  EXPECT_EQ(to_string({kind::lost}), "lost");
+}
+
+TEST(run_error_test, groups_ranks_that_failed_alike) {
+  auto x = make_run_error({{0, {kind::exception, 0, "peer", 11, "a"}},
+                           {1, {kind::signal, SIGKILL, "", 12, "a"}},
+                           {3, {kind::exception, 0, "peer", 14, "b"}}},
+                          "/runs/x");
+  EXPECT_EQ(x.code, ec::rank_failed);
+  EXPECT_EQ(x.message, "Rank 0, 3: exception: peer\n"
+                       "Rank 1: killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(x.ranks.at(3).host, "b");
+}
+
+TEST(run_error_test, cuts_long_causes_and_points_to_the_log) {
+  std::string text;
+  for (int i = 0; i < 1000; ++i)
+    text += "ü"; // two bytes; none may be cut in half
+  auto x = make_run_error({{5, {kind::exception, 0, text}}}, "/runs/x");
+  EXPECT_LT(x.message.size(), max_cause_size + 100);
+  EXPECT_NE(x.message.find("ü… (cut; see /runs/x/logs/rank_5.log)"),
+            std::string::npos);
+  EXPECT_EQ(x.ranks.at(5).what, text);
+}

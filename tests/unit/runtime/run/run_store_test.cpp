@@ -1,0 +1,302 @@
+#include "troupe/runtime/run/run_store.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+#include <thread>
+
+#include "tests/support/checkpoint_files.hpp"
+#include "tests/support/child.hpp"
+#include "tests/support/small_disk.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/run/run_failed.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+bool mentions(const error& x, const std::string& text) {
+  return x.message.find(text) != std::string::npos;
+}
+
+report_batch metrics_only(std::uint64_t index, std::vector<metrics> values) {
+  report_batch result;
+  result.index = index;
+  result.values = std::move(values);
+  result.parts.resize(result.values.size());
+  return result;
+}
+
+} // namespace
+
+class run_store_test : public testing::Test {
+protected:
+  run_config config() const {
+    run_config result;
+    result.name = "r";
+    result.storage_path = storage / "runs";
+    return result;
+  }
+
+  expected<std::unique_ptr<run_store>> open() {
+    return run_store::open(config(), "{\"lr\":0.1}");
+  }
+
+  report_batch with_checkpoint(std::uint64_t attempt, std::uint64_t index,
+                               metrics values) {
+    return stage_batch(run, attempt, index, "c" + std::to_string(index),
+                       {{{"a", "1"}}, {{"b", "2"}}}, std::move(values))
+      .value();
+  }
+
+  temporary_folder storage;
+  fs::path run = storage / "runs" / "r";
+};
+
+TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
+  auto store = open().value();
+  EXPECT_FALSE(store->resumed());
+  EXPECT_EQ(store->path(), run);
+  for (auto folder : {"logs", "checkpoints", "sinks"})
+    EXPECT_TRUE(fs::is_directory(run / folder)) << folder;
+  EXPECT_NE(bytes_of(run / "run.json").find(R"({\"lr\":0.1})"),
+            std::string::npos);
+  auto start = store->begin_attempt().value();
+  EXPECT_EQ(start.attempt, 0u);
+  EXPECT_EQ(start.first_report, 0u);
+  EXPECT_FALSE(start.resume);
+  ASSERT_TRUE(store->store(0, metrics_only(0, {{{"x", 1}}, {{"x", 2}}})));
+  auto committed = store->store(0, with_checkpoint(0, 1, {{"x", 3}}));
+  ASSERT_TRUE(committed) << committed.error().message;
+  ASSERT_TRUE(*committed);
+  ASSERT_TRUE(store->store(0, metrics_only(2, {{{"x", 4}}, {{"x", 5}}})));
+  auto done = store->finish(run_status_kind::finished);
+  ASSERT_TRUE(done) << done.error().message;
+  store.reset();
+  for (auto& x : {*done, result::from_path(run).value()}) {
+    EXPECT_EQ(x.status, run_status_kind::finished);
+    EXPECT_EQ(x.metrics, (metrics{{"x", 4}}));
+    EXPECT_EQ(x.checkpoint, (*committed)->data);
+    EXPECT_EQ(x.best_checkpoints, std::vector{**committed});
+    EXPECT_EQ(x.path, run);
+    EXPECT_EQ(x.attempts, 1u);
+    EXPECT_FALSE(x.error);
+    EXPECT_EQ(&x.value_or_throw(), &x);
+    auto history = x.metrics_history().value();
+    ASSERT_EQ(history.size(), 3u);
+    EXPECT_EQ(history[0].values,
+              (std::vector<metrics>{{{"x", 1}}, {{"x", 2}}}));
+    EXPECT_EQ(history[1].checkpoint, "c1");
+    EXPECT_EQ(history[2].index, 2u);
+  }
+}
+
+TEST_F(run_store_test, refuses_the_name_of_a_finished_run) {
+  ASSERT_TRUE(open().value()->finish(run_status_kind::finished));
+  auto before = bytes_of(run / "journal.jsonl");
+  auto again = open();
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ec::conflict);
+  EXPECT_TRUE(mentions(again.error(), "choose another run.name"));
+  EXPECT_EQ(bytes_of(run / "journal.jsonl"), before);
+}
+
+TEST_F(run_store_test, resumes_errored_aborted_and_broken_off_runs) {
+  auto attempt = std::uint64_t{0};
+  auto report = std::uint64_t{0};
+  for (auto status : {run_status_kind::errored, run_status_kind::aborted,
+                      run_status_kind::running}) {
+    auto store = open().value();
+    EXPECT_EQ(store->resumed(), attempt > 0);
+    auto start = store->begin_attempt().value();
+    EXPECT_EQ(start.attempt, attempt);
+    EXPECT_EQ(start.first_report, report);
+    EXPECT_EQ(start.resume.has_value(), attempt > 0);
+    ASSERT_TRUE(store->store(attempt, with_checkpoint(attempt, report, {})));
+    ++report;
+    ASSERT_TRUE(store->store(attempt, metrics_only(report, {{{"x", 7}}})));
+    ++report;
+    ++attempt;
+    if (status != run_status_kind::running) {
+      ASSERT_TRUE(store->finish(status, make_run_error({ec::storage, "why"})));
+    }
+  }
+  auto store = open().value();
+  EXPECT_EQ(store->last_metrics(), (metrics{{"x", 7}}));
+  auto start = store->begin_attempt().value();
+  EXPECT_EQ(start.attempt, 3u);
+  EXPECT_EQ(start.first_report, 6u);
+  EXPECT_EQ(start.resume->data.name(), "c4");
+  EXPECT_EQ(store->current_result().metrics_history()->size(), 6u);
+}
+
+TEST_F(run_store_test, gives_the_error_of_a_failed_run_back) {
+  auto store = open().value();
+  auto why = make_run_error(
+    {{0, {rank_failure::kind_type::signal, 9, "", 1, "h"}}}, run);
+  auto done = store->finish(run_status_kind::errored, why).value();
+  EXPECT_EQ(done.error, why);
+  EXPECT_THROW(done.value_or_throw(), run_failed);
+  EXPECT_EQ(result::from_path(run)->error, why);
+}
+
+TEST_F(run_store_test, names_the_driver_that_holds_the_run) {
+  auto store = open().value();
+  auto other = open();
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ec::conflict);
+  EXPECT_TRUE(mentions(other.error(), "pid " + std::to_string(getpid())));
+  store.reset();
+  EXPECT_TRUE(open());
+}
+
+TEST_F(run_store_test, can_be_taken_over_after_its_driver_was_killed) {
+  auto status = run_in_child([&] {
+    auto store = open().value();
+    auto start = store->begin_attempt().value();
+    store->store(start.attempt, with_checkpoint(0, 0, {{"x", 1}})).value();
+    store->store(start.attempt, metrics_only(1, {{{"x", 2}}})).value();
+    kill(getpid(), SIGKILL);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  auto store = open().value();
+  EXPECT_TRUE(store->resumed());
+  EXPECT_EQ(store->last_metrics(), (metrics{{"x", 2}}));
+  auto start = store->begin_attempt().value();
+  EXPECT_EQ(start.attempt, 1u);
+  EXPECT_EQ(start.first_report, 2u);
+  EXPECT_EQ(start.resume->values, (metrics{{"x", 1}}));
+  EXPECT_EQ(result::from_path(run)->status, run_status_kind::running);
+}
+
+TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
+  for (auto damage : {"damaged", "lost"}) {
+    {
+      auto store = open().value();
+      auto start = store->begin_attempt().value();
+      ASSERT_TRUE(store->store(
+        start.attempt, with_checkpoint(start.attempt, start.first_report, {})));
+    }
+    auto before = load_run(run).value().value();
+    if (damage == std::string{"lost"})
+      fs::remove(run / "state.json");
+    else
+      write_bytes(run / "state.json", "{\"format\":1");
+    EXPECT_EQ(result::from_path(run).error().code, ec::corrupt);
+    auto store = open().value();
+    EXPECT_TRUE(store->resumed());
+    auto events = store->take_events();
+    ASSERT_FALSE(events.empty());
+    EXPECT_EQ(events[0].kind, "state_rebuilt") << damage;
+    auto start = store->begin_attempt().value();
+    EXPECT_GE(start.attempt, before.next_attempt);
+    EXPECT_EQ(start.first_report, before.next_report);
+    EXPECT_EQ(*start.resume, before.checkpoints.back());
+    EXPECT_EQ(store->checkpoints(), before.checkpoints);
+  }
+}
+
+TEST_F(run_store_test, journals_what_it_found_on_opening) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {})));
+    ASSERT_TRUE(store->store(0, with_checkpoint(0, 1, {})));
+  }
+  write_bytes(run / "checkpoints" / "c1" / "a", "x");
+  auto store = open().value();
+  EXPECT_EQ(store->begin_attempt()->resume->data.name(), "c0");
+  EXPECT_EQ(store->take_events().at(0).kind, "checkpoint_rotten");
+  auto reader = journal_reader::open(run / "journal.jsonl").value();
+  auto found = 0;
+  while (auto entry = reader.next().value())
+    if (auto event = std::get_if<journal_event>(&*entry))
+      found += event->kind == "checkpoint_rotten";
+  EXPECT_EQ(found, 1);
+}
+
+TEST_F(run_store_test, appends_while_another_thread_commits) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  std::thread committer{[&] {
+    for (std::uint64_t i = 0; i < 20; ++i)
+      EXPECT_TRUE(store->commit(0, with_checkpoint(0, i, {})));
+  }};
+  for (std::uint64_t i = 0; i < 2000; ++i)
+    EXPECT_TRUE(store->append(0, metrics_only(i, {{{"x", 1}}})));
+  committer.join();
+  EXPECT_EQ(store->checkpoints().size(), 20u);
+  EXPECT_EQ(store->current_result().metrics_history()->size(), 2000u);
+}
+
+TEST_F(run_store_test, says_why_a_storage_can_not_be_used) {
+  auto bad = config();
+  write_bytes(storage / "file", "x");
+  bad.storage_path = storage / "file";
+  auto store = run_store::open(bad);
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, ec::storage);
+  EXPECT_TRUE(mentions(store.error(), "Not a directory"));
+  EXPECT_TRUE(mentions(store.error(), (storage / "file").string()));
+}
+
+TEST_F(run_store_test, says_that_a_storage_is_full_or_read_only) {
+  small_disk disk{storage / "disk", "128k"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  auto bad = config();
+  bad.storage_path = disk.path();
+  write_bytes(disk.path() / "filler",
+              std::string(fs::space(disk.path()).available, 'x'));
+  auto full = run_store::open(bad);
+  ASSERT_FALSE(full);
+  EXPECT_EQ(full.error().code, ec::storage);
+  EXPECT_TRUE(mentions(full.error(), "No space left on device"));
+  ASSERT_TRUE(disk.make_read_only());
+  bad.name = "another";
+  auto read_only = run_store::open(bad);
+  ASSERT_FALSE(read_only);
+  EXPECT_TRUE(mentions(read_only.error(), "Read-only file system"));
+}
+
+TEST_F(run_store_test, tells_apart_why_a_folder_gives_no_result) {
+  auto missing = result::from_path(storage / "none");
+  ASSERT_FALSE(missing);
+  EXPECT_EQ(missing.error().code, ec::storage);
+  EXPECT_TRUE(mentions(missing.error(), "there is no folder"));
+  auto other = result::from_path(storage.path());
+  ASSERT_FALSE(other);
+  EXPECT_EQ(other.error().code, ec::invalid_argument);
+  EXPECT_TRUE(mentions(other.error(), "is not the folder of a run"));
+  open().value();
+  fs::remove(run / "state.json");
+  auto lost = result::from_path(run);
+  ASSERT_FALSE(lost);
+  EXPECT_EQ(lost.error().code, ec::corrupt);
+  EXPECT_TRUE(mentions(lost.error(), "lost its state.json"));
+}
+
+TEST(result_test, finds_the_best_checkpoint_by_any_metric) {
+  auto nan = std::numeric_limits<double>::quiet_NaN();
+  auto named = [](const char* name, std::uint64_t index, metrics values) {
+    return reported_checkpoint{
+      checkpoint::from_directory(fs::path{"/c"} / name), std::move(values),
+      index, 0};
+  };
+  result x;
+  x.best_checkpoints = {named("a", 2, {{"loss", 1.0}, {"acc", 5}}),
+                        named("b", 1, {{"loss", 1.0}}),
+                        named("c", 3, {{"loss", nan}, {"note", "text"}})};
+  auto best = [&](const char* metric, score_order order) {
+    return x.best_checkpoint(metric, order)->data.name();
+  };
+  EXPECT_EQ(best("loss", score_order::max), "a"); // ties go to the newer
+  EXPECT_EQ(best("loss", score_order::min), "a");
+  EXPECT_EQ(best("acc", score_order::min), "a");
+  auto unknown = x.best_checkpoint("note", score_order::max);
+  ASSERT_FALSE(unknown);
+  EXPECT_EQ(unknown.error().code, ec::invalid_argument);
+  EXPECT_NE(unknown.error().message.find("acc, loss"), std::string::npos);
+}

@@ -1,0 +1,75 @@
+#include "troupe/runtime/run/saved_run.hpp"
+
+#include <gtest/gtest.h>
+
+#include <limits>
+
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+saved_run example(const fs::path& run) {
+  saved_run x;
+  x.status = run_status_kind::errored;
+  x.next_attempt = 3;
+  x.next_report = 17;
+  x.retention = {2, "val/loss", score_order::min};
+  x.error = make_run_error(
+    {{1, {rank_failure::kind_type::exit_code, 3, "no \xff UTF-8", 42, "h"}}},
+    run);
+  x.checkpoints.push_back(
+    {checkpoint::from_directory(run / "checkpoints" / "c1"),
+     {{"val/loss", std::numeric_limits<double>::infinity()}, {"n", 1}},
+     4,
+     1});
+  return x;
+}
+
+} // namespace
+
+TEST(saved_run_test, comes_back_as_it_was) {
+  temporary_folder run;
+  EXPECT_FALSE(load_run(run.path()).value());
+  auto x = example(run.path());
+  ASSERT_TRUE(save_run(x, run.path()));
+  auto y = load_run(run.path()).value().value();
+  EXPECT_EQ(y.status, x.status);
+  EXPECT_EQ(y.next_attempt, x.next_attempt);
+  EXPECT_EQ(y.next_report, x.next_report);
+  EXPECT_EQ(y.retention.num_to_keep, 2);
+  EXPECT_EQ(y.retention.checkpoint_score_attribute, "val/loss");
+  EXPECT_EQ(y.retention.checkpoint_score_order, score_order::min);
+  EXPECT_EQ(y.error, x.error);
+  EXPECT_EQ(y.checkpoints, x.checkpoints);
+}
+
+TEST(saved_run_test, notices_every_flipped_byte) {
+  auto text = to_json(example("/run"));
+  ASSERT_TRUE(saved_run_from_json(text, "/run"));
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto damaged = text;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    auto x = saved_run_from_json(damaged, "/run");
+    ASSERT_FALSE(x) << i;
+    EXPECT_EQ(x.error().code, ec::corrupt);
+    EXPECT_NE(x.error().message.find("/run/state.json"), std::string::npos);
+  }
+}
+
+TEST(saved_run_test, refuses_a_format_of_the_future_as_unsupported) {
+  std::string text = R"({"format":2)";
+  append_sum(text);
+  auto x = saved_run_from_json(text, "/run");
+  ASSERT_FALSE(x);
+  EXPECT_EQ(x.error().code, ec::unsupported);
+}
+
+TEST(saved_run_test, refuses_checkpoint_names_that_leave_the_run) {
+  saved_run x;
+  x.checkpoints.push_back({checkpoint::from_directory("/x/.."), {}, 0, 0});
+  EXPECT_EQ(saved_run_from_json(to_json(x), "/run").error().code, ec::corrupt);
+}

@@ -1,0 +1,132 @@
+#include "troupe/runtime/storage/durable_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include <fcntl.h>
+#include <signal.h>
+
+#include "tests/support/child.hpp"
+#include "tests/support/small_disk.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+TEST(durable_file_test, replaces_a_file_and_leaves_no_temporary_one) {
+  temporary_folder folder;
+  ASSERT_TRUE(replace_file(folder / "x", "one"));
+  ASSERT_TRUE(replace_file(folder / "x", "two"));
+  EXPECT_EQ(bytes_of(folder / "x"), "two");
+  EXPECT_EQ(std::distance(fs::directory_iterator{folder.path()},
+                          fs::directory_iterator{}),
+            1);
+}
+
+TEST(durable_file_test, names_path_and_reason_of_a_failure) {
+  temporary_folder folder;
+  auto done = replace_file(folder / "missing" / "x", "one");
+  ASSERT_FALSE(done);
+  EXPECT_EQ(done.error().code, ec::storage);
+  EXPECT_NE(done.error().message.find((folder / "missing").string()),
+            std::string::npos);
+  EXPECT_NE(done.error().message.find("No such file or directory"),
+            std::string::npos);
+}
+
+TEST(durable_file_test, keeps_the_old_file_when_fsync_fails) {
+  temporary_folder folder;
+  ASSERT_TRUE(replace_file(folder / "x", "one"));
+  ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
+  auto done = replace_file(folder / "x", "two");
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message.find("Input/output error"), std::string::npos);
+  EXPECT_EQ(bytes_of(folder / "x"), "one");
+  EXPECT_FALSE(fs::exists(folder / "x.new"));
+}
+
+TEST(durable_file_test, keeps_the_old_file_when_the_disk_is_full) {
+  temporary_folder folder;
+  small_disk disk{folder / "disk", "64k"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  ASSERT_TRUE(replace_file(disk.path() / "x", "one"));
+  auto done = replace_file(disk.path() / "x", std::string(128 * 1024, 'x'));
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message.find("No space left on device"),
+            std::string::npos);
+  EXPECT_EQ(bytes_of(disk.path() / "x"), "one");
+}
+
+TEST(durable_file_test, refuses_to_read_more_than_its_limit) {
+  temporary_folder folder;
+  write_bytes(folder / "x", "12345");
+  EXPECT_EQ(read_file(folder / "x", 5).value(), "12345");
+  EXPECT_EQ(read_file(folder / "x", 4).error().code, ec::corrupt);
+}
+
+TEST(durable_file_test, does_not_rename_over_something) {
+  temporary_folder folder;
+  fs::create_directory(folder / "a");
+  fs::create_directory(folder / "b");
+  EXPECT_EQ(rename_new(folder / "a", folder / "b").error().code, ec::conflict);
+  EXPECT_TRUE(rename_new(folder / "a", folder / "c"));
+}
+
+TEST(durable_file_test, makes_folders_and_refuses_files_in_their_place) {
+  temporary_folder folder;
+  EXPECT_TRUE(make_folders(folder / "a" / "b" / "c"));
+  EXPECT_TRUE(make_folders(folder / "a" / "b" / "c"));
+  EXPECT_TRUE(fs::is_directory(folder / "a" / "b" / "c"));
+  write_bytes(folder / "file", "x");
+  auto done = make_folders(folder / "file");
+  ASSERT_FALSE(done);
+  EXPECT_NE(done.error().message.find("Not a directory"), std::string::npos);
+}
+
+TEST(checksum_test, of_a_file_is_that_of_its_bytes) {
+  temporary_folder folder;
+  for (auto size : {std::size_t{0}, std::size_t{1}, std::size_t{256 * 1024},
+                    std::size_t{1000003}}) {
+    std::string bytes(size, 'a');
+    for (std::size_t i = 0; i < size; ++i)
+      bytes[i] = static_cast<char>(i * 7 + i / 251);
+    write_bytes(folder / "x", bytes);
+    auto file = open_file(folder / "x", O_RDONLY, "open");
+    ASSERT_TRUE(file);
+    auto digest = digest_file(*file, folder / "x");
+    ASSERT_TRUE(digest);
+    EXPECT_EQ(digest->size, size);
+    EXPECT_EQ(digest->checksum, checksum(bytes));
+  }
+}
+
+TEST(checksum_test, is_xxh3_as_published) {
+  // Test vector of XXH3-64 with seed 0 for the empty input.
+  EXPECT_EQ(checksum_text(checksum("")), "2d06800538d394c2");
+}
+
+TEST(failpoint_test, ends_the_process_at_the_pass_it_is_armed_for) {
+  auto status = run_in_child([] {
+    (void) arm_failpoint("here:2=exit");
+    failpoint("elsewhere");
+    failpoint("here");
+    failpoint("here");
+  });
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 134);
+  status = run_in_child([] {
+    (void) arm_failpoint("here");
+    failpoint("here");
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(WTERMSIG(status), SIGKILL);
+}
+
+TEST(failpoint_test, refuses_what_it_does_not_understand) {
+  EXPECT_EQ(arm_failpoint("x=explode").error().code, ec::invalid_argument);
+  EXPECT_EQ(arm_failpoint("x:none").error().code, ec::invalid_argument);
+  EXPECT_EQ(failpoint("x"), 0);
+}

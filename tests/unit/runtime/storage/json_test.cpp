@@ -1,0 +1,76 @@
+#include <gtest/gtest.h>
+
+#include <cmath>
+#include <limits>
+
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+
+using namespace troupe;
+
+namespace {
+
+metrics there_and_back(const metrics& x) {
+  std::string text;
+  json::append(text, x);
+  return json::read<metrics>(text, "text", json::to_metrics).value();
+}
+
+} // namespace
+
+TEST(json_test, keeps_type_and_value_of_every_metric) {
+  using integers = std::numeric_limits<std::int64_t>;
+  using doubles = std::numeric_limits<double>;
+  metrics x{{"flag", true},
+            {"off", false},
+            {"zero", 0},
+            {"small", integers::min()},
+            {"large", integers::max()},
+            {"one", 1.0},
+            {"third", 1.0 / 3},
+            {"huge", 1e22},
+            {"max", doubles::max()},
+            {"denormal", doubles::denorm_min()},
+            {"nan", doubles::quiet_NaN()},
+            {"inf", doubles::infinity()},
+            {"-inf", -doubles::infinity()},
+            {"text", "with \"quotes\", \\ and \n\t\x01 and ünïcödé"},
+            {"text that is called", "nan"},
+            {"bytes", std::string{"\xff\xfe\0x", 4}},
+            {"", "no name"},
+            {"not UTF-8 \xc3", 1}};
+  auto y = there_and_back(x);
+  EXPECT_EQ(y, x);
+  for (auto& [name, value] : x)
+    EXPECT_EQ(y.at(name).variant().index(), value.variant().index()) << name;
+}
+
+TEST(json_test, keeps_the_sign_of_zero) {
+  auto y = there_and_back({{"x", -0.0}});
+  EXPECT_TRUE(std::signbit(y.at("x").number()));
+}
+
+TEST(json_test, refuses_what_is_no_metric) {
+  for (auto text :
+       {"", "{", "[1]", "{\"x\":null}", "{\"x\":[1]}", "{\"x\":{}}",
+        "{\"x\":{\"float\":\"1\"}}", "{\"x\":{\"bytes\":\"0\"}}",
+        "{\"x\":{\"bytes\":\"zz\"}}", "{\"x\":18446744073709551615}"}) {
+    auto x = json::read<metrics>(text, "a file", json::to_metrics);
+    ASSERT_FALSE(x) << text;
+    EXPECT_EQ(x.error().code, ec::corrupt);
+    EXPECT_EQ(x.error().message.find("a file is malformed"), 0u);
+  }
+}
+
+TEST(checked_text_test, notices_every_flipped_byte_and_every_cut) {
+  std::string text = R"({"x":1)";
+  append_sum(text);
+  ASSERT_TRUE(has_valid_sum(text));
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto damaged = text;
+    damaged[i] = static_cast<char>(damaged[i] ^ 0x20);
+    EXPECT_FALSE(has_valid_sum(damaged)) << i;
+    EXPECT_FALSE(has_valid_sum(text.substr(0, i))) << i;
+  }
+}

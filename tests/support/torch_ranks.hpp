@@ -5,6 +5,7 @@
 #include <exception>
 #include <filesystem>
 #include <functional>
+#include <map>
 #include <memory>
 #include <stdexcept>
 #include <string>
@@ -23,6 +24,9 @@
 #define USE_C10D_GLOO
 #endif
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+
+#include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/trainers/torch/groups/local_group.hpp"
 
 namespace troupe::test {
 
@@ -92,6 +96,38 @@ private:
   pid_t owner_;
   c10::intrusive_ptr<c10d::Store> in_memory_;
   std::filesystem::path folder_;
+};
+
+/// Shared memory. Segments serve one group each and have to be there before the
+/// ranks start, so they are made for every number and every size.
+class local_meeting_place final : public meeting_place {
+public:
+  explicit local_meeting_place(int size) {
+    for (int number = 0; number < numbers; ++number)
+      for (int ranks = 2; ranks <= size; ++ranks) {
+        auto segment = shared_segment::create(ranks);
+        check(segment.has_value(), "no shared segment");
+        segments_.emplace(std::pair{number, ranks}, std::move(*segment));
+      }
+  }
+
+  group_ptr group(int number, int rank, int size) override {
+    auto segment =
+      shared_segment::attach(segments_.at({number, size}).descriptor());
+    check(segment.has_value(), "can not attach to the segment");
+    auto member = c10::make_intrusive<local_group>(std::move(*segment), rank,
+                                                   std::chrono::seconds{60});
+    auto group = c10::make_intrusive<c10d::ProcessGroup>(
+      c10::make_intrusive<c10d::HashStore>(), rank, size);
+    group->setBackend(at::kCPU, c10d::ProcessGroup::BackendType::CUSTOM,
+                      member);
+    group->setDefaultBackend(c10d::ProcessGroup::BackendType::CUSTOM);
+    return group;
+  }
+
+private:
+  static constexpr int numbers = 2;
+  std::map<std::pair<int, int>, shared_segment> segments_;
 };
 
 /// Runs *body* for ranks 0 .. *size* - 1, each a thread, and returns what each

@@ -19,15 +19,22 @@ namespace troupe::test {
 
 /// Where the ranks of a test live, and over what they meet.
 struct placement {
-  std::string kind;
+  bool local;
   bool processes;
   int size;
+
+  std::string name() const {
+    return std::string{local ? "local_" : "gloo_"}
+           + (processes ? "processes_" : "threads_") + std::to_string(size);
+  }
 
   friend void PrintTo(const placement& x, std::ostream* out) {
     *out << x.name();
   }
-  std::string name() const { return kind + "_" + std::to_string(size); }
+
   std::unique_ptr<meeting_place> make_meeting_place() const {
+    if (local)
+      return std::make_unique<local_meeting_place>(size);
     return std::make_unique<gloo_meeting_place>(processes);
   }
 };

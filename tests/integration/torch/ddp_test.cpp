@@ -476,13 +476,18 @@ TEST_P(data_parallel, a_model_with_nothing_to_train_is_told_on_every_rank) {
   });
 }
 
-INSTANTIATE_TEST_SUITE_P(gloo, data_parallel,
-                         testing::Values(placement{"gloo_threads", false, 1},
-                                         placement{"gloo_threads", false, 2},
-                                         placement{"gloo_threads", false, 3},
-                                         placement{"gloo_processes", true, 2},
-                                         placement{"gloo_processes", true, 3}),
-                         [](auto& x) { return x.param.name(); });
+std::string name_of(const testing::TestParamInfo<placement>& x) {
+  return x.param.name();
+}
+
+INSTANTIATE_TEST_SUITE_P(
+  over, data_parallel,
+  testing::Values(placement{false, false, 1}, placement{false, false, 2},
+                  placement{false, false, 3}, placement{false, true, 2},
+                  placement{false, true, 3}, placement{true, false, 2},
+                  placement{true, false, 3}, placement{true, true, 2},
+                  placement{true, true, 3}),
+  name_of);
 
 TEST(a_world_of_one, adds_nothing_to_the_module) {
   auto inner = seeded<mlp>(0);

@@ -1,6 +1,7 @@
 #pragma once
 
-// All that a program without LibTorch needs to train: configs, the trainer, the context of its loops, callbacks, results.
+// All that a program without LibTorch needs to train: configs, the trainer, the
+// context of its loops, callbacks, results.
 
 #include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/run/result.hpp"

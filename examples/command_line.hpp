@@ -1,0 +1,53 @@
+#pragma once
+
+#include <cstdio>
+#include <cstdlib>
+#include <map>
+#include <string>
+
+/// `--name value` options of an example. A wrong one ends the program with a
+/// sentence.
+class command_line {
+public:
+  command_line(int argc, char** argv) {
+    for (int i = 1; i < argc; i += 2) {
+      if (std::string{argv[i]}.rfind("--", 0) != 0 || i + 1 == argc)
+        fail(std::string{"expected '--option value', got '"} + argv[i] + "'");
+      values_[argv[i]] = argv[i + 1];
+    }
+  }
+
+  std::string text(const std::string& name, const std::string& otherwise) {
+    auto found = values_.extract(name);
+    return found ? found.mapped() : otherwise;
+  }
+
+  int number(const std::string& name, int otherwise) {
+    return static_cast<int>(real(name, otherwise));
+  }
+
+  double real(const std::string& name, double otherwise) {
+    auto value = text(name, "");
+    if (value.empty())
+      return otherwise;
+    char* end = nullptr;
+    auto result = std::strtod(value.c_str(), &end);
+    if (*end != '\0')
+      fail(name + " takes a number, got '" + value + "'");
+    return result;
+  }
+
+  /// Ends the program if an option was not asked for.
+  void finish() const {
+    if (!values_.empty())
+      fail("there is no option '" + values_.begin()->first + "'");
+  }
+
+private:
+  [[noreturn]] static void fail(const std::string& what) {
+    std::fprintf(stderr, "%s\n", what.c_str());
+    std::exit(2);
+  }
+
+  std::map<std::string, std::string> values_;
+};

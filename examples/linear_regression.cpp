@@ -1,0 +1,68 @@
+// Linear regression on y = 2x + noise, data-parallel: every rank has samples of
+// its own, all ranks end with the same weight.
+//
+//   linear_regression [workers [storage folder]]
+
+#include <cstdio>
+#include <cstdlib>
+
+#include <torch/torch.h>
+
+#include <troupe/torch.hpp>
+
+struct config {
+  double lr = 0.1;
+  int epochs = 20;
+  int samples = 128; // per worker
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(lr, epochs, samples);
+  }
+};
+
+void train(troupe::train_context& context, const config& cfg) {
+  torch::manual_seed(context.rank());
+  auto x = torch::rand({cfg.samples, 1});
+  auto y = 2 * x + 0.05 * torch::randn({cfg.samples, 1});
+  auto model = troupe::prepare_model(context, torch::nn::Linear(1, 1));
+  troupe::fused_sgd optimizer{model.parameters(),
+                              {.lr = cfg.lr, .momentum = 0.9}};
+  for (int epoch = 0; epoch < cfg.epochs; ++epoch) {
+    optimizer.zero_grad();
+    auto loss = torch::mse_loss(model.forward(x), y);
+    loss.backward();
+    optimizer.step();
+    auto mean_loss = troupe::all_reduce_sum(context, loss.detach().clone())
+                     / context.world_size();
+    troupe::metrics values{{"epoch", epoch},
+                           {"loss", mean_loss.item<double>()},
+                           {"weight", model->weight.item<double>()},
+                           {"bias", model->bias.item<double>()}};
+    if (context.rank() != 0) {
+      context.report(values);
+      continue;
+    }
+    auto files = context.new_checkpoint();
+    troupe::save_safetensors(files.path() / "model.safetensors", model);
+    context.report(values, std::move(files));
+  }
+}
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  troupe::torch_trainer trainer{
+    train,
+    config{},
+    {.scaling = {.num_workers = argc > 1 ? std::atoi(argv[1]) : 2},
+     .run = {.storage_path = argc > 2 ? argv[2] : "runs",
+             .checkpoint = {.num_to_keep = 1}}}};
+  auto result = trainer.fit();
+  if (result.error) {
+    std::fprintf(stderr, "%s\n", result.error->message.c_str());
+    return 1;
+  }
+  std::printf(
+    "y = %.2f x + %.2f, loss %.4f\n", result.metrics.at("weight").number(),
+    result.metrics.at("bias").number(), result.metrics.at("loss").number());
+}

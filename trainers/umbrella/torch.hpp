@@ -1,0 +1,17 @@
+#pragma once
+
+// All that a program with LibTorch needs to train.
+
+#include "troupe/train.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/data/fashion_mnist.hpp"
+#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+#include "troupe/trainers/torch/files/pt.hpp"
+#include "troupe/trainers/torch/files/safetensors.hpp"
+#include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
+#include "troupe/trainers/torch/optim/fused_adam.hpp"
+#include "troupe/trainers/torch/optim/fused_adamw.hpp"
+#include "troupe/trainers/torch/optim/fused_sgd.hpp"
+#include "troupe/trainers/torch/reproducibility.hpp"
+#include "troupe/trainers/torch/torch_trainer.hpp"

@@ -1,5 +1,3 @@
-#include <cstring>
-
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/script.h>
@@ -473,6 +471,92 @@ TEST_P(data_parallel, a_model_with_nothing_to_train_is_told_on_every_rank) {
     check(self.rank != 1
             || message.find("nothing to train") != std::string::npos,
           message);
+  });
+}
+
+TEST_P(data_parallel, a_static_graph_may_add_up_small_batches_later) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.static_graph = true;
+    auto model = make_ddp(seeded<reuse>(self.rank), self.group(), options);
+    auto alone = seeded<reuse>(0);
+    auto train = [&](int number) {
+      auto [x, y] = samples(self.size * batch, number);
+      cross_entropy(model(self.share(x)), self.share(y)).backward();
+      cross_entropy(alone->forward(x), y).backward();
+    };
+    for (int step = 0; step < 4; ++step) {
+      model.zero_grad();
+      alone->zero_grad();
+      if (step >= 2) {
+        auto guard = model.no_sync();
+        train(2 * step);
+      }
+      train(2 * step + 1);
+      check_close(gradients(model.module()), gradients(*alone), 1e-6);
+    }
+  });
+}
+
+/// Sums without dividing.
+class summing_hook final : public c10d::CommHookInterface {
+public:
+  explicit summing_hook(group_ptr group) : group_(std::move(group)) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future>
+  runHook(c10d::GradBucket& bucket) override {
+    std::vector<at::Tensor> gradients{bucket.getBuffer()};
+    return group_->allreduce(gradients)->getFuture();
+  }
+
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return c10d::detail::parseCppCommHookResult(result);
+  }
+
+private:
+  group_ptr group_;
+};
+
+TEST_P(data_parallel, a_hook_of_the_user_takes_the_place_of_the_mean) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.comm_hook = [](const group_ptr& group) {
+      return std::make_unique<summing_hook>(group);
+    };
+    auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
+    for (int step = 0; step < 2; ++step) {
+      auto [x, y] = samples(self.size * batch, step);
+      auto expected = mean_of_ranks<mlp>(self, x, y);
+      for (auto& gradient : expected)
+        gradient.mul_(self.size);
+      model.zero_grad();
+      cross_entropy(model(self.share(x)), self.share(y)).backward();
+      check_close(gradients(model.module()), expected, 1e-6);
+    }
+  });
+}
+
+TEST_P(data_parallel, a_train_loop_prepares_its_model_in_one_line) {
+  on_ranks([](rank_of_test& self) {
+    rank_facts facts;
+    facts.rank = self.rank;
+    facts.world_size = self.size;
+    train_context context{facts, nullptr, std::nullopt};
+    auto message = refusal([&] { prepare_model(context, seeded<mlp>(0)); });
+    check(message.find("torch_trainer") != std::string::npos, message);
+    context.data_plane() = std::make_shared<torch_data_plane>(
+      torch_data_plane{self.group(), at::kCPU});
+    auto [x, y] = samples(self.size * batch, 0);
+    auto train = [&self, x = x, y = y](auto model) {
+      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+      check_equal_on_ranks(self, model.parameters());
+      check_equal_on_ranks(self, gradients(model.module()));
+    };
+    train(prepare_model(context, seeded<mlp>(self.rank)));
+    train(prepare_model(context, torch::nn::Linear{20, 5}));
+    train(
+      prepare_model(context, torch::nn::Sequential{torch::nn::Linear{20, 9},
+                                                   torch::nn::Linear{9, 5}}));
   });
 }
 

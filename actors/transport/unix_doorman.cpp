@@ -37,6 +37,7 @@ bool unix_doorman::new_connection() {
 }
 
 void unix_doorman::graceful_shutdown() {
+  auto guard = caf::intrusive_ptr<unix_doorman>{this};
   acceptor_.graceful_shutdown();
   detach(&acceptor_.backend(), false);
 }
@@ -50,12 +51,10 @@ void unix_doorman::add_to_loop() {
 }
 
 void unix_doorman::remove_from_loop() {
+  acceptor_.passivate();
   // As for a scribe: nobody else releases a door that closes at once.
   if (acceptor_.eventbf() == 0)
-    acceptor_.backend().post([self = caf::intrusive_ptr<unix_doorman>{this}] {
-      self->acceptor_.removed_from_loop(caf::io::network::operation::read);
-    });
-  acceptor_.passivate();
+    acceptor_.removed_from_loop(caf::io::network::operation::read);
 }
 
 unix_doorman::accept_policy::accept_policy()

@@ -4,6 +4,7 @@
 #include <array>
 #include <cerrno>
 
+#include <poll.h>
 #include <sys/socket.h>
 
 namespace troupe {
@@ -46,6 +47,7 @@ void unix_scribe::ack_writes(bool enable) {
 }
 
 void unix_scribe::graceful_shutdown() {
+  auto guard = caf::intrusive_ptr<unix_scribe>{this};
   stream_.graceful_shutdown();
   detach(&stream_.backend(), false);
 }
@@ -59,13 +61,8 @@ void unix_scribe::add_to_loop() {
 }
 
 void unix_scribe::remove_from_loop() {
-  // The event loop tells a handler that it is removed only if it ever was in;
-  // one that comes and goes in one round would keep itself alive for ever.
-  if (stream_.eventbf() == 0)
-    stream_.backend().post([self = caf::intrusive_ptr<unix_scribe>{this}] {
-      self->stream_.removed_from_loop(operation::read);
-    });
   stream_.passivate();
+  stream_.release_unless_registered(operation::read);
 }
 
 bool unix_scribe::accept(std::span<const std::byte> bytes) {
@@ -208,10 +205,20 @@ void unix_scribe::stream::stop_waiting() {
 }
 
 void unix_scribe::stream::fail(operation op) {
+  auto guard = caf::io::scribe_ptr{&owner_};
   owner_.io_failure(&backend(), op);
   passivate();
-  if (state_.writing)
+  if (state_.writing) {
     backend().del(operation::write, fd(), this);
+    release_unless_registered(operation::write);
+  }
+}
+
+void unix_scribe::stream::release_unless_registered(operation op) {
+  // The event loop tells of a removal only if the socket was registered; what
+  // comes and goes in one round would keep itself alive for ever.
+  if ((eventbf() & (op == operation::read ? POLLIN : POLLOUT)) == 0)
+    removed_from_loop(op);
 }
 
 } // namespace troupe

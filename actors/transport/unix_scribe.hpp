@@ -52,6 +52,10 @@ private:
     /// Sends what the socket takes now, the rest when it has room again.
     void flush();
 
+    /// Gives up what keeps the owner alive for *op* if the event loop will not
+    /// ask for it.
+    void release_unless_registered(caf::io::network::operation op);
+
     caf::byte_buffer incoming; // the frame part that is being collected
     caf::byte_buffer outgoing;
 

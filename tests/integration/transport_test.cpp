@@ -444,9 +444,13 @@ TEST_F(transport_test, a_socket_that_closes_at_once_is_gone) {
   auto before = open_descriptors();
   {
     echo_server server{path};
-    for (int i = 0; i < 50; ++i)
-      EXPECT_TRUE(publish(server.system, server.actor,
-                          fs::path{folder.path()} / "brief"));
+    // Held up, the network thread finds the opening and the closing together.
+    std::promise<void> gate;
+    auto opened = gate.get_future().share();
+    server.system.middleman().run_later([opened] { opened.wait(); });
+    EXPECT_TRUE(
+      publish(server.system, server.actor, fs::path{folder.path()} / "brief"));
+    gate.set_value();
   }
   EXPECT_EQ(open_descriptors(), before);
 }

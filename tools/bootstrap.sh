@@ -212,9 +212,10 @@ provide_test_python() {
 
 # LibTorch's CUDA part is compiled against on hosts without a GPU, too, and that takes one header of NCCL. A GPU host
 # has it beside the wheel.
-install_nccl_header() {
+provide_nccl_header() {
   local root=$cache/nccl-$nccl_version folder
-  [ -e "$root/include/nccl.h" ] && return
+  # Another LibTorch loads another NCCL.
+  [[ $LIBTORCH_ROOT == "$cache"/* ]] && [ ! -e "$root/include/nccl.h" ] || return 0
   folder=$(mktemp -d "$cache/.nccl-XXXXXX")
   say "fetching the header of NCCL $nccl_version"
   /usr/bin/python3 -m venv "$folder/python" &&
@@ -237,6 +238,7 @@ esac
 install_packages "${packages[@]}"
 provide_caf
 provide_libtorch
+[ "${TROUPE_CUDA:-}" = 1 ] || provide_nccl_header
 echo "CAF_ROOT=$CAF_ROOT"
 echo "LIBTORCH_ROOT=$LIBTORCH_ROOT"
 if [ -n "${1:-}" ]; then

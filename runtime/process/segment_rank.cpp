@@ -36,14 +36,15 @@ bool segment_rank::reached(std::uint32_t step) const noexcept {
   return at_least(progress.load(std::memory_order_acquire), step);
 }
 
-segment_wait segment_rank::wait_for(
-  std::uint32_t step, int spins,
-  std::chrono::steady_clock::time_point deadline) noexcept {
+segment_wait
+segment_rank::wait_for(std::uint32_t step, int spins,
+                       std::chrono::steady_clock::time_point deadline,
+                       const std::atomic<bool>& cancelled) noexcept {
   for (;;) {
     auto now = progress.load(std::memory_order_acquire);
     if (at_least(now, step))
       return segment_wait::reached;
-    if (now & leave_bit)
+    if ((now & leave_bit) != 0 || cancelled.load())
       return segment_wait::left;
     if (spins-- > 0) {
       relax();

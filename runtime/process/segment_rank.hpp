@@ -12,7 +12,7 @@ namespace troupe {
 /// How a wait for a rank ended.
 enum class segment_wait : std::uint8_t {
   reached,
-  left, ///< The rank left, or the segment was aborted.
+  left, ///< The rank left, the segment was aborted, or the waiter cancelled.
   timed_out,
 };
 
@@ -26,10 +26,11 @@ struct segment_rank {
   void advance() noexcept;
 
   /// Waits until this rank has finished *step* steps, spinning *spins* times
-  /// before it sleeps.
-  segment_wait
-  wait_for(std::uint32_t step, int spins,
-           std::chrono::steady_clock::time_point deadline) noexcept;
+  /// before it sleeps. Who sets *cancelled* also wakes the sleepers of
+  /// `progress`, again until the waiter is back.
+  segment_wait wait_for(std::uint32_t step, int spins,
+                        std::chrono::steady_clock::time_point deadline,
+                        const std::atomic<bool>& cancelled) noexcept;
 
   /// Whether this rank has finished *step* steps.
   bool reached(std::uint32_t step) const noexcept;

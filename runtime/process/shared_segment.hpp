@@ -24,7 +24,7 @@ public:
 
   /// Bytes of the area of one rank that tensors travel through, two halves of
   /// `chunk_bytes` each.
-  static constexpr std::size_t chunk_bytes = std::size_t{1} << 20;
+  static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
 
   /// Bytes of one of the two areas of a rank for tensors that travel together
   /// with their description.

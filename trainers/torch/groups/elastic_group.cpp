@@ -1,0 +1,248 @@
+#include "troupe/trainers/torch/groups/elastic_group.hpp"
+
+#include <utility>
+
+#include "troupe/trainers/torch/groups/group_reaper.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+/// Completed by the inner work or by an abort, whichever is first.
+class elastic_group::work : public group_work {
+public:
+  using group_work::group_work;
+
+  /// For CUDA tensors the inner group orders streams here.
+  void synchronize() override {
+    if (inner)
+      inner->synchronize();
+  }
+
+  work_ptr inner;
+};
+
+/// Works that nobody has completed yet. Callbacks of inner futures outlive the
+/// group, so they share it.
+struct elastic_group::open_works {
+  std::mutex mutex;
+  std::unordered_set<work*> works; // Each holds a reference of ours.
+
+  void add(const c10::intrusive_ptr<work>& x) {
+    std::lock_guard guard{mutex};
+    works.insert(c10::intrusive_ptr<work>{x}.release());
+  }
+
+  /// Our reference to *x*; nullptr if somebody else took it.
+  c10::intrusive_ptr<work> take(work* x) {
+    std::lock_guard guard{mutex};
+    return works.erase(x) ? c10::intrusive_ptr<work>::reclaim(x) : nullptr;
+  }
+
+  std::vector<c10::intrusive_ptr<work>> take_all() {
+    std::lock_guard guard{mutex};
+    std::vector<c10::intrusive_ptr<work>> all;
+    for (auto* x : std::exchange(works, {}))
+      all.push_back(c10::intrusive_ptr<work>::reclaim(x));
+    return all;
+  }
+};
+
+elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner)
+  : Backend(inner->getRank(), inner->getSize()), name_(inner->getBackendName()),
+    inner_(std::move(inner)), open_(std::make_shared<open_works>()) {
+  init();
+}
+
+elastic_group::~elastic_group() {
+  abort({ec::stopped, "the group was closed"});
+}
+
+void elastic_group::abort(const error& reason) {
+  c10::intrusive_ptr<c10d::Backend> gone;
+  {
+    std::lock_guard guard{mutex_};
+    if (!aborted_)
+      aborted_ = {reason.code,
+                  "rank " + std::to_string(rank_)
+                    + ": the group was aborted: " + reason.message};
+    gone = std::exchange(inner_, nullptr);
+  }
+  auto failure = std::make_exception_ptr(train_error{aborted_});
+  for (auto& x : open_->take_all())
+    x->fail(failure);
+  group_reaper::dispose(std::move(gone));
+}
+
+void elastic_group::abort() {
+  abort({ec::stopped, "on request of this rank"});
+}
+
+void elastic_group::shutdown() {
+  abort({ec::stopped, "the group was shut down"});
+}
+
+c10::intrusive_ptr<c10d::Backend> elastic_group::inner() const {
+  std::lock_guard guard{mutex_};
+  if (!inner_)
+    throw train_error{aborted_};
+  return inner_;
+}
+
+c10::intrusive_ptr<c10d::Backend::Options> elastic_group::getBackendOptions() {
+  return inner()->getBackendOptions();
+}
+
+void elastic_group::setTimeout(std::chrono::milliseconds timeout) {
+  inner()->setTimeout(timeout);
+}
+
+std::uint64_t elastic_group::getSequenceNumberForGroup() {
+  return inner()->getSequenceNumberForGroup();
+}
+
+elastic_group::work_ptr
+elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
+                       const std::function<work_ptr(c10d::Backend&)>& start) {
+  auto group = inner();
+  auto ours = c10::make_intrusive<work>(rank_, type, std::move(outputs),
+                                        calls_++, c10d::kUnsetTimeout);
+  open_->add(ours);
+  try {
+    ours->inner = start(*group);
+  } catch (...) {
+    open_->take(ours.get());
+    settle(std::move(group), nullptr);
+    throw;
+  }
+  ours->inner->getFuture()->addCallback(
+    [open = open_, key = ours.get()](c10::ivalue::Future& future) {
+      auto mine = open->take(key);
+      if (!mine)
+        return;
+      if (future.hasError())
+        mine->fail(future.exception_ptr());
+      else
+        mine->succeed();
+    });
+  settle(std::move(group), ours.get());
+  return ours;
+}
+
+void elastic_group::settle(c10::intrusive_ptr<c10d::Backend> group,
+                           work* started) {
+  {
+    std::lock_guard guard{mutex_};
+    if (inner_)
+      return;
+  }
+  if (auto mine = open_->take(started))
+    mine->fail(std::make_exception_ptr(train_error{aborted_}));
+  group_reaper::dispose(std::move(group));
+}
+
+elastic_group::work_ptr
+elastic_group::allreduce(tensors& x, const c10d::AllreduceOptions& options) {
+  return forward(c10d::OpType::ALLREDUCE, {x},
+                 [&](auto& group) { return group.allreduce(x, options); });
+}
+
+elastic_group::work_ptr
+elastic_group::allreduce_sparse(tensors& x,
+                                const c10d::AllreduceOptions& options) {
+  return forward(c10d::OpType::_ALLREDUCE_SPARSE, {x}, [&](auto& group) {
+    return group.allreduce_sparse(x, options);
+  });
+}
+
+elastic_group::work_ptr elastic_group::allreduce_coalesced(
+  tensors& x, const c10d::AllreduceCoalescedOptions& options) {
+  return forward(c10d::OpType::ALLREDUCE_COALESCED, {x}, [&](auto& group) {
+    return group.allreduce_coalesced(x, options);
+  });
+}
+
+elastic_group::work_ptr
+elastic_group::reduce(tensors& x, const c10d::ReduceOptions& options) {
+  return forward(c10d::OpType::REDUCE, {x},
+                 [&](auto& group) { return group.reduce(x, options); });
+}
+
+elastic_group::work_ptr
+elastic_group::broadcast(tensors& x, const c10d::BroadcastOptions& options) {
+  return forward(c10d::OpType::BROADCAST, {x},
+                 [&](auto& group) { return group.broadcast(x, options); });
+}
+
+elastic_group::work_ptr
+elastic_group::allgather(std::vector<tensors>& outputs, tensors& inputs,
+                         const c10d::AllgatherOptions& options) {
+  return forward(c10d::OpType::ALLGATHER, outputs, [&](auto& group) {
+    return group.allgather(outputs, inputs, options);
+  });
+}
+
+elastic_group::work_ptr
+elastic_group::gather(std::vector<tensors>& outputs, tensors& inputs,
+                      const c10d::GatherOptions& options) {
+  return forward(c10d::OpType::GATHER, outputs, [&](auto& group) {
+    return group.gather(outputs, inputs, options);
+  });
+}
+
+elastic_group::work_ptr
+elastic_group::scatter(tensors& outputs, std::vector<tensors>& inputs,
+                       const c10d::ScatterOptions& options) {
+  return forward(c10d::OpType::SCATTER, {outputs}, [&](auto& group) {
+    return group.scatter(outputs, inputs, options);
+  });
+}
+
+elastic_group::work_ptr
+elastic_group::reduce_scatter(tensors& outputs, std::vector<tensors>& inputs,
+                              const c10d::ReduceScatterOptions& options) {
+  return forward(c10d::OpType::REDUCE_SCATTER, {outputs}, [&](auto& group) {
+    return group.reduce_scatter(outputs, inputs, options);
+  });
+}
+
+elastic_group::work_ptr
+elastic_group::barrier(const c10d::BarrierOptions& options) {
+  return forward(c10d::OpType::BARRIER, {},
+                 [&](auto& group) { return group.barrier(options); });
+}
+
+elastic_group::work_ptr
+elastic_group::_allgather_base(at::Tensor& output, at::Tensor& input,
+                               const c10d::AllgatherOptions& options) {
+  return forward(c10d::OpType::_ALLGATHER_BASE, {{output}}, [&](auto& group) {
+    return group._allgather_base(output, input, options);
+  });
+}
+
+elastic_group::work_ptr elastic_group::allgather_into_tensor_coalesced(
+  tensors& outputs, tensors& inputs, const c10d::AllgatherOptions& options) {
+  return forward(
+    c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, {outputs}, [&](auto& group) {
+      return group.allgather_into_tensor_coalesced(outputs, inputs, options);
+    });
+}
+
+elastic_group::work_ptr
+elastic_group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
+                                    const c10d::ReduceScatterOptions& options) {
+  return forward(c10d::OpType::_REDUCE_SCATTER_BASE, {{output}},
+                 [&](auto& group) {
+                   return group._reduce_scatter_base(output, input, options);
+                 });
+}
+
+elastic_group::work_ptr elastic_group::reduce_scatter_tensor_coalesced(
+  tensors& outputs, tensors& inputs,
+  const c10d::ReduceScatterOptions& options) {
+  return forward(
+    c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, {outputs}, [&](auto& group) {
+      return group.reduce_scatter_tensor_coalesced(outputs, inputs, options);
+    });
+}
+
+} // namespace troupe

@@ -1,0 +1,68 @@
+#include "troupe/trainers/torch/groups/gloo_group.hpp"
+
+#include "troupe/trainers/train_context.hpp"
+
+#ifdef TROUPE_HAS_GLOO
+#include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
+#endif
+
+namespace troupe {
+
+#ifdef TROUPE_HAS_GLOO
+
+namespace {
+
+/// Most that the ranks wait for each other's connections. All have met at the
+/// store before, and a rank that connects can not be woken.
+constexpr auto connect_timeout = std::chrono::minutes{2};
+
+} // namespace
+
+bool has_gloo() noexcept {
+  return true;
+}
+
+c10::intrusive_ptr<c10d::Backend>
+make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                int size, bool one_host, std::chrono::milliseconds timeout) {
+  try {
+    using gloo = c10d::ProcessGroupGloo;
+    auto options = gloo::Options::create(
+      std::min<std::chrono::milliseconds>(timeout, connect_timeout));
+    // The name of a host may resolve to an address that is not its own.
+    options->devices.push_back(one_host
+                                 ? gloo::createDeviceForHostname("127.0.0.1")
+                                 : gloo::createDefaultDevice());
+    options->threads = 2;
+    c10::intrusive_ptr<c10d::Backend> group =
+      c10::make_intrusive<gloo>(store, rank, size, options);
+    group->setTimeout(timeout);
+    return group;
+  } catch (const train_error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw train_error{
+      {ec::rank_failed, "rank " + std::to_string(rank)
+                          + ": Gloo could not connect: " + e.what()}};
+  }
+}
+
+#else
+
+bool has_gloo() noexcept {
+  return false;
+}
+
+c10::intrusive_ptr<c10d::Backend>
+make_gloo_group(const c10::intrusive_ptr<c10d::Store>&, int rank, int, bool,
+                std::chrono::milliseconds) {
+  throw train_error{
+    {ec::unsupported,
+     "rank " + std::to_string(rank)
+       + ": this build of Troupe has no Gloo: its headers (Debian: "
+         "libgloo-dev) were missing, or TROUPE_WITH_GLOO was off"}};
+}
+
+#endif
+
+} // namespace troupe

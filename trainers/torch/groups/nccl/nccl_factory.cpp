@@ -1,0 +1,46 @@
+#include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
+
+#include <cstdlib>
+
+#include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
+
+namespace troupe {
+
+namespace {
+
+/// Defaults of c10d's NCCL that would end the process instead of telling the
+/// control plane. What the user set stays.
+void tame_watchdog() {
+  // On a failure abort the communicators and let the rank live: it reports.
+  ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
+  // The control plane watches the ranks itself.
+  ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+}
+
+class c10d_nccl_factory : public nccl_factory {
+public:
+  c10::intrusive_ptr<c10d::Backend>
+  make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
+       c10::Device device, std::chrono::milliseconds timeout) override {
+    tame_watchdog();
+    auto options = c10d::ProcessGroupNCCL::Options::create();
+    options->timeout = timeout;
+    // A blocking communicator can not be aborted while it is being built.
+    options->config.blocking = 0;
+    auto group =
+      c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+    group->setBoundDeviceId(device);
+    group->eagerConnectSingleDevice(device);
+    return group;
+  }
+};
+
+} // namespace
+
+} // namespace troupe
+
+extern "C" __attribute__((visibility("default"))) troupe::nccl_factory*
+troupe_nccl_factory() {
+  static auto* factory = new troupe::c10d_nccl_factory;
+  return factory;
+}

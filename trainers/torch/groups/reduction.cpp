@@ -1,0 +1,295 @@
+#include "troupe/trainers/torch/groups/reduction.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <type_traits>
+
+#include <c10/util/BFloat16.h>
+#include <c10/util/Half.h>
+
+#include "troupe/trainers/torch/groups/streaming_copy.hpp"
+
+// One machine code per generation of vector units, chosen when the program is
+// loaded. Everything that a clone calls is inlined into it.
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+#include <immintrin.h>
+#define TROUPE_VECTOR_CLONES                                                   \
+  __attribute__((flatten, target_clones("avx512f", "avx2", "default")))
+#else
+#define TROUPE_VECTOR_CLONES
+#endif
+#define TROUPE_INLINE inline __attribute__((always_inline))
+
+namespace troupe {
+
+namespace {
+
+/// Elements that are reduced at a time: their sums stay in the first cache.
+constexpr std::size_t block = 1024;
+
+#if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
+__attribute__((target("avx,f16c"))) std::size_t
+widen_vectors(const std::uint16_t* from, float* to, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm256_storeu_ps(to + i, _mm256_cvtph_ps(_mm_loadu_si128(
+                               reinterpret_cast<const __m128i*>(from + i))));
+  return i;
+}
+
+__attribute__((target("avx,f16c"))) std::size_t
+narrow_vectors(const float* from, std::uint16_t* to, std::size_t count) {
+  std::size_t i = 0;
+  for (; i + 8 <= count; i += 8)
+    _mm_storeu_si128(
+      reinterpret_cast<__m128i*>(to + i),
+      _mm256_cvtps_ph(_mm256_loadu_ps(from + i), _MM_FROUND_TO_NEAREST_INT));
+  return i;
+}
+
+const bool has_half_vectors = __builtin_cpu_supports("f16c");
+#else
+std::size_t widen_vectors(const std::uint16_t*, float*, std::size_t) {
+  return 0;
+}
+
+std::size_t narrow_vectors(const float*, std::uint16_t*, std::size_t) {
+  return 0;
+}
+
+constexpr bool has_half_vectors = false;
+#endif
+
+struct half {
+  std::uint16_t bits;
+};
+
+struct brain {
+  std::uint16_t bits;
+};
+
+/// What a *T* is reduced as.
+template <class T>
+struct wide {
+  using type = T;
+};
+
+template <>
+struct wide<half> {
+  using type = float;
+};
+
+template <>
+struct wide<brain> {
+  using type = float;
+};
+
+template <class T, class W>
+TROUPE_INLINE void load(const T* from, W* to, std::size_t count) {
+  if constexpr (std::is_same_v<T, half>) {
+    auto* bits = reinterpret_cast<const std::uint16_t*>(from);
+    auto done = has_half_vectors ? widen_vectors(bits, to, count) : 0;
+    for (; done < count; ++done)
+      to[done] = c10::Half{bits[done], c10::Half::from_bits()};
+  } else if constexpr (std::is_same_v<T, brain>) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t bits = static_cast<std::uint32_t>(from[i].bits) << 16;
+      std::memcpy(to + i, &bits, sizeof(bits));
+    }
+  } else {
+    std::memcpy(to, from, count * sizeof(T));
+  }
+}
+
+template <class T, class W>
+TROUPE_INLINE void store(const W* from, T* to, std::size_t count) {
+  if constexpr (std::is_same_v<T, half>) {
+    auto* bits = reinterpret_cast<std::uint16_t*>(to);
+    auto done = has_half_vectors ? narrow_vectors(from, bits, count) : 0;
+    for (; done < count; ++done)
+      bits[done] = c10::Half{from[done]}.x;
+  } else if constexpr (std::is_same_v<T, brain>) {
+    for (std::size_t i = 0; i < count; ++i) {
+      std::uint32_t bits = 0;
+      std::memcpy(&bits, from + i, sizeof(bits));
+      // To nearest, ties to even; a NaN keeps its sign and becomes quiet.
+      auto rounded = (bits + 0x7fff + ((bits >> 16) & 1)) >> 16;
+      auto nan = (bits >> 16) | 0x40;
+      to[i].bits = static_cast<std::uint16_t>(
+        (bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
+    }
+  } else {
+    std::memcpy(to, from, count * sizeof(T));
+  }
+}
+
+template <reduction_op Op, class W>
+TROUPE_INLINE W combine(W a, W b) {
+  using op = reduction_op;
+  if constexpr (Op == op::sum) {
+    // Integers wrap around.
+    if constexpr (std::is_integral_v<W>)
+      return static_cast<W>(static_cast<std::uint64_t>(a)
+                            + static_cast<std::uint64_t>(b));
+    else
+      return a + b;
+  } else if constexpr (Op == op::product) {
+    if constexpr (std::is_integral_v<W>)
+      return static_cast<W>(static_cast<std::uint64_t>(a)
+                            * static_cast<std::uint64_t>(b));
+    else
+      return a * b;
+  } else if constexpr (Op == op::min) {
+    return (a != a) | (a < b) ? a : b;
+  } else if constexpr (Op == op::max) {
+    return (a != a) | (a > b) ? a : b;
+  } else if constexpr (Op == op::bit_and) {
+    return static_cast<W>(a & b);
+  } else if constexpr (Op == op::bit_or) {
+    return static_cast<W>(a | b);
+  } else {
+    return static_cast<W>(a ^ b);
+  }
+}
+
+template <class T, reduction_op Op>
+TROUPE_INLINE void fold(std::byte* out_bytes, std::byte* copy,
+                        const std::byte* const* sources, int ranks,
+                        std::size_t count, int divisor) {
+  using W = typename wide<T>::type;
+  alignas(64) std::array<W, block> sum;
+  alignas(64) std::array<W, block> next;
+  for (std::size_t at = 0; at < count; at += block) {
+    auto n = std::min(block, count - at);
+    auto offset = at * sizeof(T);
+    load(reinterpret_cast<const T*>(sources[0] + offset), sum.data(), n);
+    for (int rank = 1; rank < ranks; ++rank) {
+      auto* source = reinterpret_cast<const T*>(sources[rank] + offset);
+      if constexpr (std::is_same_v<T, W>) {
+        for (std::size_t i = 0; i < n; ++i)
+          sum[i] = combine<Op>(sum[i], source[i]);
+      } else {
+        load(source, next.data(), n);
+        for (std::size_t i = 0; i < n; ++i)
+          sum[i] = combine<Op>(sum[i], next[i]);
+      }
+    }
+    if (divisor > 1) {
+      using D = std::conditional_t<std::is_floating_point_v<W>, W, int>;
+      for (std::size_t i = 0; i < n; ++i)
+        sum[i] = static_cast<W>(sum[i] / static_cast<D>(divisor));
+    }
+    store(sum.data(), reinterpret_cast<T*>(out_bytes + offset), n);
+    if (copy)
+      streaming_copy(copy + offset, out_bytes + offset, n * sizeof(T));
+  }
+}
+
+template <class T>
+TROUPE_INLINE void
+fold_numbers(reduction_op op, std::byte* out, std::byte* copy,
+             const std::byte* const* sources, int ranks, std::size_t count) {
+  switch (op) {
+    case reduction_op::sum:
+      return fold<T, reduction_op::sum>(out, copy, sources, ranks, count, 1);
+    case reduction_op::average:
+      return fold<T, reduction_op::sum>(out, copy, sources, ranks, count,
+                                        ranks);
+    case reduction_op::product:
+      return fold<T, reduction_op::product>(out, copy, sources, ranks, count,
+                                            1);
+    case reduction_op::min:
+      return fold<T, reduction_op::min>(out, copy, sources, ranks, count, 1);
+    case reduction_op::max:
+      return fold<T, reduction_op::max>(out, copy, sources, ranks, count, 1);
+    default:
+      break;
+  }
+  if constexpr (std::is_integral_v<T>) {
+    if (op == reduction_op::bit_and)
+      return fold<T, reduction_op::bit_and>(out, copy, sources, ranks, count,
+                                            1);
+    if (op == reduction_op::bit_or)
+      return fold<T, reduction_op::bit_or>(out, copy, sources, ranks, count, 1);
+    return fold<T, reduction_op::bit_xor>(out, copy, sources, ranks, count, 1);
+  }
+}
+
+#define TROUPE_FOLD(name, type)                                                \
+  TROUPE_VECTOR_CLONES void name(                                              \
+    reduction_op op, std::byte* out, std::byte* copy,                          \
+    const std::byte* const* sources, int ranks, std::size_t count) {           \
+    fold_numbers<type>(op, out, copy, sources, ranks, count);                  \
+  }
+
+TROUPE_FOLD(fold_float32, float)
+TROUPE_FOLD(fold_float64, double)
+TROUPE_FOLD(fold_float16, half)
+TROUPE_FOLD(fold_bfloat16, brain)
+TROUPE_FOLD(fold_int8, std::int8_t)
+TROUPE_FOLD(fold_uint8, std::uint8_t)
+TROUPE_FOLD(fold_int16, std::int16_t)
+TROUPE_FOLD(fold_int32, std::int32_t)
+TROUPE_FOLD(fold_int64, std::int64_t)
+
+#undef TROUPE_FOLD
+
+/// Booleans are bytes of 0 and 1.
+reduction_op boolean_op(reduction_op op) {
+  switch (op) {
+    case reduction_op::sum:
+    case reduction_op::max:
+      return reduction_op::bit_or;
+    case reduction_op::product:
+    case reduction_op::min:
+      return reduction_op::bit_and;
+    default:
+      return op;
+  }
+}
+
+} // namespace
+
+bool reduction::defined() const noexcept {
+  switch (op) {
+    case reduction_op::bit_and:
+    case reduction_op::bit_or:
+    case reduction_op::bit_xor:
+      return type != element_type::float32 && type != element_type::float64
+             && type != element_type::float16 && type != element_type::bfloat16;
+    case reduction_op::average:
+      return type != element_type::boolean;
+    default:
+      return true;
+  }
+}
+
+void reduction::apply(std::byte* out, std::byte* copy,
+                      const std::byte* const* sources, int ranks,
+                      std::size_t count) const noexcept {
+  switch (type) {
+    case element_type::float32:
+      return fold_float32(op, out, copy, sources, ranks, count);
+    case element_type::float64:
+      return fold_float64(op, out, copy, sources, ranks, count);
+    case element_type::float16:
+      return fold_float16(op, out, copy, sources, ranks, count);
+    case element_type::bfloat16:
+      return fold_bfloat16(op, out, copy, sources, ranks, count);
+    case element_type::int8:
+      return fold_int8(op, out, copy, sources, ranks, count);
+    case element_type::uint8:
+      return fold_uint8(op, out, copy, sources, ranks, count);
+    case element_type::int16:
+      return fold_int16(op, out, copy, sources, ranks, count);
+    case element_type::int32:
+      return fold_int32(op, out, copy, sources, ranks, count);
+    case element_type::int64:
+      return fold_int64(op, out, copy, sources, ranks, count);
+    case element_type::boolean:
+      return fold_uint8(boolean_op(op), out, copy, sources, ranks, count);
+  }
+}
+
+} // namespace troupe

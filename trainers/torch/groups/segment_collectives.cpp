@@ -1,0 +1,233 @@
+#include "troupe/trainers/torch/groups/segment_collectives.hpp"
+
+#include <algorithm>
+#include <cstring>
+
+#include "troupe/trainers/torch/groups/streaming_copy.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t inline_bytes = shared_segment::inline_bytes;
+constexpr std::size_t chunk_bytes = shared_segment::chunk_bytes;
+
+/// Slices begin at cache lines: no two ranks write to the same one.
+constexpr std::size_t line = 64;
+
+void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
+  if (bytes != 0 && to != from)
+    std::memcpy(to, from, bytes);
+}
+
+/// Part of a tensor, in bytes.
+struct range {
+  std::size_t begin = 0;
+  std::size_t size = 0;
+};
+
+/// A tensor cut into chunks of equal size (the last may be smaller).
+class chunks {
+public:
+  /// Of *bytes*, each at most *limit* and a multiple of a cache line.
+  chunks(std::size_t bytes, std::size_t limit) : bytes_(bytes) {
+    limit = std::max(limit / line * line, line);
+    count_ = (bytes + limit - 1) / limit;
+    auto even = count_ == 0 ? 0 : (bytes + count_ - 1) / count_;
+    size_ = (even + line - 1) / line * line;
+  }
+
+  std::size_t count() const { return count_; }
+
+  range operator[](std::size_t i) const {
+    auto begin = std::min(i * size_, bytes_);
+    return {begin, std::min(size_, bytes_ - begin)};
+  }
+
+private:
+  std::size_t bytes_;
+  std::size_t count_ = 0;
+  std::size_t size_ = 0;
+};
+
+/// The slice of a chunk of *size* bytes that *rank* reduces.
+range slice(std::size_t size, int rank, int ranks) {
+  auto share = (size + static_cast<std::size_t>(ranks) - 1)
+               / static_cast<std::size_t>(ranks);
+  share = (share + line - 1) / line * line;
+  auto begin = std::min(share * static_cast<std::size_t>(rank), size);
+  return {begin, std::min(share, size - begin)};
+}
+
+} // namespace
+
+void segment_collectives::barrier(const call& x) {
+  exchange_.open(x.note, x.timeout);
+}
+
+void segment_collectives::all_reduce(const call& x, std::byte* data,
+                                     std::size_t count, const reduction& how) {
+  const auto me = exchange_.rank();
+  const auto ranks = exchange_.ranks();
+  const auto width = size_of(how.type);
+  const auto bytes = count * width;
+  const auto root = x.note.root;
+  const bool takes = root < 0 || root == me;
+  std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks));
+  if (bytes <= inline_bytes) {
+    exchange_.open(x.note, x.timeout, data, bytes);
+    for (int r = 0; r < ranks; ++r)
+      sources[static_cast<std::size_t>(r)] = exchange_.payload(r);
+    if (takes)
+      how.apply(data, nullptr, sources.data(), ranks, count);
+    return;
+  }
+  exchange_.open(x.note, x.timeout);
+  const chunks parts{bytes, chunk_bytes};
+  for (std::size_t step = 0; step < parts.count() + 2; ++step) {
+    exchange_.meet();
+    if (step < parts.count()) { // Show the others the slices they reduce.
+      auto part = parts[step];
+      for (int r = 0; r < ranks; ++r)
+        if (r != me) {
+          auto cut = slice(part.size, r, ranks);
+          streaming_copy(exchange_.chunk(me, step) + cut.begin,
+                         data + part.begin + cut.begin, cut.size);
+        }
+    }
+    if (step >= 1 && step - 1 < parts.count()) {
+      // The own slice comes from the tensor, so its place in the own area is
+      // free for the result.
+      auto part = parts[step - 1];
+      auto cut = slice(part.size, me, ranks);
+      auto* own = data + part.begin + cut.begin;
+      auto* shown = exchange_.chunk(me, step - 1) + cut.begin;
+      for (int r = 0; r < ranks; ++r)
+        sources[static_cast<std::size_t>(r)] =
+          r == me ? own : exchange_.chunk(r, step - 1) + cut.begin;
+      if (takes)
+        how.apply(own, shown, sources.data(), ranks, cut.size / width);
+      else
+        how.apply(shown, nullptr, sources.data(), ranks, cut.size / width);
+    }
+    if (step >= 2 && takes) {
+      auto part = parts[step - 2];
+      for (int r = 0; r < ranks; ++r)
+        if (r != me) {
+          auto cut = slice(part.size, r, ranks);
+          copy_bytes(data + part.begin + cut.begin,
+                     exchange_.chunk(r, step - 2) + cut.begin, cut.size);
+        }
+    }
+    exchange_.advance();
+  }
+}
+
+void segment_collectives::broadcast(const call& x, std::byte* data,
+                                    std::size_t bytes) {
+  const auto root = x.note.root;
+  const bool gives = root == exchange_.rank();
+  if (bytes <= inline_bytes) {
+    exchange_.open(x.note, x.timeout, data, gives ? bytes : 0);
+    if (!gives)
+      copy_bytes(data, exchange_.payload(root), bytes);
+    return;
+  }
+  exchange_.open(x.note, x.timeout);
+  const chunks parts{bytes, chunk_bytes};
+  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+    exchange_.meet();
+    if (gives && step < parts.count())
+      streaming_copy(exchange_.chunk(root, step), data + parts[step].begin,
+                     parts[step].size);
+    if (!gives && step >= 1)
+      copy_bytes(data + parts[step - 1].begin, exchange_.chunk(root, step - 1),
+                 parts[step - 1].size);
+    exchange_.advance();
+  }
+}
+
+void segment_collectives::all_gather(const call& x, const std::byte* in,
+                                     std::size_t bytes,
+                                     const std::vector<std::byte*>& out) {
+  const auto me = exchange_.rank();
+  auto take = [&](int r, range part, const std::byte* from) {
+    if (!out.empty() && r != me)
+      copy_bytes(out[static_cast<std::size_t>(r)] + part.begin, from,
+                 part.size);
+  };
+  if (bytes <= inline_bytes) {
+    exchange_.open(x.note, x.timeout, in, bytes);
+    for (int r = 0; r < exchange_.ranks(); ++r)
+      take(r, {0, bytes}, exchange_.payload(r));
+  } else {
+    exchange_.open(x.note, x.timeout);
+    const chunks parts{bytes, chunk_bytes};
+    for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+      exchange_.meet();
+      if (step < parts.count())
+        streaming_copy(exchange_.chunk(me, step), in + parts[step].begin,
+                       parts[step].size);
+      for (int r = 0; step >= 1 && r < exchange_.ranks(); ++r)
+        take(r, parts[step - 1], exchange_.chunk(r, step - 1));
+      exchange_.advance();
+    }
+  }
+  if (!out.empty())
+    copy_bytes(out[static_cast<std::size_t>(me)], in, bytes);
+}
+
+void segment_collectives::scatter(const call& x,
+                                  const std::vector<const std::byte*>& in,
+                                  std::byte* out, std::size_t bytes) {
+  const auto me = exchange_.rank();
+  const auto root = x.note.root;
+  const auto ranks = static_cast<std::size_t>(exchange_.ranks());
+  exchange_.open(x.note, x.timeout);
+  const auto share = chunk_bytes / ranks / line * line;
+  const chunks parts{bytes, share};
+  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+    exchange_.meet();
+    if (me == root && step < parts.count())
+      for (std::size_t r = 0; r < ranks; ++r)
+        streaming_copy(exchange_.chunk(root, step) + r * share,
+                       in[r] + parts[step].begin, parts[step].size);
+    if (step >= 1)
+      copy_bytes(out + parts[step - 1].begin,
+                 exchange_.chunk(root, step - 1)
+                   + static_cast<std::size_t>(me) * share,
+                 parts[step - 1].size);
+    exchange_.advance();
+  }
+}
+
+void segment_collectives::reduce_scatter(
+  const call& x, const std::vector<const std::byte*>& in, std::byte* out,
+  std::size_t count, const reduction& how) {
+  const auto me = static_cast<std::size_t>(exchange_.rank());
+  const auto ranks = static_cast<std::size_t>(exchange_.ranks());
+  const auto width = size_of(how.type);
+  exchange_.open(x.note, x.timeout);
+  const auto share = chunk_bytes / ranks / line * line;
+  const chunks parts{count * width, share};
+  std::vector<const std::byte*> sources(ranks);
+  for (std::size_t step = 0; step < parts.count() + 1; ++step) {
+    exchange_.meet();
+    for (std::size_t r = 0; step < parts.count() && r < ranks; ++r)
+      if (r != me)
+        streaming_copy(exchange_.chunk(exchange_.rank(), step) + r * share,
+                       in[r] + parts[step].begin, parts[step].size);
+    if (step >= 1) {
+      auto part = parts[step - 1];
+      for (std::size_t r = 0; r < ranks; ++r)
+        sources[r] =
+          r == me ? in[me] + part.begin
+                  : exchange_.chunk(static_cast<int>(r), step - 1) + me * share;
+      how.apply(out + part.begin, nullptr, sources.data(), exchange_.ranks(),
+                part.size / width);
+    }
+    exchange_.advance();
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,81 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstddef>
+#include <optional>
+
+#include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/trainers/torch/groups/collective_note.hpp"
+
+namespace troupe {
+
+/// One rank's way through the collectives over a shared segment, step by step
+/// with the others.
+///
+/// A step: `meet` (all have finished the last step), touch shared memory,
+/// `advance`. What a rank wrote in one step others may read in the next. After
+/// the first failure the rank has left, and every call fails with that error.
+/// Belongs to one thread, except `cancel`, `abort` and `failed`.
+class segment_exchange {
+public:
+  /// *rank* of the segment's ranks.
+  segment_exchange(shared_segment segment, int rank);
+
+  /// Leaves: ranks that still wait for this one end.
+  ~segment_exchange();
+
+  int rank() const noexcept { return rank_; }
+  int ranks() const noexcept { return segment_.ranks(); }
+
+  /// Begins a collective: shows *note* and *bytes* of *payload* (at most
+  /// `inline_bytes`) to the others and waits for theirs, at most *timeout* for
+  /// this and all further steps of the collective.
+  ///
+  /// Throws `train_error`: ranks that are missing (`ec::timeout`), ranks that
+  /// do something else (`ec::invalid_argument`), ranks that left
+  /// (`ec::rank_failed`), the reason of an abort.
+  void open(collective_note note, std::chrono::milliseconds timeout,
+            const void* payload = nullptr, std::size_t bytes = 0);
+
+  /// Waits until every rank has finished the last step; throws like `open`.
+  void meet();
+
+  /// Says that this rank has finished the step.
+  void advance() noexcept;
+
+  /// What *rank* gave to `open` for this collective.
+  const std::byte* payload(int rank) const noexcept;
+
+  /// The area of *rank* for step *step* of this collective.
+  std::byte* chunk(int rank, std::uint64_t step) const noexcept {
+    return segment_.chunk_area(rank, step);
+  }
+
+  std::uint64_t sequence() const noexcept { return note_.sequence; }
+
+  /// Ends the wait of this rank alone, now and later. May have to be called
+  /// again until the waiting thread is back.
+  void cancel() noexcept;
+
+  /// Ends the waits of every rank with *reason*.
+  void abort(const error& reason) noexcept { segment_.abort(reason); }
+
+private:
+  void wait_for(int peer);
+  void compare_notes();
+  [[noreturn]] void fail(error reason);
+  error explain(int peer, bool timed_out) const;
+
+  shared_segment segment_;
+  int rank_;
+  int spins_;
+  std::uint32_t step_ = 0;
+  collective_note note_;
+  std::chrono::milliseconds timeout_{};
+  std::chrono::steady_clock::time_point deadline_;
+  std::atomic<bool> cancelled_{false};
+  std::optional<error> failure_;
+};
+
+} // namespace troupe

@@ -6,15 +6,15 @@
 #include <iterator>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <utility>
 #include <vector>
-
-#include <c10/util/ParallelGuard.h>
 
 #include "troupe/trainers/torch/data/data_loader_options.hpp"
 #include "troupe/trainers/torch/data/dataset_traits.hpp"
 #include "troupe/trainers/torch/data/device_transfer.hpp"
 #include "troupe/trainers/torch/data/distributed_sampler.hpp"
+#include "troupe/trainers/torch/data/operator_threads.hpp"
 #include "troupe/trainers/torch/data/ordered_prefetcher.hpp"
 
 namespace troupe {
@@ -103,8 +103,7 @@ public:
         [order = order_, transfer = loader.transfer_,
          datasets = loader.per_worker_](std::stop_token stop, int worker,
                                         std::int64_t k) {
-          // One core a worker: operators start no threads of their own.
-          c10::ParallelGuard single{true};
+          use_no_operator_threads(); // one core a worker
           return load(*datasets[worker], order, transfer, k, stop);
         });
     ++*this;

@@ -141,7 +141,12 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   drop();
   if (group && group->getSize() > 1) {
     group_ = std::move(group);
-    on_rank(group_, [&] { start(broadcast); });
+    try {
+      on_rank(group_, [&] { start(broadcast); });
+    } catch (...) {
+      drop(); // a closed connection tells the others
+      throw;
+    }
   }
   dropped_ = false;
   buffers_are_due_ = true;

@@ -1,5 +1,5 @@
 # Installs the build tree BUILD below FOLDER, then builds CONSUMER against that alone and runs it.
-#   cmake -DBUILD=... -DCONSUMER=... -DFOLDER=... -DGENERATOR=... -DCOMPILER=... -P install_test.cmake
+#   cmake -DBUILD=... -DCONSUMER=... -DFOLDER=... -DGENERATOR=... -DCOMPILER=... -DWITH_TORCH=ON|OFF -P install_test.cmake
 function(run)
   execute_process(COMMAND ${ARGN} RESULT_VARIABLE status OUTPUT_VARIABLE output ERROR_VARIABLE output
     WORKING_DIRECTORY ${FOLDER})
@@ -27,7 +27,12 @@ run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${FOLDER}/build -G ${GENERATOR} -DCMAKE_P
   -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release)
 run(${CMAKE_COMMAND} --build ${FOLDER}/build)
 run(${FOLDER}/build/two_ranks)
+set(said "${output}")
+if(WITH_TORCH)
+  run(${FOLDER}/build/with_torch)
+  string(APPEND said "${output}")
+endif()
 file(REMOVE_RECURSE ${FOLDER})
-if(NOT output MATCHES "trained on 2 ranks")
-  message(FATAL_ERROR "the consumer said: ${output}")
+if(NOT said MATCHES "trained on 2 ranks" OR (WITH_TORCH AND NOT said MATCHES "gradients over automatic"))
+  message(FATAL_ERROR "the consumer said: ${said}")
 endif()

@@ -15,6 +15,7 @@ set -euo pipefail
 readonly caf_version=0.18.7
 readonly caf_sha256=d5c3abe8fd67a729aab1baeece10367637d903ba335f4c79378bcadfbcd34552
 readonly torch_version=2.15.0
+readonly nccl_version=2.30.7 # The one that this LibTorch's CUDA part loads.
 readonly safetensors_version=0.5.3
 readonly python=/usr/bin/python3 # Debian's own, whatever else is on PATH.
 readonly cache=${TROUPE_CACHE:-${XDG_CACHE_HOME:-${HOME:?bootstrap: HOME is not set}/.cache}/troupe}
@@ -198,6 +199,24 @@ provide_libtorch() {
   LIBTORCH_ROOT=$(echo "$root"/lib/python3*/site-packages/torch)
 }
 
+# NCCL's header: troupe_nccl is compiled on hosts without a GPU, too. A GPU host has it beside the wheel, and another
+# LibTorch loads another NCCL.
+provide_nccl_header() {
+  local root=$cache/nccl-$nccl_version libtorch=$cache/libtorch-$torch_version-cpu
+  [[ $LIBTORCH_ROOT == "$libtorch"/* ]] || return 0
+  [ -e "$root/.complete" ] && return
+  take_turn
+  [ -e "$root/.complete" ] && return
+  say "fetching the header of NCCL $nccl_version (once per user)"
+  new_work_folder
+  "$libtorch/bin/python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
+    --dest "$work/wheel" "nvidia-nccl-cu13==$nccl_version" || fail "PyPI did not deliver nvidia-nccl-cu13==$nccl_version: is the network up?"
+  "$python" -m zipfile -e "$work"/wheel/*.whl "$work/unpacked" || fail "the wheel of NCCL could not be unpacked"
+  mkdir "$work/nccl"
+  mv "$work/unpacked/nvidia/nccl/include" "$work/nccl/"
+  publish "$work/nccl" "$root"
+}
+
 # A Python that reads what we write: Debian's torch and numpy, and safetensors.
 provide_test_python() {
   [ -n "${TROUPE_TEST_PYTHON:-}" ] && return
@@ -210,25 +229,6 @@ provide_test_python() {
   make_environment "${root##*/}" --no-deps "safetensors==$safetensors_version"
 }
 
-# LibTorch's CUDA part is compiled against on hosts without a GPU, too, and that takes one header of NCCL. A GPU host
-# has it beside the wheel.
-provide_nccl_header() {
-  local root=$cache/nccl-$nccl_version folder
-  # Another LibTorch loads another NCCL.
-  [[ $LIBTORCH_ROOT == "$cache"/* ]] && [ ! -e "$root/include/nccl.h" ] || return 0
-  folder=$(mktemp -d "$cache/.nccl-XXXXXX")
-  say "fetching the header of NCCL $nccl_version"
-  /usr/bin/python3 -m venv "$folder/python" &&
-    "$folder/python/bin/python" -m pip download -q --disable-pip-version-check --no-deps -d "$folder" \
-      "nvidia-nccl-cu13==$nccl_version" &&
-    "$folder/python/bin/python" -m zipfile -e "$folder"/nvidia_nccl_cu13-*.whl "$folder/wheel" &&
-    mkdir -p "$root/include" && mv "$folder/wheel/nvidia/nccl/include/nccl.h" "$root/include/nccl.h" || {
-    rm -rf "$folder"
-    fail "the wheel nvidia-nccl-cu13==$nccl_version could not be fetched from PyPI"
-  }
-  rm -rf "$folder"
-}
-
 packages=("${debian_packages[@]}")
 case "${1:-}" in
   "") ;;
@@ -238,7 +238,7 @@ esac
 install_packages "${packages[@]}"
 provide_caf
 provide_libtorch
-[ "${TROUPE_CUDA:-}" = 1 ] || provide_nccl_header
+provide_nccl_header
 echo "CAF_ROOT=$CAF_ROOT"
 echo "LIBTORCH_ROOT=$LIBTORCH_ROOT"
 if [ -n "${1:-}" ]; then

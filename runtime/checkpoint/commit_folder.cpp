@@ -82,8 +82,10 @@ private:
 
 expected<void> gather(const fs::path& staging, const fs::path& whole,
                       const report_batch& batch, manifest& x) {
-  if (auto ok = make_folders(whole); !ok)
-    return ok;
+  boost::system::error_code code;
+  fs::create_directories(whole, code);
+  if (code)
+    return tl::unexpected{storage_error("make folder", whole, code.value())};
   gatherer files{staging, whole};
   for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
     auto& part = batch.parts[rank];

@@ -18,23 +18,16 @@ namespace troupe {
 
 namespace {
 
-struct staged_tree {
-  std::vector<fs::path> files;
-  std::vector<fs::path> folders; // the root included
-};
-
-expected<staged_tree> list_tree(const fs::path& root) {
-  staged_tree result;
-  result.folders.push_back(root);
+// Every file below *root*, sorted.
+expected<std::vector<fs::path>> list_files(const fs::path& root) {
+  std::vector<fs::path> result;
   boost::system::error_code code;
   auto i = fs::recursive_directory_iterator{root, code};
   for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
     auto status = i->symlink_status();
-    if (fs::is_directory(status))
-      result.folders.push_back(i->path());
-    else if (fs::is_regular_file(status))
-      result.files.push_back(i->path());
-    else
+    if (fs::is_regular_file(status))
+      result.push_back(i->path());
+    else if (!fs::is_directory(status))
       return failure(ec::invalid_argument,
                      i->path().string()
                        + " is neither a file nor a folder; a checkpoint holds "
@@ -42,7 +35,7 @@ expected<staged_tree> list_tree(const fs::path& root) {
   }
   if (code)
     return tl::unexpected{storage_error("list", root, code.value())};
-  std::ranges::sort(result.files);
+  std::ranges::sort(result);
   return result;
 }
 
@@ -120,26 +113,23 @@ expected<void> staged_checkpoint::add_directory(const fs::path& source,
 }
 
 expected<std::vector<file_entry>> staged_checkpoint::seal() {
-  auto tree = list_tree(path_);
-  if (!tree)
-    return tl::unexpected{tree.error()};
-  if (tree->files.empty())
+  auto paths = list_files(path_);
+  if (!paths)
+    return tl::unexpected{paths.error()};
+  if (paths->empty())
     return failure(ec::invalid_argument,
                    "the checkpoint in " + path_.string() + " has no files");
   auto own = path_ / manifest_file_name;
-  if (std::ranges::binary_search(tree->files, own))
+  if (std::ranges::binary_search(*paths, own))
     return failure(ec::invalid_argument,
                    own.string() + " has the name of the run's own manifest");
   std::vector<file_entry> result;
-  for (auto rest = std::span<const fs::path>{tree->files}; !rest.empty();) {
+  for (auto rest = std::span<const fs::path>{*paths}; !rest.empty();) {
     auto some = rest.first(std::min(rest.size(), files_at_once));
     if (auto ok = seal_files(some, path_, result); !ok)
       return tl::unexpected{ok.error()};
     rest = rest.subspan(some.size());
   }
-  for (auto& folder : tree->folders)
-    if (auto ok = sync_folder(folder); !ok)
-      return tl::unexpected{ok.error()};
   path_.clear();
   return result;
 }

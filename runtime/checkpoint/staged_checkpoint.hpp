@@ -32,9 +32,9 @@ public:
   /// Copies (or moves) every file below *source* into `path()`.
   expected<void> add_directory(const fs::path& source, bool move);
 
-  /// Checksums and fsyncs every file and folder below `path()` and gives up
-  /// ownership: from now on the commit owns the files. An empty checkpoint is
-  /// an error.
+  /// Checksums and fsyncs every file below `path()` and gives up ownership:
+  /// from now on the commit owns the files (and makes the folders it moves them
+  /// to durable). An empty checkpoint is an error; empty folders are not kept.
   expected<std::vector<file_entry>> seal();
 
 private:

@@ -87,10 +87,6 @@ void driver_state::launch(const attempt_begun& x) {
   begun = x;
   if (machine->state() != run_state::scheduling)
     return; // The run was stopped meanwhile.
-  metrics fields{{"first_report", x.first_report}};
-  if (x.resume)
-    fields["resume"] = *x.resume;
-  log_event("attempt", fields);
   for (auto& event : args.store->take_events())
     args.board->note(event.kind + ": " + to_string(event.fields));
   group_alive = true;

@@ -1,0 +1,76 @@
+// Configurations that can never work: a clear error, and nothing is written.
+
+#include <unistd.h>
+
+#include "tests/integration/run/run_test.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+struct bad_input {
+  std::string name;
+  std::function<void(train_options&)> spoil;
+  std::string says;
+};
+
+} // namespace
+
+class bad_input_test : public run_test,
+                       public ::testing::WithParamInterface<bad_input> {};
+
+TEST_P(bad_input_test, is_refused_before_anything_starts) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  GetParam().spoil(options);
+  auto outcome = run({}, options);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_NE(outcome.error->message.find(GetParam().says), std::string::npos)
+    << outcome.error->message;
+  EXPECT_TRUE(fs::is_empty(storage_.path()));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+  inputs, bad_input_test,
+  ::testing::Values(
+    bad_input{"too_many_cpus",
+              [](auto& x) { x.scaling.resources_per_worker.cpus = 4096; },
+              "8192 cpus"},
+    bad_input{"too_many_gpus",
+              [](auto& x) { x.scaling.resources_per_worker.gpus = 64; },
+              "128 gpus"},
+    bad_input{"negative_cpus",
+              [](auto& x) { x.scaling.resources_per_worker.cpus = -1; },
+              "cpus must be"},
+    bad_input{"negative_workers", [](auto& x) { x.scaling.num_workers = -1; },
+              "num_workers"},
+    bad_input{"empty_name", [](auto& x) { x.run.name = ""; }, "name is empty"},
+    bad_input{"name_with_slash", [](auto& x) { x.run.name = "a/b"; }, "a/b"},
+    bad_input{"dots", [](auto& x) { x.run.name = ".."; }, ".."},
+    bad_input{"num_to_keep", [](auto& x) { x.run.checkpoint.num_to_keep = 0; },
+              "num_to_keep"},
+    bad_input{"max_failures", [](auto& x) { x.run.failure.max_failures = -2; },
+              "max_failures"},
+    bad_input{"queue", [](auto& x) { x.run.callback_queue = 0; },
+              "callback_queue"},
+    bad_input{
+      "timeout",
+      [](auto& x) { x.run.report_timeout = std::chrono::milliseconds{0}; },
+      "report_timeout"},
+    bad_input{"null_callback",
+              [](auto& x) { x.run.callbacks.push_back(nullptr); }, "null"}),
+  [](auto& info) { return info.param.name; });
+
+TEST_F(run_test, storage_that_is_a_file_is_named) {
+  write_bytes(storage_ / "file", "x");
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.storage_path = storage_ / "file";
+  auto outcome = run({}, options);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::storage);
+  EXPECT_NE(outcome.error->message.find((storage_ / "file").string()),
+            std::string::npos)
+    << outcome.error->message;
+}
+
+} // namespace troupe::test

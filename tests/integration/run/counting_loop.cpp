@@ -1,0 +1,96 @@
+#include <pthread.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <fstream>
+#include <stdexcept>
+#include <thread>
+
+#include "tests/integration/run/run_test.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+void misbehave(train_context& context, const fault_plan& plan) {
+  if (plan.action == "throw")
+    throw std::runtime_error{"the loss is a banana"};
+  if (plan.action == "exit")
+    std::exit(3);
+  if (plan.action == "segfault") {
+    std::signal(SIGSEGV, SIG_DFL); // sanitizers have a handler of their own
+    raise(SIGSEGV);
+  }
+  if (plan.action == "kill")
+    raise(SIGKILL);
+  if (plan.action == "thread_throw")
+    std::thread{[] {
+      throw std::out_of_range{"the helper thread fell"};
+    }}.join();
+  if (plan.action == "return")
+    return;
+  if (plan.action == "wait_forever")
+    for (;;)
+      pause();
+  if (plan.action == "huge_metrics")
+    context.report({{"text", std::string(1 << 20, 'x')}});
+  if (plan.action == "empty_name")
+    context.report({{"", 1}});
+  if (plan.action == "empty_checkpoint")
+    context.report({{"x", 1}}, context.new_checkpoint());
+  if (plan.action == "missing_folder")
+    context.report({{"x", 1}}, checkpoint::from_directory(plan.text));
+  if (plan.action == "huge_broadcast")
+    context.broadcast_from_rank_zero(std::string(2 << 20, 'x'));
+}
+
+bool is_due(const train_context& context, const fault_plan& plan, int step) {
+  return !plan.action.empty() && step == plan.step
+         && (plan.rank < 0 || plan.rank == context.rank())
+         && (plan.attempt < 0
+             || plan.attempt == static_cast<int>(context.attempt()));
+}
+
+} // namespace
+
+void counting_loop(train_context& context, const fault_plan& plan) {
+  int step = 0;
+  if (auto& last = context.checkpoint())
+    std::ifstream{(last->path() / "step.txt").string()} >> step;
+  for (; step < plan.steps; ++step) {
+    if (is_due(context, plan, step)) {
+      misbehave(context, plan);
+      if (plan.action == "return")
+        return;
+    }
+    metrics values{{"step", step}, {"rank", context.rank()}};
+    auto all = plan.checkpoint_by == -2;
+    if (!all && plan.checkpoint_by != context.rank()) {
+      context.report(values);
+      continue;
+    }
+    auto files = context.new_checkpoint();
+    auto name = all ? "rank_" + std::to_string(context.rank()) + ".txt"
+                    : std::string{"step.txt"};
+    if (plan.action == "same_file")
+      name = "model.bin";
+    std::ofstream{(files.path() / name).string()} << step + 1 << '\n';
+    if (all && context.rank() == 0 && plan.action != "same_file")
+      std::ofstream{(files.path() / "step.txt").string()} << step + 1 << '\n';
+    context.report(values, std::move(files));
+  }
+}
+
+const rank_failure& only_failure(const result& x, int rank) {
+  static const rank_failure none{};
+  EXPECT_TRUE(x.error) << "the run did not fail";
+  if (!x.error)
+    return none;
+  EXPECT_EQ(x.error->ranks.size(), 1u) << x.error->message;
+  auto i = x.error->ranks.find(rank);
+  EXPECT_NE(i, x.error->ranks.end()) << x.error->message;
+  return i == x.error->ranks.end() ? none : i->second;
+}
+
+} // namespace troupe::test

@@ -1,0 +1,183 @@
+// Runs that end as they should: what they leave behind.
+
+#include "tests/integration/run/run_test.hpp"
+
+namespace troupe::test {
+
+TEST_F(run_test, a_run_of_two_processes_finishes_with_its_last_metrics) {
+  auto outcome = run({});
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.metrics, (metrics{{"step", 2}, {"rank", 0}}));
+  EXPECT_EQ(outcome.path, run_path());
+  ASSERT_TRUE(outcome.checkpoint);
+  EXPECT_TRUE(outcome.checkpoint->verify());
+  EXPECT_EQ(outcome.attempts, 1u);
+}
+
+TEST_F(run_test, the_history_has_the_reports_of_all_ranks_in_order) {
+  auto outcome = run({.steps = 5}, 3);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto history = outcome.metrics_history();
+  ASSERT_TRUE(history) << history.error().message;
+  ASSERT_EQ(history->size(), 5u);
+  for (std::size_t i = 0; i < 5; ++i) {
+    EXPECT_EQ((*history)[i].index, i);
+    ASSERT_EQ((*history)[i].values.size(), 3u);
+    for (int rank = 0; rank < 3; ++rank)
+      EXPECT_EQ((*history)[i].values[rank].at("rank"), metric_value{rank});
+  }
+}
+
+TEST_F(run_test, every_rank_may_add_files_to_a_checkpoint) {
+  auto outcome = run({.steps = 1, .checkpoint_by = -2}, 3);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  ASSERT_TRUE(outcome.checkpoint);
+  for (auto name : {"rank_0.txt", "rank_1.txt", "rank_2.txt", "step.txt"})
+    EXPECT_TRUE(fs::exists(outcome.checkpoint->path() / name)) << name;
+  EXPECT_TRUE(outcome.checkpoint->verify());
+}
+
+TEST_F(run_test, metrics_of_rank_0_are_attached_to_a_checkpoint_of_rank_1) {
+  auto outcome = run({.steps = 1, .checkpoint_by = 1});
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  ASSERT_EQ(outcome.best_checkpoints.size(), 1u);
+  EXPECT_EQ(outcome.best_checkpoints[0].values.at("rank"), metric_value{0});
+}
+
+TEST_F(run_test, a_result_is_read_back_from_its_folder) {
+  auto outcome = run({});
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto again = result::from_path(run_path());
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_EQ(again->metrics, outcome.metrics);
+  EXPECT_EQ(again->checkpoint, outcome.checkpoint);
+  EXPECT_EQ(again->status, outcome.status);
+}
+
+TEST_F(run_test, only_the_best_checkpoints_and_the_latest_are_kept) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.checkpoint = {.num_to_keep = 2,
+                            .checkpoint_score_attribute = "step",
+                            .checkpoint_score_order = score_order::min};
+  auto outcome = run({.steps = 6}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  int folders = 0;
+  for (fs::directory_iterator i{run_path() / "checkpoints"}, end; i != end; ++i)
+    ++folders;
+  EXPECT_EQ(folders, 3); // steps 0 and 1, and the latest
+  ASSERT_EQ(outcome.best_checkpoints.size(), 2u);
+  EXPECT_EQ(outcome.best_checkpoints.back().values.at("step"), metric_value{0});
+}
+
+TEST_F(run_test, what_ranks_print_goes_to_their_logs) {
+  auto print = [](train_context& context) {
+    std::printf("hello from rank %d\n", context.rank());
+  };
+  auto outcome =
+    data_parallel_trainer{
+      print, train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(bytes_of(run_path() / "logs" / "rank_0.log"),
+            "hello from rank 0\n");
+  EXPECT_EQ(bytes_of(run_path() / "logs" / "rank_1.log"),
+            "hello from rank 1\n");
+}
+
+void ask_who_i_am(train_context& context) {
+  context.report({{"rank", context.rank()},
+                  {"size", context.world_size()},
+                  {"local_rank", context.local_rank()},
+                  {"local_size", context.local_world_size()},
+                  {"node", context.node_rank()},
+                  {"name", context.experiment_name()},
+                  {"same", &troupe::context() == &context}});
+}
+
+TEST_F(run_test, a_rank_knows_who_it_is) {
+  auto outcome =
+    data_parallel_trainer{
+      ask_who_i_am,
+      train_options{.scaling = {.num_workers = 3}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 1u);
+  for (int rank = 0; rank < 3; ++rank)
+    EXPECT_EQ((*rows)[0].values[rank], (metrics{{"rank", rank},
+                                                {"size", 3},
+                                                {"local_rank", rank},
+                                                {"local_size", 3},
+                                                {"node", 0},
+                                                {"name", "run"},
+                                                {"same", true}}));
+}
+
+void meet(train_context& context) {
+  for (int i = 0; i < 20; ++i)
+    context.barrier();
+  std::vector<std::string> words{"one", "two"};
+  if (context.rank() != 0)
+    words = {"not", "mine"};
+  words = context.broadcast_from_rank_zero(words);
+  context.report({{"word", words.at(1)}});
+}
+
+TEST_F(run_test, ranks_meet_and_share_a_value_of_rank_0) {
+  auto outcome =
+    data_parallel_trainer{
+      meet, train_options{.scaling = {.num_workers = 4}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history();
+  ASSERT_TRUE(rows);
+  for (auto& values : rows->at(0).values)
+    EXPECT_EQ(values.at("word"), metric_value{"two"});
+}
+
+void run_ahead(train_context& context) {
+  for (int i = 0; i < 100; ++i)
+    context.report({{"i", i}}, report_options{.barrier = false});
+}
+
+TEST_F(run_test, reports_without_barrier_are_paired_all_the_same) {
+  auto outcome =
+    data_parallel_trainer{
+      run_ahead, train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 100u);
+  for (int i = 0; i < 100; ++i)
+    for (auto& values : (*rows)[i].values)
+      EXPECT_EQ(values.at("i"), metric_value{i});
+}
+
+void list_checkpoints(train_context& context) {
+  for (int i = 0; i < 3; ++i) {
+    auto files = context.new_checkpoint();
+    write_bytes(files.path() / ("r" + std::to_string(context.rank())), "x");
+    context.report({{"i", i}}, std::move(files));
+  }
+  auto known = context.all_reported_checkpoints();
+  context.report({{"known", known.size()},
+                  {"first", known.at(0).values.at("i").number()},
+                  {"mine", context.checkpoint()->name()}});
+}
+
+TEST_F(run_test, a_rank_lists_what_the_run_has_kept) {
+  auto outcome =
+    data_parallel_trainer{
+      list_checkpoints,
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(
+    outcome.metrics,
+    (metrics{{"known", 3}, {"first", 0.0}, {"mine", "checkpoint_000002"}}));
+}
+
+} // namespace troupe::test

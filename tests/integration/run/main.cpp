@@ -1,0 +1,13 @@
+#include <gtest/gtest.h>
+
+#include <troupe/train.hpp>
+
+#include "tests/integration/run/victim.hpp"
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  if (argc > 2 && std::string{argv[1]} == "--victim")
+    return troupe::test::be_victim(argv[2]);
+  ::testing::InitGoogleTest(&argc, argv);
+  return RUN_ALL_TESTS();
+}

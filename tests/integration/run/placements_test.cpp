@@ -1,0 +1,225 @@
+// The same loops as threads of this process, inline, and inside of a service.
+
+#include <atomic>
+
+#include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
+#include <gmock/gmock.h>
+#include <troupe/actors.hpp>
+
+#include "tests/integration/run/run_test.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+/// Writes down every call.
+class recording_callback : public user_callback {
+public:
+  void before_run(const run_context& run) override {
+    calls.push_back("before_run " + run.name);
+  }
+  void after_report(const run_context& run, const std::vector<metrics>& values,
+                    const std::optional<checkpoint>& data) override {
+    calls.push_back("after_report " + std::to_string(values.size())
+                    + (data ? " " + data->name() : ""));
+    if (data && !fs::exists(data->path()))
+      calls.push_back("no such folder");
+    attempts.push_back(run.attempt);
+  }
+  void after_exception(const run_context&,
+                       const std::map<int, rank_failure>& ranks) override {
+    calls.push_back("after_exception of rank "
+                    + std::to_string(ranks.begin()->first));
+  }
+  void after_run(const run_context&, const result& outcome) override {
+    calls.push_back("after_run " + std::string{to_string(outcome.status)});
+  }
+
+  std::vector<std::string> calls;
+  std::vector<std::uint64_t> attempts;
+};
+
+class throwing_callback : public user_callback {
+  void after_report(const run_context&, const std::vector<metrics>&,
+                    const std::optional<checkpoint>&) override {
+    throw std::runtime_error{"the callback tripped"};
+  }
+};
+
+} // namespace
+
+/// Every placement must look the same to the user.
+class placement_test : public run_test,
+                       public ::testing::WithParamInterface<scaling_config> {
+protected:
+  train_options options() { return {.scaling = GetParam(), .run = config()}; }
+  std::size_t ranks() const {
+    return static_cast<std::size_t>(std::max(GetParam().num_workers, 1));
+  }
+};
+
+TEST_P(placement_test, callbacks_see_every_report_in_order) {
+  auto callback = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {callback};
+  auto outcome = run({.steps = 2}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto n = std::to_string(ranks());
+  EXPECT_THAT(callback->calls,
+              ::testing::ElementsAre("before_run run",
+                                     "after_report " + n + " checkpoint_000000",
+                                     "after_report " + n + " checkpoint_000001",
+                                     "after_run finished"));
+}
+
+TEST_P(placement_test, an_exception_restarts_from_the_last_checkpoint) {
+  auto callback = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {callback};
+  given.run.failure.max_failures = 1;
+  auto outcome = run({.action = "throw", .rank = 0, .step = 1}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_THAT(callback->attempts, ::testing::ElementsAre(0u, 1u, 1u));
+  EXPECT_EQ(outcome.metrics.at("step"), metric_value{2});
+  EXPECT_EQ(callback->calls.at(2), "after_exception of rank 0");
+}
+
+TEST_P(placement_test, an_exception_ends_the_run) {
+  auto outcome = run({.action = "throw", .rank = 0, .step = 1}, options());
+  EXPECT_EQ(only_failure(outcome, 0).what, "the loss is a banana");
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+}
+
+TEST_P(placement_test, a_throwing_callback_is_logged_and_training_goes_on) {
+  auto given = options();
+  given.run.callbacks = {std::make_shared<throwing_callback>()};
+  auto outcome = run({}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_NE(bytes_of(run_path() / "journal.jsonl").find("the callback tripped"),
+            std::string::npos);
+}
+
+TEST_P(placement_test, a_throwing_callback_ends_the_run_if_told_so) {
+  auto given = options();
+  given.run.callbacks = {std::make_shared<throwing_callback>()};
+  given.run.callback_errors = callback_errors::abort;
+  auto outcome = run({.steps = 1'000'000, .checkpoint_by = -1}, given);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::callback_failed);
+}
+
+INSTANTIATE_TEST_SUITE_P(placements, placement_test,
+                         ::testing::Values(scaling_config{.num_workers = 2},
+                                           scaling_config{
+                                             .num_workers = 3,
+                                             .where = placement::in_process},
+                                           scaling_config{.num_workers = 0}),
+                         [](auto& info) {
+                           auto& x = info.param;
+                           return x.num_workers == 0 ? "inline"
+                                  : x.where == placement::in_process
+                                    ? "threads"
+                                    : "processes";
+                         });
+
+TEST_F(run_test, a_closure_runs_in_threads) {
+  std::atomic<int> sum{0};
+  auto loop = [&sum](train_context& context) {
+    sum += context.rank() + 1;
+    context.barrier();
+    context.report({{"sum", sum.load()}});
+  };
+  train_options options{
+    .scaling = {.num_workers = 3, .where = placement::in_process},
+    .run = config()};
+  auto outcome = data_parallel_trainer{in_process_loop{loop}, options}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(sum, 6);
+}
+
+TEST_F(run_test, a_closure_is_refused_in_processes) {
+  int x = 0;
+  auto loop = [&x](train_context&) { ++x; };
+  auto outcome =
+    data_parallel_trainer{
+      in_process_loop{loop},
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::invalid_config);
+  EXPECT_EQ(x, 0);
+}
+
+TEST_F(run_test, a_thread_that_stays_in_its_loop_is_left_behind) {
+  // Released at the end, so that the test leaves no thread either.
+  static std::atomic<bool> release;
+  static std::atomic<bool> left;
+  release = left = false;
+  auto loop = [](train_context& context) {
+    if (context.rank() == 0)
+      throw std::runtime_error{"off"};
+    while (!release)
+      std::this_thread::yield();
+    left = true;
+  };
+  train_options options{
+    .scaling = {.num_workers = 2, .where = placement::in_process},
+    .run = config()};
+  options.run.stop_timeout = std::chrono::milliseconds{100};
+  auto outcome = data_parallel_trainer{in_process_loop{loop}, options}.fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_NE(outcome.error->message.find("left behind"), std::string::npos)
+    << outcome.error->message;
+  release = true;
+  while (!left)
+    std::this_thread::yield();
+}
+
+TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, plan,
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  caf::scoped_actor self{system};
+  run_status status;
+  while (status.reports < 10)
+    self->request(handle->driver(), std::chrono::seconds{10}, get_status{})
+      .receive([&](run_status& x) { status = std::move(x); },
+               [&](caf::error& reason) { FAIL() << caf::to_string(reason); });
+  EXPECT_EQ(status.world_size, 2);
+  EXPECT_EQ(status.state, run_state::running);
+  handle->stop();
+  auto outcome = handle->wait();
+  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  EXPECT_EQ(handle->status().state, run_state::aborted);
+}
+
+TEST_F(run_test, two_runs_at_once_in_one_process_do_not_meet) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  std::vector<run_handle> handles;
+  for (auto name : {"one", "two"}) {
+    auto handle =
+      data_parallel_trainer{
+        counting_loop, fault_plan{.steps = 20},
+        train_options{.scaling = {.num_workers = 2}, .run = config(name)}}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    handles.push_back(std::move(*handle));
+  }
+  for (auto& handle : handles) {
+    auto outcome = handle.wait();
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    EXPECT_EQ(outcome.metrics.at("step"), metric_value{19});
+  }
+}
+
+} // namespace troupe::test

@@ -1,0 +1,138 @@
+// Names that are used again, and drivers that die.
+
+#include <algorithm>
+#include <csignal>
+#include <cstdlib>
+
+#include <poll.h>
+#include <sys/inotify.h>
+#include <unistd.h>
+
+#include "tests/integration/run/run_test.hpp"
+#include "tests/integration/run/victim.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+/// Waits until the journal of *run* has *lines* lines more than now.
+void wait_for_lines(const fs::path& run, std::size_t lines) {
+  auto count = [&] {
+    auto text = bytes_of(run / "journal.jsonl");
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  };
+  auto watch = inotify_init1(IN_CLOEXEC);
+  while (!fs::exists(run / "journal.jsonl")) {
+    // The storage folder exists; the run's folder comes with the victim.
+    inotify_add_watch(watch, run.parent_path().c_str(), IN_CREATE);
+    if (fs::exists(run))
+      inotify_add_watch(watch, run.c_str(), IN_CREATE);
+    pollfd change{watch, POLLIN, 0};
+    poll(&change, 1, 100);
+  }
+  inotify_add_watch(watch, (run / "journal.jsonl").c_str(), IN_MODIFY);
+  auto goal = count() + lines;
+  while (count() < goal) {
+    pollfd change{watch, POLLIN, 0};
+    poll(&change, 1, 100);
+  }
+  close(watch);
+}
+
+} // namespace
+
+TEST_F(run_test, a_finished_name_is_refused_with_what_to_do) {
+  ASSERT_FALSE(run({}).error);
+  auto again = run({});
+  ASSERT_TRUE(again.error);
+  EXPECT_EQ(again.error->code, ec::conflict);
+  EXPECT_NE(again.error->message.find("finished"), std::string::npos)
+    << again.error->message;
+  // What the first run left is untouched.
+  EXPECT_EQ(result::from_path(run_path())->status, run_status_kind::finished);
+}
+
+TEST_F(run_test, a_failed_run_is_resumed_by_its_name) {
+  auto first = run({.action = "throw", .rank = 1, .step = 2, .steps = 4});
+  ASSERT_TRUE(first.error);
+  auto second = run({.steps = 4});
+  ASSERT_FALSE(second.error) << second.error->message;
+  auto rows = second.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 4u);
+  for (int step = 0; step < 4; ++step)
+    EXPECT_EQ((*rows)[step].values[0].at("step"), metric_value{step});
+  EXPECT_EQ((*rows)[3].attempt, 1u);
+}
+
+TEST_F(run_test, a_rotten_checkpoint_is_skipped_and_the_one_before_is_used) {
+  auto first = run({.action = "throw", .rank = 0, .step = 3, .steps = 4});
+  ASSERT_TRUE(first.checkpoint);
+  write_bytes(first.checkpoint->path() / "step.txt", "9\n");
+  auto broken = first.checkpoint->verify();
+  ASSERT_FALSE(broken);
+  EXPECT_NE(broken.error().message.find("step.txt"), std::string::npos);
+  auto second = run({.steps = 4});
+  ASSERT_FALSE(second.error) << second.error->message;
+  EXPECT_EQ(second.metrics.at("step"), metric_value{3});
+  EXPECT_NE(bytes_of(run_path() / "journal.jsonl").find("checkpoint_rotten"),
+            std::string::npos);
+}
+
+TEST_F(run_test, a_killed_driver_leaves_no_process_and_loses_no_report) {
+  victim program{storage_.path().string()};
+  wait_for_lines(run_path(), 200);
+  auto processes = descendants(program.pid());
+  EXPECT_EQ(processes.size(), 3u); // the spawner and two ranks
+  program.kill(SIGKILL);
+  program.wait();
+  for (auto pid : processes)
+    EXPECT_TRUE(gone_within(pid, 2)) << pid;
+  auto before = result::from_path(run_path());
+  ASSERT_TRUE(before) << before.error().message;
+  auto rows = before->metrics_history();
+  ASSERT_TRUE(rows) << rows.error().message;
+  ASSERT_GE(rows->size(), 100u);
+  // Who comes next goes on with the same indices.
+  auto after = run({.steps = 2, .checkpoint_by = -1});
+  ASSERT_FALSE(after.error) << after.error->message;
+  auto all = after.metrics_history();
+  ASSERT_TRUE(all);
+  ASSERT_EQ(all->size(), rows->size() + 2);
+  for (std::size_t i = 0; i < all->size(); ++i)
+    EXPECT_EQ((*all)[i].index, i);
+}
+
+TEST_F(run_test, a_second_driver_of_the_same_run_is_refused) {
+  victim program{storage_.path().string()};
+  wait_for_lines(run_path(), 10);
+  auto second = run({});
+  ASSERT_TRUE(second.error);
+  EXPECT_EQ(second.error->code, ec::conflict);
+  EXPECT_NE(second.error->message.find(std::to_string(program.pid())),
+            std::string::npos)
+    << second.error->message;
+}
+
+class signal_test : public run_test,
+                    public ::testing::WithParamInterface<int> {};
+
+TEST_P(signal_test, the_first_signal_stops_the_run_in_good_order) {
+  victim program{storage_.path().string()};
+  wait_for_lines(run_path(), 50);
+  auto processes = descendants(program.pid());
+  program.kill(GetParam());
+  auto status = program.wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 42); // the result says aborted
+  for (auto pid : processes)
+    EXPECT_TRUE(gone_within(pid, 2));
+  auto left = result::from_path(run_path());
+  ASSERT_TRUE(left);
+  EXPECT_EQ(left->status, run_status_kind::aborted);
+}
+
+INSTANTIATE_TEST_SUITE_P(signals, signal_test,
+                         ::testing::Values(SIGINT, SIGTERM));
+
+} // namespace troupe::test

@@ -1,0 +1,89 @@
+#include "tests/integration/run/victim.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <spawn.h>
+#include <sys/syscall.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include "tests/integration/run/run_test.hpp"
+
+extern char** environ;
+
+namespace troupe::test {
+
+int be_victim(const std::string& storage) {
+  run_config config;
+  config.name = "run";
+  config.storage_path = storage;
+  config.quiet = true;
+  fault_plan plan;
+  plan.steps = 1'000'000'000;
+  plan.checkpoint_by = -1;
+  auto outcome =
+    data_parallel_trainer{
+      counting_loop, plan,
+      train_options{.scaling = {.num_workers = 2}, .run = config}}
+      .fit();
+  return outcome.status == run_status_kind::aborted ? 42 : 1;
+}
+
+victim::victim(const std::string& storage) {
+  std::string program = "/proc/self/exe", mode = "--victim", folder = storage;
+  char* arguments[] = {program.data(), mode.data(), folder.data(), nullptr};
+  posix_spawnattr_t attributes;
+  posix_spawnattr_init(&attributes);
+  posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
+  posix_spawn(&pid_, program.c_str(), nullptr, &attributes, arguments, environ);
+  posix_spawnattr_destroy(&attributes);
+}
+
+victim::~victim() {
+  if (pid_ <= 0)
+    return;
+  kill(SIGKILL);
+  wait();
+}
+
+void victim::kill(int signal) {
+  ::kill(pid_, signal);
+}
+
+int victim::wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return status;
+}
+
+std::vector<pid_t> descendants(pid_t root) {
+  std::vector<pid_t> result;
+  auto tasks = "/proc/" + std::to_string(root) + "/task";
+  boost::system::error_code gone;
+  for (fs::directory_iterator i{tasks, gone}, end; !gone && i != end;
+       i.increment(gone)) {
+    std::ifstream children{(i->path() / "children").string()};
+    for (pid_t child; children >> child;) {
+      result.push_back(child);
+      for (auto pid : descendants(child))
+        result.push_back(pid);
+    }
+  }
+  return result;
+}
+
+bool gone_within(pid_t pid, int seconds) {
+  auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
+  if (fd < 0)
+    return true;
+  pollfd waiting{fd, POLLIN, 0};
+  auto ended = poll(&waiting, 1, seconds * 1000) == 1;
+  close(fd);
+  return ended;
+}
+
+} // namespace troupe::test

@@ -16,7 +16,7 @@ namespace troupe {
 namespace detail {
 
 template <class T>
-concept tuple_like = requires {
+concept tuple_of_fields = requires {
   std::tuple_size<T>::value;
 };
 
@@ -51,7 +51,8 @@ auto fields(T& x) {
 }
 
 template <class T>
-concept has_fields = tuple_like<T> || has_members<T> || has_data_and_target<T>;
+concept has_fields =
+  tuple_of_fields<T> || has_members<T> || has_data_and_target<T>;
 
 } // namespace detail
 

@@ -239,7 +239,7 @@ void driver_state::called_back(const callback_done& x) {
   if (x.abort && !finishing)
     apply(run_events::run_failed{x.failures.front()});
   if (finishing)
-    finish_callbacks();
+    quit_if_done();
   else
     store_next();
 }
@@ -265,8 +265,9 @@ void driver_state::finish(const error& reason) {
     args.board->prepare(std::move(outcome));
   };
   auto end_callbacks = [this] {
+    result_ready = true;
     call_back(after_run{});
-    finish_callbacks();
+    quit_if_done();
   };
   self
     ->request(args.committer, caf::infinite,
@@ -277,8 +278,8 @@ void driver_state::finish(const error& reason) {
     });
 }
 
-void driver_state::finish_callbacks() {
-  if (callbacks_under_way > 0)
+void driver_state::quit_if_done() {
+  if (!result_ready || callbacks_under_way > 0)
     return;
   show();
   self->send_exit(args.group, caf::exit_reason::user_shutdown);

@@ -59,7 +59,7 @@ struct driver_state {
   void start_group(const run_action& action);
   void launch(const attempt_begun& x);
   void finish(const error& reason);
-  void finish_callbacks();
+  void quit_if_done();
 
   /// Stores batches one after another; holds back while callbacks lag behind.
   void store_next();
@@ -84,6 +84,7 @@ struct driver_state {
   bool storing = false;
   bool sync_set = false;
   bool finishing = false;
+  bool result_ready = false; ///< On the board; callbacks may be under way.
   std::size_t callbacks_under_way = 0;
   run_status shown;
   clock::time_point start_time;

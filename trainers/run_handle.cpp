@@ -10,6 +10,7 @@
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
+#include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/process/private_folder.hpp"
 #include "troupe/runtime/process/spawner.hpp"
@@ -132,8 +133,11 @@ run_handle::start(run_request request, caf::actor_system& system,
       std::move(console)});
   }
 
-  x->group = system.spawn(worker_group,
-                          worker_group_args{x->launcher, std::move(*plan)});
+  worker_group_args group_args{x->launcher, std::move(*plan)};
+  x->group = in_process
+               ? system.spawn(worker_group, std::move(group_args))
+               : spawn_on_network_thread(system, worker_group,
+                                         std::move(group_args));
   *x->group_cell = x->group;
   auto callbacks = std::make_shared<callback_list>(request.run.callbacks,
                                                    request.run.callback_errors);
@@ -152,7 +156,10 @@ run_handle::start(run_request request, caf::actor_system& system,
   args.callback_queue = static_cast<std::size_t>(request.run.callback_queue);
   args.stop_timeout = request.run.stop_timeout;
   args.group = x->group;
-  x->driver = system.spawn(troupe::driver, std::move(args));
+  x->driver = in_process
+                ? system.spawn(troupe::driver, std::move(args))
+                : spawn_on_network_thread(system, troupe::driver,
+                                          std::move(args));
   run_handle result{std::move(x)};
   if (!in_process) {
     auto socket = publish(system, result.parts_->group, socket_path,

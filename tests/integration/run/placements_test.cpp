@@ -105,7 +105,8 @@ TEST_P(placement_test, a_throwing_callback_ends_the_run_if_told_so) {
   given.run.callbacks = {std::make_shared<throwing_callback>()};
   given.run.callback_errors = callback_errors::abort;
   auto outcome = run({.steps = 1'000'000, .checkpoint_by = -1}, given);
-  ASSERT_TRUE(outcome.error);
+  ASSERT_TRUE(outcome.error) << to_string(outcome.status) << '\n'
+                             << bytes_of(run_path() / "journal.jsonl");
   EXPECT_EQ(outcome.error->code, ec::callback_failed);
 }
 

@@ -8,7 +8,6 @@
 #include <poll.h>
 #include <sys/mman.h>
 #include <sys/prctl.h>
-#include <sys/signalfd.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -31,14 +30,12 @@ void spawner_loop::detach() {
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   ::prctl(PR_SET_NAME, "troupe-spawner");
   ::setsid(); // No Ctrl-C, no hang-up of the terminal.
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGPIPE})
-    ::signal(signal, SIG_IGN);
+  // Blocked rather than ignored: what is sent to a rank before it has made its
+  // own arrangements then waits for it instead of being dropped.
+  sigset_t all;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
   ::signal(SIGCHLD, SIG_DFL);
-  sigset_t child;
-  sigemptyset(&child);
-  sigaddset(&child, SIGCHLD);
-  ::sigprocmask(SIG_SETMASK, &child, nullptr);
-  child_signals_.reset(::signalfd(-1, &child, SFD_CLOEXEC | SFD_NONBLOCK));
   // A pipe that the user's process prints to must end with that process.
   unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
@@ -58,24 +55,29 @@ void spawner_loop::run() {
 }
 
 void spawner_loop::finish() {
-  for (const auto& [pid, rank] : ranks_)
-    ::kill(pid, SIGKILL);
-  while (::waitpid(-1, nullptr, 0) > 0 || errno == EINTR)
-    continue;
+  for (const auto& rank : ranks_)
+    send_signal(rank.process, SIGKILL);
+  for (const auto& rank : ranks_)
+    while (::waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR)
+      continue;
   ::_exit(EXIT_SUCCESS);
 }
 
 void spawner_loop::await_socket() {
   for (;;) {
-    pollfd waits[] = {{socket_.get(), POLLIN, 0},
-                      {child_signals_.get(), POLLIN, 0},
-                      {parent_process_.get(), POLLIN, 0}};
-    if (::poll(waits, 3, -1) < 0)
+    // Not by SIGCHLD: a program that was started again as a spawner may have
+    // threads that would take it.
+    std::vector<pollfd> waits{{socket_.get(), POLLIN, 0},
+                              {parent_process_.get(), POLLIN, 0}};
+    for (const auto& rank : ranks_)
+      waits.push_back({rank.process.get(), POLLIN, 0});
+    if (::poll(waits.data(), waits.size(), -1) < 0)
       continue;
-    if (waits[2].revents != 0)
-      finish();
     if (waits[1].revents != 0)
-      report_ended();
+      finish();
+    for (std::size_t i = ranks_.size(); i > 0; --i)
+      if (waits[i + 1].revents != 0)
+        report_ended(i - 1);
     if (waits[0].revents != 0)
       return;
   }
@@ -142,12 +144,18 @@ void spawner_loop::start(std::string_view body,
     ::prctl(PR_SET_NAME, program_name_);
     ranks_.clear();
     socket_.reset();
-    child_signals_.reset();
     parent_process_.reset();
     become_rank({entry_, spawner, std::move(*order), std::move(descriptors),
                  std::move(words)});
   }
-  ranks_.insert_or_assign(pid, rank{id, std::move(words)});
+  auto process = open_pidfd(pid);
+  if (!process) {
+    auto why = system_failure(ec::spawn, "pidfd_open").value().message;
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+    return refuse(id, why);
+  }
+  ranks_.push_back({id, pid, std::move(process), std::move(words)});
   spawn_writer answer;
   answer.put(id);
   answer.put(static_cast<std::uint64_t>(pid));
@@ -165,31 +173,24 @@ void spawner_loop::signal_rank(std::string_view body) {
   spawn_reader in{body};
   auto id = in.number();
   auto signal = static_cast<int>(in.number());
-  // What is listed has not been waited for, so its pid is still its own.
-  for (const auto& [pid, rank] : ranks_)
+  for (const auto& rank : ranks_)
     if (rank.id == id)
-      ::kill(pid, signal);
+      send_signal(rank.process, signal);
 }
 
-void spawner_loop::report_ended() {
-  signalfd_siginfo info;
-  while (::read(child_signals_.get(), &info, sizeof(info)) > 0)
-    continue;
+void spawner_loop::report_ended(std::size_t index) {
+  auto rank = std::move(ranks_[index]);
+  ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(index));
   int status = 0;
-  for (pid_t pid = 0; (pid = ::waitpid(-1, &status, WNOHANG)) > 0;) {
-    auto found = ranks_.find(pid);
-    if (found == ranks_.end())
-      continue;
-    auto end =
-      process_exit_of(status, read_last_words(found->second.last_words.get()));
-    spawn_writer answer;
-    answer.put(found->second.id);
-    answer.put(static_cast<std::uint64_t>(end.how));
-    answer.put(static_cast<std::uint64_t>(end.code));
-    answer.put(std::string_view{end.last_words});
-    ranks_.erase(found);
-    send(spawn_frame::ended, answer.take());
-  }
+  while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR)
+    continue;
+  auto end = process_exit_of(status, read_last_words(rank.last_words.get()));
+  spawn_writer answer;
+  answer.put(rank.id);
+  answer.put(static_cast<std::uint64_t>(end.how));
+  answer.put(static_cast<std::uint64_t>(end.code));
+  answer.put(std::string_view{end.last_words});
+  send(spawn_frame::ended, answer.take());
 }
 
 } // namespace troupe

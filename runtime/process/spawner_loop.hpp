@@ -1,6 +1,5 @@
 #pragma once
 
-#include <map>
 #include <string>
 #include <vector>
 
@@ -24,6 +23,8 @@ public:
 private:
   struct rank {
     std::uint64_t id = 0;
+    pid_t pid = -1;
+    unique_fd process; ///< A pidfd.
     unique_fd last_words;
   };
 
@@ -39,14 +40,13 @@ private:
   void start(std::string_view body, std::vector<unique_fd> descriptors);
   void refuse(std::uint64_t id, std::string_view why);
   void signal_rank(std::string_view body);
-  void report_ended();
+  void report_ended(std::size_t index);
 
   unique_fd socket_;
   pid_t parent_;
   rank_main entry_;
   unique_fd parent_process_;
-  unique_fd child_signals_;
-  std::map<pid_t, rank> ranks_;
+  std::vector<rank> ranks_;
   char program_name_[16] = {};
 };
 

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <optional>
+#include <string>
+
+#include "figure.hpp"
+
+namespace troupe::bench {
+
+/// What a figure is to reach. Bounds that are set must all hold.
+struct goal {
+  std::optional<double> max_value;
+  std::optional<double> min_value;
+  std::optional<double> max_ratio;
+  std::optional<double> min_ratio;
+
+  bool reached_by(const figure& x) const;
+
+  /// Such as `<= 1.5x, <= 0.8 s`, where *unit* is that of the values.
+  std::string text(const std::string& unit) const;
+};
+
+} // namespace troupe::bench

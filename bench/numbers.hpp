@@ -1,0 +1,20 @@
+#pragma once
+
+#include <string>
+#include <vector>
+
+namespace troupe::bench {
+
+/// Seconds of the monotonic clock, which all processes of a host share.
+double now();
+
+/// The value below which the fraction *q* of *samples* (at least one) lies;
+/// between two samples it is interpolated.
+double quantile(std::vector<double> samples, double q);
+
+double median(std::vector<double> samples);
+
+/// *x* with three significant digits and no exponent.
+std::string short_number(double x);
+
+} // namespace troupe::bench

@@ -1,0 +1,123 @@
+#include <utility>
+
+#include <troupe/train.hpp>
+
+#include "numbers.hpp"
+#include "shared_numbers.hpp"
+#include "star_barrier.hpp"
+#include "takes.hpp"
+
+namespace troupe::bench {
+
+namespace {
+
+constexpr int warm_up = 100;
+
+struct config {
+  std::string hub;
+  std::string times;
+  int rounds = 0;
+  int per_round = 0;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(hub, times, rounds, per_round);
+  }
+
+  std::size_t samples() const {
+    return static_cast<std::size_t>(rounds) * per_round;
+  }
+};
+
+/// Calls *f* again and again; writes the seconds of each call to *out* from
+/// *at* on.
+template <class F>
+void time_calls(int calls, shared_numbers& out, std::size_t at, F&& f) {
+  auto before = now();
+  for (int i = 0; i < calls; ++i) {
+    f(i);
+    auto after = now();
+    out[at++] = after - std::exchange(before, after);
+  }
+}
+
+/// Rounds of reports and of raw barriers in turn. `times` has for each rank its
+/// reports, then its barriers.
+void loop(train_context& context, const config& cfg) {
+  auto n = cfg.samples();
+  shared_numbers times{cfg.times, 2 * n * context.world_size()};
+  star_rank raw{cfg.hub};
+  auto report = [&](int i) { context.report({{"step", i}, {"loss", 0.5}}); };
+  for (int i = 0; i < warm_up; ++i) {
+    report(i);
+    raw.barrier();
+  }
+  auto at = 2 * n * context.rank();
+  for (int round = 0; round < cfg.rounds; ++round, at += cfg.per_round) {
+    time_calls(cfg.per_round, times, at, report);
+    raw.barrier();
+    time_calls(cfg.per_round, times, at + n, [&](int) { raw.barrier(); });
+  }
+}
+
+struct samples {
+  std::vector<double> reports;
+  std::vector<double> barriers;
+};
+
+samples run(workplace& place, int ranks, int rounds, int per_round) {
+  config cfg{"troupe_bench" + place.new_path("hub"), place.new_path("times"),
+             rounds, per_round};
+  auto n = cfg.samples();
+  shared_numbers times{cfg.times, 2 * n * ranks};
+  star_hub hub{cfg.hub, ranks};
+  data_parallel_trainer{
+    loop, cfg, {.scaling = {.num_workers = ranks}, .run = place.new_run()}}
+    .fit()
+    .value_or_throw();
+  samples result;
+  for (int rank = 0; rank < ranks; ++rank) {
+    auto mine = times.part(2 * n * rank, n);
+    result.reports.insert(result.reports.end(), mine.begin(), mine.end());
+    mine = times.part(2 * n * rank + n, n);
+    result.barriers.insert(result.barriers.end(), mine.begin(), mine.end());
+  }
+  return result;
+}
+
+figure report_p50(workplace& place, int ranks) {
+  auto x = run(place, ranks, 10, 200);
+  return {median(x.reports) * 1e6, median(x.barriers) * 1e6};
+}
+
+/// Calls per second of the median round of rank 0.
+double rate(const std::vector<double>& seconds, int rounds, int per_round) {
+  std::vector<double> rates;
+  for (int round = 0; round < rounds; ++round) {
+    double sum = 0;
+    for (int i = 0; i < per_round; ++i)
+      sum += seconds[static_cast<std::size_t>(round * per_round + i)];
+    rates.push_back(per_round / sum);
+  }
+  return median(rates);
+}
+
+} // namespace
+
+figure report_2(workplace& place) {
+  return report_p50(place, 2);
+}
+
+figure report_8(workplace& place) {
+  return report_p50(place, 8);
+}
+
+figure reports_per_s(workplace& place) {
+  constexpr int rounds = 5;
+  constexpr int per_round = 2000;
+  auto x = run(place, 2, rounds, per_round);
+  return {rate(x.reports, rounds, per_round),
+          rate(x.barriers, rounds, per_round)};
+}
+
+} // namespace troupe::bench

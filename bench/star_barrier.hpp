@@ -1,0 +1,41 @@
+#pragma once
+
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe::bench {
+
+/// The bare thing that a report is compared with: every rank writes 64 bytes
+/// into a Unix socket and waits for 64 bytes back, which come when all have
+/// written. Blocking calls only.
+class star_hub {
+public:
+  /// Serves *ranks* ranks on a thread until they close their ends.
+  star_hub(std::string name, int ranks);
+  ~star_hub();
+
+  star_hub(const star_hub&) = delete;
+  star_hub& operator=(const star_hub&) = delete;
+
+private:
+  void serve(int ranks);
+
+  unique_fd door_;
+  std::thread thread_;
+};
+
+/// A rank's end.
+class star_rank {
+public:
+  explicit star_rank(const std::string& name);
+
+  void barrier();
+
+private:
+  unique_fd hub_;
+};
+
+} // namespace troupe::bench

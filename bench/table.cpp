@@ -1,0 +1,65 @@
+#include "table.hpp"
+
+#include <cstdio>
+
+#include "numbers.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+
+namespace troupe::bench {
+
+namespace {
+
+void print_line(const std::string& name, const std::string& value,
+                const std::string& unit, const std::string& reference,
+                const std::string& ratio, const std::string& reach,
+                const std::string& reached) {
+  std::printf("%-15s %9s %-12s %9s %7s  %-20s %s\n", name.c_str(),
+              value.c_str(), unit.c_str(), reference.c_str(), ratio.c_str(),
+              reach.c_str(), reached.c_str());
+  std::fflush(stdout);
+}
+
+std::string text(const std::optional<double>& x) {
+  return x ? short_number(*x) : "-";
+}
+
+void append(std::string& out, const std::optional<double>& x) {
+  if (x)
+    json::append(out, metric_value{*x});
+  else
+    out += "null";
+}
+
+} // namespace
+
+void print_head() {
+  print_line("name", "value", "unit", "reference", "ratio", "reach", "reached");
+}
+
+void print_row(const row& x) {
+  auto& [what, got] = x;
+  print_line(what.name, short_number(got.value), what.unit, text(got.reference),
+             text(got.ratio()), what.reach.text(what.unit),
+             what.reach.reached_by(got) ? "yes" : "NO");
+}
+
+std::string to_json(const std::vector<row>& rows) {
+  std::string out = "[";
+  for (auto& [what, got] : rows) {
+    out += out.size() > 1 ? ",\n  {" : "\n  {";
+    out += "\"name\": ";
+    json::append(out, what.name);
+    out += ", \"value\": ";
+    append(out, got.value);
+    out += ", \"unit\": ";
+    json::append(out, what.unit);
+    out += ", \"reference\": ";
+    append(out, got.reference);
+    out += ", \"ratio\": ";
+    append(out, got.ratio());
+    out += '}';
+  }
+  return out + "\n]\n";
+}
+
+} // namespace troupe::bench

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "measurement.hpp"
+
+namespace troupe::bench {
+
+/// A measurement and what it came to.
+using row = std::pair<measurement, figure>;
+
+void print_head();
+
+/// Prints the line of *x* and whether it reached its goal.
+void print_row(const row& x);
+
+/// *rows* as a JSON list of objects with the keys name, value, unit, reference,
+/// ratio.
+std::string to_json(const std::vector<row>& rows);
+
+} // namespace troupe::bench

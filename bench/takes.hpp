@@ -1,0 +1,25 @@
+#pragma once
+
+#include "figure.hpp"
+#include "workplace.hpp"
+
+namespace troupe::bench {
+
+// One function per row; each is in the file of its name. Values are in the unit
+// of the row.
+
+figure start_cold(workplace& place);
+figure start_warm(workplace& place);
+figure report_2(workplace& place);      // report.cpp
+figure report_8(workplace& place);      // report.cpp
+figure reports_per_s(workplace& place); // report.cpp
+figure after_report(workplace& place);
+figure tail(workplace& place);
+figure ddp_step(workplace& place);
+figure ddp_step_local(workplace& place); // ddp_step.cpp
+figure all_reduce(workplace& place);
+figure commit(workplace& place);
+figure restart(workplace& place);
+figure idle(workplace& place);
+
+} // namespace troupe::bench

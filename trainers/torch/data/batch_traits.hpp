@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <tuple>
 #include <type_traits>
@@ -89,8 +90,8 @@ auto collate(std::vector<T> samples) {
                                                         : at::kLong;
     using wide =
       std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
-    std::vector<wide> values(samples.begin(), samples.end());
-    return at::tensor(values, at::TensorOptions{}.dtype(type));
+    return at::tensor(std::vector<wide>(samples.begin(), samples.end()))
+      .to(type);
   } else if constexpr (detail::has_fields<T>) {
     auto column = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
       using fields_type = decltype(detail::fields(samples.front()));

@@ -22,6 +22,11 @@ std::string describe(std::span<const std::int64_t> indices) {
   return indices.size() > named_indices ? result + " ..." : result;
 }
 
+/// LibTorch adds the C++ stack to its messages: the nested exception has it.
+std::string without_stack(const std::string& what) {
+  return what.substr(0, what.find("\nException raised from "));
+}
+
 } // namespace
 
 void throw_dataset_error(std::span<const std::int64_t> indices) {
@@ -34,7 +39,7 @@ void throw_dataset_error(std::span<const std::int64_t> indices) {
   } catch (const run_stopped&) {
     throw;
   } catch (const std::exception& x) {
-    std::throw_with_nested(wrapped(x.what()));
+    std::throw_with_nested(wrapped(without_stack(x.what())));
   } catch (...) {
     std::throw_with_nested(wrapped("an exception of unknown type"));
   }

@@ -37,7 +37,10 @@ public:
   /// Whether the stream ends here, with the right checksum.
   bool at_end() {
     char byte;
-    return gzread(file_.get(), &byte, 1) == 0;
+    int code = Z_OK;
+    const auto got = gzread(file_.get(), &byte, 1);
+    gzerror(file_.get(), &code); // a cut archive reads as an end, too
+    return got == 0 && code == Z_OK;
   }
 
   std::string failure() {
@@ -95,7 +98,7 @@ expected<idx_file> idx_file::read(const fs::path& path, int dimensions,
   if (!in.read(result.data.data(), result.data.size()))
     return corrupt(in.failure());
   if (!in.at_end())
-    return corrupt("it does not end after "
+    return corrupt("it does not end well after "
                    + std::to_string(result.sizes.front()) + " items");
   return result;
 }

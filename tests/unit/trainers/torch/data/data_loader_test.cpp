@@ -43,7 +43,7 @@ struct batch_counting_dataset {
 };
 
 /// A dataset as LibTorch wants it: nothing is const.
-struct torch_dataset : torch::data::Dataset<torch_dataset> {
+struct torch_dataset : torch::data::datasets::Dataset<torch_dataset> {
   torch::data::Example<> get(std::size_t index) override {
     ++reads;
     return {at::full({1}, static_cast<double>(index)), at::scalar_tensor(1)};
@@ -256,6 +256,7 @@ TEST(data_loader_test, lets_workers_start_no_threads_of_their_own) {
     int size() const { return 4; }
     bool get(std::size_t) const { return at::get_num_threads() == 1; }
   };
+  const auto before = at::get_num_threads();
   auto context = make_context();
   auto loader =
     prepare_data_loader(context, probe{}, {.batch_size = 1, .workers = 2});

@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/data/fashion_mnist.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 #include <gtest/gtest.h>
 #include <zlib.h>
 

@@ -1,0 +1,305 @@
+#include "troupe/trainers/torch/groups/local_group.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/torch_ranks.hpp"
+
+namespace troupe {
+
+namespace {
+
+using test::check;
+using test::group_ptr;
+using tensors = std::vector<at::Tensor>;
+using op_type = c10d::ReduceOp::RedOpType;
+
+constexpr std::int64_t chunk = shared_segment::chunk_bytes;
+
+/// What *rank* contributes: small numbers, so that every operation is exact in
+/// every type, and different ones everywhere.
+at::Tensor part(int rank, std::int64_t size, at::ScalarType type) {
+  auto x = (at::arange(size, at::kLong) * 7 + rank * 3) % 5;
+  return type == at::kBool ? x.gt(2) : (x - 1).abs().to(type);
+}
+
+/// Numbers whose sum depends on the order, with the same bits everywhere: each
+/// step is exact or rounded as IEEE 754 says.
+at::Tensor fractions(int rank, std::int64_t size) {
+  return ((at::arange(size, at::kLong) * (rank + 3)) % 1009).to(at::kFloat)
+         / (rank + 7.0F);
+}
+
+bool has_bits(at::ScalarType type) {
+  return at::isIntegralType(type, true);
+}
+
+at::Tensor fold(op_type op, const tensors& parts) {
+  auto type = parts[0].scalar_type();
+  auto wide = type == at::kBool          ? at::kBool
+              : at::isFloatingType(type) ? at::kDouble
+                                         : at::kLong;
+  auto x = parts[0].to(wide);
+  for (std::size_t r = 1; r < parts.size(); ++r) {
+    auto y = parts[r].to(wide);
+    switch (op) {
+      case op_type::SUM:
+      case op_type::AVG:
+        x = wide == at::kBool ? x.logical_or(y) : x + y;
+        break;
+      case op_type::PRODUCT:
+        x = wide == at::kBool ? x.logical_and(y) : x * y;
+        break;
+      case op_type::MIN:
+        x = at::minimum(x, y);
+        break;
+      case op_type::MAX:
+        x = at::maximum(x, y);
+        break;
+      case op_type::BAND:
+        x = x.bitwise_and(y);
+        break;
+      case op_type::BOR:
+        x = x.bitwise_or(y);
+        break;
+      default:
+        x = x.bitwise_xor(y);
+    }
+  }
+  if (op == op_type::AVG)
+    x = at::div(x, static_cast<double>(parts.size())).to(at::kDouble);
+  if (op == op_type::AVG && has_bits(type))
+    x = x.trunc();
+  return x.to(type);
+}
+
+void run(int size, const std::function<void(group_ptr, int)>& body,
+         bool processes) {
+  test::local_meeting_place place{std::max(size, 2)};
+  auto on_rank = [&](int rank) {
+    auto group = place.group(0, rank, size);
+    body(group, rank);
+    group->barrier()->wait();
+  };
+  auto failures = processes ? test::run_processes(size, on_rank)
+                            : test::run_threads(size, on_rank);
+  for (auto& failure : failures)
+    EXPECT_EQ(failure, "");
+}
+
+void expect_bits(const at::Tensor& x, const at::Tensor& y,
+                 const std::string& what) {
+  check(x.scalar_type() == y.scalar_type() && at::equal(x, y),
+        what + " is not what it should be");
+}
+
+constexpr at::ScalarType all_types[] = {
+  at::kFloat, at::kDouble, at::kHalf, at::kBFloat16, at::kChar,
+  at::kByte,  at::kShort,  at::kInt,  at::kLong,     at::kBool};
+
+class local_group_test : public testing::TestWithParam<std::tuple<int, bool>> {
+protected:
+  int size() const { return std::get<0>(GetParam()); }
+
+  void on_ranks(const std::function<void(group_ptr, int)>& body) {
+    run(size(), body, std::get<1>(GetParam()));
+  }
+};
+
+TEST_P(local_group_test, reduces_every_type_with_every_operation) {
+  on_ranks([this](group_ptr group, int rank) {
+    for (auto type : all_types)
+      for (auto op :
+           {op_type::SUM, op_type::AVG, op_type::PRODUCT, op_type::MIN,
+            op_type::MAX, op_type::BAND, op_type::BOR, op_type::BXOR}) {
+        if ((op >= op_type::BAND && !has_bits(type))
+            || (op == op_type::AVG && type == at::kBool))
+          continue;
+        for (std::int64_t count : {0, 1, 1021, 40'003}) {
+          tensors parts;
+          for (int r = 0; r < size(); ++r)
+            parts.push_back(part(r, count, type));
+          tensors x{parts[static_cast<std::size_t>(rank)].clone()};
+          c10d::AllreduceOptions options;
+          options.reduceOp = op;
+          group->allreduce(x, options)->wait();
+          expect_bits(x[0], fold(op, parts),
+                      std::string{toString(type)} + " with operation "
+                        + std::to_string(op) + ", " + std::to_string(count));
+        }
+      }
+  });
+}
+
+TEST_P(local_group_test, reduces_tensors_of_many_chunks_to_the_same_bits) {
+  on_ranks([this](group_ptr group, int rank) {
+    for (std::int64_t count : {chunk / 4, chunk + 3, 3 * chunk / 4 + 17}) {
+      tensors x{fractions(rank, count)};
+      group->allreduce(x)->wait();
+      auto sum = fractions(0, count);
+      for (int r = 1; r < size(); ++r)
+        sum += fractions(r, count);
+      expect_bits(x[0], sum, "the sum in order of rank");
+    }
+  });
+}
+
+TEST_P(local_group_test, moves_tensors_of_any_size) {
+  on_ranks([this](group_ptr group, int rank) {
+    for (std::int64_t count :
+         {std::int64_t{0}, std::int64_t{1}, std::int64_t{999}, chunk / 8 + 5,
+          chunk / 2 + 7}) {
+      auto root = size() - 1;
+      tensors all;
+      for (int r = 0; r < size(); ++r)
+        all.push_back(part(r, count, at::kLong));
+      auto mine = [&] { return all[static_cast<std::size_t>(rank)].clone(); };
+      tensors x{mine()};
+      c10d::BroadcastOptions from;
+      from.rootRank = root;
+      group->broadcast(x, from)->wait();
+      expect_bits(x[0], all.back(), "broadcast");
+      std::vector<tensors> lists(1);
+      for (int r = 0; r < size(); ++r)
+        lists[0].push_back(at::empty({count}, at::kLong));
+      x = {mine()};
+      group->allgather(lists, x)->wait();
+      for (int r = 0; r < size(); ++r)
+        expect_bits(lists[0][static_cast<std::size_t>(r)],
+                    all[static_cast<std::size_t>(r)], "all-gather");
+      auto whole = at::empty({count * size()}, at::kLong);
+      auto in = mine();
+      group->all_gather_single(whole, in)->wait();
+      expect_bits(whole, at::cat(all), "all-gather of one tensor");
+      c10d::ScatterOptions scatter;
+      scatter.rootRank = root;
+      tensors out{at::empty({count}, at::kLong)};
+      std::vector<tensors> given;
+      if (rank == root)
+        given.push_back(all);
+      group->scatter(out, given, scatter)->wait();
+      expect_bits(out[0], mine(), "scatter");
+    }
+  });
+}
+
+TEST_P(local_group_test, reduces_to_one_rank_and_to_a_part_for_each) {
+  on_ranks([this](group_ptr group, int rank) {
+    for (std::int64_t count :
+         {std::int64_t{3}, std::int64_t{5003}, chunk / 4}) {
+      tensors all;
+      for (int r = 0; r < size(); ++r)
+        all.push_back(part(r, count * size(), at::kFloat));
+      auto mine = all[static_cast<std::size_t>(rank)].clone();
+      auto sum = fold(op_type::SUM, all);
+      tensors x{mine.clone()};
+      c10d::ReduceOptions to;
+      to.rootRank = 0;
+      group->reduce(x, to)->wait();
+      expect_bits(x[0], rank == 0 ? sum : mine, "reduce");
+      auto own = sum.narrow(0, rank * count, count);
+      auto out = at::empty({count}, at::kFloat);
+      group->reduce_scatter_single(out, mine)->wait();
+      expect_bits(out, own, "reduce-scatter of one tensor");
+      tensors outs{at::empty({count}, at::kFloat)};
+      std::vector<tensors> lists{mine.clone().chunk(size())};
+      group->reduce_scatter(outs, lists)->wait();
+      expect_bits(outs[0], own, "reduce-scatter");
+    }
+  });
+}
+
+TEST_P(local_group_test, keeps_the_strides_of_tensors_that_are_not_contiguous) {
+  on_ranks([this](group_ptr group, int rank) {
+    auto whole = at::full({40, 50}, rank + 1.0);
+    tensors x{whole.t().narrow(0, 3, 20)};
+    group->allreduce(x)->wait();
+    auto total = size() * (size() + 1) / 2.0;
+    check(x[0].eq(total).all().item<bool>(), "a part of the tensor is wrong");
+    check(whole.narrow(1, 0, 3).eq(rank + 1.0).all().item<bool>(),
+          "the rest has changed");
+  });
+}
+
+TEST_P(local_group_test, adds_sparse_tensors) {
+  on_ranks([this](group_ptr group, int rank) {
+    auto sparse = [](int r) { // Rank 0 has no entries.
+      auto rows = at::arange(r, at::kLong).unsqueeze(0) * 2;
+      return at::sparse_coo_tensor(rows, at::full({r, 3}, r + 1.0F), {20, 3});
+    };
+    auto sum = at::zeros({20, 3});
+    for (int r = 0; r < size(); ++r)
+      sum += sparse(r).to_dense();
+    tensors x{sparse(rank)};
+    group->allreduce(x)->wait();
+    check(x[0].is_sparse(), "the result is dense");
+    expect_bits(x[0].to_dense(), sum, "the sum");
+  });
+}
+
+TEST_P(local_group_test, runs_many_collectives_in_the_order_of_the_calls) {
+  on_ranks([this](group_ptr group, int rank) {
+    std::vector<tensors> values;
+    std::vector<c10::intrusive_ptr<c10d::Work>> works;
+    for (int i = 0; i < 300; ++i)
+      values.push_back({at::full({i % 7 == 0 ? 9000 : 3}, rank + i + 0.0)});
+    for (auto& x : values)
+      works.push_back(group->allreduce(x));
+    for (int i = 0; i < 300; ++i) {
+      auto& work = works[static_cast<std::size_t>(i)];
+      work->getFuture()->wait();
+      check(work->getFuture()->value().toTensorVector()[0].is_same(
+              values[static_cast<std::size_t>(i)][0]),
+            "the future holds another tensor");
+      auto sum = size() * i + size() * (size() - 1) / 2.0;
+      check(values[static_cast<std::size_t>(i)][0].eq(sum).all().item<bool>(),
+            "sum " + std::to_string(i));
+    }
+  });
+}
+
+std::string name_of(const testing::TestParamInfo<std::tuple<int, bool>>& info) {
+  return std::to_string(std::get<0>(info.param))
+         + (std::get<1>(info.param) ? "_processes" : "_threads");
+}
+
+INSTANTIATE_TEST_SUITE_P(ranks, local_group_test,
+                         testing::Combine(testing::Values(2, 3, 4),
+                                          testing::Bool()),
+                         name_of);
+
+TEST(local_group_dtype_test, carries_complex_numbers_and_nan) {
+  run(
+    2,
+    [](group_ptr group, int rank) {
+      tensors x{at::full({5}, c10::complex<double>(1.0 + rank, -2.0))};
+      group->allreduce(x)->wait();
+      check(at::equal(x[0], at::full({5}, c10::complex<double>(3.0, -4.0))),
+            "the complex sum is wrong");
+      x = {at::full({5}, rank == 0 ? NAN : 1.0)};
+      c10d::AllreduceOptions least;
+      least.reduceOp = c10d::ReduceOp::MIN;
+      group->allreduce(x, least)->wait();
+      check(x[0].isnan().all().item<bool>(), "NaN was lost");
+    },
+    false);
+}
+
+TEST(local_group_dtype_test, rounds_half_precision_once) {
+  run(
+    3,
+    [](group_ptr group, int rank) {
+      for (auto type : {at::kHalf, at::kBFloat16}) {
+        auto of = [&](int r) { return fractions(r, 777).to(type); };
+        tensors x{of(rank)};
+        group->allreduce(x)->wait();
+        auto sum =
+          of(0).to(at::kFloat) + of(1).to(at::kFloat) + of(2).to(at::kFloat);
+        expect_bits(x[0], sum.to(type), toString(type));
+      }
+    },
+    false);
+}
+
+} // namespace
+
+} // namespace troupe

@@ -1,0 +1,194 @@
+#include "troupe/trainers/torch/groups/make_group.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/memory_link.hpp"
+#include "tests/support/torch_ranks.hpp"
+#include "troupe/trainers/torch/groups/gloo_group.hpp"
+#include "troupe/trainers/torch/groups/group_reaper.hpp"
+
+namespace troupe {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+using test::check;
+using tensors = std::vector<at::Tensor>;
+
+/// The control plane of a world of threads.
+class make_group_test : public testing::Test {
+protected:
+  void TearDown() override { EXPECT_TRUE(group_reaper::drain(20s)); }
+
+  rank_facts facts(int rank, int size, bool with_segment = true) {
+    rank_facts x;
+    x.rank = x.local_rank = rank;
+    x.world_size = x.local_world_size = size;
+    x.in_process = true;
+    x.segment = with_segment ? segment_.descriptor() : -1;
+    return x;
+  }
+
+  /// Runs *body* with the context and the plane of every rank of two.
+  std::vector<std::string>
+  on_ranks(backend kind, bool with_segment,
+           const std::function<void(train_context&, torch_data_plane&,
+                                    test::memory_link&)>& body) {
+    return test::run_threads(2, [&](int rank) {
+      auto link = std::make_shared<test::memory_link>(store_);
+      train_context context{facts(rank, 2, with_segment), link, std::nullopt};
+      {
+        auto plane = make_group(context, {.backend = kind, .timeout = 60s});
+        check(link->has_abort(), "nobody listens to aborts");
+        body(context, *plane, *link);
+      }
+      check(!link->has_abort(), "somebody still listens to aborts");
+    });
+  }
+
+  test::memory_store store_;
+  shared_segment segment_ = shared_segment::create(2).value();
+};
+
+void expect_sum(torch_data_plane& plane, const std::string& name) {
+  check(plane.device.is_cpu(), "the device is no CPU");
+  auto member = plane.group->getBackend(at::kCPU);
+  check(member->getBackendName() == name, member->getBackendName());
+  tensors x{at::full({1000}, plane.group->getRank() + 1.0)};
+  plane.group->allreduce(x)->wait();
+  check(x[0].eq(3).all().item<bool>(), "the sum is wrong");
+  plane.group->barrier()->wait();
+}
+
+const std::vector<std::string> no_failures(2);
+
+TEST_F(make_group_test, ranks_of_one_host_share_memory) {
+  EXPECT_EQ(
+    on_ranks(backend::automatic, true,
+             [](auto&, auto& plane, auto&) { expect_sum(plane, "local"); }),
+    no_failures);
+}
+
+TEST_F(make_group_test, ranks_without_a_segment_talk_through_gloo) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  EXPECT_EQ(
+    on_ranks(backend::automatic, false,
+             [](auto&, auto& plane, auto&) { expect_sum(plane, "gloo"); }),
+    no_failures);
+}
+
+TEST_F(make_group_test, gloo_carries_every_collective) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  EXPECT_EQ(
+    on_ranks(backend::gloo, true,
+             [](auto& context, auto& plane, auto&) {
+               auto& group = *plane.group;
+               auto rank = context.rank();
+               tensors x{at::full({3}, rank + 0.0)};
+               group.broadcast(x)->wait();
+               check(x[0].eq(0).all().template item<bool>(), "broadcast");
+               std::vector<tensors> lists{{at::empty({3}), at::empty({3})}};
+               x = {at::full({3}, rank + 5.0)};
+               auto work = group.allgather(lists, x);
+               auto future = work->getFuture();
+               future->wait();
+               check(!future->hasError()
+                       && lists[0][1].eq(6).all().template item<bool>(),
+                     "all-gather");
+               auto out = at::empty({2});
+               auto in = at::ones({4});
+               group.reduce_scatter_single(out, in)->wait();
+               check(out.eq(2).all().template item<bool>(), "reduce-scatter");
+               auto sparse = at::sparse_coo_tensor(
+                 at::full({1, 1}, rank, at::kLong), at::ones({1, 2}), {4, 2});
+               x = {sparse};
+               group.allreduce(x)->wait();
+               check(x[0].sum().template item<float>() == 4, "sparse sum");
+             }),
+    no_failures);
+}
+
+TEST_F(make_group_test, an_abort_of_the_attempt_ends_waiting_collectives) {
+  for (auto kind : {backend::local, backend::gloo}) {
+    if (kind == backend::gloo && !has_gloo())
+      continue;
+    std::atomic<bool> done{false};
+    auto failures =
+      on_ranks(kind, true, [&](auto& context, auto& plane, auto& link) {
+        if (context.rank() == 1) { // Hangs until rank 0 has left.
+          done.wait(false);
+          return;
+        }
+        tensors x{at::ones({100'000})};
+        auto work = plane.group->allreduce(x);
+        link.abort({ec::rank_failed, "rank 1 hangs"});
+        std::string message;
+        try {
+          work->wait();
+        } catch (const train_error& e) {
+          message = e.what();
+        }
+        done.store(true);
+        done.notify_all();
+        check(message.find("rank 1 hangs") != std::string::npos, message);
+        check(work->getFuture()->hasError(), "the future has no error");
+      });
+    EXPECT_EQ(failures, no_failures) << to_string(kind);
+  }
+}
+
+TEST_F(make_group_test, a_world_of_one_needs_no_group) {
+  auto link = std::make_shared<test::memory_link>(store_);
+  train_context context{facts(0, 1), link, std::nullopt};
+  auto plane = make_group(context, {});
+  EXPECT_EQ(plane->group, nullptr);
+  EXPECT_TRUE(plane->device.is_cpu());
+}
+
+error refusal(test::memory_store& store, rank_facts facts,
+              const torch_config& config) {
+  auto link = std::make_shared<test::memory_link>(store);
+  train_context context{std::move(facts), link, std::nullopt};
+  try {
+    make_group(context, config);
+  } catch (const train_error& e) {
+    return e.reason();
+  }
+  return {};
+}
+
+TEST_F(make_group_test, nccl_without_a_gpu_is_refused) {
+  auto reason = refusal(store_, facts(1, 2), {.backend = backend::nccl});
+  EXPECT_EQ(reason.code, ec::unsupported);
+  EXPECT_NE(reason.message.find("rank 1: backend nccl needs a GPU"),
+            std::string::npos)
+    << reason.message;
+}
+
+TEST_F(make_group_test, local_without_a_segment_is_refused) {
+  auto reason =
+    refusal(store_, facts(0, 2, false), {.backend = backend::local});
+  EXPECT_EQ(reason.code, ec::unsupported);
+}
+
+TEST_F(make_group_test, a_segment_for_another_world_is_refused) {
+  auto reason = refusal(store_, facts(0, 3), {.backend = backend::local});
+  EXPECT_EQ(reason.code, ec::protocol);
+}
+
+TEST_F(make_group_test, gloo_names_the_ranks_that_do_not_come) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  auto reason = refusal(store_, facts(1, 3, false),
+                        {.backend = backend::gloo, .timeout = 30ms});
+  EXPECT_EQ(reason.code, ec::timeout);
+  EXPECT_NE(reason.message.find("rank 0, 2 did not come"), std::string::npos)
+    << reason.message;
+}
+
+} // namespace
+
+} // namespace troupe

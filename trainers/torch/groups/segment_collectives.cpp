@@ -39,6 +39,9 @@ public:
 
   std::size_t count() const { return count_; }
 
+  /// Of all but the last, which may be smaller.
+  std::size_t size() const { return size_; }
+
   range operator[](std::size_t i) const {
     auto begin = std::min(i * size_, bytes_);
     return {begin, std::min(size_, bytes_ - begin)};
@@ -50,13 +53,15 @@ private:
   std::size_t size_ = 0;
 };
 
-/// The slice of a chunk of *size* bytes that *rank* reduces.
-range slice(std::size_t size, int rank, int ranks) {
-  auto share = (size + static_cast<std::size_t>(ranks) - 1)
+/// The slice of *part* that *rank* reduces. It lies at the same place in every
+/// chunk of *all*, also in a smaller last one: while a rank copies chunk k+2
+/// into its area, others still read its result of chunk k from there.
+range slice(const chunks& all, range part, int rank, int ranks) {
+  auto share = (all.size() + static_cast<std::size_t>(ranks) - 1)
                / static_cast<std::size_t>(ranks);
   share = (share + line - 1) / line * line;
-  auto begin = std::min(share * static_cast<std::size_t>(rank), size);
-  return {begin, std::min(share, size - begin)};
+  auto begin = std::min(share * static_cast<std::size_t>(rank), part.size);
+  return {begin, std::min(share, part.size - begin)};
 }
 
 } // namespace
@@ -90,7 +95,7 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
       auto part = parts[step];
       for (int r = 0; r < ranks; ++r)
         if (r != me) {
-          auto cut = slice(part.size, r, ranks);
+          auto cut = slice(parts, part, r, ranks);
           streaming_copy(exchange_.chunk(me, step) + cut.begin,
                          data + part.begin + cut.begin, cut.size);
         }
@@ -99,7 +104,7 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
       // The own slice comes from the tensor, so its place in the own area is
       // free for the result.
       auto part = parts[step - 1];
-      auto cut = slice(part.size, me, ranks);
+      auto cut = slice(parts, part, me, ranks);
       auto* own = data + part.begin + cut.begin;
       auto* shown = exchange_.chunk(me, step - 1) + cut.begin;
       for (int r = 0; r < ranks; ++r)
@@ -114,7 +119,7 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
       auto part = parts[step - 2];
       for (int r = 0; r < ranks; ++r)
         if (r != me) {
-          auto cut = slice(part.size, r, ranks);
+          auto cut = slice(parts, part, r, ranks);
           copy_bytes(data + part.begin + cut.begin,
                      exchange_.chunk(r, step - 2) + cut.begin, cut.size);
         }

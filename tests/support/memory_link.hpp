@@ -1,0 +1,48 @@
+#pragma once
+
+#include <mutex>
+
+#include "tests/support/memory_store.hpp"
+#include "troupe/trainers/rank_link.hpp"
+
+namespace troupe::test {
+
+/// The link of a rank whose control plane is the test: a store in memory and an
+/// abort by hand. A world that only trains needs no more.
+class memory_link : public rank_link {
+public:
+  explicit memory_link(key_value_store& store) : store_(store) {}
+
+  expected<void> report(rank_report, bool) override { return {}; }
+  expected<void> barrier() override { return {}; }
+  expected<std::string> broadcast(std::string bytes) override { return bytes; }
+  expected<std::vector<reported_checkpoint>> reported_checkpoints() override {
+    return {};
+  }
+  key_value_store& store() override { return store_; }
+  bool stop_requested() const noexcept override { return false; }
+
+  void on_abort(std::function<void(const error&)> f) override {
+    std::lock_guard guard{mutex_};
+    abort_ = std::move(f);
+  }
+
+  /// What the control plane does when a peer has failed.
+  void abort(const error& reason) {
+    std::lock_guard guard{mutex_};
+    if (abort_)
+      abort_(reason);
+  }
+
+  bool has_abort() {
+    std::lock_guard guard{mutex_};
+    return static_cast<bool>(abort_);
+  }
+
+private:
+  key_value_store& store_;
+  std::mutex mutex_;
+  std::function<void(const error&)> abort_;
+};
+
+} // namespace troupe::test

@@ -1,11 +1,25 @@
 #include "troupe/trainers/torch/groups/elastic_group.hpp"
 
+#include <thread>
 #include <utility>
 
 #include "troupe/trainers/torch/groups/group_reaper.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// The future of *x*; nullptr if it has none (Gloo's reduce-scatter).
+c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& x) {
+  try {
+    return x.getFuture();
+  } catch (const c10::Error&) {
+    return nullptr;
+  }
+}
+
+} // namespace
 
 /// Completed by the inner work or by an abort, whichever is first.
 class elastic_group::work : public group_work {
@@ -114,16 +128,23 @@ elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
     settle(std::move(group), nullptr);
     throw;
   }
-  ours->inner->getFuture()->addCallback(
-    [open = open_, key = ours.get()](c10::ivalue::Future& future) {
-      auto mine = open->take(key);
-      if (!mine)
-        return;
-      if (future.hasError())
-        mine->fail(future.exception_ptr());
-      else
-        mine->succeed();
+  auto complete = [open = open_, key = ours.get()](std::exception_ptr failure) {
+    if (auto mine = open->take(key))
+      failure ? mine->fail(failure) : mine->succeed();
+  };
+  if (auto future = future_of(*ours->inner))
+    future->addCallback([complete](c10::ivalue::Future& done) {
+      complete(done.hasError() ? done.exception_ptr() : nullptr);
     });
+  else // Ends with the inner work, as the threads of the inner group do.
+    std::thread{[inner = ours->inner, complete] {
+      try {
+        inner->wait();
+        complete(nullptr);
+      } catch (...) {
+        complete(std::current_exception());
+      }
+    }}.detach();
   settle(std::move(group), ours.get());
   return ours;
 }

@@ -134,8 +134,9 @@ TEST(safetensors_header_test, survives_every_cut_and_every_flipped_byte) {
     for (int bit = 0; bit < 8; ++bit) {
       auto changed = whole;
       changed[i] = static_cast<char>(changed[i] ^ (1 << bit));
-      if (auto y = decode(changed))
+      if (auto y = decode(changed)) {
         for (const auto& entry : y->entries)
           EXPECT_LE(entry.end, 16u);
+      }
     }
 }

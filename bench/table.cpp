@@ -1,6 +1,7 @@
 #include "table.hpp"
 
 #include <cstdio>
+#include <string_view>
 
 #include "numbers.hpp"
 #include "troupe/runtime/storage/json_writer.hpp"
@@ -48,11 +49,11 @@ std::string to_json(const std::vector<row>& rows) {
   for (auto& [what, got] : rows) {
     out += out.size() > 1 ? ",\n  {" : "\n  {";
     out += "\"name\": ";
-    json::append(out, what.name);
+    json::append(out, std::string_view{what.name});
     out += ", \"value\": ";
     append(out, got.value);
     out += ", \"unit\": ";
-    json::append(out, what.unit);
+    json::append(out, std::string_view{what.unit});
     out += ", \"reference\": ";
     append(out, got.reference);
     out += ", \"ratio\": ";

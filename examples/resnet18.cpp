@@ -26,7 +26,7 @@ struct basic_block : Module {
   torch::Tensor forward(torch::Tensor x) {
     auto y = torch::relu(bn1(conv1(x)));
     y = bn2(conv2(y));
-    return torch::relu_(y += downsample ? downsample->forward(x) : x);
+    return torch::relu(y + (downsample ? downsample->forward(x) : x));
   }
 
   Conv2d conv1;
@@ -59,11 +59,11 @@ resnet18_impl::resnet18_impl(int channels, int classes) {
 }
 
 torch::Tensor resnet18_impl::forward(torch::Tensor x) {
-  x = torch::relu_(bn1_(conv1_(x)));
+  x = torch::relu(bn1_(conv1_(x)));
   x = torch::max_pool2d(x, 3, 2, 1);
   for (auto& stage : stages_)
     x = stage->forward(x);
-  return fc_(torch::adaptive_avg_pool2d(x, 1).flatten(1));
+  return fc_(torch::adaptive_avg_pool2d(x, {1, 1}).flatten(1));
 }
 
 std::shared_ptr<resnet18_impl> resnet18(int channels, int classes) {

@@ -1,3 +1,5 @@
+#include <stdexcept>
+
 #include <ATen/Functions.h>
 
 #include "bare_group.hpp"
@@ -50,6 +52,8 @@ void loop(train_context& context, const config& cfg) {
     time_round(*local, round * per_round);
     time_round(*gloo, (rounds + round) * per_round);
   }
+  if (!x.eq(context.world_size()).all().item<bool>())
+    throw std::runtime_error{"the sum over all ranks is wrong"};
 }
 
 } // namespace

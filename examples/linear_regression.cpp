@@ -12,7 +12,7 @@
 
 struct config {
   double lr = 0.1;
-  int epochs = 20;
+  int epochs = 60;
   int samples = 128; // per worker
 
   template <class Archive>

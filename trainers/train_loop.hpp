@@ -20,9 +20,9 @@ struct no_config {
   void serialize(Archive&) {}
 };
 
-/// Sets up nothing: the data plane of a loop without LibTorch.
+/// Sets up nothing around a loop: the data plane of one without LibTorch.
 struct no_backend {
-  std::monostate start(train_context&) { return {}; }
+  void run(train_context&, const std::function<void()>& loop) const { loop(); }
   template <class Archive>
   void serialize(Archive&) {}
 };
@@ -73,12 +73,7 @@ public:
     train_loop result;
     result.closure = [loop = std::move(x.loop), backend,
                       config](train_context& context) {
-      auto copy = backend;
-      [[maybe_unused]] auto plane = copy.start(context);
-      if constexpr (std::same_as<Config, no_config>)
-        loop(context);
-      else
-        loop(context, config);
+      backend.run(context, [&] { invoke(loop, context, config); });
     };
     result.config_text = json(config);
     return result;
@@ -105,12 +100,17 @@ private:
     Backend backend;
     Config config;
     cereal::PortableBinaryInputArchive{in}(backend, config);
-    [[maybe_unused]] auto plane = backend.start(context);
     auto f = reinterpret_cast<Signature>(const_cast<void*>(loop));
+    backend.run(context, [&] { invoke(f, context, config); });
+  }
+
+  template <class F, class Config>
+  static void invoke(const F& loop, train_context& context,
+                     const Config& config) {
     if constexpr (std::same_as<Config, no_config>)
-      f(context);
+      loop(context);
     else
-      f(context, config);
+      loop(context, config);
   }
 
   template <class Backend, class Config>

@@ -1,8 +1,11 @@
 #include "troupe/trainers/torch/torch_backend.hpp"
 
 #include <cstdlib>
+#include <memory>
+#include <stdexcept>
 
 #include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
 
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
@@ -22,10 +25,18 @@ void apply_thread_count(const train_context& context) {
 
 } // namespace
 
-std::shared_ptr<void> torch_backend::start(train_context& context) const {
+void torch_backend::run(train_context& context,
+                        const std::function<void()>& loop) const {
   apply_thread_count(context);
   context.data_plane() = make_group(context, config);
-  return {&context, [](train_context* x) { x->data_plane().reset(); }};
+  auto take_down = [](train_context* x) { x->data_plane().reset(); };
+  std::unique_ptr<train_context, decltype(take_down)> plane{&context,
+                                                            take_down};
+  try {
+    loop();
+  } catch (const c10::Error& x) {
+    throw std::runtime_error{x.what_without_backtrace()};
+  }
 }
 
 } // namespace troupe

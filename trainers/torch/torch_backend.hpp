@@ -1,7 +1,7 @@
 #pragma once
 
 #include <cstdint>
-#include <memory>
+#include <functional>
 
 #include "troupe/trainers/torch/torch_config.hpp"
 
@@ -9,13 +9,13 @@ namespace troupe {
 
 class train_context;
 
-/// Gives a loop its data plane: builds the group before the loop and takes it
-/// down after.
+/// Gives a loop its data plane.
 struct torch_backend {
   torch_config config;
 
-  /// The data plane lives as long as what this returns. Throws `train_error`.
-  std::shared_ptr<void> start(train_context& context) const;
+  /// Runs *loop* with a group and a device in `context.data_plane()`. Throws
+  /// what the loop throws; errors of LibTorch without their C++ stack.
+  void run(train_context& context, const std::function<void()>& loop) const;
 
   template <class Archive>
   void serialize(Archive& archive) {

@@ -47,6 +47,13 @@ void driver_state::apply(const run_event& event) {
 
 void driver_state::act(const run_action& action) {
   using kind = run_action::kind;
+  // A commit under way belongs to what was before: its batch comes into the
+  // journal ahead of the next attempt or of the end.
+  if (storing
+      && (action.what == kind::start_group || action.what == kind::end)) {
+    postponed = action;
+    return;
+  }
   switch (action.what) {
     case kind::none:
       return;
@@ -66,6 +73,7 @@ void driver_state::act(const run_action& action) {
         apply(run_events::group_stopped{action.attempt});
       return;
     case kind::end:
+      postponed.reset();
       finish(action.reason);
       return;
   }
@@ -103,6 +111,7 @@ void driver_state::started(const attempt_started& x) {
 
 void driver_state::ended(const attempt_ended& x) {
   group_alive = false;
+  refuse_batches({ec::stopped, "the attempt is over"});
   if (!x.stopped)
     apply(run_events::ranks_finished{x.attempt});
   apply(run_events::group_stopped{x.attempt});
@@ -110,8 +119,11 @@ void driver_state::ended(const attempt_ended& x) {
 
 void driver_state::failed(attempt_failed& x) {
   group_alive = false;
-  log_event("ranks_failed",
-            {{"reason", make_run_error(x.ranks, args.store->path()).message}});
+  log_event(
+    "ranks_failed",
+    {{"reason", x.ranks.empty()
+                  ? x.reason.message
+                  : make_run_error(x.ranks, args.store->path()).message}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
   refuse_batches({ec::stopped, "the attempt is over"});
@@ -161,17 +173,18 @@ void driver_state::store_next() {
       [this](batch_committed& committed) {
         storing = false;
         stored(std::move(committed));
+        act_postponed();
       },
       [this](caf::error& reason) {
         storing = false;
-        refuse_batches(from_caf(reason));
+        // First, so that ranks leave because they are told to.
         apply(run_events::run_failed{from_caf(reason)});
+        refuse_batches(from_caf(reason));
+        act_postponed();
       });
 }
 
 void driver_state::stored(batch_committed x) {
-  if (batches.empty() || batches.front().message.batch.index != x.index)
-    return; // Its attempt ended while the disk was busy.
   auto batch = std::move(batches.front());
   batches.pop_front();
   auto& values = batch.message.batch.values;
@@ -179,8 +192,9 @@ void driver_state::stored(batch_committed x) {
   auto ok = args.store->append(x.attempt, batch.message.batch,
                                name ? *name : std::string{});
   if (!ok) {
-    batch.promise.deliver(to_caf(ok.error()));
     apply(run_events::run_failed{ok.error()});
+    batch.promise.deliver(to_caf(ok.error()));
+    refuse_batches(ok.error());
     return;
   }
   batch.promise.deliver(x);
@@ -197,8 +211,16 @@ void driver_state::stored(batch_committed x) {
 }
 
 void driver_state::refuse_batches(const error& reason) {
-  for (auto& x : std::exchange(batches, {}))
-    x.promise.deliver(to_caf(reason));
+  // A commit under way succeeds or fails by itself.
+  while (batches.size() > std::size_t{storing}) {
+    batches.back().promise.deliver(to_caf(reason));
+    batches.pop_back();
+  }
+}
+
+void driver_state::act_postponed() {
+  if (auto action = std::exchange(postponed, std::nullopt))
+    act(*action);
 }
 
 void driver_state::sync_later() {

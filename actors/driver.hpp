@@ -65,6 +65,8 @@ struct driver_state {
   void store_next();
   void stored(batch_committed x);
   void refuse_batches(const error& reason);
+  /// Does what waited for the commit that has just ended.
+  void act_postponed();
   void sync_later();
 
   /// Hands *message* to the callbacks, if there are any.
@@ -84,6 +86,7 @@ struct driver_state {
   bool storing = false;
   bool sync_set = false;
   bool finishing = false;
+  std::optional<run_action> postponed; ///< Until the commit under way ends.
   bool result_ready = false; ///< On the board; callbacks may be under way.
   std::size_t callbacks_under_way = 0;
   run_status shown;

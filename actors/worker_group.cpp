@@ -136,7 +136,8 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   auto a = current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return to_caf(too_late(x.attempt));
-  a->tracker.loop_ended(x.rank, x.reason, x.stopped);
+  a->tracker.loop_ended(x.rank, x.reason,
+                        x.stopped && a->tracker.end_ordered());
   if (!x.reason && !a->tracker.end_ordered()) {
     if (auto ok = a->pairing.loop_ended(x.rank); !ok)
       a->tracker.broke_a_rule(x.rank, ok.error().message);
@@ -186,8 +187,10 @@ void worker_group_state::stop(const stop_attempt& x) {
     self->send(driver, attempt_ended{x.attempt, true});
     return;
   }
+  // Whatever the reason is, ranks are told to leave: they have not failed.
   if (!a->tracker.end_ordered())
-    end_ranks(x.reason, std::chrono::milliseconds{x.grace_ms});
+    end_ranks({ec::stopped, x.reason.message},
+              std::chrono::milliseconds{x.grace_ms});
 }
 
 void worker_group_state::on_failure() {
@@ -284,7 +287,7 @@ caf::result<report_committed> worker_group_state::add(report& x) {
     return to_caf(a->end_reason);
   auto rank = x.value.rank;
   auto index = x.value.index;
-  auto batch = a->pairing.add(std::move(x.value), clock::now());
+  auto batch = a->pairing.add(std::move(x.value), self->clock().now());
   if (!batch) {
     if (a->tracker.knows(rank)) {
       a->tracker.broke_a_rule(rank, batch.error().message);
@@ -329,7 +332,7 @@ caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
   auto kind =
     x.broadcast ? collective_kind::broadcast : collective_kind::barrier;
   auto released = a->barrier.arrive(x.rank, x.sequence, kind,
-                                    std::move(x.payload), clock::now());
+                                    std::move(x.payload), self->clock().now());
   if (!released) {
     if (a->tracker.knows(x.rank)) {
       a->tracker.broke_a_rule(x.rank, released.error().message);
@@ -352,34 +355,43 @@ void worker_group_state::watch_waits() {
   if (attempt->alarm_set)
     return;
   attempt->alarm_set = true;
+  auto& a = *attempt;
   std::chrono::milliseconds interval = wait_alarm::warn_interval;
-  if (args.plan.report_timeout)
-    interval = std::min(interval, *args.plan.report_timeout);
+  if (auto limit = args.plan.report_timeout) {
+    interval = std::min(interval, *limit);
+    // A wait that is under way already has less time left.
+    auto now = self->clock().now();
+    for (auto& wait : {a.pairing.waiting(), a.barrier.waiting()})
+      if (wait)
+        interval =
+          std::min(interval, std::chrono::ceil<std::chrono::milliseconds>(
+                               wait->since + *limit - now));
+  }
   self->run_delayed(interval,
-                    [this, number = attempt->number] { check_waits(number); });
+                    [this, number = a.number] { check_waits(number); });
 }
 
 void worker_group_state::check_waits(std::uint64_t number) {
   if (!attempt || attempt->number != number || attempt->tracker.end_ordered())
     return;
-  auto& a = *attempt;
-  a.alarm_set = false;
-  auto now = clock::now();
+  attempt->alarm_set = false;
+  auto now = self->clock().now();
+  // Whether the attempt goes on.
   auto check = [&](wait_alarm& alarm, const std::optional<rank_wait>& wait) {
     auto verdict = alarm.check(wait, now);
     if (!verdict) {
       for (auto rank : wait->missing)
-        a.tracker.timed_out(rank, verdict.error().message);
-      on_failure();
+        attempt->tracker.timed_out(rank, verdict.error().message);
+      on_failure(); // The attempt may be gone now.
     } else if (*verdict) {
-      self->send(driver, attempt_warning{a.number, **verdict});
+      self->send(driver, attempt_warning{number, **verdict});
     }
+    return verdict.has_value();
   };
-  auto reports = a.pairing.waiting();
-  auto barriers = a.barrier.waiting();
-  check(a.report_alarm, reports);
-  check(a.barrier_alarm, barriers);
-  if (!a.tracker.end_ordered() && (reports || barriers))
+  auto reports = attempt->pairing.waiting();
+  auto barriers = attempt->barrier.waiting();
+  if (check(attempt->report_alarm, reports)
+      && check(attempt->barrier_alarm, barriers) && (reports || barriers))
     watch_waits();
 }
 

@@ -63,8 +63,10 @@ void attempt_tracker::loop_ended(int rank, const error& reason, bool told) {
 void attempt_tracker::exited(int rank, const process_exit& cause) {
   auto& x = at(rank);
   // A process that was ended by order says nothing new, unless it went by
-  // another cause at the same time.
-  if (!x.loop_over && !(end_ordered_ && is_killed(cause)))
+  // another cause at the same time. One that came too late is turned away and
+  // leaves by itself.
+  auto turned_away = !x.ready && cause.how == process_exit::kind::exited;
+  if (!x.loop_over && !(end_ordered_ && (is_killed(cause) || turned_away)))
     fail(rank, failure_of(cause));
   x.gone = true;
 }

@@ -17,8 +17,8 @@ namespace troupe {
 /// Invariants:
 ///   AT-1  A rank that ended after `order_end` because of it is no failure.
 ///   AT-2  A rank that was gone before its loop ended is a failure with the
-///   cause of its process. AT-3  The attempt is over once every rank that was
-///   launched is gone.
+///         cause of its process.
+///   AT-3  The attempt is over once every rank that was launched is gone.
 class attempt_tracker {
 public:
   explicit attempt_tracker(int world_size);

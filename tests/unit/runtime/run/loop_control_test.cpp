@@ -1,0 +1,78 @@
+#include "troupe/runtime/run/loop_control.hpp"
+
+#include <thread>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+namespace troupe {
+namespace {
+
+const error first{ec::stopped, "first"};
+const error second{ec::rank_failed, "second"};
+
+TEST(loop_control_test, lets_a_loop_run_until_it_is_ended) {
+  loop_control control;
+  EXPECT_FALSE(control.ended());
+  EXPECT_FALSE(control.reason());
+  control.end(first);
+  EXPECT_TRUE(control.ended());
+  EXPECT_EQ(control.reason(), first);
+}
+
+TEST(loop_control_test, only_the_first_reason_counts) {
+  loop_control control;
+  std::vector<error> heard;
+  control.on_end([&](const error& x) { heard.push_back(x); });
+  control.end(first);
+  control.end(second);
+  EXPECT_EQ(control.reason(), first);
+  EXPECT_EQ(heard, std::vector{first});
+}
+
+TEST(loop_control_test, who_asks_after_the_end_is_told_here_and_now) {
+  loop_control control;
+  control.end(first);
+  error heard;
+  control.on_end([&](const error& x) { heard = x; });
+  EXPECT_EQ(heard, first);
+}
+
+TEST(loop_control_test, a_listener_that_was_taken_back_hears_nothing) {
+  loop_control control;
+  int calls = 0;
+  control.on_end([&](const error&) { ++calls; });
+  control.on_end({});
+  control.end(first);
+  control.on_end({});
+  EXPECT_EQ(calls, 0);
+}
+
+TEST(loop_control_test, the_last_listener_replaces_the_one_before) {
+  loop_control control;
+  int before = 0;
+  int after = 0;
+  control.on_end([&](const error&) { ++before; });
+  control.on_end([&](const error&) { ++after; });
+  control.end(first);
+  EXPECT_EQ(before, 0);
+  EXPECT_EQ(after, 1);
+}
+
+TEST(loop_control_test, no_call_is_under_way_once_a_listener_is_taken_back) {
+  for (int round = 0; round < 200; ++round) {
+    loop_control control;
+    auto target = std::make_unique<int>(0);
+    control.on_end([&target](const error&) { ++*target; });
+    std::thread other{[&] { control.end(first); }};
+    control.on_end({});
+    auto seen = *target;
+    target.reset(); // would be used by a call under way
+    other.join();
+    EXPECT_TRUE(seen == 0 || seen == 1);
+    EXPECT_TRUE(control.ended());
+  }
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,148 @@
+// What the driver tells callbacks, when, and what becomes of slow and throwing
+// ones.
+
+#include "tests/actors/driver_fixture.hpp"
+
+namespace troupe::test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::Not;
+
+TEST_F(driver_test, tells_callbacks_everything_once_and_in_order) {
+  config.failure.max_failures = 1;
+  run();
+  report_checkpoint(0);
+  report(1);
+  kill();
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  report(2);
+  finish();
+  EXPECT_THAT(
+    callback->calls,
+    ElementsAre("before_run 0", "after_report 0 [x=0] [x=0] c0",
+                "after_report 0 [x=1] [x=1]",
+                "after_exception 0 [1: killed by signal 11 (SIGSEGV)]",
+                "after_report 1 [x=2] [x=2]", "after_run finished"));
+}
+
+TEST_F(driver_test, tells_of_a_failure_before_the_run_ends_for_it) {
+  run();
+  kill();
+  EXPECT_THAT(callback->calls,
+              ElementsAre("before_run 0", HasSubstr("after_exception"),
+                          "after_run errored"));
+}
+
+TEST_F(driver_test, a_slow_callback_delays_no_rank_until_the_queue_is_full) {
+  config.callback_queue = 3;
+  start();
+  ranks.rise_all(2);
+  system.hold(callbacks);
+  EXPECT_TRUE(report(0)->value);
+  EXPECT_TRUE(report(1)->value);
+  EXPECT_TRUE(report(2)->value);
+  auto held_back = report(3);
+  EXPECT_TRUE(held_back->pending());
+  EXPECT_EQ(status().callback_queue, 3u);
+  system.release();
+  EXPECT_TRUE(held_back->value);
+  EXPECT_EQ(callback->calls.size(), 5u);
+  EXPECT_EQ(callback->calls.back(), "after_report 0 [x=3] [x=3]");
+}
+
+TEST_F(driver_test, what_was_held_back_for_callbacks_ends_with_its_attempt) {
+  config.callback_queue = 1;
+  config.failure.max_failures = 1;
+  run();
+  system.hold(callbacks);
+  report(0);
+  report(1);
+  kill();
+  system.release();
+  ranks.attempt = 1;
+  auto hello = ranks.rise(0);
+  ASSERT_TRUE(hello->value);
+  EXPECT_EQ(hello->value->facts.first_report, 1u);
+  EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "0", "ranks_failed",
+                                           "attempt_begun"));
+}
+
+TEST_F(driver_test, the_result_is_there_only_after_the_last_callback) {
+  run();
+  report(0);
+  system.hold(callbacks);
+  finish();
+  EXPECT_FALSE(board->outcome());
+  system.release();
+  EXPECT_TRUE(board->outcome());
+  EXPECT_EQ(callback->calls.back(), "after_run finished");
+}
+
+TEST_F(driver_test, a_callback_done_while_the_end_is_written_ends_nothing) {
+  run();
+  system.hold(callbacks);
+  report(0);
+  system.hold(storage);
+  finish();
+  system.release();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(outcome().metrics, (metrics{{"x", 0}}));
+  EXPECT_EQ(callback->calls.back(), "after_run finished");
+}
+
+TEST_F(driver_test, a_callback_that_throws_is_noted_and_the_run_goes_on) {
+  callback->throws_in = "after_report";
+  run();
+  report(0);
+  EXPECT_EQ(status().state, run_state::running);
+  report(1);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_THAT(board->take_notes(),
+              ElementsAre(HasSubstr("the callback had enough"),
+                          HasSubstr("after_report")));
+  EXPECT_THAT(journal_lines(),
+              ElementsAre("attempt_begun", "0", "callback_failed", "1",
+                          "callback_failed", "run_ended"));
+}
+
+TEST_F(driver_test, a_callback_that_throws_ends_the_run_if_it_is_to) {
+  config.callback_errors = callback_errors::abort;
+  config.failure.max_failures = -1;
+  callback->throws_in = "after_report";
+  run();
+  report(0);
+  EXPECT_EQ(status().state, run_state::shutting_down);
+  ranks.obey(0);
+  ranks.obey(1);
+  auto x = outcome();
+  EXPECT_EQ(x.status, run_status_kind::errored);
+  ASSERT_TRUE(x.error);
+  EXPECT_EQ(x.error->code, ec::callback_failed);
+  EXPECT_THAT(x.error->message, HasSubstr("the callback had enough"));
+  EXPECT_EQ(callback->calls.back(), "after_run errored");
+}
+
+TEST_F(driver_test,
+       a_callback_that_throws_at_the_begin_ends_the_run_if_it_is_to) {
+  config.callback_errors = callback_errors::abort;
+  callback->throws_in = "before_run";
+  start();
+  EXPECT_TRUE(ranks.launcher->launched.empty());
+  ASSERT_TRUE(outcome().error);
+  EXPECT_EQ(outcome().error->code, ec::callback_failed);
+}
+
+TEST_F(driver_test, what_throws_in_the_last_callback_changes_no_result) {
+  config.callback_errors = callback_errors::abort;
+  callback->throws_in = "after_run";
+  run();
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_FALSE(outcome().error);
+  EXPECT_THAT(board->take_notes(), ElementsAre(HasSubstr("had enough")));
+}
+
+} // namespace troupe::test

@@ -1,0 +1,155 @@
+#pragma once
+
+#include <csignal>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/checkpoint_files.hpp"
+#include "tests/support/played_ranks.hpp"
+#include "tests/support/recorded_callback.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/actors/callback_runner.hpp"
+#include "troupe/actors/committer.hpp"
+#include "troupe/actors/driver.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
+
+namespace troupe::test {
+
+/// A run of two ranks with all its actors and a folder on disk; only the ranks
+/// are played.
+class driver_test : public testing::Test {
+protected:
+  using ms = std::chrono::milliseconds;
+
+  driver_test() {
+    config.name = "r";
+    config.storage_path = folder / "runs";
+    config.start_timeout = std::chrono::seconds{60};
+  }
+
+  ~driver_test() override { (void) arm_failpoint(""); }
+
+  /// Spawns the actors of the run; `start_run` comes later.
+  void spawn() {
+    store = run_store::open(config).value();
+    driver_args args;
+    args.store = store;
+    args.board = board;
+    args.first = store->begin_attempt().value();
+    args.failure = config.failure;
+    args.world_size = 2;
+    args.callback_queue = static_cast<std::size_t>(config.callback_queue);
+    args.stop_timeout = config.stop_timeout;
+    group_plan plan;
+    plan.run_name = "r";
+    plan.run_path = store->path().string();
+    plan.world_size = 2;
+    plan.start_timeout = config.start_timeout;
+    plan.stop_timeout = config.stop_timeout;
+    plan.report_timeout = config.report_timeout;
+    ranks.attempt = args.first.attempt;
+    args.group = ranks.group =
+      system.spawn(worker_group, worker_group_args{ranks.launcher, plan});
+    args.committer = storage =
+      system.spawn(committer, committer_args{store, board});
+    auto list = std::make_shared<callback_list>(
+      std::vector<std::shared_ptr<user_callback>>{callback},
+      config.callback_errors);
+    run_context context;
+    context.name = "r";
+    args.callbacks = callbacks =
+      system.spawn(callback_runner, user_callback_args{list, context, board});
+    driver = system.spawn(troupe::driver, std::move(args));
+    system.settle();
+  }
+
+  void start() {
+    spawn();
+    caf::anon_send(driver, start_run{});
+    system.settle();
+  }
+
+  /// Starts the run; every rank is up.
+  void run() {
+    start();
+    ranks.rise_all(2);
+  }
+
+  void stop() {
+    caf::anon_send(driver, stop_run{});
+    system.settle();
+  }
+
+  void finish() {
+    ranks.finish(0);
+    ranks.finish(1);
+  }
+
+  /// Rank 1 is killed, rank 0 by the group.
+  void kill() {
+    ranks.kill(1, SIGSEGV);
+    ranks.kill(0, SIGKILL);
+  }
+
+  /// Both ranks report *x*; the answer is rank 0's.
+  played_ranks::report_answer report(std::uint64_t index) {
+    auto answer = ranks.report(0, index, {{"x", index}});
+    ranks.report(1, index, {{"x", index}});
+    return answer;
+  }
+
+  /// Both ranks report, rank 0 with a checkpoint `c<index>`.
+  played_ranks::report_answer report_checkpoint(std::uint64_t index) {
+    auto part = stage(store->path(), ranks.attempt, index, 0,
+                      "c" + std::to_string(index), {{"model", "weights"}});
+    auto answer = ranks.report(0, index, {{"x", index}}, part.value());
+    ranks.report(1, index, {{"x", index}});
+    return answer;
+  }
+
+  std::string checkpoint_path(const std::string& name) const {
+    return (store->path() / "checkpoints" / name).string();
+  }
+
+  run_status status() { return board->status(); }
+
+  result outcome() {
+    auto x = board->outcome();
+    if (!x)
+      ADD_FAILURE() << "the run is not over";
+    return x.value_or(result{});
+  }
+
+  /// The journal: `0`, `1 c1` for batches and their checkpoints, the kinds of
+  /// events.
+  std::vector<std::string> journal_lines() {
+    std::vector<std::string> lines;
+    auto reader = journal_reader::open(store->folder().journal_file()).value();
+    while (auto entry = reader.next().value()) {
+      if (auto row = std::get_if<history_row>(&*entry))
+        lines.push_back(std::to_string(row->index)
+                        + (row->checkpoint.empty() ? "" : " ")
+                        + row->checkpoint);
+      else
+        lines.push_back(std::get<journal_event>(*entry).kind);
+    }
+    std::erase(lines, "state");
+    return lines;
+  }
+
+  temporary_folder folder;
+  run_config config;
+  std::shared_ptr<run_store> store;
+  std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::shared_ptr<recorded_callback> callback =
+    std::make_shared<recorded_callback>();
+  stepped_system system;
+  driver_actor driver;
+  committer_actor storage;
+  user_callback_actor callbacks;
+  played_ranks ranks{system};
+};
+
+} // namespace troupe::test

@@ -1,0 +1,251 @@
+// The protocol as it is on the wire: interfaces, type ids and messages against
+// tests/data/protocol.txt.
+
+#include <algorithm>
+#include <cstdlib>
+
+#include <caf/binary_deserializer.hpp>
+#include <caf/binary_serializer.hpp>
+#include <caf/byte_buffer.hpp>
+#include <caf/deep_to_string.hpp>
+#include <gtest/gtest.h>
+
+#include "tests/support/stepped_system.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+const error problem{ec::storage, "no space left"};
+const checkpoint_part part{"best", {{"model.bin", 7, 99}, {"a/b", 8, 100}}};
+const rank_report one_report{1, 12, {{"x", 1}, {"y", 0.5}}, part};
+const report_batch batch{
+  12, {{{"x", 1}}, {{"ok", true}, {"s", "text"}}}, {part, std::nullopt}};
+const rank_failure failed{rank_failure::kind_type::signal, 11, "what", 4711,
+                          "host"};
+const function_address address{"lib.so", 77, "abcd"};
+const process_exit cause{process_exit::kind::signaled, 9, "last words"};
+const loop_spec loop{address, {"", 78, "ef"}, "config"};
+const rank_facts facts{.run_name = "r",
+                       .run_path = "/runs/r",
+                       .attempt = 2,
+                       .rank = 1,
+                       .world_size = 4,
+                       .local_rank = 1,
+                       .local_world_size = 2,
+                       .node_rank = 3,
+                       .in_process = true,
+                       .cores = {4, 5},
+                       .gpus = {6},
+                       .segment = 7,
+                       .first_report = 8,
+                       .report_timeout_ms = 9};
+const run_status status{.state = run_state::restarting,
+                        .attempt = 3,
+                        .world_size = 4,
+                        .reports = 12,
+                        .last_report = 11,
+                        .reports_per_second = 2.5,
+                        .last_metrics = {{"loss", 0.5}},
+                        .elapsed_s = 61,
+                        .callback_queue = 2,
+                        .callback_s = 0.25};
+
+/// Calls *f* with a value of every type on the wire, no field at its default.
+template <class F>
+void for_each_sample(F f) {
+  f(ec::corrupt);
+  f(problem);
+  f(metrics{{"x", 1}, {"y", 0.5}, {"ok", true}, {"s", "text"}});
+  f(one_report);
+  f(batch);
+  f(facts);
+  f(failed);
+  f(status);
+  f(run_status_kind::errored);
+  f(run_error{ec::rank_failed, "text", {{1, failed}}});
+  f(address);
+  f(cause);
+  f(start_attempt{2, "/c", 3});
+  f(stop_attempt{2, problem, 5000});
+  f(attempt_started{2, 4});
+  f(attempt_ended{2, true});
+  f(attempt_failed{2, true, problem, {{1, failed}}});
+  f(attempt_warning{2, "text"});
+  f(commit_batch{2, batch});
+  f(batch_committed{2, 12, "/c"});
+  f(loop);
+  f(start_loop{facts, "/c", loop});
+  f(trainer_ready{2, 1, 4711, "host"});
+  f(stop_loop{2, problem});
+  f(loop_ended{2, 1, problem, true});
+  f(report{2, one_report});
+  f(report_committed{12, "/c"});
+  f(join_barrier{2, 1, 3, true, "payload"});
+  f(barrier_released{"payload"});
+  f(get_checkpoints{});
+  f(checkpoint_entry{"/c", {{"x", 1}}, 12, 2});
+  f(checkpoint_list{{{"/c", {{"x", 1}}, 12, 2}}});
+  f(store_set{2, "key", "value"});
+  f(store_get{2, "key"});
+  f(store_add{2, "key", -3});
+  f(store_check{2, {"a", "b"}});
+  f(store_wait{2, {"a", "b"}});
+  f(store_erase{2, "key"});
+  f(store_size{2});
+  f(store_compare_set{2, "key", "old", "new"});
+  f(rank_launched{2, 1, 4711});
+  f(rank_exited{2, 1, cause});
+  f(rank_launch_failed{2, 1, problem});
+  f(begin_attempt{});
+  f(attempt_begun{2, 12, "/c"});
+  f(sync_journal{});
+  f(finish_run{run_status_kind::aborted,
+               run_error{ec::stopped, "text", {{1, failed}}}});
+  f(commit_checkpoint{2, batch});
+  f(before_run{2, 4});
+  f(after_report{12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
+  f(after_exception{2, {{1, failed}}});
+  f(after_run{});
+  f(callback_done{0.5, true, {problem}});
+  f(start_run{});
+  f(stop_run{});
+  f(get_status{});
+}
+
+template <class T>
+caf::byte_buffer to_bytes(T x) {
+  caf::byte_buffer bytes;
+  caf::binary_serializer sink{nullptr, bytes};
+  EXPECT_TRUE(sink.apply(x)) << caf::type_name_v<T>;
+  return bytes;
+}
+
+std::string name_of(caf::type_id_t id) {
+  auto name = caf::query_type_name(id);
+  return {name.data(), name.size()};
+}
+
+template <class Handle>
+void describe(caf::actor_system& system, const std::string& name,
+              std::string& text) {
+  text += name + '\n';
+  for (auto& signature : system.message_types<Handle>())
+    text += "  " + signature + '\n';
+}
+
+std::string describe_protocol() {
+  stepped_system system;
+  std::string text = "# Interfaces: who takes what and answers with what.\n";
+  describe<driver_actor>(*system, "driver", text);
+  describe<worker_group_actor>(*system, "worker_group", text);
+  describe<trainer_actor>(*system, "trainer", text);
+  describe<committer_actor>(*system, "committer", text);
+  describe<user_callback_actor>(*system, "user_callback", text);
+  text += "\n# Type ids, counted from the first of ours.\n";
+  using block = caf::id_block::troupe;
+  for (auto id = block::begin; id < block::end; ++id)
+    text += std::to_string(id - block::begin) + ' ' + name_of(id) + '\n';
+  text += "\n# Samples: what they hold, their bytes on the wire.\n";
+  for_each_sample([&text]<class T>(const T& x) {
+    text += std::string{caf::type_name_v<T>.data()} + ": "
+            + caf::deep_to_string(x) + "\n ";
+    for (auto byte : to_bytes(x)) {
+      auto value = caf::to_integer<unsigned>(byte);
+      text += ' ';
+      text += "0123456789abcdef"[value / 16];
+      text += "0123456789abcdef"[value % 16];
+    }
+    text += '\n';
+  });
+  return text;
+}
+
+/// The lines that *a* has and *b* has not.
+std::string missing_lines(const std::string& a, const std::string& b) {
+  std::string result;
+  std::istringstream lines{a};
+  for (std::string line; std::getline(lines, line);)
+    if (('\n' + b).find('\n' + line + '\n') == std::string::npos)
+      result += "  " + line + '\n';
+  return result;
+}
+
+} // namespace
+
+TEST(protocol_test, the_protocol_is_the_one_on_record) {
+  auto now = describe_protocol();
+  auto path = fs::path{TROUPE_TEST_DATA} / "protocol.txt";
+  if (std::getenv("TROUPE_UPDATE_PROTOCOL"))
+    write_bytes(path, now);
+  auto recorded = bytes_of(path);
+  EXPECT_TRUE(now == recorded)
+    << "The protocol differs from tests/data/protocol.txt.\nOnly on record:\n"
+    << missing_lines(recorded, now) << "Only in the code:\n"
+    << missing_lines(now, recorded)
+    << "If that is meant, run\n  TROUPE_UPDATE_PROTOCOL=1 actors_test "
+       "--gtest_filter='protocol_test.*'\nand commit the file. New ids go "
+       "last.";
+}
+
+TEST(protocol_test, every_message_survives_the_wire) {
+  for_each_sample([]<class T>(const T& x) {
+    auto name = std::string{caf::type_name_v<T>.data()};
+    auto bytes = to_bytes(x);
+    T copy{};
+    if constexpr (!std::is_empty_v<T>) {
+      EXPECT_NE(to_bytes(copy), bytes) << name << ": the sample is a default";
+    }
+    caf::binary_deserializer source{nullptr, bytes};
+    EXPECT_TRUE(source.apply(copy)) << name;
+    EXPECT_EQ(source.remaining(), 0u) << name;
+    EXPECT_EQ(to_bytes(copy), bytes) << name;
+    EXPECT_EQ(caf::deep_to_string(copy), caf::deep_to_string(x)) << name;
+  });
+}
+
+TEST(protocol_test, a_message_cut_short_is_refused) {
+  for_each_sample([]<class T>(const T& x) {
+    auto bytes = to_bytes(x);
+    if (bytes.empty())
+      return;
+    bytes.pop_back();
+    caf::binary_deserializer source{nullptr, bytes};
+    T copy{};
+    EXPECT_FALSE(source.apply(copy)) << caf::type_name_v<T>.data();
+  });
+}
+
+TEST(protocol_test, every_type_on_the_wire_has_a_sample) {
+  std::vector<caf::type_id_t> sampled;
+  for_each_sample(
+    [&sampled]<class T>(const T&) { sampled.push_back(caf::type_id_v<T>); });
+  // Handles need two systems: the integration tests send them.
+  sampled.push_back(caf::type_id_v<trainer_actor>);
+  sampled.push_back(caf::type_id_v<driver_actor>);
+  using block = caf::id_block::troupe;
+  for (auto id = block::begin; id < block::end; ++id)
+    EXPECT_EQ(std::count(sampled.begin(), sampled.end(), id), 1) << name_of(id);
+}
+
+TEST(protocol_test, numbers_that_no_code_of_ours_has_are_refused) {
+  caf::byte_buffer bytes{caf::byte{200}};
+  caf::binary_deserializer source{nullptr, bytes};
+  ec code{};
+  EXPECT_FALSE(source.apply(code));
+  caf::binary_deserializer again{nullptr, bytes};
+  run_status_kind kind{};
+  EXPECT_FALSE(again.apply(kind));
+}
+
+TEST(protocol_test, an_error_passes_through_an_actor_unchanged) {
+  EXPECT_EQ(from_caf(to_caf(problem)), problem);
+  EXPECT_FALSE(from_caf(to_caf(error{})));
+  EXPECT_EQ(from_caf(caf::make_error(caf::sec::request_timeout)).code,
+            ec::timeout);
+  EXPECT_EQ(from_caf(caf::make_error(caf::sec::request_receiver_down)).code,
+            ec::protocol);
+}
+
+} // namespace troupe::test

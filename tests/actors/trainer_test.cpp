@@ -1,0 +1,54 @@
+// The trainer beside a rank's loop.
+
+#include <gtest/gtest.h>
+
+#include "tests/support/played_ranks.hpp"
+
+namespace troupe::test {
+
+class trainer_test : public testing::Test {
+protected:
+  trainer_test() {
+    group = system.spawn(worker_group, worker_group_args{});
+    actor = system.spawn(trainer, trainer_args{3, 1, group, control});
+    system.settle();
+  }
+
+  void tell(std::uint64_t attempt, const std::string& why) {
+    caf::anon_send(actor, stop_loop{attempt, {ec::stopped, why}});
+    system.settle();
+  }
+
+  stepped_system system;
+  std::shared_ptr<loop_control> control = std::make_shared<loop_control>();
+  worker_group_actor group;
+  trainer_actor actor;
+};
+
+TEST_F(trainer_test, ends_the_loop_when_it_is_told_to) {
+  EXPECT_FALSE(control->ended());
+  tell(3, "a peer has failed");
+  EXPECT_TRUE(control->ended());
+  EXPECT_EQ(control->reason(), (error{ec::stopped, "a peer has failed"}));
+}
+
+TEST_F(trainer_test, the_first_reason_counts) {
+  tell(3, "first");
+  tell(3, "second");
+  EXPECT_EQ(control->reason().message, "first");
+}
+
+TEST_F(trainer_test, ignores_what_concerns_another_attempt) {
+  tell(2, "too late");
+  tell(4, "too early");
+  EXPECT_FALSE(control->ended());
+}
+
+TEST_F(trainer_test, ends_the_loop_when_its_worker_group_is_gone) {
+  caf::anon_send_exit(group, caf::exit_reason::kill);
+  system.settle();
+  EXPECT_EQ(control->reason(),
+            (error{ec::protocol, "rank 1: the driver is gone"}));
+}
+
+} // namespace troupe::test

@@ -1,0 +1,386 @@
+// The worker group when ranks fail, wait too long or are told to stop.
+
+#include <csignal>
+
+#include "tests/actors/worker_group_fixture.hpp"
+
+namespace troupe::test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST_F(worker_group_test, an_exit_without_a_goodbye_is_told_with_its_code) {
+  start_all();
+  ranks.exit(1, {process_exit::kind::exited, 3, {}});
+  ranks.kill(0, SIGKILL);
+  auto& failure = failure_of(1);
+  EXPECT_EQ(failure.kind, kind::exit_code);
+  EXPECT_EQ(failure.code, 3);
+  EXPECT_EQ(failure.pid, 101);
+  EXPECT_EQ(failure.host, "here");
+  EXPECT_TRUE(record->failed[0].started);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, a_signal_ends_the_other_ranks_at_once) {
+  start_all();
+  auto waits = ranks.report(0, 10);
+  ranks.kill(1, SIGSEGV);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_EQ(waits->failure.code, ec::stopped);
+  EXPECT_TRUE(mentions(waits->failure, "rank 1")) << waits->failure.message;
+  EXPECT_TRUE(record->failed.empty()); // rank 0 is not gone yet
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(failure_of(1).code, SIGSEGV);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, the_last_words_of_a_thread_become_its_cause) {
+  start_all();
+  ranks.exit(0, {process_exit::kind::signaled, SIGABRT, "the helper fell"});
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::thread_exception);
+  EXPECT_EQ(failure_of(0).what, "the helper fell");
+}
+
+TEST_F(worker_group_test, an_exception_waits_for_the_exit_that_caused_it) {
+  start_all();
+  ranks.end_loop(0, {ec::rank_failed, "connection reset by peer"});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.kill(1, SIGKILL);
+  system.pass(ms{20});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+  EXPECT_EQ(failure_of(0).what, "connection reset by peer");
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+}
+
+TEST_F(worker_group_test, an_exception_alone_ends_the_other_ranks_soon_after) {
+  start_all();
+  ranks.end_loop(0, {ec::rank_failed, "out of range"});
+  ranks.exit(0);
+  system.pass(ms{19});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+  EXPECT_EQ(failure_of(0).what, "out of range");
+}
+
+TEST_F(worker_group_test, a_rank_that_was_never_told_to_stop_has_failed) {
+  start_all();
+  ranks.end_loop(0, {ec::stopped, "I had enough"}, true);
+  ranks.exit(0);
+  system.pass(ms{20});
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(0).what, "I had enough");
+}
+
+TEST_F(worker_group_test, a_rank_whose_connection_broke_is_lost_after_a_while) {
+  start_all();
+  caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);
+  system.pass(ms{1999});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  ranks.kill(0, SIGKILL);
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("connection broke"));
+}
+
+TEST_F(worker_group_test, a_broken_connection_leaves_the_word_to_the_process) {
+  start_all();
+  caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);
+  system.settle();
+  ranks.kill(1, SIGILL);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(failure_of(1).code, SIGILL);
+  system.pass(std::chrono::seconds{10});
+  EXPECT_EQ(record->failed.size(), 1u);
+}
+
+TEST_F(worker_group_test, ranks_that_do_not_come_up_in_time_are_named) {
+  plan.start_timeout = ms{700};
+  start();
+  ranks.rise(0);
+  system.pass(ms{699});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  ranks.kill(0, SIGKILL);
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("700 ms"));
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+  EXPECT_FALSE(record->failed[0].started);
+}
+
+TEST_F(worker_group_test, a_group_that_is_up_has_no_start_timeout_any_more) {
+  plan.start_timeout = ms{700};
+  start_all();
+  system.pass(ms{10'000});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  EXPECT_FALSE(ranks.told_to_end(0));
+}
+
+TEST_F(worker_group_test, a_rank_that_can_not_be_launched_ends_the_start) {
+  start();
+  ranks.launched(0);
+  ranks.launcher->listener(1).failed(1, {ec::spawn, "no more processes"});
+  system.settle();
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::start_failed);
+  EXPECT_EQ(failure_of(1).what, "no more processes");
+  EXPECT_FALSE(record->failed[0].started);
+}
+
+TEST_F(worker_group_test,
+       a_loop_that_fails_before_others_are_up_is_no_failed_start) {
+  start();
+  ranks.rise(0);
+  ranks.end_loop(0, {ec::rank_failed, "early"});
+  ranks.exit(0);
+  system.pass(ms{20});
+  ranks.kill(1, SIGKILL);
+  EXPECT_TRUE(record->started.empty());
+  EXPECT_EQ(failure_of(0).what, "early");
+  EXPECT_TRUE(record->failed[0].started);
+}
+
+TEST_F(worker_group_test, a_rank_launched_after_the_end_is_killed_at_once) {
+  start();
+  ranks.launcher->listener(0).failed(0, {ec::spawn, "no"});
+  system.settle();
+  ranks.launcher->killed.clear();
+  ranks.launched(1);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+}
+
+TEST_F(worker_group_test, a_report_that_waits_too_long_names_who_is_missing) {
+  plan.world_size = 3;
+  plan.report_timeout = ms{400};
+  start_all();
+  ranks.report(1, 10);
+  system.pass(ms{399});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.kill(rank, SIGKILL);
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(failure_of(rank).kind, kind::timeout);
+    EXPECT_THAT(failure_of(rank).what, HasSubstr("ranks 0, 2 are missing"));
+  }
+  EXPECT_EQ(record->failed[0].ranks.size(), 2u);
+}
+
+TEST_F(worker_group_test, the_limit_counts_from_each_wait_anew) {
+  plan.report_timeout = ms{400};
+  start_all();
+  ranks.report(0, 10);
+  system.pass(ms{300});
+  ranks.report(1, 10);
+  commit();
+  ranks.report(0, 11);
+  system.pass(ms{399});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+}
+
+TEST_F(worker_group_test, a_barrier_that_waits_too_long_names_who_is_missing) {
+  plan.report_timeout = ms{400};
+  start_all();
+  auto waits = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  system.pass(ms{400});
+  EXPECT_TRUE(waits->failure);
+  ranks.kill(0, SIGKILL);
+  ranks.kill(1, SIGKILL);
+  EXPECT_THAT(failure_of(0).what, HasSubstr("barrier 0: rank 0 is missing"));
+}
+
+TEST_F(worker_group_test, warns_every_30_seconds_about_ranks_that_are_missing) {
+  start_all();
+  auto waits = ranks.report(0, 10);
+  system.pass(ms{29'999});
+  EXPECT_TRUE(record->warnings.empty());
+  system.pass(ms{1});
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_EQ(record->warnings[0].attempt, 3u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("report 10: rank 1 is missing for 30 s"));
+  system.pass(ms{30'000});
+  EXPECT_EQ(record->warnings.size(), 2u);
+  EXPECT_TRUE(waits->pending());
+}
+
+TEST_F(worker_group_test, does_not_warn_about_a_wait_that_is_over) {
+  start_all();
+  ranks.report(0, 10);
+  system.pass(ms{20'000});
+  ranks.report(1, 10);
+  commit();
+  system.pass(ms{60'000});
+  EXPECT_TRUE(record->warnings.empty());
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_ends_without_a_report_others_sent_is_named) {
+  start_all();
+  auto waits = ranks.report(0, 10);
+  ranks.end_loop(1);
+  EXPECT_TRUE(waits->failure);
+  ranks.exit(1);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::misuse);
+  EXPECT_THAT(failure_of(1).what,
+              HasSubstr("rank 1 ended its loop after 0 reports, rank 0 waits "
+                        "with report 10"));
+}
+
+TEST_F(worker_group_test, a_report_that_a_finished_rank_lacks_is_refused) {
+  start_all();
+  ranks.finish(1);
+  auto waits = ranks.report(0, 10);
+  EXPECT_EQ(waits->failure.code, ec::rank_failed);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::misuse);
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_ends_while_others_wait_in_a_barrier_is_named) {
+  start_all();
+  auto waits = system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+  ranks.finish(1);
+  EXPECT_TRUE(waits->failure);
+  ranks.kill(0, SIGKILL);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("barrier 0"));
+}
+
+TEST_F(worker_group_test, stops_in_good_order) {
+  start_all();
+  auto report = ranks.report(0, 10);
+  auto get = system.ask<std::string>(ranks.group, store_get{3, "k"});
+  auto wait = system.ask<void>(ranks.group, store_wait{3, {"k"}});
+  stop();
+  for (auto& failure : {report->failure, get->failure, wait->failure})
+    EXPECT_EQ(failure, (error{ec::stopped, "the run was asked to stop"}));
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  for (int rank = 0; rank < 2; ++rank) {
+    EXPECT_TRUE(ranks.told_to_end(rank));
+    ranks.obey(rank);
+  }
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->ended[0].stopped);
+  EXPECT_TRUE(record->failed.empty());
+}
+
+TEST_F(worker_group_test, nobody_is_let_in_or_waits_after_a_stop) {
+  start();
+  ranks.rise(0);
+  stop();
+  EXPECT_EQ(ranks.say_hello(1)->failure.code, ec::stopped);
+  EXPECT_EQ(ranks.report(0, 10)->failure.code, ec::stopped);
+  EXPECT_EQ(
+    system.ask<barrier_released>(ranks.group, join_barrier{3, 0})->failure.code,
+    ec::stopped);
+  EXPECT_EQ(
+    system.ask<std::string>(ranks.group, store_get{3, "k"})->failure.code,
+    ec::stopped);
+}
+
+TEST_F(worker_group_test, aborts_the_shared_segment_when_it_ends_the_ranks) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  ASSERT_TRUE(segment);
+  stop();
+  EXPECT_TRUE(segment->aborted());
+  EXPECT_EQ(segment->abort_reason().code, ec::stopped);
+}
+
+TEST_F(worker_group_test, kills_the_ranks_that_do_not_leave_within_the_grace) {
+  start_all();
+  stop(300);
+  ranks.obey(0);
+  system.pass(ms{299});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  ranks.kill(1, SIGKILL);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->ended[0].stopped);
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_crashes_while_it_is_told_to_stop_has_failed) {
+  start_all();
+  stop();
+  ranks.obey(0);
+  ranks.kill(1, SIGSEGV);
+  EXPECT_EQ(failure_of(1).code, SIGSEGV);
+}
+
+TEST_F(worker_group_test, a_stop_before_ranks_are_up_turns_them_away) {
+  start();
+  ranks.launched(0);
+  stop();
+  EXPECT_EQ(ranks.say_hello(0)->failure.code, ec::stopped);
+  ranks.exit(0, {process_exit::kind::exited, 1, {}});
+  ranks.kill(1, SIGKILL);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->ended[0].stopped);
+  EXPECT_TRUE(record->failed.empty());
+}
+
+TEST_F(worker_group_test,
+       a_stop_of_an_attempt_that_is_over_is_answered_at_once) {
+  start_all();
+  ranks.finish(0);
+  ranks.finish(1);
+  stop();
+  ASSERT_EQ(record->ended.size(), 2u);
+  EXPECT_TRUE(record->ended[1].stopped);
+}
+
+TEST_F(worker_group_test, a_thread_that_does_not_leave_is_given_up) {
+  plan.in_process = true;
+  plan.stop_timeout = ms{300};
+  start_all();
+  ranks.end_loop(0, {ec::rank_failed, "out of range"});
+  ranks.exit(0);
+  EXPECT_TRUE(ranks.told_to_end(1));
+  system.pass(ms{299});
+  EXPECT_TRUE(record->failed.empty());
+  system.pass(ms{1});
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("thread is left behind"));
+}
+
+TEST_F(worker_group_test, threads_may_be_given_up_without_any_grace) {
+  plan.in_process = true;
+  plan.stop_timeout = ms{0};
+  plan.report_timeout = ms{100};
+  start_all();
+  ranks.report(0, 10);
+  system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  system.pass(ms{100});
+  EXPECT_EQ(record->failed.size(), 1u);
+}
+
+TEST_F(worker_group_test, threads_that_obey_have_not_failed) {
+  plan.in_process = true;
+  start_all();
+  ranks.end_loop(0, {ec::rank_failed, "out of range"});
+  ranks.exit(0);
+  ranks.obey(1);
+  EXPECT_EQ(failure_of(0).what, "out of range");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+} // namespace troupe::test

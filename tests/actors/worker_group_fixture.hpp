@@ -1,0 +1,82 @@
+#pragma once
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/played_ranks.hpp"
+#include "tests/support/recorded_driver.hpp"
+
+namespace troupe::test {
+
+/// A worker group between a driver that records and ranks that the test plays.
+class worker_group_test : public testing::Test {
+protected:
+  using kind = rank_failure::kind_type;
+  using ms = std::chrono::milliseconds;
+
+  worker_group_test() {
+    plan.run_name = "r";
+    plan.run_path = "/runs/r";
+    plan.world_size = 2;
+    plan.start_timeout = std::chrono::seconds{60};
+    plan.stop_timeout = std::chrono::seconds{5};
+    plan.loop = {{"module", 1, "id"}, {"module", 2, "id"}, "config"};
+  }
+
+  /// Spawns the group and has it start attempt 3 from report 10.
+  void start() {
+    ranks.attempt = 3;
+    ranks.group =
+      system.spawn(worker_group, worker_group_args{ranks.launcher, plan});
+    driver = system.spawn(recorded_driver, record);
+    caf::anon_send(ranks.group, start_attempt{3, "/checkpoints/c", 10}, driver);
+    system.settle();
+  }
+
+  /// Starts the group and brings every rank up.
+  void start_all() {
+    start();
+    ranks.rise_all(plan.world_size);
+  }
+
+  void stop(std::int64_t grace_ms = 5000) {
+    caf::anon_send(ranks.group,
+                   stop_attempt{ranks.attempt,
+                                {ec::stopped, "the run was asked to stop"},
+                                grace_ms});
+    system.settle();
+  }
+
+  void commit() {
+    caf::anon_send(driver, start_run{});
+    system.settle();
+  }
+
+  const rank_failure& failure_of(int rank) {
+    static const rank_failure none;
+    EXPECT_EQ(record->failed.size(), 1u);
+    if (record->failed.empty() || !record->failed[0].ranks.contains(rank)) {
+      ADD_FAILURE() << "rank " << rank << " has not failed";
+      return none;
+    }
+    return record->failed[0].ranks.at(rank);
+  }
+
+  const worker_group_state& state() {
+    return dynamic_cast<worker_group_state::pointer>(
+             caf::actor_cast<caf::abstract_actor*>(ranks.group))
+      ->state;
+  }
+
+  stepped_system system;
+  group_plan plan;
+  std::shared_ptr<driver_record> record = std::make_shared<driver_record>();
+  driver_actor driver;
+  played_ranks ranks{system};
+};
+
+inline bool mentions(const error& x, const std::string& text) {
+  return x.message.find(text) != std::string::npos;
+}
+
+} // namespace troupe::test

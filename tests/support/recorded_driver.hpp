@@ -1,0 +1,65 @@
+#pragma once
+
+#include <deque>
+#include <memory>
+#include <vector>
+
+#include <caf/typed_event_based_actor.hpp>
+#include <caf/typed_response_promise.hpp>
+
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe::test {
+
+/// What a worker group told its driver.
+struct driver_record {
+  using promise = caf::typed_response_promise<batch_committed>;
+
+  std::vector<attempt_started> started;
+  std::vector<attempt_ended> ended;
+  std::vector<attempt_failed> failed;
+  std::vector<attempt_warning> warnings;
+  std::vector<commit_batch> batches;
+  std::deque<promise> uncommitted; ///< One per batch that waits.
+
+  error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
+};
+
+/// A driver that decides nothing. Each `start_run` answers the oldest batch
+/// that waits.
+inline driver_actor::behavior_type
+recorded_driver(driver_actor::pointer self,
+                std::shared_ptr<driver_record> record) {
+  return {
+    [record](start_run) {
+      auto& x =
+        record->batches[record->batches.size() - record->uncommitted.size()];
+      auto promise = std::move(record->uncommitted.front());
+      record->uncommitted.pop_front();
+      std::optional<std::string> folder;
+      if (auto name = x.batch.checkpoint_name())
+        folder = "/checkpoints/" + *name;
+      if (record->refusal)
+        promise.deliver(to_caf(record->refusal));
+      else
+        promise.deliver(batch_committed{x.attempt, x.batch.index, folder});
+    },
+    [](stop_run) {},
+    [](get_status) { return run_status{}; },
+    [record](const attempt_started& x) { record->started.push_back(x); },
+    [record](const attempt_ended& x) { record->ended.push_back(x); },
+    [record](const attempt_failed& x) { record->failed.push_back(x); },
+    [record](const attempt_warning& x) { record->warnings.push_back(x); },
+    [self, record](const commit_batch& x) -> caf::result<batch_committed> {
+      record->batches.push_back(x);
+      auto promise = self->make_response_promise<batch_committed>();
+      record->uncommitted.push_back(promise);
+      return promise;
+    },
+    [](get_checkpoints) {
+      return checkpoint_list{{{"/checkpoints/a", {{"x", 1}}, 4, 2}}};
+    },
+  };
+}
+
+} // namespace troupe::test

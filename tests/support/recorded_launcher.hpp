@@ -1,0 +1,44 @@
+#pragma once
+
+#include <algorithm>
+#include <stdexcept>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/rank_launcher.hpp"
+
+namespace troupe::test {
+
+/// Starts nothing and writes down what it was asked for. The test tells the
+/// listener what becomes of the ranks.
+class recorded_launcher : public rank_launcher {
+public:
+  struct launch_order {
+    std::uint64_t attempt = 0;
+    int rank = 0;
+    int segment = -1;
+    events listener;
+  };
+
+  void launch(std::uint64_t attempt, int rank, int segment,
+              const events& listener) override {
+    launched.push_back({attempt, rank, segment, listener});
+  }
+
+  void kill(int rank) override { killed.push_back(rank); }
+
+  /// Who hears about *rank* of the last attempt.
+  const events& listener(int rank) const {
+    auto i = std::find_if(launched.rbegin(), launched.rend(),
+                          [rank](auto& x) { return x.rank == rank; });
+    if (i == launched.rend())
+      throw std::out_of_range{"rank " + std::to_string(rank)
+                              + " was not launched"};
+    return i->listener;
+  }
+
+  std::vector<launch_order> launched;
+  std::vector<int> killed;
+};
+
+} // namespace troupe::test

@@ -1,0 +1,127 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <set>
+#include <type_traits>
+#include <variant>
+#include <vector>
+
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/event_based_actor.hpp>
+#include <caf/scheduler/test_coordinator.hpp>
+#include <caf/send.hpp>
+#include <gtest/gtest.h>
+
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe::test {
+
+/// What an actor answered so far.
+template <class T>
+struct answer {
+  using value_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
+
+  std::optional<value_type> value;
+  error failure;
+
+  bool pending() const { return !value && !failure; }
+};
+
+/// An actor system whose actors run on the test's thread when the test says so,
+/// and whose clock moves by hand.
+class stepped_system {
+public:
+  stepped_system() {
+    config_.set("caf.scheduler.policy", "testing");
+    system_ = std::make_unique<caf::actor_system>(config_);
+  }
+
+  ~stepped_system() {
+    held_.clear();
+    for (auto& end : ends_)
+      end();
+    settle();
+    scheduler().clock().schedule.clear();
+  }
+
+  caf::actor_system& operator*() { return *system_; }
+
+  /// Spawns an actor that ends with the test at the latest.
+  template <class Behavior, class... Ts>
+  auto spawn(Behavior behavior, Ts&&... xs) {
+    auto result = system_->spawn(behavior, std::forward<Ts>(xs)...);
+    ends_.push_back([weak = caf::actor_cast<caf::actor_addr>(result)] {
+      if (auto strong = caf::actor_cast<caf::strong_actor_ptr>(weak))
+        caf::anon_send_exit(strong, caf::exit_reason::kill);
+    });
+    return result;
+  }
+
+  /// Runs until no actor has anything to do at this time.
+  void settle() {
+    do {
+      scheduler().run_jobs_filtered(
+        [this](caf::resumable* x) { return !held_.contains(x); });
+    } while (scheduler().advance_time(caf::timespan{0}) > 0 || can_run());
+  }
+
+  /// Moves the clock.
+  void pass(std::chrono::milliseconds time) {
+    settle();
+    scheduler().advance_time(time);
+    settle();
+  }
+
+  /// Lets *actor* read no message until `release`.
+  template <class Handle>
+  void hold(const Handle& actor) {
+    held_.insert(dynamic_cast<caf::resumable*>(
+      caf::actor_cast<caf::abstract_actor*>(actor)));
+  }
+
+  void release() {
+    held_.clear();
+    settle();
+  }
+
+  /// Asks *whom* and lets everyone work; the answer may come later.
+  template <class T, class Handle, class... Ts>
+  std::shared_ptr<answer<T>> ask(const Handle& whom, Ts... xs) {
+    auto result = std::make_shared<answer<T>>();
+    system_->spawn([=](caf::event_based_actor* self) {
+      auto failed = [result](caf::error& x) { result->failure = from_caf(x); };
+      if constexpr (std::is_void_v<T>)
+        self->request(whom, caf::infinite, xs...)
+          .then([result] { result->value.emplace(); }, failed);
+      else
+        self->request(whom, caf::infinite, xs...)
+          .then([result](T& x) { result->value = std::move(x); }, failed);
+    });
+    settle();
+    return result;
+  }
+
+private:
+  caf::scheduler::test_coordinator& scheduler() {
+    return dynamic_cast<caf::scheduler::test_coordinator&>(
+      system_->scheduler());
+  }
+
+  bool can_run() {
+    for (auto job : scheduler().jobs)
+      if (!held_.contains(job))
+        return true;
+    return false;
+  }
+
+  caf::actor_system_config config_;
+  std::unique_ptr<caf::actor_system> system_;
+  std::vector<std::function<void()>> ends_;
+  std::set<caf::resumable*> held_;
+};
+
+} // namespace troupe::test

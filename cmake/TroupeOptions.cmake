@@ -28,6 +28,7 @@ add_compile_options(-ffile-prefix-map=${PROJECT_SOURCE_DIR}=.)
 add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers # designated initializers leave defaults on purpose
+  -Wno-restrict # GCC 12 warns of its own std::string operator+ at -O3
   $<$<BOOL:${TROUPE_WARNINGS_AS_ERRORS}>:-Werror>)
 if(TROUPE_SANITIZERS)
   target_compile_options(troupe_build_flags INTERFACE

@@ -9,6 +9,7 @@
 
 #include "troupe/trainers/torch/data/batch_traits.hpp"
 #include "troupe/trainers/torch/data/dataset_error.hpp"
+#include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 
@@ -61,7 +62,8 @@ auto read_batch(T& x, const std::vector<std::int64_t>& indices,
     samples.reserve(indices.size());
     for (const auto& index : indices) {
       if (stop.stop_requested())
-        throw_dataset_error({});
+        throw run_stopped{
+          {ec::stopped, "nobody waits for this batch any more"}};
       try {
         samples.push_back(x.get(static_cast<std::size_t>(index)));
       } catch (...) {

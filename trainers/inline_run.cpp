@@ -21,7 +21,7 @@ result failed_result(error reason) {
 /// One life of rank 0.
 loop_outcome run_attempt(const run_request& request, run_store& store,
                          callback_list& callbacks, run_context& context,
-                         const loop_control& control) {
+                         const loop_control& control, kept_contexts& kept) {
   auto start = store.begin_attempt();
   if (!start)
     return {start.error(), false};
@@ -36,8 +36,12 @@ loop_outcome run_attempt(const run_request& request, run_store& store,
   if (start->resume)
     resume = start->resume->data;
   auto link = std::make_shared<inline_link>(store, callbacks, context, control);
-  train_context loop_context{std::move(facts), link, std::move(resume)};
-  return run_loop(request.loop, loop_context);
+  auto loop_context =
+    std::make_unique<train_context>(std::move(facts), link, std::move(resume));
+  auto outcome = run_loop(request.loop, *loop_context);
+  loop_context->end();
+  kept.add(std::move(loop_context));
+  return outcome;
 }
 
 rank_failure failure_of(const loop_outcome& outcome) {
@@ -69,11 +73,13 @@ result run_inline(const run_request& given, loop_control& control) {
   auto context = context_of(request, store);
   context.world_size = 1;
   (void) callbacks.before_run(context);
+  kept_contexts kept;
   failure_policy policy{request.run.failure};
   auto status = run_status_kind::finished;
   std::optional<run_error> reason;
   for (;;) {
-    auto outcome = run_attempt(request, store, callbacks, context, control);
+    auto outcome =
+      run_attempt(request, store, callbacks, context, control, kept);
     if (!outcome.reason)
       break;
     if (outcome.stopped) {

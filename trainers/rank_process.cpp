@@ -37,12 +37,13 @@ expected<void> run(const std::string& payload,
   // shutdown of the system would only delay that.
   static auto config = new system_config;
   static auto system = new caf::actor_system{*config};
+  static auto kept = new auto{std::make_shared<kept_contexts>()};
   auto group = connect<worker_group_actor>(*system, seed->socket);
   if (!group)
     return tl::unexpected<error>{std::move(group.error())};
-  return run_rank(*system,
-                  {std::move(*group), seed->attempt, seed->rank,
-                   descriptors.empty() ? -1 : descriptors.front(), find_loop});
+  return run_rank(*system, {std::move(*group), seed->attempt, seed->rank,
+                            descriptors.empty() ? -1 : descriptors.front(),
+                            find_loop, *kept});
 }
 
 } // namespace

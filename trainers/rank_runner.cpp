@@ -63,11 +63,11 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   std::optional<checkpoint> resume;
   if (start.resume)
     resume = checkpoint::from_directory(*start.resume);
-  loop_outcome outcome;
-  {
-    train_context context{std::move(start.facts), link, std::move(resume)};
-    outcome = run_loop(*loop, context);
-  }
+  auto context = std::make_unique<train_context>(std::move(start.facts), link,
+                                                 std::move(resume));
+  auto outcome = run_loop(*loop, *context);
+  context->end();
+  args.kept->add(std::move(context));
   link->on_abort({});
   if (!outcome.reason)
     if (auto ok = link->drain(); !ok)

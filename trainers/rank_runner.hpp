@@ -1,8 +1,10 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/trainers/kept_contexts.hpp"
 #include "troupe/trainers/train_loop.hpp"
 
 namespace troupe {
@@ -26,6 +28,7 @@ struct rank_args {
   int segment = -1; ///< Descriptor of the shared segment in this process; -1:
                     ///< as the facts say.
   loop_finder find;
+  std::shared_ptr<kept_contexts> kept;
 };
 
 /// A rank from hello to goodbye, on the calling thread. Returns what ended it

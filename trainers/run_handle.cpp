@@ -27,6 +27,7 @@ struct run_handle::parts {
   std::shared_ptr<rank_launcher> launcher;
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
   std::optional<published_socket> socket;
+  std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
   driver_actor driver;
   worker_group_actor group;
   /// Where ranks' threads find the group, which comes after their launcher.
@@ -117,8 +118,9 @@ run_handle::start(run_request request, caf::actor_system& system,
        find = [loop = request.loop](const loop_spec&) -> expected<train_loop> {
          return loop;
        },
-       group = x->group_cell](std::uint64_t attempt, int rank) {
-        (void) run_rank(system, {*group, attempt, rank, -1, find});
+       group = x->group_cell,
+       kept = x->contexts](std::uint64_t attempt, int rank) {
+        (void) run_rank(system, {*group, attempt, rank, -1, find, kept});
       });
     x->launcher = x->threads;
   } else {
@@ -134,10 +136,9 @@ run_handle::start(run_request request, caf::actor_system& system,
   }
 
   worker_group_args group_args{x->launcher, std::move(*plan)};
-  x->group = in_process
-               ? system.spawn(worker_group, std::move(group_args))
-               : spawn_on_network_thread(system, worker_group,
-                                         std::move(group_args));
+  x->group = in_process ? system.spawn(worker_group, std::move(group_args))
+                        : spawn_on_network_thread(system, worker_group,
+                                                  std::move(group_args));
   *x->group_cell = x->group;
   auto callbacks = std::make_shared<callback_list>(request.run.callbacks,
                                                    request.run.callback_errors);
@@ -156,10 +157,9 @@ run_handle::start(run_request request, caf::actor_system& system,
   args.callback_queue = static_cast<std::size_t>(request.run.callback_queue);
   args.stop_timeout = request.run.stop_timeout;
   args.group = x->group;
-  x->driver = in_process
-                ? system.spawn(troupe::driver, std::move(args))
-                : spawn_on_network_thread(system, troupe::driver,
-                                          std::move(args));
+  x->driver = in_process ? system.spawn(troupe::driver, std::move(args))
+                         : spawn_on_network_thread(system, troupe::driver,
+                                                   std::move(args));
   run_handle result{std::move(x)};
   if (!in_process) {
     auto socket = publish(system, result.parts_->group, socket_path,
@@ -198,7 +198,9 @@ void run_handle::stop() {
 }
 
 result run_handle::wait() {
-  return parts_->board->wait();
+  auto outcome = parts_->board->wait();
+  parts_->launcher->drain();
+  return outcome;
 }
 
 run_board& run_handle::board() {

@@ -37,19 +37,41 @@ std::string default_name(std::uint64_t index) {
 train_context::train_context(rank_facts facts, std::shared_ptr<rank_link> link,
                              std::optional<troupe::checkpoint> resume)
   : facts_(std::move(facts)), link_(std::move(link)),
-    checkpoint_(std::move(resume)), next_report_(facts_.first_report) {
+    checkpoint_(std::move(resume)), next_report_(facts_.first_report),
+    owner_(std::this_thread::get_id()) {
   current = this;
 }
 
 train_context::~train_context() {
-  current = nullptr;
+  end();
+}
+
+void train_context::end() {
+  ended_ = true;
+  data_plane_.reset();
+  if (current == this)
+    current = nullptr;
+}
+
+rank_link& train_context::link_for(const char* call) {
+  auto refuse = [&](const char* why) {
+    leave({ec::invalid_argument,
+           "rank " + std::to_string(rank()) + ": " + call + why});
+  };
+  if (ended_)
+    refuse(" was called after the train loop had ended");
+  if (std::this_thread::get_id() != owner_)
+    refuse(" was called by a thread that is not the train loop's");
+  return *link_;
 }
 
 std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
-  return value_or_leave(link_->reported_checkpoints());
+  return value_or_leave(
+    link_for("all_reported_checkpoints()").reported_checkpoints());
 }
 
 staged_checkpoint train_context::new_checkpoint() {
+  link_for("new_checkpoint()");
   return value_or_leave(staged_checkpoint::create(
     facts_.run_path, facts_.attempt, next_report_, facts_.rank));
 }
@@ -72,6 +94,7 @@ void train_context::report(metrics values, const troupe::checkpoint& files,
 
 void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                          const report_options& options) {
+  auto& link = link_for("report()");
   value_or_leave(validate(values));
   rank_report x{facts_.rank, next_report_, std::move(values), std::nullopt};
   std::optional<troupe::checkpoint> mine;
@@ -83,22 +106,23 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
     x.part = checkpoint_part{std::move(name), value_or_leave(files->seal())};
   }
   ++next_report_;
-  value_or_leave(link_->report(std::move(x), options.barrier));
+  value_or_leave(link.report(std::move(x), options.barrier));
   if (mine)
     checkpoint_ = std::move(mine);
 }
 
 void train_context::barrier() {
-  value_or_leave(link_->barrier());
+  value_or_leave(link_for("barrier()").barrier());
 }
 
 std::string train_context::broadcast(std::string bytes) {
+  auto& link = link_for("broadcast_from_rank_zero()");
   if (bytes.size() > max_broadcast_bytes)
     leave({ec::invalid_argument, "a broadcast of "
                                    + std::to_string(bytes.size())
                                    + " bytes is over the limit of "
                                    + std::to_string(max_broadcast_bytes)});
-  return value_or_leave(link_->broadcast(std::move(bytes)));
+  return value_or_leave(link.broadcast(std::move(bytes)));
 }
 
 bool train_context::stop_requested() const noexcept {

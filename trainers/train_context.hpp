@@ -1,11 +1,13 @@
 #pragma once
 
 #include <any>
+#include <atomic>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <stdexcept>
 #include <string>
+#include <thread>
 #include <vector>
 
 #include <cereal/archives/portable_binary.hpp>
@@ -49,7 +51,9 @@ inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
 /// A rank's side of the run: who it is, and all it can ask of the run. Every
 /// call that fails throws `train_error`.
 ///
-/// Belongs to the thread of the train loop.
+/// Belongs to the thread of the train loop: calls of other threads, and calls
+/// after the loop has ended, throw without harm. The context itself stays until
+/// the run (in a rank process: the process) has ended.
 class train_context {
 public:
   train_context(rank_facts facts, std::shared_ptr<rank_link> link,
@@ -116,14 +120,20 @@ public:
   /// `run_stopped`.
   bool stop_requested() const noexcept;
 
+  /// The loop has ended: lets go of the data plane and refuses all calls to
+  /// come.
+  void end();
+
   /// The control plane, for data planes and tests.
   rank_link& link() noexcept { return *link_; }
 
   /// A slot for the data plane (group, device) of the trainer that started the
-  /// loop. Lives as long as the context.
+  /// loop. Lives until the loop has ended.
   std::any& data_plane() noexcept { return data_plane_; }
 
 private:
+  /// The link for *call*, if this thread may make it now.
+  rank_link& link_for(const char* call);
   std::string broadcast(std::string bytes);
   void send(metrics values, std::optional<staged_checkpoint> files,
             const report_options& options);
@@ -133,6 +143,8 @@ private:
   std::optional<troupe::checkpoint> checkpoint_;
   std::uint64_t next_report_ = 0;
   std::any data_plane_;
+  const std::thread::id owner_;
+  std::atomic<bool> ended_ = false;
 };
 
 /// The context of the train loop that runs on this thread; throws

@@ -1,0 +1,26 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <utility>
+#include <vector>
+
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+/// Contexts whose loops have ended. A thread that a loop has left behind may
+/// still call one, and is told so instead of crashing.
+class kept_contexts {
+public:
+  void add(std::unique_ptr<train_context> x) {
+    std::lock_guard guard{mutex_};
+    contexts_.push_back(std::move(x));
+  }
+
+private:
+  std::mutex mutex_;
+  std::vector<std::unique_ptr<train_context>> contexts_;
+};
+
+} // namespace troupe

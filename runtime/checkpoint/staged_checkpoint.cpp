@@ -85,10 +85,14 @@ expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
   // A second one for the same report replaces the first.
   if (auto ok = remove_tree(path); !ok)
     return tl::unexpected{ok.error()};
-  boost::system::error_code code;
-  fs::create_directories(path, code);
-  if (code)
-    return tl::unexpected{storage_error("make folder", path, code.value())};
+  // The folder above is the run's own: where it is gone, nothing would keep
+  // what is written.
+  for (auto& folder : {path.parent_path(), path}) {
+    boost::system::error_code code;
+    fs::create_directory(folder, code); // Another rank may be faster.
+    if (code)
+      return tl::unexpected{storage_error("make folder", folder, code.value())};
+  }
   return staged_checkpoint{std::move(path)};
 }
 

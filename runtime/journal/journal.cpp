@@ -111,6 +111,12 @@ expected<void> journal::sync() {
     return failure(ec::storage, path_.string()
                                   + " is not durable: an earlier attempt to "
                                     "make it so failed");
+  if (is_lost()) {
+    sync_failed_ = true;
+    return failure(ec::storage, path_.string()
+                                  + " is gone: it was removed or renamed "
+                                    "while the run was writing it");
+  }
   auto code = failpoint("journal.sync");
   while (code == 0 && ::fdatasync(file_.get()) != 0)
     code = errno == EINTR ? 0 : errno;
@@ -118,6 +124,16 @@ expected<void> journal::sync() {
     return {};
   sync_failed_ = true;
   return tl::unexpected{storage_error("make durable", path_, code)};
+}
+
+bool journal::is_lost() const {
+  struct stat ours {
+  }, found{};
+  if (::fstat(file_.get(), &ours) != 0)
+    return false; // The write to come tells why.
+  if (::stat(path_.c_str(), &found) != 0)
+    return errno == ENOENT || errno == ENOTDIR;
+  return found.st_ino != ours.st_ino || found.st_dev != ours.st_dev;
 }
 
 expected<void> journal::write_line() {

@@ -39,8 +39,8 @@ public:
                               const metrics& fields = {});
 
   /// Makes all lines appended before the call durable. Runs beside appends.
-  /// After a failure every later call fails too: what the disk lost then is not
-  /// known.
+  /// Fails if the file is no longer the one at its path. After a failure every
+  /// later call fails too: what the disk lost then is not known.
   expected<void> sync();
 
   /// Index after the highest of any batch in the file.
@@ -59,6 +59,9 @@ private:
   expected<void> write_line();
   expected<void> write_all(std::string_view line);
   expected<void> cut();
+  /// Whether the file was removed, or its folder was renamed or replaced: what
+  /// is written to it then, nobody finds.
+  bool is_lost() const;
   std::int64_t next_time() noexcept;
 
   std::mutex mutex_; // guards all up to `last_time_us_`

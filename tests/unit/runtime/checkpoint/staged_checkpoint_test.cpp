@@ -13,6 +13,8 @@ using namespace troupe::test;
 
 class staged_checkpoint_test : public testing::Test {
 protected:
+  staged_checkpoint_test() { fs::create_directory(run / "checkpoints"); }
+
   staged_checkpoint make() {
     return staged_checkpoint::create(run.path(), 1, 7, 2).value();
   }
@@ -109,10 +111,11 @@ TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {
 }
 
 TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
-  write_bytes(run / "checkpoints", "a file in its place");
+  fs::remove_all(run.path());
   auto staged = staged_checkpoint::create(run.path(), 0, 0, 0);
   ASSERT_FALSE(staged);
   EXPECT_EQ(staged.error().code, ec::storage);
+  EXPECT_FALSE(fs::exists(run.path())); // not made anew
 }
 
 TEST(checkpoint_test, keeps_metadata_beside_the_files) {

@@ -186,6 +186,25 @@ TEST_F(journal_test, does_not_claim_durability_after_a_failed_sync) {
   EXPECT_TRUE(log->append_event("still_written", 0));
 }
 
+TEST_F(journal_test, notices_that_its_file_is_no_longer_there) {
+  for (auto lose : {+[](const fs::path& x) { fs::remove(x); },
+                    +[](const fs::path& x) { fs::rename(x, x.string() + "2"); },
+                    +[](const fs::path& x) {
+                      fs::remove(x);
+                      write_bytes(x, "another file");
+                    }}) {
+    auto log = journal::open(path).value();
+    ASSERT_TRUE(log->sync());
+    lose(path);
+    auto synced = log->sync();
+    ASSERT_FALSE(synced);
+    EXPECT_EQ(synced.error().code, ec::storage);
+    EXPECT_NE(synced.error().message.find(path.string() + " is gone"),
+              std::string::npos);
+    fs::remove(path);
+  }
+}
+
 TEST_F(journal_test, syncs_while_another_thread_appends) {
   auto log = journal::open(path).value();
   std::thread writer{[&] {

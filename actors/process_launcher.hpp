@@ -29,6 +29,7 @@ public:
   void launch(std::uint64_t attempt, int rank, int segment,
               const events& listener) override;
   void kill(int rank) override;
+  void drain() override { tees_.clear(); }
 
 private:
   expected<void> open_log(int rank, spawn_request& request);

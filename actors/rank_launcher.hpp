@@ -28,6 +28,10 @@ public:
   /// Ends *rank* of the last attempt at once, if that is possible: threads can
   /// only be asked.
   virtual void kill(int rank) = 0;
+
+  /// Waits, after the end of all ranks, until what they printed is where it
+  /// belongs.
+  virtual void drain() {}
 };
 
 } // namespace troupe

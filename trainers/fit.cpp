@@ -33,28 +33,8 @@ result failed_result(error reason) {
   return x;
 }
 
-run_summary summary_of(const result& x, const run_status& last,
-                       const std::string& name) {
-  run_summary summary;
-  summary.name = name;
-  summary.outcome = x.status == run_status_kind::finished  ? run_state::finished
-                    : x.status == run_status_kind::aborted ? run_state::aborted
-                                                           : run_state::errored;
-  summary.reports = last.reports;
-  summary.attempts = x.attempts;
-  summary.elapsed_s = last.elapsed_s;
-  summary.last_metrics = x.metrics;
-  if (!x.best_checkpoints.empty())
-    summary.best_checkpoint = x.best_checkpoints.back().data.path().string();
-  summary.path = x.path.string();
-  if (x.error)
-    summary.reason = {x.error->code, x.error->message};
-  return summary;
-}
-
 /// Shows the run and watches for signals until it is over.
-result watch(run_handle& run, console_progress& console,
-             const std::string& name) {
+result watch(run_handle& run, console_progress& console) {
   auto wake =
     std::make_shared<unique_fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   run.board().on_change([wake] {
@@ -66,10 +46,12 @@ result watch(run_handle& run, console_progress& console,
   for (;;) {
     for (auto& line : run.board().take_notes())
       console.note(line);
-    if (auto outcome = run.board().outcome()) {
-      console.finish(summary_of(*outcome, run.status(), name),
+    if (run.board().outcome()) {
+      auto outcome = run.wait();
+      auto last = run.status();
+      console.finish(summary_of(outcome, last.reports, last.elapsed_s),
                      clock_type::now());
-      return std::move(*outcome);
+      return outcome;
     }
     console.update(run.status(), clock_type::now());
     poll(sources, 2, tick_ms);
@@ -112,7 +94,6 @@ result fit(run_request request) {
     return fit_inline(request);
   register_messages();
   auto quiet = request.run.quiet;
-  auto name = *request.run.name;
   auto console = std::make_shared<console_progress>(console_progress::options{
     quiet ? console_style::quiet : console_style::automatic, 2, 1});
   auto config = std::make_unique<system_config>();
@@ -126,7 +107,7 @@ result fit(run_request request) {
       console->note(run.error().message);
     return failed_result(run.error());
   }
-  auto outcome = watch(*run, *console, name);
+  auto outcome = watch(*run, *console);
   if (run->threads_left_behind() > 0) {
     // Their actors live in the system: ending it would wait for them forever.
     (void) system.release();

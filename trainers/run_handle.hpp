@@ -32,7 +32,7 @@ public:
   /// Ends the run in good order; returns at once.
   void stop();
 
-  /// Waits for the end.
+  /// Waits for the end, and for what the ranks printed.
   result wait();
 
   /// What the driver shows; for those who would rather be told than ask.

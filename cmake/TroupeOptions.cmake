@@ -32,6 +32,7 @@ target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
   $<$<BOOL:${TROUPE_WARNINGS_AS_ERRORS}>:-Werror>)
 if(TROUPE_SANITIZERS)
   target_compile_options(troupe_build_flags INTERFACE
-    -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer -g)
+    -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer
+    -fno-sanitize-recover=all) # UBSan only prints otherwise; it also halves what the compiler has to do.
   target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZERS})
 endif()

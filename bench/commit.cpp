@@ -38,15 +38,19 @@ void write_file(const fs::path& path, const std::string& data, bool sync) {
     throw std::runtime_error{"cannot write " + path.string()};
 }
 
-/// Gives the page cache as many pages as a file takes: the first use of a page
-/// of a virtual machine costs more than its way to the disk.
-void warm_page_cache(const fs::path& folder, const std::string& data) {
+/// Makes both begin alike: with as many free pages as a file takes (the first
+/// use of a page of a virtual machine costs more than its way to the disk), and
+/// with nothing left that the disk has to do.
+void settle(const fs::path& folder, const std::string& data) {
   write_file(folder / "pages", data, false);
   fs::remove(folder / "pages");
+  unique_fd any{::open(folder.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (::syncfs(any.get()) != 0)
+    throw std::runtime_error{"cannot sync " + folder.string()};
 }
 
 double time_bare(const fs::path& folder, const std::string& data) {
-  warm_page_cache(folder, data);
+  settle(folder, data);
   auto begin = now();
   write_file(folder / "bare", data, true);
   auto end = now();
@@ -55,7 +59,7 @@ double time_bare(const fs::path& folder, const std::string& data) {
 }
 
 double time_checkpoint(train_context& context, const std::string& data) {
-  warm_page_cache(context.run_path(), data);
+  settle(context.run_path(), data);
   context.barrier();
   auto begin = now();
   auto files = context.new_checkpoint();

@@ -1,0 +1,207 @@
+"""Runs the examples as a user would, and looks at what they print and leave.
+
+  examples_test.py FOLDER [unittest arguments]
+
+FOLDER holds the built programs; those that are not there are skipped.
+"""
+import json
+import os
+import pty
+import re
+import select
+import subprocess
+import sys
+import tempfile
+import time
+import unittest
+from pathlib import Path
+
+PROGRAMS = Path(sys.argv.pop(1)).resolve()
+DATA = Path("/usr/share/datasets/fashion-mnist")
+LIMIT_S = 120  # of one program; none comes near it
+
+
+def run(name, *arguments, folder, code=0):
+    """What program *name* printed to stdout and stderr in *folder*; fails if it does not end with *code*."""
+    done = subprocess.run([PROGRAMS / name, *map(str, arguments)], cwd=folder, capture_output=True, text=True,
+                          timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+    if done.returncode != code:
+        raise AssertionError(f"{name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
+    return done.stdout, done.stderr
+
+
+def run_on_terminal(name, *arguments, folder):
+    """Exit code of program *name* and all that it drew on a terminal of 100 columns."""
+    pid, terminal = pty.fork()
+    if pid == 0:
+        try:
+            os.chdir(folder)
+            os.environ.update(TERM="xterm", COLUMNS="100")
+            os.execv(PROGRAMS / name, [name, *map(str, arguments)])
+        finally:
+            os._exit(127)
+    drawn = b""
+    deadline = time.monotonic() + LIMIT_S
+    try:
+        while time.monotonic() < deadline and select.select([terminal], [], [], LIMIT_S)[0]:
+            try:
+                more = os.read(terminal, 65536)
+            except OSError:  # the program has closed its end
+                break
+            if not more:
+                break
+            drawn += more
+    finally:
+        os.close(terminal)
+        _, status = os.waitpid(pid, 0)
+    return os.waitstatus_to_exitcode(status), drawn.decode()
+
+
+def batches_of(path):
+    """The report batches in the journal of the run in *path*."""
+    lines = [json.loads(x) for x in (path / "journal.jsonl").read_text().splitlines()]
+    return [x for x in lines if "batch" in x]
+
+
+def only_run(storage):
+    (path,) = [x for x in storage.iterdir() if x.is_dir()]
+    return path
+
+
+class ExampleTest(unittest.TestCase):
+    program = None
+
+    def setUp(self):
+        if not (PROGRAMS / self.program).exists():
+            self.skipTest(f"{self.program} is not built here")
+        folder = tempfile.TemporaryDirectory()
+        self.addCleanup(folder.cleanup)
+        self.folder = Path(folder.name)
+        self.storage = self.folder / "runs"
+
+    def run_example(self, *arguments, code=0):
+        return run(self.program, *arguments, folder=self.folder, code=code)
+
+
+class Minimal(ExampleTest):
+    program = "minimal"
+
+    def test_counts_to_five_and_keeps_two_checkpoints(self):
+        out, err = self.run_example()
+        path = only_run(self.storage)
+        self.assertIn("counted to 5, the last checkpoint is " + str(path), out)
+        for step in range(1, 6):
+            self.assertIn(f"rank 0 of 2 counts {step}\n", out)
+        self.assertNotIn("rank 1", out)
+        self.assertIn("finished", err)
+        self.assertEqual((path / "logs" / "rank_1.log").read_text(),
+                         "".join(f"rank 1 of 2 counts {step}\n" for step in range(1, 6)))
+        checkpoints = sorted(x.name for x in (path / "checkpoints").iterdir())
+        self.assertEqual(checkpoints, ["checkpoint_000003", "checkpoint_000004"])
+        last = path / "checkpoints" / "checkpoint_000004"
+        self.assertEqual((last / "step.txt").read_text(), "5\n")
+        batches = batches_of(path)
+        self.assertEqual([x["batch"] for x in batches], list(range(5)))
+        for name in ("run.json", "state.json"):
+            json.loads((path / name).read_text())
+
+    def test_leaves_no_escape_codes_in_a_log(self):
+        out, err = self.run_example(self.folder / "elsewhere")
+        self.assertNotIn("\x1b", out + err)
+        self.assertNotIn("\r", out + err)
+        only_run(self.folder / "elsewhere")
+
+    def test_shows_one_live_line_on_a_terminal(self):
+        code, drawn = run_on_terminal(self.program, folder=self.folder)
+        self.assertEqual(code, 0, drawn)
+        self.assertIn("\r", drawn)
+        self.assertIn("\x1b[", drawn)
+        # What rank 0 printed stands on lines of its own between the redraws.
+        plain = re.sub(r"\x1b\[[0-9;?]*[A-Za-z]", "", drawn)
+        shown = [x.split("\r")[-1] for x in plain.replace("\r\n", "\n").split("\n")]
+        for step in range(1, 6):
+            self.assertIn(f"rank 0 of 2 counts {step}", shown)
+        self.assertTrue(any(x.startswith("counted to 5") for x in shown), drawn)
+
+    def test_says_why_a_folder_can_not_be_used(self):
+        (self.folder / "file").write_text("x")
+        out, err = self.run_example(self.folder / "file", code=1)
+        self.assertIn(str(self.folder / "file"), err)
+        self.assertEqual(out, "")
+
+
+class LinearRegression(ExampleTest):
+    program = "linear_regression"
+
+    def check(self, workers):
+        out, _ = self.run_example(workers)
+        weight, bias, loss = map(float, re.search(r"y = (\S+) x \+ (\S+), loss (\S+)", out).groups())
+        self.assertLess(abs(weight - 2), 0.3)
+        self.assertLess(abs(bias), 0.3)
+        self.assertLess(loss, 0.02)
+        path = only_run(self.storage)
+        batches = batches_of(path)
+        self.assertEqual(len(batches), 60)
+        (kept,) = (path / "checkpoints").iterdir()
+        self.assertIn("model.safetensors", [x.name for x in kept.iterdir()])
+        return batches
+
+    def test_finds_the_line_on_two_workers(self):
+        for batch in self.check(2):
+            first, second = batch["values"]
+            # One model on all ranks, whatever their own samples are.
+            self.assertEqual((first["weight"], first["bias"]), (second["weight"], second["bias"]))
+
+    def test_finds_the_line_inline(self):
+        self.check(0)
+
+
+class FashionMnist(ExampleTest):
+    program = "fashion_mnist"
+
+    def test_trains_and_goes_on_from_its_checkpoint(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        quick = ["--limit", 512, "--workers", 2, "--batch-size", 32]
+        out, err = self.run_example(*quick, "--name", "first")
+        first = self.storage / "first"
+        self.assertRegex(out, r"validation accuracy 0\.\d+; files are in " + re.escape(str(first)))
+        self.assertIn("finished", err)
+        (batch,) = batches_of(first)
+        values = batch["values"][0]
+        self.assertEqual(values["epoch"], 0)
+        self.assertEqual(batch["values"][1], values)  # summed over all ranks
+        self.assertGreater(values["val/accuracy"], 0.05)
+        self.assertLess(values["train/loss"], 5)
+        self.assertTrue((first / "checkpoints" / "checkpoint_000000" / "state.safetensors").exists())
+        # The name of a finished run is taken.
+        _, err = self.run_example(*quick, "--name", "first", code=1)
+        self.assertIn("has finished", err)
+        self.run_example(*quick, "--name", "second", "--epochs", 2, "--resume", first)
+        (batch,) = batches_of(self.storage / "second")
+        self.assertEqual(batch["values"][0]["epoch"], 1)
+        self.assertLess(batch["values"][0]["train/loss"], values["train/loss"])
+
+    def test_refuses_wrong_options_in_one_sentence(self):
+        for arguments, says in ((["--lerning-rate", "1"], "there is no option '--lerning-rate'"),
+                                (["--epochs"], "expected '--option value', got '--epochs'"),
+                                (["--epochs", "many"], "--epochs takes a number, got 'many'"),
+                                (["epochs", "1"], "expected '--option value', got 'epochs'")):
+            out, err = self.run_example(*arguments, code=2)
+            self.assertEqual((out, err), ("", says + "\n"))
+        self.assertFalse(self.storage.exists())
+
+    def test_names_the_package_of_missing_data(self):
+        _, err = self.run_example("--data", self.folder, "--workers", 2, code=1)
+        self.assertIn("dataset-fashion-mnist", err)
+        self.assertIn(str(self.folder), err)
+
+    def test_refuses_to_resume_from_what_is_no_run(self):
+        out, err = self.run_example("--resume", self.folder / "nothing", code=1)
+        self.assertIn("--resume: ", err)
+        self.assertIn(str(self.folder / "nothing"), err)
+        self.assertEqual(out, "")
+
+
+if __name__ == "__main__":
+    unittest.main()

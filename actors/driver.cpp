@@ -144,6 +144,16 @@ void driver_state::warned(const attempt_warning& x) {
   log_event("warning", {{"text", x.text}});
 }
 
+void driver_state::group_lost() {
+  if (finishing)
+    return;
+  group_alive = false;
+  refuse_batches({ec::stopped, "the attempt is over"});
+  apply(run_events::run_failed{{ec::protocol, "the worker group is gone"}});
+  // The answer to a stop that was under way.
+  apply(run_events::group_stopped{begun->attempt});
+}
+
 // -- batches
 // -----------------------------------------------------------------------------
 
@@ -351,6 +361,8 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   state.rate.emplace(state.start_time);
   state.shown.reports = first.first_report;
   state.show();
+  self->monitor(state.args.group);
+  self->set_down_handler([&state](caf::down_msg&) { state.group_lost(); });
   return {
     [&state](start_run) { state.begin(); },
     [&state](stop_run) { state.stop(); },

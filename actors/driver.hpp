@@ -51,6 +51,8 @@ struct driver_state {
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
   void warned(const attempt_warning& x);
+  /// The worker group is gone, which only a defect of ours can bring about.
+  void group_lost();
   caf::result<batch_committed> add(commit_batch& x);
 
   /// Tells the state machine *event* and does what it decides.

@@ -97,17 +97,17 @@ rank_facts worker_group_state::facts_of(int rank) const {
 }
 
 void worker_group_state::launched(const rank_launched& x) {
-  if (auto a = current(x.attempt))
-    a->tracker.launched(x.rank, x.pid);
-  else
+  auto a = current(x.attempt);
+  if (!a || !a->tracker.knows(x.rank))
     return;
-  if (attempt->tracker.end_ordered())
+  a->tracker.launched(x.rank, x.pid);
+  if (a->tracker.end_ordered())
     args.launcher->kill(x.rank);
 }
 
 void worker_group_state::launch_failed(const rank_launch_failed& x) {
   auto a = current(x.attempt);
-  if (!a)
+  if (!a || !a->tracker.knows(x.rank))
     return;
   a->tracker.launch_failed(x.rank, x.reason);
   on_failure();
@@ -150,7 +150,7 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
 
 void worker_group_state::exited(const rank_exited& x) {
   auto a = current(x.attempt);
-  if (!a)
+  if (!a || !a->tracker.knows(x.rank))
     return;
   a->tracker.exited(x.rank, x.cause);
   on_failure();

@@ -344,6 +344,24 @@ TEST_F(driver_test, a_run_ends_after_the_commit_that_is_under_way) {
               ElementsAre("attempt_begun", "0 c0", "run_ended"));
 }
 
+TEST_F(driver_test, ends_the_run_if_its_worker_group_is_gone) {
+  config.failure.max_failures = -1;
+  run();
+  caf::anon_send_exit(ranks.group, caf::exit_reason::kill);
+  system.settle();
+  ASSERT_TRUE(outcome().error);
+  EXPECT_EQ(outcome().error->message, "the worker group is gone");
+  EXPECT_TRUE(ranks.told_to_end(0)); // by its trainer
+}
+
+TEST_F(driver_test, does_not_wait_for_the_answer_of_a_group_that_is_gone) {
+  run();
+  stop();
+  caf::anon_send_exit(ranks.group, caf::exit_reason::kill);
+  system.settle();
+  EXPECT_EQ(outcome().status, run_status_kind::errored);
+}
+
 TEST_F(driver_test, refuses_batches_of_another_attempt) {
   run();
   auto answer = system.ask<batch_committed>(

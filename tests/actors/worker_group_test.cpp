@@ -192,6 +192,21 @@ TEST_F(worker_group_test, refuses_and_counts_messages_of_another_attempt) {
   EXPECT_EQ(record->batches.size(), 1u);
 }
 
+TEST_F(worker_group_test, knows_nothing_of_ranks_that_it_does_not_have) {
+  start_all();
+  auto& group = ranks.group;
+  caf::anon_send(group, rank_exited{3, 2, {process_exit::kind::exited, 1, {}}});
+  caf::anon_send(group, rank_launched{3, -1, 1});
+  caf::anon_send(group, rank_launch_failed{3, 9, {ec::spawn, "no"}});
+  system.settle();
+  EXPECT_TRUE(ranks.report(7, 10)->failure);
+  EXPECT_TRUE(ranks.end_loop(-1)->failure);
+  EXPECT_TRUE(
+    system.ask<barrier_released>(group, join_barrier{3, 5, 0})->failure);
+  EXPECT_FALSE(ranks.told_to_end(0));
+  EXPECT_TRUE(record->failed.empty());
+}
+
 TEST_F(worker_group_test, a_barrier_opens_once_every_rank_is_there) {
   start_all();
   auto first = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});

@@ -1,11 +1,45 @@
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
+
+/// What `fs::copy_file` should do: Boost 1.74 copies ranges, which Linux has
+/// refused between two kinds of file systems since 5.19.
+expected<void> copy_bytes(const fs::path& from, const fs::path& to) {
+  auto fail = [&](int code) {
+    return tl::unexpected{
+      storage_error("copy " + from.string() + " to", to, code)};
+  };
+  auto in = open_file(from, O_RDONLY | O_NONBLOCK, "read");
+  if (!in)
+    return tl::unexpected{in.error()};
+  struct stat status {};
+  if (::fstat(in->get(), &status) != 0)
+    return fail(errno);
+  if (!S_ISREG(status.st_mode))
+    return fail(EINVAL);
+  auto out = open_file(to, O_WRONLY | O_CREAT | O_EXCL, "write");
+  if (!out)
+    return tl::unexpected{out.error()};
+  constexpr std::size_t piece = 1 << 30;
+  ssize_t copied = 0;
+  do
+    copied = ::sendfile(out->get(), in->get(), nullptr, piece);
+  while (copied > 0 || (copied < 0 && errno == EINTR));
+  if (copied < 0 || ::fchmod(out->get(), status.st_mode & 0777) != 0)
+    return fail(errno);
+  return {};
+}
 
 expected<void> copy_file(const fs::path& from, const fs::path& to, bool move) {
   boost::system::error_code code;
@@ -15,11 +49,8 @@ expected<void> copy_file(const fs::path& from, const fs::path& to, bool move) {
       return {};
     // Another file system: copy and remove.
   }
-  code.clear();
-  fs::copy_file(from, to, code);
-  if (code)
-    return tl::unexpected{
-      storage_error("copy " + from.string() + " to", to, code.value())};
+  if (auto ok = copy_bytes(from, to); !ok)
+    return ok;
   if (move)
     fs::remove(from, code);
   return {};

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -83,6 +84,20 @@ TEST_F(staged_checkpoint_test, reports_a_failed_fsync) {
   ASSERT_FALSE(files);
   EXPECT_NE(files.error().message.find("Input/output error"),
             std::string::npos);
+}
+
+TEST_F(staged_checkpoint_test, takes_files_from_another_file_system) {
+  small_disk disk{run / "disk", "1m"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  write_bytes(disk.path() / "x", "12");
+  fs::permissions(disk.path() / "x", fs::owner_read);
+  for (auto move : {false, true}) {
+    auto staged = make();
+    ASSERT_TRUE(staged.add_directory(disk.path(), move));
+    EXPECT_EQ(bytes_of(staging / "rank_2" / "x"), "12");
+    EXPECT_EQ(fs::exists(disk.path() / "x"), !move);
+  }
 }
 
 TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {

@@ -23,7 +23,6 @@ run_status_kind status_of(run_state outcome) {
 } // namespace
 
 // -- the run
-// ----------------------------------------------------------------------
 
 void driver_state::begin() {
   call_back(before_run{args.first.attempt, args.world_size});
@@ -103,7 +102,6 @@ void driver_state::launch(const attempt_begun& x) {
 }
 
 // -- facts about the group
-// -----------------------------------------------------------
 
 void driver_state::started(const attempt_started& x) {
   apply(run_events::group_started{x.attempt});
@@ -155,7 +153,6 @@ void driver_state::group_lost() {
 }
 
 // -- batches
-// -----------------------------------------------------------------------------
 
 caf::result<batch_committed> driver_state::add(commit_batch& x) {
   if (!begun || x.attempt != begun->attempt)
@@ -247,7 +244,6 @@ void driver_state::sync_later() {
 }
 
 // -- callbacks
-// --------------------------------------------------------------------------------
 
 template <class Message>
 void driver_state::call_back(Message message) {
@@ -277,7 +273,6 @@ void driver_state::called_back(const callback_done& x) {
 }
 
 // -- the end
-// ------------------------------------------------------------------------------------
 
 void driver_state::finish(const error& reason) {
   if (std::exchange(finishing, true))
@@ -323,7 +318,6 @@ void driver_state::quit_if_done() {
 }
 
 // -- what others see
-// ---------------------------------------------------------------------------------
 
 run_status driver_state::status() const {
   auto result = shown;

@@ -26,7 +26,6 @@ worker_group_state::attempt_state::attempt_state(
     trainers(static_cast<std::size_t>(world_size)) {}
 
 // -- life of an attempt
-// ---------------------------------------------------------
 
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
@@ -179,7 +178,6 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
 }
 
 // -- the end of an attempt
-// ----------------------------------------------------------
 
 void worker_group_state::stop(const stop_attempt& x) {
   auto a = current(x.attempt);
@@ -276,201 +274,7 @@ void worker_group_state::check_over() {
   attempt.reset();
 }
 
-// -- reports and barriers
-// --------------------------------------------------------------
-
-caf::result<report_committed> worker_group_state::add(report& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
-  auto rank = x.value.rank;
-  auto index = x.value.index;
-  auto batch = a->pairing.add(std::move(x.value), self->clock().now());
-  if (!batch) {
-    if (a->tracker.knows(rank)) {
-      a->tracker.broke_a_rule(rank, batch.error().message);
-      on_failure();
-    }
-    return to_caf(batch.error());
-  }
-  auto promise = self->make_response_promise<report_committed>();
-  a->reports.emplace(index, promise);
-  if (*batch)
-    commit(std::move(**batch));
-  else
-    watch_waits();
-  return promise;
-}
-
-void worker_group_state::commit(report_batch batch) {
-  auto number = attempt->number;
-  auto index = batch.index;
-  auto deliver = [this, number, index](auto answer) {
-    if (!attempt || attempt->number != number)
-      return;
-    auto [first, last] = attempt->reports.equal_range(index);
-    for (auto i = first; i != last; ++i)
-      i->second.deliver(answer);
-    attempt->reports.erase(first, last);
-  };
-  self->request(driver, caf::infinite, commit_batch{number, std::move(batch)})
-    .then(
-      [deliver](batch_committed& x) {
-        deliver(report_committed{x.index, std::move(x.checkpoint)});
-      },
-      [deliver](caf::error& reason) { deliver(reason); });
-}
-
-caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
-  auto kind =
-    x.broadcast ? collective_kind::broadcast : collective_kind::barrier;
-  auto released = a->barrier.arrive(x.rank, x.sequence, kind,
-                                    std::move(x.payload), self->clock().now());
-  if (!released) {
-    if (a->tracker.knows(x.rank)) {
-      a->tracker.broke_a_rule(x.rank, released.error().message);
-      on_failure();
-    }
-    return to_caf(released.error());
-  }
-  auto promise = self->make_response_promise<barrier_released>();
-  a->barriers.push_back(promise);
-  if (*released) {
-    for (auto& waiting : std::exchange(a->barriers, {}))
-      waiting.deliver(barrier_released{**released});
-  } else {
-    watch_waits();
-  }
-  return promise;
-}
-
-void worker_group_state::watch_waits() {
-  if (attempt->alarm_set)
-    return;
-  attempt->alarm_set = true;
-  auto& a = *attempt;
-  std::chrono::milliseconds interval = wait_alarm::warn_interval;
-  if (auto limit = args.plan.report_timeout) {
-    interval = std::min(interval, *limit);
-    // A wait that is under way already has less time left.
-    auto now = self->clock().now();
-    for (auto& wait : {a.pairing.waiting(), a.barrier.waiting()})
-      if (wait)
-        interval =
-          std::min(interval, std::chrono::ceil<std::chrono::milliseconds>(
-                               wait->since + *limit - now));
-  }
-  self->run_delayed(interval,
-                    [this, number = a.number] { check_waits(number); });
-}
-
-void worker_group_state::check_waits(std::uint64_t number) {
-  if (!attempt || attempt->number != number || attempt->tracker.end_ordered())
-    return;
-  attempt->alarm_set = false;
-  auto now = self->clock().now();
-  // Whether the attempt goes on.
-  auto check = [&](wait_alarm& alarm, const std::optional<rank_wait>& wait) {
-    auto verdict = alarm.check(wait, now);
-    if (!verdict) {
-      for (auto rank : wait->missing)
-        attempt->tracker.timed_out(rank, verdict.error().message);
-      on_failure(); // The attempt may be gone now.
-    } else if (*verdict) {
-      self->send(driver, attempt_warning{number, **verdict});
-    }
-    return verdict.has_value();
-  };
-  auto reports = attempt->pairing.waiting();
-  auto barriers = attempt->barrier.waiting();
-  if (check(attempt->report_alarm, reports)
-      && check(attempt->barrier_alarm, barriers) && (reports || barriers))
-    watch_waits();
-}
-
-// -- rendezvous store
-// --------------------------------------------------------------------
-
-caf::result<void> worker_group_state::set(store_set& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  release(a->store.set(x.key, std::move(x.value)));
-  return caf::unit;
-}
-
-caf::result<std::string> worker_group_state::get(const store_get& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
-  if (auto value = a->store.find(x.key))
-    return *value;
-  auto id = a->next_waiter++;
-  a->store.wait({x.key}, id);
-  auto promise = self->make_response_promise<std::string>();
-  a->getters.emplace(id, pending_get{x.key, promise});
-  return promise;
-}
-
-caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  auto sum = a->store.add(x.key, x.amount);
-  if (!sum)
-    return to_caf(sum.error());
-  release(sum->released);
-  return sum->value;
-}
-
-caf::result<void> worker_group_state::wait(const store_wait& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
-  auto id = a->next_waiter++;
-  if (a->store.wait(x.keys, id))
-    return caf::unit;
-  auto promise = self->make_response_promise<void>();
-  a->waiters.emplace(id, promise);
-  return promise;
-}
-
-caf::result<std::string> worker_group_state::compare_set(store_compare_set& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  auto answer =
-    a->store.compare_set(x.key, x.expected_value, std::move(x.desired));
-  release(answer.released);
-  return std::move(answer.value);
-}
-
-void worker_group_state::release(const rendezvous_table::waiter_list& ids) {
-  for (auto id : ids) {
-    if (auto i = attempt->waiters.find(id); i != attempt->waiters.end()) {
-      i->second.deliver();
-      attempt->waiters.erase(i);
-    } else if (auto j = attempt->getters.find(id);
-               j != attempt->getters.end()) {
-      j->second.promise.deliver(*attempt->store.find(j->second.key));
-      attempt->getters.erase(j);
-    }
-  }
-}
-
-// -- helpers
-// ----------------------------------------------------------------------------------
+// -- what others ask
 
 worker_group_state::attempt_state*
 worker_group_state::current(std::uint64_t number) {
@@ -482,6 +286,23 @@ worker_group_state::current(std::uint64_t number) {
 
 error worker_group_state::too_late(std::uint64_t number) const {
   return {ec::stopped, "attempt " + std::to_string(number) + " is over"};
+}
+
+group_status worker_group_state::status() const {
+  group_status result;
+  result.stale_messages = stale_messages;
+  if (!attempt)
+    return result;
+  result.attempt = attempt->number;
+  result.next_report = attempt->pairing.next_index();
+  result.store_keys = attempt->store.size();
+  if (auto wait = attempt->pairing.waiting())
+    result.missing = std::move(wait->missing);
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    result.ranks.push_back(attempt->tracker.status(rank));
+    result.ranks.back().reports = attempt->pairing.reports_of(rank);
+  }
+  return result;
 }
 
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
@@ -525,6 +346,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       return to_caf(state.too_late(x.attempt));
     },
     [&state](store_compare_set& x) { return state.compare_set(x); },
+    [&state](get_status) { return state.status(); },
     [&state](const rank_launched& x) { state.launched(x); },
     [&state](const rank_exited& x) { state.exited(x); },
     [&state](const rank_launch_failed& x) { state.launch_failed(x); },

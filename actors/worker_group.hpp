@@ -104,6 +104,8 @@ struct worker_group_state {
   caf::result<void> wait(const store_wait& x);
   caf::result<std::string> compare_set(store_compare_set& x);
 
+  group_status status() const;
+
   /// The attempt numbered *number* or nullptr; counts what comes too late.
   attempt_state* current(std::uint64_t number);
   error too_late(std::uint64_t number) const;

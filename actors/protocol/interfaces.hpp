@@ -5,6 +5,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/messages.hpp"
+#include "troupe/runtime/run/group_status.hpp"
 #include "troupe/runtime/run/run_status.hpp"
 
 namespace troupe {
@@ -52,6 +53,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(store_wait), caf::result<bool>(store_erase),
   caf::result<std::int64_t>(store_size),
   caf::result<std::string>(store_compare_set),
+  // Anyone asks how the ranks are; answers at once from memory.
+  caf::result<group_status>(get_status),
   // The launcher tells what became of the processes or threads.
   caf::result<void>(rank_launched), caf::result<void>(rank_exited),
   caf::result<void>(rank_launch_failed)>;

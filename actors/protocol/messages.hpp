@@ -162,7 +162,6 @@ struct checkpoint_list {
 };
 
 // -- rendezvous store: trainer and worker group
-// --------------------------------
 
 struct store_set {
   std::uint64_t attempt = 0;
@@ -211,7 +210,6 @@ struct store_compare_set {
 };
 
 // -- launcher and worker group
-// --------------------------------------------------
 
 /// The process or thread of *rank* exists.
 struct rank_launched {
@@ -235,7 +233,6 @@ struct rank_launch_failed {
 };
 
 // -- driver and committer
-// ---------------------------------------------------------
 
 /// Makes a new fencing number durable.
 struct begin_attempt {};
@@ -263,7 +260,6 @@ struct commit_checkpoint {
 };
 
 // -- driver and user callback
-// -------------------------------------------------------
 
 /// The run begins; *attempt* and *world_size* are those of the first attempt.
 struct before_run {
@@ -297,7 +293,6 @@ struct callback_done {
 };
 
 // -- anyone and driver
-// ----------------------------------------------------------------
 
 /// Starts the run; sent once by whoever spawned the driver.
 struct start_run {};

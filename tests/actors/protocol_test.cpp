@@ -64,6 +64,16 @@ void for_each_sample(F f) {
   f(failed);
   f(status);
   f(run_status_kind::errored);
+  f(group_status{.attempt = 3,
+                 .ranks = {{.rank = 0,
+                            .where = rank_status::phase::running,
+                            .pid = 77,
+                            .host = "here",
+                            .reports = 5}},
+                 .next_report = 6,
+                 .missing = {1},
+                 .store_keys = 2,
+                 .stale_messages = 9});
   f(run_error{ec::rank_failed, "text", {{1, failed}}});
   f(address);
   f(cause);

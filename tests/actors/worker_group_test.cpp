@@ -192,6 +192,21 @@ TEST_F(worker_group_test, refuses_and_counts_messages_of_another_attempt) {
   EXPECT_EQ(record->batches.size(), 1u);
 }
 
+TEST_F(worker_group_test, tells_how_its_ranks_are) {
+  start_all();
+  ranks.report(0, 10);
+  auto answer = system.ask<group_status>(ranks.group, get_status{});
+  ASSERT_TRUE(answer->value);
+  auto& status = *answer->value;
+  EXPECT_EQ(status.attempt, 3u);
+  EXPECT_EQ(status.next_report, 10u);
+  EXPECT_EQ(status.missing, std::vector<int>{1});
+  ASSERT_EQ(status.ranks.size(), 2u);
+  EXPECT_EQ(status.ranks[0].where, rank_status::phase::running);
+  EXPECT_EQ(status.ranks[0].reports, 1u);
+  EXPECT_EQ(status.ranks[1].reports, 0u);
+}
+
 TEST_F(worker_group_test, knows_nothing_of_ranks_that_it_does_not_have) {
   start_all();
   auto& group = ranks.group;

@@ -1,0 +1,79 @@
+// What the WORKER GROUP does as the rendezvous store of its ranks.
+
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/actors/worker_group.hpp"
+
+namespace troupe {
+
+caf::result<void> worker_group_state::set(store_set& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  release(a->store.set(x.key, std::move(x.value)));
+  return caf::unit;
+}
+
+caf::result<std::string> worker_group_state::get(const store_get& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  if (auto value = a->store.find(x.key))
+    return *value;
+  auto id = a->next_waiter++;
+  a->store.wait({x.key}, id);
+  auto promise = self->make_response_promise<std::string>();
+  a->getters.emplace(id, pending_get{x.key, promise});
+  return promise;
+}
+
+caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  auto sum = a->store.add(x.key, x.amount);
+  if (!sum)
+    return to_caf(sum.error());
+  release(sum->released);
+  return sum->value;
+}
+
+caf::result<void> worker_group_state::wait(const store_wait& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  if (a->tracker.end_ordered())
+    return to_caf(a->end_reason);
+  auto id = a->next_waiter++;
+  if (a->store.wait(x.keys, id))
+    return caf::unit;
+  auto promise = self->make_response_promise<void>();
+  a->waiters.emplace(id, promise);
+  return promise;
+}
+
+caf::result<std::string> worker_group_state::compare_set(store_compare_set& x) {
+  auto a = current(x.attempt);
+  if (!a)
+    return to_caf(too_late(x.attempt));
+  auto answer =
+    a->store.compare_set(x.key, x.expected_value, std::move(x.desired));
+  release(answer.released);
+  return std::move(answer.value);
+}
+
+void worker_group_state::release(const rendezvous_table::waiter_list& ids) {
+  for (auto id : ids) {
+    if (auto i = attempt->waiters.find(id); i != attempt->waiters.end()) {
+      i->second.deliver();
+      attempt->waiters.erase(i);
+    } else if (auto j = attempt->getters.find(id);
+               j != attempt->getters.end()) {
+      j->second.promise.deliver(*attempt->store.find(j->second.key));
+      attempt->getters.erase(j);
+    }
+  }
+}
+
+} // namespace troupe

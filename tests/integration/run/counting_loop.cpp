@@ -30,7 +30,15 @@ void misbehave(train_context& context, const fault_plan& plan) {
     }}.join();
   if (plan.action == "return")
     return;
-  if (plan.action == "wait_forever")
+  if (plan.action == "throw_number")
+    throw 7;
+  if (plan.action == "stage_and_wait") {
+    static auto left = context.new_checkpoint();
+    write_bytes(left.path() / "half.bin", "half");
+    context.barrier();
+    write_bytes(left.path() / "all_are_here", "");
+  }
+  if (plan.action == "wait_forever" || plan.action == "stage_and_wait")
     for (;;)
       pause();
   if (plan.action == "huge_metrics")

@@ -1,5 +1,7 @@
 // Ranks that fail: causes are told apart, groups start again, nothing is lost.
 
+#include <unistd.h>
+
 #include <csignal>
 
 #include "tests/integration/run/run_test.hpp"
@@ -18,6 +20,13 @@ TEST_F(run_test, an_exception_names_its_rank_and_text) {
   EXPECT_NE(outcome.error->message.find("Rank 1"), std::string::npos)
     << outcome.error->message;
   EXPECT_THROW(outcome.value_or_throw(), run_failed);
+}
+
+TEST_F(run_test, an_exception_without_a_text_is_told) {
+  auto outcome = run({.action = "throw_number", .rank = 1, .step = 1});
+  auto& failure = only_failure(outcome, 1);
+  EXPECT_EQ(failure.kind, kind::exception);
+  EXPECT_EQ(failure.what, "an exception that is no std::exception");
 }
 
 TEST_F(run_test, an_exit_code_is_told) {
@@ -80,6 +89,14 @@ INSTANTIATE_TEST_SUITE_P(causes, restart_test,
                          ::testing::Values("throw", "exit", "segfault", "kill",
                                            "thread_throw"));
 
+TEST_F(run_test, ranks_that_are_killed_together_count_as_one_failure) {
+  auto outcome =
+    run({.action = "kill", .rank = -1, .step = 2, .steps = 5}, 3, 1);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 2u);
+  EXPECT_EQ(outcome.metrics.at("step"), metric_value{4});
+}
+
 TEST_F(run_test, failures_beyond_the_limit_end_the_run) {
   auto outcome = run(
     {.action = "throw", .rank = 0, .step = 1, .attempt = -1, .steps = 3}, 2, 2);
@@ -110,6 +127,23 @@ TEST_F(run_test, a_barrier_that_waits_too_long_names_the_missing_rank) {
   auto& failure = only_failure(outcome, 0);
   EXPECT_EQ(failure.kind, kind::timeout);
   EXPECT_NE(failure.what.find("rank 0"), std::string::npos) << failure.what;
+}
+
+void wait_for_rank_2(train_context& context) {
+  if (context.rank() == 2)
+    for (;;)
+      pause();
+  context.barrier();
+}
+
+TEST_F(run_test, the_limit_of_a_report_holds_for_a_barrier_too) {
+  train_options options{.scaling = {.num_workers = 3}, .run = config()};
+  options.run.report_timeout = std::chrono::milliseconds{300};
+  auto outcome = data_parallel_trainer{wait_for_rank_2, options}.fit();
+  auto& failure = only_failure(outcome, 2);
+  EXPECT_EQ(failure.kind, kind::timeout);
+  EXPECT_NE(failure.what.find("barrier"), std::string::npos) << failure.what;
+  EXPECT_NE(failure.what.find("rank 2"), std::string::npos) << failure.what;
 }
 
 TEST_F(run_test, a_file_from_two_ranks_is_refused_with_both_named) {

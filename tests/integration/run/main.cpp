@@ -6,8 +6,8 @@
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  if (argc > 2 && std::string{argv[1]} == "--victim")
-    return troupe::test::be_victim(argv[2]);
+  if (argc > 3 && std::string{argv[1]} == "--victim")
+    return troupe::test::be_victim(argv[2], argv[3]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -1,45 +1,11 @@
 // Names that are used again, and drivers that die.
 
-#include <algorithm>
 #include <csignal>
-#include <cstdlib>
-
-#include <poll.h>
-#include <sys/inotify.h>
-#include <unistd.h>
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 
 namespace troupe::test {
-
-namespace {
-
-/// Waits until the journal of *run* has *lines* lines more than now.
-void wait_for_lines(const fs::path& run, std::size_t lines) {
-  auto count = [&] {
-    auto text = bytes_of(run / "journal.jsonl");
-    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
-  };
-  auto watch = inotify_init1(IN_CLOEXEC);
-  while (!fs::exists(run / "journal.jsonl")) {
-    // The storage folder exists; the run's folder comes with the victim.
-    inotify_add_watch(watch, run.parent_path().c_str(), IN_CREATE);
-    if (fs::exists(run))
-      inotify_add_watch(watch, run.c_str(), IN_CREATE);
-    pollfd change{watch, POLLIN, 0};
-    poll(&change, 1, 100);
-  }
-  inotify_add_watch(watch, (run / "journal.jsonl").c_str(), IN_MODIFY);
-  auto goal = count() + lines;
-  while (count() < goal) {
-    pollfd change{watch, POLLIN, 0};
-    poll(&change, 1, 100);
-  }
-  close(watch);
-}
-
-} // namespace
 
 TEST_F(run_test, a_finished_name_is_refused_with_what_to_do) {
   ASSERT_FALSE(run({}).error);

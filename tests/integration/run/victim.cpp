@@ -3,10 +3,12 @@
 #include <fcntl.h>
 #include <poll.h>
 #include <spawn.h>
+#include <sys/inotify.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <fstream>
 
@@ -16,7 +18,7 @@ extern char** environ;
 
 namespace troupe::test {
 
-int be_victim(const std::string& storage) {
+int be_victim(const std::string& storage, const std::string& action) {
   run_config config;
   config.name = "run";
   config.storage_path = storage;
@@ -24,6 +26,8 @@ int be_victim(const std::string& storage) {
   fault_plan plan;
   plan.steps = 1'000'000'000;
   plan.checkpoint_by = -1;
+  plan.action = action;
+  plan.step = 2;
   auto outcome =
     data_parallel_trainer{
       counting_loop, plan,
@@ -32,9 +36,11 @@ int be_victim(const std::string& storage) {
   return outcome.status == run_status_kind::aborted ? 42 : 1;
 }
 
-victim::victim(const std::string& storage) {
-  std::string program = "/proc/self/exe", mode = "--victim", folder = storage;
-  char* arguments[] = {program.data(), mode.data(), folder.data(), nullptr};
+victim::victim(const std::string& storage, const std::string& action) {
+  std::string program = "/proc/self/exe", mode = "--victim", folder = storage,
+              deed = action;
+  char* arguments[] = {program.data(), mode.data(), folder.data(), deed.data(),
+                       nullptr};
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
@@ -58,6 +64,31 @@ int victim::wait() {
   waitpid(pid_, &status, 0);
   pid_ = -1;
   return status;
+}
+
+void wait_for(const fs::path& folder, const std::function<bool()>& there) {
+  auto watch = inotify_init1(IN_CLOEXEC | IN_NONBLOCK);
+  inotify_add_watch(watch, folder.c_str(),
+                    IN_CREATE | IN_MODIFY | IN_DELETE | IN_MOVE);
+  while (!there()) {
+    pollfd change{watch, POLLIN, 0};
+    poll(&change, 1, 50);
+    char events[4096];
+    while (read(watch, events, sizeof(events)) > 0) {
+    }
+  }
+  close(watch);
+}
+
+void wait_for_lines(const fs::path& run, std::size_t lines) {
+  auto count = [&] {
+    auto text = bytes_of(run / "journal.jsonl");
+    return static_cast<std::size_t>(std::count(text.begin(), text.end(), '\n'));
+  };
+  wait_for(run.parent_path(),
+           [&] { return fs::exists(run / "journal.jsonl"); });
+  auto goal = count() + lines;
+  wait_for(run, [&] { return count() >= goal; });
 }
 
 std::vector<pid_t> descendants(pid_t root) {

@@ -1,20 +1,24 @@
 #pragma once
 
+#include <functional>
 #include <string>
 #include <vector>
 
 #include <sys/types.h>
 
+#include "troupe/runtime/fs.hpp"
+
 namespace troupe::test {
 
 /// Runs a counting loop without end in *storage*, as a program of its own that
-/// a test kills. Never returns a result that matters.
-int be_victim(const std::string& storage);
+/// a test kills; every rank does *action* at its third report.
+/// 42: the run was stopped.
+int be_victim(const std::string& storage, const std::string& action);
 
 /// This program as a victim, in a process group of its own.
 class victim {
 public:
-  explicit victim(const std::string& storage);
+  explicit victim(const std::string& storage, const std::string& action = "");
   victim(const victim&) = delete;
   ~victim();
 
@@ -28,6 +32,13 @@ public:
 private:
   pid_t pid_ = -1;
 };
+
+/// Waits until *there* answers true; looks whenever something changes in
+/// *folder*, and now and then.
+void wait_for(const fs::path& folder, const std::function<bool()>& there);
+
+/// Waits until the journal of *run* has *lines* lines more than now.
+void wait_for_lines(const fs::path& run, std::size_t lines);
 
 /// Descendants of *root*: its ranks and its spawner.
 std::vector<pid_t> descendants(pid_t root);

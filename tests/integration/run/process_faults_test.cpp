@@ -1,0 +1,219 @@
+// Drivers and spawners that die or are told to stop at a bad moment, and what
+// runs leave behind.
+
+#include <unistd.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <set>
+
+#include <caf/actor_system.hpp>
+#include <troupe/actors.hpp>
+
+#include "tests/integration/run/report_hook.hpp"
+#include "tests/integration/run/run_test.hpp"
+#include "tests/integration/run/victim.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+/// Names in the folder *path* that hold *part*.
+std::set<std::string> names_in(const fs::path& path, const std::string& part) {
+  std::set<std::string> result;
+  boost::system::error_code failed;
+  for (fs::directory_iterator i{path, failed}, end; !failed && i != end;
+       i.increment(failed)) {
+    auto name = i->path().filename().string();
+    if (name.find(part) != std::string::npos)
+      result.insert(name);
+  }
+  return result;
+}
+
+/// Folders for sockets of process *pid*.
+std::set<std::string> socket_folders(pid_t pid) {
+  auto mark = "-" + std::to_string(pid) + "-";
+  std::set<std::string> result;
+  std::vector<std::string> parents{"/tmp"};
+  if (auto runtime = std::getenv("XDG_RUNTIME_DIR"))
+    parents.emplace_back(runtime);
+  for (auto& parent : parents)
+    for (auto& name : names_in(parent, mark))
+      if (name.starts_with("troupe-"))
+        result.insert(parent + '/' + name);
+  return result;
+}
+
+/// Children of this process itself, ended or not.
+std::vector<pid_t> own_children() {
+  return descendants(getpid());
+}
+
+void kill_spawner() {
+  auto ranks = descendants(getpid());
+  ASSERT_FALSE(ranks.empty());
+  kill(ranks.front(), SIGKILL); // The first is this program's only child.
+}
+
+/// What a process holds: processes, threads, descriptors, folders of sockets.
+struct belongings {
+  std::size_t processes = own_children().size();
+  std::size_t threads = names_in("/proc/self/task", "").size();
+  std::size_t descriptors = names_in("/proc/self/fd", "").size();
+  std::set<std::string> sockets = socket_folders(getpid());
+
+  bool operator==(const belongings&) const = default;
+};
+
+std::ostream& operator<<(std::ostream& out, const belongings& x) {
+  return out << x.processes << " processes, " << x.threads << " threads, "
+             << x.descriptors << " descriptors, " << x.sockets.size()
+             << " folders of sockets";
+}
+
+} // namespace
+
+TEST_F(run_test, a_run_goes_on_after_its_spawner_was_killed) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.failure.max_failures = 1;
+  options.run.callbacks = {on_report(2, kill_spawner)};
+  auto outcome = run({.steps = 40}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 2u);
+  auto rows = outcome.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_EQ(rows->size(), 40u);
+  for (int step = 0; step < 40; ++step)
+    EXPECT_EQ((*rows)[step].values[0].at("step"), metric_value{step});
+}
+
+TEST_F(run_test, ranks_of_a_killed_spawner_are_reported) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.callbacks = {on_report(2, kill_spawner)};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, options);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::rank_failed);
+  EXPECT_EQ(outcome.error->ranks.size(), 2u) << outcome.error->message;
+}
+
+TEST_F(run_test, a_run_can_be_stopped_while_its_ranks_come_up) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  for (int i = 0; i < 10; ++i) {
+    auto handle =
+      data_parallel_trainer{
+        counting_loop, fault_plan{.steps = 1'000'000'000, .checkpoint_by = -1},
+        train_options{.scaling = {.num_workers = 3},
+                      .run = config("run" + std::to_string(i))}}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    handle->stop();
+    auto outcome = handle->wait();
+    EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  }
+  EXPECT_LE(own_children().size(), 1u); // the spawner, if it came to one
+}
+
+TEST_F(run_test, the_third_signal_ends_a_driver_at_once) {
+  victim program{storage_.path().string(), "wait_forever"};
+  auto journal = run_path() / "journal.jsonl";
+  wait_for(storage_.path(), [&] {
+    return bytes_of(journal).find("\"batch\":1,") != std::string::npos;
+  });
+  auto processes = descendants(program.pid());
+  program.kill(SIGINT);
+  wait_for(run_path(), [&] {
+    return bytes_of(journal).find("shutting_down") != std::string::npos;
+  });
+  program.kill(SIGTERM);
+  // Signals of one kind that wait together are one: each is seen before the
+  // next.
+  wait_for(run_path(), [&] {
+    auto status =
+      bytes_of("/proc/" + std::to_string(program.pid()) + "/status");
+    return status.find("ShdPnd:\t0000000000000000") != std::string::npos;
+  });
+  program.kill(SIGTERM);
+  auto status = program.wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+  for (auto pid : processes)
+    EXPECT_TRUE(gone_within(pid, 2)) << pid;
+}
+
+TEST_F(run_test, the_next_start_removes_what_a_killed_driver_left) {
+  victim program{storage_.path().string(), "stage_and_wait"};
+  auto pid = program.pid();
+  auto checkpoints = run_path() / "checkpoints";
+  wait_for(storage_.path(), [&] {
+    auto staged = names_in(checkpoints, ".staging-");
+    return !staged.empty()
+           && fs::exists(checkpoints / *staged.begin() / "rank_1"
+                         / "all_are_here");
+  });
+  auto processes = descendants(pid);
+  program.kill(SIGKILL);
+  program.wait();
+  for (auto x : processes)
+    EXPECT_TRUE(gone_within(x, 2)) << x;
+  EXPECT_FALSE(names_in(checkpoints, ".staging-").empty());
+  EXPECT_EQ(socket_folders(pid).size(), 1u);
+  auto next = run({.steps = 3});
+  ASSERT_FALSE(next.error) << next.error->message;
+  EXPECT_TRUE(names_in(checkpoints, ".staging-").empty());
+  EXPECT_TRUE(socket_folders(pid).empty());
+}
+
+TEST_F(run_test, nothing_is_left_after_a_run_however_it_ended) {
+  // The first run in this process starts what stays for all.
+  ASSERT_FALSE(
+    run({}, {.scaling = {.num_workers = 2}, .run = config("warm")}).error);
+  belongings before;
+  int runs = 0;
+  for (auto action : {"", "throw", "kill", "exit"})
+    for (auto where : {placement::processes, placement::in_process}) {
+      if (where == placement::in_process && *action != '\0'
+          && std::string{action} != "throw")
+        continue;
+      auto name = "run" + std::to_string(runs++);
+      fault_plan plan{.action = action, .rank = 1, .step = 1};
+      (void) run(plan, {.scaling = {.num_workers = 2, .where = where},
+                        .run = config(name)});
+      EXPECT_EQ(belongings{}, before) << name;
+      EXPECT_TRUE(
+        names_in(storage_ / name / "checkpoints", ".staging-").empty());
+    }
+}
+
+/// Reports may run ahead of callbacks by this many.
+constexpr std::uint64_t queue = 2;
+
+TEST_F(run_test, a_slow_callback_holds_reports_back_and_misses_none) {
+  std::vector<metric_value> seen;
+  auto batches = [this] {
+    auto rows = result::from_path(run_path())->metrics_history();
+    return rows ? rows->size() : 0;
+  };
+  std::uint64_t most_ahead = 0;
+  constexpr std::uint64_t steps = 40;
+  auto slow = [&](std::uint64_t number, const metrics& first) {
+    seen.push_back(first.at("step"));
+    // As slow as can be: until the ranks have come as far as they may.
+    auto goal = std::min(steps, number + queue);
+    wait_for(run_path(), [&] { return batches() >= goal; });
+    most_ahead = std::max<std::uint64_t>(most_ahead, batches() - number);
+  };
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.callback_queue = queue;
+  options.run.callbacks = {std::make_shared<report_hook>(slow)};
+  auto outcome = run({.steps = steps, .checkpoint_by = -1}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  ASSERT_EQ(seen.size(), steps);
+  for (std::size_t i = 0; i < steps; ++i)
+    EXPECT_EQ(seen[i], metric_value{i});
+  EXPECT_EQ(most_ahead, queue);
+}
+
+} // namespace troupe::test

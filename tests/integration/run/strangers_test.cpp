@@ -122,7 +122,7 @@ TEST_F(strangers_test, another_user_does_not_get_in) {
 TEST_F(strangers_test, a_library_of_another_build_is_refused) {
   // Loaded by this program from one build; ranks find another in its place.
   auto path = storage_ / "loop.so";
-  fs::copy_file(TROUPE_TEST_LOOP, path);
+  write_bytes(path, bytes_of(TROUPE_TEST_LOOP));
   auto library = dlopen(path.c_str(), RTLD_NOW | RTLD_LOCAL);
   ASSERT_TRUE(library) << dlerror();
   auto loop = reinterpret_cast<void (*)(train_context&)>(
@@ -141,7 +141,7 @@ TEST_F(strangers_test, a_library_of_another_build_is_refused) {
   auto second = data_parallel_trainer{loop, given}.fit();
   dlclose(library);
   ASSERT_TRUE(second.error);
-  EXPECT_EQ(second.error->ranks.size(), 2u);
+  EXPECT_FALSE(second.error->ranks.empty()); // the first ends the others
   auto& text = second.error->message;
   EXPECT_NE(text.find("build id"), std::string::npos) << text;
   EXPECT_NE(text.find(path.string()), std::string::npos) << text;

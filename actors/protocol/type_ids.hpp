@@ -67,7 +67,7 @@ CAF_ADD_TYPE_ID(troupe, (troupe::callback_done))
 CAF_ADD_TYPE_ID(troupe, (troupe::start_run))
 CAF_ADD_TYPE_ID(troupe, (troupe::stop_run))
 CAF_ADD_TYPE_ID(troupe, (troupe::get_status))
-  CAF_ADD_TYPE_ID(troupe, (troupe::group_status))
+CAF_ADD_TYPE_ID(troupe, (troupe::group_status))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

@@ -64,14 +64,15 @@ private:
   }
 
   expected<void> add_folder(const fs::path& path) {
-    if (folders_.contains(path))
+    if (path == whole_ || folders_.contains(path))
       return {};
+    if (auto ok = add_folder(path.parent_path()); !ok)
+      return ok;
     boost::system::error_code code;
-    fs::create_directories(path, code);
+    fs::create_directory(path, code);
     if (code)
       return tl::unexpected{storage_error("make folder", path, code.value())};
-    for (auto i = path; i != whole_; i = i.parent_path())
-      folders_.insert(i);
+    folders_.insert(path);
     return {};
   }
 
@@ -82,8 +83,10 @@ private:
 
 expected<void> gather(const fs::path& staging, const fs::path& whole,
                       const report_batch& batch, manifest& x) {
+  // The staging folder above exists, or else the storage is gone: then nothing
+  // is made anew.
   boost::system::error_code code;
-  fs::create_directories(whole, code);
+  fs::create_directory(whole, code);
   if (code)
     return tl::unexpected{storage_error("make folder", whole, code.value())};
   gatherer files{staging, whole};

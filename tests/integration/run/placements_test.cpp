@@ -155,11 +155,16 @@ TEST_F(run_test, a_closure_is_refused_in_processes) {
 TEST_F(run_test, a_thread_that_stays_in_its_loop_is_left_behind) {
   // Released at the end, so that the test leaves no thread either.
   static std::atomic<bool> release;
+  static std::atomic<bool> inside;
   static std::atomic<bool> left;
-  release = left = false;
+  release = inside = left = false;
   auto loop = [](train_context& context) {
-    if (context.rank() == 0)
+    if (context.rank() == 0) {
+      while (!inside)
+        std::this_thread::yield();
       throw std::runtime_error{"off"};
+    }
+    inside = true;
     while (!release)
       std::this_thread::yield();
     left = true;

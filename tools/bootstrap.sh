@@ -16,6 +16,7 @@ readonly caf_version=0.18.7
 readonly caf_sha256=d5c3abe8fd67a729aab1baeece10367637d903ba335f4c79378bcadfbcd34552
 readonly torch_version=2.15.0
 readonly nccl_version=2.30.7 # The one that this LibTorch's CUDA part loads.
+readonly cuda_crt='nvidia-cuda-crt==13.2.*' # Of the CUDA runtime that LibTorch comes with.
 readonly safetensors_version=0.5.3
 readonly python=/usr/bin/python3 # Debian's own, whatever else is on PATH.
 readonly cache=${TROUPE_CACHE:-${XDG_CACHE_HOME:-${HOME:?bootstrap: HOME is not set}/.cache}/troupe}
@@ -186,7 +187,7 @@ make_environment() {
 provide_libtorch() {
   [ -n "${LIBTORCH_ROOT:-}" ] && return
   local flavor=cpu wanted=(--no-deps "torch==$torch_version" 'nvidia-cuda-runtime==13.2.*' 'nvidia-cuda-cupti==13.2.*')
-  [ "${TROUPE_CUDA:-}" = 1 ] && flavor=cuda wanted=("torch==$torch_version")
+  [ "${TROUPE_CUDA:-}" = 1 ] && flavor=cuda wanted=("torch==$torch_version" "$cuda_crt")
   local root=$cache/libtorch-$torch_version-$flavor
   if [ ! -e "$root/.complete" ]; then
     take_turn
@@ -199,22 +200,26 @@ provide_libtorch() {
   LIBTORCH_ROOT=$(echo "$root"/lib/python3*/site-packages/torch)
 }
 
-# NCCL's header: troupe_nccl is compiled on hosts without a GPU, too. A GPU host has it beside the wheel, and another
-# LibTorch loads another NCCL.
-provide_nccl_header() {
-  local root=$cache/nccl-$nccl_version libtorch=$cache/libtorch-$torch_version-cpu
+# The headers of NCCL, and those of the CUDA compiler that the CUDA runtime's include: troupe_nccl is compiled on hosts
+# without a GPU, too. A GPU host has them beside the wheel, and another LibTorch loads another NCCL.
+provide_nccl_headers() {
+  local root=$cache/nccl-headers-$nccl_version libtorch=$cache/libtorch-$torch_version-cpu wheel
   [[ $LIBTORCH_ROOT == "$libtorch"/* ]] || return 0
   [ -e "$root/.complete" ] && return
   take_turn
   [ -e "$root/.complete" ] && return
-  say "fetching the header of NCCL $nccl_version (once per user)"
+  say "fetching the headers of NCCL $nccl_version (once per user)"
   new_work_folder
   "$libtorch/bin/python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    --dest "$work/wheel" "nvidia-nccl-cu13==$nccl_version" || fail "PyPI did not deliver nvidia-nccl-cu13==$nccl_version: is the network up?"
-  "$python" -m zipfile -e "$work"/wheel/*.whl "$work/unpacked" || fail "the wheel of NCCL could not be unpacked"
-  mkdir "$work/nccl"
-  mv "$work/unpacked/nvidia/nccl/include" "$work/nccl/"
-  publish "$work/nccl" "$root"
+    --dest "$work/wheels" "nvidia-nccl-cu13==$nccl_version" "$cuda_crt" ||
+    fail "PyPI did not deliver nvidia-nccl-cu13==$nccl_version and $cuda_crt: is the network up?"
+  for wheel in "$work"/wheels/*.whl; do
+    "$python" -m zipfile -e "$wheel" "$work/unpacked" || fail "$(basename "$wheel") could not be unpacked"
+  done
+  mkdir "$work/headers"
+  mv "$work/unpacked/nvidia/nccl/include" "$work/headers/"
+  mv "$work/unpacked/nvidia/cu13/include/crt" "$work/headers/include/"
+  publish "$work/headers" "$root"
 }
 
 # A Python that reads what we write: Debian's torch and numpy, and safetensors.
@@ -238,7 +243,7 @@ esac
 install_packages "${packages[@]}"
 provide_caf
 provide_libtorch
-provide_nccl_header
+provide_nccl_headers
 echo "CAF_ROOT=$CAF_ROOT"
 echo "LIBTORCH_ROOT=$LIBTORCH_ROOT"
 if [ -n "${1:-}" ]; then

@@ -159,7 +159,7 @@ caf::result<batch_committed> driver_state::add(commit_batch& x) {
     return to_caf(
       error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
   auto promise = self->make_response_promise<batch_committed>();
-  batches.push_back({std::move(x), promise});
+  batches.push_back({std::move(x), promise, {}});
   store_next();
   return promise;
 }
@@ -173,6 +173,7 @@ void driver_state::store_next() {
     return;
   }
   storing = true;
+  batches.front().commit_begin = clock::now();
   self
     ->request(args.committer, caf::infinite,
               commit_checkpoint{x.attempt, x.batch})
@@ -196,8 +197,12 @@ void driver_state::stored(batch_committed x) {
   batches.pop_front();
   auto& values = batch.message.batch.values;
   auto name = batch.message.batch.checkpoint_name();
-  auto ok = args.store->append(x.attempt, batch.message.batch,
-                               name ? *name : std::string{});
+  std::chrono::duration<double> commit_time{0};
+  if (name)
+    commit_time = clock::now() - batch.commit_begin;
+  auto ok =
+    args.store->append(x.attempt, batch.message.batch,
+                       name ? *name : std::string{}, commit_time.count());
   if (!ok) {
     apply(run_events::run_failed{ok.error()});
     batch.promise.deliver(to_caf(ok.error()));

@@ -41,6 +41,7 @@ struct driver_state {
   struct pending_batch {
     commit_batch message;
     commit_promise promise;
+    clock::time_point commit_begin; ///< If it has a checkpoint.
   };
 
   void begin();

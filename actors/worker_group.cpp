@@ -82,6 +82,7 @@ rank_facts worker_group_state::facts_of(int rank) const {
   };
   rank_facts x;
   x.run_name = plan.run_name;
+  x.run_id = args.plan.run_id;
   x.run_path = plan.run_path;
   x.attempt = attempt->number;
   x.rank = x.local_rank = rank;

@@ -24,6 +24,7 @@ namespace troupe {
 struct group_plan {
   std::string run_name;
   std::string run_path;
+  std::string run_id;
   int world_size = 1;
   bool in_process = false;
   std::vector<std::vector<int>> cores; ///< Per rank; empty lists: not pinned.

@@ -1,7 +1,5 @@
 #include "troupe/trainers/context_of.hpp"
 
-#include <unistd.h>
-
 namespace troupe {
 
 run_context context_of(const run_request& request, const run_store& store) {
@@ -9,8 +7,7 @@ run_context context_of(const run_request& request, const run_store& store) {
   x.name = *request.run.name;
   x.path = store.path().string();
   x.start_time = run_context::clock::now();
-  x.id = x.name + '-' + std::to_string(getpid()) + '-'
-         + std::to_string(x.start_time.time_since_epoch().count());
+  x.id = store.description().id;
   x.world_size = request.scaling.num_workers;
   x.config = request.loop.config_text;
   return x;

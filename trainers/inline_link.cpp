@@ -24,6 +24,7 @@ expected<void> inline_link::report(rank_report x, bool) {
   batch.index = x.index;
   batch.values.push_back(std::move(x.values));
   batch.parts.push_back(std::move(x.part));
+  batch.step_s.push_back(x.step_s);
   auto stored = run_.store(context_.attempt, batch);
   if (!stored)
     return tl::unexpected<error>{std::move(stored.error())};

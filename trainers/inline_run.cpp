@@ -29,6 +29,7 @@ loop_outcome run_attempt(const run_request& request, run_store& store,
   rank_facts facts;
   facts.run_name = context.name;
   facts.run_path = context.path;
+  facts.run_id = store.description().id;
   facts.attempt = start->attempt;
   facts.first_report = start->first_report;
   facts.in_process = true;

@@ -38,6 +38,7 @@ train_context::train_context(rank_facts facts, std::shared_ptr<rank_link> link,
                              std::optional<troupe::checkpoint> resume)
   : facts_(std::move(facts)), link_(std::move(link)),
     checkpoint_(std::move(resume)), next_report_(facts_.first_report),
+    step_begin_(std::chrono::steady_clock::now()),
     owner_(std::this_thread::get_id()) {
   current = this;
 }
@@ -96,7 +97,10 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                          const report_options& options) {
   auto& link = link_for("report()");
   value_or_leave(validate(values));
-  rank_report x{facts_.rank, next_report_, std::move(values), std::nullopt};
+  std::chrono::duration<double> step =
+    std::chrono::steady_clock::now() - step_begin_;
+  rank_report x{facts_.rank, next_report_, std::move(values), std::nullopt,
+                step.count()};
   std::optional<troupe::checkpoint> mine;
   if (files) {
     auto name = options.checkpoint_name.empty() ? default_name(next_report_)
@@ -107,6 +111,7 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   }
   ++next_report_;
   value_or_leave(link.report(std::move(x), options.barrier));
+  step_begin_ = std::chrono::steady_clock::now();
   if (mine)
     checkpoint_ = std::move(mine);
 }

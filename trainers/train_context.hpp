@@ -2,6 +2,7 @@
 
 #include <any>
 #include <atomic>
+#include <chrono>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -72,6 +73,9 @@ public:
   const std::string& experiment_name() const noexcept {
     return facts_.run_name;
   }
+  /// 32 hex digits that name the run; the same after every restart, of ranks
+  /// and of the driver.
+  const std::string& trial_id() const noexcept { return facts_.run_id; }
   /// Folder of the run on its storage.
   fs::path run_path() const { return facts_.run_path; }
   const rank_facts& facts() const noexcept { return facts_; }
@@ -142,6 +146,7 @@ private:
   std::shared_ptr<rank_link> link_;
   std::optional<troupe::checkpoint> checkpoint_;
   std::uint64_t next_report_ = 0;
+  std::chrono::steady_clock::time_point step_begin_;
   std::any data_plane_;
   const std::thread::id owner_;
   std::atomic<bool> ended_ = false;

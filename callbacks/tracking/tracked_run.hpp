@@ -28,7 +28,7 @@ struct tracked_run {
   /// The loop's config, nested names with slashes: `optimizer/lr`.
   metrics config;
   /// Where and by whom: `troupe.run_uid`, `troupe.storage_path`,
-  /// `troupe.version`, `troupe.world_size`, `user`, `host`, `command_line`.
+  /// `troupe.version`, `user`, `host`, `program`.
   std::map<std::string, std::string> tags;
   std::chrono::system_clock::time_point start_time;
   std::uint64_t attempt = 0;

@@ -89,9 +89,11 @@ expected<void> journal::recover() {
 
 expected<void> journal::append_batch(std::uint64_t attempt,
                                      const report_batch& batch,
-                                     std::string_view checkpoint) {
+                                     std::string_view checkpoint,
+                                     double checkpoint_s) {
   std::lock_guard guard{mutex_};
-  append_batch_line(line_, attempt, next_time(), batch, checkpoint);
+  append_batch_line(line_, attempt, next_time(), batch, checkpoint,
+                    checkpoint_s);
   return write_line().map([&] {
     raise(next_report_, batch.index + 1);
     raise(next_attempt_, attempt + 1);

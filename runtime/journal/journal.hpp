@@ -30,9 +30,11 @@ public:
   static expected<std::unique_ptr<journal>> open(const fs::path& path);
 
   /// One line for a report batch; *checkpoint* is the name of its checkpoint,
-  /// empty if it has none. An error leaves the journal as it was.
+  /// empty if it has none, which took *checkpoint_s* seconds to commit. An
+  /// error leaves the journal as it was.
   expected<void> append_batch(std::uint64_t attempt, const report_batch& batch,
-                              std::string_view checkpoint = {});
+                              std::string_view checkpoint = {},
+                              double checkpoint_s = 0);
 
   /// One line for something that happened; *kind* is snake_case.
   expected<void> append_event(std::string_view kind, std::uint64_t attempt,

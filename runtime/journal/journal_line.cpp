@@ -1,6 +1,8 @@
 #include "troupe/runtime/journal/journal_line.hpp"
 
+#include <algorithm>
 #include <charconv>
+#include <cmath>
 
 #include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -40,6 +42,15 @@ std::chrono::system_clock::time_point to_time(const json::document& x) {
     std::chrono::microseconds{static_cast<std::int64_t>(us)}};
 }
 
+double to_seconds(const json::document& us) {
+  return static_cast<double>(json::to_unsigned(us)) * 1e-6;
+}
+
+void append_us(std::string& out, double seconds) {
+  json::append(out, static_cast<std::uint64_t>(
+                      std::llround(std::max(seconds, 0.0) * 1e6)));
+}
+
 history_row to_batch(const json::document& x) {
   history_row result;
   result.index = json::to_unsigned(json::field(x, "batch"));
@@ -47,8 +58,15 @@ history_row to_batch(const json::document& x) {
   result.time = to_time(x);
   for (auto& values : json::field(x, "values"))
     result.values.push_back(json::to_metrics(values));
+  if (x.contains("step_us"))
+    for (auto& us : x["step_us"])
+      result.step_s.push_back(to_seconds(us));
+  if (x.contains("wait_us"))
+    result.wait_s = to_seconds(x["wait_us"]);
   if (x.contains("checkpoint"))
     result.checkpoint = json::to_text(x["checkpoint"]);
+  if (x.contains("checkpoint_us"))
+    result.checkpoint_s = to_seconds(x["checkpoint_us"]);
   return result;
 }
 
@@ -76,7 +94,7 @@ void append_header_line(std::string& out) {
 
 void append_batch_line(std::string& out, std::uint64_t attempt,
                        std::int64_t time_us, const report_batch& batch,
-                       std::string_view checkpoint) {
+                       std::string_view checkpoint, double checkpoint_s) {
   out += batch_begin;
   json::append(out, batch.index);
   append_head(out, attempt, time_us);
@@ -88,9 +106,22 @@ void append_batch_line(std::string& out, std::uint64_t attempt,
     separator = ",";
   }
   out += ']';
+  if (!batch.step_s.empty()) {
+    out += ",\"step_us\":[";
+    separator = "";
+    for (auto seconds : batch.step_s) {
+      out += separator;
+      append_us(out, seconds);
+      separator = ",";
+    }
+    out += "],\"wait_us\":";
+    append_us(out, batch.wait_s);
+  }
   if (!checkpoint.empty()) {
     out += ",\"checkpoint\":";
     json::append(out, checkpoint);
+    out += ",\"checkpoint_us\":";
+    append_us(out, checkpoint_s);
   }
   append_sum(out);
 }

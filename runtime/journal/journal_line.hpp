@@ -13,9 +13,11 @@ namespace troupe {
 
 // The lines of a journal. The first is `{"journal":1,"sum":"…"}`, the format;
 // the others are
-//   {"batch":7,"attempt":0,"time_us":…,"values":[{…},…],"checkpoint":"…",…}
+//   {"batch":7,"attempt":0,"time_us":…,"values":[{…},…],
+//    "step_us":[…],"wait_us":…,"checkpoint":"…","checkpoint_us":…,"sum":"…"}
 //   {"event":"…","attempt":0,"time_us":…,"fields":{…},"sum":"…"}
-// with `time_us` in microseconds since 1970, UTC. `sum` is the last field of
+// with `time_us` in microseconds since 1970, UTC; of a batch the line may lack
+// what comes after `values`. `sum` is the last field of
 // each: see `append_sum`.
 
 /// Version of the format; a reader refuses any other.
@@ -25,7 +27,7 @@ void append_header_line(std::string& out);
 
 void append_batch_line(std::string& out, std::uint64_t attempt,
                        std::int64_t time_us, const report_batch& batch,
-                       std::string_view checkpoint);
+                       std::string_view checkpoint, double checkpoint_s);
 
 void append_event_line(std::string& out, std::uint64_t attempt,
                        std::int64_t time_us, std::string_view kind,

@@ -15,6 +15,7 @@ struct rank_report {
   std::uint64_t index = 0;
   metrics values;
   std::optional<checkpoint_part> part;
+  double step_s = 0; ///< Seconds the loop ran since its report before.
 
   bool operator==(const rank_report&) const = default;
 };
@@ -23,7 +24,8 @@ template <class Inspector>
 bool inspect(Inspector& f, rank_report& x) {
   return f.object(x).fields(f.field("rank", x.rank), f.field("index", x.index),
                             f.field("values", x.values),
-                            f.field("part", x.part));
+                            f.field("part", x.part),
+                            f.field("step_s", x.step_s));
 }
 
 } // namespace troupe

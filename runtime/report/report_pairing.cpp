@@ -122,12 +122,17 @@ expected<void> report_pairing::check_ended() const {
 
 report_batch report_pairing::release(time_point now) {
   report_batch batch{.index = next_++};
+  auto since = now;
   for (auto& queue : ranks_) {
-    auto& report = queue.pending.front().report;
+    auto& [report, at] = queue.pending.front();
+    since = std::min(since, at);
+    batch.step_s.push_back(report.step_s);
     batch.values.push_back(std::move(report.values));
     batch.parts.push_back(std::move(report.part));
     queue.pending.pop_front();
   }
+  batch.wait_s =
+    std::chrono::duration<double>(now - std::max(since, last_release_)).count();
   last_release_ = now;
   return batch;
 }

@@ -16,6 +16,11 @@ struct history_row {
   std::chrono::system_clock::time_point time;
   std::vector<metrics> values; ///< One entry per rank, ordered by rank.
   std::string checkpoint;      ///< Name of its checkpoint; empty: none.
+  /// Seconds each rank's loop ran since its report before, ordered by rank;
+  /// empty: not known.
+  std::vector<double> step_s;
+  double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
+  double checkpoint_s = 0; ///< Seconds that committing the checkpoint took.
 };
 
 } // namespace troupe

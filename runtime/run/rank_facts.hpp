@@ -10,6 +10,7 @@ namespace troupe {
 struct rank_facts {
   std::string run_name;
   std::string run_path; ///< Absolute folder of the run.
+  std::string run_id;   ///< 32 hex digits; the same in every life of the run.
   std::uint64_t attempt = 0;
   int rank = 0;
   int world_size = 1;
@@ -31,8 +32,9 @@ template <class Inspector>
 bool inspect(Inspector& f, rank_facts& x) {
   return f.object(x).fields(
     f.field("run_name", x.run_name), f.field("run_path", x.run_path),
-    f.field("attempt", x.attempt), f.field("rank", x.rank),
-    f.field("world_size", x.world_size), f.field("local_rank", x.local_rank),
+    f.field("run_id", x.run_id), f.field("attempt", x.attempt),
+    f.field("rank", x.rank), f.field("world_size", x.world_size),
+    f.field("local_rank", x.local_rank),
     f.field("local_world_size", x.local_world_size),
     f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
     f.field("cores", x.cores), f.field("gpus", x.gpus),

@@ -12,7 +12,7 @@ struct run_context {
 
   std::string name;
   std::string path; ///< Absolute folder of the run.
-  std::string id;   ///< Unique per driver life; name and path are the identity.
+  std::string id;   ///< 32 hex digits; the same in every life of the run.
   std::uint64_t attempt = 0;
   int world_size = 0;
   std::string config;           ///< The run's configuration as text (JSON).

@@ -6,11 +6,8 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <ctime>
 
-#include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
 
 namespace troupe {
 
@@ -19,15 +16,6 @@ namespace {
 std::string host_name() {
   utsname host{};
   return ::uname(&host) == 0 ? host.nodename : "unknown host";
-}
-
-std::string utc_now() {
-  auto now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
 }
 
 // The lock file says who holds it. It is written after the lock was taken, so a
@@ -55,11 +43,6 @@ expected<unique_fd> take_lock(const fs::path& path) {
   return file;
 }
 
-void append_text(std::string& out, const char* name, std::string_view text) {
-  out += std::string{",\n\""} + name + "\":";
-  json::append(out, text);
-}
-
 } // namespace
 
 expected<run_folder> run_folder::open(const fs::path& storage_path,
@@ -75,21 +58,6 @@ expected<run_folder> run_folder::open(const fs::path& storage_path,
     if (auto ok = make_folders(folder); !ok)
       return tl::unexpected{ok.error()};
   return result;
-}
-
-expected<void> run_folder::describe(const std::string& name,
-                                    const std::string& config_text) const {
-  std::string out = "{\"format\":1";
-  append_text(out, "name", name);
-  append_text(out, "time", utc_now());
-  append_text(out, "host", host_name());
-  out += ",\n\"pid\":" + std::to_string(::getpid());
-  out += ",\n\"uid\":" + std::to_string(::getuid());
-  append_text(out, "troupe", TROUPE_VERSION);
-  append_text(out, "compiler", __VERSION__);
-  append_text(out, "config", config_text);
-  append_sum(out);
-  return replace_file(path_ / "run.json", out);
 }
 
 } // namespace troupe

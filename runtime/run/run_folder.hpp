@@ -26,11 +26,6 @@ public:
   fs::path sinks() const { return path_ / "sinks"; }
   fs::path journal_file() const { return path_ / "journal.jsonl"; }
 
-  /// Replaces `run.json`: who, when, versions, and *config_text*, whatever the
-  /// caller wants to be found again.
-  expected<void> describe(const std::string& name,
-                          const std::string& config_text) const;
-
 private:
   run_folder(fs::path path, unique_fd lock)
     : path_(std::move(path)), lock_(std::move(lock)) {}

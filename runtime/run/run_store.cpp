@@ -1,6 +1,7 @@
 #include "troupe/runtime/run/run_store.hpp"
 
 #include <algorithm>
+#include <chrono>
 #include <utility>
 
 #include "troupe/runtime/journal/journal_reader.hpp"
@@ -50,9 +51,11 @@ metrics first_values(std::optional<history_row> x) {
 } // namespace
 
 run_store::run_store(run_folder folder, std::unique_ptr<journal> log,
-                     checkpoint_store checkpoints, bool resumed)
+                     checkpoint_store checkpoints, run_description description,
+                     bool resumed)
   : folder_(std::move(folder)), journal_(std::move(log)),
-    checkpoints_(std::move(checkpoints)), resumed_(resumed) {}
+    checkpoints_(std::move(checkpoints)), description_(std::move(description)),
+    resumed_(resumed) {}
 
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text) {
@@ -78,11 +81,12 @@ run_store::open(const run_config& config, const std::string& config_text) {
     folder->path(), *config.name, config.checkpoint, std::move(found->state));
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
-  if (auto ok = folder->describe(*config.name, config_text); !ok)
-    return tl::unexpected{ok.error()};
+  auto description = describe_run(folder->path(), *config.name, config_text);
+  if (!description)
+    return tl::unexpected{description.error()};
   std::unique_ptr<run_store> result{
     new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
-                  found->existed}};
+                  std::move(*description), found->existed}};
   result->last_metrics_ = first_values(std::move(*last));
   return result->note_events(result->journal_->events())
     .and_then([&] { return result->note_events(std::move(found->events)); })
@@ -140,8 +144,11 @@ expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
 
 expected<void> run_store::append(std::uint64_t attempt,
                                  const report_batch& batch,
-                                 const std::string& checkpoint) {
-  if (auto ok = journal_->append_batch(attempt, batch, checkpoint); !ok)
+                                 const std::string& checkpoint,
+                                 double checkpoint_s) {
+  if (auto ok =
+        journal_->append_batch(attempt, batch, checkpoint, checkpoint_s);
+      !ok)
     return ok;
   std::lock_guard guard{notes_mutex_};
   last_metrics_ = batch.values.empty() ? metrics{} : batch.values[0];
@@ -151,13 +158,17 @@ expected<void> run_store::append(std::uint64_t attempt,
 expected<std::optional<reported_checkpoint>>
 run_store::store(std::uint64_t attempt, const report_batch& batch) {
   std::optional<reported_checkpoint> result;
+  auto begin = std::chrono::steady_clock::now();
   if (batch.checkpoint_name()) {
     auto committed = commit(attempt, batch);
     if (!committed)
       return tl::unexpected{committed.error()};
     result = std::move(*committed);
   }
-  return append(attempt, batch, result ? result->data.name() : std::string{})
+  std::chrono::duration<double> spent =
+    std::chrono::steady_clock::now() - begin;
+  return append(attempt, batch, result ? result->data.name() : std::string{},
+                spent.count())
     .map([&] { return std::move(result); });
 }
 

@@ -12,6 +12,7 @@
 #include "troupe/runtime/journal/journal.hpp"
 #include "troupe/runtime/run/attempt_start.hpp"
 #include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/run/run_description.hpp"
 #include "troupe/runtime/run/run_folder.hpp"
 
 namespace troupe {
@@ -34,6 +35,8 @@ public:
   const fs::path& path() const noexcept { return folder_.path(); }
   const run_folder& folder() const noexcept { return folder_; }
 
+  const run_description& description() const noexcept { return description_; }
+
   /// Whether an earlier driver began this run.
   bool resumed() const noexcept { return resumed_; }
 
@@ -49,9 +52,11 @@ public:
   expected<reported_checkpoint> commit(std::uint64_t attempt,
                                        const report_batch& batch);
 
-  /// Appends a batch to the journal with the name of its committed checkpoint.
+  /// Appends a batch to the journal with the name of its committed checkpoint
+  /// and the seconds that committing it took.
   expected<void> append(std::uint64_t attempt, const report_batch& batch,
-                        const std::string& checkpoint = {});
+                        const std::string& checkpoint = {},
+                        double checkpoint_s = 0);
 
   /// `commit` if *batch* has a checkpoint, then `append`.
   expected<std::optional<reported_checkpoint>> store(std::uint64_t attempt,
@@ -79,7 +84,8 @@ public:
 
 private:
   run_store(run_folder folder, std::unique_ptr<journal> log,
-            checkpoint_store checkpoints, bool resumed);
+            checkpoint_store checkpoints, run_description description,
+            bool resumed);
 
   expected<void> note_events(std::vector<store_event> events);
 
@@ -91,6 +97,7 @@ private:
   mutable std::mutex notes_mutex_; // guards what follows; taken last
   metrics last_metrics_;
   std::vector<store_event> events_;
+  const run_description description_;
   const bool resumed_;
 };
 

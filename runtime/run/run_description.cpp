@@ -1,0 +1,134 @@
+#include "troupe/runtime/run/run_description.hpp"
+
+#include <pwd.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <ctime>
+#include <random>
+
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Far over what a description can need.
+constexpr std::size_t max_bytes = 64 * 1024 * 1024;
+
+std::string host_name() {
+  utsname host{};
+  return ::uname(&host) == 0 ? host.nodename : "unknown host";
+}
+
+std::string user_name() {
+  passwd entry{};
+  passwd* found = nullptr;
+  char buffer[4096];
+  auto uid = ::getuid();
+  if (::getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found)
+    return found->pw_name;
+  return std::to_string(uid);
+}
+
+std::string utc_now() {
+  auto now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string program_path() {
+  boost::system::error_code code;
+  return fs::read_symlink("/proc/self/exe", code).string();
+}
+
+std::string new_id() {
+  std::random_device random;
+  char text[33];
+  std::snprintf(text, sizeof(text), "%08x%08x%08x%08x", random(), random(),
+                random(), random());
+  return text;
+}
+
+fs::path file_of(const fs::path& run_path) {
+  return run_path / "run.json";
+}
+
+void append_field(std::string& out, const char* name, std::string_view text) {
+  out += std::string{",\n\""} + name + "\":";
+  json::append(out, text);
+}
+
+std::string to_json(const run_description& x) {
+  std::string out = "{\"format\":1";
+  append_field(out, "name", x.name);
+  append_field(out, "id", x.id);
+  append_field(out, "begun", x.begun);
+  append_field(out, "time", x.time);
+  append_field(out, "host", x.host);
+  append_field(out, "user", x.user);
+  append_field(out, "program", x.program);
+  out += ",\n\"pid\":" + std::to_string(x.pid);
+  append_field(out, "troupe", x.troupe);
+  append_field(out, "compiler", x.compiler);
+  append_field(out, "config", x.config);
+  append_sum(out);
+  return out;
+}
+
+run_description to_description(const json::document& x) {
+  json::check_format(x, 1);
+  auto text = [&x](const char* name) {
+    return json::to_text(json::field(x, name));
+  };
+  return {text("name"),    text("id"),
+          text("begun"),   text("time"),
+          text("host"),    text("user"),
+          text("program"), json::to_unsigned(json::field(x, "pid")),
+          text("troupe"),  text("compiler"),
+          text("config")};
+}
+
+} // namespace
+
+expected<run_description> describe_run(const fs::path& run_path,
+                                       const std::string& name,
+                                       const std::string& config) {
+  run_description x{.name = name,
+                    .id = new_id(),
+                    .begun = utc_now(),
+                    .time = utc_now(),
+                    .host = host_name(),
+                    .user = user_name(),
+                    .program = program_path(),
+                    .pid = static_cast<std::uint64_t>(::getpid()),
+                    .troupe = TROUPE_VERSION,
+                    .compiler = __VERSION__,
+                    .config = config};
+  // A damaged description is no reason not to go on: the run gets a new id.
+  if (auto earlier = read_description(run_path)) {
+    x.id = earlier->id;
+    x.begun = earlier->begun;
+  }
+  return replace_file(file_of(run_path), to_json(x)).map([&] {
+    return std::move(x);
+  });
+}
+
+expected<run_description> read_description(const fs::path& run_path) {
+  auto path = file_of(run_path);
+  return read_file(path, max_bytes).and_then([&](const std::string& text) {
+    return verify_sum(text, path.string()).and_then([&] {
+      return json::read<run_description>(text, path.string(), to_description);
+    });
+  });
+}
+
+} // namespace troupe

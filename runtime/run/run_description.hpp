@@ -1,0 +1,37 @@
+#pragma once
+
+#include <cstdint>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+/// What a run is and who runs it: the content of `run.json`.
+struct run_description {
+  std::string name;
+  std::string id;    ///< 32 hex digits; the same in every life of the run.
+  std::string begun; ///< When the run's first driver began, UTC, ISO 8601.
+  std::string time;  ///< When this driver life began, UTC, ISO 8601.
+  std::string host;  ///< Of the driver.
+  std::string user;  ///< Login name of the driver, or its number.
+  /// Path of the driver's program. Its arguments stay out: they may hold
+  /// secrets.
+  std::string program;
+  std::uint64_t pid = 0; ///< Of the driver.
+  std::string troupe;    ///< Version of the library.
+  std::string compiler;  ///< That compiled the library.
+  std::string config;    ///< The loop's config as JSON text; may be empty.
+};
+
+/// Describes the run *name* in the folder *run_path* as this process runs it:
+/// its `run.json` is replaced; id and begin of an earlier life are kept.
+expected<run_description> describe_run(const fs::path& run_path,
+                                       const std::string& name,
+                                       const std::string& config);
+
+/// Reads the `run.json` of the run in *run_path*.
+expected<run_description> read_description(const fs::path& run_path);
+
+} // namespace troupe

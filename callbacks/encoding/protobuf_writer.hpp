@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+#include <string_view>
+
+namespace troupe {
+
+/// Appends fields of one protobuf message, in wire format, to a string.
+///
+/// Knows no schema: the caller gives field numbers, and leaves out fields that
+/// have their default value if the reader's message is to be the shortest.
+class protobuf_writer {
+public:
+  /// *out* must outlive the writer. What it holds already stays.
+  explicit protobuf_writer(std::string& out) : out_(out) {}
+
+  /// For uint32, uint64, bool and enumerations.
+  void add_varint(std::uint32_t field, std::uint64_t x);
+  /// For int32 and int64; one that is negative takes ten bytes.
+  void add_int(std::uint32_t field, std::int64_t x) {
+    add_varint(field, static_cast<std::uint64_t>(x));
+  }
+  void add_fixed32(std::uint32_t field, std::uint32_t x);
+  void add_fixed64(std::uint32_t field, std::uint64_t x);
+  void add_float(std::uint32_t field, float x);
+  void add_double(std::uint32_t field, double x);
+  /// For string and bytes. Protobuf's strings are UTF-8; see `utf8_text`.
+  void add_bytes(std::uint32_t field, std::string_view x);
+  /// For `repeated double`, packed; nothing for an empty list.
+  void add_packed(std::uint32_t field, std::span<const double> x);
+
+  /// For a message within: *body* is called with its writer.
+  template <class Body>
+  void add_message(std::uint32_t field, Body body) {
+    add_key(field, 2);
+    auto begin = out_.size();
+    body(*this);
+    insert_length(begin);
+  }
+
+private:
+  void add_key(std::uint32_t field, unsigned wire_type);
+  void append_varint(std::uint64_t x);
+  void insert_length(std::size_t begin);
+
+  std::string& out_;
+};
+
+} // namespace troupe

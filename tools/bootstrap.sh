@@ -16,7 +16,8 @@ readonly caf_version=0.18.7
 readonly caf_sha256=d5c3abe8fd67a729aab1baeece10367637d903ba335f4c79378bcadfbcd34552
 readonly torch_version=2.15.0
 readonly nccl_version=2.30.7 # The one that this LibTorch's CUDA part loads.
-readonly cuda_crt='nvidia-cuda-crt==13.2.*' # Of the CUDA runtime that LibTorch comes with.
+# What the headers of the CUDA runtime that LibTorch comes with include.
+readonly cuda_headers=('nvidia-cuda-crt==13.2.*' 'nvidia-cuda-cccl==13.2.*')
 readonly safetensors_version=0.5.3
 readonly python=/usr/bin/python3 # Debian's own, whatever else is on PATH.
 readonly cache=${TROUPE_CACHE:-${XDG_CACHE_HOME:-${HOME:?bootstrap: HOME is not set}/.cache}/troupe}
@@ -25,7 +26,7 @@ readonly debian_packages=(
   g++ cmake ninja-build ccache pkg-config dpkg-dev ca-certificates debian-archive-keyring
   python3 python3-venv
   libcereal-dev nlohmann-json3-dev libboost-filesystem-dev libxxhash-dev libssl-dev libgloo-dev zlib1g-dev
-  libexpected-dev libgtest-dev libgmock-dev dataset-fashion-mnist
+  libexpected-dev libgtest-dev libgmock-dev dataset-fashion-mnist libcurl4-openssl-dev
 )
 # What only the tests and the checks need.
 readonly debian_test_packages=(clang-format python3-torch python3-numpy)
@@ -50,7 +51,7 @@ take_turn() {
 }
 
 new_work_folder() {
-  work=$(mktemp -d "$cache/.work-XXXXXX")
+  work=$(mktemp -d "$cache/.work-XXXXXX") || fail "no folder can be made in $cache"
 }
 
 # Gives the finished folder $1 its name $2; the work folder goes.
@@ -181,13 +182,15 @@ make_environment() {
   "$python" -m venv "${venv_options[@]}" "$work/venv" || fail "$python -m venv failed: is python3-venv installed?"
   PYTHONNOUSERSITE=1 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
     --no-compile "$@" || fail "PyPI did not deliver $*: is the network up?"
+  # Its programs name their interpreter, which is about to move.
+  grep -rlI "$work/venv" "$work/venv/bin" | xargs sed -i "s|$work/venv|$root|g"
   publish "$work/venv" "$root"
 }
 
 provide_libtorch() {
   [ -n "${LIBTORCH_ROOT:-}" ] && return
   local flavor=cpu wanted=(--no-deps "torch==$torch_version" 'nvidia-cuda-runtime==13.2.*' 'nvidia-cuda-cupti==13.2.*')
-  [ "${TROUPE_CUDA:-}" = 1 ] && flavor=cuda wanted=("torch==$torch_version" "$cuda_crt")
+  [ "${TROUPE_CUDA:-}" = 1 ] && flavor=cuda wanted=("torch==$torch_version" "${cuda_headers[@]}")
   local root=$cache/libtorch-$torch_version-$flavor
   if [ ! -e "$root/.complete" ]; then
     take_turn
@@ -200,10 +203,10 @@ provide_libtorch() {
   LIBTORCH_ROOT=$(echo "$root"/lib/python3*/site-packages/torch)
 }
 
-# The headers of NCCL, and those of the CUDA compiler that the CUDA runtime's include: troupe_nccl is compiled on hosts
+# The headers of NCCL, and those that the CUDA runtime's include: troupe_nccl is compiled on hosts
 # without a GPU, too. A GPU host has them beside the wheel, and another LibTorch loads another NCCL.
 provide_nccl_headers() {
-  local root=$cache/nccl-headers-$nccl_version libtorch=$cache/libtorch-$torch_version-cpu wheel
+  local root=$cache/nccl-headers-$nccl_version-13.2 libtorch=$cache/libtorch-$torch_version-cpu wheel
   [[ $LIBTORCH_ROOT == "$libtorch"/* ]] || return 0
   [ -e "$root/.complete" ] && return
   take_turn
@@ -211,14 +214,14 @@ provide_nccl_headers() {
   say "fetching the headers of NCCL $nccl_version (once per user)"
   new_work_folder
   "$libtorch/bin/python" -m pip download --quiet --disable-pip-version-check --no-cache-dir --no-deps \
-    --dest "$work/wheels" "nvidia-nccl-cu13==$nccl_version" "$cuda_crt" ||
-    fail "PyPI did not deliver nvidia-nccl-cu13==$nccl_version and $cuda_crt: is the network up?"
+    --dest "$work/wheels" "nvidia-nccl-cu13==$nccl_version" "${cuda_headers[@]}" ||
+    fail "PyPI did not deliver nvidia-nccl-cu13==$nccl_version ${cuda_headers[*]}: is the network up?"
   for wheel in "$work"/wheels/*.whl; do
     "$python" -m zipfile -e "$wheel" "$work/unpacked" || fail "$(basename "$wheel") could not be unpacked"
   done
   mkdir "$work/headers"
   mv "$work/unpacked/nvidia/nccl/include" "$work/headers/"
-  mv "$work/unpacked/nvidia/cu13/include/crt" "$work/headers/include/"
+  mv "$work/unpacked/nvidia/cu13/include"/{crt,nv} "$work/headers/include/"
   publish "$work/headers" "$root"
 }
 
@@ -232,6 +235,27 @@ provide_test_python() {
   [ -e "$root/.complete" ] && return
   local venv_options=(--system-site-packages)
   make_environment "${root##*/}" --no-deps "safetensors==$safetensors_version"
+}
+
+# The real trackers, which the tests of the sinks talk to. Only those tests are the poorer without them.
+provide_peers_python() {
+  [ -n "${TROUPE_PEERS_PYTHON:-}" ] && return
+  local requirements=tests/peers/requirements.txt root
+  requirements=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)/$requirements
+  root=$cache/peers-python-$(sha256sum "$requirements" | cut -c 1-12)
+  if [ ! -e "$root/.complete" ]; then
+    take_turn
+  fi
+  if [ ! -e "$root/.complete" ]; then
+    say "fetching the trackers that the tests talk to (1 GB, 1-2 minutes, once per user)"
+    local venv_options=()
+    # In a shell of its own, whose failure is not ours.
+    (
+      trap '[ -z "$work" ] || rm -rf "$work"' EXIT
+      make_environment "${root##*/}" --requirement "$requirements"
+    ) || { say "the tests that need a tracker will say SKIPPED"; return; }
+  fi
+  TROUPE_PEERS_PYTHON=$root/bin/python
 }
 
 packages=("${debian_packages[@]}")
@@ -249,6 +273,8 @@ echo "LIBTORCH_ROOT=$LIBTORCH_ROOT"
 if [ -n "${1:-}" ]; then
   provide_test_python
   echo "TROUPE_TEST_PYTHON=$TROUPE_TEST_PYTHON"
+  provide_peers_python
+  echo "TROUPE_PEERS_PYTHON=${TROUPE_PEERS_PYTHON:-}"
 fi
 if [ "${1:-}" = --with-checks ]; then
   provide_tsan_caf

@@ -1,0 +1,5 @@
+#pragma once
+
+// Stands in for the header of that name where CUDA is not installed. LibTorch's
+// headers name these types; troupe_nccl never touches a value of one.
+enum cusolverStatus_t : int;

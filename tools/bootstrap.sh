@@ -183,7 +183,7 @@ make_environment() {
   PYTHONNOUSERSITE=1 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
     --no-compile "$@" || fail "PyPI did not deliver $*: is the network up?"
   # Its programs name their interpreter, which is about to move.
-  grep -rlI "$work/venv" "$work/venv/bin" | xargs sed -i "s|$work/venv|$root|g"
+  grep -rlI "$work/venv" "$work/venv/bin" | xargs -r sed -i "s|$work/venv|$root|g"
   publish "$work/venv" "$root"
 }
 

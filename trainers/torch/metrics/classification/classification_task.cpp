@@ -1,0 +1,88 @@
+#include "troupe/trainers/torch/metrics/classification/classification_task.hpp"
+
+#include "troupe/trainers/torch/metrics/metric_error.hpp"
+
+namespace troupe {
+
+namespace {
+
+void check(const std::string& metric, double threshold) {
+  if (!(threshold >= 0 && threshold <= 1))
+    refuse_metric(metric, "the threshold is " + std::to_string(threshold)
+                            + ", but must lie between 0 and 1");
+}
+
+std::string text(const std::optional<std::int64_t>& ignore_index) {
+  return ignore_index ? " without " + std::to_string(*ignore_index) : "";
+}
+
+struct checker {
+  const std::string& metric;
+
+  void operator()(const binary_task& x) const { check(metric, x.threshold); }
+
+  void operator()(const multiclass_task& x) const {
+    if (x.num_classes < 2)
+      refuse_metric(metric, "num_classes is " + std::to_string(x.num_classes)
+                              + ", but there must be two at least");
+    if (x.top_k < 1 || x.top_k > x.num_classes)
+      refuse_metric(metric, "top_k is " + std::to_string(x.top_k)
+                              + ", but must lie between 1 and num_classes ("
+                              + std::to_string(x.num_classes) + ")");
+  }
+
+  void operator()(const multilabel_task& x) const {
+    if (x.num_labels < 1)
+      refuse_metric(metric, "num_labels is " + std::to_string(x.num_labels)
+                              + ", but there must be one at least");
+    check(metric, x.threshold);
+  }
+};
+
+struct describer {
+  std::string operator()(const binary_task& x) const {
+    return "binary above " + std::to_string(x.threshold) + text(x.ignore_index);
+  }
+
+  std::string operator()(const multiclass_task& x) const {
+    return "top " + std::to_string(x.top_k) + " of "
+           + std::to_string(x.num_classes) + text(x.ignore_index);
+  }
+
+  std::string operator()(const multilabel_task& x) const {
+    return std::to_string(x.num_labels) + " labels above "
+           + std::to_string(x.threshold) + text(x.ignore_index);
+  }
+};
+
+} // namespace
+
+void check_task(const std::string& metric, const classification_task& task) {
+  std::visit(checker{metric}, task);
+}
+
+std::string to_string(const classification_task& task) {
+  return std::visit(describer{}, task);
+}
+
+bool is_multiclass(const classification_task& task) {
+  return std::holds_alternative<multiclass_task>(task);
+}
+
+std::int64_t columns_of(const classification_task& task) {
+  if (auto* classes = std::get_if<multiclass_task>(&task))
+    return classes->num_classes;
+  if (auto* labels = std::get_if<multilabel_task>(&task))
+    return labels->num_labels;
+  return 1;
+}
+
+std::int64_t classes_of(const classification_task& task) {
+  return is_multiclass(task) ? columns_of(task) : 2;
+}
+
+std::optional<std::int64_t> ignore_index_of(const classification_task& task) {
+  return std::visit([](auto& x) { return x.ignore_index; }, task);
+}
+
+} // namespace troupe

@@ -1,0 +1,202 @@
+#include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
+
+#include <sstream>
+
+#include <ATen/Functions.h>
+
+#include "troupe/trainers/torch/metrics/metric_error.hpp"
+
+namespace troupe {
+
+namespace {
+
+[[noreturn]] void refuse_shapes(const std::string& metric,
+                                const at::Tensor& preds,
+                                const at::Tensor& target,
+                                const std::string& wanted) {
+  std::ostringstream sentence;
+  sentence << "predictions of shape " << preds.sizes()
+           << " and targets of shape " << target.sizes() << ", but " << wanted;
+  refuse_metric(metric, sentence.str());
+}
+
+/// Whether *preds* has a dimension of classes, and not labels.
+bool has_scores(const at::Tensor& preds, const at::Tensor& target) {
+  return preds.dim() == target.dim() + 1;
+}
+
+void check_multiclass(const std::string& metric, std::int64_t classes,
+                      const at::Tensor& preds, const at::Tensor& target) {
+  const auto floats = at::isFloatingType(preds.scalar_type());
+  if (has_scores(preds, target) && floats && target.dim() > 0
+      && preds.size(1) == classes && preds.size(0) == target.size(0)
+      && preds.sizes().slice(2) == target.sizes().slice(1))
+    return;
+  if (preds.sizes() != target.sizes() || floats)
+    refuse_shapes(metric, preds, target,
+                  "targets N x ... take labels of the same shape, or scores N "
+                  "x "
+                    + std::to_string(classes) + " x ...");
+}
+
+void check_shapes(const std::string& metric, const classification_task& task,
+                  const at::Tensor& preds, const at::Tensor& target) {
+  if (!at::isIntegralType(target.scalar_type(), true))
+    refuse_metric(metric, std::string{"targets are labels, but have type "}
+                            + at::toString(target.scalar_type()));
+  if (is_multiclass(task))
+    return check_multiclass(metric, columns_of(task), preds, target);
+  if (preds.sizes() != target.sizes())
+    refuse_shapes(metric, preds, target, "both must be the same");
+  auto* labels = std::get_if<multilabel_task>(&task);
+  if (labels && (target.dim() < 2 || target.size(1) != labels->num_labels))
+    refuse_shapes(metric, preds, target,
+                  "they must be N x " + std::to_string(labels->num_labels)
+                    + " x ...");
+}
+
+/// *x* of shape N x columns x ... with the columns last, in two dimensions.
+at::Tensor by_column(const at::Tensor& x, const classification_task& task) {
+  if (std::holds_alternative<binary_task>(task))
+    return x.reshape({-1, 1});
+  return x.movedim(1, -1).reshape({-1, columns_of(task)});
+}
+
+at::Tensor range_of(const at::Tensor& labels) {
+  if (labels.numel() == 0)
+    return no_range().to(labels.device());
+  auto [lowest, highest] = at::aminmax(labels);
+  return at::stack({-lowest, highest});
+}
+
+/// Scores of half precision are widened; others keep their precision, and with
+/// it what is equal.
+at::Tensor as_probabilities(const std::string& metric, at::Tensor scores,
+                            bool over_classes) {
+  if (at::isReducedFloatingType(scores.scalar_type()))
+    scores = scores.to(at::kFloat);
+  auto outside = scores.lt(0).logical_or(scores.gt(1)).any();
+  auto normalized = [&] {
+    return over_classes ? scores.softmax(1) : scores.sigmoid();
+  };
+  if (!scores.is_cpu())
+    return at::where(outside, normalized(), scores);
+  if (scores.isnan().any().item<bool>())
+    warn_metric(metric, "a score is NaN, and counts as below every threshold");
+  return outside.item<bool>() ? normalized() : scores;
+}
+
+/// Which scores (elements x columns) are above the threshold, or the labels
+/// that *preds* has already.
+at::Tensor above_threshold(const std::string& metric,
+                           const classification_task& task,
+                           const at::Tensor& preds) {
+  auto columns = by_column(preds, task);
+  if (!at::isFloatingType(preds.scalar_type()))
+    return columns.to(at::kLong);
+  auto* labels = std::get_if<multilabel_task>(&task);
+  auto threshold =
+    labels ? labels->threshold : std::get<binary_task>(task).threshold;
+  return as_probabilities(metric, columns, false).gt(threshold).to(at::kLong);
+}
+
+/// The class of the highest score of each row; the target, where that is among
+/// the top *k*.
+at::Tensor best(const at::Tensor& scores, const at::Tensor& target,
+                std::int64_t top_k) {
+  if (top_k == 1)
+    return scores.argmax(1);
+  auto top = std::get<1>(scores.topk(top_k, 1));
+  return at::where(top.eq(target.unsqueeze(1)).any(1), target,
+                   top.select(1, 0));
+}
+
+/// *x* as samples x positions.
+at::Tensor by_sample(const at::Tensor& x, const at::Tensor& target) {
+  auto samples = target.dim() > 0 ? target.size(0) : 1;
+  return x.reshape({samples, samples > 0 ? target.numel() / samples : 1});
+}
+
+at::Tensor decided(const std::string& metric, const classification_task& task,
+                   const at::Tensor& preds, const at::Tensor& target) {
+  auto* classes = std::get_if<multiclass_task>(&task);
+  if (!classes)
+    return above_threshold(metric, task, preds);
+  if (has_scores(preds, target))
+    return by_sample(
+      best(by_column(preds, task), target.reshape({-1}), classes->top_k),
+      target);
+  if (classes->top_k > 1)
+    refuse_metric(metric, "top_k takes scores, but predictions are labels");
+  return by_sample(preds, target).to(at::kLong);
+}
+
+} // namespace
+
+at::Tensor no_range() {
+  return at::zeros({2}, at::kLong);
+}
+
+void check_range(const std::string& metric, const at::Tensor& range,
+                 std::int64_t classes) {
+  auto on_cpu = range.cpu();
+  auto lowest = -on_cpu[0].item<std::int64_t>();
+  auto highest = on_cpu[1].item<std::int64_t>();
+  if (lowest >= 0 && highest < classes)
+    return;
+  refuse_metric(metric, "label " + std::to_string(lowest < 0 ? lowest : highest)
+                          + " is none of the " + std::to_string(classes)
+                          + " classes 0 to " + std::to_string(classes - 1));
+}
+
+label_batch decide(const std::string& metric, const classification_task& task,
+                   const at::Tensor& preds, const at::Tensor& target) {
+  check_shapes(metric, task, preds, target);
+  label_batch result;
+  auto labels = target.to(at::kLong);
+  result.preds = decided(metric, task, preds, labels);
+  result.target =
+    is_multiclass(task) ? by_sample(labels, labels) : by_column(labels, task);
+  if (auto ignored = ignore_index_of(task)) {
+    result.counted = result.target.ne(*ignored);
+    result.target = result.target.mul(result.counted);
+  }
+  result.range = range_of(result.target);
+  if (!at::isFloatingType(preds.scalar_type()))
+    result.range = at::maximum(result.range, range_of(result.preds));
+  const auto classes = classes_of(task);
+  if (target.is_cpu()) {
+    check_range(metric, result.range, classes);
+  } else {
+    result.preds = result.preds.clamp(0, classes - 1);
+    result.target = result.target.clamp(0, classes - 1);
+  }
+  return result;
+}
+
+score_batch keep_scores(const std::string& metric,
+                        const classification_task& task,
+                        const at::Tensor& preds, const at::Tensor& target) {
+  check_shapes(metric, task, preds, target);
+  if (!at::isFloatingType(preds.scalar_type()))
+    refuse_metric(metric, std::string{"predictions are scores, but have type "}
+                            + at::toString(preds.scalar_type()));
+  score_batch result;
+  result.scores =
+    as_probabilities(metric, by_column(preds, task), is_multiclass(task));
+  result.target = target.to(at::kLong);
+  result.target = is_multiclass(task) ? result.target.reshape({-1})
+                                      : by_column(result.target, task);
+  auto ignored = ignore_index_of(task);
+  auto counted = ignored ? result.target.ne(*ignored) : at::Tensor{};
+  auto real = ignored ? result.target.mul(counted) : result.target;
+  result.range = range_of(real);
+  if (target.is_cpu())
+    check_range(metric, result.range, classes_of(task));
+  else
+    real = real.clamp(0, classes_of(task) - 1);
+  result.target = ignored ? at::where(counted, real, -1) : real;
+  return result;
+}
+
+} // namespace troupe

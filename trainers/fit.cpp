@@ -43,11 +43,15 @@ result watch(run_handle& run, console_progress& console) {
   });
   interrupt_watch interrupts;
   pollfd sources[] = {{wake->get(), POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
-  for (;;) {
+  auto show_notes = [&] {
     for (auto& line : run.board().take_notes())
       console.note(line);
+  };
+  for (;;) {
+    show_notes();
     if (run.board().outcome()) {
       auto outcome = run.wait();
+      show_notes();
       auto last = run.status();
       console.finish(summary_of(outcome, last.reports, last.elapsed_s),
                      clock_type::now());

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/failure_policy.hpp"
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/inline_link.hpp"
@@ -70,7 +72,18 @@ result run_inline(const run_request& given, loop_control& control) {
   if (!opened)
     return failed_result(opened.error());
   auto& store = **opened;
-  callback_list callbacks{request.run.callbacks, request.run.callback_errors};
+  auto trackers =
+    tracker_set::start(request.run, store.description(), store.path(),
+                       {[quiet = request.run.quiet](std::string text) {
+                          if (!quiet)
+                            write_console(2, text + '\n');
+                        },
+                        {}});
+  if (!trackers)
+    return failed_result(trackers.error());
+  store.on_append([&trackers] { (*trackers)->notify(); });
+  callback_list callbacks{told_callbacks(request.run.callbacks),
+                          request.run.callback_errors};
   auto context = context_of(request, store);
   context.world_size = 1;
   (void) callbacks.before_run(context);
@@ -109,6 +122,7 @@ result run_inline(const run_request& given, loop_control& control) {
     outcome = std::move(last);
   }
   (void) callbacks.after_run(context, *outcome);
+  (*trackers)->finish();
   return std::move(*outcome);
 }
 

@@ -12,6 +12,7 @@
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/process/private_folder.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/trainers/context_of.hpp"
@@ -23,6 +24,7 @@ namespace troupe {
 struct run_handle::parts {
   std::shared_ptr<run_store> store;
   std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::shared_ptr<tracker_set> trackers;
   std::optional<private_folder> folder;
   std::shared_ptr<rank_launcher> launcher;
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
@@ -104,6 +106,14 @@ run_handle::start(run_request request, caf::actor_system& system,
   if (!store)
     return fail(store.error());
   x->store = std::move(*store);
+  auto trackers = tracker_set::start(
+    request.run, x->store->description(), x->store->path(),
+    {[board = x->board](std::string text) { board->note(std::move(text)); },
+     [board = x->board] { return board->status(); }});
+  if (!trackers)
+    return fail(trackers.error());
+  x->trackers = std::move(*trackers);
+  x->store->on_append([trackers = x->trackers.get()] { trackers->notify(); });
   auto first = x->store->begin_attempt();
   if (!first)
     return fail(first.error());
@@ -141,8 +151,8 @@ run_handle::start(run_request request, caf::actor_system& system,
                         : spawn_on_network_thread(system, worker_group,
                                                   std::move(group_args));
   *x->group_cell = x->group;
-  auto callbacks = std::make_shared<callback_list>(request.run.callbacks,
-                                                   request.run.callback_errors);
+  auto callbacks = std::make_shared<callback_list>(
+    told_callbacks(request.run.callbacks), request.run.callback_errors);
   driver_args args;
   args.store = x->store;
   args.board = x->board;
@@ -201,6 +211,7 @@ void run_handle::stop() {
 result run_handle::wait() {
   auto outcome = parts_->board->wait();
   parts_->launcher->drain();
+  parts_->trackers->finish();
   return outcome;
 }
 

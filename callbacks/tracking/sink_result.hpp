@@ -28,6 +28,9 @@ struct sink_failure {
   std::optional<std::chrono::seconds> retry_after;
   /// How many records, from the first on, are with the tracker for good.
   std::size_t accepted = 0;
+  /// Of a transient failure: the tracker took the request and broke on it
+  /// (HTTP 500), so that these very records may be the reason.
+  bool suspect = false;
 };
 
 /// Nothing, or why not.

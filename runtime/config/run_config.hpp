@@ -8,11 +8,13 @@
 
 #include "troupe/runtime/config/checkpoint_config.hpp"
 #include "troupe/runtime/config/failure_config.hpp"
+#include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 
+class callback_actor;
 class user_callback;
 
 /// What a throwing user callback does to the run.
@@ -32,7 +34,14 @@ struct run_config {
   fs::path storage_path = "~/troupe_results";
   failure_config failure;
   checkpoint_config checkpoint;
+  /// Called in order, each for every event; trackers among them read the
+  /// journal instead.
   std::vector<std::shared_ptr<user_callback>> callbacks;
+  bool metrics_csv = true; ///< Keep rank 0's metrics as `metrics.csv`.
+  bool report_page = true; ///< Keep a page to look at, `report.html`.
+  /// The user's own actors, told the same after the `callbacks`, in order. Made
+  /// by `as_callback` and `callback_at` of "troupe/actors.hpp".
+  std::vector<std::shared_ptr<const callback_actor>> callback_actors;
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
   /// Report batches that may wait for callbacks before `report()` is held back.
   int callback_queue = 64;
@@ -45,6 +54,8 @@ struct run_config {
   /// How long ranks may take to leave their loops once the run was asked to
   /// stop, before they are killed.
   std::chrono::milliseconds stop_timeout = std::chrono::seconds{5};
+  /// What every rank calls around its loop and after its reports.
+  troupe::rank_hooks rank_hooks;
   /// No progress line and nothing of rank 0's output on the console.
   bool quiet = false;
 };

@@ -150,8 +150,11 @@ expected<void> run_store::append(std::uint64_t attempt,
         journal_->append_batch(attempt, batch, checkpoint, checkpoint_s);
       !ok)
     return ok;
-  std::lock_guard guard{notes_mutex_};
-  last_metrics_ = batch.values.empty() ? metrics{} : batch.values[0];
+  {
+    std::lock_guard guard{notes_mutex_};
+    last_metrics_ = batch.values.empty() ? metrics{} : batch.values[0];
+  }
+  appended_();
   return {};
 }
 
@@ -175,7 +178,9 @@ run_store::store(std::uint64_t attempt, const report_batch& batch) {
 expected<void> run_store::append_event(std::string_view kind,
                                        std::uint64_t attempt,
                                        const metrics& fields) {
-  return journal_->append_event(kind, attempt, fields);
+  return journal_->append_event(kind, attempt, fields).map([this] {
+    appended_();
+  });
 }
 
 std::vector<reported_checkpoint> run_store::checkpoints() const {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -65,6 +66,10 @@ public:
   expected<void> append_event(std::string_view kind, std::uint64_t attempt,
                               const metrics& fields = {});
 
+  /// Calls *f* after each line that is appended to the journal, on the thread
+  /// that appends it. Set it before the run begins.
+  void on_append(std::function<void()> f) { appended_ = std::move(f); }
+
   /// Makes the journal durable; call it at least once a second (N5).
   expected<void> sync_journal() { return journal_->sync(); }
 
@@ -98,6 +103,7 @@ private:
   metrics last_metrics_;
   std::vector<store_event> events_;
   const run_description description_;
+  std::function<void()> appended_ = [] {};
   const bool resumed_;
 };
 

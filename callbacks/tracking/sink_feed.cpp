@@ -1,0 +1,234 @@
+#include "troupe/callbacks/tracking/sink_feed.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Most bytes of the journal that are held in memory at once.
+constexpr std::uint64_t max_held_bytes = 4 * 1024 * 1024;
+
+/// How often a tracker may break on one batch before the batch is halved.
+constexpr int max_same_failures = 5;
+
+std::int64_t unix_us(std::chrono::system_clock::time_point x) {
+  return std::chrono::duration_cast<std::chrono::microseconds>(
+           x.time_since_epoch())
+    .count();
+}
+
+bool is_end(const tracker_record& x) {
+  return std::holds_alternative<run_end_record>(x.content);
+}
+
+sink_result transient(error reason) {
+  return sink_fails(sink_failure::kind::transient, std::move(reason));
+}
+
+} // namespace
+
+sink_feed::sink_feed(std::shared_ptr<sink> target, tracked_run run,
+                     backoff::limits retry, note_function note)
+  : target_(std::move(target)), run_(std::move(run)), retry_(retry),
+    note_(std::move(note)), limit_(target_->max_batch()) {}
+
+std::optional<sink_feed::clock::time_point>
+sink_feed::pump(clock::time_point now) {
+  if (blocked_)
+    return std::nullopt;
+  if (auto ok = read(); !ok)
+    return fail(ok.error(), now);
+  if (held_.empty())
+    return std::nullopt;
+  if (auto ok = send(); !ok)
+    return handle(ok.error(), now);
+  if (std::exchange(trouble_, {}))
+    note_("tracker " + target_->name() + " takes records again");
+  retry_.reset();
+  same_failures_ = 0;
+  limit_ = std::min(target_->max_batch(), limit_ * 2);
+  return now;
+}
+
+expected<void> sink_feed::read() {
+  if (!reader_) {
+    auto saved = load_position(file(".offset"));
+    if (!saved)
+      return tl::unexpected{saved.error()};
+    if (*saved)
+      position_ = std::move(**saved);
+    auto offset = resume_offset(position_, run_.path);
+    if (!offset)
+      return tl::unexpected{offset.error()};
+    auto reader = record_reader::open(run_.path, *offset, position_.words);
+    if (!reader)
+      return tl::unexpected{reader.error()};
+    reader_.emplace(std::move(*reader));
+  }
+  while (held_.size() < target_->max_batch()
+         && reader_->offset() - position_.offset < max_held_bytes) {
+    auto record = reader_->next();
+    if (!record)
+      return tl::unexpected{record.error()};
+    if (!*record)
+      return {};
+    held_.push_back(std::move(**record));
+  }
+  return {};
+}
+
+sink_result sink_feed::send() {
+  if (!started_) {
+    if (auto ok = open(); !ok)
+      return ok;
+  }
+  if (is_end(held_.front()))
+    return send_end();
+  auto end = std::ranges::find_if(held_, is_end);
+  auto count = static_cast<std::size_t>(end - held_.begin());
+  return send_records(std::min(count, limit_));
+}
+
+sink_result sink_feed::open() {
+  auto& words = reader_->words();
+  run_.project = words.project;
+  run_.experiment = words.experiment;
+  run_.display_name = words.display_name;
+  run_.attempt = held_.front().attempt;
+  if (auto ok = target_->start(run_, position_.state); !ok)
+    return ok;
+  started_ = true;
+  // Before the first record, so that another life finds the same run.
+  position_.state = target_->state();
+  if (auto ok = save(); !ok)
+    return transient(ok.error());
+  return {};
+}
+
+sink_result sink_feed::send_records(std::size_t count) {
+  if (auto ok = target_->log({held_.data(), count}); !ok)
+    return ok;
+  return taken(count);
+}
+
+sink_result sink_feed::send_end() {
+  auto& record = held_.front();
+  auto status = std::get<run_end_record>(record.content).status;
+  if (auto ok = target_->finish(status, record.time); !ok)
+    return ok;
+  started_ = false; // Another driver may resume the run.
+  return taken(1);
+}
+
+sink_result sink_feed::taken(std::size_t count) {
+  auto& last = held_[count - 1];
+  auto line_end = line_end_at(run_.path / "journal.jsonl", last.end);
+  position_.offset = last.end;
+  position_.time_us = unix_us(last.time);
+  position_.line_end = line_end.value_or(std::string{});
+  position_.state = target_->state();
+  position_.words = reader_->words();
+  held_.erase(held_.begin(),
+              held_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (auto ok = save(); !ok)
+    return transient(ok.error());
+  return {};
+}
+
+std::optional<sink_feed::clock::time_point>
+sink_feed::handle(const sink_failure& x, clock::time_point now) {
+  if (x.accepted > 0) {
+    (void) taken(std::min(x.accepted, held_.size()));
+    same_failures_ = 0;
+    retry_.reset();
+  }
+  if (x.what == sink_failure::kind::permanent) {
+    blocked_ = true;
+    trouble_ = x.reason;
+    note_("tracker " + target_->name()
+          + " gets nothing more: " + x.reason.message);
+    return std::nullopt;
+  }
+  auto refused = x.what == sink_failure::kind::rejected;
+  if (x.suspect && ++same_failures_ >= max_same_failures) {
+    same_failures_ = 0;
+    refused = true;
+  }
+  if (!refused || !started_ || held_.empty() || is_end(held_.front()))
+    return fail(x.reason, now, x.retry_after);
+  auto end = std::ranges::find_if(held_, is_end);
+  auto sent = std::min(static_cast<std::size_t>(end - held_.begin()), limit_);
+  if (sent > 1) {
+    limit_ = sent / 2;
+  } else {
+    if (auto ok = reject(held_.front(), x.reason); !ok)
+      return fail(ok.error(), now);
+    (void) taken(1);
+  }
+  return now;
+}
+
+std::optional<sink_feed::clock::time_point>
+sink_feed::fail(error reason, clock::time_point now,
+                std::optional<std::chrono::seconds> asked) {
+  if (!trouble_)
+    note_("tracker " + target_->name()
+          + " takes nothing for now, the run goes on: " + reason.message);
+  trouble_ = std::move(reason);
+  return now + retry_.next(asked);
+}
+
+expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
+  note_("tracker " + target_->name() + " refuses a record, which is kept in "
+        + file(".rejected.jsonl").string() + ": " + reason.message);
+  auto lines = line_reader::open(run_.path / "journal.jsonl", position_.offset);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  std::string text;
+  while (lines->offset() < x.end) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      break;
+    text = **line; // The last one is the record's.
+  }
+  auto path = file(".rejected.jsonl");
+  auto out = open_file(path, O_WRONLY | O_CREAT | O_APPEND, "open");
+  if (!out)
+    return tl::unexpected{out.error()};
+  if (::write(out->get(), text.data(), text.size())
+      != static_cast<ssize_t>(text.size()))
+    return tl::unexpected{storage_error("write", path, errno)};
+  return sync_file(*out, path);
+}
+
+expected<void> sink_feed::save() {
+  return save_position(position_, file(".offset"));
+}
+
+std::uint64_t sink_feed::unsent() const {
+  auto count = static_cast<std::uint64_t>(held_.size());
+  if (!reader_)
+    return count;
+  auto rest = record_reader::open(run_.path, reader_->offset());
+  while (rest) {
+    auto record = rest->next();
+    if (!record || !*record)
+      break;
+    ++count;
+  }
+  return count;
+}
+
+fs::path sink_feed::file(const char* ending) const {
+  return run_.path / "sinks" / (target_->name() + ending);
+}
+
+} // namespace troupe

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <chrono>
+#include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "troupe/callbacks/tracking/backoff.hpp"
+#include "troupe/callbacks/tracking/record_reader.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/callbacks/tracking/sink_position.hpp"
+
+namespace troupe {
+
+/// Feeds one sink from a run's journal and remembers on disk how far it came.
+/// Holds what to do next, not when: its owner calls `pump` on a thread that may
+/// block.
+///
+///   - Records reach the sink in order, at least once. The place is saved after
+///     each success, together with the sink's state.
+///   - A transient failure is repeated after a `backoff`. A batch whose records
+///     are refused is halved until the record that is refused stands alone;
+///     that one goes to `sinks/<name>.rejected.jsonl`.
+///   - After a permanent failure the sink gets nothing more in this life.
+class sink_feed {
+public:
+  using clock = std::chrono::steady_clock;
+
+  /// Says what people should know: once when a tracker begins to fail, once
+  /// when it takes records again.
+  using note_function = std::function<void(std::string)>;
+
+  sink_feed(std::shared_ptr<sink> target, tracked_run run,
+            backoff::limits retry, note_function note);
+
+  /// Gives the sink what the journal holds, at most one batch. Returns when to
+  /// call again: at once, at a time, or, if unset, when there is more in the
+  /// journal.
+  std::optional<clock::time_point> pump(clock::time_point now);
+
+  /// Whether the sink has taken all that the journal holds.
+  bool is_done() const noexcept { return !blocked_ && held_.empty(); }
+
+  /// Why the sink takes nothing now; `ec::none`: it does.
+  const error& trouble() const noexcept { return trouble_; }
+
+  /// Records of the journal that the sink has not taken; counts them.
+  std::uint64_t unsent() const;
+
+  const sink& target() const noexcept { return *target_; }
+
+private:
+  sink_result open();
+  sink_result send();
+  sink_result send_records(std::size_t count);
+  sink_result send_end();
+  expected<void> read();
+  std::optional<clock::time_point> handle(const sink_failure& x,
+                                          clock::time_point now);
+  std::optional<clock::time_point>
+  fail(error reason, clock::time_point now,
+       std::optional<std::chrono::seconds> asked = std::nullopt);
+  sink_result taken(std::size_t count);
+  expected<void> reject(const tracker_record& x, const error& reason);
+  expected<void> save();
+  fs::path file(const char* ending) const;
+
+  std::shared_ptr<sink> target_;
+  tracked_run run_;
+  backoff retry_;
+  note_function note_;
+  std::optional<record_reader> reader_;
+  sink_position position_;
+  /// Read and not taken yet; never empty while the sink fails.
+  std::vector<tracker_record> held_;
+  std::size_t limit_ = 0; ///< Most records of the next batch.
+  bool started_ = false;
+  bool blocked_ = false; ///< By a permanent failure.
+  error trouble_;
+  int same_failures_ = 0; ///< Of one batch, that the tracker answered with.
+};
+
+} // namespace troupe

@@ -1,0 +1,100 @@
+#include "troupe/callbacks/tracking/sink_thread.hpp"
+
+#include <sys/resource.h>
+#include <unistd.h>
+
+namespace troupe {
+
+namespace {
+
+tracked_run with_token(tracked_run run, std::stop_token token) {
+  run.cancelled = std::move(token);
+  return run;
+}
+
+} // namespace
+
+sink_thread::sink_thread(std::shared_ptr<sink> target, tracked_run run,
+                         tracker_options options, sink_feed::note_function note)
+  : options_(options),
+    feed_(std::move(target), with_token(std::move(run), cancel_.get_token()),
+          options.retry, std::move(note)),
+    thread_([this] { this->run(); }) {}
+
+sink_thread::~sink_thread() {
+  if (thread_.joinable())
+    (void) join(clock::now());
+}
+
+void sink_thread::notify() noexcept {
+  // Once per pause of the thread: the report path pays for one exchange.
+  if (!news_.exchange(true, std::memory_order_acq_rel)) {
+    { std::lock_guard guard{mutex_}; }
+    changed_.notify_one();
+  }
+}
+
+void sink_thread::close() {
+  std::lock_guard guard{mutex_};
+  closed_ = true;
+  changed_.notify_all();
+}
+
+std::string sink_thread::join(clock::time_point deadline) {
+  {
+    std::unique_lock lock{mutex_};
+    closed_ = true;
+    changed_.notify_all();
+    changed_.wait_until(lock, deadline, [this] { return ended_; });
+    stopped_ = true;
+    changed_.notify_all();
+  }
+  cancel_.request_stop();
+  thread_.join();
+  auto unsent = feed_.unsent();
+  if (unsent == 0)
+    return {};
+  auto text = "tracker " + feed_.target().name() + ": " + std::to_string(unsent)
+              + " records are unsent";
+  if (feed_.trouble())
+    text += " (" + feed_.trouble().message + ')';
+  return text + "; they are kept, troupe-sync sends them";
+}
+
+void sink_thread::run() {
+  // A thread's own priority, on Linux. Without the right to it nothing is lost.
+  (void) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
+  for (;;) {
+    bool closed = false;
+    {
+      std::lock_guard guard{mutex_};
+      if (stopped_)
+        break;
+      closed = closed_;
+    }
+    news_.store(false, std::memory_order_release);
+    auto next = feed_.pump(clock::now());
+    if (next && *next <= clock::now())
+      continue;
+    if (closed && !next)
+      break; // All is sent, or nothing more will be.
+    wait(next);
+  }
+  std::lock_guard guard{mutex_};
+  ended_ = true;
+  changed_.notify_all();
+}
+
+void sink_thread::wait(std::optional<clock::time_point> next) {
+  std::unique_lock lock{mutex_};
+  if (next) {
+    changed_.wait_until(lock, *next, [this] { return stopped_; });
+    return;
+  }
+  changed_.wait(lock, [this] { return news_ || closed_ || stopped_; });
+  // What comes within the interval goes along.
+  changed_.wait_for(lock, options_.interval,
+                    [this] { return closed_ || stopped_; });
+}
+
+} // namespace troupe

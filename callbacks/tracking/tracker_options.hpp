@@ -1,0 +1,20 @@
+#pragma once
+
+#include <chrono>
+
+#include "troupe/callbacks/tracking/backoff.hpp"
+
+namespace troupe {
+
+/// How a run's records get to a tracker.
+struct tracker_options {
+  /// Records of this long are sent together. Nothing of the run waits for it.
+  std::chrono::milliseconds interval{500};
+  /// How long the end of the run waits for the tracker. What is unsent then
+  /// stays in the run's folder, for `troupe-sync` or the next driver.
+  std::chrono::milliseconds finish_timeout{60'000};
+  /// Between attempts while the tracker fails.
+  backoff::limits retry;
+};
+
+} // namespace troupe

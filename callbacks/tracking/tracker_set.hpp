@@ -1,0 +1,55 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/callbacks/tracking/sink_thread.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/run/run_description.hpp"
+#include "troupe/runtime/run/run_status.hpp"
+
+namespace troupe {
+
+/// The trackers of a run: those among its callbacks, and the ones that every
+/// run has.
+class tracker_set {
+public:
+  struct listeners {
+    /// Hears what people should know. Any thread.
+    std::function<void(std::string)> note;
+    /// How the run is; may be empty. Any thread.
+    std::function<run_status()> status;
+  };
+
+  /// Checks every tracker, notes its options in `sinks/` of the run's folder
+  /// *run_path* for `troupe-sync`, and starts it. `ec::invalid_config`: one
+  /// lacks what it needs, or two have the same name.
+  static expected<std::unique_ptr<tracker_set>>
+  start(const run_config& config, const run_description& run,
+        const fs::path& run_path, listeners to);
+
+  /// The journal has grown. Cheap; any thread may call.
+  void notify() noexcept;
+
+  /// The run is over: waits for each tracker, at most its `finish_timeout`.
+  /// What is unsent then is noted.
+  void finish();
+
+private:
+  explicit tracker_set(listeners to) : to_(std::move(to)) {}
+
+  expected<void> add(const tracker& x, tracked_run run);
+
+  listeners to_;
+  std::vector<std::unique_ptr<sink_thread>> threads_;
+};
+
+/// The callbacks that are to be told what happens: all but trackers.
+std::vector<std::shared_ptr<user_callback>>
+told_callbacks(const std::vector<std::shared_ptr<user_callback>>& callbacks);
+
+} // namespace troupe

@@ -1,0 +1,24 @@
+#pragma once
+
+#include "troupe/callbacks/http/http_reply.hpp"
+#include "troupe/callbacks/http/http_request.hpp"
+#include "troupe/callbacks/tracking/sink_result.hpp"
+
+namespace troupe {
+
+/// What a refusal with *status* means for a sink: 408, 429, 500, 502, 503 and
+/// 504 are transient; redirects, 401 and 403 permanent; the rest says that
+/// these records are not taken.
+sink_failure::kind kind_of_status(int status) noexcept;
+
+/// Of a request without a reply: transient, but for certificates and requests
+/// that can never work.
+sink_failure failure_of(const http_request& request, const http_failure& x);
+
+/// Of a reply that is no success: names the request, the status, and what the
+/// server says (the `message` of a JSON body, else its first characters), with
+/// the server's `Retry-After`. *hint* is a sentence that follows.
+sink_failure failure_of(const http_request& request, const http_reply& x,
+                        const std::string& hint = {});
+
+} // namespace troupe

@@ -7,12 +7,11 @@
 namespace troupe {
 
 /// What a refusal with *status* means for a sink: 408, 429, 500, 502, 503 and
-/// 504 are transient; redirects, 401 and 403 permanent; the rest says that
-/// these records are not taken.
+/// 504 are transient; redirects, 401 and 403 permanent; all others rejected.
 sink_failure::kind kind_of_status(int status) noexcept;
 
-/// Of a request without a reply: transient, but for certificates and requests
-/// that can never work.
+/// Of a request without a reply: transient; permanent if a certificate does not
+/// hold; rejected if the request can never work.
 sink_failure failure_of(const http_request& request, const http_failure& x);
 
 /// Of a reply that is no success: names the request, the status, and what the

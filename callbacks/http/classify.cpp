@@ -1,0 +1,98 @@
+#include "troupe/callbacks/http/classify.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/http/redacted.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t shown_characters = 300;
+
+/// What the server says in *body*: the message of a JSON object, else the text
+/// itself, on one line.
+std::string said_in(const std::string& body) {
+  auto json = nlohmann::json::parse(body, nullptr, false);
+  std::string text;
+  if (json.is_object())
+    for (const auto* name : {"message", "error_description", "msg", "error"})
+      if (auto i = json.find(name);
+          text.empty() && i != json.end() && i->is_string())
+        text = i->get<std::string>();
+  if (text.empty())
+    text = body;
+  std::string line;
+  // Before it is cut: half a secret is one, too.
+  for (unsigned char c : redacted(text.substr(0, 4 * shown_characters))) {
+    auto blank = c <= ' ' || c == 127;
+    if (!blank)
+      line += static_cast<char>(c);
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+  }
+  while (line.ends_with(' '))
+    line.pop_back();
+  if (line.size() <= shown_characters)
+    return line;
+  auto end = shown_characters; // Not within a character.
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80)
+    --end;
+  return line.substr(0, end) + "...";
+}
+
+std::string subject_of(const http_request& x) {
+  return x.method + " " + shown_url(x.url);
+}
+
+} // namespace
+
+sink_failure::kind kind_of_status(int status) noexcept {
+  using enum sink_failure::kind;
+  switch (status) {
+    case 408:
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+    case 504:
+      return transient;
+    case 401:
+    case 403:
+      return permanent;
+    default:
+      return status < 400 ? permanent : rejected;
+  }
+}
+
+sink_failure failure_of(const http_request& request, const http_failure& x) {
+  using enum http_failure::kind;
+  auto hopeless = x.what == untrusted || x.what == unusable;
+  sink_failure result;
+  result.what =
+    hopeless ? sink_failure::kind::permanent : sink_failure::kind::transient;
+  auto code = x.what == cancelled ? ec::stopped
+              : x.what == timeout ? ec::timeout
+                                  : ec::protocol;
+  result.reason = {code, subject_of(request) + ": " + redacted(x.text)};
+  return result;
+}
+
+sink_failure failure_of(const http_request& request, const http_reply& x,
+                        const std::string& hint) {
+  sink_failure result;
+  result.what = kind_of_status(x.status);
+  result.retry_after = x.retry_after;
+  auto text = subject_of(request) + ": status " + std::to_string(x.status);
+  if (auto to = x.headers.find("location");
+      x.status >= 300 && x.status < 400 && to != x.headers.end())
+    text += ", it is at " + shown_url(to->second) + " now";
+  if (auto said = said_in(x.body); !said.empty())
+    text += ": " + said;
+  if (!hint.empty())
+    text += "; " + hint;
+  result.reason = {ec::protocol, text};
+  return result;
+}
+
+} // namespace troupe

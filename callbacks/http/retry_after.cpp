@@ -1,0 +1,30 @@
+#include "troupe/callbacks/http/retry_after.hpp"
+
+#include <algorithm>
+#include <charconv>
+
+#include <curl/curl.h>
+
+namespace troupe {
+
+std::optional<std::chrono::seconds>
+retry_after(const std::string& value,
+            std::chrono::system_clock::time_point now) {
+  using std::chrono::seconds;
+  long long count = 0;
+  const auto* end = value.data() + value.size();
+  if (auto [rest, failed] = std::from_chars(value.data(), end, count);
+      failed == std::errc{} && rest == end) {
+    // The number stands.
+  } else if (failed == std::errc::result_out_of_range && rest == end) {
+    count = longest_retry_after.count();
+  } else {
+    auto date = curl_getdate(value.c_str(), nullptr);
+    if (date < 0)
+      return std::nullopt;
+    count = date - std::chrono::system_clock::to_time_t(now);
+  }
+  return std::clamp(seconds{count}, seconds{0}, longest_retry_after);
+}
+
+} // namespace troupe

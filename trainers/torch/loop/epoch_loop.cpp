@@ -1,0 +1,406 @@
+#include "troupe/trainers/torch/loop/epoch_loop.hpp"
+
+#include <algorithm>
+#include <cstdio>
+#include <typeinfo>
+
+#include <ATen/Functions.h>
+#include <c10/util/Type.h>
+
+#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+#include "troupe/trainers/torch/files/safetensors.hpp"
+#include "troupe/trainers/torch/loop/evaluation_mode.hpp"
+#include "troupe/trainers/torch/loop/loop_progress.hpp"
+#include "troupe/trainers/torch/loop/random_state.hpp"
+#include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
+
+namespace troupe {
+
+namespace {
+
+[[noreturn]] void refuse(std::string why) {
+  throw train_error{{ec::invalid_argument, std::move(why)}};
+}
+
+void check(const loop_options& x) {
+  auto at_least = [](std::int64_t value, std::int64_t least, const char* name) {
+    if (value < least)
+      refuse("loop_options::" + std::string{name} + " is "
+             + std::to_string(value) + ", but must be at least "
+             + std::to_string(least));
+  };
+  at_least(x.max_epochs, 0, "max_epochs");
+  at_least(x.limit_train_batches.value_or(1), 1, "limit_train_batches");
+  at_least(x.limit_val_batches.value_or(0), 0, "limit_val_batches");
+  at_least(x.check_val_every_n_epoch, 1, "check_val_every_n_epoch");
+  at_least(x.num_sanity_val_steps, -1, "num_sanity_val_steps");
+  at_least(x.accumulate_grad_batches, 1, "accumulate_grad_batches");
+  if (x.gradient_clip_val && !(*x.gradient_clip_val > 0))
+    refuse("loop_options::gradient_clip_val is "
+           + std::to_string(*x.gradient_clip_val) + ", but must be positive");
+}
+
+std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
+  return limit ? std::min(n, *limit) : n;
+}
+
+fs::path model_file(const fs::path& folder) {
+  return folder / "model.safetensors";
+}
+
+fs::path random_file(const fs::path& folder, int rank) {
+  return folder / ("random_" + std::to_string(rank) + ".safetensors");
+}
+
+/// One walk through the batches of an epoch, ended also by an exception.
+class pass {
+public:
+  pass(batch_feed& feed, int epoch) : feed_(feed) {
+    feed_.begin(static_cast<std::uint64_t>(epoch));
+  }
+  ~pass() { feed_.end(); }
+  pass(const pass&) = delete;
+  pass& operator=(const pass&) = delete;
+
+private:
+  batch_feed& feed_;
+};
+
+} // namespace
+
+epoch_loop::epoch_loop(train_context& context, loop_options options,
+                       std::vector<callback_ptr> callbacks)
+  : context_(context), options_(std::move(options)),
+    callbacks_(std::move(callbacks)) {
+  check(options_);
+}
+
+epoch_loop::~epoch_loop() = default;
+
+void epoch_loop::log(const std::string& name, double value,
+                     const log_options& options) {
+  log(name, at::scalar_tensor(value, at::kDouble), options);
+}
+
+void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
+                           batch_feed& train, batch_feed* validation) {
+  if (!module)
+    refuse("fit() was given no module");
+  module_ = std::move(module);
+  optimizer_ = {};
+  log_ = {};
+  epoch_ = 0;
+  global_step_ = 0;
+  stopping_ = false;
+  module_->loop_ = this;
+  auto leave = [this] {
+    module_->loop_ = nullptr;
+    model_.reset();
+    sanity_checking_ = false;
+    epoch_is_over_ = false;
+  };
+  try {
+    run(train, options_.limit_val_batches == 0 ? nullptr : validation);
+  } catch (...) {
+    tell(std::current_exception());
+    leave();
+    throw;
+  }
+  leave();
+}
+
+void epoch_loop::run(batch_feed& train, batch_feed* validation) {
+  prepare(train, validation);
+  std::optional<loop_progress> saved;
+  fs::path folder;
+  if (options_.resume && context_.checkpoint()) {
+    folder = context_.checkpoint()->path();
+    saved = read_progress(folder);
+  }
+  if (saved)
+    restore_module(folder, *saved);
+  optimizer_ = module_->configure_optimizers();
+  if (!optimizer_)
+    refuse("configure_optimizers of module " + module_->name()
+           + " returned no optimizer");
+  optimizer_.follow_schedule(schedule_interval::epoch, 0);
+  optimizer_.follow_schedule(schedule_interval::step, 0);
+  call(&loop_callback::on_fit_start);
+  module_->on_fit_start();
+  if (saved)
+    restore_progress(*saved);
+  else if (validation && options_.num_sanity_val_steps != 0)
+    sanity_check(*validation);
+  call(&loop_callback::on_train_start);
+  module_->on_train_start();
+  // Hooks up to here may have drawn numbers that the run did not draw at this
+  // point of its first life.
+  if (auto file = random_file(folder, context_.rank());
+      saved && fs::exists(file))
+    set_random_state(load_safetensors(file), device(context_));
+  for (; epoch_ < options_.max_epochs && !stopping_; ++epoch_)
+    train_epoch(train, validation);
+  call(&loop_callback::on_train_end);
+  module_->on_train_end();
+  call(&loop_callback::on_fit_end);
+  module_->on_fit_end();
+  call(&loop_callback::teardown);
+  module_->teardown();
+}
+
+void epoch_loop::prepare(batch_feed& train, batch_feed* validation) {
+  gather_callbacks();
+  if (context_.local_rank() == 0)
+    module_->prepare_data();
+  context_.barrier();
+  call(&loop_callback::setup);
+  module_->setup();
+  train.open();
+  if (validation)
+    validation->open();
+  check_batches(train);
+  module_->configure_model();
+  model_.emplace(prepare_model(context_, module_, options_.data_parallel));
+}
+
+void epoch_loop::gather_callbacks() {
+  active_ = callbacks_;
+  for (auto& x : module_->configure_callbacks())
+    active_.push_back(std::move(x));
+  if (std::ranges::find(active_, nullptr) != active_.end())
+    refuse("a callback of the loop is null");
+  std::ranges::stable_partition(active_, [](const callback_ptr& x) {
+    return x->phase() != callback_phase::checkpoint;
+  });
+}
+
+void epoch_loop::check_batches(batch_feed& train) {
+  const auto mine = limited(train.size(), options_.limit_train_batches);
+  if (mine < 1)
+    refuse("rank " + std::to_string(context_.rank())
+           + ": the loader for training has no batches");
+  if (context_.world_size() == 1)
+    return;
+  if (auto first = context_.broadcast_from_rank_zero(mine); first != mine)
+    refuse("rank " + std::to_string(context_.rank()) + " has "
+           + std::to_string(mine) + " batches for training but rank 0 has "
+           + std::to_string(first)
+           + ": ranks train in step, so give them equal numbers "
+             "(troupe::tail::pad or drop)");
+}
+
+void epoch_loop::restore_module(const fs::path& folder,
+                                const loop_progress& saved) {
+  module_->on_load_checkpoint(saved.added);
+  load_safetensors(model_file(folder), *model_);
+  call(&loop_callback::on_load_checkpoint, saved.added);
+  for (auto& x : active_)
+    if (auto i = saved.callbacks.find(x->state_key());
+        i != saved.callbacks.end())
+      x->load_state_dict(i->second);
+}
+
+void epoch_loop::restore_progress(const loop_progress& saved) {
+  optimizer_.load_state(saved.optimizer);
+  epoch_ = saved.finished_epochs;
+  global_step_ = saved.global_step;
+  stopping_ = saved.stopping;
+  log_.restore(saved.logged);
+}
+
+void epoch_loop::save_checkpoint(const fs::path& folder) {
+  if (!epoch_is_over_)
+    refuse("save_checkpoint() is called in the middle of an epoch, from where "
+           "no loop can go on");
+  loop_progress x{.finished_epochs = epoch_ + 1,
+                  .global_step = global_step_,
+                  .stopping = stopping_,
+                  .logged = callback_metrics(),
+                  .callbacks = {},
+                  .added = {},
+                  .optimizer = optimizer_.state()};
+  for (auto& callback : active_)
+    if (auto state = callback->state_dict(); !state.empty())
+      if (auto key = callback->state_key();
+          !x.callbacks.emplace(key, std::move(state)).second)
+        refuse("two callbacks have the state key '" + key
+               + "': override state_key() in one of them");
+  for (auto& callback : active_)
+    callback->on_save_checkpoint(*this, x.added);
+  module_->on_save_checkpoint(x.added);
+  save_safetensors(random_file(folder, context_.rank()),
+                   random_state(device(context_)));
+  if (context_.rank() != 0)
+    return;
+  save_safetensors(model_file(folder), *model_);
+  write_progress(folder, x);
+}
+
+void epoch_loop::sanity_check(batch_feed& validation) {
+  sanity_checking_ = true;
+  const auto random = random_state(device(context_));
+  call(&loop_callback::on_sanity_check_start);
+  auto limit = options_.limit_val_batches;
+  if (options_.num_sanity_val_steps > 0)
+    limit = limited(options_.num_sanity_val_steps, limit);
+  validate(validation, limit);
+  call(&loop_callback::on_sanity_check_end);
+  set_random_state(random, device(context_));
+  log_ = {};
+  sanity_checking_ = false;
+}
+
+void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
+  log_.begin_training();
+  call(&loop_callback::on_train_epoch_start);
+  module_->on_train_epoch_start();
+  {
+    const pass batches{train, epoch_};
+    const auto n = limited(train.size(), options_.limit_train_batches);
+    for (std::int64_t i = 0; i < n; ++i) {
+      if (!train.next())
+        refuse("the loader for training said that it has "
+               + std::to_string(train.size()) + " batches, but gave "
+               + std::to_string(i));
+      train_batch(train, i, n);
+    }
+  }
+  if (validation && (epoch_ + 1) % options_.check_val_every_n_epoch == 0)
+    validate(*validation, options_.limit_val_batches);
+  end_train_epoch();
+}
+
+void epoch_loop::train_batch(batch_feed& train, std::int64_t index,
+                             std::int64_t batches) {
+  const auto window = options_.accumulate_grad_batches;
+  const auto ends_epoch = index + 1 == batches;
+  const auto is_last = (index + 1) % window == 0 || ends_epoch;
+  train.transfer(device(context_));
+  log_.begin_batch(train.samples());
+  call(&loop_callback::on_train_batch_start, index);
+  train.batch_start(index);
+  auto loss = backward(train, index, index % window == 0, is_last);
+  if (is_last)
+    step();
+  if (ends_epoch)
+    optimizer_.follow_schedule(schedule_interval::epoch, epoch_ + 1);
+  call(&loop_callback::on_train_batch_end, loss, index);
+  train.batch_end(loss, index);
+  log_.end_batch();
+}
+
+at::Tensor epoch_loop::backward(batch_feed& train, std::int64_t index,
+                                bool is_first, bool is_last) {
+  // Gradients travel once for all batches of a step.
+  std::optional<no_sync_guard> alone;
+  if (!is_last)
+    alone.emplace(model_->no_sync());
+  auto loss = model_->data_parallel().forward([&] {
+    auto x = train.step(index);
+    if (!x.defined() || x.numel() != 1 || !x.requires_grad())
+      refuse("training_step of module " + module_->name()
+             + " returned no loss for batch " + std::to_string(index)
+             + ": it must be one number that depends on the parameters");
+    return x;
+  });
+  auto result = loss.detach();
+  if (options_.accumulate_grad_batches > 1)
+    loss = loss / options_.accumulate_grad_batches;
+  if (is_first) {
+    call(&loop_callback::on_before_zero_grad, optimizer_);
+    module_->on_before_zero_grad(optimizer_);
+    module_->zero_grad();
+  }
+  call(&loop_callback::on_before_backward, loss);
+  module_->on_before_backward(loss);
+  loss.backward();
+  call(&loop_callback::on_after_backward);
+  module_->on_after_backward();
+  return result;
+}
+
+void epoch_loop::step() {
+  call(&loop_callback::on_before_optimizer_step, optimizer_);
+  module_->on_before_optimizer_step(optimizer_);
+  if (options_.gradient_clip_val)
+    clip_grad_norm(optimizer_.parameters(), *options_.gradient_clip_val);
+  optimizer_.step();
+  ++global_step_;
+  optimizer_.follow_schedule(schedule_interval::step, global_step_);
+}
+
+void epoch_loop::end_train_epoch() {
+  log_.end_epoch(context_);
+  call_epoch_end(callback_phase::usual);
+  module_->on_train_epoch_end();
+  call_epoch_end(callback_phase::monitor);
+  agree_on_stop(); // before it is saved
+  epoch_is_over_ = true;
+  call_epoch_end(callback_phase::checkpoint);
+  epoch_is_over_ = false;
+  agree_on_stop();
+  log_.end_training();
+}
+
+void epoch_loop::call_epoch_end(callback_phase phase) {
+  for (auto& x : active_)
+    if (x->phase() == phase)
+      x->on_train_epoch_end(*this);
+}
+
+void epoch_loop::validate(batch_feed& validation,
+                          std::optional<std::int64_t> limit) {
+  model_->broadcast_buffers(); // all ranks judge one model
+  const evaluation_mode evaluation{*module_};
+  log_.begin_validation();
+  call(&loop_callback::on_validation_start);
+  module_->on_validation_start();
+  call(&loop_callback::on_validation_epoch_start);
+  module_->on_validation_epoch_start();
+  {
+    const pass batches{validation, epoch_};
+    for (std::int64_t i = 0; (!limit || i < *limit) && validation.next(); ++i) {
+      validation.transfer(device(context_));
+      log_.begin_batch(validation.samples());
+      call(&loop_callback::on_validation_batch_start, i);
+      validation.batch_start(i);
+      validation.step(i);
+      call(&loop_callback::on_validation_batch_end, i);
+      validation.batch_end({}, i);
+      log_.end_batch();
+    }
+  }
+  log_.end_epoch(context_);
+  call(&loop_callback::on_validation_epoch_end);
+  module_->on_validation_epoch_end();
+  call(&loop_callback::on_validation_end);
+  module_->on_validation_end();
+  log_.end_validation(!sanity_checking_);
+}
+
+void epoch_loop::agree_on_stop() {
+  auto asked = at::scalar_tensor(
+    stopping_ ? 1 : 0,
+    at::TensorOptions{}.dtype(at::kFloat).device(device(context_)));
+  stopping_ = all_reduce_sum(context_, asked).item().toDouble() > 0;
+}
+
+void epoch_loop::tell(const std::exception_ptr& what) noexcept {
+  // The fit ends by what happened first: what a hook throws now is only said.
+  auto say = [this](const loop_callback& x, const char* why) {
+    std::fprintf(stderr, "rank %d: on_exception of %s failed: %s\n",
+                 context_.rank(), c10::demangle(typeid(x).name()).c_str(), why);
+  };
+  for (auto& x : active_) {
+    try {
+      x->on_exception(*this, what);
+    } catch (const std::exception& e) {
+      say(*x, e.what());
+    } catch (...) {
+      say(*x, "it threw something that is no std::exception");
+    }
+  }
+}
+
+} // namespace troupe

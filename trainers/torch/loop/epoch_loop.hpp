@@ -1,0 +1,154 @@
+#pragma once
+
+#include <cstdint>
+#include <exception>
+#include <memory>
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/trainers/torch/data_parallel/data_parallel_model.hpp"
+#include "troupe/trainers/torch/loop/batch_feed.hpp"
+#include "troupe/trainers/torch/loop/loader_feed.hpp"
+#include "troupe/trainers/torch/loop/loop_callback.hpp"
+#include "troupe/trainers/torch/loop/loop_log.hpp"
+#include "troupe/trainers/torch/loop/loop_module.hpp"
+#include "troupe/trainers/torch/loop/loop_options.hpp"
+
+namespace troupe {
+
+class train_context;
+struct loop_progress;
+
+/// Trains a `training_module` epoch by epoch, in the manner of Lightning:
+///
+///   epoch_loop loop{context,
+///                   {.max_epochs = 10},
+///                   {std::make_shared<train_report_callback>()}};
+///   loop.fit(std::make_shared<net>(), train_loader, validation_loader);
+///
+/// Every rank makes the same loop and calls `fit`. Belongs to the thread of the
+/// train loop. docs/epoch_loop.md has the order of all hooks.
+class epoch_loop {
+public:
+  using callback_ptr = std::shared_ptr<loop_callback>;
+
+  /// Throws `train_error` for an option out of range.
+  explicit epoch_loop(train_context& context, loop_options options = {},
+                      std::vector<callback_ptr> callbacks = {});
+  ~epoch_loop();
+
+  epoch_loop(const epoch_loop&) = delete;
+  epoch_loop& operator=(const epoch_loop&) = delete;
+
+  /// Trains *module* on the batches of *train*: a loader of
+  /// `prepare_data_loader`, any other range with `size()`, or a function that
+  /// makes one, called after `setup`. A collective: the ranks have equal
+  /// numbers of batches. Goes on from the checkpoint of `train_report_callback`
+  /// (see `loop_options::resume`) as if there had been no break. Throws what
+  /// steps and hooks throw, and `train_error` for what can not work.
+  template <class Module, class Train>
+  void fit(std::shared_ptr<Module> module, Train&& train) {
+    detail::train_feed<Module, Train> feed{module, std::forward<Train>(train)};
+    fit_feeds(std::move(module), feed, nullptr);
+  }
+
+  /// The same with validation; ranks may have different numbers of batches of
+  /// *validation*.
+  template <class Module, class Train, class Validation>
+  void fit(std::shared_ptr<Module> module, Train&& train,
+           Validation&& validation) {
+    detail::train_feed<Module, Train> feed{module, std::forward<Train>(train)};
+    detail::validation_feed<Module, Validation> other{
+      module, std::forward<Validation>(validation)};
+    fit_feeds(std::move(module), feed, &other);
+  }
+
+  train_context& context() const noexcept { return context_; }
+  const loop_options& options() const noexcept { return options_; }
+
+  /// Epochs that were finished before the current one.
+  int current_epoch() const noexcept { return epoch_; }
+  /// Steps of the optimizer so far, over all epochs and attempts.
+  std::int64_t global_step() const noexcept { return global_step_; }
+  /// Whether this is the validation before training.
+  bool sanity_checking() const noexcept { return sanity_checking_; }
+
+  /// Of the fit under way; after it those of the last one.
+  loop_module& module() const { return *module_; }
+  loop_optimizer& optimizer() noexcept { return optimizer_; }
+
+  /// The latest value of all that was logged in this fit, by name. Waits for
+  /// the device.
+  metrics callback_metrics() const { return log_.values(); }
+
+  /// See `loop_module::log`.
+  void log(const std::string& name, const at::Tensor& value,
+           const log_options& options = {}) {
+    log_.add(context_, name, value, options);
+  }
+  void log(const std::string& name, double value,
+           const log_options& options = {});
+
+  /// Ends the fit after this epoch, on all ranks if any asks.
+  void stop() noexcept { stopping_ = true; }
+  bool stopping() const noexcept { return stopping_; }
+
+  /// Writes all that a resumed fit needs into *folder*: the model's tensors and
+  /// the loop's state by rank 0, the state of random numbers by every rank.
+  /// For callbacks of `callback_phase::checkpoint`, in `on_train_epoch_end`, on
+  /// every rank; elsewhere it throws `train_error`.
+  void save_checkpoint(const fs::path& folder);
+
+private:
+  void fit_feeds(std::shared_ptr<loop_module> module, batch_feed& train,
+                 batch_feed* validation);
+  void run(batch_feed& train, batch_feed* validation);
+  void prepare(batch_feed& train, batch_feed* validation);
+  void gather_callbacks();
+  void check_batches(batch_feed& train);
+  void restore_module(const fs::path& folder, const loop_progress& saved);
+  void restore_progress(const loop_progress& saved);
+  void sanity_check(batch_feed& validation);
+  void train_epoch(batch_feed& train, batch_feed* validation);
+  void train_batch(batch_feed& train, std::int64_t index, std::int64_t batches);
+  at::Tensor backward(batch_feed& train, std::int64_t index, bool is_first,
+                      bool is_last);
+  void step();
+  void end_train_epoch();
+  void validate(batch_feed& validation, std::optional<std::int64_t> limit);
+  void agree_on_stop();
+  void tell(const std::exception_ptr& what) noexcept;
+
+  /// Calls *hook* of every callback.
+  template <class... Params, class... Args>
+  void call(void (loop_callback::*hook)(epoch_loop&, Params...),
+            Args&&... args) {
+    for (auto& x : active_)
+      ((*x).*hook)(*this, args...);
+  }
+  void call_epoch_end(callback_phase phase);
+
+  train_context& context_;
+  const loop_options options_;
+  const std::vector<callback_ptr> callbacks_;
+
+  // Of one fit.
+  std::vector<callback_ptr> active_; // with those of the module
+  std::shared_ptr<loop_module> module_;
+  std::optional<data_parallel_model<loop_module>> model_;
+  loop_optimizer optimizer_;
+  loop_log log_;
+  int epoch_ = 0;
+  std::int64_t global_step_ = 0;
+  bool sanity_checking_ = false;
+  bool stopping_ = false;
+  bool epoch_is_over_ = false;
+};
+
+} // namespace troupe

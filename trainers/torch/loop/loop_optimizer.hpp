@@ -1,0 +1,127 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+#include <type_traits>
+#include <utility>
+#include <vector>
+
+#include <ATen/core/Tensor.h>
+#include <c10/util/Type.h>
+
+#include "troupe/trainers/torch/files/tensor_map.hpp"
+#include "troupe/trainers/torch/loop/lr_schedule.hpp"
+
+namespace troupe {
+
+/// What an `epoch_loop` can step, save and restore; the fused optimizers can.
+template <class T>
+concept steppable = requires(T& x, const tensor_map& saved) {
+  x.step();
+  x.load_state(saved);
+  { x.state() } -> std::convertible_to<tensor_map>;
+  x.groups().at(0).parameters;
+  x.groups().at(0).options.lr;
+};
+
+/// The optimizer of a `training_module` and the schedule of its learning rate.
+/// Copies share the optimizer.
+///
+///   loop_optimizer configure_optimizers() override {
+///     return {std::make_shared<fused_adam>(parameters()),
+///             {.factor = [](auto epoch) { return std::pow(0.9, epoch); }}};
+///   }
+class loop_optimizer {
+public:
+  /// No optimizer.
+  loop_optimizer() = default;
+
+  template <steppable Optimizer>
+  loop_optimizer(std::shared_ptr<Optimizer> optimizer,
+                 lr_schedule schedule = {})
+    : self_(std::make_shared<model<Optimizer>>(std::move(optimizer))),
+      schedule_(std::move(schedule)), first_lr_(lr()) {}
+
+  explicit operator bool() const noexcept { return self_ != nullptr; }
+
+  /// Its type without namespaces, such as `fused_adam`.
+  std::string name() const;
+
+  void step() { self_->step(); }
+
+  /// Learning rate of each parameter group.
+  std::vector<double> lr() const { return self_->lr(); }
+
+  std::vector<at::Tensor> parameters() const { return self_->parameters(); }
+
+  /// See `fused_optimizer`.
+  tensor_map state() const { return self_->state(); }
+  void load_state(const tensor_map& saved) { self_->load_state(saved); }
+
+  const lr_schedule& schedule() const noexcept { return schedule_; }
+
+  /// Sets the learning rates to those of *count* if the schedule counts in
+  /// *interval*.
+  void follow_schedule(schedule_interval interval, std::int64_t count);
+
+  /// The optimizer itself, nullptr if it is no *Optimizer*.
+  template <class Optimizer>
+  Optimizer* as() const {
+    auto x = dynamic_cast<model<Optimizer>*>(self_.get());
+    return x ? x->optimizer.get() : nullptr;
+  }
+
+private:
+  struct erased {
+    virtual ~erased() = default;
+    virtual const char* type() const = 0;
+    virtual void step() = 0;
+    virtual std::vector<double> lr() const = 0;
+    virtual void lr(std::size_t group, double value) = 0;
+    virtual std::vector<at::Tensor> parameters() const = 0;
+    virtual tensor_map state() const = 0;
+    virtual void load_state(const tensor_map& saved) = 0;
+  };
+
+  template <class Optimizer>
+  struct model;
+
+  std::shared_ptr<erased> self_;
+  lr_schedule schedule_;
+  std::vector<double> first_lr_; // what the schedule multiplies
+};
+
+template <class Optimizer>
+struct loop_optimizer::model final : erased {
+  explicit model(std::shared_ptr<Optimizer> x) : optimizer(std::move(x)) {}
+
+  const char* type() const override { return c10::demangle_type<Optimizer>(); }
+  void step() override { optimizer->step(); }
+  std::vector<double> lr() const override {
+    std::vector<double> result;
+    for (auto& group : optimizer->groups())
+      result.push_back(group.options.lr);
+    return result;
+  }
+  void lr(std::size_t group, double value) override {
+    optimizer->groups().at(group).options.lr = value;
+  }
+  std::vector<at::Tensor> parameters() const override {
+    std::vector<at::Tensor> result;
+    for (auto& group : optimizer->groups())
+      result.insert(result.end(), group.parameters.begin(),
+                    group.parameters.end());
+    return result;
+  }
+  tensor_map state() const override { return optimizer->state(); }
+  void load_state(const tensor_map& saved) override {
+    optimizer->load_state(saved);
+  }
+
+  std::shared_ptr<Optimizer> optimizer;
+};
+
+} // namespace troupe

@@ -1,0 +1,93 @@
+#include "troupe/trainers/torch/loop/loop_progress.hpp"
+
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/trainers/torch/files/safetensors.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr int known_format = 1;
+constexpr std::size_t max_bytes = 64 * 1024 * 1024;
+const std::string optimizer_prefix = "optimizer.";
+const std::string added_prefix = "added.";
+
+fs::path text_file(const fs::path& folder) {
+  return folder / "loop.json";
+}
+
+fs::path tensor_file(const fs::path& folder) {
+  return folder / "loop.safetensors";
+}
+
+std::string to_json(const loop_progress& x) {
+  std::string out =
+    "{\"format\":" + std::to_string(known_format)
+    + ",\n\"finished_epochs\":" + std::to_string(x.finished_epochs)
+    + ",\n\"global_step\":" + std::to_string(x.global_step)
+    + ",\n\"stopping\":" + (x.stopping ? "true" : "false");
+  out += ",\n\"logged\":";
+  json::append(out, x.logged);
+  out += ",\n\"added\":";
+  json::append(out, x.added.values);
+  out += ",\n\"callbacks\":{";
+  auto separator = "";
+  for (auto& [key, state] : x.callbacks) {
+    out += separator;
+    json::append(out, std::string_view{key});
+    out += ':';
+    json::append(out, state);
+    separator = ",\n";
+  }
+  out += "}}\n";
+  return out;
+}
+
+loop_progress from_json(const json::document& x) {
+  json::check_format(x, known_format);
+  loop_progress result;
+  result.finished_epochs =
+    static_cast<int>(json::to_unsigned(json::field(x, "finished_epochs")));
+  result.global_step =
+    static_cast<std::int64_t>(json::to_unsigned(json::field(x, "global_step")));
+  result.stopping = json::field(x, "stopping").get<bool>();
+  result.logged = json::to_metrics(json::field(x, "logged"));
+  result.added.values = json::to_metrics(json::field(x, "added"));
+  for (auto& [key, state] : json::field(x, "callbacks").items())
+    result.callbacks[key] = json::to_metrics(state);
+  return result;
+}
+
+} // namespace
+
+void write_progress(const fs::path& folder, const loop_progress& x) {
+  if (auto done = write_new_file(text_file(folder), to_json(x)); !done)
+    throw train_error{done.error()};
+  tensor_map tensors = x.optimizer;
+  for (auto& [name, value] : x.added.tensors)
+    tensors[added_prefix + name] = value;
+  save_safetensors(tensor_file(folder), tensors);
+}
+
+std::optional<loop_progress> read_progress(const fs::path& folder) {
+  const auto path = text_file(folder);
+  if (!fs::exists(path))
+    return std::nullopt;
+  auto result = read_file(path, max_bytes).and_then([&](std::string text) {
+    return json::read<loop_progress>(text, path.string(), from_json);
+  });
+  if (!result)
+    throw train_error{result.error()};
+  for (auto& [name, value] : load_safetensors(tensor_file(folder))) {
+    if (name.starts_with(optimizer_prefix))
+      result->optimizer[name] = value;
+    else
+      result->added.tensors[name.substr(added_prefix.size())] = value;
+  }
+  return std::move(*result);
+}
+
+} // namespace troupe

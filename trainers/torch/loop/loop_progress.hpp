@@ -1,0 +1,34 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/trainers/torch/files/tensor_map.hpp"
+#include "troupe/trainers/torch/loop/loop_checkpoint.hpp"
+
+namespace troupe {
+
+/// What a checkpoint of an `epoch_loop` says beside the model's tensors:
+/// `loop.json`, and `loop.safetensors` for tensors.
+struct loop_progress {
+  int finished_epochs = 0;
+  std::int64_t global_step = 0;
+  bool stopping = false; ///< Someone asked for the end after the last epoch.
+  metrics logged;
+  std::map<std::string, metrics> callbacks; ///< By `state_key`.
+  loop_checkpoint added;                    ///< By hooks.
+  tensor_map optimizer;
+};
+
+/// Writes *x* into *folder*; throws `train_error` with the path.
+void write_progress(const fs::path& folder, const loop_progress& x);
+
+/// What *folder* holds; nothing if it is no checkpoint of a loop. Throws
+/// `train_error` for one that is damaged.
+std::optional<loop_progress> read_progress(const fs::path& folder);
+
+} // namespace troupe

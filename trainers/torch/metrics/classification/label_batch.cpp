@@ -1,9 +1,8 @@
 #include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
 
-#include <sstream>
-
 #include <ATen/Functions.h>
 
+#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
 #include "troupe/trainers/torch/metrics/metric_error.hpp"
 
 namespace troupe {
@@ -14,10 +13,9 @@ namespace {
                                 const at::Tensor& preds,
                                 const at::Tensor& target,
                                 const std::string& wanted) {
-  std::ostringstream sentence;
-  sentence << "predictions of shape " << preds.sizes()
-           << " and targets of shape " << target.sizes() << ", but " << wanted;
-  refuse_metric(metric, sentence.str());
+  refuse_metric(metric, "predictions of shape " + shape_of(preds)
+                          + " and targets of shape " + shape_of(target)
+                          + ", but " + wanted);
 }
 
 /// Whether *preds* has a dimension of classes, and not labels.

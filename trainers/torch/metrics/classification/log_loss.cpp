@@ -5,6 +5,7 @@
 
 #include <ATen/Functions.h>
 
+#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
 #include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
 #include "troupe/trainers/torch/metrics/metric_error.hpp"
 
@@ -50,13 +51,10 @@ void log_loss::add_rows(const at::Tensor& scores, const at::Tensor& target) {
                                      "labels, but have types "}
                            + at::toString(scores.scalar_type()) + " and "
                            + at::toString(target.scalar_type()));
-  if (scores.sizes().slice(0, target.dim()) != target.sizes()) {
-    std::ostringstream sentence;
-    sentence << "scores of " << scores.sizes().slice(0, target.dim())
-             << " elements and targets of shape " << target.sizes()
-             << ", but both must be the same";
-    refuse_metric(name_, sentence.str());
-  }
+  if (scores.sizes().slice(0, scores.dim() - 1) != target.sizes())
+    refuse_metric(name_, "scores of shape " + shape_of(scores)
+                           + ", classes last, and targets of shape "
+                           + shape_of(target) + ", which do not fit");
   const auto classes = scores.size(-1);
   auto wide = scores.reshape({-1, classes}).to(at::kDouble);
   auto logs =

@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/metrics/classification/ranking_curve.hpp"
 
 #include <ATen/Functions.h>
+#include <ATen/TensorOperators.h>
 
 namespace troupe {
 

@@ -1,0 +1,65 @@
+#pragma once
+
+#include <functional>
+#include <string>
+#include <utility>
+
+#include "table.hpp"
+#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+
+namespace troupe::test {
+
+/// A way to run a metric whose type is forgotten. Each call begins anew.
+struct subject {
+  /// Values of each batch alone, then that of all, updated by `forward`.
+  std::function<at::Tensor(const metric_batch&)> forward;
+  /// The value of *batches*.
+  std::function<at::Tensor(const std::vector<metric_batch>& batches)> total;
+  /// The same of one metric for each batch, merged in their order.
+  std::function<at::Tensor(const std::vector<metric_batch>& batches)> merged;
+};
+
+/// Runs copies of *fresh*. *call* takes a metric, whether to forward, and a
+/// batch; it returns what `forward` did.
+template <class Metric, class Call>
+subject make_subject(Metric fresh, Call call) {
+  auto updated = [fresh, call](const std::vector<metric_batch>& batches) {
+    auto metric = fresh;
+    for (auto& batch : batches)
+      call(metric, false, batch);
+    return metric;
+  };
+  return {[fresh, call](const metric_batch& batch) {
+            auto metric = fresh;
+            return call(metric, true, batch);
+          },
+          [updated](const std::vector<metric_batch>& batches) {
+            return updated(batches).compute();
+          },
+          [fresh, updated](const std::vector<metric_batch>& batches) {
+            auto result = fresh;
+            for (auto& batch : batches)
+              result.merge(updated({batch}));
+            return result.compute();
+          }};
+}
+
+/// Runs copies of a metric of predictions and targets.
+template <std::derived_from<prediction_metric> Metric>
+subject subject_of(Metric fresh) {
+  return make_subject(std::move(fresh), [](Metric& metric, bool forward,
+                                           const metric_batch& batch) {
+    if (forward)
+      return metric.forward(batch.at(0), batch.at(1));
+    metric.update(batch.at(0), batch.at(1));
+    return at::Tensor{};
+  });
+}
+
+/// Our metrics by torchmetrics' names: those of labels, and those of numbers.
+using subject_factories =
+  std::map<std::string, std::function<subject(const nlohmann::json&)>>;
+subject_factories classification_subjects();
+subject_factories number_subjects();
+
+} // namespace troupe::test

@@ -84,18 +84,29 @@ protected:
   at::Tensor& state(std::size_t number);
   const at::Tensor& state(std::size_t number) const;
 
-  /// Adds *part* to the cat state *number*.
+  /// Adds *part* to the cat state *number*; copies it if it shares its memory,
+  /// so that no one else writes into it later.
   void append(std::size_t number, at::Tensor part);
+
+  /// Makes *whole* all that the cat state *number* has.
+  void replace(std::size_t number, at::Tensor whole);
 
   /// All parts of the cat state *number* as one tensor.
   at::Tensor joined(std::size_t number) const;
 
+  /// Where the states are: on the device of the last inputs, at first the CPU.
+  at::Device state_device() const { return states_->device(); }
+
   /// The value of the states as they are.
   virtual at::Tensor result() const = 0;
 
-  /// Adds *from* to *into*: states of two ranks or of two batches, both with at
-  /// least one update. Overridden where reductions item by item are not enough.
+  /// Adds the states *from* of another rank to *into*, both with at least one
+  /// update. Overridden where reductions item by item are not enough.
   virtual void combine(metric_states& into, const metric_states& from) const;
+
+  /// Adds the states of the next *batch* to *into*, both with updates. As
+  /// `combine` where the order of batches does not matter.
+  virtual void extend(metric_states& into, const metric_states& batch) const;
 
   /// Runs *f*, which accumulates one batch from inputs on *device*: without
   /// gradients, and with the states there. *f* checks its inputs before it
@@ -141,8 +152,6 @@ private:
 
   /// `result()` without gradients.
   at::Tensor batch_result() const;
-
-  const metric_states& states() const noexcept { return *states_; }
 
   std::shared_ptr<metric_states> states_; // Shared in a collection.
   at::Tensor computed_;                   // Undefined if never computed.

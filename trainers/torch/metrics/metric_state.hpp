@@ -45,11 +45,29 @@ struct metric_states {
 
   void reset();
 
-  /// Moves what is not on *device* there.
+  /// Where the states are; all are on one device.
+  at::Device device() const;
+
+  /// Moves all states to *device*.
   void to(at::Device device);
+
+  /// Adds *from*, with *combine(into, from)* for states with updates on both
+  /// sides: without updates there is nothing to combine.
+  template <class Combine>
+  void add(const metric_states& from, Combine&& combine) {
+    if (from.updates == 0)
+      return;
+    if (updates > 0)
+      combine(*this, from);
+    else
+      items = from.items;
+    updates += from.updates;
+    ++revision;
+  }
 };
 
-/// Adds *from* to *into*, item by item, by their reductions.
+/// Adds *from* to *into*, item by item, by their reductions. The numbers of
+/// updates stay as they are.
 void combine_by_reduction(metric_states& into, const metric_states& from);
 
 } // namespace troupe

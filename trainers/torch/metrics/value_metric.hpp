@@ -21,6 +21,9 @@ public:
 protected:
   /// Accumulates *values*.
   virtual void add(const at::Tensor& values) = 0;
+
+  /// *x* as a tensor where the states are, so that it moves nothing.
+  at::Tensor as_tensor(double x) const;
 };
 
 } // namespace troupe

@@ -1,0 +1,33 @@
+#include "troupe/trainers/torch/metrics/aggregation/max_metric.hpp"
+
+#include <limits>
+
+#include <ATen/ATen.h>
+
+#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr auto of_nothing = -std::numeric_limits<double>::infinity();
+
+} // namespace
+
+max_metric::max_metric(nan_strategy strategy)
+  : aggregator(strategy),
+    max_(add_state("max", metric_reduction::max,
+                   at::full({}, of_nothing, at::kDouble))) {}
+
+void max_metric::add(const at::Tensor& values) {
+  auto x = widened(name(), values);
+  if (x.numel() > 0)
+    state(max_) = at::maximum(state(max_), filter(x).fill(x, of_nothing).max());
+}
+
+at::Tensor max_metric::result() const {
+  warn_of_nans();
+  return state(max_);
+}
+
+} // namespace troupe

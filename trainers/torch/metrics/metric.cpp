@@ -1,0 +1,169 @@
+#include "troupe/trainers/torch/metrics/metric.hpp"
+
+#include <ATen/ATen.h>
+
+#include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Where `state()` keeps the number of updates.
+constexpr auto updates_key = "updates";
+
+} // namespace
+
+metric::metric() : states_(std::make_shared<metric_states>()) {}
+
+metric::metric(const metric& other)
+  : states_(std::make_shared<metric_states>(*other.states_)),
+    computed_(other.computed_), computed_revision_(other.computed_revision_),
+    plane_(other.plane_), warned_(other.warned_) {}
+
+metric& metric::operator=(const metric& other) {
+  if (this != &other) {
+    states_ = std::make_shared<metric_states>(*other.states_);
+    computed_ = other.computed_;
+    computed_revision_ = other.computed_revision_;
+    plane_ = other.plane_;
+    warned_ = other.warned_;
+  }
+  return *this;
+}
+
+at::Tensor metric::compute() {
+  return metric_synchronization{{this}, plane_}.values().front();
+}
+
+double metric::value() {
+  auto x = compute();
+  if (x.numel() != 1)
+    refuse_metric(name(), "value() is of metrics with one value, this has "
+                            + std::to_string(x.numel()));
+  return x.item<double>();
+}
+
+void metric::reset() {
+  states_->reset();
+  computed_ = at::Tensor{};
+}
+
+void metric::merge(const metric& other) {
+  if (other.name() != name() || other.state_key() != state_key())
+    refuse_metric(name(),
+                  "can not merge " + other.name() + " or other options");
+  if (other.updates() == 0)
+    return;
+  at::NoGradGuard no_grad;
+  auto from = *other.states_;
+  if (updates() == 0)
+    states_->to(from.device());
+  from.to(states_->device());
+  states_->add(from, [this](auto& x, auto& y) { combine(x, y); });
+}
+
+tensor_map metric::state() const {
+  tensor_map result;
+  for (auto& x : states_->items)
+    result.emplace(x.name, x.whole());
+  result.emplace(updates_key, at::scalar_tensor(updates(), at::kLong));
+  return result;
+}
+
+void metric::load_state(const tensor_map& x) {
+  auto known = [&](const std::string& key) {
+    if (!x.contains(key))
+      refuse_metric(name(), "the state to load has no '" + key + "'");
+    return x.at(key);
+  };
+  auto loaded = *states_;
+  for (auto& item : loaded.items) {
+    auto value = known(item.name);
+    if (value.scalar_type() != item.initial.scalar_type())
+      refuse_metric(name(), "the state '" + item.name + "' to load is of "
+                              + toString(value.scalar_type()) + ", not of "
+                              + toString(item.initial.scalar_type()));
+    item.assign(value.detach().clone());
+  }
+  loaded.updates = known(updates_key).item<std::int64_t>();
+  if (x.size() != loaded.items.size() + 1)
+    refuse_metric(name(), "the state to load has "
+                            + std::to_string(x.size() - 1) + " tensors, not "
+                            + std::to_string(loaded.items.size()));
+  ++loaded.revision;
+  *states_ = std::move(loaded);
+}
+
+void metric::to(at::Device device) {
+  states_->to(device);
+  ++states_->revision;
+}
+
+void metric::synchronize_over(torch_data_plane plane) {
+  plane_ = std::move(plane);
+  ++states_->revision;
+}
+
+std::size_t metric::add_state(std::string name, metric_reduction reduction,
+                              at::Tensor initial) {
+  metric_state x{std::move(name), reduction, std::move(initial), {}, {}};
+  x.reset();
+  states_->items.push_back(std::move(x));
+  return states_->items.size() - 1;
+}
+
+at::Tensor& metric::state(std::size_t number) {
+  return states_->items[number].value;
+}
+
+const at::Tensor& metric::state(std::size_t number) const {
+  return states_->items[number].value;
+}
+
+void metric::append(std::size_t number, at::Tensor part) {
+  if (part.numel() == 0)
+    return;
+  if (part.storage().use_count() > 1)
+    part = part.clone();
+  states_->items[number].parts.push_back(part.detach());
+}
+
+void metric::replace(std::size_t number, at::Tensor whole) {
+  states_->items[number].assign(std::move(whole));
+}
+
+at::Tensor metric::joined(std::size_t number) const {
+  return states_->items[number].whole();
+}
+
+void metric::combine(metric_states& into, const metric_states& from) const {
+  combine_by_reduction(into, from);
+}
+
+void metric::extend(metric_states& into, const metric_states& batch) const {
+  combine(into, batch);
+}
+
+metric::batch_guard::batch_guard(metric& self)
+  : self_(self), before_(*self.states_) {
+  self_.states_->reset();
+}
+
+metric::batch_guard::~batch_guard() {
+  // Another revision than before, so that nothing computed stays.
+  before_.revision = self_.states_->revision + 1;
+  *self_.states_ = std::move(before_);
+}
+
+void metric::batch_guard::commit() {
+  at::NoGradGuard no_grad;
+  before_.to(self_.states_->device());
+  before_.add(*self_.states_, [this](auto& x, auto& y) { self_.extend(x, y); });
+}
+
+at::Tensor metric::batch_result() const {
+  at::NoGradGuard no_grad;
+  return result();
+}
+
+} // namespace troupe

@@ -40,6 +40,10 @@ expected<void> inline_link::report(rank_report x, bool) {
   return {};
 }
 
+expected<void> inline_link::log(loop_event x) {
+  return run_.append_event(x.kind, context_.attempt, x.fields);
+}
+
 expected<void> inline_link::barrier() {
   if (stop_requested())
     return tl::unexpected<error>{control_.reason()};

@@ -19,6 +19,7 @@ public:
               const loop_control& control);
 
   expected<void> report(rank_report x, bool wait) override;
+  expected<void> log(loop_event x) override;
   expected<void> barrier() override;
   expected<std::string> broadcast(std::string bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;

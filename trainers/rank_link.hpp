@@ -8,6 +8,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/report/rank_report.hpp"
+#include "troupe/runtime/run/loop_event.hpp"
 
 namespace troupe {
 
@@ -21,6 +22,10 @@ public:
   /// Delivers *x*. With *wait*, returns once the report of every rank is
   /// stored.
   virtual expected<void> report(rank_report x, bool wait) = 0;
+
+  /// Notes *x* in the run's journal, ahead of this rank's later reports.
+  /// Returns before it is there, unless many are under way.
+  virtual expected<void> log(loop_event x) = 0;
 
   /// Waits until every rank is here.
   virtual expected<void> barrier() = 0;

@@ -116,6 +116,12 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
     checkpoint_ = std::move(mine);
 }
 
+void train_context::log(loop_event x) {
+  auto& link = link_for("log()");
+  value_or_leave(validate(x.fields));
+  value_or_leave(link.log(std::move(x)));
+}
+
 void train_context::barrier() {
   value_or_leave(link_for("barrier()").barrier());
 }

@@ -21,6 +21,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/run/loop_event.hpp"
 #include "troupe/runtime/run/rank_facts.hpp"
 
 namespace troupe {
@@ -103,6 +104,10 @@ public:
   /// The same with the files of a folder, copied or moved as *options* say.
   void report(metrics values, const troupe::checkpoint& files,
               const report_options& options = {});
+
+  /// Notes *x* in the run's journal, ahead of later reports of this rank, for
+  /// trackers to find: see `tracking_handle`.
+  void log(loop_event x);
 
   /// Waits until every rank is here.
   void barrier();

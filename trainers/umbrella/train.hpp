@@ -9,4 +9,5 @@
 #include "troupe/runtime/run/run_failed.hpp"
 #include "troupe/trainers/data_parallel_trainer.hpp"
 #include "troupe/trainers/init.hpp"
+#include "troupe/trainers/tracking_handle.hpp"
 #include "troupe/trainers/train_context.hpp"

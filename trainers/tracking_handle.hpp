@@ -1,0 +1,94 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <span>
+#include <string>
+
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/run/run_status_kind.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe {
+
+/// What a train loop calls its run where trackers show it. A tracker's own
+/// options win; what is empty is left to them.
+struct tracking_options {
+  std::string project;
+  std::string experiment;
+  std::string name; ///< Of the run; empty: `run_config::name`.
+};
+
+/// Pixels with 8 bits per channel, rows from the top: height x width x
+/// channels.
+struct image_view {
+  std::span<const std::uint8_t> pixels;
+  int width = 0;
+  int height = 0;
+  int channels = 3; ///< 1 grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
+};
+
+/// Logs from inside a train loop to the trackers of the run, beside what
+/// `report()` gives them anyway.
+///
+/// Works on rank 0; on the others every call does nothing, so that loops need
+/// no guard. Records travel to the driver and are in the run's journal before
+/// any later report of the rank is acknowledged. Belongs to the loop's thread.
+/// Calls throw `train_error` when the run can not take them.
+class tracking_handle {
+public:
+  tracking_handle(train_context& context, const tracking_options& options);
+
+  /// Finishes if nobody has: as failed while an exception leaves the loop, as
+  /// aborted if the run was asked to stop, else as finished.
+  ~tracking_handle();
+
+  tracking_handle(const tracking_handle&) = delete;
+  tracking_handle& operator=(const tracking_handle&) = delete;
+
+  /// Whether calls do anything: on rank 0, until `finish`.
+  bool active() const noexcept { return context_ != nullptr; }
+
+  /// Settings of the run beside the loop's config.
+  void log_params(const metrics& values);
+
+  /// Values at *step*; without it, one step after the last.
+  void log(const metrics& values, std::int64_t step);
+  void log(const metrics& values);
+
+  void log_text(const std::string& name, const std::string& text,
+                std::int64_t step);
+
+  /// Keeps *image* as PNG under `media/` of the run's folder.
+  void log_image(const std::string& name, const image_view& image,
+                 std::int64_t step);
+
+  /// How *values* are distributed, in *buckets* of equal width. NaN and
+  /// infinities are left out.
+  void log_histogram(const std::string& name, std::span<const double> values,
+                     std::int64_t step, int buckets = 30);
+
+  /// A file or folder that belongs to the run. What is outside the run's folder
+  /// is copied to `artifacts/<name>` of it.
+  void log_artifact(const fs::path& path, const std::string& name = {});
+
+  /// Says how the loop ended; later calls do nothing.
+  void finish(run_status_kind status = run_status_kind::finished);
+
+private:
+  void send(std::string_view kind, metrics fields);
+
+  train_context* context_ = nullptr; ///< Unset: the handle does nothing.
+  std::int64_t next_step_ = 0;
+  std::uint64_t images_ = 0;
+  int exceptions_ = 0; ///< Under way when the handle was made.
+};
+
+/// Begins to log from the train loop of *context*.
+inline tracking_handle start_tracking(train_context& context,
+                                      const tracking_options& options = {}) {
+  return {context, options};
+}
+
+} // namespace troupe

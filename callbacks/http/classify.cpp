@@ -67,10 +67,11 @@ sink_failure::kind kind_of_status(int status) noexcept {
 
 sink_failure failure_of(const http_request& request, const http_failure& x) {
   using enum http_failure::kind;
-  auto hopeless = x.what == untrusted || x.what == unusable;
   sink_failure result;
-  result.what =
-    hopeless ? sink_failure::kind::permanent : sink_failure::kind::transient;
+  if (x.what == untrusted)
+    result.what = sink_failure::kind::permanent;
+  else if (x.what == unusable)
+    result.what = sink_failure::kind::rejected;
   auto code = x.what == cancelled ? ec::stopped
               : x.what == timeout ? ec::timeout
                                   : ec::protocol;
@@ -83,6 +84,8 @@ sink_failure failure_of(const http_request& request, const http_reply& x,
   sink_failure result;
   result.what = kind_of_status(x.status);
   result.retry_after = x.retry_after;
+  // Some servers break on a body that they should refuse.
+  result.suspect = x.status == 500;
   auto text = subject_of(request) + ": status " + std::to_string(x.status);
   if (auto to = x.headers.find("location");
       x.status >= 300 && x.status < 400 && to != x.headers.end())

@@ -1,0 +1,146 @@
+#include <thread>
+
+#include <arpa/inet.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <unistd.h>
+
+#include <openssl/ssl.h>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/support/tls_certificate.hpp"
+#include "troupe/callbacks/http/http_client.hpp"
+
+namespace troupe::test {
+namespace {
+
+using kind = http_failure::kind;
+
+/// Answers every request over TLS with the common name of the client's
+/// certificate, `nobody` if it has none.
+class tls_server {
+public:
+  explicit tls_server(const tls_certificate& own)
+    : context_(SSL_CTX_new(TLS_server_method()), &SSL_CTX_free) {
+    SSL_CTX_use_certificate(context_.get(), own.certificate.get());
+    SSL_CTX_use_PrivateKey(context_.get(), own.key.get());
+    SSL_CTX_set_verify(context_.get(), SSL_VERIFY_PEER,
+                       [](int, X509_STORE_CTX*) { return 1; });
+    listener_ = ::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto* generic = reinterpret_cast<sockaddr*>(&address);
+    ::bind(listener_, generic, size);
+    ::listen(listener_, 4);
+    ::getsockname(listener_, generic, &size);
+    port_ = ntohs(address.sin_port);
+    thread_ = std::thread{[this] { serve(); }};
+  }
+
+  ~tls_server() {
+    ::shutdown(listener_, SHUT_RDWR);
+    thread_.join();
+    ::close(listener_);
+  }
+
+  tls_server(const tls_server&) = delete;
+  tls_server& operator=(const tls_server&) = delete;
+
+  std::string url() const {
+    return "https://127.0.0.1:" + std::to_string(port_) + "/";
+  }
+
+private:
+  void serve() {
+    for (int fd; (fd = ::accept(listener_, nullptr, nullptr)) >= 0;) {
+      timeval limit{10, 0};
+      ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));
+      std::unique_ptr<SSL, decltype(&SSL_free)> ssl{SSL_new(context_.get()),
+                                                    &SSL_free};
+      SSL_set_fd(ssl.get(), fd);
+      char buffer[4096];
+      if (SSL_accept(ssl.get()) == 1
+          && SSL_read(ssl.get(), buffer, sizeof(buffer)) > 0) {
+        auto body = client_of(ssl.get());
+        auto reply = "HTTP/1.1 200 OK\r\nConnection: close\r\nContent-Length: "
+                     + std::to_string(body.size()) + "\r\n\r\n" + body;
+        SSL_write(ssl.get(), reply.data(), static_cast<int>(reply.size()));
+        SSL_shutdown(ssl.get());
+      }
+      ::close(fd);
+    }
+  }
+
+  static std::string client_of(const SSL* ssl) {
+    auto* certificate = SSL_get1_peer_certificate(ssl);
+    if (!certificate)
+      return "nobody";
+    char name[64];
+    X509_NAME_get_text_by_NID(X509_get_subject_name(certificate),
+                              NID_commonName, name, sizeof(name));
+    X509_free(certificate);
+    return name;
+  }
+
+  std::unique_ptr<SSL_CTX, decltype(&SSL_CTX_free)> context_;
+  int listener_ = -1;
+  int port_ = 0;
+  std::thread thread_;
+};
+
+class http_tls_test : public testing::Test {
+protected:
+  http_tls_test() { certificate.write(folder / "both.pem"); }
+
+  http_result get(http_options options) {
+    http_client client{std::move(options)};
+    return client.send({.url = server.url()});
+  }
+
+  temporary_folder folder;
+  tls_certificate certificate;
+  tls_server server{certificate};
+  std::string file = (folder / "both.pem").string();
+};
+
+TEST_F(http_tls_test, does_not_trust_a_stranger) {
+  auto reply = get({});
+  ASSERT_FALSE(reply);
+  EXPECT_EQ(reply.error().what, kind::untrusted) << reply.error().text;
+}
+
+TEST_F(http_tls_test, trusts_whom_the_file_names) {
+  auto reply = get({.ca_file = file});
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, "nobody");
+}
+
+TEST_F(http_tls_test, trusts_anybody_if_told_to) {
+  EXPECT_TRUE(get({.insecure_tls = true}));
+}
+
+TEST_F(http_tls_test, shows_its_own_certificate) {
+  auto reply = get({.ca_file = file, .client_certificate = file});
+  ASSERT_TRUE(reply) << reply.error().text;
+  EXPECT_EQ(reply->body, "loopback");
+}
+
+TEST_F(http_tls_test, names_files_that_are_missing) {
+  for (auto options : {http_options{.ca_file = "/no/ca.pem"},
+                       http_options{.insecure_tls = true,
+                       .client_certificate = "/no/own.pem"}}) {
+    auto reply = get(options);
+    ASSERT_FALSE(reply);
+    EXPECT_EQ(reply.error().what, kind::untrusted);
+    EXPECT_NE(reply.error().text.find("/no/"), std::string::npos)
+      << reply.error().text;
+  }
+}
+
+} // namespace
+} // namespace troupe::test

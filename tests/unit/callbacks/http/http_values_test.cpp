@@ -1,0 +1,79 @@
+#include <cstdlib>
+
+#include <gtest/gtest.h>
+
+#include "troupe/callbacks/http/percent_encoded.hpp"
+#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/callbacks/http/retry_after.hpp"
+
+namespace troupe::test {
+namespace {
+
+using std::chrono::seconds;
+
+constexpr auto now =
+  std::chrono::sys_days{std::chrono::year{2026} / std::chrono::November / 21};
+
+TEST(retry_after_test, reads_seconds_and_dates_up_to_ten_minutes) {
+  EXPECT_EQ(retry_after("0", now), seconds{0});
+  EXPECT_EQ(retry_after("120", now), seconds{120});
+  EXPECT_EQ(retry_after("601", now), seconds{600});
+  EXPECT_EQ(retry_after("99999999999999999999", now), seconds{600});
+  EXPECT_EQ(retry_after("Sat, 21 Nov 2026 00:00:30 GMT", now), seconds{30});
+  EXPECT_EQ(retry_after("Sat, 21 Nov 2026 05:00:00 GMT", now), seconds{600});
+  EXPECT_EQ(retry_after("Fri, 20 Nov 2026 23:00:00 GMT", now), seconds{0});
+}
+
+TEST(retry_after_test, takes_nothing_else) {
+  for (const auto* x : {"", "soon", "-", "x5"})
+    EXPECT_EQ(retry_after(x, now), std::nullopt) << x;
+  EXPECT_EQ(retry_after("-5", now), seconds{0});
+}
+
+TEST(percent_encoded_test, keeps_plain_characters_and_those_asked_for) {
+  EXPECT_EQ(percent_encoded("aZ09-._~"), "aZ09-._~");
+  EXPECT_EQ(percent_encoded("a b/\xC3\xA4%"), "a%20b%2F%C3%A4%25");
+  EXPECT_EQ(percent_encoded("a/b?c", "/"), "a/b%3Fc");
+}
+
+TEST(redacted_test, knows_secrets_by_their_place) {
+  EXPECT_EQ(redacted("GET http://me:pw@host/x"), "GET http://***@host/x");
+  EXPECT_EQ(redacted("Authorization: Basic dTpw and on"),
+            "Authorization: *** and on");
+  EXPECT_EQ(redacted(R"({"authorization": "Bearer abcdefghij", "a": 1})"),
+            R"({"authorization": "***", "a": 1})");
+  EXPECT_EQ(redacted("sent bearer abcdefghij."), "sent bearer ***");
+  EXPECT_EQ(redacted("/x?apiKey=abc&b=c"), "/x?apiKey=***&b=c");
+  EXPECT_EQ(redacted("X-Amz-Signature=123&sig=4"),
+            "X-Amz-Signature=***&sig=***");
+  EXPECT_EQ(redacted("password: geheim"), "password: ***");
+}
+
+TEST(redacted_test, leaves_other_text_alone) {
+  for (const auto* x : {"set MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_PASSWORD",
+                        "http://host:5000/api/2.0/mlflow", "a@b.example", ""})
+    EXPECT_EQ(redacted(x), x);
+}
+
+TEST(redacted_test, knows_the_values_of_the_trackers_variables) {
+  for (const auto* name : {"WANDB_API_KEY", "COMET_API_KEY",
+                           "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD",
+                           "DATABRICKS_TOKEN", "DATABRICKS_CLIENT_SECRET",
+                           "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN"}) {
+    ::setenv(name, "planted", 1);
+    EXPECT_EQ(redacted("a planted b planted"), "a *** b ***") << name;
+    ::unsetenv(name);
+  }
+  EXPECT_EQ(redacted("a planted b"), "a planted b");
+  EXPECT_EQ(redacted("a planted b", "planted"), "a *** b");
+}
+
+TEST(shown_url_test, leaves_users_and_queries_out) {
+  EXPECT_EQ(shown_url("http://u:p@host:80/a/b?c=d#e"), "http://host:80/a/b");
+  EXPECT_EQ(shown_url("https://host"), "https://host");
+  EXPECT_EQ(shown_url("https://host/a@b"), "https://host/a@b");
+  EXPECT_EQ(shown_url("https://a@b@host"), "https://host");
+}
+
+} // namespace
+} // namespace troupe::test

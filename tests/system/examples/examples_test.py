@@ -156,6 +156,30 @@ class LinearRegression(ExampleTest):
         self.check(0)
 
 
+class LightningStyle(ExampleTest):
+    program = "lightning_style"
+
+    def test_prints_each_epoch_and_where_its_files_are(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        out, _ = self.run_example("--limit", 1024, "--epochs", 2, "--name", "small")
+        path = self.storage / "small"
+        *epochs, last = out.splitlines()[-3:]
+        self.assertEqual(last, f"files are in {path}")
+        batches = batches_of(path)
+        self.assertEqual(len(batches), 2)
+        for epoch, (line, batch) in enumerate(zip(epochs, batches)):
+            first, second = batch["values"]
+            self.assertEqual(first, second)  # means over both ranks
+            self.assertEqual((first["epoch"], first["step"]), (epoch, 8 * (epoch + 1)))
+            self.assertIn(f"epoch={epoch} ", line)
+            self.assertIn("lr-fused_adam=", line)
+            self.assertIn("val/accuracy=", line)
+        self.assertLess(batches[1]["values"][0]["val/loss"], batches[0]["values"][0]["val/loss"])
+        (kept,) = (path / "checkpoints").iterdir()
+        self.assertTrue((kept / "model.safetensors").exists())
+
+
 class FashionMnist(ExampleTest):
     program = "fashion_mnist"
 

@@ -1,0 +1,115 @@
+// A small convolutional network on FashionMNIST, as one would write it with
+// Lightning: a module with its steps, a loop, callbacks. Goes on from its last
+// epoch when a run of the same name did not finish.
+//
+//   lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]
+//                   [--storage runs] [--name run] [--data folder]
+
+#include <cstdio>
+
+#include <torch/torch.h>
+
+#include <troupe/torch.hpp>
+
+#include "command_line.hpp"
+
+struct config {
+  std::string data = troupe::fashion_mnist::default_root().string();
+  double lr = 2e-3;
+  int epochs = 3;
+  int limit = 4096; // training samples per epoch
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(data, lr, epochs, limit);
+  }
+};
+
+struct classifier
+  : troupe::training_module<std::pair<torch::Tensor, torch::Tensor>> {
+  explicit classifier(double lr) : lr(lr) {}
+
+  torch::Tensor loss(const std::string& stage, batch& x) {
+    auto& [images, labels] = x;
+    auto logits = net->forward(images);
+    auto loss = torch::cross_entropy_loss(logits, labels);
+    auto hits = logits.argmax(1).eq(labels).to(torch::kFloat).mean();
+    // Means over the epoch and all ranks.
+    log(stage + "/loss", loss,
+        {.on_step = false, .on_epoch = true, .sync_dist = true});
+    log(stage + "/accuracy", hits,
+        {.on_step = false, .on_epoch = true, .sync_dist = true});
+    return loss;
+  }
+
+  torch::Tensor training_step(batch& x, std::int64_t) override {
+    return loss("train", x);
+  }
+
+  void validation_step(batch& x, std::int64_t) override { loss("val", x); }
+
+  troupe::loop_optimizer configure_optimizers() override {
+    return {
+      std::make_shared<troupe::fused_adam>(parameters(),
+                                           troupe::adam_options{.lr = lr}),
+      {.factor = [](std::int64_t epoch) { return std::pow(0.7, epoch); }}};
+  }
+
+  double lr;
+  torch::nn::Sequential net = register_module(
+    "net",
+    torch::nn::Sequential(
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(1, 16, 3).stride(2)),
+      torch::nn::ReLU(),
+      torch::nn::Conv2d(torch::nn::Conv2dOptions(16, 32, 3).stride(2)),
+      torch::nn::ReLU(), torch::nn::Flatten(), torch::nn::Linear(1152, 10)));
+};
+
+void train(troupe::train_context& context, const config& cfg) {
+  torch::manual_seed(42);
+  troupe::fashion_mnist images{cfg.data, troupe::split::train};
+  auto train_loader = troupe::prepare_data_loader(
+    context, troupe::first_samples{images, cfg.limit},
+    {.batch_size = 64, .shuffle = true});
+  auto val_loader = troupe::prepare_data_loader(
+    context,
+    troupe::first_samples{troupe::fashion_mnist{cfg.data, troupe::split::test},
+                          2000},
+    {.batch_size = 250, .tail = troupe::tail::no_padding});
+
+  troupe::epoch_loop loop{
+    context,
+    {.max_epochs = cfg.epochs, .gradient_clip_val = 1.0},
+    {std::make_shared<troupe::learning_rate_monitor>(),
+     std::make_shared<troupe::early_stopping>(
+       troupe::early_stopping_options{.monitor = "val/loss"}),
+     std::make_shared<troupe::train_report_callback>()}};
+  loop.fit(std::make_shared<classifier>(cfg.lr), train_loader, val_loader);
+}
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  command_line options{argc, argv};
+  config cfg;
+  troupe::torch_options run;
+  run.scaling.num_workers = options.number("--workers", 2);
+  run.run.storage_path = options.text("--storage", "runs");
+  run.run.checkpoint = {.num_to_keep = 1};
+  if (auto name = options.text("--name", ""); !name.empty())
+    run.run.name = name;
+  cfg.data = options.text("--data", cfg.data);
+  cfg.lr = options.real("--lr", cfg.lr);
+  cfg.epochs = options.number("--epochs", cfg.epochs);
+  cfg.limit = options.number("--limit", cfg.limit);
+  options.finish();
+
+  auto result = troupe::torch_trainer{train, cfg, run}.fit();
+  if (result.error) {
+    std::fprintf(stderr, "%s\n", result.error->message.c_str());
+    return 1;
+  }
+  if (auto epochs = result.metrics_history())
+    for (auto& epoch : *epochs)
+      std::printf("%s\n", troupe::to_string(epoch.values[0]).c_str());
+  std::printf("files are in %s\n", result.path.c_str());
+}

@@ -1,0 +1,182 @@
+// What can not work is said in one sentence.
+
+#include "tests/integration/torch/loop/loop_test.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+auto batches(train_context& context, std::int64_t samples = 8) {
+  return prepare_data_loader(context, curve{samples}, {.batch_size = 4});
+}
+
+template <class Module = curve_module>
+std::function<void(train_context&)>
+fit(loop_options options = {},
+    std::vector<epoch_loop::callback_ptr> callbacks = {}) {
+  return [=](train_context& context) {
+    epoch_loop loop{context, options, callbacks};
+    loop.fit(std::make_shared<Module>(), batches(context), batches(context));
+  };
+}
+
+struct without_optimizer : curve_module {
+  loop_optimizer configure_optimizers() override { return {}; }
+};
+
+struct without_validation : training_module<batch> {
+  at::Tensor training_step(batch& x, std::int64_t) override {
+    return torch::mse_loss(layer(x.first), x.second);
+  }
+  loop_optimizer configure_optimizers() override {
+    return std::make_shared<fused_sgd>(parameters());
+  }
+  torch::nn::Linear layer = register_module("layer", torch::nn::Linear(3, 1));
+};
+
+struct without_loss : curve_module {
+  at::Tensor training_step(batch& x, std::int64_t) override {
+    return net->forward(x.first); // one per sample
+  }
+};
+
+struct logs_vectors : curve_module {
+  void validation_step(batch& x, std::int64_t) override { log("y", x.second); }
+};
+
+struct logs_too_early : curve_module {
+  void on_fit_start() override { log("x", 1); }
+};
+
+struct logs_both_ways : curve_module {
+  void validation_step(batch&, std::int64_t index) override {
+    log("x", 1, {.sync_dist = index > 0});
+  }
+};
+
+struct stateful : loop_callback {
+  metrics state_dict() const override { return {{"x", 1}}; }
+  std::string state_key() const override { return "twin"; }
+};
+
+struct saves_too_early : loop_callback {
+  void on_train_batch_end(epoch_loop& loop, const at::Tensor&,
+                          std::int64_t) override {
+    loop.save_checkpoint(fs::temp_directory_path());
+  }
+};
+
+} // namespace
+
+class bad_input_test : public loop_test {
+protected:
+  void expect(body_type body, const std::vector<std::string>& parts) {
+    auto message = failure_of(std::move(body));
+    for (auto& part : parts)
+      EXPECT_NE(message.find(part), std::string::npos) << message;
+  }
+};
+
+TEST_F(bad_input_test, a_value_that_is_never_logged_can_not_be_monitored) {
+  expect(
+    fit({}, {std::make_shared<early_stopping>(
+              early_stopping_options{.monitor = "val_acc"})}),
+    {"early_stopping monitors 'val_acc', which rank 0 has not logged; it has "
+     "logged: loss=",
+     "val_loss="});
+}
+
+TEST_F(bad_input_test, a_module_needs_an_optimizer) {
+  expect(fit<without_optimizer>(),
+         {"configure_optimizers of module ", "without_optimizer",
+          " returned no optimizer"});
+}
+
+TEST_F(bad_input_test, a_loader_for_validation_needs_a_step) {
+  expect(fit<without_validation>(),
+         {"fit() was given a loader for validation, but module ",
+          "without_validation has no validation_step"});
+}
+
+TEST_F(bad_input_test, a_loss_is_one_number) {
+  expect(fit<without_loss>(),
+         {"training_step of module ",
+          "without_loss returned no loss for batch 0: it must be one number "
+          "that depends on the parameters"});
+}
+
+TEST_F(bad_input_test, a_logged_value_is_one_number) {
+  expect(fit<logs_vectors>(),
+         {"'y' is logged with 4 elements, but a logged value is one number"});
+}
+
+TEST_F(bad_input_test, values_are_logged_in_epochs) {
+  expect(fit<logs_too_early>(), {"'x' is logged outside of the epochs"});
+}
+
+TEST_F(bad_input_test, a_mean_is_over_all_ranks_or_not) {
+  expect(fit<logs_both_ways>(),
+         {"'x' is logged both with and without sync_dist"});
+}
+
+TEST_F(bad_input_test, options_are_checked_before_anything_is_done) {
+  expect(fit({.accumulate_grad_batches = 0}),
+         {"loop_options::accumulate_grad_batches is 0, but must be at least "
+          "1"});
+  expect(fit({.gradient_clip_val = -1.0}),
+         {"loop_options::gradient_clip_val is -1.000000, but must be "
+          "positive"});
+  expect([](train_context&) { early_stopping{{}}; },
+         {"early_stopping was given no value to monitor"});
+}
+
+TEST_F(bad_input_test, states_of_two_callbacks_need_two_names) {
+  expect(fit({}, {std::make_shared<stateful>(), std::make_shared<stateful>(),
+                  std::make_shared<train_report_callback>()}),
+         {"two callbacks have the state key 'twin': override state_key()"});
+}
+
+TEST_F(bad_input_test, a_checkpoint_is_of_a_whole_epoch) {
+  expect(fit({}, {std::make_shared<saves_too_early>()}),
+         {"save_checkpoint() is called in the middle of an epoch"});
+}
+
+TEST_F(bad_input_test, there_must_be_batches_as_many_as_on_other_ranks) {
+  auto uneven = [](train_context& context) {
+    std::vector<batch> all(static_cast<std::size_t>(context.rank() + 1),
+                           {torch::ones({2, 3}), torch::ones({2, 1})});
+    epoch_loop{context}.fit(std::make_shared<curve_module>(), all);
+  };
+  auto x = run(2, uneven);
+  ASSERT_TRUE(x.error);
+  EXPECT_NE(
+    x.error->message.find("rank 1 has 2 batches for training but rank 0 has 1"),
+    std::string::npos)
+    << x.error->message;
+  expect(
+    [](train_context& context) {
+      std::vector<batch> none;
+      epoch_loop{context}.fit(std::make_shared<curve_module>(), none);
+    },
+    {"rank 0: the loader for training has no batches"});
+}
+
+TEST_F(bad_input_test, a_mean_over_all_ranks_needs_rank_0) {
+  auto x = run(2, [](train_context& context) {
+    struct one_sided : curve_module {
+      void validation_step(batch&, std::int64_t) override {
+        if (loop().context().rank() == 1)
+          log("x", 1, {.sync_dist = true});
+      }
+    };
+    epoch_loop{context}.fit(std::make_shared<one_sided>(), batches(context),
+                            batches(context));
+  });
+  ASSERT_TRUE(x.error);
+  EXPECT_NE(x.error->message.find("rank 1 logged 'x' with sync_dist in an "
+                                  "epoch in which rank 0 did not log it"),
+            std::string::npos)
+    << x.error->message;
+}
+
+} // namespace troupe::test

@@ -1,0 +1,242 @@
+// Early stopping, learning rates, reports, and runs that go on after a failure.
+
+#include <csignal>
+
+#include "tests/integration/torch/loop/loop_test.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+/// Logs the next of *values* as `score` in each validation and each end of a
+/// train epoch, plus this rank's number.
+struct scripted_module : curve_module {
+  explicit scripted_module(std::vector<double> values)
+    : values(std::move(values)) {}
+
+  void validation_step(batch&, std::int64_t) override {
+    if (!loop().sanity_checking())
+      log("score", next());
+  }
+  double next() const {
+    return values.at(static_cast<std::size_t>(loop().current_epoch()))
+           + loop().context().rank();
+  }
+  std::vector<double> values;
+};
+
+struct early_stopping_test : loop_test {
+  /// Epochs that each of *workers* ranks ran.
+  std::vector<int> epochs(int workers, std::vector<double> values,
+                          early_stopping_options options,
+                          loop_options how = {.max_epochs = 8}) {
+    std::vector<int> result(static_cast<std::size_t>(workers));
+    options.monitor = "score";
+    auto x = run(workers, [&](train_context& context) {
+      auto stopping = std::make_shared<early_stopping>(options);
+      epoch_loop loop{context, how, {stopping}};
+      loop.fit(std::make_shared<scripted_module>(values),
+               prepare_data_loader(context, curve{8}, {.batch_size = 4}),
+               prepare_data_loader(context, curve{4}, {.batch_size = 4}));
+      result[static_cast<std::size_t>(context.rank())] = loop.current_epoch();
+      if (context.rank() == 0)
+        reason = stopping->reason();
+    });
+    EXPECT_FALSE(x.error) << x.error->message;
+    return result;
+  }
+
+  std::string reason;
+};
+
+struct recorded_rates : loop_callback {
+  explicit recorded_rates(std::vector<metrics>& out) : out(out) {}
+  void on_train_batch_end(epoch_loop& loop, const at::Tensor&,
+                          std::int64_t) override {
+    out.push_back(loop.callback_metrics());
+  }
+  std::vector<metrics>& out;
+};
+
+/// Two parameter groups, of which the schedule halves the rates.
+struct two_groups : curve_module {
+  explicit two_groups(schedule_interval interval) : interval(interval) {}
+  loop_optimizer configure_optimizers() override {
+    std::vector<parameter_group<adam_options>> groups{
+      {net->first->parameters(), {.lr = 0.8}},
+      {net->second->parameters(), {.lr = 0.4}}};
+    return {std::make_shared<fused_adam>(std::move(groups)),
+            {.factor = [](std::int64_t n) { return std::pow(0.5, n); },
+             .interval = interval}};
+  }
+  schedule_interval interval;
+};
+
+struct failing_config {
+  int attempt = -1; // that rank 1 is killed in
+  int epoch = 3;    // by its second batch
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(attempt, epoch);
+  }
+};
+
+/// Has something of all that a resumed run must find again: momentum, running
+/// means, a schedule, random numbers, a callback's state, old values.
+void failing_loop(train_context& context, const failing_config& cfg) {
+  struct killer : loop_callback {
+    explicit killer(const failing_config& cfg) : cfg(cfg) {}
+    void on_train_batch_start(epoch_loop& loop, std::int64_t index) override {
+      auto& context = loop.context();
+      if (context.rank() == 1
+          && static_cast<int>(context.attempt()) == cfg.attempt
+          && loop.current_epoch() == cfg.epoch && index == 1)
+        std::raise(SIGKILL);
+    }
+    failing_config cfg;
+  };
+  torch::manual_seed(3 + context.rank());
+  auto train =
+    prepare_data_loader(context, curve{40}, {.batch_size = 4, .shuffle = true});
+  auto validation = prepare_data_loader(
+    context, curve{9}, {.batch_size = 4, .tail = tail::no_padding});
+  epoch_loop loop{context,
+                  {.max_epochs = 8, .check_val_every_n_epoch = 3},
+                  {std::make_shared<early_stopping>(early_stopping_options{
+                     .monitor = "loss", .patience = 2, .min_delta = 1e-3}),
+                   std::make_shared<learning_rate_monitor>(),
+                   std::make_shared<train_report_callback>(),
+                   std::make_shared<killer>(cfg)}};
+  loop.fit(std::make_shared<curve_module>(/*dropout=*/0.4), train, validation);
+}
+
+} // namespace
+
+TEST_F(early_stopping_test, all_ranks_stop_after_the_same_epoch) {
+  // Each rank logs another number; the mean over both decides.
+  EXPECT_EQ(epochs(2, {5, 4, 4.5, 4, 3.9, 3.9, 3.9, 3.9}, {.patience = 2}),
+            (std::vector<int>{4, 4}));
+  EXPECT_EQ(reason,
+            "epoch 3: 'score' is 4.5, and was not better than 4.5 for 2 checks "
+            "in a row");
+}
+
+TEST_F(early_stopping_test, small_changes_are_no_improvement) {
+  EXPECT_EQ(epochs(1, {5, 4.95, 4.9, 4.89, 4, 4, 4, 4},
+                   {.patience = 3, .min_delta = 0.2}),
+            std::vector<int>{4});
+}
+
+TEST_F(early_stopping_test, an_accuracy_is_to_grow) {
+  EXPECT_EQ(epochs(1, {1, 2, 3, 4, 5, 5, 5, 5},
+                   {.mode = score_order::max, .patience = 2}),
+            std::vector<int>{7});
+}
+
+TEST_F(early_stopping_test, what_is_not_finite_stops_at_once) {
+  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  EXPECT_EQ(epochs(2, {5, 4, nan, 3, 2, 1, 1, 1}, {}), (std::vector{3, 3}));
+  EXPECT_EQ(reason, "epoch 2: 'score' is nan");
+}
+
+TEST_F(early_stopping_test, rare_validations_are_what_counts) {
+  // Validated after epochs 1, 3, 5, 7.
+  EXPECT_EQ(epochs(1, {0, 4, 0, 4, 0, 4, 0, 4}, {.patience = 2},
+                   {.max_epochs = 8, .check_val_every_n_epoch = 2}),
+            std::vector<int>{6});
+}
+
+TEST_F(loop_test, a_stop_that_one_rank_asks_for_ends_all) {
+  auto x = run(2, [](train_context& context) {
+    struct stopper : loop_callback {
+      void on_train_epoch_end(epoch_loop& loop) override {
+        if (loop.context().rank() == 1 && loop.current_epoch() == 1)
+          loop.stop();
+      }
+    };
+    epoch_loop loop{context, {.max_epochs = 5}, {std::make_shared<stopper>()}};
+    loop.fit(std::make_shared<curve_module>(),
+             prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+    EXPECT_EQ(loop.current_epoch(), 2);
+  });
+  EXPECT_FALSE(x.error) << x.error->message;
+}
+
+TEST_F(loop_test, learning_rates_are_logged_as_the_schedule_sets_them) {
+  for (auto interval : {schedule_interval::epoch, schedule_interval::step}) {
+    std::vector<metrics> seen;
+    auto name = interval == schedule_interval::epoch ? "epochs" : "steps";
+    auto x = run(
+      0,
+      [&](train_context& context) {
+        epoch_loop loop{context,
+                        {.max_epochs = 2},
+                        {std::make_shared<learning_rate_monitor>(),
+                         std::make_shared<recorded_rates>(seen)}};
+        loop.fit(std::make_shared<two_groups>(interval),
+                 prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+      },
+      name);
+    ASSERT_FALSE(x.error) << x.error->message;
+    ASSERT_EQ(seen.size(), 4u);
+    for (int i = 0; i < 4; ++i) {
+      auto halvings = interval == schedule_interval::epoch ? i / 2 : i;
+      auto& values = seen[static_cast<std::size_t>(i)];
+      EXPECT_DOUBLE_EQ(*values.number("lr-fused_adam/pg1"),
+                       0.8 * std::pow(0.5, halvings));
+      EXPECT_DOUBLE_EQ(*values.number("lr-fused_adam/pg2"),
+                       0.4 * std::pow(0.5, halvings));
+    }
+  }
+}
+
+TEST_F(loop_test, every_rank_reports_each_epoch_with_a_checkpoint) {
+  auto x = torch_trainer{failing_loop, failing_config{}, options(2)}.fit();
+  ASSERT_FALSE(x.error) << x.error->message;
+  auto rows = x.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_GE(rows->size(), 3u);
+  for (std::size_t epoch = 0; epoch < rows->size(); ++epoch) {
+    const auto& ranks = (*rows)[epoch].values;
+    ASSERT_EQ(ranks.size(), 2u);
+    for (auto& values : ranks) {
+      EXPECT_EQ(values.at("epoch"), metric_value{epoch});
+      EXPECT_EQ(values.at("step"), metric_value{5 * (epoch + 1)});
+      EXPECT_DOUBLE_EQ(*values.number("lr-fused_sgd"), 0.05 * warm_up(epoch));
+      EXPECT_EQ(values.contains("val_loss"), epoch >= 2);
+    }
+    EXPECT_EQ(ranks[0].at("loss"), ranks[1].at("loss"));
+  }
+  ASSERT_TRUE(x.checkpoint);
+  for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
+                    "random_0.safetensors", "random_1.safetensors"})
+    EXPECT_TRUE(fs::exists(x.checkpoint->path() / file)) << file;
+}
+
+TEST_F(loop_test, a_killed_run_goes_on_as_if_nothing_had_happened) {
+  auto whole =
+    torch_trainer{failing_loop, failing_config{}, options(2, "whole")}.fit();
+  auto with_restart = options(2, "broken");
+  with_restart.run.failure.max_failures = 1;
+  auto broken =
+    torch_trainer{failing_loop, failing_config{.attempt = 0}, with_restart}
+      .fit();
+  ASSERT_FALSE(whole.error) << whole.error->message;
+  ASSERT_FALSE(broken.error) << broken.error->message;
+  ASSERT_EQ(broken.attempts, 2u);
+  auto expected = whole.metrics_history();
+  auto found = broken.metrics_history();
+  ASSERT_TRUE(expected && found);
+  ASSERT_GT(expected->size(), 4u);
+  ASSERT_EQ(found->size(), expected->size());
+  for (std::size_t i = 0; i < found->size(); ++i)
+    EXPECT_EQ((*found)[i].values, (*expected)[i].values) << i;
+  for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
+                    "random_0.safetensors", "random_1.safetensors"})
+    EXPECT_EQ(bytes_of(broken.checkpoint->path() / file),
+              bytes_of(whole.checkpoint->path() / file))
+      << file;
+}
+
+} // namespace troupe::test

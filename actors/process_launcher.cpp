@@ -3,6 +3,7 @@
 #include <csignal>
 
 #include "troupe/actors/rank_seed.hpp"
+#include "troupe/runtime/process/credential_variables.hpp"
 
 namespace troupe {
 
@@ -14,7 +15,12 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
                               const events& listener) {
   spawn_request request;
   request.payload = rank_seed{args_.socket, attempt, rank}.to_bytes();
+  request.hidden.assign(credential_variables.begin(),
+                        credential_variables.end());
   request.environment = openmp_environment(args_.cpus);
+  request.environment.insert(request.environment.end(),
+                             args_.environment.begin(),
+                             args_.environment.end());
   auto local = static_cast<std::size_t>(rank);
   if (local < args_.cpus.cores.size())
     request.cores = args_.cpus.cores[local];

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -18,6 +19,7 @@ struct process_launcher_args {
   std::string socket;   ///< Where the worker group is published.
   std::string log_path; ///< Folder of `rank_<r>.log`.
   cpu_plan cpus;
+  std::map<std::string, std::string> environment; ///< What ranks get beside it.
   log_tee::sink console; ///< Gets what rank 0 prints, beside its log.
 };
 

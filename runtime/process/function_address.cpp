@@ -115,43 +115,46 @@ std::string or_none(const std::string& build_id) {
 
 } // namespace
 
-expected<function_address> locate(const void* fn) {
+expected<function_address> locate(const void* fn, std::string_view what) {
   auto address = reinterpret_cast<std::uint64_t>(fn);
   auto found =
     find_module([=](const module& x) { return x.has_code_at(address); });
   if (!found)
     return failure(ec::invalid_config,
-                   "the train loop is not a function of this program or of "
-                   "one of its libraries");
+                   std::string{what}
+                     + " is not a function of this program or of one of its "
+                       "libraries");
   return function_address{found->path, address - found->base, found->build_id};
 }
 
-expected<const void*> resolve(const function_address& address) {
+expected<const void*> resolve(const function_address& address,
+                              std::string_view what) {
+  auto name = std::string{what};
   auto found = module_of_path(address.module);
   if (!found) {
     // Kept open: the function must stay where it is.
     if (!::dlopen(address.module.c_str(), RTLD_NOW | RTLD_GLOBAL))
       return failure(ec::invalid_config,
-                     "the library of the train loop cannot be loaded: "
-                       + std::string{::dlerror()});
+                     "the library of " + name
+                       + " cannot be loaded: " + std::string{::dlerror()});
     found = module_of_path(address.module);
   }
   if (!found)
-    return failure(ec::invalid_config, address.module
-                                         + ", the library of the train loop, "
+    return failure(ec::invalid_config, address.module + ", the library of "
+                                         + name
+                                         + ", "
                                            "was loaded under another name");
   if (found->build_id != address.build_id)
     return failure(ec::invalid_config,
                    readable(address.module) + " has build id "
-                     + or_none(found->build_id)
-                     + " here, but the train loop comes from build id "
-                     + or_none(address.build_id)
+                     + or_none(found->build_id) + " here, but " + name
+                     + " comes from build id " + or_none(address.build_id)
                      + "; start every process from the same build");
   if (!found->has_code_at(found->base + address.offset))
     return failure(ec::invalid_config, readable(address.module)
                                          + " has no code at offset "
                                          + std::to_string(address.offset)
-                                         + ", where the train loop should be");
+                                         + ", where " + name + " should be");
   return reinterpret_cast<const void*>(found->base + address.offset);
 }
 

@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <string_view>
 
 #include "troupe/runtime/error.hpp"
 
@@ -30,12 +31,15 @@ bool inspect(Inspector& f, function_address& x) {
 }
 
 /// Finds the module of *fn*; `ec::invalid_config` if no loaded module has it.
-expected<function_address> locate(const void* fn);
+/// Errors call the function *what*.
+expected<function_address> locate(const void* fn,
+                                  std::string_view what = "the train loop");
 
 /// Finds the function in this process and loads its module if need be;
 /// `ec::invalid_config` if the module is missing, was built differently (names
 /// the module and both build ids), or has no code there.
-expected<const void*> resolve(const function_address& address);
+expected<const void*> resolve(const function_address& address,
+                              std::string_view what = "the train loop");
 
 /// The build id of the running program, as in `function_address`.
 std::string program_build_id();

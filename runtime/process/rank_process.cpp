@@ -74,6 +74,8 @@ void become_rank(rank_birth birth) noexcept {
   redirect(birth.descriptors.at(0), birth.descriptors.at(1));
   keep_last_words_in(birth.last_words.release());
   pin_to(birth.order.cores);
+  for (const auto& name : birth.order.hidden)
+    ::unsetenv(name.c_str());
   for (const auto& [name, value] : birth.order.environment)
     ::setenv(name.c_str(), value.c_str(), 1);
   ::on_exit(leave_on_exit, nullptr);

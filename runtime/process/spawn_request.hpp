@@ -13,6 +13,9 @@ struct spawn_request {
   /// Handed to `rank_main` as it is; at most 64 MiB.
   std::string payload;
 
+  /// Variables of the program's environment that the process does not get.
+  std::vector<std::string> hidden;
+
   /// Set before `rank_main` starts, over what the program's environment has.
   std::vector<std::pair<std::string, std::string>> environment;
 

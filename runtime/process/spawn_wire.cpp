@@ -35,6 +35,9 @@ std::string encode(const spawn_order& x) {
   spawn_writer out;
   out.put(x.id);
   out.put(std::string_view{x.payload});
+  out.put(std::uint64_t{x.hidden.size()});
+  for (const auto& name : x.hidden)
+    out.put(std::string_view{name});
   out.put(std::uint64_t{x.environment.size()});
   for (const auto& [name, value] : x.environment) {
     out.put(std::string_view{name});
@@ -51,6 +54,8 @@ expected<spawn_order> decode_spawn_order(std::string_view bytes) {
   spawn_order x;
   x.id = in.number();
   x.payload = in.text();
+  for (auto n = in.number(); n > 0 && in.ok(); --n)
+    x.hidden.push_back(in.text());
   for (auto n = in.number(); n > 0 && in.ok(); --n) {
     auto name = in.text();
     x.environment.emplace_back(std::move(name), in.text());

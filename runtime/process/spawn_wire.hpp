@@ -43,6 +43,7 @@ inline constexpr std::size_t max_spawn_descriptors = 200;
 struct spawn_order {
   std::uint64_t id = 0;
   std::string payload;
+  std::vector<std::string> hidden;
   std::vector<std::pair<std::string, std::string>> environment;
   std::vector<int> cores;
 };

@@ -107,6 +107,16 @@ TEST_F(spawner_test, sets_the_environment_of_one_rank_only) {
             "(not set)");
 }
 
+TEST_F(spawner_test, hides_variables_unless_they_are_asked_for) {
+  auto request = command("variable HOME");
+  request.hidden = {"HOME", "TROUPE_TEST_NEVER_SET"};
+  EXPECT_EQ(answer_of(client, std::move(request)), "(not set)");
+  request = command("variable HOME");
+  request.hidden = {"HOME"};
+  request.environment = {{"HOME", "elsewhere"}};
+  EXPECT_EQ(answer_of(client, std::move(request)), "elsewhere");
+}
+
 TEST_F(spawner_test, pins_a_rank_to_its_cores) {
   auto core = available_cores().back();
   auto request = command("cores");

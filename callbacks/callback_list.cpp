@@ -1,23 +1,20 @@
 #include "troupe/callbacks/callback_list.hpp"
 
-#include <cstdlib>
 #include <exception>
 #include <string>
-#include <typeinfo>
 #include <utility>
-
-#include <cxxabi.h>
 
 namespace troupe {
 
 namespace {
 
-std::string type_name(const user_callback& x) {
-  int status = 0;
-  std::unique_ptr<char, decltype(&std::free)> name{
-    abi::__cxa_demangle(typeid(x).name(), nullptr, nullptr, &status),
-    std::free};
-  return status == 0 ? name.get() : typeid(x).name();
+/// A callback whose own idea of its name fails is still called.
+std::string name_of(const user_callback& x) {
+  try {
+    return x.name();
+  } catch (...) {
+    return x.user_callback::name();
+  }
 }
 
 } // namespace
@@ -25,8 +22,10 @@ std::string type_name(const user_callback& x) {
 callback_list::callback_list(
   std::vector<std::shared_ptr<user_callback>> callbacks, callback_errors policy,
   clock_function now)
-  : callbacks_(std::move(callbacks)), policy_(policy), now_(std::move(now)) {
-  std::erase(callbacks_, nullptr);
+  : policy_(policy), now_(std::move(now)) {
+  for (auto& x : callbacks)
+    if (x)
+      callbacks_.push_back({x, name_of(*x)});
 }
 
 callback_outcome callback_list::before_run(const run_context& run) {
@@ -59,26 +58,31 @@ callback_outcome
 callback_list::round(std::string_view hook, bool call_all,
                      const std::function<void(user_callback&)>& call) {
   callback_outcome result;
-  auto start = now_();
-  for (std::size_t i = 0; i < callbacks_.size() && (!result.abort || call_all);
-       ++i) {
-    auto failed = [&](std::string_view what) {
+  auto begin = now_();
+  auto last = begin;
+  for (std::size_t i = 0; i < callbacks_.size(); ++i) {
+    auto& [callback, name] = callbacks_[i];
+    auto failed = [&, &name = name](std::string_view what) {
       result.errors.push_back(
-        {ec::callback_failed,
-         "callback " + std::to_string(i + 1) + " (" + type_name(*callbacks_[i])
-           + ") threw in " + std::string{hook} + ": " + std::string{what}});
+        {ec::callback_failed, "callback " + std::to_string(i + 1) + " (" + name
+                                + ") threw in " + std::string{hook} + ": "
+                                + std::string{what}});
       result.abort = policy_ == callback_errors::abort;
     };
-    try {
-      call(*callbacks_[i]);
-    } catch (const std::exception& x) {
-      failed(x.what());
-    } catch (...) {
-      failed("an exception that is no std::exception");
-    }
+    if (!result.abort || call_all)
+      try {
+        call(*callback);
+      } catch (const std::exception& x) {
+        failed(x.what());
+      } catch (...) {
+        failed("an exception that is no std::exception");
+      }
+    auto now = now_();
+    result.times.push_back(
+      {name, std::chrono::duration<double>(now - last).count()});
+    last = now;
   }
-  result.spent = now_() - start;
-  spent_ += result.spent;
+  result.spent = last - begin;
   return result;
 }
 

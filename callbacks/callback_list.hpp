@@ -5,12 +5,14 @@
 #include <map>
 #include <memory>
 #include <optional>
+#include <string>
 #include <string_view>
 #include <vector>
 
 #include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/run/callback_time.hpp"
 
 namespace troupe {
 
@@ -21,6 +23,8 @@ struct callback_outcome {
   std::vector<error> errors;
   /// Whether the run is to end for it.
   bool abort = false;
+  /// Time that each callback took, in order; 0 for one that was not called.
+  std::vector<callback_time> times;
   /// Time that the round took.
   std::chrono::nanoseconds spent{0};
 };
@@ -49,17 +53,18 @@ public:
 
   bool empty() const noexcept { return callbacks_.empty(); }
 
-  /// Time spent in callbacks so far.
-  std::chrono::nanoseconds time_spent() const noexcept { return spent_; }
-
 private:
   callback_outcome round(std::string_view hook, bool call_all,
                          const std::function<void(user_callback&)>& call);
 
-  std::vector<std::shared_ptr<user_callback>> callbacks_;
+  struct entry {
+    std::shared_ptr<user_callback> callback;
+    std::string name;
+  };
+
+  std::vector<entry> callbacks_;
   callback_errors policy_;
   clock_function now_;
-  std::chrono::nanoseconds spent_{0};
 };
 
 } // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
@@ -22,6 +23,10 @@ namespace troupe {
 class user_callback {
 public:
   virtual ~user_callback() = default;
+
+  /// What the run calls it, in errors and in `run_status::callbacks`; read once
+  /// when the run starts. By default the name of its class.
+  virtual std::string name() const;
 
   /// The run begins, before any rank starts; `attempt` and `world_size` of the
   /// context are those of the first attempt to come.

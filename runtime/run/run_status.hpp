@@ -2,8 +2,10 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/run/callback_time.hpp"
 #include "troupe/runtime/run/run_state.hpp"
 
 namespace troupe {
@@ -20,6 +22,8 @@ struct run_status {
   double elapsed_s = 0;             ///< Seconds since this driver life began.
   std::uint64_t callback_queue = 0; ///< Batches that wait for callbacks.
   double callback_s = 0;            ///< Seconds spent in callbacks so far.
+  /// The same per callback, in the order of their calls: classes, then actors.
+  std::vector<callback_time> callbacks;
 
   bool operator==(const run_status&) const = default;
 };
@@ -38,7 +42,7 @@ bool inspect(Inspector& f, run_status& x) {
     f.field("reports_per_second", x.reports_per_second),
     f.field("last_metrics", x.last_metrics), f.field("elapsed_s", x.elapsed_s),
     f.field("callback_queue", x.callback_queue),
-    f.field("callback_s", x.callback_s));
+    f.field("callback_s", x.callback_s), f.field("callbacks", x.callbacks));
 }
 
 } // namespace troupe

@@ -1,0 +1,85 @@
+#pragma once
+
+#include <concepts>
+#include <functional>
+#include <optional>
+#include <utility>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+
+namespace troupe {
+
+class train_context;
+
+template <class Signature>
+class rank_hook;
+
+/// Something of the user's that ranks call: a function or a captureless lambda,
+/// which another process of the same program finds by its address, or a
+/// closure, which runs in this process only.
+template <class... Args>
+class rank_hook<void(Args...)> {
+public:
+  using function = void (*)(Args...);
+
+  rank_hook() = default;
+
+  template <class F>
+    requires(!std::same_as<std::decay_t<F>, rank_hook>)
+  &&std::invocable<std::decay_t<F>&, Args...> rank_hook(F&& f) {
+    if constexpr (std::is_convertible_v<F, function>)
+      function_ = static_cast<function>(f);
+    else
+      closure_ = std::forward<F>(f);
+  }
+
+  /// The hook that an `address` names in this process.
+  static rank_hook from_address(const void* address) {
+    rank_hook result;
+    result.function_ = reinterpret_cast<function>(const_cast<void*>(address));
+    return result;
+  }
+
+  /// Where the code of the function is; nullptr for a closure or no hook.
+  const void* address() const noexcept {
+    return reinterpret_cast<const void*>(function_);
+  }
+
+  bool is_closure() const noexcept { return static_cast<bool>(closure_); }
+
+  explicit operator bool() const noexcept { return function_ || closure_; }
+
+  void operator()(Args... args) const {
+    if (function_)
+      function_(std::forward<Args>(args)...);
+    else
+      closure_(std::forward<Args>(args)...);
+  }
+
+private:
+  function function_ = nullptr;
+  std::function<void(Args...)> closure_;
+};
+
+/// What every rank calls on the thread of its loop, in its own process. What a
+/// hook throws fails that rank, with a sentence that names the hook.
+struct rank_hooks {
+  /// Before the loop, and before the data plane of a trainer is set up.
+  rank_hook<void(train_context&)> before_loop;
+
+  /// After the loop, if `before_loop` has returned: the error is `ec::none` if
+  /// the loop returned, `ec::stopped` if it left because it was told to. What
+  /// it throws after a failed loop goes to the rank's log; the failure stays.
+  rank_hook<void(train_context&, const error&)> after_loop;
+
+  /// At the end of every `report`, once what was reported is stored (with
+  /// `report_options::barrier` off: handed over). The checkpoint is the one
+  /// that this rank added files to. May not report itself.
+  rank_hook<void(train_context&, const metrics&,
+                 const std::optional<checkpoint>&)>
+    on_report;
+};
+
+} // namespace troupe

@@ -1,0 +1,171 @@
+#include "troupe/callbacks/csv/csv_sink.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cmath>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+
+namespace troupe {
+
+namespace {
+
+// The first columns of every file.
+const std::vector<std::string> own_columns{"index", "attempt",    "time",
+                                           "step",  "world_size", "checkpoint"};
+
+double seconds(std::chrono::system_clock::time_point x) {
+  return std::chrono::duration<double>(x.time_since_epoch()).count();
+}
+
+bool is_finite(const metric_value& x) {
+  const auto* number = std::get_if<double>(&x.variant());
+  return !number || std::isfinite(*number);
+}
+
+// Names that *table* has not, in the order in which they turn up; of the first
+// ones `epoch` stands in front.
+std::vector<std::string> new_names(const csv::table& table,
+                                   const std::vector<metrics>& rows) {
+  std::vector<std::string> result;
+  std::set<std::string_view> seen;
+  for (const auto& name : own_columns)
+    if (!table.has_column(name)) {
+      result.push_back(name);
+      seen.insert(name);
+    }
+  const auto own = static_cast<std::ptrdiff_t>(result.size());
+  for (const auto& row : rows)
+    for (const auto& [name, value] : row)
+      if (!table.has_column(name) && seen.insert(name).second)
+        result.push_back(name);
+  const auto epoch = std::find(result.begin() + own, result.end(), "epoch");
+  if (epoch != result.end())
+    std::rotate(result.begin() + own, epoch, epoch + 1);
+  return result;
+}
+
+sink_result as_result(const expected<void>& x) {
+  if (x)
+    return {};
+  return sink_fails(sink_failure::kind::transient, x.error());
+}
+
+} // namespace
+
+csv_sink::csv_sink(csv_options options) : options_(std::move(options)) {}
+
+std::string csv_sink::options() const {
+  return json::document{{"file", options_.file},
+                        {"ranks", text_of(options_.ranks)},
+                        {"non_finite", text_of(options_.numbers)}}
+    .dump();
+}
+
+expected<void> csv_sink::check(const tracked_run&) const {
+  const fs::path file{options_.file};
+  static constexpr std::array taken{"journal.jsonl", "run.json", "state.json"};
+  if (file.empty() || file.filename() != file || file.filename_is_dot()
+      || file.filename_is_dot_dot()
+      || std::ranges::find(taken, options_.file) != taken.end())
+    return failure(ec::invalid_config, "file '" + options_.file
+                                         + "' can not be a table in the run's "
+                                           "folder: give a name like "
+                                           "metrics.csv");
+  return {};
+}
+
+sink_result csv_sink::start(const tracked_run& run, const std::string& state) {
+  path_ = run.path / options_.file;
+  rows_.reset();
+  if (!state.empty()) {
+    auto rows = json::read<std::uint64_t>(
+      state, "csv: the saved state", [](const json::document& x) {
+        return json::to_unsigned(json::field(x, "rows"));
+      });
+    if (!rows)
+      return sink_fails(sink_failure::kind::permanent, rows.error());
+    rows_ = *rows;
+  }
+  return open();
+}
+
+sink_result csv_sink::open() {
+  table_.reset();
+  auto opened = csv::table::open(path_, rows_);
+  if (!opened)
+    return as_result(tl::unexpected{opened.error()});
+  rows_ = opened->rows();
+  table_ = std::move(*opened);
+  return {};
+}
+
+sink_result csv_sink::log(std::span<const tracker_record> records) {
+  if (!table_)
+    if (auto done = open(); !done)
+      return done;
+  auto done = write(records);
+  if (!done)
+    table_.reset();
+  return as_result(done);
+}
+
+expected<void> csv_sink::write(std::span<const tracker_record> records) {
+  std::vector<metrics> rows;
+  for (const auto& record : records)
+    if (auto cells = cells_of(record))
+      rows.push_back(std::move(*cells));
+  if (rows.empty())
+    return {};
+  return table_->add_columns(new_names(*table_, rows))
+    .and_then([&] { return table_->append(rows); })
+    .map([&] { rows_ = table_->rows(); });
+}
+
+std::optional<metrics> csv_sink::cells_of(const tracker_record& record) const {
+  metrics own{{"attempt", record.attempt}, {"time", seconds(record.time)}};
+  metrics values;
+  if (const auto* row = std::get_if<history_row>(&record.content)) {
+    values = values_of(*row, options_.ranks);
+    own["index"] = own["step"] = row->index;
+    own["world_size"] = row->values.size();
+    if (!row->checkpoint.empty())
+      own["checkpoint"] = row->checkpoint;
+  } else if (const auto* logged =
+               std::get_if<logged_metrics>(&record.content)) {
+    values = logged->values;
+    own["step"] = logged->step;
+  } else {
+    return std::nullopt;
+  }
+  for (const auto& [name, value] : values)
+    if (options_.numbers == non_finite::send || is_finite(value))
+      own[utf8_text(name)] = value;
+  return own;
+}
+
+sink_result csv_sink::finish(run_status_kind,
+                             std::chrono::system_clock::time_point) {
+  table_.reset();
+  return {};
+}
+
+std::string csv_sink::state() const {
+  return R"({"rows":)" + std::to_string(rows_.value_or(0)) + '}';
+}
+
+std::unique_ptr<sink> make_csv_sink(const std::string& options_json) {
+  const auto from = json::document::parse(options_json);
+  csv_options options;
+  read_option(from, "file", options.file);
+  read_option(from, "ranks", options.ranks);
+  read_option(from, "non_finite", options.numbers);
+  return std::make_unique<csv_sink>(options);
+}
+
+} // namespace troupe

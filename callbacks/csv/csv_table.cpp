@@ -1,0 +1,199 @@
+#include "troupe/callbacks/csv/csv_table.hpp"
+
+#include <fcntl.h>
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <string_view>
+#include <utility>
+
+#include "troupe/callbacks/csv/csv_text.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe::csv {
+
+namespace {
+
+constexpr std::size_t chunk_size = 1 << 20; // bytes read or written at once
+
+// Calls *take* with one piece of the file after another until it returns false
+// or *size* bytes were read.
+template <class Take>
+expected<void> read_chunks(const fs::path& path, std::uint64_t size,
+                           Take take) {
+  auto file = open_file(path, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  std::string buffer(chunk_size, '\0');
+  while (size > 0) {
+    auto wanted = std::min<std::uint64_t>(size, buffer.size());
+    auto count = ::read(file->get(), buffer.data(), wanted);
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return tl::unexpected{storage_error("read", path, errno)};
+    size -= static_cast<std::uint64_t>(count);
+    if (count == 0
+        || !take(
+          std::string_view{buffer.data(), static_cast<std::size_t>(count)}))
+      break;
+  }
+  return {};
+}
+
+// Renames *path* to the first name of `<path>.1`, `<path>.2`, … that is free.
+expected<void> set_aside(const fs::path& path) {
+  for (int number = 1;; ++number) {
+    auto kept = path;
+    kept += '.' + std::to_string(number);
+    auto done = rename_new(path, kept);
+    if (done || done.error().code != ec::conflict)
+      return done.and_then([&] { return sync_folder(path.parent_path()); });
+  }
+}
+
+fs::path new_name(fs::path path) {
+  path += ".new";
+  return path;
+}
+
+} // namespace
+
+expected<table> table::open(const fs::path& path,
+                            std::optional<std::uint64_t> known_rows) {
+  auto file = record_file::open(path);
+  if (file && !known_rows && file->size() > 0) {
+    if (auto done = set_aside(path); !done)
+      return tl::unexpected{done.error()};
+    file = record_file::open(path);
+  }
+  if (!file)
+    return tl::unexpected{file.error()};
+  ::unlink(new_name(path).c_str()); // what a crash left
+  table result{std::move(*file)};
+  if (known_rows)
+    if (auto done = result.recover(*known_rows); !done)
+      return tl::unexpected{done.error()};
+  return result;
+}
+
+// Rows are counted: the file's size at which they ended is another one once the
+// header has become longer.
+expected<void> table::recover(std::uint64_t known_rows) {
+  line_scanner scanner;
+  std::string header;
+  std::uint64_t at = 0, end = 0, lines = 0;
+  auto scan = [&](std::string_view chunk) {
+    for (auto c : chunk) {
+      ++at;
+      if (lines == 0)
+        header += c;
+      if (!scanner.ends_line(c))
+        continue;
+      end = at;
+      if (lines++ == known_rows)
+        return false;
+    }
+    return true;
+  };
+  if (auto done = read_chunks(file_.path(), file_.size(), scan); !done)
+    return done;
+  if (lines > 0) {
+    header.pop_back();
+    names_ = cells_of(header);
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      columns_.emplace(names_[i], i);
+    rows_ = lines - 1;
+  }
+  return file_.cut(end);
+}
+
+std::string table::header() const {
+  std::string result;
+  for (auto& name : names_) {
+    if (!result.empty())
+      result += ',';
+    append_name(result, name);
+  }
+  result += '\n';
+  return result;
+}
+
+expected<void> table::add_columns(const std::vector<std::string>& names) {
+  const auto before = names_.size();
+  for (auto& name : names)
+    if (columns_.emplace(name, names_.size()).second)
+      names_.push_back(name);
+  if (names_.size() == before || file_.size() == 0)
+    return {};
+  return write_anew(before).map(
+    [&](record_file file) { file_ = std::move(file); });
+}
+
+expected<record_file> table::write_anew(std::size_t columns_before) const {
+  const auto& path = file_.path();
+  const auto temporary = new_name(path);
+  auto file = record_file::open(temporary);
+  if (!file)
+    return file;
+  const std::string missing(names_.size() - columns_before, ',');
+  line_scanner lines;
+  bool in_header = true;
+  auto out = header();
+  expected<void> written;
+  auto copy = [&](std::string_view chunk) {
+    for (auto c : chunk) {
+      const auto ends = lines.ends_line(c);
+      if (ends && !in_header)
+        out += missing;
+      if (!in_header)
+        out += c;
+      in_header = in_header && !ends;
+    }
+    written = file->append(out);
+    out.clear();
+    return written.has_value();
+  };
+  auto done = read_chunks(path, file_.size(), copy)
+                .and_then([&] { return written; })
+                .and_then([&] { return file->commit(); });
+  if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
+    done = tl::unexpected{storage_error("replace", path, errno)};
+  if (!done) {
+    ::unlink(temporary.c_str());
+    return tl::unexpected{done.error()};
+  }
+  failpoint("csv.replaced");
+  return sync_folder(path.parent_path()).and_then([&] {
+    return record_file::open(path);
+  });
+}
+
+expected<void> table::append(const std::vector<metrics>& rows) {
+  std::string out;
+  if (file_.size() == 0 && !names_.empty())
+    out = header();
+  std::vector<const metric_value*> cells(names_.size());
+  for (auto& row : rows) {
+    std::fill(cells.begin(), cells.end(), nullptr);
+    for (auto& [name, value] : row)
+      if (auto i = columns_.find(name); i != columns_.end())
+        cells[i->second] = &value;
+    for (std::size_t i = 0; i < cells.size(); ++i) {
+      if (i > 0)
+        out += ',';
+      if (cells[i])
+        append_value(out, *cells[i]);
+    }
+    out += '\n';
+  }
+  auto done = file_.append(out).and_then([&] { return file_.commit(); });
+  if (done)
+    rows_ += rows.size();
+  return done;
+}
+
+} // namespace troupe::csv

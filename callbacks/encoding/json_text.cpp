@@ -1,0 +1,144 @@
+#include "troupe/callbacks/encoding/json_text.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <iterator>
+#include <variant>
+
+#include "troupe/callbacks/encoding/number_text.hpp"
+#include "troupe/callbacks/encoding/utf8_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Readers recurse; deeper groups keep their slashes.
+constexpr int max_depth = 32;
+
+void append_escaped(std::string& out, unsigned char c) {
+  static constexpr char digits[] = "0123456789abcdef";
+  switch (c) {
+    case '"':
+      out += "\\\"";
+      break;
+    case '\\':
+      out += "\\\\";
+      break;
+    case '\n':
+      out += "\\n";
+      break;
+    case '\r':
+      out += "\\r";
+      break;
+    case '\t':
+      out += "\\t";
+      break;
+    default:
+      out += "\\u00";
+      out += digits[c >> 4];
+      out += digits[c & 0xf];
+  }
+}
+
+void append_double(std::string& out, double x, json_non_finite how) {
+  if (std::isfinite(x))
+    append_number(out, x);
+  else if (how == json_non_finite::null)
+    out += "null";
+  else
+    out += std::isnan(x) ? R"("NaN")"
+           : x > 0       ? R"("Infinity")"
+                         : R"("-Infinity")";
+}
+
+// Writes neighbours of an ordered map of metrics as nested objects.
+class nested_members {
+public:
+  using iterator = metrics::const_iterator;
+
+  nested_members(std::string& out, const metrics& all, json_non_finite how)
+    : out_(out), all_(all), how_(how) {}
+
+  // Names from *begin* to *end* share their first *prefix* bytes, which the
+  // objects around them say already.
+  void write(iterator begin, iterator end, std::size_t prefix, int depth) {
+    for (auto i = begin; i != end;) {
+      if (i != begin)
+        out_ += ',';
+      const std::string_view name = i->first;
+      const auto group = group_of(name, prefix, depth);
+      if (group.empty()) {
+        append_json(out_, name.substr(prefix));
+        out_ += ':';
+        append_json(out_, i->second, how_);
+        ++i;
+        continue;
+      }
+      const auto last = std::find_if_not(
+        i, end, [&](const auto& x) { return x.first.starts_with(group); });
+      append_json(out_, group.substr(prefix, group.size() - prefix - 1));
+      out_ += ":{";
+      write(i, last, group.size(), depth + 1);
+      out_ += '}';
+      i = last;
+    }
+  }
+
+private:
+  // *name* up to and with the slash that ends its group; empty: it has none.
+  std::string_view group_of(std::string_view name, std::size_t prefix,
+                            int depth) const {
+    const auto slash = name.find('/', prefix);
+    if (slash == name.npos || slash == prefix || slash + 1 == name.size()
+        || depth == max_depth || all_.contains(name.substr(0, slash)))
+      return {};
+    return name.substr(0, slash + 1);
+  }
+
+  std::string& out_;
+  const metrics& all_;
+  json_non_finite how_;
+};
+
+} // namespace
+
+void append_json(std::string& out, std::string_view text) {
+  out += '"';
+  const auto begin = text.begin();
+  auto is_special = [](unsigned char c) {
+    return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+  };
+  for (auto i = begin; i != text.end();) {
+    const auto special = std::find_if(i, text.end(), is_special);
+    append_utf8(out, {i, special});
+    i = special;
+    if (i != text.end())
+      append_escaped(out, static_cast<unsigned char>(*i++));
+  }
+  out += '"';
+}
+
+void append_json(std::string& out, const metric_value& x, json_non_finite how) {
+  const auto& value = x.variant();
+  if (const auto* flag = std::get_if<bool>(&value))
+    out += *flag ? "true" : "false";
+  else if (const auto* integer = std::get_if<std::int64_t>(&value))
+    append_number(out, *integer);
+  else if (const auto* number = std::get_if<double>(&value))
+    append_double(out, *number, how);
+  else
+    append_json(out, std::string_view{std::get<std::string>(value)});
+}
+
+void append_json_members(std::string& out, const metrics& x,
+                         json_non_finite how) {
+  nested_members{out, x, how}.write(x.begin(), x.end(), 0, 0);
+}
+
+void append_json(std::string& out, const metrics& x, json_non_finite how) {
+  out += '{';
+  append_json_members(out, x, how);
+  out += '}';
+}
+
+} // namespace troupe

@@ -1,0 +1,20 @@
+#pragma once
+
+#include <cstdint>
+#include <span>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// A PNG file of *pixels*: rows from the top, pixels from the left, the
+/// channels of a pixel side by side (height x width x channels, 8 bits each).
+/// Channels: 1 grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
+///
+/// `ec::invalid_argument` if a size is not positive, the number of channels is
+/// another one or there are more or fewer bytes than they say.
+expected<std::string> encode_png(int width, int height, int channels,
+                                 std::span<const std::uint8_t> pixels);
+
+} // namespace troupe

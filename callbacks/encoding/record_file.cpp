@@ -1,0 +1,107 @@
+#include "troupe/callbacks/encoding/record_file.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+expected<record_file> record_file::open(const fs::path& path) {
+  auto file = open_file(path, O_RDWR | O_CREAT, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  struct stat info {};
+  if (::fstat(file->get(), &info) != 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  if (info.st_size == 0)
+    if (auto ok = sync_folder(path.parent_path()); !ok)
+      return tl::unexpected{ok.error()};
+  return record_file{std::move(*file), path,
+                     static_cast<std::uint64_t>(info.st_size)};
+}
+
+expected<void> record_file::cut(std::uint64_t size) {
+  size = std::min(size, end_);
+  if (size == end_ && !torn_)
+    return {};
+  if (::ftruncate(file_.get(), static_cast<off_t>(size)) != 0)
+    return tl::unexpected{storage_error("cut back", path_, errno)};
+  torn_ = false;
+  committed_ = end_ = size;
+  return {};
+}
+
+void record_file::roll_back() {
+  torn_ = torn_ || end_ > committed_;
+  end_ = committed_;
+  (void) cut(committed_); // or else before the next byte
+}
+
+expected<void> record_file::append(std::string_view bytes) {
+  auto done = torn_ ? cut(committed_) : expected<void>{};
+  if (done)
+    done = write(bytes);
+  if (!done)
+    roll_back();
+  return done;
+}
+
+// One system call, save where the file system takes less than all.
+expected<void> record_file::write(std::string_view bytes) {
+  while (!bytes.empty()) {
+    const auto planned = failpoint("record_file.append");
+    const auto count = planned != 0
+                         ? -1
+                         : ::pwrite(file_.get(), bytes.data(), bytes.size(),
+                                    static_cast<off_t>(end_));
+    const auto code = planned != 0 ? planned : errno;
+    if (count < 0 && code == EINTR)
+      continue;
+    if (count < 0)
+      return tl::unexpected{storage_error("append to", path_, code)};
+    end_ += static_cast<std::uint64_t>(count);
+    bytes.remove_prefix(static_cast<std::size_t>(count));
+  }
+  return {};
+}
+
+expected<void> record_file::check_place() const {
+  struct stat ours {
+  }, found{};
+  if (::fstat(file_.get(), &ours) != 0)
+    return tl::unexpected{storage_error("read", path_, errno)};
+  if (::stat(path_.c_str(), &found) != 0)
+    return tl::unexpected{storage_error("find", path_, errno)};
+  if (found.st_ino != ours.st_ino || found.st_dev != ours.st_dev)
+    return failure(ec::storage,
+                   path_.string() + " was replaced while it was written");
+  return {};
+}
+
+// A failed fsync says nothing about later ones: what it could not write is cut
+// off and written anew.
+expected<void> record_file::commit() {
+  if (end_ == committed_)
+    return {};
+  auto done = check_place();
+  if (done) {
+    auto code = failpoint("record_file.commit");
+    while (code == 0 && ::fdatasync(file_.get()) != 0)
+      code = errno == EINTR ? 0 : errno;
+    if (code != 0)
+      done = tl::unexpected{storage_error("make durable", path_, code)};
+  }
+  if (done)
+    committed_ = end_;
+  else
+    roll_back();
+  return done;
+}
+
+} // namespace troupe

@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <string_view>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe {
+
+/// A file that grows at its end by batches: all of a batch, or nothing of it.
+///
+/// What `commit` has confirmed survives a power cut. After any failure the file
+/// is cut back to that, and the batch may be given again.
+class record_file {
+public:
+  /// Opens the file *path*, or makes it and its name durable. What it holds
+  /// counts as committed.
+  static expected<record_file> open(const fs::path& path);
+
+  /// Cuts the file back to *size* bytes, if it is longer.
+  expected<void> cut(std::uint64_t size);
+
+  /// Writes *bytes* behind what is there. They count once committed.
+  expected<void> append(std::string_view bytes);
+
+  /// Makes all that was appended durable. Fails if the file is no longer the
+  /// one at its path: nobody finds what is written to it then.
+  expected<void> commit();
+
+  /// Cuts off what was appended since the last commit.
+  void roll_back();
+
+  /// Bytes that are committed.
+  std::uint64_t size() const noexcept { return committed_; }
+  const fs::path& path() const noexcept { return path_; }
+
+private:
+  record_file(unique_fd file, fs::path path, std::uint64_t size)
+    : file_(std::move(file)), path_(std::move(path)), committed_(size),
+      end_(size) {}
+
+  expected<void> write(std::string_view bytes);
+  expected<void> check_place() const;
+
+  unique_fd file_;
+  fs::path path_;
+  std::uint64_t committed_ = 0;
+  std::uint64_t end_ = 0; // of what was appended
+  bool torn_ = false;     // there may be more in the file than `end_` says
+};
+
+} // namespace troupe

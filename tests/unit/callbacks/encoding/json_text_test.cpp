@@ -1,0 +1,91 @@
+#include "troupe/callbacks/encoding/json_text.hpp"
+
+#include <algorithm>
+#include <limits>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/encoding/utf8_text.hpp"
+
+namespace troupe {
+namespace {
+
+constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
+constexpr auto inf = std::numeric_limits<double>::infinity();
+
+std::string json_of(const metric_value& x,
+                    json_non_finite how = json_non_finite::text) {
+  std::string out;
+  append_json(out, x, how);
+  return out;
+}
+
+std::string json_of(const metrics& x) {
+  std::string out;
+  append_json(out, x);
+  return out;
+}
+
+TEST(json_text_test, writes_every_kind_of_value) {
+  EXPECT_EQ(json_of(true), "true");
+  EXPECT_EQ(json_of((std::int64_t{1} << 53) + 1), "9007199254740993");
+  EXPECT_EQ(json_of(0.1), "0.1");
+  EXPECT_EQ(json_of(nan), R"("NaN")");
+  EXPECT_EQ(json_of(inf), R"("Infinity")");
+  EXPECT_EQ(json_of(-inf), R"("-Infinity")");
+  EXPECT_EQ(json_of(-inf, json_non_finite::null), "null");
+  EXPECT_EQ(json_of("a\"b\\c\n\r\t\x01\x7f/é"),
+            R"("a\"b\\c\n\r\t\u0001\u007f/é")");
+}
+
+TEST(json_text_test, replaces_what_is_no_utf8) {
+  EXPECT_EQ(json_of("a\xff"
+                    "b"),
+            "\"a\xef\xbf\xbd"
+            "b\"");
+  EXPECT_EQ(utf8_text("\xe2\x82"), "\xef\xbf\xbd"); // cut short
+  EXPECT_EQ(utf8_text("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(utf8_text("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd"); // overlong
+  EXPECT_EQ(utf8_text("\xf4\x90\x80\x80").size(), 12u); // above U+10FFFF
+  EXPECT_EQ(utf8_text("größe €😀"), "größe €😀");
+}
+
+TEST(json_text_test, replaces_as_often_as_another_writer_does) {
+  for (unsigned first = 0x80; first < 0x100; ++first)
+    for (unsigned second = 0; second < 0x100; second += 5) {
+      const std::string text{'x', static_cast<char>(first),
+                             static_cast<char>(second), 'y'};
+      const auto theirs = nlohmann::json(text).dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+      EXPECT_EQ(nlohmann::json::parse(json_of(text)),
+                nlohmann::json::parse(theirs))
+        << first << ' ' << second;
+    }
+}
+
+TEST(json_text_test, nests_names_with_slashes) {
+  EXPECT_EQ(json_of(metrics{}), "{}");
+  EXPECT_EQ(
+    json_of({{"a", 1}, {"b/c", 2}, {"b/d/e", 3}, {"b/d/f", 4}, {"b0", 5}}),
+    R"({"a":1,"b":{"c":2,"d":{"e":3,"f":4}},"b0":5})");
+}
+
+TEST(json_text_test, keeps_slashes_where_nesting_would_lose_a_value) {
+  EXPECT_EQ(json_of({{"a", 1}, {"a/b", 2}, {"a/c/d", 3}}),
+            R"({"a":1,"a/b":2,"a/c/d":3})");
+  EXPECT_EQ(json_of({{"/a", 1}, {"a/", 2}, {"a//b", 3}}),
+            R"({"/a":1,"a/":2,"a":{"/b":3}})");
+}
+
+TEST(json_text_test, stops_to_nest_before_readers_overflow) {
+  std::string name = "x";
+  for (int i = 0; i < 20000; ++i)
+    name += "/x";
+  const auto text = json_of({{name, 1}});
+  EXPECT_EQ(nlohmann::json::parse(text).flatten().size(), 1u);
+  EXPECT_LT(std::count(text.begin(), text.end(), '{'), 50);
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,112 @@
+#include "troupe/callbacks/encoding/record_file.hpp"
+
+#include <gtest/gtest.h>
+
+#include "tests/support/small_disk.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
+
+namespace troupe {
+namespace {
+
+class record_file_test : public testing::Test {
+protected:
+  void TearDown() override { ASSERT_TRUE(arm_failpoint("")); }
+
+  record_file open() {
+    auto file = record_file::open(path_);
+    EXPECT_TRUE(file) << file.error().message;
+    return std::move(file.value());
+  }
+
+  std::string content() const { return test::bytes_of(path_); }
+
+  test::temporary_folder folder_;
+  fs::path path_ = folder_ / "records";
+};
+
+TEST_F(record_file_test, goes_on_behind_what_is_there) {
+  test::write_bytes(path_, "one\n");
+  auto file = open();
+  EXPECT_EQ(file.size(), 4u);
+  ASSERT_TRUE(file.append("two\n"));
+  EXPECT_EQ(file.size(), 4u);
+  ASSERT_TRUE(file.commit());
+  EXPECT_EQ(file.size(), 8u);
+  EXPECT_EQ(content(), "one\ntwo\n");
+}
+
+TEST_F(record_file_test, cuts_back_and_never_grows_by_it) {
+  test::write_bytes(path_, "one\ntwo\n");
+  auto file = open();
+  ASSERT_TRUE(file.cut(100));
+  EXPECT_EQ(content(), "one\ntwo\n");
+  ASSERT_TRUE(file.cut(4));
+  ASSERT_TRUE(file.append("2\n"));
+  ASSERT_TRUE(file.commit());
+  EXPECT_EQ(content(), "one\n2\n");
+}
+
+TEST_F(record_file_test, leaves_nothing_of_a_batch_that_a_full_disk_tore) {
+  auto file = open();
+  ASSERT_TRUE(file.append("one\n"));
+  ASSERT_TRUE(file.commit());
+  ASSERT_TRUE(arm_failpoint("record_file.append:2=enospc"));
+  ASSERT_TRUE(file.append("two\n"));
+  const auto third = file.append("three\n");
+  ASSERT_FALSE(third);
+  EXPECT_EQ(third.error().message, "can not append to " + path_.string()
+                                     + ": No space left on device");
+  EXPECT_EQ(content(), "one\n");
+  ASSERT_TRUE(file.append("two\nthree\n"));
+  ASSERT_TRUE(file.commit());
+  EXPECT_EQ(content(), "one\ntwo\nthree\n");
+}
+
+TEST_F(record_file_test, writes_a_batch_anew_that_could_not_be_made_durable) {
+  auto file = open();
+  ASSERT_TRUE(arm_failpoint("record_file.commit=eio"));
+  ASSERT_TRUE(file.append("one\n"));
+  EXPECT_EQ(file.commit().error().code, ec::storage);
+  EXPECT_EQ(content(), "");
+  ASSERT_TRUE(file.append("one\n"));
+  ASSERT_TRUE(file.commit());
+  EXPECT_EQ(content(), "one\n");
+}
+
+TEST_F(record_file_test, notices_that_its_file_was_taken_away) {
+  auto file = open();
+  fs::remove(path_);
+  ASSERT_TRUE(file.append("one\n"));
+  EXPECT_EQ(file.commit().error().message,
+            "can not find " + path_.string() + ": No such file or directory");
+  test::write_bytes(path_, "somebody else's\n");
+  ASSERT_TRUE(file.append("one\n"));
+  EXPECT_EQ(file.commit().error().message,
+            path_.string() + " was replaced while it was written");
+  EXPECT_EQ(content(), "somebody else's\n");
+}
+
+TEST_F(record_file_test, says_which_folder_is_missing) {
+  EXPECT_EQ(record_file::open(folder_ / "none" / "x").error().message,
+            "can not open " + (folder_ / "none" / "x").string()
+              + ": No such file or directory");
+}
+
+TEST_F(record_file_test, survives_a_disk_that_is_really_full) {
+  test::small_disk disk{folder_ / "disk", "64k"};
+  if (!disk)
+    GTEST_SKIP() << "no tmpfs can be mounted: " << disk.reason();
+  auto file = record_file::open(disk.path() / "records");
+  ASSERT_TRUE(file);
+  ASSERT_TRUE(file->append("one\n"));
+  ASSERT_TRUE(file->commit());
+  EXPECT_FALSE(file->append(std::string(200'000, 'x')));
+  EXPECT_EQ(test::bytes_of(disk.path() / "records"), "one\n");
+  ASSERT_TRUE(file->append("two\n"));
+  ASSERT_TRUE(file->commit());
+  EXPECT_EQ(test::bytes_of(disk.path() / "records"), "one\ntwo\n");
+}
+
+} // namespace
+} // namespace troupe

@@ -29,7 +29,7 @@ readonly debian_packages=(
   libexpected-dev libgtest-dev libgmock-dev dataset-fashion-mnist libcurl4-openssl-dev
 )
 # What only the tests and the checks need.
-readonly debian_test_packages=(clang-format python3-torch python3-numpy)
+readonly debian_test_packages=(clang-format python3-torch python3-numpy chromium)
 
 work=
 

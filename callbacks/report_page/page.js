@@ -1,0 +1,480 @@
+'use strict';
+
+// Draws the curves of a run from the JSON in #data; chart_data.hpp tells what is in it. Everything that came from
+// outside gets into the document as text, never as markup.
+
+const data = JSON.parse(document.getElementById('data').textContent);
+const view = { over: 'report', scale: 'linear', filter: '' };
+const charts = [];
+
+// -- small things
+
+function element(name, attributes = {}, ...children) {
+  const svg = ['svg', 'g', 'path', 'line', 'circle', 'text', 'title'].includes(name);
+  const result = svg ? document.createElementNS('http://www.w3.org/2000/svg', name) : document.createElement(name);
+  for (const [key, value] of Object.entries(attributes)) result.setAttribute(key, value);
+  result.append(...children);
+  return result;
+}
+
+const px = x => x.toFixed(1).replace('-0.0', '0.0');
+
+function numberText(x, digits = 5) {
+  if (x === null || x === undefined) return 'not finite';
+  if (x === 0) return '0';
+  const size = Math.abs(x);
+  if (size >= 1e6 || size < 1e-4) return x.toExponential(digits - 1).replace(/\.?0+e/, 'e').replace('e+', 'e');
+  return String(Number(x.toPrecision(Math.max(digits, Math.ceil(Math.log10(size))))));
+}
+
+/// A tick's label: as many decimals as it takes to tell ticks *step* apart.
+function tickText(x, step) {
+  const size = Math.abs(x);
+  if (!step || size >= 1e6 || (size > 0 && step < 1e-5)) return numberText(x, step ? Math.max(2, Math.ceil(Math.log10((size || 1) / step)) + 1) : 5);
+  return x.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
+}
+
+function timeText(seconds) {
+  if (seconds < 60) return `${Number(seconds.toFixed(seconds < 10 ? 2 : 1))} s`;
+  const whole = Math.round(seconds);
+  const two = x => String(x).padStart(2, '0');
+  const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
+  const clock = whole < 3600 ? `${minutes}:${two(whole % 60)}` : `${hours}:${two(minutes)}:${two(whole % 60)}`;
+  return days ? `${days} d ${clock}` : clock;
+}
+
+// -- scales: from values to pixels, with round ticks
+
+function roundStep(span, count, steps = [1, 2, 5, 10]) {
+  const raw = span / Math.max(count, 1);
+  const power = 10 ** Math.floor(Math.log10(raw));
+  return power * steps.find(x => x * power >= raw * 0.999);
+}
+
+function timeStep(span, count) {
+  const raw = span / Math.max(count, 1);
+  const known = [60, 120, 300, 600, 900, 1800, 3600, 7200, 14400, 28800, 43200, 86400];
+  return raw <= 30 ? roundStep(span, count, [1, 2, 3, 5, 10]) : known.find(x => x >= raw) ?? 86400 * Math.ceil(raw / 86400);
+}
+
+function linearTicks(low, high, step) {
+  const ticks = [];
+  for (let i = Math.ceil(low / step - 1e-9); i * step <= high + step * 1e-9; ++i) ticks.push(Number((i * step).toPrecision(12)));
+  return ticks;
+}
+
+function logTicks(low, high, count) {
+  const [first, last] = [Math.ceil(Math.log10(low) - 1e-9), Math.floor(Math.log10(high) + 1e-9)];
+  if (last - first < 1) {
+    const within = linearTicks(low, high, roundStep(high - low, count)).filter(x => x > 0);
+    return within.length ? within : [low, high];
+  }
+  const stride = Math.ceil((last - first + 1) / count);
+  const ticks = [];
+  for (let i = first; i <= last; i += stride) ticks.push(Number(`1e${i}`));
+  return ticks;
+}
+
+function makeScale(low, high, from, to, log = false) {
+  const map = log ? Math.log10 : x => x;
+  const [a, b] = [map(low), map(high)];
+  return value => from + (map(value) - a) / (b - a || 1) * (to - from);
+}
+
+// -- one chart
+
+class Chart {
+  constructor(spec, over) {
+    this.title = spec.title;
+    this.unit = spec.unit;
+    this.over = over;
+    this.cursor = null; // an x that the pointer or a key has chosen, here or in another chart
+    this.curves = spec.curves.map((curve, i) => ({ ...curve, axis: data.axes[curve.axis], color: `var(--curve-${i % 8})` }));
+    this.build();
+  }
+
+  build() {
+    const expand = element('button', { type: 'button', 'aria-label': `Enlarge ${this.title}`, 'aria-pressed': 'false', title: 'Enlarge' },
+      element('svg', { width: 14, height: 14, viewBox: '0 0 14 14', 'aria-hidden': 'true' },
+        element('path', { d: 'M8.5 1.5h4v4M5.5 12.5h-4v-4M12 2 8.4 5.6M2 12l3.6-3.6', fill: 'none', stroke: 'currentColor', 'stroke-width': 1.4 })));
+    expand.addEventListener('click', () => {
+      expand.setAttribute('aria-pressed', this.figure.classList.toggle('wide'));
+      this.draw();
+    });
+    this.value = element('span', { class: 'value' });
+    this.plot = element('svg', { class: 'plot', role: 'img', tabindex: 0 });
+    this.readout = element('p', { class: 'readout' });
+    this.figure = element('figure', { class: 'chart', 'data-name': this.title },
+      element('figcaption', {}, element('span', { class: 'name' }, this.title), this.value, expand), this.plot);
+    if (this.curves.length > 1) this.figure.append(this.makeSeries());
+    this.figure.append(this.readout);
+    this.plot.addEventListener('pointermove', event => this.point(event));
+    this.plot.addEventListener('pointerdown', event => this.point(event));
+    this.plot.addEventListener('pointerleave', () => setCursor(null, this.axisName()));
+    this.plot.addEventListener('blur', () => setCursor(null, this.axisName()));
+    this.plot.addEventListener('keydown', event => this.key(event));
+  }
+
+  makeSeries() {
+    this.seriesValues = this.curves.map(() => element('span'));
+    return element('ul', { class: 'series' }, ...this.curves.map((curve, i) =>
+      element('li', {}, element('i', { style: `--color:${curve.color}` }), curve.label, this.seriesValues[i])));
+  }
+
+  /// Charts with the same name here share a cursor.
+  axisName() { return view.over === 'time' ? 'time' : this.over; }
+  xs(curve) { return view.over === 'time' ? curve.axis.t : curve.axis.x; }
+  format(x) { return numberText(x) + (this.unit && x !== null ? ` ${this.unit}` : ''); }
+  formatX(x) { return view.over === 'time' ? timeText(x) : numberText(x, 12); }
+
+  /// Where something that happened at report *x*, *t* seconds after the begin, lies on the x axis.
+  place(mark) {
+    if (view.over === 'time') return mark.t;
+    if (this.over === 'report') return mark.x;
+    const { x, t } = this.curves[0].axis;
+    const next = t.findIndex(time => time >= mark.t);
+    if (next < 0) return x[x.length - 1];
+    if (next === 0) return x[0];
+    return x[next - 1] + (x[next] - x[next - 1]) * (mark.t - t[next - 1]) / (t[next] - t[next - 1] || 1);
+  }
+
+  bounds() {
+    let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
+    let positive = Infinity;
+    for (const curve of this.curves) {
+      for (const x of this.xs(curve)) { x0 = Math.min(x0, x); x1 = Math.max(x1, x); }
+      for (const list of [curve.mean, curve.min ?? [], curve.max ?? []])
+        for (const y of list)
+          if (y !== null) {
+            y0 = Math.min(y0, y);
+            y1 = Math.max(y1, y);
+            if (y > 0) positive = Math.min(positive, y);
+          }
+    }
+    if (x0 === x1) { x0 -= 0.5; x1 += 0.5; }
+    if (view.over === 'time') x0 = Math.min(x0, Math.max(0, x0 - 0.02 * (x1 - x0)));
+    const log = view.scale === 'log' && positive < Infinity;
+    if (y0 > y1) [y0, y1] = [0, 1];
+    if (y1 - y0 < 2e-5 * Math.max(Math.abs(y0), Math.abs(y1))) y0 = y1 = (y0 + y1) / 2; // the data has six digits
+    if (log) {
+      if (y0 <= 0) y0 = positive;
+      const room = Math.max((y1 / y0) ** 0.05, 1.02);
+      return { x0, x1, y0: y0 / room, y1: y1 * room, log };
+    }
+    const room = y1 > y0 ? 0.06 * (y1 - y0) : Math.abs(y1) * 0.1 || 1;
+    return { x0, x1, y0: y0 >= 0 && y0 - room < 0 ? 0 : y0 - room, y1: y1 + room, log };
+  }
+
+  draw() {
+    const width = Math.max(this.plot.clientWidth || this.figure.clientWidth - 30, 200);
+    const height = this.figure.classList.contains('wide') ? 340 : 200;
+    const b = this.bounds();
+    const yStep = roundStep(b.y1 - b.y0, 6);
+    const yTicks = b.log ? logTicks(b.y0, b.y1, 6) : linearTicks(b.y0, b.y1, yStep);
+    const labels = yTicks.map(y => tickText(y, b.log ? 0 : yStep));
+    const left = Math.max(46, 14 + 6.4 * Math.max(...labels.map(x => x.length), 2)); // so that most plots are in line
+    const area = { left, right: width - 8, top: 14, bottom: height - 24 };
+    this.x = makeScale(b.x0, b.x1, area.left, area.right);
+    this.y = makeScale(b.y0, b.y1, area.bottom, area.top, b.log);
+    this.log = b.log;
+    this.area = area;
+    this.plot.setAttribute('viewBox', `0 0 ${width} ${height}`);
+    this.plot.setAttribute('height', height);
+    this.plot.setAttribute('aria-label', this.summary());
+    this.plot.replaceChildren(this.yAxis(yTicks, labels), this.xAxis(b), ...this.curves.map(x => this.line(x)), this.marks());
+    this.pointer = element('g', { class: 'pointer', 'aria-hidden': 'true' });
+    this.plot.append(this.pointer);
+    this.show();
+  }
+
+  summary() {
+    const over = view.over === 'time' ? 'time' : this.over;
+    return this.curves.map(curve => `${this.curves.length > 1 ? `${this.title}, ${curve.label}` : this.title} over ${over}: ` +
+      `last ${this.format(curve.mean[curve.mean.length - 1])}, ${this.extent(curve)}. `).join('') + 'Arrow keys read the points.';
+  }
+
+  extent(curve) {
+    const known = list => list.filter(x => x !== null);
+    const [low, high] = [known(curve.min ?? curve.mean), known(curve.max ?? curve.mean)];
+    if (!low.length) return 'no finite value';
+    return `lowest ${this.format(low.reduce((a, b) => Math.min(a, b)))}, highest ${this.format(high.reduce((a, b) => Math.max(a, b)))}`;
+  }
+
+  yAxis(ticks, labels) {
+    const { left, right } = this.area;
+    return element('g', { class: 'y-axis', 'aria-hidden': 'true' }, ...ticks.flatMap((tick, i) => {
+      const y = px(this.y(tick));
+      return [element('line', { class: 'grid', x1: px(left), x2: px(right), y1: y, y2: y }),
+        element('text', { x: px(left - 6), y, dy: '.34em', 'text-anchor': 'end', 'data-value': tick }, labels[i])];
+    }));
+  }
+
+  xAxis(b) {
+    const { left, right, bottom } = this.area;
+    const count = Math.max(2, Math.floor((right - left) / 80));
+    const time = view.over === 'time';
+    const step = time ? timeStep(b.x1 - b.x0, count) : Math.max(1, roundStep(b.x1 - b.x0, count));
+    const ticks = linearTicks(b.x0, b.x1, step);
+    return element('g', { class: 'x-axis', 'aria-hidden': 'true' },
+      element('line', { class: 'base', x1: px(left), x2: px(right), y1: px(bottom), y2: px(bottom) }),
+      ...ticks.map(tick => element('text', { x: px(this.x(tick)), y: px(bottom + 17), 'text-anchor': 'middle', 'data-value': tick },
+        this.formatX(tick))));
+  }
+
+  /// Runs of points to be joined: broken where an attempt begins and where there is no value to draw.
+  runs(curve) {
+    const gaps = new Set(curve.axis.gaps);
+    const runs = [];
+    let run = [];
+    curve.mean.forEach((y, i) => {
+      if (gaps.has(i)) run = [];
+      if (y === null || (this.log && y <= 0)) { run = []; return; }
+      if (!run.length) runs.push(run);
+      run.push(i);
+    });
+    return runs;
+  }
+
+  line(curve) {
+    const xs = this.xs(curve);
+    const runs = this.runs(curve);
+    const at = (i, list) => `${px(this.x(xs[i]))},${px(this.y(list[i]))}`;
+    const group = element('g', { class: 'series-line', style: `--color:${curve.color}`, 'data-label': curve.label });
+    if (curve.min) {
+      // A log scale has no place for what is not positive: the band then ends at the bottom.
+      const low = curve.min.map(y => this.log && y <= 0 ? 10 ** Math.log10(this.floor()) : y);
+      const band = runs.map(run => `M${run.map(i => at(i, curve.max)).join('L')}L${[...run].reverse().map(i => at(i, low)).join('L')}Z`);
+      group.append(element('path', { class: 'band', d: band.join('') }));
+    }
+    group.append(element('path', { class: 'curve', d: runs.filter(x => x.length > 1).map(run => `M${run.map(i => at(i, curve.mean)).join('L')}`).join('') }));
+    for (const run of runs)
+      if (run.length === 1) group.append(element('circle', { class: 'lone', r: 2.5, cx: px(this.x(xs[run[0]])), cy: px(this.y(curve.mean[run[0]])) }));
+    for (const i of curve.bad ?? []) {
+      const x = this.x(xs[i]);
+      group.append(element('path', { class: 'bad', d: `M${px(x - 4)},${px(this.area.top - 8)}h8l-4,7Z` },
+        element('title', {}, `not finite (NaN or infinite) at ${this.axisLabel(curve, i)}`)));
+    }
+    return group;
+  }
+
+  /// The value at the bottom of a log scale.
+  floor() { return Math.min(...this.curves.flatMap(curve => [curve.mean, curve.min ?? []].flat().filter(y => y > 0))); }
+
+  marks() {
+    const { left, right, top, bottom } = this.area;
+    const within = x => x >= left - 1 && x <= right + 1;
+    const group = element('g', { class: 'marks' });
+    let free = left; // where the next label may begin
+    for (const attempt of data.attempts.slice(1)) {
+      const x = this.x(this.place({ t: attempt.t, x: attempt.x - 0.5 }));
+      if (!within(x)) continue;
+      group.append(element('path', { class: 'restart', d: `M${px(x)},${top - 4}V${px(bottom)}` },
+        element('title', {}, `attempt ${attempt.n} began at report ${attempt.x}, ${timeText(attempt.t)}`)));
+      const label = `attempt ${attempt.n}`;
+      const begin = x + 4 + 5.6 * label.length > right ? x - 4 - 5.6 * label.length : x + 4;
+      if (begin < free) continue;
+      free = begin + 5.6 * label.length + 6;
+      group.append(element('text', { class: 'attempt', x: px(begin), y: top - 1 + 6, 'aria-hidden': 'true' }, label));
+    }
+    for (const one of data.checkpoints) {
+      const x = this.x(this.place(one));
+      if (!within(x)) continue;
+      const size = one.best ? 4.5 : 3.5;
+      group.append(element('path', { class: one.best ? 'checkpoint best' : 'checkpoint', 'data-name': one.name,
+        d: `M${px(x)},${px(bottom - size)}l${size},${size}l${-size},${size}l${-size},${-size}Z` },
+      element('title', {}, `${one.best ? 'best ' : ''}checkpoint ${one.name}, report ${one.x}, ${timeText(one.t)}`)));
+    }
+    return group;
+  }
+
+  // -- reading values
+
+  point(event) {
+    const box = this.plot.getBoundingClientRect();
+    const pixel = (event.clientX - box.left) * this.plot.viewBox.baseVal.width / box.width;
+    const xs = this.xs(this.curves[0]);
+    const nearest = this.nearest(xs, x => Math.abs(this.x(x) - pixel));
+    setCursor(xs[nearest], this.axisName());
+  }
+
+  key(event) {
+    const xs = this.xs(this.curves[0]);
+    const now = this.cursor === null ? -1 : this.nearest(xs, x => Math.abs(x - this.cursor));
+    const by = event.shiftKey ? 10 : 1;
+    const last = xs.length - 1;
+    const next = { ArrowRight: Math.min(now + by, last), ArrowLeft: now < 0 ? last : Math.max(now - by, 0), Home: 0, End: last }[event.key];
+    if (event.key === 'Escape') setCursor(null, this.axisName());
+    if (next === undefined) return;
+    event.preventDefault();
+    setCursor(xs[next], this.axisName());
+    document.getElementById('announcement').textContent = `${this.title}: ${this.value.textContent}, ${this.readout.textContent}`;
+  }
+
+  nearest(xs, distance) {
+    let best = 0;
+    for (let i = 1; i < xs.length; ++i) if (distance(xs[i]) <= distance(xs[best])) best = i;
+    return best;
+  }
+
+  axisLabel(curve, i) {
+    const { x, t, of } = curve.axis;
+    const count = of ? of[i] : 1;
+    return `${this.over} ${numberText(Math.round(x[i]), 12)} · ${timeText(t[i])}${count > 1 ? ` · mean of ${count}` : ''}`;
+  }
+
+  /// Puts values at the cursor, or the last ones, into caption and read-out.
+  show() {
+    this.pointer.replaceChildren();
+    const first = this.curves[0];
+    const at = this.curves.map(curve => this.cursor === null ? curve.mean.length - 1
+      : this.nearest(this.xs(curve), x => Math.abs(x - this.cursor)));
+    this.value.textContent = this.curves.length > 1 ? '' : this.format(first.mean[at[0]]);
+    this.curves.forEach((curve, i) => { if (this.seriesValues) this.seriesValues[i].textContent = this.format(curve.mean[at[i]]); });
+    if (this.cursor === null) {
+      this.readout.textContent = this.curves.length > 1 ? `last at ${this.axisLabel(first, at[0])}` : this.extent(first);
+      return;
+    }
+    const range = first.min && first.min[at[0]] !== null && this.curves.length === 1
+      ? ` · ${this.format(first.min[at[0]])} to ${this.format(first.max[at[0]])}` : '';
+    this.readout.textContent = this.axisLabel(first, at[0]) + range;
+    const x = px(this.x(this.xs(first)[at[0]]));
+    this.pointer.append(element('line', { class: 'cursor', x1: x, x2: x, y1: this.area.top, y2: px(this.area.bottom) }));
+    this.curves.forEach((curve, i) => {
+      const y = curve.mean[at[i]];
+      if (y === null || (this.log && y <= 0)) return;
+      this.pointer.append(element('circle', { class: 'dot', r: 4, style: `--color:${curve.color}`, cx: px(this.x(this.xs(curve)[at[i]])), cy: px(this.y(y)) }));
+    });
+  }
+}
+
+let waiting = null;
+
+/// Shows the values at *x* in every chart with that x axis, once a frame.
+function setCursor(x, axis) {
+  for (const chart of charts) chart.cursor = chart.axisName() === axis ? x : null;
+  waiting ??= requestAnimationFrame(() => {
+    waiting = null;
+    for (const chart of charts) if (!chart.figure.hidden) chart.show();
+  });
+}
+
+function drawAll() {
+  for (const chart of charts) {
+    chart.cursor = null;
+    if (!chart.figure.hidden) chart.draw();
+  }
+}
+
+// -- controls
+
+function choice(name, options, now, change) {
+  const inputs = options.map(([value, label]) => {
+    const input = element('input', { type: 'radio', name, value });
+    input.checked = value === now;
+    input.addEventListener('change', () => change(value));
+    return element('label', {}, input, element('span', {}, label));
+  });
+  return element('fieldset', { class: name }, element('legend', {}, { over: 'X axis', scale: 'Y axis', theme: 'Theme' }[name]),
+    element('div', { class: 'choice' }, ...inputs));
+}
+
+function remembered(name, fallback, known) {
+  try {
+    const value = localStorage.getItem(`troupe-report-${name}`);
+    return known.some(([option]) => option === value) ? value : fallback;
+  } catch { return fallback; }
+}
+
+function remember(name, value) {
+  try { localStorage.setItem(`troupe-report-${name}`, value); } catch { /* A browser may forbid it for files. */ }
+}
+
+const options = {
+  over: [['report', 'Report'], ['time', 'Time']],
+  scale: [['linear', 'Linear'], ['log', 'Log']],
+  theme: [['auto', 'Auto'], ['light', 'Light'], ['dark', 'Dark']],
+};
+
+function applyTheme(value) {
+  if (value === 'auto') delete document.documentElement.dataset.theme;
+  else document.documentElement.dataset.theme = value;
+}
+
+function buildToolbar() {
+  const toolbar = document.getElementById('toolbar');
+  for (const name of ['over', 'scale']) {
+    view[name] = remembered(name, view[name], options[name]);
+    toolbar.append(choice(name, options[name], view[name], value => {
+      view[name] = value;
+      remember(name, value);
+      drawAll();
+    }));
+  }
+  if (charts.length > 6) {
+    const filter = element('input', { type: 'search', placeholder: 'Filter metrics', 'aria-label': 'Filter metrics by name' });
+    filter.addEventListener('input', () => showOnly(filter.value.trim().toLowerCase()));
+    toolbar.append(filter);
+  }
+  const theme = remembered('theme', 'auto', options.theme);
+  applyTheme(theme);
+  toolbar.append(choice('theme', options.theme, theme, value => {
+    applyTheme(value);
+    remember('theme', value);
+  }));
+  toolbar.hidden = false;
+}
+
+function showOnly(text) {
+  for (const chart of charts) chart.figure.hidden = !chart.title.toLowerCase().includes(text);
+  for (const head of document.querySelectorAll('.charts h4')) {
+    let next = head.nextElementSibling;
+    while (next && next.matches('.chart') && next.hidden) next = next.nextElementSibling;
+    head.hidden = !next || !next.matches('.chart');
+  }
+  drawAll();
+}
+
+/// What lines and marks mean; only what the page has.
+function buildKey() {
+  const sample = (...children) => element('svg', { width: 22, height: 12, viewBox: '0 0 22 12', style: '--color:var(--curve-0)', 'aria-hidden': 'true' }, ...children);
+  const all = charts.flatMap(chart => chart.curves);
+  const entries = [[sample(element('path', { class: 'curve', d: 'M1,6H21' })), 'mean over ranks']];
+  if (all.some(curve => curve.min)) entries.push([sample(element('path', { class: 'band', d: 'M1,1H21V11H1Z' }), element('path', { class: 'curve', d: 'M1,6H21' })),
+    all.some(curve => curve.axis.of) ? 'lowest to highest, over ranks and the reports of a point' : 'lowest to highest rank']);
+  if (data.checkpoints.length) entries.push([sample(element('path', { class: 'checkpoint', d: 'M11,2l4,4l-4,4l-4,-4Z' })), 'checkpoint']);
+  if (data.checkpoints.some(x => x.best)) entries.push([sample(element('path', { class: 'checkpoint best', d: 'M11,1.5l4.5,4.5l-4.5,4.5l-4.5,-4.5Z' })), 'best checkpoint']);
+  if (data.attempts.length > 1) entries.push([sample(element('path', { class: 'restart', d: 'M1,6H21' })), 'restart']);
+  if (all.some(curve => curve.bad)) entries.push([sample(element('path', { class: 'bad', d: 'M7,2h8l-4,7Z' })), 'NaN or infinite']);
+  return element('ul', { class: 'key', 'aria-label': 'Key' }, ...entries.map(([icon, text]) => element('li', {}, icon, text)));
+}
+
+// Metrics of one group (`val/…`) stand together, below its name; those without a group come first.
+function fill(place, group) {
+  const prefix = title => title.includes('/') ? title.slice(0, title.indexOf('/')) : '';
+  const sorted = place.dataset.group === 'times' ? group.charts
+    : [...group.charts].sort((a, b) => (prefix(a.title) !== '') - (prefix(b.title) !== ''));
+  let now = '';
+  for (const spec of sorted) {
+    if (place.dataset.group !== 'times' && prefix(spec.title) !== now) {
+      now = prefix(spec.title);
+      place.append(element('h4', {}, now));
+    }
+    const chart = new Chart(spec, group.over);
+    charts.push(chart);
+    place.append(chart.figure);
+  }
+}
+
+for (const place of document.querySelectorAll('.charts')) fill(place, data.groups[place.dataset.group]);
+if (charts.length) {
+  document.getElementById('metrics').querySelector('h2').after(buildKey());
+  document.body.append(element('div', { id: 'announcement', 'aria-live': 'polite', style: 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)' }));
+}
+buildToolbar();
+drawAll();
+
+let known = innerWidth;
+addEventListener('resize', () => {
+  if (innerWidth !== known) drawAll();
+  known = innerWidth;
+});

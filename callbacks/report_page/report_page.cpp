@@ -1,0 +1,134 @@
+#include "troupe/callbacks/report_page/report_page.hpp"
+
+#include "troupe/callbacks/report_page/chart_data.hpp"
+#include "troupe/callbacks/report_page/page_assets.hpp"
+#include "troupe/callbacks/report_page/page_sections.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+fs::path journal_of(const fs::path& run_path) {
+  return run_path / "journal.jsonl";
+}
+
+bool is_there(const fs::path& path) {
+  boost::system::error_code code;
+  return fs::exists(path, code);
+}
+
+// The policy forbids every request: should a text ever become markup, it still
+// can not call anybody.
+constexpr std::string_view head =
+  R"(<!DOCTYPE html>
+<html lang="en">
+<head>
+<meta charset="utf-8">
+<meta name="viewport" content="width=device-width, initial-scale=1">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
+<meta name="color-scheme" content="light dark">
+)";
+
+constexpr std::string_view navigation =
+  R"(<nav aria-label="Sections"><a href="#metrics">Metrics</a>
+<a href="#times">Times</a> <a href="#checkpoints">Checkpoints</a>
+<a href="#history">History</a> <a href="#config">Config</a>
+<a href="#environment">Environment</a> <a href="#logs">Logs</a></nav>
+)";
+
+// Filled by the script, and so without it not there.
+constexpr std::string_view toolbar =
+  R"(<div id="toolbar" role="toolbar" aria-label="Curves" hidden></div>
+<noscript><p class="notice">The curves are drawn by a script, which this browser does not run; all tables are here.</p></noscript>
+)";
+
+} // namespace
+
+expected<report_page> report_page::open(const fs::path& given) {
+  auto path = fs::absolute(given).lexically_normal();
+  if (path.filename() == ".") // "run/" ends in one
+    path = path.parent_path();
+  boost::system::error_code code;
+  if (!fs::is_directory(path, code))
+    return failure(ec::storage, "there is no folder " + path.string());
+  if (!is_there(journal_of(path))) {
+    if (is_there(path / "run.json") || is_there(path / "state.json"))
+      return failure(ec::storage, "the run " + path.string()
+                                    + " has lost its journal.jsonl");
+    return failure(ec::invalid_argument,
+                   path.string()
+                     + " is not the folder of a run: it has neither run.json "
+                       "nor journal.jsonl");
+  }
+  return report_page{std::move(path)};
+}
+
+expected<void> report_page::read_journal(const std::stop_token& cancelled) {
+  boost::system::error_code code;
+  auto size = fs::file_size(journal_of(run_path_), code);
+  if (!code && size < offset_) { // It is another one now.
+    offset_ = 0;
+    digest_ = {};
+  }
+  auto reader = journal_reader::open(journal_of(run_path_), offset_);
+  if (!reader)
+    return tl::unexpected{reader.error()};
+  for (;;) {
+    if (cancelled.stop_requested())
+      return failure(ec::stopped, "nobody waits for the report page of "
+                                    + run_path_.string());
+    auto entry = reader->next();
+    offset_ = reader->offset();
+    if (entry && !*entry)
+      return {};
+    if (entry)
+      digest_.add(**entry);
+    else if (entry.error().code == ec::corrupt)
+      digest_.add_damage(entry.error().message);
+    else
+      return tl::unexpected{entry.error()};
+  }
+}
+
+expected<std::string> report_page::render(std::stop_token cancelled) {
+  if (auto ok = read_journal(cancelled); !ok)
+    return tl::unexpected{ok.error()};
+  auto facts = read_run_facts(run_path_);
+  html_text out;
+  out.raw(head).element("title", facts.name + " – run report");
+  out.raw("\n<style>\n").raw(page_assets::style).raw("</style>\n</head>\n");
+  out.raw("<body>\n<header>\n");
+  append_overview(out, facts, digest_);
+  out.raw(navigation).raw("</header>\n").raw(toolbar).raw("<main>\n");
+  append_metrics(out, digest_);
+  append_times(out, digest_);
+  append_checkpoints(out, facts, digest_);
+  append_history(out, digest_);
+  append_facts(out, facts, digest_);
+  out.raw("</main>\n<script type=\"application/json\" id=\"data\">\n")
+    .raw(chart_data(digest_, best_checkpoint(facts)))
+    .raw("\n</script>\n<script>\n")
+    .raw(page_assets::script)
+    .raw("</script>\n</body>\n</html>\n");
+  return out.take();
+}
+
+expected<void> report_page::write(std::stop_token cancelled) {
+  return render(std::move(cancelled)).and_then([&](const std::string& html) {
+    return replace_file(run_path_ / "report.html", html);
+  });
+}
+
+expected<std::string> render_report_page(const fs::path& run_path) {
+  return report_page::open(run_path).and_then(
+    [](report_page page) { return page.render(); });
+}
+
+expected<void> write_report_page(const fs::path& run_path) {
+  return report_page::open(run_path).and_then(
+    [](report_page page) { return page.write(); });
+}
+
+} // namespace troupe

@@ -1,0 +1,51 @@
+#pragma once
+
+#include <cstdint>
+#include <stop_token>
+#include <string>
+#include <vector>
+
+#include "troupe/callbacks/report_page/journal_digest.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+/// A run's page `report.html`: curves of its metrics, checkpoints and restarts,
+/// config, environment, times of the ranks and their last log lines, in one
+/// HTML file that needs no network.
+///
+/// A function of the run's folder, whether the run goes on, has ended or is
+/// damaged; the page says what it could not read. Keeps a digest of what it has
+/// read of the journal, in bounded memory, so that the next page costs little
+/// more than what is new.
+class report_page {
+public:
+  /// `ec::storage` if there is no folder *run_path* or no journal in it,
+  /// `ec::invalid_argument` if it is not the folder of a run.
+  static expected<report_page> open(const fs::path& run_path);
+
+  /// The page as the folder is now; `ec::stopped` soon after *cancelled* was
+  /// asked to stop. A few megabytes at most, however long the run.
+  expected<std::string> render(std::stop_token cancelled = {});
+
+  /// Renders and replaces `report.html` of the folder atomically.
+  expected<void> write(std::stop_token cancelled = {});
+
+private:
+  explicit report_page(fs::path run_path) : run_path_(std::move(run_path)) {}
+
+  expected<void> read_journal(const std::stop_token& cancelled);
+
+  fs::path run_path_;
+  std::uint64_t offset_ = 0; ///< Bytes of the journal that were read.
+  journal_digest digest_;
+};
+
+/// The page of the run in *run_path*; see `report_page`.
+expected<std::string> render_report_page(const fs::path& run_path);
+
+/// Replaces `report.html` of the run in *run_path* atomically.
+expected<void> write_report_page(const fs::path& run_path);
+
+} // namespace troupe

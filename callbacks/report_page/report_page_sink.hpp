@@ -1,0 +1,49 @@
+#pragma once
+
+#include <chrono>
+#include <functional>
+#include <memory>
+#include <optional>
+#include <string>
+
+#include "troupe/callbacks/report_page/report_page.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
+
+namespace troupe {
+
+/// Keeps a run's `report.html` up to date: it is written anew when an attempt
+/// begins, after a checkpoint and at the end.
+///
+/// Pages of checkpoints may take a twentieth of the time at most. One that
+/// comes sooner is put off: it is written with the next records.
+class report_page_sink : public sink {
+public:
+  using clock = std::function<std::chrono::steady_clock::time_point()>;
+
+  explicit report_page_sink(clock now = &std::chrono::steady_clock::now);
+
+  std::string name() const override { return "report_page"; }
+  std::string options() const override { return "{}"; }
+
+  sink_result start(const tracked_run& run, const std::string& state) override;
+  sink_result log(std::span<const tracker_record> records) override;
+  sink_result finish(run_status_kind status,
+                     std::chrono::system_clock::time_point time) override;
+
+  /// The page needs nothing but the run's folder.
+  std::string state() const override { return {}; }
+
+private:
+  sink_result write();
+
+  clock now_;
+  std::stop_token cancelled_;
+  std::optional<report_page> page_;
+  bool due_ = false; ///< There is news that the page does not show yet.
+  std::chrono::steady_clock::time_point next_write_; ///< Not before.
+};
+
+/// *options* is `{}`: there are none.
+std::unique_ptr<sink> make_report_page_sink(const std::string& options);
+
+} // namespace troupe

@@ -1,0 +1,188 @@
+#include "troupe/callbacks/report_page/run_facts.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <fstream>
+#include <string_view>
+
+#include "troupe/callbacks/report_page/html_text.hpp"
+#include "troupe/callbacks/tracking/config_values.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t max_description_bytes = 64 * 1024 * 1024;
+constexpr std::size_t max_config_rows = 1000;
+constexpr std::size_t max_value_bytes = 2000;
+constexpr std::size_t max_logs = 64;
+constexpr std::size_t max_log_bytes = 32 * 1024;      // of one rank
+constexpr std::size_t max_all_log_bytes = 512 * 1024; // of all together
+constexpr std::size_t max_log_lines = 200;
+
+std::string shortened(std::string text) {
+  if (text.size() > max_value_bytes) {
+    text.resize(max_value_bytes);
+    text += " …";
+  }
+  return text;
+}
+
+// A text that is no JSON object is shown as it is.
+run_facts::name_values flat_config(const std::string& text) {
+  run_facts::name_values result;
+  for (auto& [name, value] : config_values(text)) {
+    if (result.size() == max_config_rows) {
+      result.emplace_back("…", "more values are in run.json");
+      break;
+    }
+    result.emplace_back(name, shortened(to_string(value)));
+  }
+  auto is_object = text.find_first_not_of(" \n\t{}") == text.npos
+                   || text[text.find_first_not_of(" \n\t")] == '{';
+  if (result.empty() && !is_object)
+    result.emplace_back("config", shortened(text));
+  return result;
+}
+
+// Field by field: older versions wrote fewer of them.
+void read_description(const json::document& x, run_facts& to) {
+  static constexpr std::array<std::array<const char*, 2>, 10> labels{
+    {{"begun", "First begun"},
+     {"time", "Driver started"},
+     {"host", "Host"},
+     {"user", "User"},
+     {"uid", "User id"},
+     {"program", "Program"},
+     {"pid", "Driver's process id"},
+     {"troupe", "Troupe"},
+     {"compiler", "Compiler"},
+     {"id", "Run id"}}};
+  json::check_format(x, 1);
+  if (x.contains("name"))
+    to.name = json::to_text(x["name"]);
+  if (x.contains("config"))
+    to.config = flat_config(json::to_text(x["config"]));
+  for (auto [field, label] : labels)
+    if (x.contains(field))
+      to.environment.emplace_back(label, x[field].is_number()
+                                           ? x[field].dump()
+                                           : json::to_text(x[field]));
+}
+
+expected<void> read_description(const fs::path& path, run_facts& to) {
+  return read_file(path, max_description_bytes)
+    .and_then([&](const std::string& text) {
+      return verify_sum(text, path.string()).and_then([&] {
+        return json::read<run_facts>(text, path.string(),
+                                     [&](const json::document& x) {
+                                       auto result = to;
+                                       read_description(x, result);
+                                       return result;
+                                     });
+      });
+    })
+    .map([&](run_facts x) { to = std::move(x); });
+}
+
+/// The rank in `rank_<r>.log`; nothing for any other name.
+std::optional<int> rank_of(std::string_view name) {
+  constexpr std::string_view begin = "rank_", end = ".log";
+  if (!name.starts_with(begin) || !name.ends_with(end)
+      || name.size() <= begin.size() + end.size())
+    return std::nullopt;
+  auto digits =
+    name.substr(begin.size(), name.size() - begin.size() - end.size());
+  int rank = 0;
+  auto [rest, code] =
+    std::from_chars(digits.data(), digits.data() + digits.size(), rank);
+  if (code != std::errc{} || rest != digits.data() + digits.size() || rank < 0)
+    return std::nullopt;
+  return rank;
+}
+
+std::vector<std::pair<int, fs::path>> log_files(const fs::path& folder) {
+  std::vector<std::pair<int, fs::path>> result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{folder, code}, end; !code && i != end;
+       i.increment(code))
+    if (auto rank = rank_of(i->path().filename().string()))
+      result.emplace_back(*rank, i->path());
+  std::ranges::sort(result);
+  return result;
+}
+
+/// Cuts *text* to its last `max_log_lines` lines; true if it was cut.
+bool keep_last_lines(std::string& text) {
+  std::size_t lines = 0;
+  auto i = text.size();
+  if (i > 0 && text[i - 1] == '\n')
+    --i; // ends the last line
+  while (i > 0)
+    if (text[--i] == '\n' && ++lines == max_log_lines) {
+      text.erase(0, i + 1);
+      return true;
+    }
+  return false;
+}
+
+expected<log_tail> read_tail(const fs::path& path, std::size_t limit) {
+  std::ifstream in{path.string(), std::ios::binary | std::ios::ate};
+  if (!in)
+    return failure(ec::storage, "can not open " + path.string());
+  auto size = static_cast<std::size_t>(std::max<std::streamoff>(in.tellg(), 0));
+  log_tail result{path.filename().string(), {}, size <= limit};
+  result.text.resize(std::min(size, limit));
+  in.seekg(static_cast<std::streamoff>(size - result.text.size()));
+  in.read(result.text.data(), static_cast<std::streamsize>(result.text.size()));
+  result.text.resize(static_cast<std::size_t>(in.gcount()));
+  if (!result.whole) // begin with a whole line, if there is one
+    if (auto end = result.text.find('\n'); end != std::string::npos)
+      result.text.erase(0, end + 1);
+  result.text = without_terminal_codes(result.text);
+  if (keep_last_lines(result.text))
+    result.whole = false;
+  return result;
+}
+
+void read_logs(const fs::path& folder, run_facts& to) {
+  auto files = log_files(folder);
+  if (files.size() > max_logs) {
+    to.complaints.push_back("The logs of " + std::to_string(files.size())
+                            + " ranks are in " + folder.string()
+                            + "; this page shows the first "
+                            + std::to_string(max_logs) + ".");
+    files.resize(max_logs);
+  }
+  auto limit = std::min(
+    max_log_bytes, max_all_log_bytes / std::max<std::size_t>(files.size(), 1));
+  for (auto& [rank, path] : files)
+    if (auto tail = read_tail(path, limit))
+      to.logs.push_back(std::move(*tail));
+    else
+      to.complaints.push_back(tail.error().message);
+}
+
+} // namespace
+
+run_facts read_run_facts(const fs::path& run_path) {
+  run_facts result;
+  result.name = run_path.filename().string();
+  if (auto ok = read_description(run_path / "run.json", result); !ok)
+    result.complaints.push_back(ok.error().message);
+  if (auto state = load_run(run_path); !state)
+    result.complaints.push_back(state.error().message);
+  else if (*state)
+    result.state = std::move(**state);
+  else
+    result.complaints.push_back("There is no "
+                                + (run_path / "state.json").string() + ".");
+  read_logs(run_path / "logs", result);
+  return result;
+}
+
+} // namespace troupe

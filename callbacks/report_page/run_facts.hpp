@@ -1,0 +1,36 @@
+#pragma once
+
+#include <optional>
+#include <string>
+#include <utility>
+#include <vector>
+
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/run/saved_run.hpp"
+
+namespace troupe {
+
+/// The last lines that one rank printed.
+struct log_tail {
+  std::string file;   ///< Name within `logs/`.
+  std::string text;   ///< As a terminal would show it; may be no UTF-8.
+  bool whole = false; ///< Whether nothing was left out.
+};
+
+/// What a report page shows of a run's folder beside its journal.
+struct run_facts {
+  using name_values = std::vector<std::pair<std::string, std::string>>;
+
+  std::string name;
+  name_values config;      ///< Nested names with slashes, as `optimizer/lr`.
+  name_values environment; ///< Who runs the run, where, with what.
+  std::optional<saved_run> state;
+  std::vector<log_tail> logs;          ///< Ordered by rank.
+  std::vector<std::string> complaints; ///< About files that were not readable.
+};
+
+/// Reads what there is in *run_path*. A file that is damaged or missing leaves
+/// a complaint.
+run_facts read_run_facts(const fs::path& run_path);
+
+} // namespace troupe

@@ -1,0 +1,135 @@
+#include "troupe/callbacks/wandb/wandb_settings.hpp"
+
+#include <cstdlib>
+#include <sstream>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t max_id = 64;
+constexpr std::size_t max_netrc = 1024 * 1024;
+
+std::string variable(const char* name) {
+  auto value = std::getenv(name);
+  return value ? value : "";
+}
+
+// The first of *texts* that says something.
+std::string first_of(std::initializer_list<std::string> texts) {
+  for (auto& x : texts)
+    if (!x.empty())
+      return x;
+  return {};
+}
+
+std::vector<std::string> split(const std::string& text, char separator) {
+  std::vector<std::string> result;
+  std::istringstream in{text};
+  for (std::string part; std::getline(in, part, separator);)
+    if (!part.empty())
+      result.push_back(part);
+  return result;
+}
+
+expected<wandb_mode> mode_of(const wandb_options& options) {
+  if (options.mode)
+    return *options.mode;
+  auto name = variable("WANDB_MODE");
+  if (name.empty() || name == "online" || name == "run")
+    return wandb_mode::online;
+  if (name == "offline" || name == "dryrun")
+    return wandb_mode::offline;
+  if (name == "disabled")
+    return wandb_mode::disabled;
+  return failure(ec::invalid_config, "WANDB_MODE is '" + name
+                                       + "', which is none of online, "
+                                         "offline, disabled");
+}
+
+expected<void> check_names(const wandb_run& x) {
+  if (x.id.size() > max_id || x.id.find_first_of("/\\#?%: ") != x.id.npos)
+    return failure(ec::invalid_config,
+                   "W&B takes no run id '" + x.id
+                     + "' (WANDB_RUN_ID or run_id): at most 64 characters, "
+                       "none of / \\ # ? % : and blank");
+  if (x.project.size() > 128
+      || x.project.find_first_of("/\\#?%:") != x.project.npos)
+    return failure(ec::invalid_config,
+                   "W&B takes no project '" + x.project
+                     + "' (WANDB_PROJECT or project): at most 128 characters, "
+                       "none of / \\ # ? % :");
+  return {};
+}
+
+// The host of the service, as a netrc file has it.
+std::string service_host() {
+  auto url = first_of({variable("WANDB_BASE_URL"), "https://api.wandb.ai"});
+  if (auto i = url.find("://"); i != url.npos)
+    url.erase(0, i + 3);
+  return url.substr(0, url.find_first_of(":/"));
+}
+
+bool is_in_netrc(const std::string& host) {
+  auto home = variable("HOME");
+  auto named = variable("NETRC");
+  for (auto& path : {named, home + "/.netrc", home + "/_netrc"}) {
+    auto text = read_file(path, max_netrc);
+    if (!text)
+      continue;
+    std::istringstream in{*text};
+    std::string word, machine;
+    while (in >> word)
+      if (word == "machine")
+        in >> machine;
+      else if (word == "password" && machine == host)
+        return true;
+  }
+  return false;
+}
+
+} // namespace
+
+expected<wandb_settings> make_wandb_settings(const wandb_options& options,
+                                             const tracked_run& run) {
+  auto mode = mode_of(options);
+  if (!mode)
+    return tl::unexpected{mode.error()};
+  wandb_settings result;
+  result.mode = *mode;
+  auto dir = first_of({options.dir.string(), variable("WANDB_DIR")});
+  result.root = fs::absolute(dir.empty() ? run.path : fs::path{dir}) / "wandb";
+  auto& x = result.about;
+  x.id = first_of({options.run_id, variable("WANDB_RUN_ID"), run.id});
+  x.project = first_of({options.project, run.project, run.experiment,
+                        variable("WANDB_PROJECT"), "uncategorized"});
+  x.entity = first_of({options.entity, variable("WANDB_ENTITY")});
+  x.name = first_of(
+    {options.name, run.display_name, variable("WANDB_NAME"), run.name});
+  x.group = first_of({options.group, variable("WANDB_RUN_GROUP")});
+  x.job_type = first_of({options.job_type, variable("WANDB_JOB_TYPE")});
+  x.notes = first_of({options.notes, variable("WANDB_NOTES")});
+  x.tags =
+    options.tags.empty() ? split(variable("WANDB_TAGS"), ',') : options.tags;
+  if (auto host = run.tags.find("host"); host != run.tags.end())
+    x.host = host->second;
+  x.resume = true;
+  for (auto& [name, value] : run.config)
+    x.config.push_back({name, wandb_config_json(value)});
+  for (auto& [name, value] : run.tags)
+    x.config.push_back({name.starts_with("troupe.") ? name : "troupe." + name,
+                        wandb_json(value)});
+  if (auto ok = check_names(x); !ok)
+    return tl::unexpected{ok.error()};
+  return result;
+}
+
+bool has_wandb_key(const wandb_options& options) {
+  return !options.api_key.empty() || !variable("WANDB_API_KEY").empty()
+         || !variable("WANDB_IDENTITY_TOKEN_FILE").empty()
+         || is_in_netrc(service_host());
+}
+
+} // namespace troupe

@@ -1,0 +1,285 @@
+#include "troupe/callbacks/wandb/wandb_sink.hpp"
+
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/wandb/rank_console.hpp"
+#include "troupe/callbacks/wandb/wandb_batch.hpp"
+#include "troupe/callbacks/wandb/wandb_options_json.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+using kind = sink_failure::kind;
+
+constexpr auto stats_interval = std::chrono::seconds{10};
+constexpr std::uint64_t log_header = 7; // bytes
+
+// W&B's words for how a run ended come from an exit code: 255 is what its own
+// client gives when it is interrupted.
+int exit_code_of(run_status_kind x) {
+  switch (x) {
+    case run_status_kind::finished:
+      return 0;
+    case run_status_kind::aborted:
+      return 255;
+    default:
+      return 1;
+  }
+}
+
+std::string tag_of(const tracked_run& run, const char* name) {
+  auto i = run.tags.find(name);
+  return i == run.tags.end() ? std::string{} : i->second;
+}
+
+wandb_environment environment_of(const tracked_run& run) {
+  utsname system{};
+  ::uname(&system);
+  wandb_environment result;
+  result.os = std::string{system.sysname} + "-" + system.release;
+  result.program = tag_of(run, "program");
+  result.host = tag_of(run, "host");
+  result.user = tag_of(run, "user");
+  result.cpus = std::thread::hardware_concurrency();
+  result.memory = host_memory();
+  return result;
+}
+
+sink_result transient(const error& reason) {
+  return sink_fails(kind::transient, reason);
+}
+
+} // namespace
+
+wandb_sink::wandb_sink(wandb_options options)
+  : options_(std::move(options)), upload_(options_) {}
+
+std::string wandb_sink::options() const {
+  return to_json(options_);
+}
+
+std::unique_ptr<sink> make_wandb_sink(const std::string& options_json) {
+  return std::make_unique<wandb_sink>(wandb_options_from_json(options_json));
+}
+
+expected<void> wandb_sink::check(const tracked_run& run) const {
+  if (auto settings = make_wandb_settings(options_, run); !settings)
+    return tl::unexpected{settings.error()};
+  return {};
+}
+
+sink_result wandb_sink::start(const tracked_run& run,
+                              const std::string& state) {
+  auto settings = make_wandb_settings(options_, run);
+  if (!settings)
+    return sink_fails(kind::permanent, settings.error());
+  run_ = run;
+  settings_ = std::move(*settings);
+  if (settings_.mode == wandb_mode::disabled)
+    return {};
+  auto place = wandb_place_from_json(state);
+  if (!place)
+    return sink_fails(kind::permanent, place.error());
+  place_ = *place;
+  log_.reset();
+  if (auto ok = mend_earlier_lives(); !ok)
+    return transient(ok.error());
+  // A run that has ended gets a folder only if it goes on.
+  if (place_.ended)
+    return {};
+  if (auto ok = open(); !ok)
+    return transient(ok.error());
+  return {};
+}
+
+// What was written after the last confirmed place counts: it may be uploaded
+// already.
+expected<void> wandb_sink::mend_earlier_lives() {
+  for (auto& x : wandb_fragments(settings_.root, settings_.about.id)) {
+    if (x.name() < place_.fragment
+        || (fragment_ && x.name() == fragment_->name()))
+      continue;
+    auto is_known = x.name() == place_.fragment;
+    if (is_known && place_.closed)
+      continue;
+    if (auto ok = mend(x, is_known ? place_.size : log_header); !ok)
+      return ok;
+  }
+  return {};
+}
+
+expected<void> wandb_sink::mend(const wandb_fragment& x, std::uint64_t from) {
+  boost::system::error_code code;
+  // Its maker died before the first record.
+  if (!fs::exists(x.log(), code) || fs::file_size(x.log(), code) < log_header)
+    return remove_tree(x.path);
+  auto has_exit = false;
+  auto log = wandb_log::reopen(x.log(), from, [&](std::string_view record) {
+    auto seen = see_wandb_record(record);
+    has_exit = has_exit || seen.exit;
+    place_.steps.take(seen);
+  });
+  if (!log)
+    return tl::unexpected{log.error()};
+  if (!has_exit) {
+    log->append(records_.exit(exit_code_of(run_status_kind::errored),
+                              std::chrono::seconds{0}));
+    if (auto ok = log->flush(); !ok)
+      return ok;
+  }
+  place_.fragment = x.name();
+  place_.size = log->size();
+  place_.closed = true;
+  place_.ended = false; // Of how the run ended it knows nothing.
+  return {};
+}
+
+// Opens this life's log, again after a failure, or a new one.
+expected<void> wandb_sink::open() {
+  if (log_)
+    return {};
+  auto is_own = fragment_ && fragment_->name() == place_.fragment;
+  if (!is_own || place_.closed)
+    return begin_fragment();
+  auto log = wandb_log::reopen(fragment_->log(), place_.size,
+                               [&](std::string_view record) {
+                                 place_.steps.take(see_wandb_record(record));
+                               });
+  if (!log)
+    return tl::unexpected{log.error()};
+  log_ = std::move(*log);
+  return {};
+}
+
+expected<void> wandb_sink::begin_fragment() {
+  auto& about = settings_.about;
+  auto fragment = make_wandb_fragment(settings_.root, about.id,
+                                      std::chrono::system_clock::now());
+  if (!fragment)
+    return tl::unexpected{fragment.error()};
+  auto log = wandb_log::create(fragment->log());
+  if (!log) {
+    (void) remove_tree(fragment->path);
+    return tl::unexpected{log.error()};
+  }
+  records_ = {};
+  about.start_time = fragment->time;
+  log->append(records_.header());
+  log->append(records_.run(about));
+  log->append(records_.environment(environment_of(run_), fragment->time));
+  log_ = std::move(*log);
+  fragment_ = *fragment;
+  auto place = place_;
+  place.fragment = fragment->name();
+  place.closed = place.ended = false;
+  if (auto ok = flush(std::move(place)); !ok) {
+    (void) remove_tree(fragment->path);
+    return ok;
+  }
+  if (settings_.mode != wandb_mode::online)
+    return {};
+  auto all = wandb_fragments(settings_.root, about.id);
+  std::erase_if(all, [](auto& x) { return x.is_synced(); });
+  auto obstacle = upload_.obstacle(all);
+  if (obstacle.empty())
+    upload_.follow(all);
+  else if (!std::exchange(told_, true))
+    write_console(STDERR_FILENO,
+                  "troupe: W&B's run stays offline: " + obstacle + "\n");
+  return {};
+}
+
+sink_result wandb_sink::log(std::span<const tracker_record> records) {
+  if (settings_.mode == wandb_mode::disabled)
+    return {};
+  if (auto ok = open(); !ok)
+    return transient(ok.error());
+  auto place = place_;
+  wandb_batch batch{{options_, run_, *fragment_, *log_, records_}, place.steps};
+  error refused;
+  std::size_t accepted = 0;
+  for (auto& record : records) {
+    if (auto ok = batch.add(record); !ok) {
+      refused = ok.error();
+      break;
+    }
+    ++accepted;
+  }
+  batch.close();
+  add_stats();
+  add_console(place);
+  if (auto ok = flush(std::move(place)); !ok)
+    return transient(ok.error());
+  if (refused)
+    return sink_fails(kind::rejected, std::move(refused), accepted);
+  return {};
+}
+
+// Only of the run's own process: `troupe-sync` may run elsewhere.
+void wandb_sink::add_stats() {
+  auto now = std::chrono::steady_clock::now();
+  if (!options_.system_stats || !run_.status
+      || (stats_time_ && now - *stats_time_ < stats_interval))
+    return;
+  stats_time_ = now;
+  log_->append(
+    records_.stats(std::chrono::system_clock::now(), stats_.sample()));
+}
+
+void wandb_sink::add_console(wandb_place& place) {
+  if (!options_.console)
+    return;
+  auto now = std::chrono::system_clock::now();
+  for (auto& line :
+       read_console(run_.path / "logs" / "rank_0.log", place.console))
+    log_->append(records_.output(now, line));
+}
+
+expected<void> wandb_sink::flush(wandb_place place) {
+  if (auto ok = log_->flush(); !ok) {
+    log_.reset();
+    return ok;
+  }
+  place.size = log_->size();
+  place_ = std::move(place);
+  return {};
+}
+
+sink_result wandb_sink::finish(run_status_kind status,
+                               std::chrono::system_clock::time_point time) {
+  if (settings_.mode == wandb_mode::disabled)
+    return {};
+  if (!place_.ended) {
+    if (auto ok = open(); !ok)
+      return transient(ok.error());
+    auto place = place_;
+    add_console(place);
+    auto runtime =
+      std::chrono::floor<std::chrono::seconds>(time - run_.start_time);
+    log_->append(records_.exit(exit_code_of(status), runtime));
+    place.closed = place.ended = true;
+    if (auto ok = flush(std::move(place)); !ok)
+      return transient(ok.error());
+    log_.reset();
+  }
+  return upload();
+}
+
+sink_result wandb_sink::upload() {
+  if (settings_.mode != wandb_mode::online)
+    return {};
+  auto all = wandb_fragments(settings_.root, settings_.about.id);
+  if (!upload_.obstacle(all).empty())
+    return {}; // the user knows
+  if (auto ok = upload_.finish(all, run_.cancelled); !ok)
+    return transient(ok.error());
+  return {};
+}
+
+} // namespace troupe

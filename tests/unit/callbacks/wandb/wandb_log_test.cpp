@@ -1,0 +1,180 @@
+#include "troupe/callbacks/wandb/wandb_log.hpp"
+
+#include <random>
+#include <vector>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/callbacks/wandb/wandb_records.hpp"
+
+namespace troupe {
+namespace {
+
+using test::bytes_of;
+using test::temporary_folder;
+using test::write_bytes;
+
+std::string from_hex(const std::string& digits) {
+  std::string result;
+  for (std::size_t i = 0; i < digits.size(); i += 2)
+    result += static_cast<char>(std::stoi(digits.substr(i, 2), nullptr, 16));
+  return result;
+}
+
+std::vector<std::string> records_of(const fs::path& path) {
+  std::vector<std::string> result;
+  auto log =
+    wandb_log::reopen(path, 7, [&](auto x) { result.emplace_back(x); });
+  EXPECT_TRUE(log) << (log ? "" : log.error().message);
+  return result;
+}
+
+// A file that W&B's own reader and uploader accept.
+const auto golden = from_hex(
+  "3a572642e1be00"
+  "8eadc72e0f00010801aa010a0a080a0674726f757065"
+  "f020f94327000108028a01220a066162633132331a0170220c0a0a0a026c72820103302e"
+  "318a01060880e2cfaa06"
+  "eccc89e15200010803124e0a0c0a046c6f7373820103302e350a0b0a055f737465708201"
+  "01310a100a085f72756e74696d65820103322e350a1b0a0a5f74696d657374616d708201"
+  "0c313730303030303030322e3512020801"
+  "06a13e574e000108041a4a0a0c0a046c6f7373820103302e350a0b0a055f737465708201"
+  "01310a100a085f72756e74696d65820103322e350a1b0a0a5f74696d657374616d708201"
+  "0c313730303030303030322e35"
+  "504d8d1207000108059201020800");
+
+TEST(wandb_log_test, writes_the_file_that_wandb_reads_byte_for_byte) {
+  temporary_folder folder;
+  auto path = folder / "run-abc123.wandb";
+  auto log = wandb_log::create(path);
+  ASSERT_TRUE(log);
+  wandb_records records;
+  wandb_run run;
+  run.id = "abc123";
+  run.project = "p";
+  run.config = {{"lr", wandb_json(0.1)}};
+  run.start_time =
+    wandb_run::clock::time_point{std::chrono::seconds{1700000000}};
+  std::vector<wandb_item> row{{"loss", wandb_json(0.5)},
+                              {"_step", wandb_json(1)},
+                              {"_runtime", wandb_json(2.5)},
+                              {"_timestamp", wandb_json(1700000002.5)}};
+  log->append(records.header());
+  log->append(records.run(run));
+  log->append(records.history(1, row));
+  log->append(records.summary(row));
+  log->append(records.exit(0, std::chrono::seconds{0}));
+  ASSERT_TRUE(log->flush());
+  EXPECT_EQ(bytes_of(path), golden);
+  EXPECT_EQ(log->size(), 263u);
+}
+
+TEST(wandb_log_test, keeps_records_of_any_size_over_block_borders) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  std::mt19937 random{4};
+  std::vector<std::string> written;
+  auto log = wandb_log::create(path);
+  ASSERT_TRUE(log);
+  // The sizes around a full block leave 0 to 8 bytes of it, too.
+  for (std::size_t i = 0; i < 300; ++i) {
+    auto left = 32768 - (7 + log->size()) % 32768;
+    auto size = i % 3 == 0   ? random() % 100
+                : i % 3 == 1 ? random() % 100000
+                             : left + random() % 20;
+    written.emplace_back(size, static_cast<char>(i));
+    log->append(written.back());
+    ASSERT_TRUE(log->flush());
+  }
+  EXPECT_EQ(records_of(path), written);
+}
+
+TEST(wandb_log_test, gives_every_room_at_a_block_end_its_due) {
+  for (std::size_t left = 0; left <= 15; ++left) {
+    temporary_folder folder;
+    auto path = folder / "x.wandb";
+    auto log = wandb_log::create(path);
+    ASSERT_TRUE(log);
+    // Header 7, chunk header 7.
+    std::vector<std::string> written{std::string(32768 - 14 - left, 'a'),
+                                     "second", ""};
+    for (auto& x : written)
+      log->append(x);
+    ASSERT_TRUE(log->flush());
+    EXPECT_EQ(records_of(path), written) << left;
+  }
+}
+
+TEST(wandb_log_test, cuts_what_is_torn_wherever_it_was_torn) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  for (std::size_t size = golden.size() - 1; size > golden.size() - 100;
+       --size) {
+    write_bytes(path, golden.substr(0, size));
+    std::size_t whole = 0;
+    auto log = wandb_log::reopen(path, 7, [&](auto) { ++whole; });
+    ASSERT_TRUE(log);
+    EXPECT_EQ(fs::file_size(path), log->size());
+    auto before = whole;
+    log->append("more");
+    ASSERT_TRUE(log->flush());
+    EXPECT_EQ(records_of(path).size(), before + 1);
+    EXPECT_EQ(records_of(path).back(), "more");
+  }
+}
+
+TEST(wandb_log_test, takes_a_flipped_bit_for_the_end) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  auto damaged = golden;
+  damaged[damaged.size() - 3] ^= 1;
+  write_bytes(path, damaged);
+  EXPECT_EQ(records_of(path).size(), 4u);
+  EXPECT_EQ(fs::file_size(path), golden.size() - 14);
+}
+
+TEST(wandb_log_test, refuses_a_file_that_lost_what_was_confirmed) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  write_bytes(path, golden);
+  auto log = wandb_log::reopen(path, golden.size() + 1, [](auto) {});
+  ASSERT_FALSE(log);
+  EXPECT_EQ(log.error().code, ec::corrupt);
+  EXPECT_NE(log.error().message.find(path.string()), std::string::npos);
+  EXPECT_EQ(bytes_of(path), golden);
+}
+
+TEST(wandb_log_test, tells_what_a_row_stands_for) {
+  wandb_records records;
+  std::vector<wandb_item> row{{"loss", "NaN"},
+                              {std::string{wandb_report_key}, "3"},
+                              {"_step", "9007199254740993"}};
+  auto seen = see_wandb_record(records.history(1, row));
+  EXPECT_EQ(seen.step, 9007199254740993);
+  EXPECT_EQ(seen.report, 3);
+  EXPECT_EQ(seen.logged, std::nullopt);
+  EXPECT_FALSE(seen.exit);
+  EXPECT_TRUE(see_wandb_record(records.exit(1, std::chrono::seconds{2})).exit);
+  auto text = records.history(1, row);
+  for (std::size_t size = 0; size < text.size(); ++size)
+    EXPECT_FALSE(see_wandb_record(text.substr(0, size)).exit);
+}
+
+TEST(wandb_log_test, writes_values_as_json_of_python) {
+  EXPECT_EQ(wandb_json(std::nan("")), "NaN");
+  EXPECT_EQ(wandb_json(HUGE_VAL), "Infinity");
+  EXPECT_EQ(wandb_json(-HUGE_VAL), "-Infinity");
+  EXPECT_EQ(wandb_json(9007199254740993), "9007199254740993");
+  EXPECT_EQ(wandb_json(0.1), "0.1");
+  EXPECT_EQ(wandb_json(2.0), "2.0");
+  EXPECT_EQ(wandb_json(true), "true");
+  EXPECT_EQ(wandb_json("a\"\n\xff"), "\"a\\\"\\n\xef\xbf\xbd\"");
+  EXPECT_EQ(wandb_config_json(std::nan("")), "null");
+  EXPECT_EQ(wandb_config_json(-HUGE_VAL), "null");
+  EXPECT_EQ(wandb_config_json(0.1), "0.1");
+  EXPECT_EQ(wandb_config_json("nan"), "\"nan\"");
+}
+
+} // namespace
+} // namespace troupe

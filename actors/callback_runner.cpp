@@ -6,9 +6,10 @@ namespace {
 
 callback_done done(callback_outcome x) {
   callback_done answer{
-    std::chrono::duration<double>(x.spent).count(), x.abort, {}};
+    std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}};
   for (auto& error : x.errors)
     answer.failures.push_back(std::move(error));
+  answer.times = std::move(x.times);
   return answer;
 }
 
@@ -17,12 +18,10 @@ callback_done done(callback_outcome x) {
 user_callback_actor::behavior_type
 callback_runner(user_callback_actor::stateful_pointer<run_context> self,
                 user_callback_args args) {
-  self->state = args.context;
   auto& run = self->state;
   return {
     [&run, args](const before_run& x) {
-      run.attempt = x.attempt;
-      run.world_size = x.world_size;
+      run = x.run;
       return done(args.callbacks->before_run(run));
     },
     [&run, args](const after_report& x) {
@@ -37,8 +36,8 @@ callback_runner(user_callback_actor::stateful_pointer<run_context> self,
       run.attempt = x.attempt;
       return done(args.callbacks->after_exception(run, x.ranks));
     },
-    [&run, args](after_run) {
-      return done(args.callbacks->after_run(run, args.board->prepared()));
+    [&run, args](const after_run& x) {
+      return done(args.callbacks->after_run(run, x.outcome));
     },
   };
 }

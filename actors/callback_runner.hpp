@@ -6,15 +6,12 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/callbacks/callback_list.hpp"
-#include "troupe/runtime/run/run_board.hpp"
 #include "troupe/runtime/run/run_context.hpp"
 
 namespace troupe {
 
 struct user_callback_args {
   std::shared_ptr<callback_list> callbacks;
-  run_context context;
-  std::shared_ptr<run_board> board;
 };
 
 /// Behavior of the USER CALLBACK actor. Spawn it detached: callbacks may take

@@ -1,20 +1,9 @@
 #include "troupe/actors/committer.hpp"
 
+#include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
-
-namespace {
-
-checkpoint_list list_checkpoints(const run_store& store) {
-  checkpoint_list result;
-  for (auto& x : store.checkpoints())
-    result.entries.push_back(
-      {x.data.path().string(), x.values, x.index, x.attempt});
-  return result;
-}
-
-} // namespace
 
 committer_actor::behavior_type committer(committer_actor::pointer,
                                          committer_args args) {
@@ -47,7 +36,9 @@ committer_actor::behavior_type committer(committer_actor::pointer,
       args.board->prepare(std::move(*outcome));
       return caf::unit;
     },
-    [args](get_checkpoints) { return list_checkpoints(*args.store); },
+    [args](get_checkpoints) {
+      return checkpoint_list{entries_of(args.store->checkpoints())};
+    },
   };
 }
 

@@ -25,7 +25,10 @@ run_status_kind status_of(run_state outcome) {
 // -- the run
 
 void driver_state::begin() {
-  call_back(before_run{args.first.attempt, args.world_size});
+  auto run = args.context;
+  run.attempt = args.first.attempt;
+  run.world_size = args.world_size;
+  call_back(before_run{std::move(run)});
   act(machine->begin());
 }
 
@@ -38,8 +41,8 @@ void driver_state::apply(const run_event& event) {
   if (!decision)
     return; // Comes too late: the run has moved on.
   if (decision->from != decision->to)
-    log_event("state", {{"from", to_string(decision->from)},
-                        {"to", to_string(decision->to)}});
+    note_event("state", {{"from", to_string(decision->from)},
+                         {"to", to_string(decision->to)}});
   show();
   act(decision->action);
 }
@@ -117,7 +120,7 @@ void driver_state::ended(const attempt_ended& x) {
 
 void driver_state::failed(attempt_failed& x) {
   group_alive = false;
-  log_event(
+  note_event(
     "ranks_failed",
     {{"reason", x.ranks.empty()
                   ? x.reason.message
@@ -139,7 +142,7 @@ void driver_state::failed(attempt_failed& x) {
 
 void driver_state::warned(const attempt_warning& x) {
   args.board->note(x.text);
-  log_event("warning", {{"text", x.text}});
+  note_event("warning", {{"text", x.text}});
 }
 
 void driver_state::group_lost() {
@@ -258,16 +261,17 @@ void driver_state::call_back(Message message) {
   self->request(args.callbacks, caf::infinite, std::move(message))
     .then([this](const callback_done& x) { called_back(x); },
           [this](caf::error& reason) {
-            called_back({0, false, {from_caf(reason)}});
+            called_back({0, false, {from_caf(reason)}, {}});
           });
 }
 
 void driver_state::called_back(const callback_done& x) {
   --callbacks_under_way;
   shown.callback_s += x.seconds;
+  add_times(shown.callbacks, x.times);
   for (auto& failure : x.failures) {
     args.board->note(failure.message);
-    log_event("callback_failed", {{"reason", failure.message}});
+    note_event("callback_failed", {{"reason", failure.message}});
   }
   if (x.abort && !finishing)
     apply(run_events::run_failed{x.failures.front()});
@@ -275,6 +279,19 @@ void driver_state::called_back(const callback_done& x) {
     quit_if_done();
   else
     store_next();
+}
+
+// -- what loops log
+
+caf::result<void> driver_state::log(const log_event& x) {
+  if (!begun || x.attempt != begun->attempt)
+    return to_caf(
+      error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+  auto ok = args.store->append_event(x.event.kind, x.attempt, x.event.fields);
+  if (ok)
+    return caf::unit;
+  apply(run_events::run_failed{ok.error()});
+  return to_caf(ok.error());
 }
 
 // -- the end
@@ -298,7 +315,7 @@ void driver_state::finish(const error& reason) {
   };
   auto end_callbacks = [this] {
     result_ready = true;
-    call_back(after_run{});
+    call_back(after_run{args.board->prepared()});
     quit_if_done();
   };
   self
@@ -340,7 +357,7 @@ void driver_state::show() {
   args.board->show(status());
 }
 
-void driver_state::log_event(std::string_view kind, const metrics& fields) {
+void driver_state::note_event(std::string_view kind, const metrics& fields) {
   // A journal that takes no line ends the run at the next report, where it
   // matters.
   (void) args.store->append_event(kind, machine->attempt(), fields);
@@ -371,6 +388,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](attempt_failed& x) { state.failed(x); },
     [&state](const attempt_warning& x) { state.warned(x); },
     [&state](commit_batch& x) { return state.add(x); },
+    [&state](const log_event& x) { return state.log(x); },
     [&state, self](get_checkpoints x) {
       return self->delegate(state.args.committer, x);
     },

@@ -11,6 +11,7 @@
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/rate_meter.hpp"
 #include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_context.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 
@@ -22,6 +23,7 @@ struct driver_args {
   worker_group_actor group;
   committer_actor committer;
   user_callback_actor callbacks; ///< Invalid: the run has none.
+  run_context context;           ///< What callbacks are told about the run.
   failure_config failure;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   int world_size = 1;
@@ -55,6 +57,7 @@ struct driver_state {
   /// The worker group is gone, which only a defect of ours can bring about.
   void group_lost();
   caf::result<batch_committed> add(commit_batch& x);
+  caf::result<void> log(const log_event& x);
 
   /// Tells the state machine *event* and does what it decides.
   void apply(const run_event& event);
@@ -78,7 +81,7 @@ struct driver_state {
   void called_back(const callback_done& x);
 
   void show();
-  void log_event(std::string_view kind, const metrics& fields);
+  void note_event(std::string_view kind, const metrics& fields);
 
   pointer self = nullptr;
   driver_args args;

@@ -324,6 +324,11 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](report& x) { return state.add(x); },
     [&state](join_barrier& x) { return state.join(x); },
     [&state](const loop_ended& x) { return state.end_loop(x); },
+    [&state, self](log_event& x) -> caf::result<void> {
+      if (!state.current(x.attempt))
+        return to_caf(state.too_late(x.attempt));
+      return self->delegate(state.driver, std::move(x));
+    },
     [&state, self](get_checkpoints x) {
       return self->delegate(state.driver, x);
     },

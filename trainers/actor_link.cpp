@@ -1,5 +1,6 @@
 #include "troupe/trainers/actor_link.hpp"
 
+#include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/runtime/report/report_options.hpp"
 
 namespace troupe {
@@ -18,6 +19,16 @@ expected<void> actor_link::report(rank_report x, bool wait) {
       return ok;
   }
   return {};
+}
+
+expected<void> actor_link::log(loop_event x) {
+  log_event message{args_.attempt, std::move(x)};
+  if (++logged_ < max_events_ahead) {
+    self_->anon_send(args_.group, std::move(message));
+    return {};
+  }
+  logged_ = 0;
+  return ask<void>(std::move(message));
 }
 
 expected<void> actor_link::drain() {
@@ -55,11 +66,7 @@ expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
   auto answer = ask<checkpoint_list>(get_checkpoints{});
   if (!answer)
     return tl::unexpected<error>{std::move(answer.error())};
-  std::vector<reported_checkpoint> result;
-  for (auto& x : answer->entries)
-    result.push_back({checkpoint::from_directory(x.path), std::move(x.values),
-                      x.index, x.attempt});
-  return result;
+  return checkpoints_of(std::move(answer->entries));
 }
 
 bool actor_link::stop_requested() const noexcept {

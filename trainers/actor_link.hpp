@@ -17,6 +17,7 @@ public:
   actor_link(caf::actor_system& system, group_link args);
 
   expected<void> report(rank_report x, bool wait) override;
+  expected<void> log(loop_event x) override;
   expected<void> barrier() override;
   expected<std::string> broadcast(std::string bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
@@ -28,6 +29,9 @@ public:
   expected<void> drain();
 
 private:
+  /// Events that may be under way before `log` waits for the journal.
+  static constexpr std::size_t max_events_ahead = 64;
+
   using pending_report = decltype(std::declval<caf::blocking_actor&>().request(
     std::declval<worker_group_actor&>(), caf::infinite,
     std::declval<troupe::report>()));
@@ -41,6 +45,7 @@ private:
   group_link args_;
   std::deque<pending_report> under_way_;
   std::uint64_t barriers_ = 0;
+  std::size_t logged_ = 0; // since the last one that was waited for
   remote_store store_;
 };
 

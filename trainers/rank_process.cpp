@@ -13,6 +13,32 @@ namespace troupe {
 
 namespace {
 
+/// The hook at *address*, if the run has one.
+template <class Hook>
+expected<Hook> find_hook(const std::optional<function_address>& address,
+                         std::string_view name) {
+  if (!address)
+    return Hook{};
+  return resolve(*address, "the hook " + std::string{name})
+    .map([](const void* code) { return Hook::from_address(code); });
+}
+
+expected<rank_hooks> find_hooks(const hook_spec& spec) {
+  auto before = find_hook<decltype(rank_hooks::before_loop)>(spec.before_loop,
+                                                             "before_loop");
+  if (!before)
+    return tl::unexpected<error>{std::move(before.error())};
+  auto after =
+    find_hook<decltype(rank_hooks::after_loop)>(spec.after_loop, "after_loop");
+  if (!after)
+    return tl::unexpected<error>{std::move(after.error())};
+  auto report =
+    find_hook<decltype(rank_hooks::on_report)>(spec.on_report, "on_report");
+  if (!report)
+    return tl::unexpected<error>{std::move(report.error())};
+  return rank_hooks{*before, *after, *report};
+}
+
 expected<train_loop> find_loop(const loop_spec& spec) {
   auto entry = resolve(spec.entry);
   if (!entry)
@@ -20,11 +46,15 @@ expected<train_loop> find_loop(const loop_spec& spec) {
   auto loop = resolve(spec.loop);
   if (!loop)
     return tl::unexpected<error>{std::move(loop.error())};
+  auto hooks = find_hooks(spec.hooks);
+  if (!hooks)
+    return tl::unexpected<error>{std::move(hooks.error())};
   train_loop result;
   result.entry =
     reinterpret_cast<train_loop::entry_type>(const_cast<void*>(*entry));
   result.loop = *loop;
   result.config = spec.config;
+  result.hooks = std::move(*hooks);
   return result;
 }
 

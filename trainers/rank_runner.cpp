@@ -2,12 +2,15 @@
 
 #include <unistd.h>
 
+#include <cstdio>
+
 #include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/trainers/actor_link.hpp"
+#include "troupe/trainers/call_rank_hook.hpp"
 
 namespace troupe {
 
@@ -77,9 +80,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   return outcome;
 }
 
-} // namespace
-
-loop_outcome run_loop(const train_loop& loop, train_context& context) {
+loop_outcome call_loop(const train_loop& loop, train_context& context) {
   try {
     loop(context);
     return {};
@@ -92,6 +93,40 @@ loop_outcome run_loop(const train_loop& loop, train_context& context) {
   } catch (...) {
     return {{ec::rank_failed, "an exception that is no std::exception"}, false};
   }
+}
+
+/// A loop that has failed keeps its own reason.
+void call_after_loop(const rank_hooks& hooks, train_context& context,
+                     loop_outcome& outcome) {
+  auto failure = call_rank_hook(
+    "after_loop", [&] { hooks.after_loop(context, outcome.reason); });
+  if (!failure)
+    return;
+  if (!outcome.reason)
+    outcome = {failure, failure.code == ec::stopped};
+  else
+    std::fprintf(stderr, "troupe: rank %d: %s\n", context.rank(),
+                 failure.message.c_str());
+}
+
+} // namespace
+
+loop_outcome run_loop(const train_loop& loop, train_context& context) {
+  auto& hooks = loop.hooks;
+  if (hooks.before_loop) {
+    auto failure =
+      call_rank_hook("before_loop", [&] { hooks.before_loop(context); });
+    if (failure)
+      return {failure, failure.code == ec::stopped};
+  }
+  context.on_report(hooks.on_report);
+  auto outcome = call_loop(loop, context);
+  // A loop may swallow what leaves `report`; the rank has failed all the same.
+  if (auto& failure = context.hook_failure())
+    outcome = {failure, false};
+  if (hooks.after_loop)
+    call_after_loop(hooks, context, outcome);
+  return outcome;
 }
 
 expected<void> run_rank(caf::actor_system& system, const rank_args& args) {

@@ -15,7 +15,7 @@ struct loop_outcome {
   bool stopped = false; ///< It left because it was told to.
 };
 
-/// Runs *loop* and turns whatever leaves it into a value.
+/// Runs *loop* with its hooks and turns whatever leaves them into a value.
 loop_outcome run_loop(const train_loop& loop, train_context& context);
 
 /// Finds the loop that a rank is to run.

@@ -3,6 +3,8 @@
 #include <caf/io/middleman.hpp>
 #include <caf/send.hpp>
 
+#include "troupe/actors/callback_actor.hpp"
+#include "troupe/actors/callback_chain.hpp"
 #include "troupe/actors/callback_runner.hpp"
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/driver.hpp"
@@ -39,16 +41,40 @@ struct run_handle::parts {
 
 namespace {
 
+template <class Hook>
+expected<std::optional<function_address>> address_of(const Hook& hook,
+                                                     std::string_view name) {
+  if (!hook)
+    return std::nullopt;
+  return locate(hook.address(), "the hook " + std::string{name})
+    .map([](function_address x) { return std::optional{std::move(x)}; });
+}
+
+expected<hook_spec> spec_of(const rank_hooks& hooks) {
+  auto before = address_of(hooks.before_loop, "before_loop");
+  if (!before)
+    return tl::unexpected<error>{std::move(before.error())};
+  auto after = address_of(hooks.after_loop, "after_loop");
+  if (!after)
+    return tl::unexpected<error>{std::move(after.error())};
+  auto report = address_of(hooks.on_report, "on_report");
+  if (!report)
+    return tl::unexpected<error>{std::move(report.error())};
+  return hook_spec{std::move(*before), std::move(*after), std::move(*report)};
+}
+
 expected<loop_spec> spec_of(const train_loop& loop) {
-  if (loop.closure)
-    return loop_spec{};
   auto entry = locate(reinterpret_cast<const void*>(loop.entry));
   if (!entry)
     return tl::unexpected<error>{std::move(entry.error())};
   auto body = locate(loop.loop);
   if (!body)
     return tl::unexpected<error>{std::move(body.error())};
-  return loop_spec{std::move(*entry), std::move(*body), loop.config};
+  auto hooks = spec_of(loop.hooks);
+  if (!hooks)
+    return tl::unexpected<error>{std::move(hooks.error())};
+  return loop_spec{std::move(*entry), std::move(*body), loop.config,
+                   std::move(*hooks)};
 }
 
 expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
@@ -72,11 +98,45 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   plan.report_timeout = request.run.report_timeout;
   plan.start_timeout = request.run.start_timeout;
   plan.stop_timeout = request.run.stop_timeout;
+  if (plan.in_process) // Threads are handed the loop itself.
+    return plan;
   auto loop = spec_of(request.loop);
   if (!loop)
     return tl::unexpected<error>{std::move(loop.error())};
   plan.loop = std::move(*loop);
   return plan;
+}
+
+/// The user's actors. Waits for connections, so it comes before anything else.
+expected<std::vector<named_callback_actor>>
+find_actors(const run_config& config, caf::actor_system& system) {
+  std::vector<named_callback_actor> result;
+  for (auto& x : config.callback_actors) {
+    auto actor = x->find(system);
+    if (!actor)
+      return failure(actor.error().code,
+                     "callback actor " + std::to_string(result.size() + 1)
+                       + " (" + x->name() + "): " + actor.error().message);
+    result.push_back({x->name(), std::move(*actor)});
+  }
+  return result;
+}
+
+/// Who hears what the driver tells of the run; invalid: nobody.
+user_callback_actor spawn_callbacks(const run_config& config,
+                                    caf::actor_system& system,
+                                    std::vector<named_callback_actor> actors) {
+  user_callback_actor result;
+  auto classes = std::make_shared<callback_list>(
+    told_callbacks(config.callbacks), config.callback_errors);
+  if (!classes->empty())
+    result =
+      system.spawn<caf::detached>(callback_runner, user_callback_args{classes});
+  if (!actors.empty())
+    result = system.spawn(
+      callback_chain, callback_chain_args{std::move(result), std::move(actors),
+                                          config.callback_errors});
+  return result;
 }
 
 } // namespace
@@ -101,6 +161,10 @@ run_handle::start(run_request request, caf::actor_system& system,
                      "caf::io::middleman in its config");
   }
   request.run = resolve(std::move(request.run));
+  request.loop.hooks = request.run.rank_hooks;
+  auto actors = find_actors(request.run, system);
+  if (!actors)
+    return fail(actors.error());
   auto x = std::make_unique<parts>();
   auto store = run_store::open(request.run, request.loop.config_text);
   if (!store)
@@ -143,7 +207,7 @@ run_handle::start(run_request request, caf::actor_system& system,
     socket_path = x->folder->path() + "/group";
     x->launcher = std::make_shared<process_launcher>(process_launcher_args{
       client, socket_path, (x->store->path() / "logs").string(), cpus,
-      std::move(console)});
+      request.run.worker_env, std::move(console)});
   }
 
   worker_group_args group_args{x->launcher, std::move(*plan)};
@@ -151,17 +215,13 @@ run_handle::start(run_request request, caf::actor_system& system,
                         : spawn_on_network_thread(system, worker_group,
                                                   std::move(group_args));
   *x->group_cell = x->group;
-  auto callbacks = std::make_shared<callback_list>(
-    told_callbacks(request.run.callbacks), request.run.callback_errors);
   driver_args args;
   args.store = x->store;
   args.board = x->board;
   args.committer =
     system.spawn<caf::detached>(committer, committer_args{x->store, x->board});
-  if (!callbacks->empty())
-    args.callbacks = system.spawn<caf::detached>(
-      callback_runner,
-      user_callback_args{callbacks, context_of(request, *x->store), x->board});
+  args.callbacks = spawn_callbacks(request.run, system, std::move(*actors));
+  args.context = context_of(request, *x->store);
   args.failure = request.run.failure;
   args.first = std::move(*first);
   args.world_size = request.scaling.num_workers;

@@ -2,6 +2,25 @@
 
 namespace troupe {
 
+namespace {
+
+expected<void> refuse_closures(const rank_hooks& x) {
+  const std::pair<bool, const char*> hooks[] = {
+    {x.before_loop.is_closure(), "before_loop"},
+    {x.after_loop.is_closure(), "after_loop"},
+    {x.on_report.is_closure(), "on_report"}};
+  for (auto& [is_closure, name] : hooks)
+    if (is_closure)
+      return failure(ec::invalid_config,
+                     std::string{"run.rank_hooks."} + name
+                       + " is a closure, which other processes can not find: "
+                         "give a function or a captureless lambda, or set "
+                         "scaling.where to placement::in_process");
+  return {};
+}
+
+} // namespace
+
 expected<void> validate(const run_request& x) {
   if (auto ok = validate(x.scaling, local_resources()); !ok)
     return ok;
@@ -10,12 +29,21 @@ expected<void> validate(const run_request& x) {
   for (auto& callback : x.run.callbacks)
     if (!callback)
       return failure(ec::invalid_config, "run.callbacks has a null pointer");
-  if (x.loop.closure && x.scaling.num_workers > 0
-      && x.scaling.where != placement::in_process)
+  for (auto& actor : x.run.callback_actors)
+    if (!actor)
+      return failure(ec::invalid_config,
+                     "run.callback_actors has a null pointer");
+  if (!x.run.callback_actors.empty() && x.scaling.num_workers == 0)
+    return failure(ec::invalid_config,
+                   "run.callback_actors needs actors, but num_workers = 0 runs "
+                   "without any: set num_workers to 1, or use run.callbacks");
+  if (x.scaling.num_workers == 0 || x.scaling.where == placement::in_process)
+    return {};
+  if (x.loop.closure)
     return failure(ec::invalid_config,
                    "an in_process_loop can not run in processes: set "
                    "scaling.where to placement::in_process");
-  return {};
+  return refuse_closures(x.run.rank_hooks);
 }
 
 } // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <cstdio>
 
+#include "troupe/trainers/call_rank_hook.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
 namespace troupe {
@@ -96,7 +97,11 @@ void train_context::report(metrics values, const troupe::checkpoint& files,
 void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                          const report_options& options) {
   auto& link = link_for("report()");
+  if (in_hook_)
+    leave({ec::invalid_argument, "rank " + std::to_string(rank())
+                                   + ": report() was called by on_report"});
   value_or_leave(validate(values));
+  auto reported = on_report_ ? values : metrics{};
   std::chrono::duration<double> step =
     std::chrono::steady_clock::now() - step_begin_;
   rank_report x{facts_.rank, next_report_, std::move(values), std::nullopt,
@@ -111,9 +116,24 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   }
   ++next_report_;
   value_or_leave(link.report(std::move(x), options.barrier));
-  step_begin_ = std::chrono::steady_clock::now();
   if (mine)
-    checkpoint_ = std::move(mine);
+    checkpoint_ = mine;
+  if (on_report_)
+    call_hook(reported, mine);
+  step_begin_ = std::chrono::steady_clock::now();
+}
+
+void train_context::call_hook(const metrics& values,
+                              const std::optional<troupe::checkpoint>& mine) {
+  in_hook_ = true;
+  auto failure =
+    call_rank_hook("on_report", [&] { on_report_(*this, values, mine); });
+  in_hook_ = false;
+  if (!failure)
+    return;
+  if (failure.code != ec::stopped)
+    hook_failure_ = failure;
+  leave(std::move(failure));
 }
 
 void train_context::log(loop_event x) {

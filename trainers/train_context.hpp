@@ -18,6 +18,7 @@
 
 #include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
+#include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/report/report_options.hpp"
@@ -58,6 +59,8 @@ inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
 /// the run (in a rank process: the process) has ended.
 class train_context {
 public:
+  using report_hook = decltype(rank_hooks::on_report);
+
   train_context(rank_facts facts, std::shared_ptr<rank_link> link,
                 std::optional<troupe::checkpoint> resume);
   ~train_context();
@@ -133,6 +136,13 @@ public:
   /// come.
   void end();
 
+  /// Calls *f* at the end of every report. What it throws leaves `report` as a
+  /// `train_error` that names the hook, and is kept in `hook_failure`.
+  void on_report(report_hook f) { on_report_ = std::move(f); }
+
+  /// What the hook of reports failed for; `ec::none` if it did not.
+  const error& hook_failure() const noexcept { return hook_failure_; }
+
   /// The control plane, for data planes and tests.
   rank_link& link() noexcept { return *link_; }
 
@@ -146,12 +156,17 @@ private:
   std::string broadcast(std::string bytes);
   void send(metrics values, std::optional<staged_checkpoint> files,
             const report_options& options);
+  void call_hook(const metrics& values,
+                 const std::optional<troupe::checkpoint>& mine);
 
   rank_facts facts_;
   std::shared_ptr<rank_link> link_;
   std::optional<troupe::checkpoint> checkpoint_;
   std::uint64_t next_report_ = 0;
   std::chrono::steady_clock::time_point step_begin_;
+  report_hook on_report_;
+  bool in_hook_ = false;
+  error hook_failure_;
   std::any data_plane_;
   const std::thread::id owner_;
   std::atomic<bool> ended_ = false;

@@ -10,6 +10,7 @@
 #include <cereal/archives/json.hpp>
 #include <cereal/archives/portable_binary.hpp>
 
+#include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -91,6 +92,7 @@ public:
   std::string config;      ///< Backend and config as cereal wrote them.
   std::string config_text; ///< The config as a JSON object, for people.
   std::function<void(train_context&)> closure;
+  rank_hooks hooks; ///< `run_config::rank_hooks`, for `run_loop`.
 
 private:
   template <class Backend, class Config, class Signature>

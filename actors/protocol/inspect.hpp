@@ -1,5 +1,6 @@
 #pragma once
 
+#include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/actors/protocol/messages.hpp"
 
 // How each message is written to the wire: its fields in order of declaration.
@@ -69,9 +70,17 @@ bool inspect(Inspector& f, batch_committed& x) {
 }
 
 template <class Inspector>
+bool inspect(Inspector& f, hook_spec& x) {
+  return f.object(x).fields(f.field("before_loop", x.before_loop),
+                            f.field("after_loop", x.after_loop),
+                            f.field("on_report", x.on_report));
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, loop_spec& x) {
   return f.object(x).fields(f.field("entry", x.entry), f.field("loop", x.loop),
-                            f.field("config", x.config));
+                            f.field("config", x.config),
+                            f.field("hooks", x.hooks));
 }
 
 template <class Inspector>
@@ -127,6 +136,12 @@ bool inspect(Inspector& f, barrier_released& x) {
 }
 
 template <class Inspector>
+bool inspect(Inspector& f, log_event& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("event", x.event));
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, get_checkpoints& x) {
   return f.object(x).fields();
 }
@@ -136,6 +151,37 @@ bool inspect(Inspector& f, checkpoint_entry& x) {
   return f.object(x).fields(
     f.field("path", x.path), f.field("values", x.values),
     f.field("index", x.index), f.field("attempt", x.attempt));
+}
+
+/// Checkpoints travel as the paths of their folders.
+template <class Inspector>
+bool inspect(Inspector& f, result& x) {
+  auto latest = [&x]() -> std::optional<std::string> {
+    return x.checkpoint ? std::optional{x.checkpoint->path().string()}
+                        : std::nullopt;
+  };
+  auto set_latest = [&x](const std::optional<std::string>& path) {
+    x.checkpoint.reset();
+    if (path)
+      x.checkpoint = checkpoint::from_directory(*path);
+    return true;
+  };
+  auto path = [&x] { return x.path.string(); };
+  auto set_path = [&x](const std::string& text) {
+    x.path = text;
+    return true;
+  };
+  auto best = [&x] { return entries_of(x.best_checkpoints); };
+  auto set_best = [&x](std::vector<checkpoint_entry> entries) {
+    x.best_checkpoints = checkpoints_of(std::move(entries));
+    return true;
+  };
+  return f.object(x).fields(
+    f.field("status", x.status), f.field("metrics", x.metrics),
+    f.field("checkpoint", latest, set_latest),
+    f.field("best_checkpoints", best, set_best),
+    f.field("path", path, set_path), f.field("error", x.error),
+    f.field("attempts", x.attempts));
 }
 
 template <class Inspector>
@@ -241,8 +287,7 @@ bool inspect(Inspector& f, commit_checkpoint& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, before_run& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("world_size", x.world_size));
+  return f.object(x).fields(f.field("run", x.run));
 }
 
 template <class Inspector>
@@ -260,14 +305,14 @@ bool inspect(Inspector& f, after_exception& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, after_run& x) {
-  return f.object(x).fields();
+  return f.object(x).fields(f.field("outcome", x.outcome));
 }
 
 template <class Inspector>
 bool inspect(Inspector& f, callback_done& x) {
-  return f.object(x).fields(f.field("seconds", x.seconds),
-                            f.field("abort", x.abort),
-                            f.field("failures", x.failures));
+  return f.object(x).fields(
+    f.field("seconds", x.seconds), f.field("abort", x.abort),
+    f.field("failures", x.failures), f.field("times", x.times));
 }
 
 template <class Inspector>

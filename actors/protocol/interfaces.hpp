@@ -28,6 +28,8 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
   // The worker group has a batch; answers once it is durable.
   caf::result<batch_committed>(commit_batch),
+  // A rank logs, through its worker group; answers once it is in the journal.
+  caf::result<void>(log_event),
   // A rank asks, through its worker group, what the run has kept.
   caf::result<checkpoint_list>(get_checkpoints)>;
 
@@ -45,6 +47,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<barrier_released>(join_barrier),
   // A rank's loop is over; answers at once, so that the rank can go.
   caf::result<void>(loop_ended),
+  // A rank logs; passed on to the driver.
+  caf::result<void>(log_event),
   // A rank asks what the run has kept; passed on to the driver.
   caf::result<checkpoint_list>(get_checkpoints),
   // The rendezvous store. Gets and waits answer once their keys exist.

@@ -11,8 +11,12 @@
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/report/rank_report.hpp"
 #include "troupe/runtime/report/report_batch.hpp"
+#include "troupe/runtime/run/callback_time.hpp"
+#include "troupe/runtime/run/loop_event.hpp"
 #include "troupe/runtime/run/rank_facts.hpp"
 #include "troupe/runtime/run/rank_failure.hpp"
+#include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/run/run_context.hpp"
 #include "troupe/runtime/run/run_error.hpp"
 #include "troupe/runtime/run/run_status_kind.hpp"
 
@@ -83,12 +87,20 @@ struct batch_committed {
 
 // -- worker group and trainer -------------------------------------------------
 
+/// Where a rank finds the user's hooks.
+struct hook_spec {
+  std::optional<function_address> before_loop;
+  std::optional<function_address> after_loop;
+  std::optional<function_address> on_report;
+};
+
 /// What a rank needs to find its train loop: the function that calls the loop,
-/// the loop, and the loop's config as cereal wrote it.
+/// the loop, the loop's config as cereal wrote it, and its hooks.
 struct loop_spec {
   function_address entry;
   function_address loop;
   std::string config;
+  hook_spec hooks;
 };
 
 /// Runs the loop; the answer to `trainer_ready`.
@@ -144,6 +156,13 @@ struct join_barrier {
 /// Every rank is here; *payload* is rank 0's.
 struct barrier_released {
   std::string payload;
+};
+
+/// What a rank's loop logged, for the journal. In order with the reports of the
+/// same rank.
+struct log_event {
+  std::uint64_t attempt = 0;
+  loop_event event;
 };
 
 /// Asks for the committed checkpoints that were not evicted, oldest first.
@@ -261,10 +280,10 @@ struct commit_checkpoint {
 
 // -- driver and user callback
 
-/// The run begins; *attempt* and *world_size* are those of the first attempt.
+/// The run begins; attempt and world size are those of the first attempt to
+/// come. The only message with the whole context: keep what you need of it.
 struct before_run {
-  std::uint64_t attempt = 0;
-  int world_size = 0;
+  run_context run;
 };
 
 /// Every rank has delivered report `index`. Sent in order of index, exactly
@@ -282,14 +301,19 @@ struct after_exception {
   std::map<int, rank_failure> ranks;
 };
 
-/// The run is over. Carries no result: the actor reads it from the run's board.
-struct after_run {};
+/// The run is over, however it ended.
+struct after_run {
+  result outcome;
+};
 
-/// A callback message was handled.
+/// A callback message was handled. An actor of the user's fills in no more than
+/// `failures`; what the run makes of them is the policy of its config, and the
+/// time is what the run waited for the answer.
 struct callback_done {
   double seconds = 0; ///< What the callbacks took.
-  bool abort = false; ///< Whether the run is to end for what they threw.
+  bool abort = false; ///< Whether the run is to end for `failures`.
   std::vector<error> failures;
+  std::vector<callback_time> times; ///< One entry per callback, in order.
 };
 
 // -- anyone and driver

@@ -68,6 +68,12 @@ CAF_ADD_TYPE_ID(troupe, (troupe::start_run))
 CAF_ADD_TYPE_ID(troupe, (troupe::stop_run))
 CAF_ADD_TYPE_ID(troupe, (troupe::get_status))
 CAF_ADD_TYPE_ID(troupe, (troupe::group_status))
+CAF_ADD_TYPE_ID(troupe, (troupe::run_context))
+CAF_ADD_TYPE_ID(troupe, (troupe::result))
+CAF_ADD_TYPE_ID(troupe, (troupe::callback_time))
+CAF_ADD_TYPE_ID(troupe, (troupe::hook_spec))
+CAF_ADD_TYPE_ID(troupe, (troupe::loop_event))
+CAF_ADD_TYPE_ID(troupe, (troupe::log_event))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

@@ -57,10 +57,9 @@ protected:
     auto list = std::make_shared<callback_list>(
       std::vector<std::shared_ptr<user_callback>>{callback},
       config.callback_errors);
-    run_context context;
-    context.name = "r";
+    args.context.name = "r";
     args.callbacks = callbacks =
-      system.spawn(callback_runner, user_callback_args{list, context, board});
+      system.spawn(callback_runner, user_callback_args{list});
     driver = system.spawn(troupe::driver, std::move(args));
     system.settle();
   }

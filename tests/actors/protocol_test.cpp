@@ -26,7 +26,6 @@ const rank_failure failed{rank_failure::kind_type::signal, 11, "what", 4711,
                           "host"};
 const function_address address{"lib.so", 77, "abcd"};
 const process_exit cause{process_exit::kind::signaled, 9, "last words"};
-const loop_spec loop{address, {"", 78, "ef"}, "config"};
 const rank_facts facts{.run_name = "r",
                        .run_path = "/runs/r",
                        .attempt = 2,
@@ -50,7 +49,32 @@ const run_status status{.state = run_state::restarting,
                         .last_metrics = {{"loss", 0.5}},
                         .elapsed_s = 61,
                         .callback_queue = 2,
-                        .callback_s = 0.25};
+                        .callback_s = 0.25,
+                        .callbacks = {{"csv", 0.25}}};
+const hook_spec hooks{address, function_address{"", 79, "ef"},
+                      function_address{"", 80, "ef"}};
+const run_context context{
+  .name = "r",
+  .path = "/runs/r",
+  .id = "ab",
+  .attempt = 2,
+  .world_size = 4,
+  .config = "{}",
+  .start_time = run_context::clock::time_point{std::chrono::seconds{7}}};
+
+result outcome() {
+  result x;
+  x.status = run_status_kind::errored;
+  x.metrics = {{"x", 1}};
+  x.checkpoint = checkpoint::from_directory("/c");
+  x.best_checkpoints = {{*x.checkpoint, {{"x", 1}}, 12, 2}};
+  x.path = "/runs/r";
+  x.error = run_error{ec::rank_failed, "text", {{1, failed}}};
+  x.attempts = 3;
+  return x;
+}
+
+const loop_spec loop{address, {"", 78, "ef"}, "config", hooks};
 
 /// Calls *f* with a value of every type on the wire, no field at its default.
 template <class F>
@@ -114,11 +138,15 @@ void for_each_sample(F f) {
   f(finish_run{run_status_kind::aborted,
                run_error{ec::stopped, "text", {{1, failed}}}});
   f(commit_checkpoint{2, batch});
-  f(before_run{2, 4});
+  f(before_run{context});
   f(after_report{12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
   f(after_exception{2, {{1, failed}}});
-  f(after_run{});
-  f(callback_done{0.5, true, {problem}});
+  f(after_run{outcome()});
+  f(callback_done{0.5, true, {problem}, {{"csv", 0.5}}});
+  f(context);
+  f(outcome());
+  f(callback_time{"csv", 0.5});
+  f(hooks);
   f(start_run{});
   f(stop_run{});
   f(get_status{});

@@ -1,0 +1,34 @@
+#include "troupe/actors/callback_actor.hpp"
+
+#include "troupe/actors/transport/connect.hpp"
+
+namespace troupe {
+
+std::shared_ptr<const callback_actor> as_callback(user_callback_actor actor,
+                                                  std::string name) {
+  auto home = actor ? &actor.home_system() : nullptr;
+  auto find = [actor = std::move(actor), home](
+                caf::actor_system& system) -> expected<user_callback_actor> {
+    if (!actor)
+      return failure(ec::invalid_config, "the handle names no actor");
+    if (home != &system)
+      return failure(ec::invalid_config,
+                     "it lives in another actor system than the run; start the "
+                     "run in that system, or publish the actor and name its "
+                     "socket by callback_at");
+    return actor;
+  };
+  return std::make_shared<callback_actor>(std::move(name), std::move(find),
+                                          home);
+}
+
+std::shared_ptr<const callback_actor> callback_at(fs::path socket,
+                                                  std::string name) {
+  auto find = [socket = std::move(socket)](caf::actor_system& system) {
+    return connect<user_callback_actor>(system, socket);
+  };
+  return std::make_shared<callback_actor>(std::move(name), std::move(find),
+                                          nullptr);
+}
+
+} // namespace troupe

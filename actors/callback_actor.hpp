@@ -1,0 +1,53 @@
+#pragma once
+
+#include <functional>
+#include <memory>
+#include <string>
+
+#include <caf/actor_system.hpp>
+
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+/// A user's own actor as a callback of runs: an entry of
+/// `run_config::callback_actors`.
+class callback_actor {
+public:
+  using finder =
+    std::function<expected<user_callback_actor>(caf::actor_system&)>;
+
+  callback_actor(std::string name, finder find, caf::actor_system* home)
+    : name_(std::move(name)), find_(std::move(find)), home_(home) {}
+
+  /// What errors and `run_status::callbacks` call it.
+  const std::string& name() const noexcept { return name_; }
+
+  /// The actor, to be told of a run in *system*. May wait for a connection.
+  expected<user_callback_actor> find(caf::actor_system& system) const {
+    return find_(system);
+  }
+
+  /// The only actor system whose runs can use it; nullptr: any.
+  caf::actor_system* home() const noexcept { return home_; }
+
+private:
+  std::string name_;
+  finder find_;
+  caf::actor_system* home_;
+};
+
+/// *actor*, which lives in the actor system of the run or is connected to it by
+/// whatever transport. `fit()` runs in the system of such an actor instead of
+/// one of its own; that system must load CAF's middleman and outlive the run.
+std::shared_ptr<const callback_actor>
+as_callback(user_callback_actor actor, std::string name = "callback actor");
+
+/// The actor that a process of this user has published at *socket* (see
+/// `publish`); the run connects to it when it starts.
+std::shared_ptr<const callback_actor>
+callback_at(fs::path socket, std::string name = "callback actor");
+
+} // namespace troupe

@@ -1,0 +1,16 @@
+#pragma once
+
+#include <vector>
+
+#include "troupe/actors/protocol/messages.hpp"
+
+namespace troupe {
+
+/// Checkpoints as they travel: the path of the folder stands for it.
+std::vector<checkpoint_entry>
+entries_of(const std::vector<reported_checkpoint>& x);
+
+std::vector<reported_checkpoint>
+checkpoints_of(std::vector<checkpoint_entry> x);
+
+} // namespace troupe

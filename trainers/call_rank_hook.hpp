@@ -1,0 +1,14 @@
+#pragma once
+
+#include <functional>
+#include <string_view>
+
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// Calls the user's hook *name* and turns what it throws into an error that
+/// names it; `ec::stopped` if it left because the run is to stop.
+error call_rank_hook(std::string_view name, const std::function<void()>& call);
+
+} // namespace troupe

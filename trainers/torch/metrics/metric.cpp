@@ -2,6 +2,7 @@
 
 #include <ATen/ATen.h>
 
+#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
 #include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
 
 namespace troupe {
@@ -10,6 +11,26 @@ namespace {
 
 /// Where `state()` keeps the number of updates.
 constexpr auto updates_key = "updates";
+
+/// Refuses, for the metric called *name*, a *value* that can not be that of
+/// *state*. Sums that begin as one number may be of any shape: it is that of
+/// the inputs.
+void check_loaded(const std::string& name, const metric_state& state,
+                  const at::Tensor& value) {
+  auto& like = state.initial;
+  auto refuse = [&](const std::string& has, const std::string& needs) {
+    refuse_metric(name, "the state '" + state.name + "' to load is of " + has
+                          + ", not " + needs);
+  };
+  if (value.scalar_type() != like.scalar_type())
+    refuse(toString(value.scalar_type()),
+           std::string{"of "} + toString(like.scalar_type()));
+  auto fits = state.reduction == metric_reduction::cat
+                ? value.dim() > 0
+                : like.dim() == 0 || value.sizes() == like.sizes();
+  if (!fits)
+    refuse("shape " + shape_of(value), shape_of(like));
+}
 
 } // namespace
 
@@ -71,6 +92,10 @@ tensor_map metric::state() const {
 }
 
 void metric::load_state(const tensor_map& x) {
+  if (x.size() != states_->items.size() + 1)
+    refuse_metric(name(), "the state to load has " + std::to_string(x.size())
+                            + " tensors, not "
+                            + std::to_string(states_->items.size() + 1));
   auto known = [&](const std::string& key) {
     if (!x.contains(key))
       refuse_metric(name(), "the state to load has no '" + key + "'");
@@ -79,17 +104,11 @@ void metric::load_state(const tensor_map& x) {
   auto loaded = *states_;
   for (auto& item : loaded.items) {
     auto value = known(item.name);
-    if (value.scalar_type() != item.initial.scalar_type())
-      refuse_metric(name(), "the state '" + item.name + "' to load is of "
-                              + toString(value.scalar_type()) + ", not of "
-                              + toString(item.initial.scalar_type()));
-    item.assign(value.detach().clone());
+    check_loaded(name(), item, value);
+    item.assign(value.detach().to(state_device(), value.scalar_type(), false,
+                                  /*copy=*/true));
   }
   loaded.updates = known(updates_key).item<std::int64_t>();
-  if (x.size() != loaded.items.size() + 1)
-    refuse_metric(name(), "the state to load has "
-                            + std::to_string(x.size() - 1) + " tensors, not "
-                            + std::to_string(loaded.items.size()));
   ++loaded.revision;
   *states_ = std::move(loaded);
 }

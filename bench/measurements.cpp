@@ -18,6 +18,8 @@ std::vector<measurement> measurements() {
     {"ddp_step", "ms", {.max_ratio = 1.03}, ddp_step},
     {"ddp_step_local", "ms", {.max_ratio = 0.92}, ddp_step_local},
     {"all_reduce_25m", "ms", {.max_ratio = 0.33}, all_reduce},
+    {"metric_update", "us", {.max_ratio = 1.1}, metric_update},
+    {"metric_sync", "collectives", {.max_value = 2}, metric_sync},
 #endif
     {"commit_64m", "GB/s", {.min_ratio = 0.75}, commit},
 #ifdef TROUPE_BENCH_TORCH

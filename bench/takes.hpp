@@ -18,7 +18,9 @@ figure tail(workplace& place);
 figure ddp_step(workplace& place);
 figure ddp_step_local(workplace& place); // ddp_step.cpp
 figure all_reduce(workplace& place);
+figure metric_sync(workplace& place);
 figure commit(workplace& place);
+figure metric_update(workplace& place);
 figure restart(workplace& place);
 figure idle(workplace& place);
 

@@ -67,7 +67,8 @@ def stored(x):
 
 
 def widened(batch):
-    return [x.double() if x.is_floating_point() else x.clone() for x in batch]
+    """A copy of *batch*, for some metrics of the peer write into their inputs."""
+    return [x.clone().double() if x.is_floating_point() else x.clone() for x in batch]
 
 
 def peer(metric, options, batches):
@@ -153,6 +154,13 @@ def aggregations():
                 dataset("weights_negative", [tensor([1.0, 2.0]), tensor([-1.0, 3.0])])]
     for data in weighted:
         case(data, "MeanMetric")
+    # The peer keeps what shape it can; ours is a vector of all.
+    for data in [*simple[:9], "values_empty_then_some", "values_none"]:
+        each = [[float(x) for x in batch[0].flatten()] for batch in datasets[data]]
+        case(data, "CatMetric", ours=sum(each, []), ours_forward=each)
+    for data in [*simple[:9], "nan_between"]:
+        for window in (1, 2, 5):
+            case(data, "RunningMean", window=window)
     nan_weight = dataset("weight_nan", [tensor([1.0, 2.0, 4.0]), tensor([1.0, NAN, 1.0])])
     for strategy in ("warn", "ignore", "error", 0.0):
         case(nan_weight, "MeanMetric", nan_strategy=strategy)
@@ -228,11 +236,21 @@ def regressions():
         for adjusted in (0, 1, 2, 3, 5, 30):
             case(data, "R2Score", adjusted=adjusted)
 
-    for data in [*one, empty_first]:
-        case(data, "PearsonCorrCoef")
+    for data in one:
+        if data in ("pairs_int", "pairs_i32"):  # the peer takes no integers; ours are widened
+            datasets["widened"] = [[x.double() for x in batch] for batch in datasets[data]]
+            forward, total = peer("PearsonCorrCoef", {}, datasets.pop("widened"))
+            case(data, "PearsonCorrCoef", ours=total["value"], ours_forward=[x["value"] for x in forward])
+        else:
+            case(data, "PearsonCorrCoef")
+    # The peer fails to find the greatest of nothing; ours counts nothing.
+    case(empty_first, "PearsonCorrCoef", ours_forward=[NAN],
+         ours=peer("PearsonCorrCoef", {}, datasets[empty_first][1:])[1]["value"])
     case(shapes_differ, "PearsonCorrCoef")
     for data in rows:
         case(data, "PearsonCorrCoef", num_outputs=2)
+
+    more_regressions(pair, one, rows, [shaped[0], empty_first, none, shapes_differ])
 
     vectors = [*rows, dataset("rows_with_zero", [tensor([[0.0, 0.0], [1.0, 2.0]]), tensor([[1.0, 1.0], [2.0, 1.0]])]),
                dataset("rows_f16", pair(5, "f16", shape=(4,))), dataset("rows_of_seven", pair(6, shape=(7,)))]
@@ -241,6 +259,27 @@ def regressions():
             case(data, "CosineSimilarity", reduction=reduction)
     case(shapes_differ, "CosineSimilarity")
     case("pairs", "CosineSimilarity")  # vectors of no dimension: an error
+
+
+def more_regressions(pair, one, rows, odd):
+    for metric in ("SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError", "LogCoshError"):
+        for data in [*one, *(x for x in odd if metric != "LogCoshError" or x != "pairs_3d")]:
+            case(data, metric)
+    positive = [dataset("positive", [tensor(uniform(6)), tensor(uniform(6))], [tensor(uniform(3)), tensor(uniform(3))]),
+                dataset("positive_f32", [tensor(uniform(6), "f32"), tensor(uniform(6), "f32")])]
+    for data in [*positive, "pairs_zero_both", "pairs_far_off", "pairs_of_one", "pairs_nan_target", *odd]:
+        case(data, "MeanSquaredLogError")
+    for metric in ("ExplainedVariance", "RelativeSquaredError"):
+        for data in one:
+            case(data, metric)
+        case(odd[-1], metric)
+    for data in rows:
+        for multioutput in ("raw_values", "uniform_average", "variance_weighted"):
+            case(data, "ExplainedVariance", multioutput=multioutput)
+        for squared in (True, False):
+            case(data, "RelativeSquaredError", num_outputs=2, squared=squared)
+        case(data, "LogCoshError", num_outputs=2)
+    case("pairs_batches", "RelativeSquaredError", squared=False)
 
 
 # ------------------------------------------------------------- classification
@@ -342,8 +381,8 @@ def binary():
         for max_fpr in (0.25, 0.5, 1.0):
             case(scores[key], "BinaryAUROC", max_fpr=max_fpr)
         case(scores[key], "BinaryAUROC", max_fpr=0.5, thresholds=9)
-    for data in wrong:
-        case(data, "BinaryAUROC")
+    for data in wrong:  # which the peer never looks at
+        case(data, "BinaryAUROC", ours="throws", ours_forward=["throws"])
     case(empty, "BinaryAUROC", ours=0.0, ours_forward=[0.0])
     case(empty, "BinaryAveragePrecision", ours=0.0, ours_forward=[0.0])
 

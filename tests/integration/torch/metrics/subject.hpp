@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "table.hpp"
+#include "troupe/trainers/torch/metrics/aggregation/mean_metric.hpp"
 #include "troupe/trainers/torch/metrics/prediction_metric.hpp"
 
 namespace troupe::test {
@@ -15,7 +16,8 @@ struct subject {
   std::function<at::Tensor(const metric_batch&)> forward;
   /// The value of *batches*.
   std::function<at::Tensor(const std::vector<metric_batch>& batches)> total;
-  /// The same of one metric for each batch, merged in their order.
+  /// The same of one metric for each batch, merged in their order; empty if
+  /// that is another value.
   std::function<at::Tensor(const std::vector<metric_batch>& batches)> merged;
 };
 
@@ -52,6 +54,26 @@ subject subject_of(Metric fresh) {
     if (forward)
       return metric.forward(batch.at(0), batch.at(1));
     metric.update(batch.at(0), batch.at(1));
+    return at::Tensor{};
+  });
+}
+
+/// Runs copies of a metric of values, some of which take weights.
+template <std::derived_from<value_metric> Metric>
+subject subject_of(Metric fresh) {
+  return make_subject(std::move(fresh), [](Metric& metric, bool forward,
+                                           const metric_batch& batch) {
+    if constexpr (std::is_same_v<Metric, mean_metric>) {
+      if (batch.size() == 2 && forward)
+        return metric.forward(batch[0], batch[1]);
+      if (batch.size() == 2) {
+        metric.update(batch[0], batch[1]);
+        return at::Tensor{};
+      }
+    }
+    if (forward)
+      return metric.forward(batch.at(0));
+    metric.update(batch.at(0));
     return at::Tensor{};
   });
 }

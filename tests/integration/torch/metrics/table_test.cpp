@@ -84,8 +84,10 @@ TEST_P(torchmetrics_table, has_our_values_of_each_batch) {
 
 TEST_P(torchmetrics_table, has_our_values_of_metrics_merged) {
   for_each_case([](const table_case& x, const subject& ours) {
-    EXPECT_EQ(difference_of([&] { return ours.merged(x.batches); }, x.value),
-              "");
+    if (ours.merged) {
+      EXPECT_EQ(difference_of([&] { return ours.merged(x.batches); }, x.value),
+                "");
+    }
   });
 }
 

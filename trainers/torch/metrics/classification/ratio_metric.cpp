@@ -40,7 +40,7 @@ at::Tensor ratio_metric::score() const {
   if (options_.average == average::none)
     return scores;
   auto weights = mean_weights(counts);
-  return quotient((scores * weights).sum(), weights.sum(), 0);
+  return quotient((scores * weights).sum(), weights.sum(), ratio_.mean_of_none);
 }
 
 at::Tensor ratio_metric::mean_weights(const at::Tensor& counts) const {

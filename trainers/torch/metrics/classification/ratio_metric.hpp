@@ -23,6 +23,7 @@ struct count_ratio {
   /// Whether a class that is the task's `ignore_index` is left out, and not
   /// only its elements.
   bool leaves_out_ignored_class = false;
+  double mean_of_none = 0; ///< The average where no class occurs.
 };
 
 /// A metric that is a ratio of counts. Its value is 0-d, or of shape (classes)

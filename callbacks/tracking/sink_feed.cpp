@@ -66,6 +66,7 @@ expected<void> sink_feed::read() {
     auto offset = resume_offset(position_, run_.path);
     if (!offset)
       return tl::unexpected{offset.error()};
+    position_.offset = *offset;
     auto reader = record_reader::open(run_.path, *offset, position_.words);
     if (!reader)
       return tl::unexpected{reader.error()};

@@ -58,7 +58,7 @@ expected<void> save_position(const sink_position& x, const fs::path& path) {
 
 expected<std::optional<sink_position>> load_position(const fs::path& path) {
   boost::system::error_code code;
-  if (!fs::exists(path, code) && !code)
+  if (!fs::exists(fs::symlink_status(path, code)))
     return std::optional<sink_position>{};
   return read_file(path, max_bytes).and_then([&](const std::string& text) {
     return verify_sum(text, path.string()).and_then([&] {

@@ -1,0 +1,70 @@
+#pragma once
+
+#include <mutex>
+#include <vector>
+
+#include "troupe/callbacks/tracking/sink.hpp"
+
+namespace troupe::test {
+
+/// A tracker in memory, which fails as the test says.
+class recorded_sink : public sink {
+public:
+  std::string name() const override { return "recorded"; }
+  std::string options() const override { return "{}"; }
+
+  expected<void> check(const tracked_run&) const override { return check_; }
+
+  sink_result start(const tracked_run& run, const std::string& state) override {
+    std::lock_guard guard{mutex};
+    runs.push_back(run);
+    states.push_back(state);
+    return answer ? answer({}) : sink_result{};
+  }
+
+  sink_result log(std::span<const tracker_record> records) override {
+    std::lock_guard guard{mutex};
+    ++calls;
+    auto result = answer ? answer(records) : sink_result{};
+    auto taken = result ? records.size() : result.error().accepted;
+    for (auto& x : records.first(taken))
+      rows.push_back(x);
+    return result;
+  }
+
+  sink_result finish(run_status_kind status,
+                     std::chrono::system_clock::time_point) override {
+    std::lock_guard guard{mutex};
+    ends.push_back(status);
+    return answer ? answer({}) : sink_result{};
+  }
+
+  std::string state() const override {
+    return std::to_string(rows.size()) + " rows";
+  }
+
+  std::size_t max_batch() const override { return batch; }
+
+  /// Indices of the reports it took, in order.
+  std::vector<std::uint64_t> indices() {
+    std::lock_guard guard{mutex};
+    std::vector<std::uint64_t> result;
+    for (auto& x : rows)
+      if (auto row = std::get_if<history_row>(&x.content))
+        result.push_back(row->index);
+    return result;
+  }
+
+  std::mutex mutex;
+  /// What the next call gets; unset: success.
+  std::function<sink_result(std::span<const tracker_record>)> answer;
+  expected<void> check_;
+  std::size_t batch = 1000;
+  int calls = 0;
+  std::vector<tracked_run> runs;
+  std::vector<std::string> states;
+  std::vector<tracker_record> rows;
+  std::vector<run_status_kind> ends;
+};
+
+} // namespace troupe::test

@@ -1,0 +1,274 @@
+#include "troupe/callbacks/tracking/sink_feed.hpp"
+
+#include <gmock/gmock.h>
+
+#include <numeric>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/unit/callbacks/tracking/recorded_sink.hpp"
+#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+namespace {
+
+std::vector<std::uint64_t> up_to(std::uint64_t end) {
+  std::vector<std::uint64_t> result(end);
+  std::iota(result.begin(), result.end(), 0);
+  return result;
+}
+
+sink_result down() {
+  return sink_fails(sink_failure::kind::transient,
+                    {ec::storage, "the tracker is down"});
+}
+
+} // namespace
+
+class sink_feed_test : public testing::Test {
+protected:
+  sink_feed_test() {
+    run_config config;
+    config.name = "r";
+    config.storage_path = storage.path();
+    store = run_store::open(config, R"({"config":{"opt":{"lr":0.5}}})").value();
+    attempt = store->begin_attempt().value().attempt;
+  }
+
+  void report(std::uint64_t index) {
+    report_batch batch;
+    batch.index = index;
+    batch.values = {{{"loss", 1.0 / static_cast<double>(index + 1)}}};
+    batch.parts.resize(1);
+    ASSERT_TRUE(store->append(attempt, batch));
+  }
+
+  void report_until(std::uint64_t end) {
+    for (auto i = reported; i < end; ++i)
+      report(i);
+    reported = end;
+  }
+
+  sink_feed new_feed() {
+    return {target, describe_tracked_run(store->description(), store->path()),
+            backoff::limits{std::chrono::milliseconds{100},
+                            std::chrono::milliseconds{1000}},
+            [this](std::string text) { notes.push_back(std::move(text)); }};
+  }
+
+  /// Pumps, on a clock of its own, until the feed waits for the journal.
+  void drain(sink_feed& feed, int most = 10000) {
+    for (int i = 0; i < most; ++i) {
+      auto next = feed.pump(now);
+      if (!next)
+        return;
+      now = *next;
+    }
+    FAIL() << "the feed does not come to an end";
+  }
+
+  temporary_folder storage;
+  std::unique_ptr<run_store> store;
+  std::uint64_t attempt = 0;
+  std::uint64_t reported = 0;
+  std::shared_ptr<recorded_sink> target = std::make_shared<recorded_sink>();
+  std::vector<std::string> notes;
+  sink_feed::clock::time_point now{};
+};
+
+TEST_F(sink_feed_test, gives_everything_once_and_in_order) {
+  target->batch = 7;
+  report_until(20);
+  auto feed = new_feed();
+  drain(feed);
+  report_until(30);
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(30));
+  EXPECT_EQ(feed.unsent(), 0u);
+  ASSERT_EQ(target->runs.size(), 1u);
+  EXPECT_EQ(target->runs[0].config.number("opt/lr"), 0.5);
+  EXPECT_EQ(target->runs[0].id.size(), 32u);
+  EXPECT_TRUE(notes.empty());
+}
+
+TEST_F(sink_feed_test, goes_on_where_an_earlier_life_came_to) {
+  report_until(10);
+  {
+    auto feed = new_feed();
+    drain(feed);
+  }
+  report_until(15);
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(15));
+  ASSERT_EQ(target->states.size(), 2u);
+  EXPECT_EQ(target->states[0], "");
+  EXPECT_EQ(target->states[1], "11 rows"); // The attempt is a record, too.
+}
+
+TEST_F(sink_feed_test, repeats_what_failed_after_a_growing_wait) {
+  report_until(5);
+  int failures = 6;
+  target->answer = [&](auto) {
+    return failures-- > 0 ? down() : sink_result{};
+  };
+  auto feed = new_feed();
+  auto first = feed.pump(now);
+  ASSERT_TRUE(first);
+  EXPECT_GE(*first - now, std::chrono::milliseconds{50});
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(5));
+  EXPECT_GT(now.time_since_epoch(), std::chrono::milliseconds{800});
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("the tracker is down"),
+                                 HasSubstr("takes records again")));
+}
+
+TEST_F(sink_feed_test, waits_as_long_as_the_tracker_asks) {
+  report_until(1);
+  bool asked = false;
+  target->answer = [&](auto) -> sink_result {
+    if (std::exchange(asked, true))
+      return {};
+    sink_failure busy{sink_failure::kind::transient, {ec::storage, "429"}};
+    busy.retry_after = std::chrono::seconds{90};
+    return tl::unexpected{busy};
+  };
+  auto feed = new_feed();
+  auto next = feed.pump(now);
+  ASSERT_TRUE(next);
+  EXPECT_EQ(*next - now, std::chrono::seconds{90});
+}
+
+TEST_F(sink_feed_test, does_not_repeat_what_was_accepted) {
+  report_until(10);
+  bool failed = false;
+  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+    if (x.size() < 5 || std::exchange(failed, true))
+      return {};
+    return sink_fails(sink_failure::kind::transient, {ec::storage, "cut"}, 4);
+  };
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(10));
+}
+
+TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
+  report_until(100);
+  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+    for (auto& record : x)
+      if (auto row = std::get_if<history_row>(&record.content))
+        if (row->index == 42)
+          return sink_fails(sink_failure::kind::rejected,
+                            {ec::invalid_argument, "bad name"});
+    return {};
+  };
+  auto feed = new_feed();
+  drain(feed);
+  auto all = up_to(100);
+  all.erase(all.begin() + 42);
+  EXPECT_EQ(target->indices(), all);
+  EXPECT_THAT(bytes_of(store->path() / "sinks" / "recorded.rejected.jsonl"),
+              HasSubstr("{\"batch\":42,"));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("bad name")));
+}
+
+TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_breaks_each_time) {
+  report_until(20);
+  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+    for (auto& record : x)
+      if (auto row = std::get_if<history_row>(&record.content))
+        if (row->index == 3) {
+          sink_failure broken{sink_failure::kind::transient,
+                              {ec::storage, "500"}};
+          broken.suspect = true;
+          return tl::unexpected{broken};
+        }
+    return {};
+  };
+  auto feed = new_feed();
+  drain(feed);
+  auto all = up_to(20);
+  all.erase(all.begin() + 3);
+  EXPECT_EQ(target->indices(), all);
+}
+
+TEST_F(sink_feed_test, gives_nothing_more_after_a_permanent_failure) {
+  report_until(3);
+  target->answer = [&](auto) {
+    return sink_fails(sink_failure::kind::permanent,
+                      {ec::invalid_config, "set SOME_KEY"});
+  };
+  auto feed = new_feed();
+  EXPECT_FALSE(feed.pump(now));
+  EXPECT_FALSE(feed.pump(now));
+  EXPECT_TRUE(target->rows.empty());
+  EXPECT_EQ(feed.unsent(), 4u);
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("set SOME_KEY")));
+  target->answer = {};
+  auto next_life = new_feed();
+  drain(next_life);
+  EXPECT_EQ(target->indices(), up_to(3));
+}
+
+TEST_F(sink_feed_test, finishes_the_tracker_and_opens_it_again_on_resume) {
+  report_until(2);
+  ASSERT_TRUE(store->finish(run_status_kind::aborted));
+  auto feed = new_feed();
+  drain(feed);
+  report_until(4);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(4));
+  EXPECT_THAT(target->ends,
+              ElementsAre(run_status_kind::aborted, run_status_kind::finished));
+  EXPECT_EQ(target->runs.size(), 2u);
+}
+
+TEST_F(sink_feed_test, takes_names_and_the_end_from_what_the_loop_said) {
+  ASSERT_TRUE(store->append_event(
+    "tracker_start", attempt,
+    {{"project", "p"}, {"experiment", "e"}, {"display_name", "n"}}));
+  ASSERT_TRUE(store->append_event(
+    "tracker_log", attempt, {{"step", 7}, {"v/step", 1}, {"v/a/b", 2.5}}));
+  ASSERT_TRUE(
+    store->append_event("tracker_finish", attempt, {{"status", "errored"}}));
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  auto feed = new_feed();
+  drain(feed);
+  ASSERT_EQ(target->runs.size(), 1u);
+  EXPECT_EQ(target->runs[0].project, "p");
+  EXPECT_EQ(target->runs[0].experiment, "e");
+  EXPECT_EQ(target->runs[0].display_name, "n");
+  EXPECT_THAT(target->ends, ElementsAre(run_status_kind::errored));
+  auto& logged = std::get<logged_metrics>(target->rows.back().content);
+  EXPECT_EQ(logged.step, 7);
+  EXPECT_EQ(logged.values, (metrics{{"step", 1}, {"a/b", 2.5}}));
+}
+
+TEST_F(sink_feed_test, finds_its_place_in_a_journal_that_lost_its_tail) {
+  report_until(5);
+  auto journal = store->path() / "journal.jsonl";
+  auto whole = bytes_of(journal);
+  report_until(8);
+  {
+    auto feed = new_feed();
+    drain(feed);
+  }
+  // What a power cut takes with it; the run goes on from the report it knows.
+  store.reset();
+  write_bytes(journal, whole);
+  run_config config;
+  config.name = "r";
+  config.storage_path = storage.path();
+  store = run_store::open(config).value();
+  attempt = store->begin_attempt().value().attempt;
+  for (auto index : {8, 9, 10, 11, 12})
+    report(static_cast<std::uint64_t>(index));
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(13));
+}

@@ -1,0 +1,129 @@
+#include "troupe/callbacks/tracking/sink_thread.hpp"
+
+#include <gmock/gmock.h>
+
+#include <semaphore>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/unit/callbacks/tracking/recorded_sink.hpp"
+#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+using testing::HasSubstr;
+
+class sink_thread_test : public testing::Test {
+protected:
+  sink_thread_test() {
+    config.name = "r";
+    config.storage_path = storage.path();
+    config.metrics_csv = false;
+    config.report_page = false;
+    store = run_store::open(config).value();
+    EXPECT_TRUE(store->begin_attempt());
+  }
+
+  void report(std::uint64_t index) {
+    report_batch batch;
+    batch.index = index;
+    batch.values = {{{"loss", 0.5}}};
+    batch.parts.resize(1);
+    ASSERT_TRUE(store->append(0, batch));
+  }
+
+  expected<std::unique_ptr<tracker_set>> start(tracker_options options = {}) {
+    config.callbacks = {std::make_shared<tracker>(target, options)};
+    return tracker_set::start(config, store->description(), store->path(),
+                              {[this](std::string text) {
+                                 std::lock_guard guard{mutex};
+                                 notes.push_back(std::move(text));
+                               },
+                               {}});
+  }
+
+  temporary_folder storage;
+  run_config config;
+  std::unique_ptr<run_store> store;
+  std::shared_ptr<recorded_sink> target = std::make_shared<recorded_sink>();
+  std::mutex mutex;
+  std::vector<std::string> notes;
+};
+
+TEST_F(sink_thread_test, sends_while_the_run_goes_on_and_the_rest_at_its_end) {
+  std::binary_semaphore seen{0};
+  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+    if (!x.empty() && std::holds_alternative<history_row>(x.back().content))
+      seen.release();
+    return {};
+  };
+  auto trackers = start({.interval = std::chrono::milliseconds{1}}).value();
+  report(0);
+  trackers->notify();
+  seen.acquire(); // Nobody said that the run is over.
+  report(1);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  trackers->finish();
+  EXPECT_EQ(target->indices(), (std::vector<std::uint64_t>{0, 1}));
+  EXPECT_EQ(target->ends.size(), 1u);
+  EXPECT_TRUE(notes.empty());
+}
+
+TEST_F(sink_thread_test, says_what_is_unsent_once_its_time_is_over) {
+  target->answer = [](auto) {
+    return sink_fails(sink_failure::kind::transient,
+                      {ec::storage, "connection refused"});
+  };
+  auto trackers =
+    start({.finish_timeout = std::chrono::milliseconds{20}}).value();
+  report(0);
+  trackers->finish();
+  ASSERT_FALSE(notes.empty());
+  EXPECT_THAT(notes.back(), HasSubstr("2 records are unsent"));
+  EXPECT_THAT(notes.back(), HasSubstr("connection refused"));
+  EXPECT_THAT(notes.back(), HasSubstr("troupe-sync"));
+}
+
+TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
+  std::stop_token token;
+  std::binary_semaphore hangs{0};
+  target->answer = [&](auto) -> sink_result {
+    std::mutex m;
+    std::unique_lock lock{m};
+    std::condition_variable_any never;
+    hangs.release();
+    never.wait(lock, target->runs[0].cancelled, [] { return false; });
+    return sink_fails(sink_failure::kind::transient, {ec::stopped, "given up"});
+  };
+  auto trackers =
+    start({.finish_timeout = std::chrono::milliseconds{10}}).value();
+  hangs.acquire();
+  trackers->finish(); // Comes back.
+  EXPECT_THAT(notes.back(), HasSubstr("unsent"));
+}
+
+TEST_F(sink_thread_test, refuses_a_tracker_that_lacks_what_it_needs) {
+  target->check_ = failure(ec::invalid_config, "WANDB_API_KEY is not set");
+  auto trackers = start();
+  ASSERT_FALSE(trackers);
+  EXPECT_EQ(trackers.error().code, ec::invalid_config);
+  EXPECT_THAT(trackers.error().message,
+              HasSubstr("tracker recorded: WANDB_API_KEY is not set"));
+}
+
+TEST_F(sink_thread_test, refuses_two_trackers_of_one_name) {
+  config.callbacks = {std::make_shared<tracker>(target),
+                      std::make_shared<tracker>(target)};
+  auto trackers = tracker_set::start(config, store->description(),
+                                     store->path(), {[](std::string) {}, {}});
+  ASSERT_FALSE(trackers);
+  EXPECT_THAT(trackers.error().message,
+              HasSubstr("two trackers named recorded"));
+}
+
+TEST_F(sink_thread_test, keeps_a_trackers_options_for_troupe_sync) {
+  auto trackers = start().value();
+  trackers->finish();
+  EXPECT_EQ(bytes_of(store->path() / "sinks" / "recorded.options"), "{}");
+}

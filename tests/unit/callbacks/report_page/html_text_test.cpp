@@ -1,0 +1,65 @@
+#include "troupe/callbacks/report_page/html_text.hpp"
+
+#include <limits>
+
+#include <gtest/gtest.h>
+
+namespace troupe {
+
+TEST(html_text_test, markup_in_a_text_is_escaped) {
+  EXPECT_EQ(html_text{}.text(R"(<b a="1" c='2'>&</b>)").take(),
+            "&lt;b a=&quot;1&quot; c=&#39;2&#39;&gt;&amp;&lt;/b&gt;");
+  EXPECT_EQ(html_text{}.element("td", "a<b").take(), "<td>a&lt;b</td>");
+  EXPECT_EQ(html_text{}.raw("<hr>").take(), "<hr>");
+}
+
+TEST(html_text_test, what_is_no_utf8_becomes_a_replacement_character) {
+  EXPECT_EQ(clean_text("a\xff z"), "a\xEF\xBF\xBD z");
+  EXPECT_EQ(clean_text("\xE2\x82"), "\xEF\xBF\xBD"); // a euro sign cut short
+  EXPECT_EQ(clean_text("größe €"), "größe €");
+}
+
+TEST(html_text_test, control_characters_do_not_get_through) {
+  using namespace std::string_view_literals;
+  EXPECT_EQ(clean_text("a\0b\tc\nd"sv), "a\xEF\xBF\xBD"
+                                        "b\tc\nd");
+  EXPECT_EQ(clean_text("\x1b\x7f"sv), "\xEF\xBF\xBD\xEF\xBF\xBD");
+}
+
+TEST(html_text_test, a_text_in_the_script_can_not_end_it) {
+  EXPECT_EQ(script_text("</script><!--\"\\"),
+            R"("\u003c/script>\u003c!--\"\\")");
+  EXPECT_EQ(script_text("\xff"), "\"\xEF\xBF\xBD\"");
+}
+
+TEST(html_text_test, colours_titles_and_links_of_terminals_are_dropped) {
+  EXPECT_EQ(without_terminal_codes("\x1b[1;32mgreen\x1b[0m"), "green");
+  EXPECT_EQ(without_terminal_codes("\x1b]0;title\aafter"), "after");
+  EXPECT_EQ(without_terminal_codes("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"),
+            "link");
+  EXPECT_EQ(without_terminal_codes("\x1b[2K\x1b(Bx"), "Bx");
+}
+
+TEST(html_text_test, a_broken_escape_sequence_hides_no_more_than_itself) {
+  EXPECT_EQ(without_terminal_codes("a\x1b"), "a");
+  EXPECT_EQ(without_terminal_codes("a\x1b["), "a");
+  EXPECT_EQ(without_terminal_codes("\x1b]no end\nnext"), "\nnext");
+  EXPECT_EQ(without_terminal_codes("\x1b[31\nnext"), "\nnext");
+}
+
+TEST(html_text_test, of_a_line_that_was_overwritten_the_last_version_stays) {
+  EXPECT_EQ(without_terminal_codes("10%\r50%\r100%\ndone\n"), "100%\ndone\n");
+  EXPECT_EQ(without_terminal_codes("kept\r\n"), "kept\n");
+  EXPECT_EQ(without_terminal_codes("kept\r"), "kept");
+  EXPECT_EQ(without_terminal_codes("ab\b\b\bc"), "c");
+}
+
+TEST(html_text_test, numbers_are_short_and_never_break_json) {
+  EXPECT_EQ(number_text(0.1 + 0.2), "0.3");
+  EXPECT_EQ(number_text(1234567), "1.23457e+06");
+  EXPECT_EQ(number_text(1234567, 12), "1234567");
+  EXPECT_EQ(number_text(std::numeric_limits<double>::infinity()), "null");
+  EXPECT_EQ(number_text(std::numeric_limits<double>::quiet_NaN()), "null");
+}
+
+} // namespace troupe

@@ -1,0 +1,99 @@
+// The program troupe-report, run as a user would.
+
+#include <sys/wait.h>
+
+#include <array>
+#include <cstdio>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/written_run.hpp"
+#include "troupe/callbacks/report_page/report_page.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::StartsWith;
+
+struct outcome {
+  int exit_code = -1;
+  std::string output; ///< Of both streams.
+};
+
+outcome troupe_report(const std::string& arguments) {
+  outcome result;
+  auto command = std::string{"'"} + TROUPE_REPORT + "' " + arguments + " 2>&1";
+  auto* pipe = ::popen(command.c_str(), "re");
+  if (!pipe)
+    return result;
+  std::array<char, 4096> buffer;
+  while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+    result.output.append(buffer.data(), n);
+  auto status = ::pclose(pipe);
+  result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  return result;
+}
+
+std::string quoted(const fs::path& x) {
+  return "'" + x.string() + "'";
+}
+
+} // namespace
+
+TEST(troupe_report_test, it_writes_the_page_and_says_where) {
+  written_run run;
+  auto [code, output] = troupe_report(quoted(run.path()) + "/");
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_THAT(output, HasSubstr("report.html"));
+  EXPECT_EQ(bytes_of(run.path() / "report.html"),
+            render_report_page(run.path()).value());
+}
+
+TEST(troupe_report_test, another_file_leaves_the_folder_as_it_is) {
+  written_run run;
+  temporary_folder folder;
+  auto file = folder / "page.html";
+  auto [code, output] =
+    troupe_report(quoted(run.path()) + " --output " + quoted(file));
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_EQ(output, file.string() + "\n");
+  EXPECT_THAT(bytes_of(file), StartsWith("<!DOCTYPE html>"));
+  EXPECT_FALSE(fs::exists(run.path() / "report.html"));
+}
+
+TEST(troupe_report_test, what_is_no_run_ends_with_1_and_a_sentence) {
+  temporary_folder folder;
+  auto missing = troupe_report(quoted(folder / "nowhere"));
+  EXPECT_EQ(missing.exit_code, 1);
+  EXPECT_THAT(missing.output, StartsWith("troupe-report: there is no folder"));
+  auto empty = troupe_report(quoted(folder.path()));
+  EXPECT_EQ(empty.exit_code, 1);
+  EXPECT_THAT(empty.output, HasSubstr("is not the folder of a run"));
+}
+
+TEST(troupe_report_test, a_page_that_can_not_be_put_there_ends_with_1) {
+  written_run run;
+  auto [code, output] =
+    troupe_report(quoted(run.path()) + " --output /proc/page.html");
+  EXPECT_EQ(code, 1);
+  EXPECT_THAT(output, HasSubstr("/proc/page.html"));
+}
+
+TEST(troupe_report_test, wrong_arguments_end_with_2_and_the_usage) {
+  for (auto arguments : {"", "--fast", "one two", "run --output"}) {
+    auto [code, output] = troupe_report(arguments);
+    EXPECT_EQ(code, 2) << arguments;
+    EXPECT_THAT(output, HasSubstr("usage: troupe-report")) << arguments;
+  }
+}
+
+TEST(troupe_report_test, help_is_no_error) {
+  auto [code, output] = troupe_report("--help");
+  EXPECT_EQ(code, 0);
+  EXPECT_THAT(output, StartsWith("usage: troupe-report"));
+}
+
+} // namespace troupe::test

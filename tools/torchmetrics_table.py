@@ -264,7 +264,8 @@ def regressions():
 def more_regressions(pair, one, rows, odd):
     for metric in ("SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError", "LogCoshError"):
         for data in [*one, *(x for x in odd if metric != "LogCoshError" or x != "pairs_3d")]:
-            case(data, metric)
+            huge = metric == "LogCoshError" and data == "pairs_huge"  # which overflows the peer's cosh
+            case(data, metric, ours=1e12 if huge else None, ours_forward=[1e12] if huge else None)
     positive = [dataset("positive", [tensor(uniform(6)), tensor(uniform(6))], [tensor(uniform(3)), tensor(uniform(3))]),
                 dataset("positive_f32", [tensor(uniform(6), "f32"), tensor(uniform(6), "f32")])]
     for data in [*positive, "pairs_zero_both", "pairs_far_off", "pairs_of_one", "pairs_nan_target", *odd]:

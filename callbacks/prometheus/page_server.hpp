@@ -1,0 +1,75 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe {
+
+/// Serves one page over HTTP/1.1, on a thread of its own, to whoever connects.
+///
+/// Knows GET and HEAD. A request of more than 8 KiB is refused; a client that
+/// sends its request, or takes the reply, too slowly is dropped. At most 32
+/// connections; each serves one request.
+class page_server {
+public:
+  struct page {
+    std::string path; ///< `/metrics`
+    std::string content_type;
+    std::function<std::string()> make; ///< Called on the server's thread.
+    /// For a client to send its request, and again to take the reply.
+    std::chrono::milliseconds patience{5000};
+  };
+
+  static constexpr std::size_t max_request = 8 * 1024;
+  static constexpr std::size_t max_connections = 32;
+
+  /// Fails with `ec::invalid_config` if *address* is none, with `ec::conflict`
+  /// if the port is taken.
+  static expected<std::unique_ptr<page_server>>
+  start(const std::string& address, std::uint16_t port, page what);
+
+  ~page_server();
+
+  page_server(const page_server&) = delete;
+  page_server& operator=(const page_server&) = delete;
+
+  /// `127.0.0.1:9099`
+  const std::string& address() const noexcept { return address_; }
+
+private:
+  using clock = std::chrono::steady_clock;
+
+  struct connection {
+    unique_fd socket;
+    clock::time_point deadline;
+    std::string input;
+    std::string output;    ///< What is left of the reply.
+    bool answered = false; ///< All is sent, the client is to close.
+  };
+
+  page_server(unique_fd listener, unique_fd stop, std::string address,
+              page what);
+
+  void run();
+  void accept_one();
+  /// Whether the connection goes on.
+  bool serve(connection& x);
+  std::string reply_to(const std::string& request) const;
+
+  unique_fd listener_;
+  unique_fd stop_;
+  std::string address_;
+  page page_;
+  std::vector<connection> connections_;
+  std::thread thread_;
+};
+
+} // namespace troupe

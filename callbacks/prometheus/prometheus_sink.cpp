@@ -1,0 +1,128 @@
+#include "troupe/callbacks/prometheus/prometheus_sink.hpp"
+
+#include <arpa/inet.h>
+#include <unistd.h>
+
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/encoding/option_text.hpp"
+
+namespace troupe {
+
+namespace {
+
+run_state state_of(run_status_kind x) {
+  switch (x) {
+    case run_status_kind::finished:
+      return run_state::finished;
+    case run_status_kind::aborted:
+      return run_state::aborted;
+    default:
+      return run_state::errored;
+  }
+}
+
+} // namespace
+
+prometheus_sink::prometheus_sink(prometheus_options options)
+  : options_(std::move(options)) {}
+
+std::string prometheus_sink::options() const {
+  return nlohmann::json{{"address", options_.address},
+                        {"port", options_.port},
+                        {"max_metrics", options_.max_metrics},
+                        {"grace_s", options_.grace.count()},
+                        {"ranks", text_of(options_.ranks)}}
+    .dump();
+}
+
+std::unique_ptr<sink> make_prometheus_sink(const std::string& options_json) {
+  auto in = nlohmann::json::parse(options_json);
+  prometheus_options x;
+  read_option(in, "address", x.address);
+  read_option(in, "port", x.port);
+  read_option(in, "max_metrics", x.max_metrics);
+  auto seconds = x.grace.count();
+  read_option(in, "grace_s", seconds);
+  x.grace = std::chrono::seconds{seconds};
+  read_option(in, "ranks", x.ranks);
+  return std::make_unique<prometheus_sink>(x);
+}
+
+expected<void> prometheus_sink::check(const tracked_run&) const {
+  in_addr ignored{};
+  if (::inet_pton(AF_INET, options_.address.c_str(), &ignored) == 1)
+    return {};
+  return failure(ec::invalid_config, "prometheus_options::address: '"
+                                       + options_.address
+                                       + "' is no IPv4 address");
+}
+
+sink_result prometheus_sink::start(const tracked_run& run, const std::string&) {
+  {
+    std::lock_guard guard{mutex_};
+    if (!gauges_ || run_.id != run.id)
+      gauges_.emplace(run.name, options_.max_metrics, options_.ranks);
+    run_ = run;
+    ended_.reset();
+    last_.reset();
+  }
+  if (server_)
+    return {};
+  auto server =
+    page_server::start(options_.address, options_.port,
+                       {"/metrics", std::string{prometheus_text::content_type},
+                        [this] { return page(); }});
+  // The port's holder may go: another driver that ends just now.
+  if (!server)
+    return sink_fails(sink_failure::kind::transient, server.error());
+  std::lock_guard guard{mutex_};
+  server_ = std::move(*server);
+  if (options_.port == 0)
+    write_console(STDERR_FILENO, "troupe: Prometheus finds the run at http://"
+                                   + server_->address() + "/metrics\n");
+  return {};
+}
+
+sink_result prometheus_sink::log(std::span<const tracker_record> records) {
+  std::lock_guard guard{mutex_};
+  for (auto& x : records)
+    gauges_->add(x);
+  if (gauges_->left_out() > 0 && !std::exchange(warned_, true))
+    write_console(STDERR_FILENO,
+                  "troupe: Prometheus is shown the first "
+                    + std::to_string(options_.max_metrics)
+                    + " metrics only (prometheus_options::max_metrics)\n");
+  return {};
+}
+
+sink_result prometheus_sink::finish(run_status_kind status,
+                                    std::chrono::system_clock::time_point) {
+  std::lock_guard guard{mutex_};
+  ended_ = std::chrono::steady_clock::now();
+  if (run_.status)
+    last_ = run_.status();
+  else
+    last_.emplace();
+  last_->state = state_of(status);
+  run_.status = nullptr;
+  return {};
+}
+
+std::string prometheus_sink::address() const {
+  std::lock_guard guard{mutex_};
+  return server_ ? server_->address() : std::string{};
+}
+
+std::string prometheus_sink::page() const {
+  std::lock_guard guard{mutex_};
+  auto now = last_;
+  if (run_.status && !run_.cancelled.stop_requested())
+    now = run_.status();
+  auto stale =
+    ended_ && std::chrono::steady_clock::now() - *ended_ >= options_.grace;
+  prometheus_text out;
+  gauges_->write(out, now, !stale);
+  return out.text();
+}
+
+} // namespace troupe

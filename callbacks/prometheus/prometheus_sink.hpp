@@ -1,0 +1,49 @@
+#pragma once
+
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+
+#include "troupe/callbacks/prometheus/page_server.hpp"
+#include "troupe/callbacks/prometheus/prometheus_options.hpp"
+#include "troupe/callbacks/prometheus/run_gauges.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
+
+namespace troupe {
+
+/// Serves `/metrics` for Prometheus as long as it lives.
+class prometheus_sink final : public sink {
+public:
+  explicit prometheus_sink(prometheus_options options);
+
+  std::string name() const override { return "prometheus"; }
+  std::string options() const override;
+  expected<void> check(const tracked_run& run) const override;
+  sink_result start(const tracked_run& run, const std::string& state) override;
+  sink_result log(std::span<const tracker_record> records) override;
+  sink_result finish(run_status_kind status,
+                     std::chrono::system_clock::time_point time) override;
+  std::string state() const override { return {}; }
+
+  /// `127.0.0.1:9099`; empty until a run has started.
+  std::string address() const;
+
+private:
+  std::string page() const;
+
+  prometheus_options options_;
+  mutable std::mutex mutex_;
+  tracked_run run_;
+  std::optional<run_gauges> gauges_;
+  std::optional<run_status> last_; ///< How it was when it ended.
+  std::optional<std::chrono::steady_clock::time_point> ended_;
+  bool warned_ = false;
+  /// Last: its thread uses all of the above.
+  std::unique_ptr<page_server> server_;
+};
+
+/// From what `options()` gave.
+std::unique_ptr<sink> make_prometheus_sink(const std::string& options_json);
+
+} // namespace troupe

@@ -1,0 +1,116 @@
+#include "troupe/callbacks/prometheus/run_gauges.hpp"
+
+#include <algorithm>
+#include <variant>
+
+namespace troupe {
+
+void run_gauges::add(const tracker_record& x) {
+  attempt_ = x.attempt;
+  if (auto row = std::get_if<history_row>(&x.content)) {
+    ++reports_;
+    report_ = row->index;
+    wait_.add(row->wait_s);
+    if (!row->checkpoint.empty())
+      checkpoint_.add(row->checkpoint_s);
+    step_s_ = row->step_s;
+    add_values(values_of(*row, ranks_));
+  } else if (auto logged = std::get_if<logged_metrics>(&x.content)) {
+    add_values(logged->values);
+  } else if (std::holds_alternative<attempt_record>(x.content)) {
+    ++attempts_;
+  }
+}
+
+// Groups are joined by `_`, as in Prometheus' own names.
+void run_gauges::add_values(const metrics& values) {
+  for (auto& [name, value] : values) {
+    if (!value.is_number())
+      continue;
+    auto shown = name;
+    std::ranges::replace(shown, '/', '_');
+    if (auto known = metrics_.find(shown); known != metrics_.end())
+      known->second = value.number();
+    else if (metrics_.size() < max_metrics_)
+      metrics_.emplace(std::move(shown), value.number());
+    else
+      ++left_out_;
+  }
+}
+
+void run_gauges::write(prometheus_text& out,
+                       const std::optional<run_status>& now,
+                       bool gauges) const {
+  write_counters(out);
+  if (!gauges)
+    return;
+  if (now)
+    write_status(out, *now);
+  write_gauges(out);
+}
+
+void run_gauges::write_counters(prometheus_text& out) const {
+  const prometheus_text::labels run{{"run", run_}};
+  out.family("troupe_reports_total", "counter",
+             "Reports that every rank has delivered.");
+  out.sample(run, reports_);
+  out.family("troupe_attempts_total", "counter",
+             "Groups of ranks that were started.");
+  out.sample(run, attempts_);
+  out.family("troupe_report_wait_seconds", "histogram",
+             "From the first rank's report to the last one's.");
+  wait_.write(out, run);
+  out.family("troupe_checkpoint_seconds", "histogram",
+             "What committing a checkpoint took.");
+  checkpoint_.write(out, run);
+}
+
+void run_gauges::write_status(prometheus_text& out,
+                              const run_status& now) const {
+  const prometheus_text::labels run{{"run", run_}};
+  out.family("troupe_run_state", "gauge", "1 for the state the run is in.");
+  for (auto i = 0; i <= static_cast<int>(run_state::aborted); ++i) {
+    auto x = static_cast<run_state>(i);
+    out.sample({{"run", run_}, {"state", std::string{to_string(x)}}},
+               std::uint64_t{x == now.state});
+  }
+  auto gauge = [&](std::string_view name, std::string_view help, auto value) {
+    out.family(name, "gauge", help);
+    out.sample(run, value);
+  };
+  gauge("troupe_workers", "Ranks of the group.", double(now.world_size));
+  gauge("troupe_reports_per_second", "Over the last few seconds.",
+        now.reports_per_second);
+  gauge("troupe_elapsed_seconds", "Since this driver began.", now.elapsed_s);
+  gauge("troupe_callback_queue", "Reports that wait for callbacks.",
+        now.callback_queue);
+  out.family("troupe_callback_seconds_total", "counter",
+             "Seconds spent in callbacks.");
+  out.sample(run, now.callback_s);
+}
+
+void run_gauges::write_gauges(prometheus_text& out) const {
+  const prometheus_text::labels run{{"run", run_}};
+  if (attempt_) {
+    out.family("troupe_attempt", "gauge", "Number of the attempt.");
+    out.sample(run, *attempt_);
+  }
+  if (report_) {
+    out.family("troupe_step", "gauge", "Index of the last report.");
+    out.sample(run, *report_);
+  }
+  if (!step_s_.empty()) {
+    out.family("troupe_step_seconds", "gauge",
+               "What a rank's loop took from one report to the next.");
+    for (std::size_t rank = 0; rank < step_s_.size(); ++rank)
+      out.sample({{"run", run_}, {"rank", std::to_string(rank)}},
+                 step_s_[rank]);
+  }
+  if (!metrics_.empty()) {
+    out.family("troupe_metric", "gauge", "What the train loop reported last.");
+    for (auto& [name, value] : metrics_)
+      out.sample({{"run", run_}, {"name", name}}, value);
+  }
+}
+
+} // namespace troupe

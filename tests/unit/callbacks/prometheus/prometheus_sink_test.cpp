@@ -1,0 +1,183 @@
+#include "troupe/callbacks/prometheus/prometheus_sink.hpp"
+
+#include <algorithm>
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/http_get.hpp"
+#include "tests/support/sink_records.hpp"
+
+namespace troupe {
+namespace {
+
+using test::run_in;
+using test::sink_records;
+
+std::string page_of(const prometheus_sink& x) {
+  auto port = std::stoi(x.address().substr(x.address().find(':') + 1));
+  auto reply = test::http_get(port, "/metrics");
+  return reply && reply->status == 200 ? reply->body : std::string{};
+}
+
+class prometheus_sink_test : public testing::Test {
+protected:
+  void start(prometheus_sink& x) {
+    testing::internal::CaptureStderr();
+    ASSERT_TRUE(x.check(run));
+    ASSERT_TRUE(x.start(run, ""));
+    said = testing::internal::GetCapturedStderr();
+  }
+
+  sink_records record;
+  tracked_run run = run_in("/runs/digits");
+  std::string said;
+};
+
+#define EXPECT_LINE(page, line)                                                \
+  EXPECT_NE((page).find("\n" line "\n"), std::string::npos) << (page)
+
+TEST_F(prometheus_sink_test, tells_where_it_serves) {
+  prometheus_sink x{{}};
+  EXPECT_EQ(x.address(), "");
+  start(x);
+  EXPECT_TRUE(x.address().starts_with("127.0.0.1:"));
+  EXPECT_NE(said.find("http://" + x.address() + "/metrics"), said.npos);
+}
+
+TEST_F(prometheus_sink_test, shows_reports_of_all_ranks) {
+  prometheus_sink x{{}};
+  start(x);
+  auto first = record.report(
+    6, {{{"loss", 1.0}, {"val/acc", 0.5}}, {{"loss", 3.0}, {"val/acc", 0.5}}});
+  auto& row = std::get<history_row>(first.content);
+  row.step_s = {0.25, 0.75};
+  row.wait_s = 0.5;
+  row.checkpoint = "checkpoint_000001";
+  row.checkpoint_s = 2;
+  std::vector<tracker_record> records{record(attempt_record{6}, 1), first};
+  ASSERT_TRUE(x.log(records));
+  auto page = page_of(x);
+  EXPECT_LINE(page, "troupe_reports_total{run=\"digits\"} 1");
+  EXPECT_LINE(page, "troupe_attempts_total{run=\"digits\"} 1");
+  EXPECT_LINE(page, "troupe_step{run=\"digits\"} 6");
+  EXPECT_LINE(page, "troupe_report_wait_seconds_sum{run=\"digits\"} 0.5");
+  EXPECT_LINE(page, "troupe_checkpoint_seconds_sum{run=\"digits\"} 2");
+  EXPECT_LINE(page, "troupe_step_seconds{run=\"digits\",rank=\"0\"} 0.25");
+  EXPECT_LINE(page, "troupe_step_seconds{run=\"digits\",rank=\"1\"} 0.75");
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"loss\"} 2");
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"val_acc\"} 0.5");
+}
+
+TEST_F(prometheus_sink_test, shows_how_the_run_is_when_it_is_asked) {
+  run_status now;
+  now.state = run_state::running;
+  now.world_size = 2;
+  now.callback_queue = 3;
+  run.status = [&] { return now; };
+  prometheus_sink x{{}};
+  start(x);
+  auto page = page_of(x);
+  EXPECT_LINE(page, "troupe_run_state{run=\"digits\",state=\"running\"} 1");
+  EXPECT_LINE(page, "troupe_run_state{run=\"digits\",state=\"finished\"} 0");
+  EXPECT_LINE(page, "troupe_workers{run=\"digits\"} 2");
+  EXPECT_LINE(page, "troupe_callback_queue{run=\"digits\"} 3");
+  now.world_size = 4;
+  EXPECT_LINE(page_of(x), "troupe_workers{run=\"digits\"} 4");
+}
+
+TEST_F(prometheus_sink_test, asks_a_run_no_more_that_has_ended) {
+  auto asked = 0;
+  run.status = [&] { return ++asked, run_status{}; };
+  prometheus_sink x{{}};
+  start(x);
+  ASSERT_TRUE(x.finish(run_status_kind::errored, test::record_time(1)));
+  auto before = asked;
+  EXPECT_LINE(page_of(x),
+              "troupe_run_state{run=\"digits\",state=\"errored\"} 1");
+  EXPECT_EQ(asked, before);
+}
+
+TEST_F(prometheus_sink_test, takes_the_gauges_of_an_ended_run_away) {
+  prometheus_options options;
+  options.grace = std::chrono::seconds{0};
+  prometheus_sink x{options};
+  start(x);
+  auto row = record.report(0, {{{"loss", 1.0}}});
+  ASSERT_TRUE(x.log({&row, 1}));
+  EXPECT_NE(page_of(x).find("troupe_metric"), std::string::npos);
+  ASSERT_TRUE(x.finish(run_status_kind::finished, test::record_time(1)));
+  auto page = page_of(x);
+  EXPECT_EQ(page.find("troupe_metric"), std::string::npos);
+  EXPECT_LINE(page, "troupe_reports_total{run=\"digits\"} 1");
+  ASSERT_TRUE(x.start(run, "")); // resumed
+  EXPECT_NE(page_of(x).find("troupe_metric"), std::string::npos);
+}
+
+TEST_F(prometheus_sink_test, writes_each_kind_of_value) {
+  prometheus_sink x{{}};
+  start(x);
+  auto row = record.report(0, {{{"flag", true},
+                                {"inf", -HUGE_VAL},
+                                {"nan", std::nan("")},
+                                {"text", "dropped"},
+                                {"whole", 3}}});
+  ASSERT_TRUE(x.log({&row, 1}));
+  auto page = page_of(x);
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"flag\"} 1");
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"inf\"} -Inf");
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"nan\"} NaN");
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"whole\"} 3");
+  EXPECT_EQ(page.find("dropped"), page.npos);
+  EXPECT_EQ(page.find("name=\"text\""), page.npos);
+}
+
+TEST_F(prometheus_sink_test, shows_no_more_metrics_than_it_may_and_warns_once) {
+  prometheus_options options;
+  options.max_metrics = 2;
+  prometheus_sink x{options};
+  start(x);
+  testing::internal::CaptureStderr();
+  for (auto i : {0, 1}) {
+    auto row = record(logged_metrics{i, {{"a", 1}, {"b", 2}, {"c", 3}}});
+    ASSERT_TRUE(x.log({&row, 1}));
+  }
+  auto warning = testing::internal::GetCapturedStderr();
+  EXPECT_EQ(std::ranges::count(warning, '\n'), 1) << warning;
+  auto page = page_of(x);
+  EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"b\"} 2");
+  EXPECT_EQ(page.find("name=\"c\""), page.npos);
+}
+
+TEST_F(prometheus_sink_test, waits_for_a_port_that_is_taken) {
+  prometheus_sink x{{}};
+  start(x);
+  prometheus_options options;
+  options.port = static_cast<std::uint16_t>(
+    std::stoi(x.address().substr(x.address().find(':') + 1)));
+  prometheus_sink y{options};
+  auto failed = y.start(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+  EXPECT_NE(failed.error().reason.message.find(x.address()), std::string::npos);
+}
+
+TEST_F(prometheus_sink_test, refuses_an_address_that_is_none) {
+  prometheus_options options;
+  options.address = "everywhere";
+  auto refused = prometheus_sink{options}.check(run);
+  ASSERT_FALSE(refused);
+  EXPECT_NE(refused.error().message.find("everywhere"), std::string::npos);
+}
+
+TEST_F(prometheus_sink_test, is_made_again_from_its_options) {
+  prometheus_options options;
+  options.port = 1234;
+  options.ranks = rank_values::each;
+  prometheus_sink x{options};
+  EXPECT_EQ(make_prometheus_sink(x.options())->options(), x.options());
+  EXPECT_NE(x.options(), prometheus_sink{{}}.options());
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,421 @@
+#include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <cstdio>
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/mlflow/mlflow_server.hpp"
+#include "troupe/callbacks/mlflow/mlflow_settings.hpp"
+#include "troupe/callbacks/mlflow/mlflow_text.hpp"
+#include "troupe/callbacks/mlflow/mlflow_tree.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+using json = nlohmann::json;
+using kind = sink_failure::kind;
+
+template <class... Ts>
+std::string first_of(const Ts&... values) {
+  std::string result;
+  ((result.empty() ? void(result = values) : void()), ...);
+  return result;
+}
+
+/// Whether a record is more than values and tags.
+bool has_files(const tracker_record& x, bool with_checkpoints) {
+  if (const auto* row = std::get_if<history_row>(&x.content))
+    return with_checkpoints && !row->checkpoint.empty();
+  return std::holds_alternative<logged_text>(x.content)
+         || std::holds_alternative<logged_image>(x.content)
+         || std::holds_alternative<logged_histogram>(x.content)
+         || std::holds_alternative<logged_artifact>(x.content)
+         || std::holds_alternative<logged_params>(x.content);
+}
+
+std::string histogram_json(const logged_histogram& x) {
+  return json{{"name", x.name},     {"step", x.step},
+              {"min", x.min},       {"max", x.max},
+              {"sum", x.sum},       {"sum_squares", x.sum_squares},
+              {"limits", x.limits}, {"counts", x.counts}}
+    .dump(2, ' ', false, json::error_handler_t::replace);
+}
+
+expected<void> check_tags(const std::string& text) {
+  if (text.empty() || json::parse(text, nullptr, false).is_object())
+    return {};
+  return failure(ec::invalid_config,
+                 "MLFLOW_TAGS is no JSON object: write {\"name\": \"value\"}");
+}
+
+} // namespace
+
+/// Values on their way, and how many of them each record brought.
+struct mlflow_sink::gathered {
+  std::vector<mlflow_metric> metrics;
+  std::map<std::string, std::string> tags;
+  std::vector<std::size_t> ends; ///< Of each record's metrics.
+};
+
+mlflow_sink::mlflow_sink(mlflow_options options)
+  : options_(std::move(options)) {}
+
+std::string mlflow_sink::options() const {
+  auto x = portable(options_);
+  return json{{"tracking_uri", x.tracking_uri},
+              {"experiment", x.experiment},
+              {"experiment_id", x.experiment_id},
+              {"run_name", x.run_name},
+              {"run_id", x.run_id},
+              {"tags", x.tags},
+              {"databricks_config_file", x.databricks_config_file},
+              {"databricks_profile", x.databricks_profile},
+              {"ranks", text_of(x.ranks)},
+              {"non_finite", text_of(x.numbers)},
+              {"upload_checkpoints", x.upload_checkpoints}}
+    .dump();
+}
+
+expected<void> mlflow_sink::check(const tracked_run& run) const {
+  auto settings = resolve_mlflow(options_, run.path);
+  if (!settings)
+    return tl::unexpected{settings.error()};
+  const auto& named = options_.experiment;
+  if (settings->databricks && !named.empty() && !named.starts_with('/'))
+    return failure(ec::invalid_config,
+                   "the experiment '" + named
+                     + "' is no absolute path, as Databricks wants it: name "
+                       "one like /Shared/"
+                     + named);
+  return check_tags(variable("MLFLOW_TAGS"));
+}
+
+sink_result mlflow_sink::start(const tracked_run& run,
+                               const std::string& state) {
+  auto settings = resolve_mlflow(options_, run.path);
+  if (!settings)
+    return sink_fails(kind::permanent, settings.error());
+  tree_ = settings->tree;
+  run_path_ = run.path;
+  if (settings->server.empty())
+    store_ = std::make_unique<mlflow_tree>(settings->tree);
+  else
+    store_ = std::make_unique<mlflow_server>(*settings, run.cancelled);
+  names_ = {};
+  texts_.clear();
+  std::string of_store;
+  if (auto x = json::parse(state, nullptr, false); x.is_object()) {
+    of_store = x.value("store", "");
+    names_ = mlflow_names{x.value("names", mlflow_names::map_type{})};
+  }
+  told_names_ = names_.changed().size();
+  if (auto ok = store_->open(run_of(run), of_store); !ok)
+    return ok;
+  return log_params(run.config);
+}
+
+mlflow_run mlflow_sink::run_of(const tracked_run& run) {
+  mlflow_run result;
+  result.experiment_id = options_.experiment_id;
+  result.experiment =
+    first_of(options_.experiment, run.experiment, run.project);
+  if (result.experiment.empty() && result.experiment_id.empty())
+    result.experiment_id = variable("MLFLOW_EXPERIMENT_ID");
+  if (result.experiment.empty())
+    result.experiment =
+      first_of(variable("MLFLOW_EXPERIMENT_NAME"), std::string{"Default"});
+  result.experiment = cut_text(result.experiment, 500, "");
+  result.name = first_of(options_.run_name, run.display_name,
+                         variable("MLFLOW_RUN_NAME"), run.name);
+  result.uid = run.id;
+  result.run_id = first_of(options_.run_id, variable("MLFLOW_RUN_ID"));
+  result.start_ms = unix_ms(run.start_time);
+  result.tags = tags_of(run);
+  if (auto user = run.tags.find("user"); user != run.tags.end())
+    result.user = user->second;
+  return result;
+}
+
+std::vector<mlflow_pair> mlflow_sink::tags_of(const tracked_run& run) {
+  static const std::map<std::string, std::string> of_mlflow{
+    {"user", "mlflow.user"},
+    {"program", "mlflow.source.name"},
+    {"git_commit", "mlflow.source.git.commit"},
+    {"host", "troupe.host"}};
+  std::map<std::string, std::string> tags{
+    {"mlflow.source.type", "LOCAL"},
+    {"troupe.run_uid", run.id},
+    {"troupe.attempt", std::to_string(run.attempt)}};
+  for (const auto& [key, value] : run.tags) {
+    auto i = of_mlflow.find(key);
+    tags[i == of_mlflow.end() ? key : i->second] = value;
+  }
+  auto environment = json::parse(variable("MLFLOW_TAGS"), nullptr, false);
+  if (environment.is_object())
+    for (const auto& [key, value] : environment.items())
+      tags[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  for (const auto& [key, value] : options_.tags)
+    tags[key] = value;
+  tags["mlflow.runName"] = first_of(options_.run_name, run.display_name,
+                                    variable("MLFLOW_RUN_NAME"), run.name);
+  std::vector<mlflow_pair> result;
+  for (const auto& [key, value] : tags)
+    if (!value.empty())
+      result.push_back(
+        {clean_mlflow_name(key), cut_text(mlflow_text(value), max_mlflow_tag)});
+  return result;
+}
+
+sink_result mlflow_sink::log_params(const metrics& values) {
+  std::vector<mlflow_pair> params;
+  std::vector<mlflow_pair> changed;
+  const auto& known = store_->params();
+  for (const auto& [name, value] : values) {
+    const mlflow_pair x{names_(name),
+                        cut_text(mlflow_text(value), max_mlflow_param)};
+    auto old = known.find(x.key);
+    if (old == known.end())
+      params.push_back(x);
+    else if (old->second != x.value)
+      changed.push_back({clean_mlflow_name("troupe.param_changed." + x.key),
+                         cut_text(x.value, max_mlflow_tag)});
+  }
+  if (auto ok = tag_changed_names(); !ok)
+    return ok;
+  if (!changed.empty())
+    if (auto ok = store_->set_tags(changed); !ok)
+      return ok;
+  if (params.empty())
+    return {};
+  auto ok = store_->log_params(params);
+  if (!ok)
+    ok.error().accepted = 0; // It counts params, not records.
+  return ok;
+}
+
+sink_result mlflow_sink::tag_changed_names() {
+  const auto& changed = names_.changed();
+  if (changed.size() == told_names_)
+    return {};
+  std::vector<mlflow_pair> tags;
+  for (const auto& [name, given] : changed)
+    tags.push_back({clean_mlflow_name("troupe.name." + given),
+                    cut_text(mlflow_text(name), max_mlflow_tag)});
+  auto ok = store_->set_tags(tags);
+  if (ok)
+    told_names_ = changed.size();
+  else
+    ok.error().accepted = 0;
+  return ok;
+}
+
+sink_result mlflow_sink::log(std::span<const tracker_record> records) {
+  gathered batch;
+  std::size_t done = 0; // Records before the batch.
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    gather(records[i], batch);
+    if (!has_files(records[i], options_.upload_checkpoints))
+      continue;
+    // In order: what came before a file is there before it.
+    if (auto ok = flush(batch); !ok) {
+      ok.error().accepted += done;
+      return ok;
+    }
+    if (auto ok = log_files(records[i]); !ok) {
+      ok.error().accepted = i;
+      return ok;
+    }
+    batch = {};
+    done = i + 1;
+  }
+  auto ok = flush(batch);
+  if (!ok)
+    ok.error().accepted += done;
+  return ok;
+}
+
+void mlflow_sink::gather(const tracker_record& record, gathered& to) {
+  const auto time = unix_ms(record.time);
+  if (const auto* row = std::get_if<history_row>(&record.content)) {
+    gather(values_of(*row, options_.ranks),
+           static_cast<std::int64_t>(row->index), time, to);
+    if (!row->checkpoint.empty())
+      to.tags["troupe.checkpoint"] =
+        (run_path_ / "checkpoints" / row->checkpoint).string();
+  } else if (const auto* logged =
+               std::get_if<logged_metrics>(&record.content)) {
+    gather(logged->values, logged->step, time, to);
+  } else if (std::holds_alternative<attempt_record>(record.content)) {
+    to.tags["troupe.attempt"] = std::to_string(record.attempt);
+  }
+  to.ends.push_back(to.metrics.size());
+}
+
+void mlflow_sink::gather(const metrics& values, std::int64_t step,
+                         std::int64_t time_ms, gathered& to) {
+  for (const auto& [name, value] : values) {
+    if (!value.is_number()) {
+      to.tags[names_(name)] = cut_text(mlflow_text(value), max_mlflow_tag);
+      continue;
+    }
+    const auto number = value.number();
+    if (std::isfinite(number) || options_.numbers == non_finite::send)
+      to.metrics.push_back({names_(name), number, time_ms, step});
+  }
+}
+
+/// Tags first: sent twice they do no harm, and metrics then tell how far it
+/// came.
+sink_result mlflow_sink::flush(gathered& x) {
+  if (auto ok = tag_changed_names(); !ok)
+    return ok;
+  std::vector<mlflow_pair> tags;
+  for (const auto& [key, value] : x.tags)
+    if (auto i = texts_.find(key); i == texts_.end() || i->second != value)
+      tags.push_back({key, value});
+  if (auto ok = store_->set_tags(tags); !ok) {
+    ok.error().accepted = 0;
+    return ok;
+  }
+  for (const auto& tag : tags)
+    texts_[tag.key] = tag.value;
+  auto ok = store_->log_metrics(x.metrics);
+  if (!ok) {
+    const auto sent = ok.error().accepted;
+    ok.error().accepted = static_cast<std::size_t>(
+      std::ranges::count_if(x.ends, [&](auto end) { return end <= sent; }));
+  }
+  return ok;
+}
+
+sink_result mlflow_sink::log_files(const tracker_record& record) {
+  if (const auto* params = std::get_if<logged_params>(&record.content))
+    return log_params(params->values);
+  if (const auto* x = std::get_if<logged_text>(&record.content))
+    return put_text(x->text, artifact_path("texts/" + x->name + "/"
+                                           + std::to_string(x->step) + ".txt"));
+  if (const auto* x = std::get_if<logged_histogram>(&record.content))
+    return put_text(histogram_json(*x),
+                    artifact_path("histograms/" + x->name + "/"
+                                  + std::to_string(x->step) + ".json"));
+  if (const auto* x = std::get_if<logged_image>(&record.content))
+    return put_image(*x, record);
+  if (const auto* x = std::get_if<logged_artifact>(&record.content))
+    return put(x->path, artifact_path(x->name));
+  const auto& row = std::get<history_row>(record.content);
+  const auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
+  if (!fs::exists(checkpoint)) // More than `num_to_keep` came after it.
+    return {};
+  return put(checkpoint, "checkpoints/" + row.checkpoint);
+}
+
+sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
+  boost::system::error_code failed;
+  if (fs::is_regular_file(path, failed))
+    return store_->put_file(path, name);
+  if (!fs::is_directory(path, failed))
+    return sink_fails(kind::rejected,
+                      {ec::storage, path.string()
+                                      + " is neither a file nor a folder any "
+                                        "more"});
+  for (fs::recursive_directory_iterator i{path, failed}, end;
+       !failed && i != end; i.increment(failed))
+    if (fs::is_regular_file(i->status()))
+      if (auto ok = store_->put_file(
+            i->path(),
+            name + "/" + fs::relative(i->path(), path).generic_string());
+          !ok)
+        return ok;
+  if (failed)
+    return sink_fails(
+      kind::rejected,
+      {ec::storage, "can not read " + path.string() + ": " + failed.message()});
+  return {};
+}
+
+sink_result mlflow_sink::put_text(const std::string& text,
+                                  const std::string& name) {
+  const auto folder = run_path_ / "sinks";
+  const auto file = folder / "mlflow.text";
+  boost::system::error_code failed;
+  fs::create_directories(folder, failed);
+  if (auto ok = replace_file(file, text); !ok)
+    return sink_fails(kind::transient, ok.error());
+  auto result = store_->put_file(file, name);
+  fs::remove(file, failed);
+  return result;
+}
+
+/// As MLflow's own client names images, which its pages show by step. What it
+/// draws at random follows from the record here, so that one that is sent again
+/// is no second one.
+sink_result mlflow_sink::put_image(const logged_image& x,
+                                   const tracker_record& record) {
+  auto key = artifact_path(x.name);
+  std::ranges::replace(key, '/', '_');
+  char unique[37];
+  std::snprintf(unique, sizeof(unique), "00000000-0000-4000-8000-%012llx",
+                static_cast<unsigned long long>(record.end)
+                  & 0xFFFFFFFFFFFFull);
+  auto name = "images/" + key + "+step+" + std::to_string(x.step)
+              + "+timestamp+" + std::to_string(unix_ms(record.time)) + "+"
+              + unique + ".png";
+  if (auto ok = put(x.file, name); !ok)
+    return ok;
+  return set_tag("mlflow.loggedImages", "True");
+}
+
+sink_result mlflow_sink::set_tag(const std::string& key,
+                                 const std::string& value) {
+  if (texts_[key] == value)
+    return {};
+  const mlflow_pair tag{key, value};
+  auto ok = store_->set_tags({&tag, 1});
+  if (ok)
+    texts_[key] = value;
+  return ok;
+}
+
+sink_result mlflow_sink::finish(run_status_kind status,
+                                std::chrono::system_clock::time_point time) {
+  auto ok = store_->end(status, unix_ms(time));
+  if (ok && !tree_.empty())
+    std::fprintf(stderr,
+                 "mlflow: the run is in the file store %s; MLflow 3.13 and "
+                 "later show it with MLFLOW_ALLOW_FILE_STORE=true, or take it "
+                 "over: mlflow migrate-filestore --source '%s' --target "
+                 "sqlite:///mlflow.db\n",
+                 tree_.c_str(), tree_.c_str());
+  return ok;
+}
+
+std::string mlflow_sink::state() const {
+  if (!store_)
+    return {};
+  return json{{"store", store_->state()}, {"names", names_.changed()}}.dump(
+    -1, ' ', false, json::error_handler_t::replace);
+}
+
+std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json) {
+  auto json = nlohmann::json::parse(options_json);
+  mlflow_options x;
+  read_option(json, "tracking_uri", x.tracking_uri);
+  read_option(json, "experiment", x.experiment);
+  read_option(json, "experiment_id", x.experiment_id);
+  read_option(json, "run_name", x.run_name);
+  read_option(json, "run_id", x.run_id);
+  read_option(json, "tags", x.tags);
+  read_option(json, "databricks_config_file", x.databricks_config_file);
+  read_option(json, "databricks_profile", x.databricks_profile);
+  read_option(json, "ranks", x.ranks);
+  read_option(json, "non_finite", x.numbers);
+  read_option(json, "upload_checkpoints", x.upload_checkpoints);
+  return std::make_unique<mlflow_sink>(std::move(x));
+}
+
+} // namespace troupe

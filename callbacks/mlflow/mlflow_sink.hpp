@@ -1,0 +1,69 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/callbacks/mlflow/mlflow_names.hpp"
+#include "troupe/callbacks/mlflow/mlflow_options.hpp"
+#include "troupe/callbacks/mlflow/mlflow_store.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
+
+namespace troupe {
+
+/// Shows a run in MLflow, at a server or in a file store.
+///
+///   - Numbers become metrics; the step is the report's index, or the step that
+///     the loop logged them with. Texts become tags.
+///   - The loop's config and `log_params` become params. They are immutable in
+///     MLflow: a value that changed becomes the tag
+///     `troupe.param_changed.<name>`.
+///   - Texts, images, histograms and artifacts become artifacts. The path of
+///     the last checkpoint is the tag `troupe.checkpoint`.
+///   - Names that MLflow does not allow are changed, and the tag
+///     `troupe.name.<new>` tells the old one.
+class mlflow_sink final : public sink {
+public:
+  explicit mlflow_sink(mlflow_options options = {});
+
+  std::string name() const override { return "mlflow"; }
+  std::string options() const override;
+  expected<void> check(const tracked_run& run) const override;
+  sink_result start(const tracked_run& run, const std::string& state) override;
+  sink_result log(std::span<const tracker_record> records) override;
+  sink_result finish(run_status_kind status,
+                     std::chrono::system_clock::time_point time) override;
+  std::string state() const override;
+
+private:
+  struct gathered;
+
+  mlflow_run run_of(const tracked_run& run);
+  std::vector<mlflow_pair> tags_of(const tracked_run& run);
+  sink_result log_params(const metrics& values);
+  sink_result tag_changed_names();
+  void gather(const tracker_record& record, gathered& to);
+  void gather(const metrics& values, std::int64_t step, std::int64_t time_ms,
+              gathered& to);
+  sink_result flush(gathered& x);
+  sink_result log_files(const tracker_record& record);
+  sink_result put(const fs::path& path, const std::string& name);
+  sink_result put_text(const std::string& text, const std::string& name);
+  sink_result put_image(const logged_image& x, const tracker_record& record);
+  sink_result set_tag(const std::string& key, const std::string& value);
+
+  mlflow_options options_;
+  std::unique_ptr<mlflow_store> store_;
+  fs::path run_path_;
+  fs::path tree_; ///< Of a file store; empty: a server.
+  mlflow_names names_;
+  std::size_t told_names_ = 0; ///< Changed names that tags tell of.
+  std::map<std::string, std::string> texts_; ///< Tags of the values so far.
+};
+
+/// *options_json* as `mlflow_sink::options` gives it, members left out have
+/// their default. Throws `std::exception` for what can not be read.
+std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json);
+
+} // namespace troupe

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstdint>
+
+#include "troupe/callbacks/mlflow/mlflow_store.hpp"
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// A run in the folder of MLflow's file store (`mlruns`), which the run's own
+/// process writes: no server, no Python.
+///
+/// The state holds the size of every metric file: what was written after it is
+/// cut off by `open`, since it is given again. Every line goes to its file in
+/// one piece. MLflow 3.13 and later read such a tree only where
+/// MLFLOW_ALLOW_FILE_STORE is set; `mlflow migrate-filestore` takes it over.
+class mlflow_tree final : public mlflow_store {
+public:
+  /// *root* is made if it is missing.
+  explicit mlflow_tree(fs::path root) : root_(std::move(root)) {}
+
+  sink_result open(const mlflow_run& run, const std::string& state) override;
+
+  const std::map<std::string, std::string>& params() const override {
+    return params_;
+  }
+
+  sink_result log_metrics(std::span<const mlflow_metric> metrics) override;
+  sink_result log_params(std::span<const mlflow_pair> params) override;
+  sink_result set_tags(std::span<const mlflow_pair> tags) override;
+  sink_result put_file(const fs::path& file, const std::string& name) override;
+  sink_result end(run_status_kind status, std::int64_t time_ms) override;
+  std::string state() const override;
+
+private:
+  using sizes_type = std::map<std::string, std::uint64_t>;
+
+  expected<fs::path> experiment_folder();
+  expected<fs::path> make_experiment(const std::string& id,
+                                     const std::string& name);
+  expected<void> make_run();
+  expected<void> cut_metrics();
+  expected<void> write_meta(run_status_kind status, std::int64_t end_ms);
+  std::string place_of(const char* what, const std::string& key) const;
+  expected<void> write_value(const fs::path& file, const std::string& text);
+
+  fs::path root_;
+  fs::path folder_; ///< Of the run.
+  mlflow_run run_;
+  std::string id_;
+  std::string experiment_id_;
+  sizes_type sizes_; ///< Of the metric files, by key.
+  std::map<std::string, std::string> params_;
+};
+
+} // namespace troupe

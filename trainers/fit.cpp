@@ -9,6 +9,7 @@
 
 #include <caf/actor_system.hpp>
 
+#include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/callbacks/console_progress.hpp"
@@ -88,6 +89,16 @@ result fit_inline(const run_request& request) {
   return outcome;
 }
 
+/// The actor system that the run has to share with the user's actors; nullptr:
+/// none.
+caf::actor_system*
+home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
+  for (auto& actor : actors)
+    if (auto home = actor->home())
+      return home;
+  return nullptr;
+}
+
 } // namespace
 
 result fit(run_request request) {
@@ -100,8 +111,14 @@ result fit(run_request request) {
   auto quiet = request.run.quiet;
   auto console = std::make_shared<console_progress>(console_progress::options{
     quiet ? console_style::quiet : console_style::automatic, 2, 1});
-  auto config = std::make_unique<system_config>();
-  auto system = std::make_unique<caf::actor_system>(*config);
+  std::unique_ptr<system_config> config;
+  std::unique_ptr<caf::actor_system> own;
+  auto system = home_of(request.run.callback_actors);
+  if (!system) {
+    config = std::make_unique<system_config>();
+    own = std::make_unique<caf::actor_system>(*config);
+    system = own.get();
+  }
   std::function<void(std::string_view)> print;
   if (!quiet)
     print = [console](std::string_view text) { console->print(text); };
@@ -114,7 +131,7 @@ result fit(run_request request) {
   auto outcome = watch(*run, *console);
   if (run->threads_left_behind() > 0) {
     // Their actors live in the system: ending it would wait for them forever.
-    (void) system.release();
+    (void) own.release();
     (void) config.release();
   }
   return outcome;

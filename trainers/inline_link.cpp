@@ -12,36 +12,34 @@ error never_comes(const std::string& key) {
 
 } // namespace
 
-inline_link::inline_link(run_store& store, callback_list& callbacks,
-                         run_context context, const loop_control& control)
-  : run_(store), callbacks_(callbacks), context_(std::move(context)),
-    control_(control) {}
+inline_link::inline_link(run_store& store, inline_callbacks& callbacks,
+                         const loop_control& control)
+  : run_(store), callbacks_(callbacks), control_(control) {}
 
 expected<void> inline_link::report(rank_report x, bool) {
   if (stop_requested())
     return tl::unexpected<error>{control_.reason()};
+  if (auto& reason = callbacks_.end_reason())
+    return tl::unexpected<error>{reason};
   report_batch batch;
   batch.index = x.index;
   batch.values.push_back(std::move(x.values));
   batch.parts.push_back(std::move(x.part));
   batch.step_s.push_back(x.step_s);
-  auto stored = run_.store(context_.attempt, batch);
+  auto stored = run_.store(callbacks_.context().attempt, batch);
   if (!stored)
     return tl::unexpected<error>{std::move(stored.error())};
   std::optional<checkpoint> data;
   if (*stored)
     data = (*stored)->data;
-  auto outcome = callbacks_.after_report(context_, batch.values, data);
-  for (auto& problem : outcome.errors)
-    (void) run_.append_event("callback_failed", context_.attempt,
-                             {{"reason", problem.message}});
-  if (outcome.abort)
-    return tl::unexpected<error>{std::move(outcome.errors.front())};
+  callbacks_.after_report(batch.values, data);
+  if (auto& reason = callbacks_.end_reason())
+    return tl::unexpected<error>{reason};
   return {};
 }
 
 expected<void> inline_link::log(loop_event x) {
-  return run_.append_event(x.kind, context_.attempt, x.fields);
+  return run_.append_event(x.kind, callbacks_.context().attempt, x.fields);
 }
 
 expected<void> inline_link::barrier() {

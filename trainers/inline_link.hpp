@@ -2,11 +2,10 @@
 
 #include <memory>
 
-#include "troupe/callbacks/callback_list.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
-#include "troupe/runtime/run/run_context.hpp"
 #include "troupe/runtime/run/run_store.hpp"
+#include "troupe/trainers/inline_callbacks.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
 namespace troupe {
@@ -15,7 +14,7 @@ namespace troupe {
 /// the callbacks, on the loop's thread.
 class inline_link : public rank_link, private key_value_store {
 public:
-  inline_link(run_store& store, callback_list& callbacks, run_context context,
+  inline_link(run_store& store, inline_callbacks& callbacks,
               const loop_control& control);
 
   expected<void> report(rank_report x, bool wait) override;
@@ -42,8 +41,7 @@ private:
                                     std::string desired) override;
 
   run_store& run_;
-  callback_list& callbacks_;
-  run_context context_;
+  inline_callbacks& callbacks_;
   const loop_control& control_;
   rendezvous_table table_;
 };

@@ -21,29 +21,27 @@ result failed_result(error reason) {
 }
 
 /// One life of rank 0.
-loop_outcome run_attempt(const run_request& request, run_store& store,
-                         callback_list& callbacks, run_context& context,
+loop_outcome run_attempt(const train_loop& loop, run_store& store,
+                         inline_callbacks& callbacks,
+                         const attempt_start& start,
                          const loop_control& control, kept_contexts& kept) {
-  auto start = store.begin_attempt();
-  if (!start)
-    return {start.error(), false};
-  context.attempt = start->attempt;
+  callbacks.begin_attempt(start.attempt);
   rank_facts facts;
-  facts.run_name = context.name;
-  facts.run_path = context.path;
+  facts.run_name = callbacks.context().name;
+  facts.run_path = callbacks.context().path;
   facts.run_id = store.description().id;
-  facts.attempt = start->attempt;
-  facts.first_report = start->first_report;
+  facts.attempt = start.attempt;
+  facts.first_report = start.first_report;
   facts.in_process = true;
   std::optional<checkpoint> resume;
-  if (start->resume)
-    resume = start->resume->data;
-  auto link = std::make_shared<inline_link>(store, callbacks, context, control);
-  auto loop_context =
+  if (start.resume)
+    resume = start.resume->data;
+  auto link = std::make_shared<inline_link>(store, callbacks, control);
+  auto context =
     std::make_unique<train_context>(std::move(facts), link, std::move(resume));
-  auto outcome = run_loop(request.loop, *loop_context);
-  loop_context->end();
-  kept.add(std::move(loop_context));
+  auto outcome = run_loop(loop, *context);
+  context->end();
+  kept.add(std::move(context));
   return outcome;
 }
 
@@ -59,6 +57,50 @@ rank_failure failure_of(const loop_outcome& outcome) {
 bool is_loop_failure(const loop_outcome& x) {
   return x.reason.code == ec::rank_failed
          || x.reason.code == ec::invalid_argument;
+}
+
+/// How a run ended; unset *reason*: it finished.
+struct run_end {
+  run_status_kind status = run_status_kind::finished;
+  std::optional<run_error> reason;
+};
+
+run_end errored(run_error reason) {
+  return {run_status_kind::errored, std::move(reason)};
+}
+
+/// From the first attempt to the last.
+run_end run_attempts(const run_request& request, run_store& store,
+                     inline_callbacks& callbacks, const loop_control& control,
+                     kept_contexts& kept) {
+  failure_policy policy{request.run.failure};
+  auto start = store.begin_attempt();
+  if (start) {
+    callbacks.begin_attempt(start->attempt);
+    callbacks.before_run();
+  }
+  for (;;) {
+    if (!start)
+      return errored(make_run_error(start.error()));
+    if (auto& reason = callbacks.end_reason())
+      return errored(make_run_error(reason));
+    auto outcome =
+      run_attempt(request.loop, store, callbacks, *start, control, kept);
+    if (auto& reason = callbacks.end_reason())
+      return errored(make_run_error(reason));
+    if (!outcome.reason)
+      return {};
+    if (outcome.stopped)
+      return {run_status_kind::aborted, make_run_error(outcome.reason)};
+    if (!is_loop_failure(outcome))
+      return errored(make_run_error(outcome.reason));
+    std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
+    callbacks.after_exception(ranks);
+    if (!policy.on_ranks_failed())
+      return errored(make_run_error(std::move(ranks), store.path()));
+    if (!callbacks.end_reason())
+      start = store.begin_attempt();
+  }
 }
 
 } // namespace
@@ -82,46 +124,23 @@ result run_inline(const run_request& given, loop_control& control) {
   if (!trackers)
     return failed_result(trackers.error());
   store.on_append([&trackers] { (*trackers)->notify(); });
-  callback_list callbacks{told_callbacks(request.run.callbacks),
-                          request.run.callback_errors};
+  request.loop.hooks = request.run.rank_hooks;
   auto context = context_of(request, store);
   context.world_size = 1;
-  (void) callbacks.before_run(context);
+  inline_callbacks callbacks{
+    callback_list{told_callbacks(request.run.callbacks),
+                  request.run.callback_errors},
+    std::move(context), store, request.run.quiet};
   kept_contexts kept;
-  failure_policy policy{request.run.failure};
-  auto status = run_status_kind::finished;
-  std::optional<run_error> reason;
-  for (;;) {
-    auto outcome =
-      run_attempt(request, store, callbacks, context, control, kept);
-    if (!outcome.reason)
-      break;
-    if (outcome.stopped) {
-      status = run_status_kind::aborted;
-      reason = make_run_error(outcome.reason);
-      break;
-    }
-    if (!is_loop_failure(outcome)) {
-      status = run_status_kind::errored;
-      reason = make_run_error(outcome.reason);
-      break;
-    }
-    std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
-    (void) callbacks.after_exception(context, ranks);
-    if (!policy.on_ranks_failed()) {
-      status = run_status_kind::errored;
-      reason = make_run_error(std::move(ranks), store.path());
-      break;
-    }
-  }
-  auto outcome = store.finish(status, reason);
+  auto end = run_attempts(request, store, callbacks, control, kept);
+  auto outcome = store.finish(end.status, end.reason);
   if (!outcome) {
     auto last = store.current_result();
     last.status = run_status_kind::errored;
-    last.error = reason ? reason : make_run_error(outcome.error());
+    last.error = end.reason ? end.reason : make_run_error(outcome.error());
     outcome = std::move(last);
   }
-  (void) callbacks.after_run(context, *outcome);
+  callbacks.after_run(*outcome);
   (*trackers)->finish();
   return std::move(*outcome);
 }

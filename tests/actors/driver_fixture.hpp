@@ -9,6 +9,7 @@
 #include "tests/support/played_ranks.hpp"
 #include "tests/support/recorded_callback.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/actors/callback_chain.hpp"
 #include "troupe/actors/callback_runner.hpp"
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/driver.hpp"
@@ -60,6 +61,10 @@ protected:
     args.context.name = "r";
     args.callbacks = callbacks =
       system.spawn(callback_runner, user_callback_args{list});
+    if (!actors.empty())
+      args.callbacks = system.spawn(
+        callback_chain,
+        callback_chain_args{callbacks, actors, config.callback_errors});
     driver = system.spawn(troupe::driver, std::move(args));
     system.settle();
   }
@@ -148,6 +153,7 @@ protected:
   driver_actor driver;
   committer_actor storage;
   user_callback_actor callbacks;
+  std::vector<named_callback_actor> actors; ///< Callbacks after the class.
   played_ranks ranks{system};
 };
 

@@ -153,6 +153,35 @@ TEST_F(callback_list_test, catches_what_is_no_exception) {
   EXPECT_THAT(outcome.errors[0].message, HasSubstr("no std::exception"));
 }
 
+TEST_F(callback_list_test, calls_a_callback_by_the_name_it_gives_itself) {
+  struct named : user_callback {
+    explicit named(bool throws) : throws_name(throws) {}
+    std::string name() const override {
+      return throws_name ? throw std::runtime_error("none") : "dashboard";
+    }
+    void before_run(const run_context&) override {
+      throw std::runtime_error("offline");
+    }
+    bool throws_name;
+  };
+  callback_list list{
+    {std::make_shared<named>(false), std::make_shared<named>(true)}};
+  auto outcome = list.before_run(run);
+  ASSERT_EQ(outcome.errors.size(), 2u);
+  EXPECT_EQ(outcome.errors[0].message,
+            "callback 1 (dashboard) threw in before_run: offline");
+  EXPECT_EQ(outcome.times[0].name, "dashboard");
+  EXPECT_THAT(outcome.times[1].name, HasSubstr("named"));
+}
+
+TEST_F(callback_list_test, adds_up_the_time_of_each_callback) {
+  std::vector<callback_time> totals;
+  add_times(totals, {{"a", 1}, {"b", 2}});
+  add_times(totals, {{"a", 3}, {"b", 0}});
+  EXPECT_THAT(totals,
+              ElementsAre(callback_time{"a", 4}, callback_time{"b", 2}));
+}
+
 TEST_F(callback_list_test, measures_the_time_that_callbacks_take) {
   callback_list::clock::time_point now;
   struct slow : user_callback {
@@ -167,7 +196,11 @@ TEST_F(callback_list_test, measures_the_time_that_callbacks_take) {
   callback_list list{{std::make_shared<slow>(now), std::make_shared<slow>(now)},
                      callback_errors::log,
                      [&] { return now; }};
-  EXPECT_EQ(list.before_run(run).spent, 40ms);
+  auto first = list.before_run(run);
+  EXPECT_EQ(first.spent, 40ms);
+  ASSERT_EQ(first.times.size(), 2u);
+  EXPECT_EQ(first.times[1].seconds, 0.02);
+  EXPECT_THAT(first.times[1].name, HasSubstr("slow"));
   EXPECT_EQ(list.after_report(run, {{}}, std::nullopt).spent, 0ms);
   EXPECT_EQ(list.after_run(run, {}).spent, 10ms);
 }

@@ -1,0 +1,332 @@
+// Callbacks that are actors: their order, their time, and what becomes of the
+// ones that fail, end or do not answer.
+
+#include "troupe/actors/callback_chain.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/actors/driver_fixture.hpp"
+
+namespace troupe::test {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+namespace {
+
+/// What an actor of a user's does, and what it was told.
+struct actor_script {
+  std::vector<std::string>* log = nullptr;
+  std::string name;
+  std::string fails_in;  ///< Answers an error.
+  std::string throws_in; ///< Ends by an exception.
+  std::string keeps_in;  ///< Never answers.
+  std::vector<caf::typed_response_promise<callback_done>> kept = {};
+};
+
+using script = std::shared_ptr<actor_script>;
+
+caf::result<callback_done> play(user_callback_actor::pointer self,
+                                actor_script& x, const std::string& hook,
+                                const std::string& more) {
+  x.log->push_back(x.name + ' ' + hook + more);
+  if (hook == x.throws_in)
+    throw std::runtime_error{"off"};
+  if (hook == x.fails_in)
+    return to_caf(error{ec::storage, "no space left"});
+  if (hook == x.keeps_in) {
+    x.kept.push_back(self->make_response_promise<callback_done>());
+    return x.kept.back();
+  }
+  return callback_done{};
+}
+
+user_callback_actor::behavior_type
+played_actor(user_callback_actor::pointer self, script x) {
+  return {
+    [=](const before_run& m) {
+      return play(self, *x, "before_run", ' ' + m.run.name);
+    },
+    [=](const after_report& m) {
+      return play(self, *x, "after_report", ' ' + std::to_string(m.index));
+    },
+    [=](const after_exception& m) {
+      return play(self, *x, "after_exception",
+                  ' ' + std::to_string(m.ranks.size()));
+    },
+    [=](const after_run& m) {
+      return play(self, *x, "after_run",
+                  ' ' + std::string{to_string(m.outcome.status)});
+    },
+  };
+}
+
+} // namespace
+
+class callback_chain_test : public testing::Test {
+protected:
+  using done = std::shared_ptr<answer<callback_done>>;
+
+  user_callback_actor add(actor_script x) {
+    x.log = &log;
+    scripts.push_back(std::make_shared<actor_script>(std::move(x)));
+    args.actors.push_back(
+      {scripts.back()->name, system.spawn(played_actor, scripts.back())});
+    return args.actors.back().actor;
+  }
+
+  void spawn() { chain = system.spawn(callback_chain, args); }
+
+  done report(std::uint64_t index) {
+    return system.ask<callback_done>(
+      chain, after_report{index, 0, {{}}, std::nullopt});
+  }
+
+  std::vector<std::string> failures(const done& x) {
+    std::vector<std::string> result;
+    EXPECT_TRUE(x->value);
+    for (auto& failure : x->value->failures) {
+      EXPECT_EQ(failure.code, ec::callback_failed);
+      result.push_back(failure.message);
+    }
+    return result;
+  }
+
+  std::vector<std::string> log;
+  std::vector<script> scripts;
+  callback_chain_args args;
+  stepped_system system;
+  user_callback_actor chain;
+};
+
+TEST_F(callback_chain_test, tells_classes_first_and_then_actors_in_order) {
+  auto callback = std::make_shared<recorded_callback>();
+  auto list = std::make_shared<callback_list>(
+    std::vector<std::shared_ptr<user_callback>>{callback});
+  args.classes = system.spawn(callback_runner, user_callback_args{list});
+  add({.name = "a"});
+  add({.name = "b"});
+  spawn();
+  system.hold(args.classes);
+  auto first = system.ask<callback_done>(chain, before_run{{.name = "r"}});
+  EXPECT_THAT(log, IsEmpty());
+  system.release();
+  EXPECT_TRUE(first->value);
+  report(0);
+  EXPECT_THAT(log, ElementsAre("a before_run r", "b before_run r",
+                               "a after_report 0", "b after_report 0"));
+  EXPECT_THAT(callback->calls,
+              ElementsAre("before_run 0", "after_report 0 []"));
+}
+
+TEST_F(callback_chain_test, the_next_event_waits_until_all_have_answered) {
+  auto a = add({.name = "a"});
+  auto b = add({.name = "b"});
+  spawn();
+  system.hold(b);
+  auto first = report(0);
+  auto second = report(1);
+  EXPECT_THAT(log, ElementsAre("a after_report 0"));
+  EXPECT_TRUE(first->pending());
+  system.release();
+  EXPECT_TRUE(first->value);
+  EXPECT_TRUE(second->value);
+  EXPECT_THAT(log, ElementsAre("a after_report 0", "b after_report 0",
+                               "a after_report 1", "b after_report 1"));
+}
+
+TEST_F(callback_chain_test, times_each_by_how_long_its_answer_took) {
+  auto a = add({.name = "a"});
+  auto b = add({.name = "b"});
+  spawn();
+  system.hold(b);
+  auto first = report(0);
+  system.pass(std::chrono::milliseconds{1500});
+  system.release();
+  ASSERT_TRUE(first->value);
+  EXPECT_THAT(first->value->times,
+              ElementsAre(callback_time{"a", 0}, callback_time{"b", 1.5}));
+  EXPECT_EQ(first->value->seconds, 1.5);
+}
+
+TEST_F(callback_chain_test, one_that_answers_an_error_hears_of_later_events) {
+  add({.name = "a", .fails_in = "after_report"});
+  add({.name = "b"});
+  spawn();
+  auto first = report(0);
+  EXPECT_THAT(failures(first),
+              ElementsAre("callback actor 1 (a) failed in after_report: no "
+                          "space left"));
+  EXPECT_FALSE(first->value->abort);
+  report(1);
+  EXPECT_EQ(log.size(), 4u);
+}
+
+TEST_F(callback_chain_test, one_that_ends_while_it_is_asked_has_failed_once) {
+  add({.name = "a", .throws_in = "after_report"});
+  add({.name = "b"});
+  spawn();
+  EXPECT_THAT(failures(report(0)),
+              ElementsAre(AllOf(HasSubstr("callback actor 1 (a) has ended"),
+                                HasSubstr("goes on without it"))));
+  auto second = report(1);
+  EXPECT_THAT(failures(second), IsEmpty());
+  EXPECT_THAT(log, ElementsAre("a after_report 0", "b after_report 0",
+                               "b after_report 1"));
+  EXPECT_THAT(second->value->times,
+              ElementsAre(callback_time{"a", 0}, callback_time{"b", 0}));
+}
+
+TEST_F(callback_chain_test, one_that_ended_between_events_fails_at_the_next) {
+  auto a = add({.name = "a"});
+  spawn();
+  report(0);
+  caf::anon_send_exit(a, caf::exit_reason::kill);
+  system.settle();
+  EXPECT_THAT(failures(report(1)), ElementsAre(HasSubstr("(a) has ended")));
+  EXPECT_THAT(failures(report(2)), IsEmpty());
+}
+
+TEST_F(callback_chain_test, one_that_lost_its_connection_is_not_waited_for) {
+  auto a = add({.name = "a", .keeps_in = "after_report"});
+  spawn();
+  auto first = report(0);
+  auto second = report(1);
+  EXPECT_TRUE(first->pending());
+  caf::anon_send_exit(a, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  EXPECT_THAT(failures(first),
+              ElementsAre(HasSubstr("can not be reached any more")));
+  EXPECT_THAT(failures(second), IsEmpty());
+}
+
+TEST_F(callback_chain_test, under_abort_the_first_that_fails_is_the_last) {
+  args.callback_errors = callback_errors::abort;
+  add({.name = "a"});
+  add({.name = "b", .fails_in = "after_report"});
+  add({.name = "c"});
+  spawn();
+  auto first = report(0);
+  EXPECT_EQ(failures(first).size(), 1u);
+  EXPECT_TRUE(first->value->abort);
+  EXPECT_THAT(log, ElementsAre("a after_report 0", "b after_report 0"));
+  EXPECT_EQ(first->value->times.size(), 3u);
+}
+
+TEST_F(callback_chain_test, under_abort_all_get_their_after_run) {
+  args.callback_errors = callback_errors::abort;
+  add({.name = "a", .fails_in = "after_run"});
+  add({.name = "b", .fails_in = "after_run"});
+  spawn();
+  auto last = system.ask<callback_done>(chain, after_run{});
+  EXPECT_EQ(failures(last).size(), 2u);
+}
+
+TEST_F(callback_chain_test, failures_of_an_answer_count_as_the_actors) {
+  args.callback_errors = callback_errors::abort;
+  auto own = system.spawn([]() -> user_callback_actor::behavior_type {
+    auto answer = [] {
+      return callback_done{99, false, {{ec::storage, "disk"}}, {{"x", 9}}};
+    };
+    return {[=](const before_run&) { return answer(); },
+            [=](const after_report&) { return answer(); },
+            [=](const after_exception&) { return answer(); },
+            [=](const after_run&) { return answer(); }};
+  });
+  args.actors.push_back({"mine", own});
+  spawn();
+  auto first = report(0);
+  EXPECT_THAT(
+    failures(first),
+    ElementsAre("callback actor 1 (mine) failed in after_report: disk"));
+  EXPECT_TRUE(first->value->abort);
+  EXPECT_EQ(first->value->seconds, 0);
+  EXPECT_THAT(first->value->times, ElementsAre(callback_time{"mine", 0}));
+}
+
+TEST_F(callback_chain_test, its_end_ends_the_classes_but_no_actor_of_a_user) {
+  auto list = std::make_shared<callback_list>(
+    std::vector<std::shared_ptr<user_callback>>{});
+  args.classes = system.spawn(callback_runner, user_callback_args{list});
+  auto a = add({.name = "a"});
+  spawn();
+  report(0);
+  caf::anon_send_exit(chain, caf::exit_reason::user_shutdown);
+  system.settle();
+  auto gone = system.ask<callback_done>(args.classes, after_run{});
+  EXPECT_TRUE(gone->failure);
+  auto there = system.ask<callback_done>(a, after_run{});
+  EXPECT_TRUE(there->value);
+}
+
+// -- the driver with a chain
+
+class driver_with_chain_test : public driver_test {
+protected:
+  void add_actor(actor_script x) {
+    x.log = &log;
+    scripts.push_back(std::make_shared<actor_script>(std::move(x)));
+    actors.push_back(
+      {scripts.back()->name, system.spawn(played_actor, scripts.back())});
+  }
+
+  std::vector<std::string> log;
+  std::vector<script> scripts;
+};
+
+TEST_F(driver_with_chain_test, an_actor_is_told_the_whole_run) {
+  add_actor({.name = "a"});
+  run();
+  report(0);
+  finish();
+  EXPECT_THAT(log, ElementsAre("a before_run r", "a after_report 0",
+                               "a after_run finished"));
+  EXPECT_EQ(callback->calls.size(), 3u);
+  ASSERT_EQ(status().callbacks.size(), 2u);
+  EXPECT_THAT(status().callbacks[0].name, HasSubstr("recorded_callback"));
+  EXPECT_EQ(status().callbacks[1].name, "a");
+}
+
+TEST_F(driver_with_chain_test, a_slow_actor_fills_the_queue) {
+  config.callback_queue = 2;
+  add_actor({.name = "a"});
+  start();
+  ranks.rise_all(2);
+  system.hold(actors[0].actor);
+  EXPECT_TRUE(report(0)->value);
+  EXPECT_TRUE(report(1)->value);
+  auto held_back = report(2);
+  EXPECT_TRUE(held_back->pending());
+  system.pass(std::chrono::seconds{3});
+  system.release();
+  EXPECT_TRUE(held_back->value);
+  EXPECT_EQ(status().callbacks.at(1).seconds, 3);
+  EXPECT_EQ(log.back(), "a after_report 2");
+}
+
+TEST_F(driver_with_chain_test, an_actor_that_ends_is_noted_and_missed_no_more) {
+  add_actor({.name = "a", .throws_in = "after_report"});
+  run();
+  report(0);
+  report(1);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_THAT(board->take_notes(), ElementsAre(HasSubstr("(a) has ended")));
+  EXPECT_THAT(
+    journal_lines(),
+    ElementsAre("attempt_begun", "0", "callback_failed", "1", "run_ended"));
+}
+
+TEST_F(driver_with_chain_test, an_actor_that_fails_ends_the_run_if_it_is_to) {
+  config.callback_errors = callback_errors::abort;
+  add_actor({.name = "a", .fails_in = "before_run"});
+  start();
+  EXPECT_TRUE(ranks.launcher->launched.empty());
+  ASSERT_TRUE(outcome().error);
+  EXPECT_EQ(outcome().error->code, ec::callback_failed);
+  EXPECT_EQ(log.back(), "a after_run errored");
+}
+
+} // namespace troupe::test

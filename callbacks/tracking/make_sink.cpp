@@ -4,6 +4,11 @@
 #include <map>
 #include <string_view>
 
+#include "troupe/callbacks/csv/csv_sink.hpp"
+#include "troupe/callbacks/json_lines/result_json_sink.hpp"
+#include "troupe/callbacks/report_page/report_page_sink.hpp"
+#include "troupe/callbacks/wandb/wandb_sink.hpp"
+
 namespace troupe {
 
 namespace {
@@ -11,7 +16,12 @@ namespace {
 using maker = std::unique_ptr<sink> (*)(const std::string&);
 
 const std::map<std::string_view, maker>& makers() {
-  static const std::map<std::string_view, maker> result{};
+  static const std::map<std::string_view, maker> result{
+    {"csv", make_csv_sink},
+    {"report_page", make_report_page_sink},
+    {"result_json", make_result_json_sink},
+    {"wandb", make_wandb_sink},
+  };
   return result;
 }
 

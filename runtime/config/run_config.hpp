@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <map>
 #include <memory>
 #include <optional>
 #include <string>
@@ -56,6 +57,10 @@ struct run_config {
   std::chrono::milliseconds stop_timeout = std::chrono::seconds{5};
   /// What every rank calls around its loop and after its reports.
   troupe::rank_hooks rank_hooks;
+  /// Environment variables that rank processes get beside the program's own.
+  /// They do not get the credentials of trackers (`credential_variables`)
+  /// unless these are named here: only the driver's side talks to trackers.
+  std::map<std::string, std::string> worker_env;
   /// No progress line and nothing of rank 0's output on the console.
   bool quiet = false;
 };

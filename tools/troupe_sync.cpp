@@ -1,0 +1,171 @@
+// Sends what trackers have not taken yet: troupe-sync <run folder>.
+
+#include <charconv>
+#include <cstdio>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/callbacks/tracking/make_sink.hpp"
+#include "troupe/callbacks/tracking/sink_thread.hpp"
+#include "troupe/runtime/run/run_folder.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace {
+
+using namespace troupe;
+
+constexpr auto usage =
+  R"(usage: troupe-sync RUN_FOLDER [--tracker NAME] [--timeout SECONDS]
+
+Sends to the trackers of a run what they have not taken yet: because they were
+down, because the credential was missing, because the host had no network. Goes
+on where the run came to; a second call sends nothing.
+
+  RUN_FOLDER          the folder <storage>/<run name>; no driver may have the run
+  --tracker NAME      this tracker only (mlflow, wandb, ...); default: all
+  --timeout SECONDS   how long to try (default: 600)
+  --help              this text
+
+Credentials come from the environment, as in the run itself.
+Exit codes: 0 all is sent, 1 something is not, 2 wrong arguments.
+)";
+
+/// The options that a tracker's run noted are small.
+constexpr std::size_t max_options_bytes = 1024 * 1024;
+
+struct arguments {
+  fs::path run;
+  std::string tracker; ///< Empty: all.
+  std::chrono::seconds timeout{600};
+  bool help = false;
+};
+
+tl::unexpected<error> wrong(std::string message) {
+  return failure(ec::invalid_argument, std::move(message));
+}
+
+expected<std::chrono::seconds> to_seconds(std::string_view text) {
+  int count = 0;
+  auto [end, code] =
+    std::from_chars(text.data(), text.data() + text.size(), count);
+  if (code != std::errc{} || end != text.data() + text.size() || count < 0)
+    return wrong("--timeout needs a number of seconds, not '"
+                 + std::string{text} + "'");
+  return std::chrono::seconds{count};
+}
+
+expected<arguments> parse(const std::vector<std::string>& given) {
+  arguments result;
+  for (auto i = given.begin(); i != given.end(); ++i) {
+    auto takes_value = *i == "--tracker" || *i == "--timeout";
+    if (takes_value && std::next(i) == given.end())
+      return wrong(*i + " needs a value");
+    if (*i == "--help" || *i == "-h") {
+      result.help = true;
+      return result;
+    }
+    if (*i == "--tracker") {
+      result.tracker = *++i;
+    } else if (*i == "--timeout") {
+      auto seconds = to_seconds(*++i);
+      if (!seconds)
+        return tl::unexpected{seconds.error()};
+      result.timeout = *seconds;
+    } else if (i->starts_with('-')) {
+      return wrong("there is no option " + *i);
+    } else if (!result.run.empty()) {
+      return wrong("one run folder at a time, not " + result.run.string()
+                   + " and " + *i);
+    } else {
+      result.run = fs::absolute(*i).lexically_normal();
+    }
+  }
+  if (result.run.empty())
+    return wrong("no run folder is given");
+  if (result.run.filename_is_dot())
+    result.run = result.run.parent_path();
+  return result;
+}
+
+/// The trackers that the run in *run* had, by name.
+expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
+  std::map<std::string, std::string> result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{run / "sinks", code}, end; !code && i != end;
+       i.increment(code)) {
+    if (i->path().extension() != ".options")
+      continue;
+    auto text = read_file(i->path(), max_options_bytes);
+    if (!text)
+      return tl::unexpected{text.error()};
+    result.emplace(i->path().stem().string(), std::move(*text));
+  }
+  return result;
+}
+
+/// Sends the rest to one tracker; empty, or what is unsent.
+std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
+                      std::chrono::seconds timeout) {
+  auto name = target->name();
+  if (auto ok = target->check(run); !ok)
+    return "tracker " + name + ": " + ok.error().message;
+  sink_thread thread{std::move(target), run, {}, [](const std::string& text) {
+                       std::fprintf(stderr, "%s\n", text.c_str());
+                     }};
+  return thread.join(sink_thread::clock::now() + timeout);
+}
+
+expected<int> send_all(const arguments& x) {
+  auto description = read_description(x.run);
+  if (!description)
+    return tl::unexpected{description.error()};
+  auto folder =
+    run_folder::open(x.run.parent_path(), x.run.filename().string());
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  auto options = options_in(x.run);
+  if (!options)
+    return tl::unexpected{options.error()};
+  if (!x.tracker.empty() && !options->contains(x.tracker))
+    return wrong("the run " + x.run.string() + " has no tracker called "
+                 + x.tracker);
+  int status = 0;
+  for (auto& [name, text] : *options) {
+    if (!x.tracker.empty() && name != x.tracker)
+      continue;
+    auto target = make_sink(name, text);
+    auto unsent =
+      target ? send_rest(std::move(*target),
+                         describe_tracked_run(*description, x.run), x.timeout)
+             : target.error().message;
+    std::printf("%s: %s\n", name.c_str(),
+                unsent.empty() ? "all is sent" : unsent.c_str());
+    status = unsent.empty() ? status : 1;
+  }
+  return status;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  auto parsed = parse({argv + 1, argv + argc});
+  if (!parsed) {
+    std::fprintf(stderr, "troupe-sync: %s\n\n%s",
+                 parsed.error().message.c_str(), usage);
+    return 2;
+  }
+  if (parsed->help) {
+    std::fputs(usage, stdout);
+    return 0;
+  }
+  auto status = send_all(*parsed);
+  if (!status) {
+    std::fprintf(stderr, "troupe-sync: %s\n", status.error().message.c_str());
+    return 1;
+  }
+  return *status;
+}

@@ -30,6 +30,7 @@ function numberText(x, digits = 5) {
 /// A tick's label: as many decimals as it takes to tell ticks *step* apart.
 function tickText(x, step) {
   const size = Math.abs(x);
+  if (x === 0) return '0';
   if (!step || size >= 1e6 || (size > 0 && step < 1e-5)) return numberText(x, step ? Math.max(2, Math.ceil(Math.log10((size || 1) / step)) + 1) : 5);
   return x.toFixed(Math.max(0, -Math.floor(Math.log10(step) + 1e-9)));
 }
@@ -307,6 +308,7 @@ class Chart {
     if (next === undefined) return;
     event.preventDefault();
     setCursor(xs[next], this.axisName());
+    this.show(); // now, for the announcement
     document.getElementById('announcement').textContent = `${this.title}: ${this.value.textContent}, ${this.readout.textContent}`;
   }
 

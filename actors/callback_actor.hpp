@@ -5,6 +5,7 @@
 #include <string>
 
 #include <caf/actor_system.hpp>
+#include <caf/typed_event_based_actor.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/error.hpp"

@@ -2,12 +2,15 @@
 
 #include <troupe/train.hpp>
 
+#include "tests/integration/run/listener.hpp"
 #include "tests/integration/run/victim.hpp"
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   if (argc > 3 && std::string{argv[1]} == "--victim")
     return troupe::test::be_victim(argv[2], argv[3]);
+  if (argc > 4 && std::string{argv[1]} == "--listener")
+    return troupe::test::be_listener(argv[2], argv[3], argv[4]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -41,10 +41,29 @@ public:
 };
 
 class throwing_callback : public user_callback {
+public:
+  explicit throwing_callback(std::string hook = "after_report")
+    : hook_(std::move(hook)) {}
+
+private:
+  void before_run(const run_context&) override { trip("before_run"); }
   void after_report(const run_context&, const std::vector<metrics>&,
                     const std::optional<checkpoint>&) override {
-    throw std::runtime_error{"the callback tripped"};
+    trip("after_report");
   }
+  void after_exception(const run_context&,
+                       const std::map<int, rank_failure>&) override {
+    trip("after_exception");
+  }
+  void after_run(const run_context&, const result&) override {
+    trip("after_run");
+  }
+  void trip(const std::string& hook) const {
+    if (hook == hook_)
+      throw std::runtime_error{"the callback tripped"};
+  }
+
+  std::string hook_;
 };
 
 } // namespace
@@ -108,6 +127,73 @@ TEST_P(placement_test, a_throwing_callback_ends_the_run_if_told_so) {
   ASSERT_TRUE(outcome.error) << to_string(outcome.status) << '\n'
                              << bytes_of(run_path() / "journal.jsonl");
   EXPECT_EQ(outcome.error->code, ec::callback_failed);
+}
+
+TEST_P(placement_test, a_callback_that_throws_at_the_begin_lets_no_loop_run) {
+  auto recorded = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {std::make_shared<throwing_callback>("before_run"),
+                         recorded};
+  given.run.callback_errors = callback_errors::abort;
+  given.run.failure.max_failures = -1;
+  auto outcome = run({}, given);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::callback_failed);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(outcome.attempts, 1u);
+  EXPECT_THAT(recorded->calls, ::testing::ElementsAre("after_run errored"));
+  EXPECT_TRUE(outcome.metrics.empty());
+}
+
+TEST_P(placement_test, a_callback_that_throws_at_a_failure_allows_no_restart) {
+  auto given = options();
+  given.run.callbacks = {
+    std::make_shared<throwing_callback>("after_exception")};
+  given.run.callback_errors = callback_errors::abort;
+  given.run.failure.max_failures = -1;
+  auto outcome = run({.action = "throw",
+                      .rank = 0,
+                      .step = 1,
+                      .attempt = -1,
+                      .steps = 1'000'000,
+                      .checkpoint_by = -1},
+                     given);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::callback_failed);
+}
+
+TEST_P(placement_test, a_callback_that_throws_at_the_last_failure_hides_none) {
+  auto given = options();
+  given.run.callbacks = {
+    std::make_shared<throwing_callback>("after_exception")};
+  given.run.callback_errors = callback_errors::abort;
+  auto outcome = run({.action = "throw", .rank = 0, .step = 1}, given);
+  EXPECT_EQ(only_failure(outcome, 0).what, "the loss is a banana");
+}
+
+TEST_P(placement_test, a_callback_that_throws_at_the_end_changes_no_result) {
+  auto given = options();
+  given.run.callbacks = {std::make_shared<throwing_callback>("after_run")};
+  given.run.callback_errors = callback_errors::abort;
+  auto outcome = run({.steps = 1}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_NE(bytes_of(run_path() / "journal.jsonl").find("the callback tripped"),
+            std::string::npos);
+}
+
+TEST_P(placement_test, a_resumed_run_tells_the_number_of_its_next_attempt) {
+  auto given = options();
+  auto first = run({.action = "throw", .rank = 0, .step = 1}, given);
+  ASSERT_TRUE(first.error);
+  struct numbers : user_callback {
+    void before_run(const run_context& run) override { attempt = run.attempt; }
+    std::uint64_t attempt = 0;
+  };
+  auto callback = std::make_shared<numbers>();
+  given.run.callbacks = {callback};
+  auto second = run({}, given);
+  ASSERT_FALSE(second.error) << second.error->message;
+  EXPECT_EQ(callback->attempt, 1u);
 }
 
 INSTANTIATE_TEST_SUITE_P(placements, placement_test,

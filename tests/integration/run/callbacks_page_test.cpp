@@ -1,0 +1,133 @@
+// The code of docs/callbacks.md, compiled and run. The page's blocks are pieces
+// of this file.
+
+#include <cctype>
+#include <fstream>
+#include <iostream>
+#include <sstream>
+
+#include <caf/actor_system.hpp>
+#include <caf/send.hpp>
+#include <gtest/gtest.h>
+
+#include <troupe/actors.hpp>
+#include <troupe/runtime/metrics/aggregate.hpp>
+
+#include "tests/integration/run/run_test.hpp"
+
+namespace troupe::test {
+
+namespace page {
+
+class spread_printer : public troupe::user_callback {
+public:
+  std::string name() const override { return "spread"; }
+
+  void after_report(const troupe::run_context& run,
+                    const std::vector<troupe::metrics>& values,
+                    const std::optional<troupe::checkpoint>&) override {
+    for (auto& [key, x] : troupe::aggregate(values))
+      std::cout << run.name << ' ' << key << ": " << x.mean << " (" << x.min
+                << " to " << x.max << ", std " << x.std << ")\n";
+  }
+};
+
+troupe::user_callback_actor::behavior_type
+dashboard(troupe::user_callback_actor::pointer) {
+  return {
+    [](const troupe::before_run& x) {
+      std::cout << x.run.name << " begins in " << x.run.path << '\n';
+      return troupe::callback_done{};
+    },
+    [](const troupe::after_report& x) {
+      std::cout << "report " << x.index << ": " << to_string(x.values[0])
+                << '\n';
+      return troupe::callback_done{};
+    },
+    [](const troupe::after_exception& x) {
+      std::cout << x.ranks.size() << " ranks failed\n";
+      return troupe::callback_done{};
+    },
+    [](const troupe::after_run& x) {
+      std::cout << "it has " << to_string(x.outcome.status) << '\n';
+      return troupe::callback_done{};
+    },
+  };
+}
+
+void start_clock(troupe::train_context& context) {
+  std::ofstream{(context.run_path() / "begun").string()} << context.rank();
+}
+
+} // namespace page
+
+class callbacks_page_test : public run_test {
+protected:
+  using output = std::string;
+
+  output run_with(run_config run) {
+    testing::internal::CaptureStdout();
+    auto outcome = test::run_test::run(
+      {.steps = 1}, {.scaling = {.num_workers = 2}, .run = std::move(run)});
+    auto text = testing::internal::GetCapturedStdout();
+    EXPECT_FALSE(outcome.error) << outcome.error->message;
+    return text;
+  }
+};
+
+TEST_F(callbacks_page_test, the_class_prints_the_spread_over_the_ranks) {
+  using namespace page;
+  auto run = config();
+  run.callbacks = {std::make_shared<spread_printer>()};
+  run.rank_hooks = {.before_loop = start_clock,
+                    .after_loop = [](auto& context, auto& error) {
+                      std::cerr << "rank " << context.rank() << ": "
+                                << (error ? error.message : "done") << '\n';
+                    }};
+  auto text = run_with(run);
+  EXPECT_NE(text.find("run rank: 0.5 (0 to 1, std 0.5)\n"), std::string::npos)
+    << text;
+  EXPECT_TRUE(fs::exists(run_path() / "begun"));
+}
+
+TEST_F(callbacks_page_test, the_actor_prints_the_reports) {
+  using namespace page;
+  auto run = config();
+  std::string text;
+  {
+    troupe::register_messages();
+    troupe::system_config settings;
+    caf::actor_system system{settings};
+    auto actor = system.spawn<caf::detached>(dashboard);
+    run.callback_actors = {troupe::as_callback(actor, "dashboard")};
+    text = run_with(run);
+    caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
+  }
+  EXPECT_NE(text.find("report 0: rank=0 step=0\nit has finished\n"),
+            std::string::npos)
+    << text;
+}
+
+TEST_F(callbacks_page_test, the_page_shows_this_code) {
+  auto squeeze = [](const std::string& text) {
+    std::string result;
+    for (auto c : text)
+      if (!std::isspace(static_cast<unsigned char>(c)))
+        result += c;
+    return result;
+  };
+  auto here = squeeze(bytes_of(TROUPE_TEST_PAGE_SOURCE));
+  auto page = bytes_of(TROUPE_TEST_PAGE);
+  std::size_t blocks = 0;
+  for (std::size_t i = 0; (i = page.find("```cpp\n", i)) != std::string::npos;
+       ++blocks) {
+    i += 7;
+    auto end = page.find("```", i);
+    auto block = page.substr(i, end - i);
+    EXPECT_NE(here.find(squeeze(block)), std::string::npos) << block;
+    i = end + 3;
+  }
+  EXPECT_EQ(blocks, 5u);
+}
+
+} // namespace troupe::test

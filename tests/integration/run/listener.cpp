@@ -1,0 +1,100 @@
+#include "tests/integration/run/listener.hpp"
+
+#include <fcntl.h>
+#include <spawn.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <csignal>
+#include <fstream>
+
+#include <troupe/actors.hpp>
+
+extern char** environ;
+
+namespace troupe::test {
+
+namespace {
+
+user_callback_actor::behavior_type
+line_writer(user_callback_actor::pointer self, const std::string& file,
+            bool dies) {
+  auto write = [file](const std::string& line) {
+    std::ofstream{file, std::ios::app} << line << '\n';
+    return callback_done{};
+  };
+  return {
+    [=](const before_run& x) {
+      return write("before_run " + x.run.name + ' ' + x.run.path + ' '
+                   + std::to_string(x.run.world_size));
+    },
+    [=](const after_report& x) {
+      if (dies)
+        ::_exit(7);
+      auto line = "after_report " + std::to_string(x.index);
+      for (auto& values : x.values)
+        line += " [" + to_string(values) + ']';
+      return write(line + ' ' + x.checkpoint.value_or("none"));
+    },
+    [=](const after_exception& x) {
+      return write("after_exception " + std::to_string(x.ranks.begin()->first)
+                   + ' ' + x.ranks.begin()->second.what);
+    },
+    [=](const after_run& x) {
+      self->quit(); // after the answer
+      return write("after_run " + std::string{to_string(x.outcome.status)} + ' '
+                   + x.outcome.checkpoint->name() + ' '
+                   + std::to_string(x.outcome.best_checkpoints.size()));
+    },
+  };
+}
+
+} // namespace
+
+int be_listener(const std::string& socket, const std::string& file,
+                const std::string& deed) {
+  register_messages();
+  system_config config;
+  caf::actor_system system{config};
+  auto actor = system.spawn<caf::detached>(line_writer, file, deed == "die");
+  auto door = publish(system, actor, socket);
+  if (!door || write(STDOUT_FILENO, "r", 1) != 1)
+    return 1;
+  actor = nullptr;
+  system.await_all_actors_done();
+  return 0;
+}
+
+listener::listener(std::string socket, std::string file, std::string deed) {
+  int out[2];
+  if (pipe2(out, O_CLOEXEC) != 0)
+    return;
+  std::string program = "/proc/self/exe", mode = "--listener";
+  char* arguments[] = {program.data(), mode.data(), socket.data(),
+                       file.data(),    deed.data(), nullptr};
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  posix_spawn_file_actions_adddup2(&actions, out[1], STDOUT_FILENO);
+  posix_spawn(&pid_, program.c_str(), &actions, nullptr, arguments, environ);
+  posix_spawn_file_actions_destroy(&actions);
+  close(out[1]);
+  char byte;
+  ready_ = read(out[0], &byte, 1) == 1;
+  close(out[0]);
+}
+
+listener::~listener() {
+  if (pid_ <= 0)
+    return;
+  kill(pid_, SIGKILL);
+  wait();
+}
+
+int listener::wait() {
+  int status = 0;
+  waitpid(pid_, &status, 0);
+  pid_ = -1;
+  return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
+}
+
+} // namespace troupe::test

@@ -1,0 +1,36 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <string>
+
+namespace troupe::test {
+
+/// A process of its own, no child of a run, that publishes a callback actor at
+/// *socket* and writes a line per event into *file*. Told to, it ends at once
+/// when it is told of a report: *deed* is "die".
+class listener {
+public:
+  listener(std::string socket, std::string file, std::string deed = "listen");
+  ~listener();
+
+  listener(const listener&) = delete;
+  listener& operator=(const listener&) = delete;
+
+  /// Whether it has published its actor.
+  bool is_ready() const { return ready_; }
+
+  /// Waits until it has ended, as it does after `after_run`; its exit code.
+  int wait();
+
+private:
+  pid_t pid_ = -1;
+  bool ready_ = false;
+};
+
+/// What such a process does, from its arguments to its exit code. A byte on its
+/// standard output says that the actor is published.
+int be_listener(const std::string& socket, const std::string& file,
+                const std::string& deed);
+
+} // namespace troupe::test

@@ -2,11 +2,11 @@
 
 #include <algorithm>
 #include <array>
-#include <cmath>
 #include <set>
 #include <utility>
 #include <variant>
 
+#include "troupe/callbacks/encoding/file_result.hpp"
 #include "troupe/callbacks/encoding/option_text.hpp"
 #include "troupe/callbacks/encoding/utf8_text.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -21,11 +21,6 @@ const std::vector<std::string> own_columns{"index", "attempt",    "time",
 
 double seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::duration<double>(x.time_since_epoch()).count();
-}
-
-bool is_finite(const metric_value& x) {
-  const auto* number = std::get_if<double>(&x.variant());
-  return !number || std::isfinite(*number);
 }
 
 // Names that *table* has not, in the order in which they turn up; of the first
@@ -48,12 +43,6 @@ std::vector<std::string> new_names(const csv::table& table,
   if (epoch != result.end())
     std::rotate(result.begin() + own, epoch, epoch + 1);
   return result;
-}
-
-sink_result as_result(const expected<void>& x) {
-  if (x)
-    return {};
-  return sink_fails(sink_failure::kind::transient, x.error());
 }
 
 } // namespace
@@ -99,7 +88,7 @@ sink_result csv_sink::open() {
   table_.reset();
   auto opened = csv::table::open(path_, rows_);
   if (!opened)
-    return as_result(tl::unexpected{opened.error()});
+    return file_result(tl::unexpected{opened.error()});
   rows_ = opened->rows();
   table_ = std::move(*opened);
   return {};
@@ -112,7 +101,7 @@ sink_result csv_sink::log(std::span<const tracker_record> records) {
   auto done = write(records);
   if (!done)
     table_.reset();
-  return as_result(done);
+  return file_result(done);
 }
 
 expected<void> csv_sink::write(std::span<const tracker_record> records) {
@@ -144,7 +133,7 @@ std::optional<metrics> csv_sink::cells_of(const tracker_record& record) const {
     return std::nullopt;
   }
   for (const auto& [name, value] : values)
-    if (options_.numbers == non_finite::send || is_finite(value))
+    if (is_sent(options_.numbers, value))
       own[utf8_text(name)] = value;
   return own;
 }

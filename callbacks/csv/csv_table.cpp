@@ -44,17 +44,6 @@ expected<void> read_chunks(const fs::path& path, std::uint64_t size,
   return {};
 }
 
-// Renames *path* to the first name of `<path>.1`, `<path>.2`, … that is free.
-expected<void> set_aside(const fs::path& path) {
-  for (int number = 1;; ++number) {
-    auto kept = path;
-    kept += '.' + std::to_string(number);
-    auto done = rename_new(path, kept);
-    if (done || done.error().code != ec::conflict)
-      return done.and_then([&] { return sync_folder(path.parent_path()); });
-  }
-}
-
 fs::path new_name(fs::path path) {
   path += ".new";
   return path;
@@ -64,12 +53,8 @@ fs::path new_name(fs::path path) {
 
 expected<table> table::open(const fs::path& path,
                             std::optional<std::uint64_t> known_rows) {
-  auto file = record_file::open(path);
-  if (file && !known_rows && file->size() > 0) {
-    if (auto done = set_aside(path); !done)
-      return tl::unexpected{done.error()};
-    file = record_file::open(path);
-  }
+  auto file =
+    known_rows ? record_file::open(path) : record_file::open_new(path);
   if (!file)
     return tl::unexpected{file.error()};
   ::unlink(new_name(path).c_str()); // what a crash left

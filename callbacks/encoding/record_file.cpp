@@ -12,6 +12,21 @@
 
 namespace troupe {
 
+namespace {
+
+// Renames *path* to the first name of `<path>.1`, `<path>.2`, … that is free.
+expected<void> set_aside(const fs::path& path) {
+  for (int number = 1;; ++number) {
+    auto kept = path;
+    kept += '.' + std::to_string(number);
+    auto done = rename_new(path, kept);
+    if (done || done.error().code != ec::conflict)
+      return done.and_then([&] { return sync_folder(path.parent_path()); });
+  }
+}
+
+} // namespace
+
 expected<record_file> record_file::open(const fs::path& path) {
   auto file = open_file(path, O_RDWR | O_CREAT, "open");
   if (!file)
@@ -24,6 +39,13 @@ expected<record_file> record_file::open(const fs::path& path) {
       return tl::unexpected{ok.error()};
   return record_file{std::move(*file), path,
                      static_cast<std::uint64_t>(info.st_size)};
+}
+
+expected<record_file> record_file::open_new(const fs::path& path) {
+  auto file = open(path);
+  if (!file || file->size() == 0)
+    return file;
+  return set_aside(path).and_then([&] { return open(path); });
 }
 
 expected<void> record_file::cut(std::uint64_t size) {

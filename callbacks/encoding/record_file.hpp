@@ -19,6 +19,10 @@ public:
   /// counts as committed.
   static expected<record_file> open(const fs::path& path);
 
+  /// The same for a writer who has written nothing to it yet: a file that is
+  /// not empty is kept as `<path>.1`, or the next number that is free.
+  static expected<record_file> open_new(const fs::path& path);
+
   /// Cuts the file back to *size* bytes, if it is longer.
   expected<void> cut(std::uint64_t size);
 

@@ -1,0 +1,185 @@
+#include "troupe/callbacks/json_lines/result_json_sink.hpp"
+
+#include <stdexcept>
+#include <utility>
+#include <variant>
+
+#include "troupe/callbacks/encoding/file_result.hpp"
+#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/runtime/journal/line_reader.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+
+namespace troupe {
+
+namespace {
+
+using std::chrono::duration_cast;
+using std::chrono::microseconds;
+using std::chrono::system_clock;
+
+constexpr std::size_t max_params_bytes = 1 << 24;
+
+std::int64_t us(system_clock::duration x) {
+  return duration_cast<microseconds>(x).count();
+}
+
+system_clock::duration from_us(const json::document& x, const char* name) {
+  return duration_cast<system_clock::duration>(
+    microseconds{json::field(x, name).get<std::int64_t>()});
+}
+
+// Bytes of the whole lines in *path*.
+expected<std::uint64_t> whole_lines(const fs::path& path) {
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  for (;;) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return lines->offset();
+  }
+}
+
+} // namespace
+
+result_json_sink::result_json_sink(result_json_options options)
+  : options_(options) {}
+
+std::string result_json_sink::options() const {
+  const auto* spelling =
+    options_.spelling == json_non_finite::text ? "text" : "null";
+  return json::document{{"ranks", text_of(options_.ranks)},
+                        {"non_finite", text_of(options_.numbers)},
+                        {"spelling", spelling}}
+    .dump();
+}
+
+sink_result result_json_sink::start(const tracked_run& run,
+                                    const std::string& state) {
+  run_ = run;
+  size_.reset();
+  clock_ = {};
+  clock_.begin(run.start_time);
+  if (!state.empty()) {
+    auto read = json::read<bool>(
+      state, "result_json: the saved state", [this](const json::document& x) {
+        clock_.last = result_clock::time_point{from_us(x, "last_us")};
+        clock_.restore = result_clock::time_point{from_us(x, "restore_us")};
+        clock_.total = from_us(x, "total_us");
+        clock_.iterations = json::to_unsigned(json::field(x, "iterations"));
+        size_ = json::to_unsigned(json::field(x, "size"));
+        return true;
+      });
+    if (!read)
+      return sink_fails(sink_failure::kind::permanent, read.error());
+  }
+  return file_result(open().and_then([&] { return add_params(run.config); }));
+}
+
+expected<void> result_json_sink::open() {
+  const auto path = run_.path / "result.json";
+  auto file = size_ ? record_file::open(path) : record_file::open_new(path);
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto size = size_.value_or(0);
+  if (file->size() < size) { // Somebody took a part of it away.
+    auto whole = whole_lines(path);
+    if (!whole)
+      return tl::unexpected{whole.error()};
+    size = *whole;
+  }
+  return file->cut(size).map([&] {
+    size_ = size;
+    file_ = std::move(*file);
+  });
+}
+
+sink_result result_json_sink::log(std::span<const tracker_record> records) {
+  auto done = file_ ? expected<void>{} : open();
+  if (done)
+    done = write(records);
+  if (!done)
+    file_.reset();
+  return file_result(done);
+}
+
+expected<void>
+result_json_sink::write(std::span<const tracker_record> records) {
+  std::string lines;
+  metrics params;
+  auto clock = clock_;
+  for (const auto& record : records) {
+    if (const auto* row = std::get_if<history_row>(&record.content)) {
+      clock.count(record.time);
+      append_result_line(lines, run_, record, *row, clock, options_);
+    } else if (const auto* x = std::get_if<logged_params>(&record.content)) {
+      for (const auto& [name, value] : x->values)
+        params[name] = value;
+    } else if (std::holds_alternative<attempt_record>(record.content)) {
+      clock.begin(record.time);
+    }
+  }
+  return (params.empty() ? expected<void>{} : add_params(params))
+    .and_then([&] { return file_->append(lines); })
+    .and_then([&] { return file_->commit(); })
+    .map([&] {
+      clock_ = clock;
+      size_ = file_->size();
+    });
+}
+
+expected<void> result_json_sink::add_params(const metrics& params) const {
+  const auto path = run_.path / "params.json";
+  auto all = json::document::object();
+  std::string before;
+  if (fs::exists(path)) {
+    auto text = read_file(path, max_params_bytes);
+    if (!text)
+      return tl::unexpected{text.error()};
+    before = std::move(*text);
+    auto found = json::document::parse(before, nullptr, false);
+    if (found.is_object())
+      all = std::move(found);
+  }
+  std::string added;
+  append_json(added, params);
+  all.merge_patch(json::document::parse(added));
+  auto after = all.dump(2) + '\n';
+  if (after == before)
+    return {};
+  return replace_file(path, after);
+}
+
+sink_result result_json_sink::finish(run_status_kind,
+                                     system_clock::time_point) {
+  file_.reset();
+  return {};
+}
+
+std::string result_json_sink::state() const {
+  return json::document{{"size", size_.value_or(0)},
+                        {"last_us", us(clock_.last.time_since_epoch())},
+                        {"restore_us", us(clock_.restore.time_since_epoch())},
+                        {"total_us", us(clock_.total)},
+                        {"iterations", clock_.iterations}}
+    .dump();
+}
+
+std::unique_ptr<sink> make_result_json_sink(const std::string& options_json) {
+  const auto from = json::document::parse(options_json);
+  result_json_options options;
+  read_option(from, "ranks", options.ranks);
+  read_option(from, "non_finite", options.numbers);
+  const auto spelling = from.value("spelling", "text");
+  if (spelling != "text" && spelling != "null")
+    throw std::invalid_argument{"spelling: '" + spelling
+                                + "' is none of text, null"};
+  if (spelling == "null")
+    options.spelling = json_non_finite::null;
+  return std::make_unique<result_json_sink>(options);
+}
+
+} // namespace troupe

@@ -1,0 +1,139 @@
+#include "troupe/callbacks/tensorboard/event_files.hpp"
+
+#include <stdio.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <charconv>
+#include <vector>
+
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe::tensorboard {
+
+namespace {
+
+std::int64_t unix_seconds(std::chrono::system_clock::time_point x) {
+  return std::chrono::floor<std::chrono::seconds>(x).time_since_epoch().count();
+}
+
+// Readers take every file with "tfevents" in its name for one of theirs.
+fs::path unfinished(const fs::path& folder) {
+  return folder / ".params.new";
+}
+
+// The number at the end of *name* if it goes *ending* number.
+std::optional<std::uint64_t> number_of(std::string_view name,
+                                       std::string_view ending) {
+  const auto at = name.rfind(ending);
+  if (!name.starts_with("events.out.tfevents.") || at == name.npos)
+    return std::nullopt;
+  const auto digits = name.substr(at + ending.size());
+  const auto* end = digits.data() + digits.size();
+  std::uint64_t result = 0;
+  if (digits.empty() || std::from_chars(digits.data(), end, result).ptr != end)
+    return std::nullopt;
+  return result;
+}
+
+} // namespace
+
+expected<event_files> event_files::open(const fs::path& folder,
+                                        const std::string& run_id,
+                                        const std::string& host,
+                                        const event_place& known) {
+  event_files result{folder, '.' + run_id.substr(0, 8) + '-', host};
+  auto done =
+    make_folders(folder).and_then([&] { return result.clean(known); });
+  if (!done)
+    return tl::unexpected{done.error()};
+  result.number_ = known.number;
+  result.seconds_ = known.seconds;
+  if (known.number == 0)
+    return result;
+  auto file = record_file::open(folder / known.file);
+  if (!file)
+    return tl::unexpected{file.error()};
+  if (auto cut = file->cut(known.size); !cut)
+    return tl::unexpected{cut.error()};
+  result.file_ = std::move(*file);
+  return result;
+}
+
+expected<void> event_files::clean(const event_place& known) {
+  ::unlink(unfinished(folder_).c_str());
+  boost::system::error_code code;
+  fs::directory_iterator i{folder_, code};
+  std::vector<fs::path> later;
+  for (; !code && i != fs::directory_iterator{}; i.increment(code)) {
+    auto file = i->path().filename().string();
+    const auto number = number_of(file, ending_);
+    if (number && *number > known.number)
+      later.push_back(i->path());
+    if (number && *number == 0)
+      params_file_ = std::move(file);
+  }
+  for (const auto& path : later)
+    if (!code && ::unlink(path.c_str()) != 0)
+      return tl::unexpected{storage_error("remove", path, errno)};
+  if (code)
+    return tl::unexpected{storage_error("read folder", folder_, code.value())};
+  return {};
+}
+
+std::string event_files::name(std::int64_t seconds,
+                              std::uint64_t number) const {
+  char digits[64];
+  std::snprintf(digits, sizeof(digits), "%010lld",
+                static_cast<long long>(seconds));
+  const std::string head = std::string{"events.out.tfevents."} + digits;
+  std::snprintf(digits, sizeof(digits), "%04llu",
+                static_cast<unsigned long long>(number));
+  return head + '.' + host_ + '.' + std::to_string(::getpid()) + ending_
+         + digits;
+}
+
+expected<void> event_files::begin(std::chrono::system_clock::time_point time) {
+  if (file_)
+    if (auto done = file_->commit(); !done)
+      return done;
+  // Later than the file before, whatever the clock and the process's id say.
+  const auto seconds = std::max(unix_seconds(time), seconds_ + 1);
+  auto file = record_file::open_new(folder_ / name(seconds, number_ + 1));
+  if (!file)
+    return tl::unexpected{file.error()};
+  failpoint("tensorboard.begun");
+  file_ = std::move(*file);
+  seconds_ = seconds;
+  ++number_;
+  return {};
+}
+
+expected<void>
+event_files::replace_params(std::chrono::system_clock::time_point time,
+                            std::string_view records) {
+  if (params_file_.empty())
+    params_file_ = name(unix_seconds(time), 0);
+  const auto path = folder_ / params_file_;
+  if (fs::exists(path)) {
+    const auto before = read_file(path, std::size_t{1} << 26);
+    if (before && *before == records)
+      return {};
+  }
+  const auto temporary = unfinished(folder_);
+  ::unlink(temporary.c_str());
+  auto done = write_new_file(temporary, records);
+  if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
+    done = tl::unexpected{storage_error("replace", path, errno)};
+  return done.and_then([&] { return sync_folder(folder_); });
+}
+
+event_place event_files::place() const {
+  if (!file_)
+    return {};
+  return {number_, seconds_, file_->path().filename().string(), file_->size()};
+}
+
+} // namespace troupe::tensorboard

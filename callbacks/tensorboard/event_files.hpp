@@ -1,0 +1,70 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+
+#include "troupe/callbacks/encoding/record_file.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe::tensorboard {
+
+/// Where in a folder's event files a writer is.
+struct event_place {
+  std::uint64_t number = 0; ///< Of the file, from 1; 0: there is none yet.
+  std::int64_t seconds = 0; ///< In its name; readers order files by it.
+  std::string file;         ///< Name.
+  std::uint64_t size = 0;   ///< Bytes.
+};
+
+/// The event files that one run writes to a folder, one after the other. File 0
+/// has the run's params and is replaced when they change.
+class event_files {
+public:
+  /// Opens the folder, or makes it, and cuts this run's files back to *known*:
+  /// later ones are removed. *run_id* and *host* become part of file names.
+  static expected<event_files> open(const fs::path& folder,
+                                    const std::string& run_id,
+                                    const std::string& host,
+                                    const event_place& known);
+
+  /// Ends the file and begins the next.
+  expected<void> begin(std::chrono::system_clock::time_point time);
+
+  /// Writes whole records to the file; they count once committed.
+  expected<void> append(std::string_view records) {
+    return file_->append(records);
+  }
+
+  /// Makes what was appended durable.
+  expected<void> commit() { return file_->commit(); }
+
+  /// Makes *records* the content of file 0.
+  expected<void> replace_params(std::chrono::system_clock::time_point time,
+                                std::string_view records);
+
+  /// Up to where all is durable.
+  event_place place() const;
+
+private:
+  event_files(fs::path folder, std::string ending, std::string host)
+    : folder_(std::move(folder)), ending_(std::move(ending)),
+      host_(std::move(host)) {}
+
+  /// Removes files of this run after *known*; finds file 0.
+  expected<void> clean(const event_place& known);
+  std::string name(std::int64_t seconds, std::uint64_t number) const;
+
+  fs::path folder_;
+  std::string ending_; // of file names, up to the number
+  std::string host_;
+  std::string params_file_;
+  std::uint64_t number_ = 0;
+  std::int64_t seconds_ = 0;
+  std::optional<record_file> file_;
+};
+
+} // namespace troupe::tensorboard

@@ -1,0 +1,219 @@
+#include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
+
+#include <iostream>
+#include <limits>
+#include <utility>
+#include <variant>
+
+#include "troupe/callbacks/encoding/file_result.hpp"
+#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/tensorboard/event_text.hpp"
+#include "troupe/callbacks/tensorboard/hparams_text.hpp"
+#include "troupe/callbacks/tensorboard/record_text.hpp"
+
+namespace troupe {
+
+using namespace tensorboard;
+
+namespace {
+
+// Bytes that are gathered before they are written; images may be large.
+constexpr std::size_t max_buffer = 8 << 20;
+
+constexpr std::int64_t max_hparams_step =
+  std::numeric_limits<std::int32_t>::max();
+
+std::string host_of(const tracked_run& run) {
+  const auto host = run.tags.find("host");
+  if (host == run.tags.end() || host->second.empty())
+    return "localhost";
+  auto result = host->second;
+  for (auto& c : result)
+    c = c == '/' ? '-' : c;
+  return result;
+}
+
+} // namespace
+
+tensorboard_sink::tensorboard_sink(tensorboard_options options)
+  : options_(std::move(options)) {}
+
+std::string tensorboard_sink::options() const {
+  return nlohmann::json{{"log_dir", options_.log_dir.string()},
+                        {"ranks", text_of(options_.ranks)},
+                        {"non_finite", text_of(options_.numbers)},
+                        {"hparams_metrics", options_.hparams_metrics}}
+    .dump();
+}
+
+expected<void> tensorboard_sink::check(const tracked_run&) const {
+  if (options_.log_dir.empty())
+    return failure(ec::invalid_config, "log_dir is empty: give a folder that "
+                                       "no other run writes to");
+  return {};
+}
+
+sink_result tensorboard_sink::start(const tracked_run& run,
+                                    const std::string& state) {
+  run_ = run;
+  done_ = {};
+  if (!state.empty()) {
+    auto progress = progress_from_json(state);
+    if (!progress)
+      return sink_fails(sink_failure::kind::permanent, progress.error());
+    done_ = std::move(*progress);
+  }
+  return file_result(open());
+}
+
+fs::path tensorboard_sink::folder() const {
+  return options_.log_dir.is_absolute() ? options_.log_dir
+                                        : run_.path / options_.log_dir;
+}
+
+expected<void> tensorboard_sink::open() {
+  files_.reset();
+  if (!fs::exists(run_.path))
+    return failure(ec::storage,
+                   "can not find the run's folder " + run_.path.string());
+  auto files = event_files::open(folder(), run_.id, host_of(run_), done_.place);
+  if (!files)
+    return tl::unexpected{files.error()};
+  files_ = std::move(*files);
+  expected<void> done;
+  if (done_.place.number == 0) {
+    std::string version;
+    append_version(version, run_.start_time);
+    done = files_->begin(run_.start_time)
+             .and_then([&] { return files_->append(version); })
+             .and_then([&] { return files_->commit(); });
+  }
+  done = done.and_then([&] { return write_params(done_.params); });
+  if (done)
+    done_.place = files_->place();
+  else
+    files_.reset();
+  return done;
+}
+
+metrics tensorboard_sink::params_with(const metrics& logged) const {
+  auto result = run_.config;
+  for (const auto& [name, value] : logged)
+    result[name] = value;
+  return result;
+}
+
+expected<void> tensorboard_sink::write_params(const metrics& logged) {
+  const auto params = params_with(logged);
+  if (params.empty())
+    return {};
+  std::string records;
+  append_version(records, run_.start_time);
+  if (!options_.hparams_metrics.empty())
+    append_experiment(records, run_.start_time, run_.name, params,
+                      options_.hparams_metrics);
+  append_session_start(records, run_.start_time, run_.name, params);
+  return files_->replace_params(run_.start_time, records);
+}
+
+sink_result tensorboard_sink::log(std::span<const tracker_record> records) {
+  if (!files_)
+    if (auto done = open(); !done)
+      return file_result(done);
+  auto now = done_;
+  std::string out;
+  std::size_t taken = 0;
+  sink_result result;
+  for (; taken < records.size(); ++taken) {
+    result = take(records[taken], out, now);
+    if (!result)
+      break;
+  }
+  if (!result && result.error().what != sink_failure::kind::rejected)
+    return fail(result.error().reason);
+  // What came before a record that is rejected is kept.
+  if (auto done = write_out(out).and_then([&] { return files_->commit(); });
+      !done)
+    return fail(done.error());
+  now.place = files_->place();
+  done_ = std::move(now);
+  if (!result)
+    result.error().accepted = taken;
+  return result;
+}
+
+sink_result tensorboard_sink::fail(const error& reason) {
+  files_.reset();
+  return file_result(tl::unexpected{reason});
+}
+
+sink_result tensorboard_sink::take(const tracker_record& record,
+                                   std::string& out, sink_progress& now) {
+  if (const auto* attempt = std::get_if<attempt_record>(&record.content))
+    return file_result(begin_attempt(record, *attempt, out, now));
+  if (const auto* params = std::get_if<logged_params>(&record.content)) {
+    for (const auto& [name, value] : params->values)
+      now.params[name] = value;
+    return file_result(write_params(now.params));
+  }
+  if (step_of(record) > max_hparams_step
+      && !std::exchange(warned_of_step_, true))
+    std::clog << "troupe: tensorboard: step " << step_of(record)
+              << " is above 2^31-1: TensorBoard's page HParams fails for this "
+                 "run\n";
+  if (auto done = append_record(out, record, options_, now); !done)
+    return done;
+  return out.size() < max_buffer ? sink_result{} : file_result(write_out(out));
+}
+
+expected<void> tensorboard_sink::begin_attempt(const tracker_record& record,
+                                               const attempt_record& attempt,
+                                               std::string& out,
+                                               sink_progress& now) {
+  const auto step = now.steps.roll_back(attempt.first_report);
+  if (!std::exchange(now.has_attempt, true))
+    return {}; // The run's first one: its file is new.
+  return write_out(out)
+    .and_then([&] { return files_->begin(record.time); })
+    .map([&] {
+      append_version(out, record.time);
+      append_restart(out, {record.time, step});
+    });
+}
+
+expected<void> tensorboard_sink::write_out(std::string& out) {
+  auto done = files_->append(out);
+  out.clear();
+  return done;
+}
+
+sink_result
+tensorboard_sink::finish(run_status_kind status,
+                         std::chrono::system_clock::time_point time) {
+  // Opened anew: cuts off an end that was written before. The state does not
+  // hold it either, so that a run that is resumed gets another one.
+  auto done = open();
+  if (done && !params_with(done_.params).empty()) {
+    std::string end;
+    append_session_end(end, time, status);
+    done = files_->append(end).and_then([&] { return files_->commit(); });
+  }
+  files_.reset();
+  return file_result(done);
+}
+
+std::string tensorboard_sink::state() const {
+  return to_json(done_);
+}
+
+std::unique_ptr<sink> make_tensorboard_sink(const std::string& options_json) {
+  const auto from = nlohmann::json::parse(options_json);
+  tensorboard_options options;
+  options.log_dir = from.value("log_dir", options.log_dir.string());
+  read_option(from, "ranks", options.ranks);
+  read_option(from, "non_finite", options.numbers);
+  read_option(from, "hparams_metrics", options.hparams_metrics);
+  return std::make_unique<tensorboard_sink>(options);
+}
+
+} // namespace troupe

@@ -86,7 +86,7 @@ void metric::merge(const metric& other) {
 tensor_map metric::state() const {
   tensor_map result;
   for (auto& x : states_->items)
-    result.emplace(x.name, x.whole());
+    result.emplace(x.name, unshared(x.whole()));
   result.emplace(updates_key, at::scalar_tensor(updates(), at::kLong));
   return result;
 }
@@ -142,9 +142,8 @@ const at::Tensor& metric::state(std::size_t number) const {
 void metric::append(std::size_t number, at::Tensor part) {
   if (part.numel() == 0)
     return;
-  if (part.storage().use_count() > 1)
-    part = part.clone();
-  states_->items[number].parts.push_back(part.detach());
+  auto own = unshared(std::move(part)).detach();
+  states_->items[number].parts.push_back(std::move(own));
 }
 
 void metric::replace(std::size_t number, at::Tensor whole) {
@@ -180,9 +179,9 @@ void metric::batch_guard::commit() {
   before_.add(*self_.states_, [this](auto& x, auto& y) { self_.extend(x, y); });
 }
 
-at::Tensor metric::batch_result() const {
+at::Tensor metric::own_result() const {
   at::NoGradGuard no_grad;
-  return result();
+  return unshared(result());
 }
 
 } // namespace troupe

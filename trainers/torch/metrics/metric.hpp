@@ -126,7 +126,7 @@ protected:
   at::Tensor batch_value(F&& update) {
     batch_guard guard{*this};
     std::forward<F>(update)();
-    auto value = batch_result();
+    auto value = own_result();
     guard.commit();
     return value;
   }
@@ -150,8 +150,8 @@ private:
     metric_states before_;
   };
 
-  /// `result()` without gradients.
-  at::Tensor batch_result() const;
+  /// `result()` without gradients, in memory of its own.
+  at::Tensor own_result() const;
 
   std::shared_ptr<metric_states> states_; // Shared in a collection.
   at::Tensor computed_;                   // Undefined if never computed.

@@ -24,7 +24,7 @@ tensor_map metric_collection::forward(const at::Tensor& preds,
   update(preds, target);
   std::vector<at::Tensor> values;
   for (auto& x : members_)
-    values.push_back(x.value->batch_result());
+    values.push_back(x.value->own_result());
   for (auto& guard : guards)
     guard->commit();
   return named(values);

@@ -66,6 +66,10 @@ struct metric_states {
   }
 };
 
+/// *x*, copied if anything else shares its memory: no one who writes there
+/// changes the result.
+at::Tensor unshared(at::Tensor x);
+
 /// Adds *from* to *into*, item by item, by their reductions. The numbers of
 /// updates stay as they are.
 void combine_by_reduction(metric_states& into, const metric_states& from);

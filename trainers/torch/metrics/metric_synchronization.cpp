@@ -207,7 +207,7 @@ void metric_synchronization::compute_members() const {
       x->warned_ = true;
     }
     x->computed_ = at::Tensor{};
-    x->computed_ = x->result();
+    x->computed_ = x->own_result();
     x->computed_revision_ = x->states_->revision;
   }
 }

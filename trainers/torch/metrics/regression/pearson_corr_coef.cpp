@@ -52,7 +52,8 @@ moments moments_of(const at::Tensor& x, const at::Tensor& y) {
 moments together(const moments& a, const moments& b) {
   moments result;
   result[samples] = a[samples] + b[samples];
-  auto share = b[samples] / result[samples]; // Of *b*, double.
+  // Of *b*. Integers alone would be divided in single precision.
+  auto share = b[samples].to(at::kDouble) / result[samples];
   auto between = a[samples] * share;
   auto dx = b[mean_x] - a[mean_x];
   auto dy = b[mean_y] - a[mean_y];

@@ -156,6 +156,31 @@ class LinearRegression(ExampleTest):
         self.check(0)
 
 
+class Torchmetrics(ExampleTest):
+    program = "torchmetrics"
+
+    def check(self, workers):
+        out, _ = self.run_example(workers)
+        printed = re.search(r"loss (\S+), MAPE (\S+), R2 (\S+)", out).groups()
+        batches = batches_of(only_run(self.storage))
+        self.assertEqual([x["values"][0]["epoch"] for x in batches], list(range(5)))
+        first, last = batches[0]["values"][0], batches[-1]["values"][0]
+        self.assertEqual(printed, tuple(f"{last[x]:.4f}" for x in ("train/loss", "val/mape", "val/r2")))
+        self.assertLess(last["train/loss"], first["train/loss"])
+        self.assertLess(last["val/mape"], first["val/mape"])
+        self.assertGreater(last["val/r2"], 0.9)
+        self.assertLessEqual(last["val/r2"], 1)
+        return batches
+
+    def test_reports_equal_values_from_all_ranks(self):
+        for batch in self.check(3):
+            first, *others = batch["values"]
+            self.assertEqual(others, [first, first])
+
+    def test_scores_inline(self):
+        self.check(0)
+
+
 class LightningStyle(ExampleTest):
     program = "lightning_style"
 

@@ -126,7 +126,9 @@ private:
       separator = ",";
     };
     if (!digest_.step_times.points().empty()) {
-      chart("Step time of each rank", rank_curves());
+      chart(has_rank_curves() ? "Step time of each rank"
+                              : "Step time over all ranks",
+            rank_curves());
       chart("Wait for the slowest rank", curve_text("wait", digest_.waits));
     }
     if (!digest_.intervals.points().empty())
@@ -134,8 +136,12 @@ private:
     return out + "]}";
   }
 
+  bool has_rank_curves() const {
+    return digest_.ranks.size() <= journal_digest::max_rank_curves;
+  }
+
   std::string rank_curves() {
-    if (digest_.ranks.size() > journal_digest::max_rank_curves)
+    if (!has_rank_curves())
       return curve_text("all ranks", digest_.step_times);
     std::string out;
     for (std::size_t rank = 0; rank < digest_.of_ranks.size(); ++rank)

@@ -63,14 +63,15 @@ std::string retention_text(const checkpoint_config& x) {
 }
 
 void append_checkpoint(html_text& out, const reported_checkpoint& x,
-                       const run_facts& facts, const journal_digest& digest,
+                       bool is_best, bool is_latest,
+                       const journal_digest& digest,
                        const std::vector<std::string>& columns) {
   auto name = x.data.name();
   row_head(out, name);
   out.raw("<td>");
-  if (name == best_checkpoint(facts))
+  if (is_best)
     out.raw("<span class=\"tag best\">best</span> ");
-  if (&x == &facts.state->checkpoints.back())
+  if (is_latest)
     out.raw("<span class=\"tag\">latest</span>");
   out.raw("</td>");
   number_cell(out, std::to_string(x.index));
@@ -138,7 +139,8 @@ void append_checkpoints(html_text& out, const run_facts& facts,
     columns.insert(columns.end(), metric_names.begin(), metric_names.end());
     begin_table(out, "Checkpoints", columns);
     for (auto* x : rows)
-      append_checkpoint(out, *x, facts, digest, metric_names);
+      append_checkpoint(out, *x, x == rows.front(), x == &all.back(), digest,
+                        metric_names);
     end_table(out);
   }
   end_section(out);

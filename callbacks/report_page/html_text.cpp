@@ -81,6 +81,15 @@ std::string without_terminal_codes(std::string_view text) {
   return result;
 }
 
+std::string shortened(std::string_view text, std::size_t limit) {
+  if (text.size() <= limit)
+    return std::string{text};
+  auto is_continuation = [](char c) { return (c & 0xc0) == 0x80; };
+  while (limit > 0 && is_continuation(text[limit]))
+    --limit;
+  return std::string{text.substr(0, limit)} + " …";
+}
+
 std::string script_text(std::string_view text) {
   std::string json;
   append_json(json, std::string_view{clean_text(text)});

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
@@ -12,6 +13,10 @@ std::string clean_text(std::string_view text);
 /// What a terminal would show of *text* in the end: without colours and other
 /// escape sequences; of a line that was overwritten (`\r`) the last version.
 std::string without_terminal_codes(std::string_view text);
+
+/// The first *limit* bytes of *text*, with an ellipsis if that is not all; no
+/// character is cut in two.
+std::string shortened(std::string_view text, std::size_t limit);
 
 /// *text* in quotes as JSON that may stand inside a `<script>`.
 std::string script_text(std::string_view text);

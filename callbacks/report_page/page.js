@@ -126,7 +126,7 @@ class Chart {
   axisName() { return view.over === 'time' ? 'time' : this.over; }
   xs(curve) { return view.over === 'time' ? curve.axis.t : curve.axis.x; }
   format(x) { return numberText(x) + (this.unit && x !== null ? ` ${this.unit}` : ''); }
-  formatX(x) { return view.over === 'time' ? timeText(x) : numberText(x, 12); }
+  formatX(x) { return view.over === 'time' ? timeText(x) : String(Number(x.toPrecision(12))); }
 
   /// Where something that happened at report *x*, *t* seconds after the begin, lies on the x axis.
   place(mark) {
@@ -153,7 +153,6 @@ class Chart {
           }
     }
     if (x0 === x1) { x0 -= 0.5; x1 += 0.5; }
-    if (view.over === 'time') x0 = Math.min(x0, Math.max(0, x0 - 0.02 * (x1 - x0)));
     const log = view.scale === 'log' && positive < Infinity;
     if (y0 > y1) [y0, y1] = [0, 1];
     if (y1 - y0 < 2e-5 * Math.max(Math.abs(y0), Math.abs(y1))) y0 = y1 = (y0 + y1) / 2; // the data has six digits
@@ -178,6 +177,7 @@ class Chart {
     this.x = makeScale(b.x0, b.x1, area.left, area.right);
     this.y = makeScale(b.y0, b.y1, area.bottom, area.top, b.log);
     this.log = b.log;
+    this.lowest = b.y0; // the value at the bottom
     this.area = area;
     this.plot.setAttribute('viewBox', `0 0 ${width} ${height}`);
     this.plot.setAttribute('height', height);
@@ -243,7 +243,7 @@ class Chart {
     const group = element('g', { class: 'series-line', style: `--color:${curve.color}`, 'data-label': curve.label });
     if (curve.min) {
       // A log scale has no place for what is not positive: the band then ends at the bottom.
-      const low = curve.min.map(y => this.log && y <= 0 ? 10 ** Math.log10(this.floor()) : y);
+      const low = curve.min.map(y => this.log && y <= 0 ? this.lowest : y);
       const band = runs.map(run => `M${run.map(i => at(i, curve.max)).join('L')}L${[...run].reverse().map(i => at(i, low)).join('L')}Z`);
       group.append(element('path', { class: 'band', d: band.join('') }));
     }
@@ -257,9 +257,6 @@ class Chart {
     }
     return group;
   }
-
-  /// The value at the bottom of a log scale.
-  floor() { return Math.min(...this.curves.flatMap(curve => [curve.mean, curve.min ?? []].flat().filter(y => y > 0))); }
 
   marks() {
     const { left, right, top, bottom } = this.area;
@@ -321,7 +318,7 @@ class Chart {
   axisLabel(curve, i) {
     const { x, t, of } = curve.axis;
     const count = of ? of[i] : 1;
-    return `${this.over} ${numberText(Math.round(x[i]), 12)} · ${timeText(t[i])}${count > 1 ? ` · mean of ${count}` : ''}`;
+    return `${this.over} ${Math.round(x[i])} · ${timeText(t[i])}${count > 1 ? ` · mean of ${count}` : ''}`;
   }
 
   /// Puts values at the cursor, or the last ones, into caption and read-out.

@@ -7,8 +7,6 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t max_text_bytes = 500;
-
 std::string utc_text(journal_digest::time_point x, const char* format) {
   auto seconds = std::chrono::system_clock::to_time_t(x);
   std::tm utc{};
@@ -26,14 +24,6 @@ html_text& append_time(html_text& out, journal_digest::time_point x) {
     .raw("\">")
     .raw(utc_text(x, "%Y-%m-%d %H:%M:%S"))
     .raw("</time>");
-}
-
-std::string shortened(std::string text) {
-  if (text.size() > max_text_bytes) {
-    text.resize(max_text_bytes);
-    text += " …";
-  }
-  return text;
 }
 
 std::string count_text(std::size_t count, const char* what) {

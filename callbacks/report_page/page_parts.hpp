@@ -16,9 +16,6 @@ namespace troupe {
 /// *x* as UTC, for people and for programs.
 html_text& append_time(html_text& out, journal_digest::time_point x);
 
-/// *text* without what is too long for a table.
-std::string shortened(std::string text);
-
 /// "1 line", "2 lines".
 std::string count_text(std::size_t count, const char* what);
 

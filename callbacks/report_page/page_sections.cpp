@@ -1,6 +1,7 @@
 #include "troupe/callbacks/report_page/page_sections.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <ranges>
 
 #include "troupe/callbacks/elapsed_text.hpp"
@@ -12,6 +13,7 @@ namespace {
 
 constexpr std::size_t max_attempt_rows = 100;
 constexpr std::size_t max_rank_rows = 1024;
+constexpr std::size_t max_text_bytes = 500;
 
 std::string status_of(const run_facts& facts, const journal_digest& digest) {
   // The journal's last word is newer than the state's.
@@ -24,8 +26,11 @@ std::string status_of(const run_facts& facts, const journal_digest& digest) {
 std::string error_of(const run_facts& facts, const journal_digest& digest) {
   if (digest.end)
     return digest.end->error;
-  return facts.state && facts.state->error ? facts.state->error->message
-                                           : std::string{};
+  // A run that goes on may still have the error of an earlier life.
+  if (!facts.state || !facts.state->error
+      || facts.state->status == run_status_kind::running)
+    return {};
+  return facts.state->error->message;
 }
 
 void fact(html_text& out, const char* name, std::string_view value) {
@@ -75,7 +80,7 @@ void append_attempts(html_text& out, const journal_digest& digest) {
     number_cell(out, std::to_string(x.reports));
     out.element("td", x.resume)
       .raw("<td class=\"long\">")
-      .text(shortened(x.failure))
+      .text(shortened(x.failure, max_text_bytes))
       .raw("</td></tr>\n");
   }
   end_table(out);
@@ -94,20 +99,24 @@ void append_events(html_text& out, const journal_digest& digest) {
     append_time(out, x.time).raw("</td>");
     number_cell(out, std::to_string(x.attempt));
     out.raw("<td class=\"long\">")
-      .text(shortened(to_string(x.fields)))
+      .text(shortened(to_string(x.fields), max_text_bytes))
       .raw("</td></tr>\n");
   }
   end_table(out);
   out.raw("</details>\n");
 }
 
+std::string finite_text(double x) {
+  return std::isfinite(x) ? number_text(x) : "not finite";
+}
+
 void append_values(html_text& out, const journal_digest::curve_map& curves,
                    const char* over) {
   for (auto& [name, x] : curves) {
     row_head(out, name);
-    number_cell(out, number_text(x.last().mean));
-    number_cell(out, number_text(x.total().min));
-    number_cell(out, number_text(x.total().max));
+    number_cell(out, finite_text(x.last().mean));
+    number_cell(out, finite_text(x.total().min));
+    number_cell(out, finite_text(x.total().max));
     number_cell(out, number_text(x.last().x, 12) + ' ' + over);
     number_cell(out, std::to_string(x.total().samples)).raw("</tr>\n");
   }
@@ -180,16 +189,19 @@ void append_metrics(html_text& out, const journal_digest& digest) {
     out.raw("<h3>Texts, the last of each</h3>\n");
     run_facts::name_values all;
     for (auto& [name, text] : digest.texts)
-      all.emplace_back(name, shortened(text));
+      all.emplace_back(name, shortened(text, max_text_bytes));
     name_values_table(out, "Texts", all);
   }
   end_section(out);
 }
 
 void append_times(html_text& out, const journal_digest& digest) {
-  if (digest.reports == 0)
-    return;
   begin_section(out, "times", "Time per report");
+  if (digest.reports == 0) {
+    out.raw("<p class=\"hint\">There is no report yet.</p>\n");
+    end_section(out);
+    return;
+  }
   place_of_charts(out, "times");
   if (digest.ranks.empty()) {
     out.raw("<p class=\"hint\">The journal of this run does not say how long "
@@ -245,7 +257,10 @@ void append_facts(html_text& out, const run_facts& facts,
     name_values_table(out, "Config", config);
   end_section(out);
   begin_section(out, "environment", "Environment");
-  name_values_table(out, "Environment", facts.environment);
+  if (facts.environment.empty())
+    out.raw("<p class=\"hint\">It is not known.</p>\n");
+  else
+    name_values_table(out, "Environment", facts.environment);
   end_section(out);
   begin_section(out, "logs", "Last log lines");
   if (facts.logs.empty())

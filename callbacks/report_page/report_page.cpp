@@ -40,7 +40,7 @@ constexpr std::string_view navigation =
 
 // Filled by the script, and so without it not there.
 constexpr std::string_view toolbar =
-  R"(<div id="toolbar" role="toolbar" aria-label="Curves" hidden></div>
+  R"(<div id="toolbar" role="group" aria-label="Curves" hidden></div>
 <noscript><p class="notice">The curves are drawn by a script, which this browser does not run; all tables are here.</p></noscript>
 )";
 

@@ -24,14 +24,6 @@ constexpr std::size_t max_log_bytes = 32 * 1024;      // of one rank
 constexpr std::size_t max_all_log_bytes = 512 * 1024; // of all together
 constexpr std::size_t max_log_lines = 200;
 
-std::string shortened(std::string text) {
-  if (text.size() > max_value_bytes) {
-    text.resize(max_value_bytes);
-    text += " …";
-  }
-  return text;
-}
-
 // A text that is no JSON object is shown as it is.
 run_facts::name_values flat_config(const std::string& text) {
   run_facts::name_values result;
@@ -40,12 +32,12 @@ run_facts::name_values flat_config(const std::string& text) {
       result.emplace_back("…", "more values are in run.json");
       break;
     }
-    result.emplace_back(name, shortened(to_string(value)));
+    result.emplace_back(name, shortened(to_string(value), max_value_bytes));
   }
   auto is_object = text.find_first_not_of(" \n\t{}") == text.npos
                    || text[text.find_first_not_of(" \n\t")] == '{';
   if (result.empty() && !is_object)
-    result.emplace_back("config", shortened(text));
+    result.emplace_back("config", shortened(text, max_value_bytes));
   return result;
 }
 

@@ -26,6 +26,12 @@ TEST(html_text_test, control_characters_do_not_get_through) {
   EXPECT_EQ(clean_text("\x1b\x7f"sv), "\xEF\xBF\xBD\xEF\xBF\xBD");
 }
 
+TEST(html_text_test, a_text_is_cut_between_two_characters) {
+  EXPECT_EQ(shortened("größe", 10), "größe");
+  EXPECT_EQ(shortened("größe", 3), "gr …");
+  EXPECT_EQ(shortened("größe", 4), "grö …");
+}
+
 TEST(html_text_test, a_text_in_the_script_can_not_end_it) {
   EXPECT_EQ(script_text("</script><!--\"\\"),
             R"("\u003c/script>\u003c!--\"\\")");

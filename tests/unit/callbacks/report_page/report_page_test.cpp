@@ -1,5 +1,6 @@
 #include "troupe/callbacks/report_page/report_page.hpp"
 
+#include <cmath>
 #include <stop_token>
 
 #include <gmock/gmock.h>
@@ -154,6 +155,37 @@ TEST(report_page_test, without_times_of_ranks_it_says_so) {
   run.report({.index = 0, .values = {{}}});
   run.report({.index = 1, .seconds = 0.5, .values = {{}}});
   EXPECT_THAT(page_of(run), HasSubstr("does not say how long each rank took"));
+}
+
+TEST(report_page_test, of_many_ranks_one_curve_stands_for_all) {
+  written_run run;
+  run.report({.index = 0,
+              .values = std::vector<metrics>(9),
+              .step_s = {1, 1, 1, 1, 1, 1, 1, 1, 10}});
+  auto html = page_of(run);
+  EXPECT_THAT(html, HasSubstr("Step time over all ranks"));
+  EXPECT_THAT(html, HasSubstr("\"mean\":[2],\"min\":[1],\"max\":[10]"));
+  EXPECT_THAT(html, Not(HasSubstr("\"rank 8\"")));
+  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">8</th>")); // in the table
+}
+
+TEST(report_page_test, a_metric_that_is_not_finite_is_named_so) {
+  written_run run;
+  run.report({.index = 0, .values = {{{"loss", std::log(-1.0)}}}});
+  auto html = page_of(run);
+  EXPECT_THAT(html, HasSubstr("<td class=\"number\">not finite</td>"));
+  EXPECT_THAT(html, HasSubstr("\"mean\":[null],\"bad\":[0]"));
+}
+
+TEST(report_page_test, a_resumed_run_does_not_show_the_error_of_its_last_life) {
+  written_run run;
+  saved_run state;
+  state.error = run_error{ec::rank_failed, "it fell", {}};
+  run.state(state);
+  EXPECT_THAT(page_of(run), Not(HasSubstr("it fell")));
+  state.status = run_status_kind::errored;
+  run.state(state);
+  EXPECT_THAT(page_of(run), HasSubstr("it fell"));
 }
 
 TEST(report_page_test, what_was_added_since_is_on_the_next_page) {

@@ -147,6 +147,8 @@ void for_each_sample(F f) {
   f(outcome());
   f(callback_time{"csv", 0.5});
   f(hooks);
+  f(loop_event{"params", {{"lr", 0.5}}});
+  f(log_event{2, {"params", {{"lr", 0.5}}}});
   f(start_run{});
   f(stop_run{});
   f(get_status{});

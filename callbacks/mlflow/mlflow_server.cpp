@@ -176,6 +176,7 @@ sink_result mlflow_server::make_run(const std::string& experiment_id,
                          dump({{"experiment_id", experiment_id},
                                {"start_time", run_.start_ms},
                                {"run_name", run_.name},
+                               {"user_id", run_.user},
                                {"tags", pairs_json(tags)}}),
                          false);
   if (!reply)

@@ -328,7 +328,8 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
     if (fs::is_regular_file(i->status()))
       if (auto ok = store_->put_file(
             i->path(),
-            name + "/" + fs::relative(i->path(), path).generic_string());
+            artifact_path(name + "/"
+                          + fs::relative(i->path(), path).generic_string()));
           !ok)
         return ok;
   if (failed)

@@ -290,7 +290,7 @@ print(run.data.tags['mlflow.loggedImages'], run.data.tags['troupe.checkpoint'])
 )"),
             "__/one.bin 2000000\n"
             "checkpoints/checkpoint_1/model 7\n"
-            "histograms/w/6.json 178\n"
+            "histograms/w/6.json 148\n"
             "images/val_x+step+5+timestamp+1700000004000+00000000-0000-4000-"
             "8000-0000000001f4.png 15\n"
             "texts/note/7.txt 5\n"
@@ -343,7 +343,7 @@ TEST_F(mlflow_server_test, tells_what_is_wrong_with_credentials) {
               "database_uri = sqlite:///"
                 + (auth / "auth.db").string()
                 + "\nadmin_username = admin\nadmin_password = "
-                  "password1234\nauthorization_function = "
+                  "password-of-admin\nauthorization_function = "
                   "mlflow.server.auth:authenticate_request_basic_auth\n");
   peer_server server{mlflow_server_options(
     {"--app-name", "basic-auth", "--artifacts-destination", "{home}/art"},
@@ -360,22 +360,22 @@ TEST_F(mlflow_server_test, tells_what_is_wrong_with_credentials) {
     EXPECT_THAT(said(failed), HasSubstr("401"));
     EXPECT_EQ(said(failed).find("planted"), std::string::npos);
   }
-  ::setenv("MLFLOW_TRACKING_PASSWORD", "password1234", 1);
+  ::setenv("MLFLOW_TRACKING_PASSWORD", "password-of-admin", 1);
   mlflow_sink x{{.tracking_uri = server.url()}};
   EXPECT_EQ(said(x.start(run, "")), "");
-  EXPECT_EQ(x.state().find("password1234"), std::string::npos);
-  EXPECT_EQ(x.options().find("password1234"), std::string::npos);
+  EXPECT_EQ(x.state().find("password-of-admin"), std::string::npos);
+  EXPECT_EQ(x.options().find("password-of-admin"), std::string::npos);
   auto made = run_peer_script(
     "import sys\n"
     "from mlflow.server import get_app_client\n"
     "c = get_app_client('basic-auth', tracking_uri=sys.argv[1])\n"
-    "c.create_user('reader', 'password5678')\n",
+    "c.create_user('reader', 'password-of-reader')\n",
     {server.url()},
     {{"MLFLOW_TRACKING_USERNAME", "admin"},
-     {"MLFLOW_TRACKING_PASSWORD", "password1234"}});
+     {"MLFLOW_TRACKING_PASSWORD", "password-of-admin"}});
   ASSERT_EQ(made.exit_code, 0) << made.output;
   ::setenv("MLFLOW_TRACKING_USERNAME", "reader", 1);
-  ::setenv("MLFLOW_TRACKING_PASSWORD", "password5678", 1);
+  ::setenv("MLFLOW_TRACKING_PASSWORD", "password-of-reader", 1);
   run.id[0] = 'e';
   mlflow_sink reader{{.tracking_uri = server.url()}};
   auto failed = reader.start(run, "");

@@ -1,0 +1,353 @@
+#include "troupe/callbacks/mlflow/mlflow_server.hpp"
+
+#include <atomic>
+#include <mutex>
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/http_get.hpp"
+#include "tests/support/loopback_server.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::HasSubstr;
+using kind = sink_failure::kind;
+
+constexpr auto begin =
+  std::chrono::system_clock::time_point{std::chrono::seconds{1'700'000'000}};
+
+/// The requests that MLflow's servers know, and an own answer to each on
+/// demand. (What a real server makes of them is tested in tests/peers/.)
+class mlflow_failures_test : public testing::Test {
+protected:
+  mlflow_failures_test() {
+    run.name = "run";
+    run.path = folder / "run";
+    run.id = std::string(32, 'a');
+    run.experiment = "/Shared/e";
+    run.start_time = begin;
+    set(
+      "experiments/get-by-name",
+      {.body =
+         R"({"experiment":{"experiment_id":"1","lifecycle_stage":"active"}})"});
+    set("runs/create", {.body = created()});
+  }
+
+  static std::string
+  created(const std::string& artifacts = "mlflow-artifacts:/1/r1/artifacts") {
+    return R"({"run":{"info":{"run_id":"r1","artifact_uri":")" + artifacts
+           + R"("}}})";
+  }
+
+  loopback_reply answer(const loopback_request& x) {
+    std::lock_guard guard{mutex};
+    for (const auto& [part, reply] : answers)
+      if (x.target.find(part) != x.target.npos)
+        return reply;
+    return {};
+  }
+
+  mlflow_sink to_server() {
+    return mlflow_sink{{.tracking_uri = server.url()}};
+  }
+
+  /// What `log` of *count* reports, each of one value, comes to after a start.
+  sink_result logged(mlflow_sink& x, std::size_t count = 1) {
+    if (auto ok = x.start(run, ""); !ok)
+      return ok;
+    std::vector<tracker_record> records(count);
+    for (std::size_t i = 0; i < count; ++i) {
+      records[i].time = begin + std::chrono::seconds{i};
+      records[i].content =
+        history_row{.index = i, .values = {metrics{{"loss", 1}}}};
+    }
+    return x.log(records);
+  }
+
+  std::vector<std::string> targets() {
+    std::vector<std::string> result;
+    for (const auto& x : server.requests()) {
+      auto path = x.target.substr(0, x.target.find('?'));
+      result.push_back(path.substr(path.find("mlflow/") + 7));
+    }
+    return result;
+  }
+
+  /// From now on the answer to each request whose target has *part* in it.
+  void set(const std::string& part, loopback_reply reply) {
+    std::lock_guard guard{mutex};
+    answers[part] = std::move(reply);
+  }
+
+  temporary_folder folder;
+  tracked_run run;
+  std::mutex mutex;
+  std::map<std::string, loopback_reply> answers;
+  loopback_server server{[this](const auto& x) { return answer(x); }};
+};
+
+TEST_F(mlflow_failures_test, asks_before_it_makes) {
+  auto x = to_server();
+  ASSERT_TRUE(logged(x));
+  EXPECT_THAT(targets(),
+              testing::ElementsAre("experiments/get-by-name", "runs/search",
+                                   "runs/create", "runs/log-batch"));
+  auto create = server.requests().at(2);
+  EXPECT_EQ(create.headers.at("content-type"), "application/json");
+  EXPECT_FALSE(create.headers.contains("transfer-encoding")
+               && !create.headers.at("transfer-encoding").empty());
+}
+
+TEST_F(mlflow_failures_test, makes_an_experiment_that_another_made_first) {
+  set("experiments/create",
+      {.status = 400, .body = R"({"error_code":"RESOURCE_ALREADY_EXISTS"})"});
+  std::atomic<int> seen = 0;
+  loopback_server racing{[&](const loopback_request& x) {
+    if (x.target.find("get-by-name") != x.target.npos && seen++ == 0)
+      return loopback_reply{
+        .status = 404, .body = R"({"error_code":"RESOURCE_DOES_NOT_EXIST"})"};
+    return answer(x);
+  }};
+  mlflow_sink x{{.tracking_uri = racing.url()}};
+  EXPECT_TRUE(x.start(run, ""));
+  EXPECT_EQ(seen, 2);
+}
+
+TEST_F(mlflow_failures_test, waits_for_a_server_that_is_down) {
+  mlflow_sink x{
+    {.tracking_uri = "http://127.0.0.1:" + std::to_string(free_port())}};
+  auto failed = x.start(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::transient);
+}
+
+TEST_F(mlflow_failures_test, waits_as_long_as_a_busy_server_wants) {
+  for (int status : {429, 503}) {
+    set("log-batch", {.status = status, .headers = {{"Retry-After", "9"}}});
+    auto x = to_server();
+    auto failed = logged(x);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, kind::transient);
+    EXPECT_EQ(failed.error().retry_after, std::chrono::seconds{9});
+    EXPECT_FALSE(failed.error().suspect);
+  }
+}
+
+TEST_F(mlflow_failures_test, suspects_a_batch_that_breaks_the_server) {
+  set("log-batch", {.status = 500, .body = "<html>oops</html>"});
+  auto x = to_server();
+  auto failed = logged(x);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::transient);
+  EXPECT_TRUE(failed.error().suspect);
+  EXPECT_THAT(failed.error().reason.message, HasSubstr("oops"));
+}
+
+TEST_F(mlflow_failures_test, takes_a_refusal_of_values_for_one) {
+  set(
+    "runs/get",
+    {.body = R"({"run":{"info":{"run_id":"r1","lifecycle_stage":"active"}}})"});
+  set("log-batch",
+      {.status = 400, .body = R"({"error_code":"INVALID_PARAMETER_VALUE"})"});
+  auto x = to_server();
+  auto failed = logged(x);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::rejected);
+}
+
+TEST_F(mlflow_failures_test, repeats_nothing_by_itself_and_loses_nothing) {
+  for (auto fault :
+       {reply_fault::close, reply_fault::reset, reply_fault::truncated}) {
+    set("log-batch", {.fault = fault});
+    auto x = to_server();
+    auto failed = logged(x);
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, kind::transient);
+    EXPECT_EQ(failed.error().accepted, 0u);
+  }
+}
+
+TEST_F(mlflow_failures_test, tells_how_far_it_came) {
+  std::atomic<int> batches = 0;
+  loopback_server breaking{[&](const loopback_request& x) {
+    if (x.target.find("log-batch") != x.target.npos && ++batches == 3)
+      return loopback_reply{.status = 503};
+    return answer(x);
+  }};
+  mlflow_sink x{{.tracking_uri = breaking.url()}};
+  auto failed = logged(x, 3500);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().accepted, 2000u);
+  EXPECT_EQ(batches, 3);
+}
+
+TEST_F(mlflow_failures_test, makes_no_second_run_when_the_reply_is_lost) {
+  set("runs/create", {.fault = reply_fault::reset});
+  auto x = to_server();
+  auto failed = x.start(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::transient);
+  EXPECT_EQ(std::ranges::count(targets(), "runs/create"), 1);
+  set("runs/search", {.body = R"({"runs":[{"info":{"run_id":"r1"}}]})"});
+  set("runs/get", {.body = created()});
+  EXPECT_TRUE(x.start(run, ""));
+  EXPECT_EQ(std::ranges::count(targets(), "runs/create"), 1);
+  EXPECT_THAT(x.state(), HasSubstr("r1"));
+}
+
+TEST_F(mlflow_failures_test, ends_when_nobody_waits_any_longer) {
+  std::stop_source source;
+  run.cancelled = source.get_token();
+  set("log-batch", {.fault = reply_fault::hang});
+  std::jthread canceller{[&] {
+    server.wait_for(4);
+    source.request_stop();
+  }};
+  auto x = to_server();
+  auto failed = logged(x);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().reason.code, ec::stopped);
+}
+
+TEST_F(mlflow_failures_test, knows_that_this_is_no_mlflow) {
+  for (auto reply : {loopback_reply{.status = 404, .body = "<html/>"},
+                     loopback_reply{.body = "<html>Log in</html>"},
+                     loopback_reply{.body = "[1]"}}) {
+    set("experiments/get-by-name", reply);
+    auto x = to_server();
+    auto failed = x.start(run, "");
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, kind::permanent);
+    EXPECT_THAT(failed.error().reason.message,
+                HasSubstr("MLFLOW_TRACKING_URI"));
+  }
+}
+
+TEST_F(mlflow_failures_test, tells_how_to_open_a_server_to_other_names) {
+  set("experiments/get-by-name",
+      {.status = 403,
+       .body = "Invalid Host header - possible DNS rebinding attack detected"});
+  auto x = to_server();
+  auto failed = x.start(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::permanent);
+  EXPECT_THAT(failed.error().reason.message, HasSubstr("--allowed-hosts"));
+}
+
+TEST_F(mlflow_failures_test, refuses_artifacts_that_only_the_server_can_write) {
+  set("runs/create", {.body = created("s3://bucket/1/r1/artifacts")});
+  auto x = to_server();
+  ASSERT_TRUE(x.start(run, ""));
+  std::vector<tracker_record> records(1);
+  records[0].content = logged_text{1, "t", "text"};
+  auto failed = x.log(records);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::rejected);
+  EXPECT_THAT(failed.error().reason.message, HasSubstr("--serve-artifacts"));
+}
+
+TEST_F(mlflow_failures_test, shows_no_secret_from_a_file) {
+  mlflow_settings settings{.server = server.url()};
+  settings.http.token = "planted-in-a-file";
+  set("experiments/get-by-name",
+      {.status = 401, .body = "token planted-in-a-file is not known"});
+  mlflow_server store{settings, {}};
+  auto failed = store.open({.experiment = "e", .uid = "u"}, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::permanent);
+  EXPECT_EQ(failed.error().reason.message.find("planted"), std::string::npos);
+  EXPECT_THAT(failed.error().reason.message, HasSubstr("is not known"));
+}
+
+class databricks_test : public mlflow_failures_test {
+protected:
+  databricks_test() {
+    settings.server = server.url();
+    settings.databricks = true;
+    settings.client_id = "id";
+    settings.client_secret = "planted";
+  }
+
+  mlflow_settings settings;
+  mlflow_run wanted{.experiment = "/Shared/e", .uid = "u"};
+};
+
+TEST_F(databricks_test, fetches_a_token_once_and_again_before_it_ends) {
+  for (auto [seconds, fetched] : {std::pair{"3600", 1}, {"60", 3}}) {
+    set("oidc/v1/token",
+        {.body = std::string{R"({"access_token":"abc","expires_in":)"} + seconds
+                 + "}"});
+    const auto before = server.requests().size();
+    mlflow_server store{settings, {}};
+    ASSERT_TRUE(store.open(wanted, ""));
+    auto count = 0;
+    auto requests = server.requests();
+    for (auto i = before; i < requests.size(); ++i) {
+      const auto& x = requests[i];
+      if (x.target != "/oidc/v1/token") {
+        EXPECT_EQ(x.headers.at("authorization"), "Bearer abc");
+        continue;
+      }
+      ++count;
+      EXPECT_EQ(x.headers.at("authorization"), "Basic aWQ6cGxhbnRlZA==");
+      EXPECT_EQ(x.headers.at("content-type"),
+                "application/x-www-form-urlencoded");
+      EXPECT_EQ(x.body, "grant_type=client_credentials&scope=all-apis");
+    }
+    EXPECT_EQ(count, fetched) << seconds;
+  }
+}
+
+TEST_F(databricks_test, tells_when_the_login_is_refused) {
+  set("oidc/v1/token",
+      {.status = 400,
+       .body = R"({"error_description":"secret planted is wrong"})"});
+  mlflow_server store{settings, {}};
+  auto failed = store.open(wanted, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::permanent);
+  EXPECT_THAT(failed.error().reason.message,
+              HasSubstr("DATABRICKS_CLIENT_SECRET"));
+  EXPECT_EQ(failed.error().reason.message.find("planted"), std::string::npos);
+}
+
+TEST_F(databricks_test, wants_an_absolute_path) {
+  settings.http.token = "t";
+  mlflow_server store{settings, {}};
+  wanted.experiment = "mine";
+  auto failed = store.open(wanted, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, kind::permanent);
+  EXPECT_THAT(failed.error().reason.message, HasSubstr("/Shared/"));
+}
+
+TEST_F(databricks_test, puts_artifacts_to_a_signed_address) {
+  settings.http.token = "t";
+  set("runs/create",
+      {.body = created("dbfs:/databricks/mlflow-tracking/1/r1/artifacts")});
+  set("credentials-for-write",
+      {.body = R"({"credential_infos":[{"signed_uri":")" + server.url()
+               + R"(/blob?sig=s","type":"AZURE_SAS_URI",)"
+                 R"("headers":[{"name":"x-extra","value":"1"}]}]})"});
+  mlflow_server store{settings, {}};
+  ASSERT_TRUE(store.open(wanted, ""));
+  write_bytes(folder / "f", "bytes");
+  ASSERT_TRUE(store.put_file(folder / "f", "a/b.txt"));
+  auto requests = server.requests();
+  const auto& question = requests.at(requests.size() - 2);
+  EXPECT_THAT(question.body, HasSubstr("a/b.txt"));
+  const auto& upload = requests.back();
+  EXPECT_EQ(upload.method, "PUT");
+  EXPECT_EQ(upload.target, "/blob?sig=s");
+  EXPECT_EQ(upload.body, "bytes");
+  EXPECT_EQ(upload.headers.at("x-extra"), "1");
+  EXPECT_EQ(upload.headers.at("x-ms-blob-type"), "BlockBlob");
+  EXPECT_FALSE(upload.headers.contains("authorization"));
+}
+
+} // namespace
+} // namespace troupe::test

@@ -1,0 +1,187 @@
+#include "troupe/callbacks/mlflow/mlflow_tree.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/callbacks/mlflow/meta_file.hpp"
+
+namespace troupe::test {
+namespace {
+
+class mlflow_tree_test : public testing::Test {
+protected:
+  mlflow_run wanted() {
+    return {.experiment = "e",
+            .name = "r",
+            .uid = std::string(32, 'a'),
+            .start_ms = 1000,
+            .tags = {{"t", "v"}}};
+  }
+
+  fs::path run_folder() {
+    for (const auto& x : fs::directory_iterator{folder.path()})
+      if (fs::exists(x.path() / wanted().uid))
+        return x.path() / wanted().uid;
+    return {};
+  }
+
+  std::string lines(const std::string& key) {
+    return bytes_of(run_folder() / "metrics" / key);
+  }
+
+  static sink_result log(mlflow_tree& x, std::vector<mlflow_metric> metrics) {
+    return x.log_metrics(metrics);
+  }
+
+  temporary_folder folder;
+};
+
+TEST_F(mlflow_tree_test, writes_the_files_that_mlflow_writes) {
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  ASSERT_TRUE(log(tree, {{"loss", 0.5, 1700, 3}, {"a/b", -1, 1701, 4}}));
+  const std::vector<mlflow_pair> params{{"lr", "0.1"}};
+  ASSERT_TRUE(tree.log_params(params));
+  EXPECT_EQ(lines("loss"), "1700 0.5 3\n");
+  EXPECT_EQ(lines("a/b"), "1701 -1 4\n");
+  EXPECT_EQ(bytes_of(run_folder() / "params/lr"), "0.1");
+  EXPECT_EQ(bytes_of(run_folder() / "tags/t"), "v");
+  EXPECT_TRUE(fs::is_directory(run_folder() / "artifacts"));
+  EXPECT_TRUE(fs::is_directory(folder / ".trash"));
+  EXPECT_EQ(read_meta(folder / "0/meta.yaml")["name"], "Default");
+}
+
+TEST_F(mlflow_tree_test, tells_status_and_end) {
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  auto meta = read_meta(run_folder() / "meta.yaml");
+  EXPECT_EQ(meta["status"], "1");
+  EXPECT_EQ(meta["end_time"], "null");
+  EXPECT_EQ(meta["start_time"], "1000");
+  for (auto [status, number] : {std::pair{run_status_kind::finished, "3"},
+                                std::pair{run_status_kind::errored, "4"},
+                                std::pair{run_status_kind::aborted, "5"}}) {
+    ASSERT_TRUE(tree.end(status, 2000));
+    meta = read_meta(run_folder() / "meta.yaml");
+    EXPECT_EQ(meta["status"], number);
+    EXPECT_EQ(meta["end_time"], "2000");
+  }
+  mlflow_tree again{folder.path()};
+  ASSERT_TRUE(again.open(wanted(), tree.state()));
+  EXPECT_EQ(read_meta(run_folder() / "meta.yaml")["status"], "1");
+}
+
+/// Whatever was written after the state was taken, and wherever the file ends:
+/// what is given again stands once.
+TEST_F(mlflow_tree_test, is_exact_after_a_death_at_any_byte) {
+  const std::vector<mlflow_metric> first{{"x", 1, 1, 1}, {"x", 2, 2, 2}};
+  const std::vector<mlflow_metric> second{{"x", 3, 3, 3}, {"y", 4, 4, 4}};
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  const auto fresh = tree.state();
+  ASSERT_TRUE(tree.log_metrics(first));
+  const auto state = tree.state();
+  const auto confirmed = lines("x").size();
+  ASSERT_TRUE(tree.log_metrics(second));
+  const auto x = lines("x");
+  const auto y = lines("y");
+  for (auto size = confirmed; size <= x.size(); ++size) {
+    write_bytes(run_folder() / "metrics/x", x.substr(0, size));
+    write_bytes(run_folder() / "metrics/y", y.substr(0, size - confirmed));
+    mlflow_tree again{folder.path()};
+    ASSERT_TRUE(again.open(wanted(), state));
+    EXPECT_EQ(lines("x"), x.substr(0, confirmed));
+    EXPECT_FALSE(fs::exists(run_folder() / "metrics/y"))
+      << "an empty file makes the whole experiment unreadable";
+    ASSERT_TRUE(again.log_metrics(second));
+    EXPECT_EQ(lines("x"), x);
+    EXPECT_EQ(lines("y"), y);
+  }
+  mlflow_tree from_begin{folder.path()};
+  ASSERT_TRUE(from_begin.open(wanted(), fresh));
+  EXPECT_FALSE(fs::exists(run_folder() / "metrics/x"));
+}
+
+TEST_F(mlflow_tree_test, cuts_a_torn_line_within_what_was_confirmed) {
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  ASSERT_TRUE(log(tree, {{"x", 1, 1, 1}, {"x", 0.25, 2, 2}}));
+  // The power went before the disk had all of it.
+  write_bytes(run_folder() / "metrics/x", "1 1 1\n2 0.2");
+  mlflow_tree again{folder.path()};
+  ASSERT_TRUE(again.open(wanted(), tree.state()));
+  ASSERT_TRUE(log(again, {{"x", 3, 3, 3}}));
+  EXPECT_EQ(lines("x"), "1 1 1\n3 3 3\n");
+}
+
+TEST_F(mlflow_tree_test, has_nothing_of_a_batch_that_failed_twice) {
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  const std::vector<mlflow_metric> batch{{"a", 1, 1, 1}, {"b", 1, 1, 1}};
+  fs::create_directory_symlink("/proc/none", run_folder() / "metrics/b");
+  ASSERT_FALSE(tree.log_metrics(batch));
+  ASSERT_FALSE(tree.log_metrics(batch));
+  fs::remove(run_folder() / "metrics/b");
+  ASSERT_TRUE(tree.log_metrics(batch));
+  EXPECT_EQ(lines("a"), "1 1 1\n");
+  EXPECT_EQ(lines("b"), "1 1 1\n");
+}
+
+TEST_F(mlflow_tree_test, gives_a_file_and_a_folder_of_one_name_two) {
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  ASSERT_TRUE(log(tree, {{"a", 1, 1, 1}, {"b/c", 1, 1, 1}}));
+  ASSERT_TRUE(log(tree, {{"a/x", 2, 2, 2}, {"b", 2, 2, 2}}));
+  std::vector<std::string> names;
+  for (const auto& x : fs::directory_iterator{run_folder() / "metrics"})
+    names.push_back(x.path().filename().string());
+  EXPECT_THAT(names, testing::UnorderedElementsAre(
+                       "a", testing::MatchesRegex("a_x_[0-9a-f]{8}"), "b",
+                       testing::MatchesRegex("b_[0-9a-f]{8}")));
+  EXPECT_EQ(lines("b/c"), "1 1 1\n");
+}
+
+TEST_F(mlflow_tree_test, knows_the_params_of_before) {
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  const std::vector<mlflow_pair> params{{"o/lr", "1"}, {"n", ""}};
+  ASSERT_TRUE(tree.log_params(params));
+  mlflow_tree again{folder.path()};
+  ASSERT_TRUE(again.open(wanted(), tree.state()));
+  EXPECT_THAT(again.params(), testing::ElementsAre(testing::Pair("n", ""),
+                                                   testing::Pair("o/lr", "1")));
+}
+
+TEST_F(mlflow_tree_test, takes_experiments_of_mlflows_own_making) {
+  fs::create_directories(folder / "77");
+  write_bytes(folder / "77/meta.yaml",
+              "artifact_location: file:///x\nexperiment_id: '77'\n"
+              "lifecycle_stage: active\nname: 'it''s'\n");
+  auto run = wanted();
+  run.experiment = "it's";
+  mlflow_tree by_name{folder.path()};
+  ASSERT_TRUE(by_name.open(run, ""));
+  EXPECT_TRUE(fs::exists(folder / "77" / run.uid));
+  run.experiment_id = "78";
+  mlflow_tree by_id{folder.path()};
+  auto failed = by_id.open(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, sink_failure::kind::permanent);
+  run.experiment_id = "77";
+  EXPECT_TRUE(by_id.open(run, ""));
+  write_bytes(folder / "77/meta.yaml",
+              "experiment_id: '77'\nlifecycle_stage: deleted\nname: x\n");
+  failed = by_id.open(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().reason.message, testing::HasSubstr("deleted"));
+}
+
+TEST_F(mlflow_tree_test, waits_where_nothing_can_be_written) {
+  mlflow_tree tree{"/proc/none"};
+  auto failed = tree.open(wanted(), "");
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+}
+
+} // namespace
+} // namespace troupe::test

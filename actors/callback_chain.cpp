@@ -104,6 +104,7 @@ void callback_chain_state::ask(link& x) {
 
 void callback_chain_state::answered(std::vector<error> failures) {
   waiting = false;
+  links[current].refused = !failures.empty();
   for (auto& x : failures)
     x = {ec::callback_failed,
          name_of(current, links[current].who.name) + " failed in "
@@ -122,6 +123,9 @@ void callback_chain_state::lose(std::size_t position,
                                 const caf::error& reason) {
   auto& x = links[position];
   if (std::exchange(x.gone, true))
+    return;
+  if (x.refused) // What ends it by an exception is its answer, too: it counts
+                 // once.
     return;
   x.reason = {ec::callback_failed, name_of(position, x.who.name) + ' '
                                      + why_gone(reason)

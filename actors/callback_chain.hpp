@@ -39,6 +39,7 @@ struct callback_chain_state {
   struct link {
     named_callback_actor who;
     bool gone = false;
+    bool refused = false; ///< Its last answer was an error.
     error reason; ///< Why it is gone, until that was counted as a failure.
   };
 

@@ -21,6 +21,13 @@ std::vector<measurement> measurements() {
     {"metric_update", "us", {.max_ratio = 1.1}, metric_update},
     {"metric_sync", "collectives", {.max_value = 2}, metric_sync},
 #endif
+    {"report_with_sinks", "us", {.max_ratio = 1.1}, report_with_sinks},
+    {"sink_drain_csv", "scalars/s", {.min_value = 50'000}, sink_drain_csv},
+    {"sink_drain_tensorboard",
+     "scalars/s",
+     {.min_value = 50'000},
+     sink_drain_tensorboard},
+    {"sink_drain_mlflow", "scalars/s", {.min_value = 5'000}, sink_drain_mlflow},
     {"commit_64m", "GB/s", {.min_ratio = 0.75}, commit},
 #ifdef TROUPE_BENCH_TORCH
     {"restart", "ms", {.max_value = 250}, restart},

@@ -6,7 +6,10 @@
 
 #include "troupe/callbacks/csv/csv_sink.hpp"
 #include "troupe/callbacks/json_lines/result_json_sink.hpp"
+#include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+#include "troupe/callbacks/prometheus/prometheus_sink.hpp"
 #include "troupe/callbacks/report_page/report_page_sink.hpp"
+#include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 
 namespace troupe {
@@ -18,8 +21,11 @@ using maker = std::unique_ptr<sink> (*)(const std::string&);
 const std::map<std::string_view, maker>& makers() {
   static const std::map<std::string_view, maker> result{
     {"csv", make_csv_sink},
+    {"mlflow", make_mlflow_sink},
+    {"prometheus", make_prometheus_sink},
     {"report_page", make_report_page_sink},
     {"result_json", make_result_json_sink},
+    {"tensorboard", make_tensorboard_sink},
     {"wandb", make_wandb_sink},
   };
   return result;

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -34,9 +35,11 @@ sink_result transient(error reason) {
 } // namespace
 
 sink_feed::sink_feed(std::shared_ptr<sink> target, tracked_run run,
-                     backoff::limits retry, note_function note)
-  : target_(std::move(target)), run_(std::move(run)), retry_(retry),
-    note_(std::move(note)), limit_(target_->max_batch()) {}
+                     const tracker_options& options, note_function note)
+  : target_(std::move(target)), run_(std::move(run)),
+    max_batch_(
+      std::clamp<std::size_t>(options.max_batch, 1, target_->max_batch())),
+    retry_(options.retry), note_(std::move(note)), limit_(max_batch_) {}
 
 std::optional<sink_feed::clock::time_point>
 sink_feed::pump(clock::time_point now) {
@@ -52,7 +55,7 @@ sink_feed::pump(clock::time_point now) {
     note_("tracker " + target_->name() + " takes records again");
   retry_.reset();
   same_failures_ = 0;
-  limit_ = std::min(target_->max_batch(), limit_ * 2);
+  limit_ = std::min(max_batch_, limit_ * 2);
   return now;
 }
 
@@ -72,7 +75,7 @@ expected<void> sink_feed::read() {
       return tl::unexpected{reader.error()};
     reader_.emplace(std::move(*reader));
   }
-  while (held_.size() < target_->max_batch()
+  while (held_.size() < max_batch_
          && reader_->offset() - position_.offset < max_held_bytes) {
     auto record = reader_->next();
     if (!record)
@@ -113,6 +116,7 @@ sink_result sink_feed::open() {
 }
 
 sink_result sink_feed::send_records(std::size_t count) {
+  (void) failpoint("sink_feed.log");
   if (auto ok = target_->log({held_.data(), count}); !ok)
     return ok;
   return taken(count);
@@ -211,6 +215,7 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
 }
 
 expected<void> sink_feed::save() {
+  (void) failpoint("sink_feed.save");
   return save_position(position_, file(".offset"));
 }
 

@@ -7,10 +7,10 @@
 #include <optional>
 #include <string>
 
-#include "troupe/callbacks/tracking/backoff.hpp"
 #include "troupe/callbacks/tracking/record_reader.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/sink_position.hpp"
+#include "troupe/callbacks/tracking/tracker_options.hpp"
 
 namespace troupe {
 
@@ -33,7 +33,7 @@ public:
   using note_function = std::function<void(std::string)>;
 
   sink_feed(std::shared_ptr<sink> target, tracked_run run,
-            backoff::limits retry, note_function note);
+            const tracker_options& options, note_function note);
 
   /// Gives the sink what the journal holds, at most one batch. Returns when to
   /// call again: at once, at a time, or, if unset, when there is more in the
@@ -69,6 +69,7 @@ private:
 
   std::shared_ptr<sink> target_;
   tracked_run run_;
+  const std::size_t max_batch_;
   backoff retry_;
   note_function note_;
   std::optional<record_reader> reader_;

@@ -18,7 +18,7 @@ sink_thread::sink_thread(std::shared_ptr<sink> target, tracked_run run,
                          tracker_options options, sink_feed::note_function note)
   : options_(options),
     feed_(std::move(target), with_token(std::move(run), cancel_.get_token()),
-          options.retry, std::move(note)),
+          options, std::move(note)),
     thread_([this] { this->run(); }) {}
 
 sink_thread::~sink_thread() {

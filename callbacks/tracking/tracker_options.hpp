@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 
 #include "troupe/callbacks/tracking/backoff.hpp"
 
@@ -10,6 +11,8 @@ namespace troupe {
 struct tracker_options {
   /// Records of this long are sent together. Nothing of the run waits for it.
   std::chrono::milliseconds interval{500};
+  /// Most records that are sent together; the tracker may take fewer.
+  std::size_t max_batch = 1000;
   /// How long the end of the run waits for the tracker. What is unsent then
   /// stays in the run's folder, for `troupe-sync` or the next driver.
   std::chrono::milliseconds finish_timeout{60'000};

@@ -55,8 +55,8 @@ protected:
 
   sink_feed new_feed() {
     return {target, describe_tracked_run(store->description(), store->path()),
-            backoff::limits{std::chrono::milliseconds{100},
-                            std::chrono::milliseconds{1000}},
+            tracker_options{.retry = {std::chrono::milliseconds{100},
+                                      std::chrono::milliseconds{1000}}},
             [this](std::string text) { notes.push_back(std::move(text)); }};
   }
 

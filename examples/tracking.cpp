@@ -1,0 +1,139 @@
+// A small network on FashionMNIST, seen in the tracker of your choice.
+//
+//   tracking [--tracker csv|tensorboard|mlflow|wandb|comet|prometheus]
+//            [--workers 2] [--epochs 2] [--limit samples] [--lr 1e-3]
+//            [--storage runs] [--name run] [--data folder]
+//
+// Credentials come from the environment, as each tracker's own client has them.
+
+#include <cstdio>
+#include <functional>
+#include <map>
+
+#include <torch/torch.h>
+
+#include <troupe/torch.hpp>
+#include <troupe/trackers.hpp>
+
+#include "command_line.hpp"
+
+struct config {
+  std::string data = troupe::fashion_mnist::default_root().string();
+  double lr = 1e-3;
+  int epochs = 2;
+  int batch_size = 64; // per worker
+  int limit = 0;       // training samples per epoch; 0: all
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(CEREAL_NVP(data), CEREAL_NVP(lr), CEREAL_NVP(epochs),
+       CEREAL_NVP(batch_size), CEREAL_NVP(limit));
+  }
+};
+
+/// The first image of a batch as a tracker shows it.
+void log_sample(troupe::tracking_handle& tracker, const torch::Tensor& images) {
+  auto pixels = images[0].mul(255).clamp(0, 255).to(torch::kByte).contiguous();
+  tracker.log_image("sample",
+                    {.pixels = {pixels.data_ptr<std::uint8_t>(),
+                                static_cast<std::size_t>(pixels.numel())},
+                     .width = 28,
+                     .height = 28,
+                     .channels = 1},
+                    0);
+}
+
+void train(troupe::train_context& context, const config& cfg) {
+  // Does nothing on other ranks than 0; finishes when the loop is left.
+  auto tracker =
+    troupe::start_tracking(context, {.experiment = "fashion-mnist"});
+  tracker.log_params({{"model", "two layers"}, {"optimizer", "adam"}});
+
+  torch::manual_seed(42);
+  torch::nn::Sequential layers{torch::nn::Flatten{},
+                               torch::nn::Linear{28 * 28, 128},
+                               torch::nn::ReLU{}, torch::nn::Linear{128, 10}};
+  auto model = troupe::prepare_model(context, layers);
+  troupe::fused_adam optimizer{model.parameters(), {.lr = cfg.lr}};
+  troupe::fashion_mnist images{cfg.data, troupe::split::train};
+  auto loader = troupe::prepare_data_loader(
+    context,
+    troupe::first_samples{images, cfg.limit > 0 ? cfg.limit : images.size()},
+    {.batch_size = cfg.batch_size, .shuffle = true});
+
+  int step = 0;
+  for (int epoch = 0; epoch < cfg.epochs; ++epoch) {
+    loader.set_epoch(epoch);
+    troupe::mean_metric mean_loss;
+    for (auto& [batch, labels] : loader) {
+      optimizer.zero_grad();
+      auto loss = torch::cross_entropy_loss(model.forward(batch), labels);
+      loss.backward();
+      optimizer.step();
+      mean_loss.update(loss.detach());
+      if (step == 0)
+        log_sample(tracker, batch);
+      if (step++ % 10 == 0)
+        tracker.log({{"batch/loss", loss.item<double>()}}, step);
+    }
+    troupe::metrics values{{"epoch", epoch},
+                           {"train/loss", mean_loss.compute().value()}};
+    if (context.rank() != 0) {
+      context.report(values);
+      continue;
+    }
+    auto files = context.new_checkpoint();
+    troupe::save_safetensors(files.path() / "model.safetensors", model);
+    context.report(values, std::move(files));
+  }
+  tracker.log_text(
+    "note", "trained on the first " + std::to_string(cfg.limit) + " images",
+    step);
+}
+
+/// The callbacks for *name*; metrics.csv comes with every run.
+std::vector<std::shared_ptr<troupe::user_callback>>
+tracked_by(const std::string& name) {
+  using troupe::user_callback;
+  static const std::map<std::string,
+                        std::function<std::shared_ptr<user_callback>()>>
+    trackers{
+      {"csv", [] { return troupe::csv_tracker(); }},
+      {"tensorboard", [] { return troupe::tensorboard_tracker(); }},
+      {"mlflow", [] { return troupe::mlflow_tracker(); }},
+      {"wandb", [] { return troupe::wandb_tracker({.project = "troupe"}); }},
+      {"comet", [] { return troupe::comet_tracker({.project = "troupe"}); }},
+      {"prometheus", [] { return troupe::prometheus_tracker(); }},
+    };
+  auto found = trackers.find(name);
+  if (found == trackers.end()) {
+    std::fprintf(stderr, "there is no tracker '%s'\n", name.c_str());
+    std::exit(2);
+  }
+  return {found->second()};
+}
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  command_line options{argc, argv};
+  config cfg;
+  cfg.data = options.text("--data", cfg.data);
+  cfg.lr = options.real("--lr", cfg.lr);
+  cfg.epochs = options.number("--epochs", cfg.epochs);
+  cfg.limit = options.number("--limit", 6400);
+  troupe::torch_options run;
+  run.scaling.num_workers = options.number("--workers", 2);
+  run.run.storage_path = options.text("--storage", "runs");
+  if (auto name = options.text("--name", ""); !name.empty())
+    run.run.name = name;
+  run.run.callbacks = tracked_by(options.text("--tracker", "csv"));
+  options.finish();
+
+  auto result = troupe::torch_trainer{train, cfg, run}.fit();
+  if (result.error) {
+    std::fprintf(stderr, "%s\n", result.error->message.c_str());
+    return 1;
+  }
+  std::printf("loss %.4f; files, report.html and metrics.csv are in %s\n",
+              result.metrics.at("train/loss").number(), result.path.c_str());
+}

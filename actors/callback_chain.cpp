@@ -124,13 +124,14 @@ void callback_chain_state::lose(std::size_t position,
   auto& x = links[position];
   if (std::exchange(x.gone, true))
     return;
-  if (x.refused) // What ends it by an exception is its answer, too: it counts
-                 // once.
+  auto asked = waiting && position == current;
+  // What ends it by an exception is its last answer, too: it counts once.
+  if (x.refused && !asked)
     return;
   x.reason = {ec::callback_failed, name_of(position, x.who.name) + ' '
                                      + why_gone(reason)
                                      + "; the run goes on without it"};
-  if (waiting && position == current) {
+  if (asked) {
     waiting = false;
     end_turn({std::exchange(x.reason, {})});
   }

@@ -202,6 +202,20 @@ TEST_F(callback_chain_test, one_that_lost_its_connection_is_not_waited_for) {
   EXPECT_THAT(failures(second), IsEmpty());
 }
 
+TEST_F(callback_chain_test, one_that_failed_and_then_ends_is_not_waited_for) {
+  auto a = add({.name = "a", .fails_in = "after_report"});
+  spawn();
+  EXPECT_EQ(failures(report(0)).size(), 1u);
+  scripts[0]->fails_in.clear();
+  scripts[0]->keeps_in = "after_report";
+  auto second = report(1);
+  EXPECT_TRUE(second->pending());
+  caf::anon_send_exit(a, caf::exit_reason::remote_link_unreachable);
+  system.settle();
+  EXPECT_THAT(failures(second),
+              ElementsAre(HasSubstr("can not be reached any more")));
+}
+
 TEST_F(callback_chain_test, under_abort_the_first_that_fails_is_the_last) {
   args.callback_errors = callback_errors::abort;
   add({.name = "a"});

@@ -5,6 +5,7 @@
 //   lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]
 //                   [--storage runs] [--name run] [--data folder]
 
+#include <cmath>
 #include <cstdio>
 
 #include <torch/torch.h>

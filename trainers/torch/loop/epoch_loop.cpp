@@ -49,10 +49,6 @@ fs::path model_file(const fs::path& folder) {
   return folder / "model.safetensors";
 }
 
-fs::path random_file(const fs::path& folder, int rank) {
-  return folder / ("random_" + std::to_string(rank) + ".safetensors");
-}
-
 /// One walk through the batches of an epoch, ended also by an exception.
 class pass {
 public:
@@ -113,13 +109,16 @@ void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
 void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   prepare(train, validation);
   std::optional<loop_progress> saved;
+  rank_progress mine;
   fs::path folder;
   if (options_.resume && context_.checkpoint()) {
     folder = context_.checkpoint()->path();
     saved = read_progress(folder);
   }
-  if (saved)
+  if (saved) {
+    mine = read_rank_progress(folder, context_.rank());
     restore_module(folder, *saved);
+  }
   optimizer_ = module_->configure_optimizers();
   if (!optimizer_)
     refuse("configure_optimizers of module " + module_->name()
@@ -129,16 +128,14 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   call(&loop_callback::on_fit_start);
   module_->on_fit_start();
   if (saved)
-    restore_progress(*saved);
+    restore_progress(*saved, mine);
   else if (validation && options_.num_sanity_val_steps != 0)
     sanity_check(*validation);
   call(&loop_callback::on_train_start);
   module_->on_train_start();
   // Hooks up to here may have drawn numbers that the run did not draw at this
   // point of its first life.
-  if (auto file = random_file(folder, context_.rank());
-      saved && fs::exists(file))
-    set_random_state(load_safetensors(file), device(context_));
+  set_random_state(mine.random, device(context_));
   for (; epoch_ < options_.max_epochs && !stopping_; ++epoch_)
     train_epoch(train, validation);
   call(&loop_callback::on_train_end);
@@ -201,12 +198,13 @@ void epoch_loop::restore_module(const fs::path& folder,
       x->load_state_dict(i->second);
 }
 
-void epoch_loop::restore_progress(const loop_progress& saved) {
+void epoch_loop::restore_progress(const loop_progress& saved,
+                                  const rank_progress& mine) {
   optimizer_.load_state(saved.optimizer);
   epoch_ = saved.finished_epochs;
   global_step_ = saved.global_step;
   stopping_ = saved.stopping;
-  log_.restore(saved.logged);
+  log_.restore(mine.logged);
 }
 
 void epoch_loop::save_checkpoint(const fs::path& folder) {
@@ -216,7 +214,6 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
   loop_progress x{.finished_epochs = epoch_ + 1,
                   .global_step = global_step_,
                   .stopping = stopping_,
-                  .logged = callback_metrics(),
                   .callbacks = {},
                   .added = {},
                   .optimizer = optimizer_.state()};
@@ -229,8 +226,8 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
   for (auto& callback : active_)
     callback->on_save_checkpoint(*this, x.added);
   module_->on_save_checkpoint(x.added);
-  save_safetensors(random_file(folder, context_.rank()),
-                   random_state(device(context_)));
+  write_rank_progress(folder, context_.rank(),
+                      {random_state(device(context_)), callback_metrics()});
   if (context_.rank() != 0)
     return;
   save_safetensors(model_file(folder), *model_);

@@ -24,6 +24,7 @@ namespace troupe {
 
 class train_context;
 struct loop_progress;
+struct rank_progress;
 
 /// Trains a `training_module` epoch by epoch, in the manner of Lightning:
 ///
@@ -100,9 +101,9 @@ public:
   bool stopping() const noexcept { return stopping_; }
 
   /// Writes all that a resumed fit needs into *folder*: the model's tensors and
-  /// the loop's state by rank 0, the state of random numbers by every rank.
-  /// For callbacks of `callback_phase::checkpoint`, in `on_train_epoch_end`, on
-  /// every rank; elsewhere it throws `train_error`.
+  /// the loop's state by rank 0, logged values and random numbers by every
+  /// rank. For callbacks of `callback_phase::checkpoint`, in
+  /// `on_train_epoch_end`, on every rank; elsewhere it throws `train_error`.
   void save_checkpoint(const fs::path& folder);
 
 private:
@@ -113,7 +114,7 @@ private:
   void gather_callbacks();
   void check_batches(batch_feed& train);
   void restore_module(const fs::path& folder, const loop_progress& saved);
-  void restore_progress(const loop_progress& saved);
+  void restore_progress(const loop_progress& saved, const rank_progress& mine);
   void sanity_check(batch_feed& validation);
   void train_epoch(batch_feed& train, batch_feed* validation);
   void train_batch(batch_feed& train, std::int64_t index, std::int64_t batches);

@@ -23,14 +23,16 @@ fs::path tensor_file(const fs::path& folder) {
   return folder / "loop.safetensors";
 }
 
+fs::path rank_file(const fs::path& folder, int rank) {
+  return folder / ("rank_" + std::to_string(rank) + ".safetensors");
+}
+
 std::string to_json(const loop_progress& x) {
   std::string out =
     "{\"format\":" + std::to_string(known_format)
     + ",\n\"finished_epochs\":" + std::to_string(x.finished_epochs)
     + ",\n\"global_step\":" + std::to_string(x.global_step)
     + ",\n\"stopping\":" + (x.stopping ? "true" : "false");
-  out += ",\n\"logged\":";
-  json::append(out, x.logged);
   out += ",\n\"added\":";
   json::append(out, x.added.values);
   out += ",\n\"callbacks\":{";
@@ -54,7 +56,6 @@ loop_progress from_json(const json::document& x) {
   result.global_step =
     static_cast<std::int64_t>(json::to_unsigned(json::field(x, "global_step")));
   result.stopping = json::field(x, "stopping").get<bool>();
-  result.logged = json::to_metrics(json::field(x, "logged"));
   result.added.values = json::to_metrics(json::field(x, "added"));
   for (auto& [key, state] : json::field(x, "callbacks").items())
     result.callbacks[key] = json::to_metrics(state);
@@ -88,6 +89,28 @@ std::optional<loop_progress> read_progress(const fs::path& folder) {
       result->added.tensors[name.substr(added_prefix.size())] = value;
   }
   return std::move(*result);
+}
+
+void write_rank_progress(const fs::path& folder, int rank,
+                         const rank_progress& x) {
+  std::string logged;
+  json::append(logged, x.logged);
+  save_safetensors(rank_file(folder, rank), x.random, {{"logged", logged}});
+}
+
+rank_progress read_rank_progress(const fs::path& folder, int rank) {
+  rank_progress result;
+  auto path = rank_file(folder, rank);
+  if (fs::exists(path))
+    result.random = load_safetensors(path);
+  else
+    path = rank_file(folder, 0);
+  auto logged = json::read<metrics>(load_safetensors_metadata(path)["logged"],
+                                    path.string(), json::to_metrics);
+  if (!logged)
+    throw train_error{logged.error()};
+  result.logged = std::move(*logged);
+  return result;
 }
 
 } // namespace troupe

@@ -18,10 +18,15 @@ struct loop_progress {
   int finished_epochs = 0;
   std::int64_t global_step = 0;
   bool stopping = false; ///< Someone asked for the end after the last epoch.
-  metrics logged;
   std::map<std::string, metrics> callbacks; ///< By `state_key`.
   loop_checkpoint added;                    ///< By hooks.
   tensor_map optimizer;
+};
+
+/// What each rank adds for itself: `rank_<rank>.safetensors`.
+struct rank_progress {
+  tensor_map random; ///< See `random_state`.
+  metrics logged;
 };
 
 /// Writes *x* into *folder*; throws `train_error` with the path.
@@ -30,5 +35,12 @@ void write_progress(const fs::path& folder, const loop_progress& x);
 /// What *folder* holds; nothing if it is no checkpoint of a loop. Throws
 /// `train_error` for one that is damaged.
 std::optional<loop_progress> read_progress(const fs::path& folder);
+
+void write_rank_progress(const fs::path& folder, int rank,
+                         const rank_progress& x);
+
+/// What *rank* wrote; a rank that was not there then gets rank 0's logged
+/// values and no random numbers.
+rank_progress read_rank_progress(const fs::path& folder, int rank);
 
 } // namespace troupe

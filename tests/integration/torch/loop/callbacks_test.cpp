@@ -1,6 +1,8 @@
 // Early stopping, learning rates, reports, and runs that go on after a failure.
 
+#include <cmath>
 #include <csignal>
+#include <limits>
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
@@ -210,7 +212,7 @@ TEST_F(loop_test, every_rank_reports_each_epoch_with_a_checkpoint) {
   }
   ASSERT_TRUE(x.checkpoint);
   for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
-                    "random_0.safetensors", "random_1.safetensors"})
+                    "rank_0.safetensors", "rank_1.safetensors"})
     EXPECT_TRUE(fs::exists(x.checkpoint->path() / file)) << file;
 }
 
@@ -233,7 +235,7 @@ TEST_F(loop_test, a_killed_run_goes_on_as_if_nothing_had_happened) {
   for (std::size_t i = 0; i < found->size(); ++i)
     EXPECT_EQ((*found)[i].values, (*expected)[i].values) << i;
   for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
-                    "random_0.safetensors", "random_1.safetensors"})
+                    "rank_0.safetensors", "rank_1.safetensors"})
     EXPECT_EQ(bytes_of(broken.checkpoint->path() / file),
               bytes_of(whole.checkpoint->path() / file))
       << file;

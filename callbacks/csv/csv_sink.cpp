@@ -58,7 +58,9 @@ std::string csv_sink::options() const {
 
 expected<void> csv_sink::check(const tracked_run&) const {
   const fs::path file{options_.file};
-  static constexpr std::array taken{"journal.jsonl", "run.json", "state.json"};
+  static constexpr std::array taken{"journal.jsonl", "run.json",
+                                    "state.json",    "params.json",
+                                    "result.json",   "report.html"};
   if (file.empty() || file.filename() != file || file.filename_is_dot()
       || file.filename_is_dot_dot()
       || std::ranges::find(taken, options_.file) != taken.end())

@@ -29,7 +29,9 @@ std::string host_of(const tracked_run& run) {
     return "localhost";
   auto result = host->second;
   for (auto& c : result)
-    c = c == '/' ? '-' : c;
+    if (!(c >= 'a' && c <= 'z') && !(c >= 'A' && c <= 'Z')
+        && !(c >= '0' && c <= '9') && c != '.')
+      c = '-';
   return result;
 }
 
@@ -81,7 +83,10 @@ expected<void> tensorboard_sink::open() {
     return tl::unexpected{files.error()};
   files_ = std::move(*files);
   expected<void> done;
-  if (done_.place.number == 0) {
+  // Behind a file that somebody shortened or removed there is a new one: it may
+  // end in the middle of a record.
+  const auto shortened = files_->place().size < done_.place.size;
+  if (done_.place.number == 0 || shortened) {
     std::string version;
     append_version(version, run_.start_time);
     done = files_->begin(run_.start_time)

@@ -233,6 +233,24 @@ TEST_F(tensorboard_sink_test, cuts_off_what_was_written_after_the_state) {
   EXPECT_EQ(test::all_event_records(events_), whole);
 }
 
+TEST_F(tensorboard_sink_test,
+       goes_on_in_a_new_file_where_its_own_was_shortened) {
+  tracker_records records;
+  records.attempt(0, 0).report(0, {{{"loss", 1}}}).report(1, {{{"late", 1}}});
+  const records_span all{records.all()};
+  tensorboard_sink first;
+  start(first);
+  log(first, all.first(2));
+  const auto whole = test::bytes_of(files()[1]);
+  test::write_bytes(files()[1], whole.substr(0, whole.size() - 3));
+  tensorboard_sink second;
+  start(second, first.state());
+  log(second, all.subspan(2));
+  ASSERT_EQ(files().size(), 3u);
+  EXPECT_NE(test::event_records(files()[2]).at(1).find("late"),
+            std::string::npos);
+}
+
 TEST_F(tensorboard_sink_test, leaves_files_of_others_alone) {
   fs::create_directory(events_);
   const auto other = events_ / "events.out.tfevents.1.h.1.76543210-0009";

@@ -1,5 +1,8 @@
 #include "troupe/trainers/torch/metrics/classification/classification_task.hpp"
 
+#include <limits>
+#include <sstream>
+
 #include "troupe/trainers/torch/metrics/metric_error.hpp"
 
 namespace troupe {
@@ -10,6 +13,14 @@ void check(const std::string& metric, double threshold) {
   if (!(threshold >= 0 && threshold <= 1))
     refuse_metric(metric, "the threshold is " + std::to_string(threshold)
                             + ", but must lie between 0 and 1");
+}
+
+/// All digits of *x*: tasks whose thresholds differ are different tasks.
+std::string text(double x) {
+  std::ostringstream result;
+  result.precision(std::numeric_limits<double>::max_digits10);
+  result << x;
+  return result.str();
 }
 
 std::string text(const std::optional<std::int64_t>& ignore_index) {
@@ -41,7 +52,7 @@ struct checker {
 
 struct describer {
   std::string operator()(const binary_task& x) const {
-    return "binary above " + std::to_string(x.threshold) + text(x.ignore_index);
+    return "binary above " + text(x.threshold) + text(x.ignore_index);
   }
 
   std::string operator()(const multiclass_task& x) const {
@@ -50,8 +61,8 @@ struct describer {
   }
 
   std::string operator()(const multilabel_task& x) const {
-    return std::to_string(x.num_labels) + " labels above "
-           + std::to_string(x.threshold) + text(x.ignore_index);
+    return std::to_string(x.num_labels) + " labels above " + text(x.threshold)
+           + text(x.ignore_index);
   }
 };
 

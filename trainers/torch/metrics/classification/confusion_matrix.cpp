@@ -28,7 +28,8 @@ at::Tensor confusion_matrix::score() const {
   auto by = totals(cells, normalize_);
   auto empty = by.eq(0);
   if (empty.any().item<bool>())
-    warn_metric(name(), "what nothing is known of is normalized to zeros");
+    warn_metric(name(),
+                "where there are no elements it is normalized to zeros");
   return at::where(empty, 0.0, cells.to(at::kDouble) / by);
 }
 

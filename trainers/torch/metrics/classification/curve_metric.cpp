@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/metrics/classification/curve_metric.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <sstream>
 
 #include <ATen/Functions.h>
@@ -78,6 +79,7 @@ curve_metric::curve_metric(std::string name, classification_task task,
 
 std::string curve_metric::state_key() const {
   std::ostringstream result;
+  result.precision(std::numeric_limits<double>::max_digits10);
   result << "curve of " << to_string(task_);
   if (!exact()) {
     result << " at";
@@ -107,7 +109,6 @@ void curve_metric::count(const score_batch& batch) {
   // A threshold is rounded as the scores are, so that 0.7 reaches 0.7.
   auto bin = at::bucketize(batch.scores, thresholds_.to(batch.scores.options()),
                            false, /*right=*/true);
-  bin = at::where(batch.scores.isnan(), 0, bin);
   auto column = at::arange(columns, bin.options());
   auto target = is_multiclass(task_) ? batch.target.unsqueeze(1) : batch.target;
   auto positive = is_multiclass(task_) ? target.eq(column) : target.eq(1);

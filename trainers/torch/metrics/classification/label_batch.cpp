@@ -180,8 +180,9 @@ score_batch keep_scores(const std::string& metric,
     refuse_metric(metric, std::string{"predictions are scores, but have type "}
                             + at::toString(preds.scalar_type()));
   score_batch result;
-  result.scores =
+  auto scores =
     as_probabilities(metric, by_column(preds, task), is_multiclass(task));
+  result.scores = at::where(scores.isnan(), -1, scores);
   result.target = target.to(at::kLong);
   result.target = is_multiclass(task) ? result.target.reshape({-1})
                                       : by_column(result.target, task);

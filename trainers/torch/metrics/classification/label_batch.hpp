@@ -21,7 +21,7 @@ struct label_batch {
 
 /// One batch with its scores kept.
 struct score_batch {
-  at::Tensor scores; ///< Elements x columns, double, in [0, 1] or NaN.
+  at::Tensor scores; ///< Elements x columns, in [0, 1], or -1 for NaN.
   at::Tensor target; ///< int64, -1 where ignored; of a multiclass task 1-d.
   at::Tensor range;
 };

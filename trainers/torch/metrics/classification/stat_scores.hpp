@@ -7,7 +7,8 @@ namespace troupe {
 
 /// True positives, false positives, true negatives, false negatives and
 /// support (tp + fn), in this order: of shape (5), int64 of a sum, double of a
-/// mean, or (classes x 5), int64, if nothing is averaged.
+/// mean, or (classes x 5), int64, if nothing is averaged. A
+/// weighted mean is NaN without support.
 class stat_scores : public count_metric {
 public:
   explicit stat_scores(classification_task task,

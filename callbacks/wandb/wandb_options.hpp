@@ -22,24 +22,24 @@ enum class wandb_mode : std::uint8_t {
 /// the train loop gave to `tracking::start`, then from W&B's own variables,
 /// whose names stand behind each.
 struct wandb_options {
-  std::string project;           ///< WANDB_PROJECT, else `uncategorized`.
-  std::string entity;            ///< WANDB_ENTITY, else the key's own.
-  std::string name;              ///< WANDB_NAME, else the run's name.
-  std::string group;             ///< WANDB_RUN_GROUP
-  std::string job_type;          ///< WANDB_JOB_TYPE
-  std::string notes;             ///< WANDB_NOTES
-  std::vector<std::string> tags; ///< WANDB_TAGS, separated by commas.
+  std::string project = {};           ///< WANDB_PROJECT, else `uncategorized`.
+  std::string entity = {};            ///< WANDB_ENTITY, else the key's own.
+  std::string name = {};              ///< WANDB_NAME, else the run's name.
+  std::string group = {};             ///< WANDB_RUN_GROUP
+  std::string job_type = {};          ///< WANDB_JOB_TYPE
+  std::string notes = {};             ///< WANDB_NOTES
+  std::vector<std::string> tags = {}; ///< WANDB_TAGS, separated by commas.
   /// W&B's id of the run; WANDB_RUN_ID, else Troupe's, which every life of the
   /// run has.
-  std::string run_id;
+  std::string run_id = {};
   /// The runs' folders lie in `<dir>/wandb/`; WANDB_DIR, else the run's own
   /// folder.
-  fs::path dir;
-  std::optional<wandb_mode> mode; ///< WANDB_MODE, else online.
+  fs::path dir = {};
+  std::optional<wandb_mode> mode = {}; ///< WANDB_MODE, else online.
 
   /// Better left empty: WANDB_API_KEY and ~/.netrc do for every program. Given
   /// here it reaches the uploading process alone, and no file.
-  std::string api_key;
+  std::string api_key = {};
   /// The user's W&B client; looked for in PATH unless it has a slash.
   std::string program = "wandb";
   /// How long `finish` waits for the upload: W&B's client itself never gives up

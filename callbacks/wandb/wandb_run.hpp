@@ -22,8 +22,8 @@ struct wandb_run {
   std::vector<std::string> tags;
   std::string host;
   clock::time_point start_time; ///< Of this file.
-  /// Ask the service how far the run has come and go on there. Without it each
-  /// file of a run begins at the service's row 0 again.
+  /// Ask the service how far the run has come and go on there: for all files of
+  /// a run but the first, which begins at the service's row 0.
   bool resume = false;
   std::vector<wandb_item> config;
 };

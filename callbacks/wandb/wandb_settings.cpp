@@ -115,7 +115,6 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
     options.tags.empty() ? split(variable("WANDB_TAGS"), ',') : options.tags;
   if (auto host = run.tags.find("host"); host != run.tags.end())
     x.host = host->second;
-  x.resume = true;
   for (auto& [name, value] : run.config)
     x.config.push_back({name, wandb_config_json(value)});
   for (auto& [name, value] : run.tags)

@@ -159,6 +159,9 @@ expected<void> wandb_sink::open() {
 
 expected<void> wandb_sink::begin_fragment() {
   auto& about = settings_.about;
+  // The first one is always sent from the service's row 0 on, so that sending
+  // it again does no harm.
+  about.resume = !wandb_fragments(settings_.root, about.id).empty();
   auto fragment = make_wandb_fragment(settings_.root, about.id,
                                       std::chrono::system_clock::now());
   if (!fragment)

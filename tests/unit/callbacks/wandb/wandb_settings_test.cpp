@@ -22,7 +22,6 @@ TEST(wandb_settings_test, has_defaults_for_everything) {
   EXPECT_EQ(x->about.project, "uncategorized");
   EXPECT_EQ(x->about.name, "digits");
   EXPECT_EQ(x->about.host, "here");
-  EXPECT_TRUE(x->about.resume);
   EXPECT_EQ(x->about.config.front().key, "lr");
 }
 

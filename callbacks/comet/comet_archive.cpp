@@ -1,0 +1,187 @@
+#include "troupe/callbacks/comet/comet_archive.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <limits>
+
+#include "troupe/callbacks/comet/zip_file.hpp"
+#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+
+namespace troupe {
+
+namespace {
+
+using kind = comet_message::kind;
+
+constexpr std::size_t max_messages = std::size_t{1} << 30;
+
+std::string in_quotes(std::string_view text) {
+  std::string result;
+  append_json(result, text);
+  return result;
+}
+
+sink_result transient(const error& reason) {
+  return sink_fails(sink_failure::kind::transient, reason);
+}
+
+// Writes *bytes* at *at*, and nothing stays behind them.
+expected<void> write_tail(const fs::path& path, std::uint64_t at,
+                          std::string_view bytes) {
+  auto file = open_file(path, O_WRONLY | O_CREAT, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  if (::ftruncate(file->get(), static_cast<off_t>(at)) != 0)
+    return tl::unexpected{storage_error("cut the tail of", path, errno)};
+  while (!bytes.empty()) {
+    auto n =
+      ::pwrite(file->get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n < 0)
+      return tl::unexpected{storage_error("write", path, errno)};
+    at += static_cast<std::uint64_t>(n);
+    bytes.remove_prefix(static_cast<std::size_t>(n));
+  }
+  return sync_file(*file, path);
+}
+
+} // namespace
+
+comet_archive::comet_archive(comet_settings settings,
+                             std::vector<std::string> tags,
+                             const tracked_run& run)
+  : settings_(std::move(settings)), tags_(std::move(tags)),
+    start_ms_(unix_ms(run.start_time)) {}
+
+fs::path comet_archive::path() const {
+  auto name = settings_.experiment_key;
+  if (number_ > 0)
+    name += "-" + std::to_string(number_);
+  return settings_.offline_directory / (name + ".zip");
+}
+
+fs::path comet_archive::messages_path() const {
+  return path().replace_extension(".messages");
+}
+
+std::string comet_archive::state() const {
+  return json::document{{"archive", number_},
+                        {"size", size_},
+                        {"count", count_},
+                        {"packed", packed_}}
+    .dump();
+}
+
+sink_result comet_archive::start(const std::string& state) {
+  if (!state.empty()) {
+    auto read = json::read<bool>(
+      state, "the state of tracker comet", [&](const json::document& in) {
+        number_ = json::to_unsigned(in.at("archive"));
+        size_ = json::to_unsigned(in.at("size"));
+        count_ = json::to_unsigned(in.at("count"));
+        packed_ = in.at("packed").get<bool>();
+        return true;
+      });
+    if (!read)
+      return sink_fails(sink_failure::kind::permanent, read.error());
+  }
+  if (auto made = make_folders(settings_.offline_directory); !made)
+    return transient(made.error());
+  if (packed_)
+    return {};
+  if (auto cut = write_tail(messages_path(), size_, {}); !cut)
+    return transient(cut.error());
+  return {};
+}
+
+std::size_t comet_archive::room() {
+  return std::numeric_limits<std::size_t>::max();
+}
+
+sink_result comet_archive::send(std::span<const comet_message> messages) {
+  if (packed_) {
+    ++number_;
+    size_ = count_ = 0;
+    packed_ = false;
+  }
+  std::string text;
+  auto count = count_;
+  for (auto& x : messages)
+    text += line_of(x, ++count);
+  if (auto ok = write_tail(messages_path(), size_, text); !ok)
+    return transient(ok.error());
+  size_ += text.size();
+  count_ = count;
+  return {};
+}
+
+std::string comet_archive::line_of(const comet_message& x,
+                                   std::uint64_t id) const {
+  auto name = in_quotes(x.name), value = comet_json(x.value);
+  auto time = std::to_string(x.time_ms);
+  auto step = x.step ? std::to_string(*x.step) : std::string{"null"};
+  std::string type, payload;
+  switch (x.what) {
+    case kind::metric:
+      type = "metric_msg";
+      payload = R"("local_timestamp":)" + time + R"(,"metric":{"metricName":)"
+                + name + R"(,"metricValue":)" + value + R"(,"step":)" + step
+                + R"(,"epoch":null})";
+      break;
+    case kind::parameter:
+      type = "parameter_msg";
+      payload = R"("local_timestamp":)" + time + R"(,"param":{"paramName":)"
+                + name + R"(,"paramValue":)" + value
+                + R"(,"source":"manual","step":)" + step + "}";
+      break;
+    case kind::asset: // An archive has values only.
+      value = x.file ? in_quotes(x.file->string()) : value;
+      [[fallthrough]];
+    case kind::other:
+      type = "log_other";
+      payload = R"("key":)" + name + R"(,"value":)" + value;
+      break;
+  }
+  return R"({"payload":{)" + payload + R"(,"message_id":)" + std::to_string(id)
+         + R"(},"type":")" + type + "\"}\n";
+}
+
+std::string comet_archive::experiment_json(std::int64_t end_ms) const {
+  json::document out{{"offline_id", settings_.experiment_key},
+                     {"project_name", settings_.project},
+                     {"start_time", start_ms_},
+                     {"stop_time", end_ms},
+                     {"tags", tags_},
+                     {"resume_strategy", number_ > 0 || settings_.is_known
+                                           ? "get_or_create"
+                                           : "create"}};
+  out["workspace"] = settings_.workspace.empty()
+                       ? json::document{}
+                       : json::document(settings_.workspace);
+  return out.dump(-1, ' ', false, json::document::error_handler_t::replace);
+}
+
+sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
+  if (packed_)
+    return {};
+  auto messages = read_file(messages_path(), max_messages);
+  if (!messages)
+    return transient(messages.error());
+  auto zip = make_zip({{"experiment.json", experiment_json(unix_ms(time))},
+                       {"messages.json", messages->substr(0, size_)}});
+  if (!zip)
+    return sink_fails(sink_failure::kind::permanent, zip.error());
+  if (auto ok = replace_file(path(), *zip); !ok)
+    return transient(ok.error());
+  packed_ = true;
+  boost::system::error_code ignored; // The archive has all of it.
+  fs::remove(messages_path(), ignored);
+  return {};
+}
+
+} // namespace troupe

@@ -1,0 +1,126 @@
+#include "troupe/callbacks/comet/comet_message.hpp"
+
+#include <cmath>
+#include <set>
+
+#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+using kind = comet_message::kind;
+
+expected<std::vector<comet_message>> files_of(const logged_artifact& x,
+                                              std::int64_t time_ms) {
+  std::vector<comet_message> result;
+  boost::system::error_code code;
+  auto add = [&](const fs::path& file, const std::string& name) {
+    result.push_back({kind::asset, name, {}, std::nullopt, time_ms, file});
+  };
+  if (fs::is_regular_file(x.path, code)) {
+    add(x.path, x.name);
+    return result;
+  }
+  fs::recursive_directory_iterator i{x.path, code};
+  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code))
+    if (fs::is_regular_file(i->path()))
+      add(i->path(),
+          (fs::path{x.name} / i->path().lexically_relative(x.path)).string());
+  if (code)
+    return tl::unexpected{storage_error("read", x.path, code.value())};
+  return result;
+}
+
+metrics buckets_of(const logged_histogram& x) {
+  metrics result{{"min", x.min}, {"max", x.max}, {"sum", x.sum}};
+  for (std::size_t i = 0; i < x.limits.size(); ++i) {
+    result["limits/" + std::to_string(i)] = x.limits[i];
+    result["counts/" + std::to_string(i)] = x.counts[i];
+  }
+  return result;
+}
+
+} // namespace
+
+std::string comet_json(const metric_value& value) {
+  std::string result;
+  if (auto flag = std::get_if<bool>(&value.variant()))
+    return *flag ? "1" : "0";
+  append_json(result, value);
+  return result;
+}
+
+expected<std::vector<comet_message>>
+comet_messages::of(const tracker_record& record) {
+  auto time = unix_ms(record.time);
+  std::vector<comet_message> result;
+  auto& content = record.content;
+  if (auto row = std::get_if<history_row>(&content)) {
+    add_values(result, values_of(*row, options_.ranks),
+               static_cast<std::int64_t>(row->index), time);
+  } else if (auto logged = std::get_if<logged_metrics>(&content)) {
+    add_values(result, logged->values, logged->step, time);
+  } else if (auto params = std::get_if<logged_params>(&content)) {
+    return parameters(params->values, time);
+  } else if (auto text = std::get_if<logged_text>(&content)) {
+    add_other(result, text->name, text->text, time);
+  } else if (auto image = std::get_if<logged_image>(&content)) {
+    boost::system::error_code code;
+    if (!fs::is_regular_file(image->file, code))
+      return tl::unexpected{storage_error("read", image->file, ENOENT)};
+    result.push_back(
+      {kind::asset, image->name, {}, image->step, time, image->file, true});
+  } else if (auto histogram = std::get_if<logged_histogram>(&content)) {
+    std::string json;
+    append_json(json, buckets_of(*histogram));
+    result.push_back(
+      {kind::asset, histogram->name + ".json", json, histogram->step, time});
+  } else if (auto artifact = std::get_if<logged_artifact>(&content)) {
+    return files_of(*artifact, time);
+  } else if (std::holds_alternative<attempt_record>(content)) {
+    add_other(result, "troupe.attempt", std::to_string(record.attempt), time);
+  }
+  return result;
+}
+
+std::vector<comet_message> comet_messages::parameters(const metrics& values,
+                                                      std::int64_t time_ms) {
+  std::vector<comet_message> result;
+  for (auto& [name, value] : values)
+    result.push_back({kind::parameter, name, value, std::nullopt, time_ms});
+  return result;
+}
+
+void comet_messages::add_values(std::vector<comet_message>& to,
+                                const metrics& values, std::int64_t step,
+                                std::int64_t time_ms) {
+  auto skip = options_.when_non_finite == non_finite::skip;
+  for (auto& [name, value] : values)
+    if (auto text = std::get_if<std::string>(&value.variant()))
+      add_other(to, name, *text, time_ms);
+    else if (!skip || std::isfinite(value.number()))
+      to.push_back({kind::metric, name, value, step, time_ms});
+}
+
+void comet_messages::add_other(std::vector<comet_message>& to,
+                               const std::string& name, const std::string& text,
+                               std::int64_t time_ms) {
+  if (auto known = others_.find(name);
+      known != others_.end() && known->second == text)
+    return;
+  others_[name] = text;
+  to.push_back({kind::other, name, text, std::nullopt, time_ms});
+}
+
+void keep_latest_points(
+  std::map<std::uint64_t, std::vector<comet_message>>& all) {
+  std::set<std::string> seen;
+  for (auto record = all.rbegin(); record != all.rend(); ++record)
+    std::erase_if(record->second, [&](const comet_message& x) {
+      return x.what == kind::metric && !seen.insert(x.name).second;
+    });
+}
+
+} // namespace troupe

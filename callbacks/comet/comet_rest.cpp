@@ -1,0 +1,209 @@
+#include "troupe/callbacks/comet/comet_rest.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/http/classify.hpp"
+#include "troupe/callbacks/http/percent_encoded.hpp"
+#include "troupe/callbacks/http/redacted.hpp"
+
+namespace troupe {
+
+namespace {
+
+using failure_kind = sink_failure::kind;
+using clock = std::chrono::steady_clock;
+
+// Comet's limits, calls a minute, with a tenth to spare for other users of the
+// key.
+constexpr double metric_limit = 12'000 * 0.9;
+constexpr double other_limit = 8'000 * 0.9;
+
+constexpr auto hint = "check COMET_API_KEY (or api_key in ~/.comet.config), "
+                      "COMET_WORKSPACE and COMET_PROJECT_NAME";
+
+std::string field(const char* name, const std::string& text) {
+  std::string result = std::string{"\""} + name + "\":";
+  append_json(result, std::string_view{text});
+  return result;
+}
+
+std::string field(const char* name, std::int64_t x) {
+  return std::string{"\""} + name + "\":" + std::to_string(x);
+}
+
+// Comet does not tell a call that comes twice from two calls.
+http_request post_request(const std::string& path, std::string body) {
+  http_request result;
+  result.method = "POST";
+  result.url = path;
+  result.headers = {{"Content-Type", "application/json"}};
+  result.body = std::move(body);
+  result.repeatable = false;
+  return result;
+}
+
+sink_result too_fast(const token_bucket& bucket, double wanted) {
+  sink_failure result;
+  result.what = failure_kind::transient;
+  result.reason = {ec::timeout, "Comet's limit of calls a minute is reached"};
+  result.retry_after = bucket.until(wanted);
+  return tl::unexpected{std::move(result)};
+}
+
+} // namespace
+
+comet_rest::comet_rest(comet_settings settings, std::vector<std::string> tags,
+                       const tracked_run& run)
+  : settings_(std::move(settings)), tags_(std::move(tags)),
+    start_ms_(unix_ms(run.start_time)), stop_(run.cancelled),
+    metric_calls_(metric_limit), other_calls_(other_limit) {}
+
+std::string comet_rest::key_field() const {
+  return "{" + field("experimentKey", key_);
+}
+
+sink_result comet_rest::start(const std::string& state) {
+  if (key_.empty())
+    key_ =
+      state.empty() && settings_.is_known ? settings_.experiment_key : state;
+  if (!key_.empty()) // Comet is told that it lives again.
+    return get("set-status?experimentKey=" + percent_encoded(key_));
+  return create();
+}
+
+sink_result comet_rest::create() {
+  auto body = "{" + field("projectName", settings_.project) + ","
+              + field("experimentName", settings_.name) + ","
+              + field("experimentKey", settings_.experiment_key);
+  if (!settings_.workspace.empty())
+    body += "," + field("workspaceName", settings_.workspace);
+  auto request = post_request("create", body + "}");
+  http_reply reply;
+  if (auto ok = call(std::move(request), &reply); !ok) {
+    // Nothing can be sent without an experiment.
+    if (ok.error().what == failure_kind::rejected)
+      ok.error().what = failure_kind::permanent;
+    return ok;
+  }
+  auto json = nlohmann::json::parse(reply.body, nullptr, false);
+  auto found = json.is_object() ? json.find("experimentKey") : json.end();
+  if (!json.is_object() || found == json.end() || !found->is_string())
+    return sink_fails(failure_kind::transient,
+                      {ec::protocol, "Comet's reply to create names no "
+                                     "experimentKey"});
+  key_ = found->get<std::string>();
+  if (tags_.empty())
+    return {};
+  auto all = key_field() + ",\"addedTags\":[";
+  for (auto& tag : tags_) {
+    if (&tag != &tags_.front())
+      all += ',';
+    append_json(all, std::string_view{tag});
+  }
+  return post("tags", all + "]}");
+}
+
+std::size_t comet_rest::room() {
+  auto now = clock::now();
+  return static_cast<std::size_t>(
+    std::min(metric_calls_.available(now), other_calls_.available(now)));
+}
+
+sink_result comet_rest::send(std::span<const comet_message> messages) {
+  for (std::size_t i = 0; i < messages.size(); ++i) {
+    auto& bucket = messages[i].what == comet_message::kind::metric
+                     ? metric_calls_
+                     : other_calls_;
+    auto done = bucket.take(clock::now())
+                  ? send(messages[i])
+                  : too_fast(bucket, double(messages.size() - i));
+    if (!done) {
+      done.error().accepted = i;
+      return done;
+    }
+  }
+  return {};
+}
+
+sink_result comet_rest::send(const comet_message& x) {
+  auto body = key_field();
+  switch (x.what) {
+    case comet_message::kind::metric:
+      body += "," + field("metricName", x.name) + ",\"metricValue\":"
+              + comet_json(x.value) + "," + field("timestamp", x.time_ms);
+      if (x.step)
+        body += "," + field("step", *x.step);
+      return post("metric", body + "}");
+    case comet_message::kind::parameter:
+      body += "," + field("parameterName", x.name)
+              + ",\"parameterValue\":" + comet_json(x.value);
+      return post("parameter", body + "}");
+    case comet_message::kind::other:
+      body += "," + field("key", x.name) + ",\"value\":" + comet_json(x.value);
+      return post("log-other", body + "}");
+    case comet_message::kind::asset:
+      return send_asset(x);
+  }
+  return {};
+}
+
+sink_result comet_rest::send_asset(const comet_message& x) {
+  auto name = x.name + (x.is_image ? ".png" : "");
+  auto url = "upload-asset?experimentKey=" + percent_encoded(key_)
+             + "&fileName=" + percent_encoded(name)
+             + "&type=" + (x.is_image ? "image" : "asset");
+  if (x.step)
+    url += "&step=" + std::to_string(*x.step);
+  http_part part;
+  part.name = "file";
+  part.file = x.file;
+  part.file_name = name;
+  if (!x.file)
+    part.data = to_string(x.value);
+  http_request request;
+  request.method = "POST";
+  request.url = url;
+  request.repeatable = false;
+  request.form.push_back(std::move(part));
+  return call(std::move(request));
+}
+
+sink_result comet_rest::finish(std::chrono::system_clock::time_point time) {
+  auto body = key_field() + "," + field("startTimeMillis", start_ms_) + ","
+              + field("endTimeMillis", unix_ms(time)) + "}";
+  if (auto ok = post("set-start-end-time", body); !ok)
+    return ok;
+  return get("stop?experimentKey=" + percent_encoded(key_));
+}
+
+sink_result comet_rest::post(const std::string& path, const std::string& body) {
+  return call(post_request(path, body));
+}
+
+sink_result comet_rest::get(const std::string& path) {
+  http_request request;
+  request.url = path;
+  return call(std::move(request));
+}
+
+sink_result comet_rest::call(http_request request, http_reply* reply) {
+  request.url = settings_.url + "/api/rest/v2/write/experiment/" + request.url;
+  request.headers.emplace_back("Authorization", settings_.api_key);
+  auto result = client_.send(request, stop_);
+  auto without_key = [&](sink_failure x) {
+    x.reason.message = redacted(x.reason.message, settings_.api_key);
+    return tl::unexpected{std::move(x)};
+  };
+  if (!result)
+    return without_key(failure_of(request, result.error()));
+  if (!result->ok()) {
+    auto helps = result->status >= 400 && result->status < 405;
+    return without_key(failure_of(request, *result, helps ? hint : ""));
+  }
+  if (reply)
+    *reply = std::move(*result);
+  return {};
+}
+
+} // namespace troupe

@@ -1,0 +1,110 @@
+#include "troupe/callbacks/comet/comet_settings.hpp"
+
+#include <algorithm>
+#include <cctype>
+#include <cstdlib>
+#include <map>
+#include <sstream>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t max_config = 1024 * 1024;
+
+std::string variable(const char* name) {
+  auto value = std::getenv(name);
+  return value ? value : "";
+}
+
+std::string first_of(std::initializer_list<std::string> texts) {
+  for (auto& x : texts)
+    if (!x.empty())
+      return x;
+  return {};
+}
+
+std::string trimmed(const std::string& x) {
+  auto begin = x.find_first_not_of(" \t\r");
+  auto end = x.find_last_not_of(" \t\r");
+  return begin == x.npos ? std::string{} : x.substr(begin, end + 1 - begin);
+}
+
+fs::path config_path() {
+  return variable("HOME") + "/.comet.config";
+}
+
+// The section [comet] of Comet's file.
+std::map<std::string, std::string> read_config() {
+  std::map<std::string, std::string> result;
+  auto text = read_file(config_path(), max_config);
+  std::istringstream in{text.value_or(std::string{})};
+  auto within = false;
+  for (std::string line; std::getline(in, line);) {
+    line = trimmed(line);
+    if (line.starts_with('['))
+      within = line == "[comet]";
+    auto equals = line.find('=');
+    if (within && equals != line.npos)
+      result[trimmed(line.substr(0, equals))] =
+        trimmed(line.substr(equals + 1));
+  }
+  return result;
+}
+
+// Comet's own variable names the place of its Python client.
+std::string host_of(std::string url) {
+  while (url.ends_with('/'))
+    url.pop_back();
+  constexpr std::string_view client = "/clientlib";
+  if (url.ends_with(client))
+    url.resize(url.size() - client.size());
+  return url;
+}
+
+} // namespace
+
+expected<comet_settings> make_comet_settings(const comet_options& options,
+                                             const tracked_run& run) {
+  auto file = read_config();
+  comet_settings x;
+  x.api_key =
+    first_of({options.api_key, variable("COMET_API_KEY"), file["api_key"]});
+  x.workspace = first_of(
+    {options.workspace, variable("COMET_WORKSPACE"), file["workspace"]});
+  x.project =
+    first_of({options.project, run.project, run.experiment,
+              variable("COMET_PROJECT_NAME"), file["project_name"], "general"});
+  x.name = first_of({options.name, run.display_name, run.name});
+  auto known =
+    first_of({options.experiment_key, variable("COMET_EXPERIMENT_KEY")});
+  x.is_known = !known.empty();
+  x.experiment_key = first_of({known, run.id});
+  auto directory =
+    first_of({options.offline_directory.string(),
+              variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]});
+  x.offline_directory =
+    directory.empty() ? run.path / "comet" : fs::absolute(directory);
+  x.url = host_of(first_of({options.url, variable("COMET_URL_OVERRIDE"),
+                            file["url_override"], "https://www.comet.com"}));
+  x.mode = options.mode.value_or(x.api_key.empty() ? comet_mode::offline
+                                                   : comet_mode::online);
+  auto size = x.experiment_key.size();
+  auto is_plain = std::ranges::all_of(
+    x.experiment_key, [](unsigned char c) { return std::isalnum(c); });
+  if (size < 32 || size > 50 || !is_plain)
+    return failure(ec::invalid_config,
+                   "Comet takes no experiment key '" + x.experiment_key
+                     + "' (COMET_EXPERIMENT_KEY or experiment_key): 32 to 50 "
+                       "letters and digits");
+  if (x.mode == comet_mode::online && x.api_key.empty())
+    return failure(ec::invalid_config,
+                   "Comet needs COMET_API_KEY, or api_key in "
+                     + config_path().string()
+                     + "; without one the mode can be offline");
+  return x;
+}
+
+} // namespace troupe

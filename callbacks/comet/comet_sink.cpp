@@ -1,0 +1,203 @@
+#include "troupe/callbacks/comet/comet_sink.hpp"
+
+#include <unistd.h>
+
+#include <utility>
+
+#include "troupe/callbacks/comet/comet_archive.hpp"
+#include "troupe/callbacks/comet/comet_rest.hpp"
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+
+namespace troupe {
+
+namespace {
+
+using failure_kind = sink_failure::kind;
+
+constexpr const char* mode_names[] = {"online", "offline"};
+
+const char* text_of(comet_mode x) {
+  return mode_names[static_cast<int>(x)];
+}
+
+comet_mode mode_of(const std::string& name) {
+  for (auto x : {comet_mode::online, comet_mode::offline})
+    if (name == text_of(x))
+      return x;
+  throw std::invalid_argument{"mode: '" + name + "' is none of Comet's"};
+}
+
+// What `state()` gave for the backend of *mode*; empty: nothing.
+expected<std::string> backend_state(const std::string& state, comet_mode mode) {
+  if (state.empty())
+    return std::string{};
+  return json::read<std::string>(
+    state, "the state of tracker comet", [&](const json::document& in) {
+      auto is_same = in.at("mode").get<std::string>() == text_of(mode);
+      return is_same ? in.at("backend").get<std::string>() : std::string{};
+    });
+}
+
+} // namespace
+
+comet_sink::comet_sink(comet_options options)
+  : options_(std::move(options)), messages_(options_) {}
+
+std::string comet_sink::options() const {
+  auto& x = options_;
+  nlohmann::json out{{"workspace", x.workspace},
+                     {"project", x.project},
+                     {"name", x.name},
+                     {"tags", x.tags},
+                     {"experiment_key", x.experiment_key},
+                     {"offline_directory", x.offline_directory.string()},
+                     {"url", x.url},
+                     {"ranks", troupe::text_of(x.ranks)},
+                     {"non_finite", troupe::text_of(x.when_non_finite)}};
+  if (x.mode)
+    out["mode"] = text_of(*x.mode);
+  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+}
+
+std::unique_ptr<sink> make_comet_sink(const std::string& options_json) {
+  auto in = nlohmann::json::parse(options_json);
+  comet_options x;
+  read_option(in, "workspace", x.workspace);
+  read_option(in, "project", x.project);
+  read_option(in, "name", x.name);
+  read_option(in, "tags", x.tags);
+  read_option(in, "experiment_key", x.experiment_key);
+  std::string text;
+  read_option(in, "offline_directory", text);
+  x.offline_directory = text;
+  read_option(in, "url", x.url);
+  read_option(in, "ranks", x.ranks);
+  read_option(in, "non_finite", x.when_non_finite);
+  if (auto mode = in.find("mode"); mode != in.end())
+    x.mode = mode_of(mode->get<std::string>());
+  return std::make_unique<comet_sink>(std::move(x));
+}
+
+expected<void> comet_sink::check(const tracked_run& run) const {
+  if (auto settings = make_comet_settings(options_, run); !settings)
+    return tl::unexpected{settings.error()};
+  return {};
+}
+
+std::string comet_sink::state() const {
+  return nlohmann::json{{"mode", text_of(mode_)},
+                        {"backend", backend_ ? backend_->state() : ""},
+                        {"greeted", greeted_}}
+    .dump();
+}
+
+sink_result comet_sink::start(const tracked_run& run,
+                              const std::string& state) {
+  auto settings = make_comet_settings(options_, run);
+  if (!settings)
+    return sink_fails(failure_kind::permanent, settings.error());
+  auto inner = backend_state(state, settings->mode);
+  if (!inner)
+    return sink_fails(failure_kind::permanent, inner.error());
+  // A start that failed halfway is not to make a second experiment.
+  if (!backend_ || run_id_ != run.id || mode_ != settings->mode
+      || !inner->empty()) {
+    mode_ = settings->mode;
+    run_id_ = run.id;
+    greeted_ = !inner->empty();
+    greeting_.clear();
+    if (mode_ == comet_mode::online)
+      backend_ = std::make_unique<comet_rest>(*settings, options_.tags, run);
+    else
+      backend_ = std::make_unique<comet_archive>(*settings, options_.tags, run);
+  }
+  left_.clear();
+  if (auto ok = backend_->start(*inner); !ok)
+    return ok;
+  if (mode_ == comet_mode::offline && !options_.mode
+      && !std::exchange(told_, true))
+    write_console(
+      STDERR_FILENO,
+      "troupe: COMET_API_KEY is not set and ~/.comet.config has no api_key: "
+      "Comet's experiment goes to an archive. With a key run: comet upload '"
+        + static_cast<comet_archive&>(*backend_).path().string() + "'\n");
+  return greet(run);
+}
+
+sink_result comet_sink::greet(const tracked_run& run) {
+  if (greeted_)
+    return {};
+  if (greeting_.empty()) {
+    auto time = unix_ms(run.start_time);
+    auto name = make_comet_settings(options_, run)->name;
+    greeting_ = comet_messages::parameters(run.config, time);
+    greeting_.push_back(
+      {comet_message::kind::other, "Name", name, std::nullopt, time});
+    for (auto& [key, value] : run.tags)
+      greeting_.push_back(
+        {comet_message::kind::other, key, value, std::nullopt, time});
+  }
+  if (auto ok = backend_->send(greeting_); !ok) {
+    auto sent = std::exchange(ok.error().accepted, 0);
+    greeting_.erase(greeting_.begin(),
+                    greeting_.begin() + static_cast<std::ptrdiff_t>(sent));
+    return ok;
+  }
+  greeting_.clear();
+  greeted_ = true;
+  return {};
+}
+
+// Texts that did not change are left out, hence each record is looked at once.
+expected<void> comet_sink::prepare(std::span<const tracker_record> records) {
+  for (auto& x : records) {
+    if (left_.contains(x.end))
+      continue;
+    auto messages = messages_.of(x);
+    if (!messages)
+      return tl::unexpected{messages.error()};
+    left_[x.end] = std::move(*messages);
+  }
+  return {};
+}
+
+sink_result comet_sink::log(std::span<const tracker_record> records) {
+  std::size_t accepted = 0;
+  auto prepared = prepare(records);
+  std::size_t total = 0;
+  for (auto& x : left_)
+    total += x.second.size();
+  if (total > backend_->room())
+    keep_latest_points(left_);
+  for (auto& x : records) {
+    auto messages = left_.find(x.end);
+    if (messages == left_.end()) // Its file is gone.
+      return sink_fails(failure_kind::rejected, prepared.error(), accepted);
+    auto& list = messages->second;
+    if (auto ok = backend_->send(list); !ok) {
+      list.erase(list.begin(),
+                 list.begin()
+                   + static_cast<std::ptrdiff_t>(ok.error().accepted));
+      ok.error().accepted = accepted;
+      return ok;
+    }
+    left_.erase(messages);
+    ++accepted;
+  }
+  left_.clear();
+  return {};
+}
+
+sink_result comet_sink::finish(run_status_kind status,
+                               std::chrono::system_clock::time_point time) {
+  comet_message end{comet_message::kind::other, "troupe.status",
+                    std::string{to_string(status)}, std::nullopt,
+                    unix_ms(time)};
+  if (auto ok = backend_->send({&end, 1}); !ok)
+    return ok;
+  return backend_->finish(time);
+}
+
+} // namespace troupe

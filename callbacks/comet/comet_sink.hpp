@@ -1,0 +1,54 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/callbacks/comet/comet_backend.hpp"
+#include "troupe/callbacks/comet/comet_message.hpp"
+#include "troupe/callbacks/comet/comet_settings.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
+
+namespace troupe {
+
+/// Shows a run in Comet, over REST or by an archive for `comet upload`.
+///
+/// Comet takes what is sent twice for two points. What was sent of a batch that
+/// failed is remembered, so that only a lost reply or a killed driver repeats a
+/// point, with its step and time.
+class comet_sink final : public sink {
+public:
+  explicit comet_sink(comet_options options);
+
+  std::string name() const override { return "comet"; }
+  std::string options() const override;
+  expected<void> check(const tracked_run& run) const override;
+  sink_result start(const tracked_run& run, const std::string& state) override;
+  sink_result log(std::span<const tracker_record> records) override;
+  sink_result finish(run_status_kind status,
+                     std::chrono::system_clock::time_point time) override;
+  std::string state() const override;
+  std::size_t max_batch() const override { return 100; }
+
+private:
+  sink_result greet(const tracked_run& run);
+  expected<void> prepare(std::span<const tracker_record> records);
+
+  comet_options options_;
+  comet_mode mode_ = comet_mode::online;
+  comet_messages messages_;
+  std::unique_ptr<comet_backend> backend_;
+  std::string run_id_;                  ///< Of the run that the backend is for.
+  std::vector<comet_message> greeting_; ///< Not told yet.
+  bool greeted_ = false;
+  /// What is left to be told of records, by their `end`.
+  std::map<std::uint64_t, std::vector<comet_message>> left_;
+  bool told_ = false; ///< That there is no key.
+};
+
+/// From what `options()` gave.
+std::unique_ptr<sink> make_comet_sink(const std::string& options_json);
+
+} // namespace troupe

@@ -1,0 +1,117 @@
+#include "troupe/callbacks/comet/comet_archive.hpp"
+
+#include <cmath>
+
+#include <gtest/gtest.h>
+
+#include "tests/support/sink_records.hpp"
+#include "troupe/callbacks/comet/comet_sink.hpp"
+
+namespace troupe {
+namespace {
+
+using test::bytes_of;
+using test::environment_guard;
+using test::record_time;
+using test::run_in;
+using test::sink_records;
+using test::temporary_folder;
+
+class comet_archive_test : public testing::Test {
+protected:
+  std::string messages() const {
+    return bytes_of(folder / "comet" / (run.id + ".messages"));
+  }
+
+  temporary_folder folder;
+  environment_guard guard{
+    {{"HOME", folder.path().string()}, {"COMET_API_KEY", ""}}};
+  comet_options options{.mode = comet_mode::offline};
+  sink_records record;
+  tracked_run run = run_in(folder.path());
+};
+
+TEST_F(comet_archive_test, writes_each_kind_of_value) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  auto row = record.report(3, {{{"big", 9007199254740993},
+                                {"down", -HUGE_VAL},
+                                {"flag", true},
+                                {"loss", 0.1},
+                                {"nan", std::nan("")},
+                                {"val/word", "a\"b"}}});
+  ASSERT_TRUE(x.log({&row, 1}));
+  auto text = messages();
+  auto has = [&](const std::string& part) {
+    EXPECT_NE(text.find(part), text.npos) << part << "\n" << text;
+  };
+  has(R"("metric":{"metricName":"loss","metricValue":0.1,"step":3,)");
+  has(R"("metricName":"big","metricValue":9007199254740993,)");
+  has(R"("metricName":"down","metricValue":"-Infinity",)");
+  has(R"("metricName":"flag","metricValue":1,)");
+  has(R"("metricName":"nan","metricValue":"NaN",)");
+  has(R"({"payload":{"key":"val/word","value":"a\"b","message_id":)");
+  has(R"("param":{"paramName":"lr","paramValue":0.1,"source":"manual")");
+  has(R"("local_timestamp":1700000000500)");
+}
+
+TEST_F(comet_archive_test, tells_a_text_again_only_when_it_changes) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    auto row = record.report(i, {{{"phase", i < 3 ? "warm" : "hot"}}});
+    ASSERT_TRUE(x.log({&row, 1}));
+  }
+  auto text = messages();
+  EXPECT_EQ(text.find("\"warm\""), text.rfind("\"warm\""));
+  EXPECT_NE(text.find("\"hot\""), text.npos);
+}
+
+TEST_F(comet_archive_test, cuts_what_was_not_confirmed) {
+  auto row = record.report(0, {{{"a", 1}}});
+  auto more = record.report(1, {{{"b", 2}}});
+  std::string state;
+  {
+    comet_sink x{options};
+    ASSERT_TRUE(x.start(run, ""));
+    ASSERT_TRUE(x.log({&row, 1}));
+    state = x.state();
+    ASSERT_TRUE(x.log({&more, 1}));
+  }
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, state));
+  ASSERT_TRUE(x.log({&more, 1}));
+  auto text = messages();
+  EXPECT_EQ(text.find("\"b\""), text.rfind("\"b\""));
+  EXPECT_NE(text.find("\"a\""), text.npos);
+}
+
+TEST_F(comet_archive_test, packs_each_life_that_ends_once) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  ASSERT_TRUE(x.finish(run_status_kind::aborted, record_time(9)));
+  auto first = folder / "comet" / (run.id + ".zip");
+  ASSERT_TRUE(bytes_of(first).starts_with("PK\x03\x04"));
+  EXPECT_EQ(messages(), "");
+  comet_sink y{options};
+  ASSERT_TRUE(y.start(run, x.state()));
+  auto row = record.report(0, {{{"a", 1}}});
+  ASSERT_TRUE(y.log({&row, 1}));
+  ASSERT_TRUE(y.finish(run_status_kind::finished, record_time(19)));
+  EXPECT_TRUE(fs::exists(folder / "comet" / (run.id + "-1.zip")));
+}
+
+TEST_F(comet_archive_test, says_where_the_archive_is_when_a_key_is_missing) {
+  comet_sink x{{}};
+  testing::internal::CaptureStderr();
+  EXPECT_TRUE(x.start(run, ""));
+  auto said = testing::internal::GetCapturedStderr();
+  EXPECT_NE(said.find("COMET_API_KEY"), said.npos);
+  EXPECT_NE(said.find("comet upload '"
+                      + (folder / "comet" / (run.id + ".zip")).string()),
+            said.npos)
+    << said;
+}
+
+} // namespace
+} // namespace troupe

@@ -1,0 +1,242 @@
+#include <algorithm>
+#include <cmath>
+#include <functional>
+#include <optional>
+
+#include <gtest/gtest.h>
+
+#include <nlohmann/json.hpp>
+
+#include "tests/support/loopback_server.hpp"
+#include "tests/support/sink_records.hpp"
+#include "troupe/callbacks/comet/comet_sink.hpp"
+
+namespace troupe {
+namespace {
+
+using nlohmann::json;
+using test::environment_guard;
+using test::loopback_reply;
+using test::loopback_request;
+using test::loopback_server;
+using test::record_time;
+using test::reply_fault;
+using test::run_in;
+using test::sink_records;
+using test::temporary_folder;
+
+constexpr auto secret = "planted0secret0planted0secret";
+constexpr auto base = "/api/rest/v2/write/experiment/";
+
+class comet_rest_test : public testing::Test {
+protected:
+  std::vector<json> bodies(const std::string& call) const {
+    std::vector<json> result;
+    for (auto& x : server.requests())
+      if (x.target == base + call)
+        result.push_back(json::parse(x.body));
+    return result;
+  }
+
+  loopback_reply answer(const loopback_request& x) {
+    if (fault)
+      if (auto reply = fault(x))
+        return *reply;
+    loopback_reply result;
+    if (x.target == base + std::string{"create"})
+      result.body = R"({"experimentKey":"made","link":"l"})";
+    return result;
+  }
+
+  temporary_folder folder;
+  std::function<std::optional<loopback_reply>(const loopback_request&)> fault;
+  loopback_server server{[this](auto& x) { return answer(x); }};
+  environment_guard guard{
+    {{"HOME", folder.path().string()},
+     {"COMET_API_KEY", secret},
+     {"COMET_URL_OVERRIDE", server.url() + "/clientlib/"}}};
+  comet_options options{.workspace = "w", .project = "p", .tags = {"a", "b"}};
+  sink_records record;
+  tracked_run run = run_in(folder.path());
+};
+
+TEST_F(comet_rest_test, makes_the_documented_calls) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.check(run));
+  auto started = x.start(run, "");
+  ASSERT_TRUE(started) << started.error().reason.message;
+  test::write_bytes(folder / "a.txt", "text");
+  std::vector<tracker_record> records{
+    record.report(4, {{{"loss", 0.5}, {"nan", std::nan("")}, {"word", "x"}}}),
+    record(logged_params{{{"seed", 7}}}),
+    record(logged_artifact{folder / "a.txt", "files/a b.txt"})};
+  auto logged = x.log(records);
+  ASSERT_TRUE(logged) << logged.error().reason.message;
+  ASSERT_TRUE(x.finish(run_status_kind::finished, record_time(9)));
+  auto create = bodies("create").at(0);
+  EXPECT_EQ(create.at("workspaceName"), "w");
+  EXPECT_EQ(create.at("projectName"), "p");
+  EXPECT_EQ(create.at("experimentName"), "digits");
+  EXPECT_EQ(bodies("tags").at(0),
+            (json{{"experimentKey", "made"}, {"addedTags", {"a", "b"}}}));
+  EXPECT_EQ(bodies("metric"), (std::vector<json>{{{"experimentKey", "made"},
+                                                  {"metricName", "loss"},
+                                                  {"metricValue", 0.5},
+                                                  {"timestamp", 1700000000500},
+                                                  {"step", 4}},
+                                                 {{"experimentKey", "made"},
+                                                  {"metricName", "nan"},
+                                                  {"metricValue", "NaN"},
+                                                  {"timestamp", 1700000000500},
+                                                  {"step", 4}}}));
+  auto parameters = bodies("parameter");
+  EXPECT_EQ(parameters.size(), 3u) << "two of the config";
+  EXPECT_EQ(parameters.back(), (json{{"experimentKey", "made"},
+                                     {"parameterName", "seed"},
+                                     {"parameterValue", 7}}));
+  EXPECT_EQ(bodies("set-start-end-time").at(0),
+            (json{{"experimentKey", "made"},
+                  {"startTimeMillis", 1700000000000},
+                  {"endTimeMillis", 1700000004500}}));
+  auto all = server.requests();
+  EXPECT_EQ(all.back().target, base + std::string{"stop?experimentKey=made"});
+  EXPECT_EQ(all.back().method, "GET");
+  for (auto& request : all)
+    EXPECT_EQ(request.headers.at("authorization"), secret);
+  auto asset = std::ranges::find_if(all, [](auto& request) {
+    return request.target.find("upload-asset") != std::string::npos;
+  });
+  ASSERT_NE(asset, all.end());
+  EXPECT_EQ(asset->target,
+            base
+              + std::string{"upload-asset?experimentKey=made&fileName="
+                            "files%2Fa%20b.txt&type=asset"});
+  EXPECT_NE(asset->body.find("\r\n\r\ntext\r\n"), std::string::npos);
+  EXPECT_EQ((x.state() + x.options()).find(secret), std::string::npos);
+  EXPECT_TRUE(test::files_with(folder.path(), secret).empty());
+}
+
+TEST_F(comet_rest_test, repeats_only_what_was_not_taken) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  fault = [](const loopback_request& request) -> std::optional<loopback_reply> {
+    if (request.body.find("\"c\"") == std::string::npos)
+      return std::nullopt;
+    loopback_reply busy;
+    busy.status = 429;
+    busy.headers["Retry-After"] = "7";
+    return busy;
+  };
+  std::vector<tracker_record> records{
+    record.report(0, {{{"a", 1}}}),
+    record.report(1, {{{"b", 2}, {"c", 3}, {"d", 4}, {"text", "t"}}}),
+    record.report(2, {{{"e", 5}}})};
+  auto busy = x.log(records);
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().what, sink_failure::kind::transient);
+  EXPECT_EQ(busy.error().retry_after, std::chrono::seconds{7});
+  EXPECT_EQ(busy.error().accepted, 1u);
+  fault = nullptr;
+  ASSERT_TRUE(x.log(std::span{records}.subspan(1)));
+  std::vector<std::string> names;
+  for (auto& body : bodies("metric"))
+    names.push_back(body.at("metricName"));
+  EXPECT_EQ(names, (std::vector<std::string>{"a", "b", "c", "c", "d", "e"}));
+  auto texts = bodies("log-other");
+  EXPECT_EQ(std::ranges::count(texts, json("text"),
+                               [](auto& body) { return body.at("key"); }),
+            1);
+}
+
+TEST_F(comet_rest_test, goes_on_with_its_experiment_in_another_life) {
+  std::string state;
+  {
+    comet_sink x{options};
+    ASSERT_TRUE(x.start(run, ""));
+    state = x.state();
+  }
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, state));
+  auto row = record.report(0, {{{"a", 1}}});
+  ASSERT_TRUE(x.log({&row, 1}));
+  EXPECT_EQ(bodies("create").size(), 1u);
+  EXPECT_EQ(bodies("parameter").size(), 2u) << "the config is told once";
+  EXPECT_EQ(bodies("metric").at(0).at("experimentKey"), "made");
+}
+
+TEST_F(comet_rest_test, makes_one_experiment_however_often_a_start_fails) {
+  auto failures = 0;
+  fault = [&](const loopback_request& x) -> std::optional<loopback_reply> {
+    if (!x.target.ends_with("parameter") || ++failures % 2 == 0)
+      return std::nullopt;
+    loopback_reply result;
+    result.status = 503;
+    return result;
+  };
+  comet_sink x{options};
+  auto starts = 0;
+  while (!x.start(run, "") && ++starts < 10) {
+  }
+  EXPECT_EQ(starts, 2);
+  EXPECT_EQ(bodies("create").size(), 1u);
+}
+
+TEST_F(comet_rest_test, names_the_settings_that_a_refusal_is_about) {
+  for (auto status : {401, 403, 400, 404}) {
+    fault = [=](const loopback_request&) {
+      loopback_reply result;
+      result.status = status;
+      result.body = std::string{R"({"msg":"no such key )"} + secret + "\"}";
+      return result;
+    };
+    comet_sink x{options};
+    auto refused = x.start(run, "");
+    ASSERT_FALSE(refused);
+    EXPECT_EQ(refused.error().what, sink_failure::kind::permanent) << status;
+    auto& said = refused.error().reason.message;
+    EXPECT_NE(said.find("COMET_API_KEY"), said.npos) << said;
+    EXPECT_NE(said.find("COMET_WORKSPACE"), said.npos) << said;
+    EXPECT_EQ(said.find(secret), said.npos) << said;
+  }
+}
+
+TEST_F(comet_rest_test, takes_faults_of_the_server_for_passing) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  std::uint64_t index = 0;
+  for (auto what :
+       {reply_fault::close, reply_fault::reset, reply_fault::truncated}) {
+    fault = [=](const loopback_request&) {
+      loopback_reply result;
+      result.fault = what;
+      return result;
+    };
+    auto row = record.report(index++, {{{"a", 1}}});
+    auto failed = x.log({&row, 1});
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
+    fault = nullptr;
+    EXPECT_TRUE(x.log({&row, 1}));
+  }
+}
+
+TEST_F(comet_rest_test, thins_points_out_rather_than_break_the_limit) {
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  // More points than a minute's quarter allows at once, of few metrics.
+  std::vector<tracker_record> records;
+  for (std::uint64_t i = 0; i < 40; ++i) {
+    metrics values;
+    for (int key = 0; key < 60; ++key)
+      values["m" + std::to_string(key)] = double(i);
+    records.push_back(record.report(i, {values}));
+  }
+  ASSERT_TRUE(x.log(records));
+  auto sent = bodies("metric");
+  ASSERT_EQ(sent.size(), 60u) << "the latest of each";
+  for (auto& body : sent)
+    EXPECT_EQ(body.at("step"), 39);
+}
+
+} // namespace
+} // namespace troupe

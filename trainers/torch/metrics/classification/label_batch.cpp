@@ -103,7 +103,7 @@ at::Tensor above_threshold(const std::string& metric,
 at::Tensor best(const at::Tensor& scores, const at::Tensor& target,
                 std::int64_t top_k) {
   if (top_k == 1)
-    return scores.argmax(1);
+    return std::get<1>(scores.max(1)); // On the CPU faster than argmax.
   auto top = std::get<1>(scores.topk(top_k, 1));
   return at::where(top.eq(target.unsqueeze(1)).any(1), target,
                    top.select(1, 0));

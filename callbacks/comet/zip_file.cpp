@@ -66,7 +66,7 @@ expected<std::string> make_zip(const std::vector<zip_entry>& entries) {
     append_little_endian(directory, std::uint32_t{0x02014b50});
     append_little_endian(directory, version); // made by
     append_facts(directory, x, packed);
-    directory.append(8, '\0'); // comment, disk, attributes
+    directory.append(6, '\0'); // comment, disk, attributes
     append_little_endian(directory, std::uint32_t{0100644u << 16});
     append_little_endian(directory, static_cast<std::uint32_t>(begin));
     directory += x.name;

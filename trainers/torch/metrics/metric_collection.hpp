@@ -1,5 +1,6 @@
 #pragma once
 
+#include <concepts>
 #include <map>
 #include <memory>
 #include <string>
@@ -51,6 +52,8 @@ public:
   /// Names of the values from now on.
   void rename(collection_options options) { options_ = std::move(options); }
 
+  /// Accumulates one batch in all members. If one refuses it, those before it
+  /// have counted it already; `forward` is undone as a whole.
   void update(const at::Tensor& preds, const at::Tensor& target);
 
   /// Accumulates one batch and returns its values alone, of this rank.

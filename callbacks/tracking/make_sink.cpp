@@ -4,6 +4,7 @@
 #include <map>
 #include <string_view>
 
+#include "troupe/callbacks/comet/comet_sink.hpp"
 #include "troupe/callbacks/csv/csv_sink.hpp"
 #include "troupe/callbacks/json_lines/result_json_sink.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
@@ -20,6 +21,7 @@ using maker = std::unique_ptr<sink> (*)(const std::string&);
 
 const std::map<std::string_view, maker>& makers() {
   static const std::map<std::string_view, maker> result{
+    {"comet", make_comet_sink},
     {"csv", make_csv_sink},
     {"mlflow", make_mlflow_sink},
     {"prometheus", make_prometheus_sink},

@@ -9,7 +9,7 @@
 namespace troupe {
 
 /// How a run is shown in MLflow. What is left empty comes from what the train
-/// loop gave to `tracking::start`, then from MLflow's own variables.
+/// loop gave to `start_tracking`, then from MLflow's own variables.
 ///
 /// Credentials are no options: MLFLOW_TRACKING_USERNAME with
 /// MLFLOW_TRACKING_PASSWORD (or ~/.mlflow/credentials), MLFLOW_TRACKING_TOKEN;

@@ -7,6 +7,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/mlflow/describe_mlflow_run.hpp"
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
@@ -19,13 +20,6 @@ namespace {
 
 using json = nlohmann::json;
 using kind = sink_failure::kind;
-
-template <class... Ts>
-std::string first_of(const Ts&... values) {
-  std::string result;
-  ((result.empty() ? void(result = values) : void()), ...);
-  return result;
-}
 
 /// Whether a record is more than values and tags.
 bool has_files(const tracker_record& x, bool with_checkpoints) {
@@ -114,61 +108,9 @@ sink_result mlflow_sink::start(const tracked_run& run,
     names_ = mlflow_names{x.value("names", mlflow_names::map_type{})};
   }
   told_names_ = names_.changed().size();
-  if (auto ok = store_->open(run_of(run), of_store); !ok)
+  if (auto ok = store_->open(describe_mlflow_run(options_, run), of_store); !ok)
     return ok;
   return log_params(run.config);
-}
-
-mlflow_run mlflow_sink::run_of(const tracked_run& run) {
-  mlflow_run result;
-  result.experiment_id = options_.experiment_id;
-  result.experiment =
-    first_of(options_.experiment, run.experiment, run.project);
-  if (result.experiment.empty() && result.experiment_id.empty())
-    result.experiment_id = variable("MLFLOW_EXPERIMENT_ID");
-  if (result.experiment.empty())
-    result.experiment =
-      first_of(variable("MLFLOW_EXPERIMENT_NAME"), std::string{"Default"});
-  result.experiment = cut_text(result.experiment, 500, "");
-  result.name = first_of(options_.run_name, run.display_name,
-                         variable("MLFLOW_RUN_NAME"), run.name);
-  result.uid = run.id;
-  result.run_id = first_of(options_.run_id, variable("MLFLOW_RUN_ID"));
-  result.start_ms = unix_ms(run.start_time);
-  result.tags = tags_of(run);
-  if (auto user = run.tags.find("user"); user != run.tags.end())
-    result.user = user->second;
-  return result;
-}
-
-std::vector<mlflow_pair> mlflow_sink::tags_of(const tracked_run& run) {
-  static const std::map<std::string, std::string> of_mlflow{
-    {"user", "mlflow.user"},
-    {"program", "mlflow.source.name"},
-    {"git_commit", "mlflow.source.git.commit"},
-    {"host", "troupe.host"}};
-  std::map<std::string, std::string> tags{
-    {"mlflow.source.type", "LOCAL"},
-    {"troupe.run_uid", run.id},
-    {"troupe.attempt", std::to_string(run.attempt)}};
-  for (const auto& [key, value] : run.tags) {
-    auto i = of_mlflow.find(key);
-    tags[i == of_mlflow.end() ? key : i->second] = value;
-  }
-  auto environment = json::parse(variable("MLFLOW_TAGS"), nullptr, false);
-  if (environment.is_object())
-    for (const auto& [key, value] : environment.items())
-      tags[key] = value.is_string() ? value.get<std::string>() : value.dump();
-  for (const auto& [key, value] : options_.tags)
-    tags[key] = value;
-  tags["mlflow.runName"] = first_of(options_.run_name, run.display_name,
-                                    variable("MLFLOW_RUN_NAME"), run.name);
-  std::vector<mlflow_pair> result;
-  for (const auto& [key, value] : tags)
-    if (!value.empty())
-      result.push_back(
-        {clean_mlflow_name(key), cut_text(mlflow_text(value), max_mlflow_tag)});
-  return result;
 }
 
 sink_result mlflow_sink::log_params(const metrics& values) {

@@ -39,8 +39,6 @@ public:
 private:
   struct gathered;
 
-  mlflow_run run_of(const tracked_run& run);
-  std::vector<mlflow_pair> tags_of(const tracked_run& run);
   sink_result log_params(const metrics& values);
   sink_result tag_changed_names();
   void gather(const tracker_record& record, gathered& to);

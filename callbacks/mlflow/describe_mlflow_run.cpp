@@ -16,13 +16,6 @@ using json = nlohmann::json;
 /// Longest name of an experiment.
 constexpr std::size_t max_experiment_name = 500;
 
-template <class... Ts>
-std::string first_of(const Ts&... values) {
-  std::string result;
-  ((result.empty() ? void(result = values) : void()), ...);
-  return result;
-}
-
 std::string name_of(const mlflow_options& options, const tracked_run& run) {
   return first_of(options.run_name, run.display_name,
                   variable("MLFLOW_RUN_NAME"), run.name);

@@ -9,14 +9,6 @@ namespace troupe {
 
 namespace {
 
-/// The first of *values* that is not empty.
-template <class... Ts>
-std::string first_of(const Ts&... values) {
-  std::string result;
-  ((result.empty() ? void(result = values) : void()), ...);
-  return result;
-}
-
 fs::path home() {
   return variable("HOME");
 }

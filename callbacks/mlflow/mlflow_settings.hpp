@@ -37,4 +37,12 @@ mlflow_options portable(mlflow_options options);
 /// Of an environment variable; empty if it is not set.
 std::string variable(const char* name);
 
+/// The first of *values* that is not empty.
+template <class... Ts>
+std::string first_of(const Ts&... values) {
+  std::string result;
+  ((result.empty() ? void(result = values) : void()), ...);
+  return result;
+}
+
 } // namespace troupe

@@ -6,12 +6,15 @@
 
 #include "troupe/callbacks/http/redacted.hpp"
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
 using clock = std::chrono::steady_clock;
+
+constexpr std::size_t max_print = 16 * 1024 * 1024;
 
 fs::path print_of(const wandb_fragment& x) {
   return x.path / "logs" / "upload.log";
@@ -25,6 +28,15 @@ std::string last_words(const wandb_fragment& x) {
     if (!line.empty())
       result = line;
   return result;
+}
+
+// The client knows the key, and may print it.
+void hide_secrets(const wandb_fragment& x, const std::string& key) {
+  auto text = read_file(print_of(x), max_print);
+  if (!text)
+    return;
+  if (auto clean = redacted(*text, key); clean != *text)
+    (void) replace_file(print_of(x), clean);
 }
 
 std::vector<wandb_fragment> unsynced(std::vector<wandb_fragment> all) {
@@ -84,6 +96,8 @@ wandb_upload::finish(const std::vector<wandb_fragment>& fragments,
     child->wait(deadline, stop);
     left = unsynced(left);
   }
+  for (auto& x : fragments)
+    hide_secrets(x, options_.api_key);
   if (left.empty())
     return {};
   auto late = clock::now() >= deadline;

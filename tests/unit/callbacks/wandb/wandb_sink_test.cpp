@@ -392,6 +392,7 @@ TEST_F(wandb_sink_test, says_what_the_client_said_without_the_key) {
   EXPECT_NE(said.find("ERROR 401"), said.npos) << said;
   EXPECT_NE(said.find("wandb sync --yes"), said.npos) << said;
   EXPECT_EQ(said.find("planted-secret"), said.npos) << said;
+  EXPECT_TRUE(files_with(folder.path(), "planted-secret").empty());
 }
 
 TEST_F(wandb_sink_test, ends_a_client_that_hangs_when_nobody_waits) {

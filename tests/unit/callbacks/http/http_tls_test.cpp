@@ -1,3 +1,4 @@
+#include <csignal>
 #include <thread>
 
 #include <arpa/inet.h>
@@ -57,6 +58,11 @@ public:
 
 private:
   void serve() {
+    // OpenSSL writes to clients that have gone.
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
     for (int fd; (fd = ::accept(listener_, nullptr, nullptr)) >= 0;) {
       timeval limit{10, 0};
       ::setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &limit, sizeof(limit));

@@ -27,6 +27,11 @@ metrics values_of(std::uint64_t index) {
   return result;
 }
 
+void check(const expected<void>& x) {
+  if (!x)
+    throw std::runtime_error{x.error().message};
+}
+
 /// A run of *reports* reports that no tracker has seen.
 std::unique_ptr<run_store> make_run(workplace& place, std::uint64_t reports) {
   auto store = run_store::open(resolve(place.new_run())).value();
@@ -36,7 +41,7 @@ std::unique_ptr<run_store> make_run(workplace& place, std::uint64_t reports) {
     batch.index = i;
     batch.values = {values_of(i)};
     batch.parts.resize(1);
-    store->append(attempt, batch).value();
+    check(store->append(attempt, batch));
   }
   store->finish(run_status_kind::finished).value();
   return store;

@@ -17,7 +17,7 @@ enum class comet_mode : std::uint8_t {
 };
 
 /// How a run is shown in Comet. What is left empty comes from what the train
-/// loop gave to `tracking::start`, then from Comet's own variables, whose names
+/// loop gave to `start_tracking`, then from Comet's own variables, whose names
 /// stand behind each, then from `~/.comet.config`.
 struct comet_options {
   std::string workspace = {}; ///< COMET_WORKSPACE, else the key's own.

@@ -19,7 +19,7 @@ struct tracked_run {
   fs::path path;    ///< Absolute folder of the run.
   std::string id;   ///< 32 hex digits; the same in every life of the run.
 
-  /// What the train loop called them in `tracking::start`; empty: nothing. A
+  /// What the train loop called them in `start_tracking`; empty: nothing. A
   /// tracker's own options win.
   std::string project;
   std::string experiment;

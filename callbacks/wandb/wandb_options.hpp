@@ -19,7 +19,7 @@ enum class wandb_mode : std::uint8_t {
 };
 
 /// How a run is shown in Weights & Biases. What is left empty comes from what
-/// the train loop gave to `tracking::start`, then from W&B's own variables,
+/// the train loop gave to `start_tracking`, then from W&B's own variables,
 /// whose names stand behind each.
 struct wandb_options {
   std::string project = {};           ///< WANDB_PROJECT, else `uncategorized`.

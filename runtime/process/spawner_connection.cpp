@@ -286,12 +286,12 @@ spawner_connection::make_start_frame(std::uint64_t id, spawn_request request) {
   }
   for (auto& fd : request.descriptors)
     result.descriptors.push_back(std::move(fd));
-  result.bytes = make_frame(spawn_frame::start,
-                            encode(spawn_order{id, std::move(request.payload),
-                                               std::move(request.hidden),
-                                               std::move(request.environment),
-                                               std::move(request.cores)}),
-                            result.descriptors.size());
+  result.bytes =
+    make_frame(spawn_frame::start,
+               encode(spawn_order{
+                 id, std::move(request.payload), std::move(request.hidden),
+                 std::move(request.environment), std::move(request.cores)}),
+               result.descriptors.size());
   return result;
 }
 

@@ -20,6 +20,7 @@ struct driver_record {
   std::vector<attempt_failed> failed;
   std::vector<attempt_warning> warnings;
   std::vector<commit_batch> batches;
+  std::vector<log_event> logged;
   std::deque<promise> uncommitted; ///< One per batch that waits.
 
   error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
@@ -56,6 +57,7 @@ recorded_driver(driver_actor::pointer self,
       record->uncommitted.push_back(promise);
       return promise;
     },
+    [record](const log_event& x) { record->logged.push_back(x); },
     [](get_checkpoints) {
       return checkpoint_list{{{"/checkpoints/a", {{"x", 1}}, 4, 2}}};
     },

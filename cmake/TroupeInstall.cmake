@@ -8,14 +8,16 @@ set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 
 set(libraries troupe_runtime troupe_callbacks troupe_actors troupe_trainers)
 set(umbrella_headers train actors trackers)
-install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 
 # A set of its own: who trains without LibTorch need not have it.
 if(TROUPE_WITH_TORCH)
   list(APPEND libraries troupe_torch)
   list(APPEND umbrella_headers torch)
-  install(TARGETS troupe_torch EXPORT troupeTorchTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(TARGETS troupe_torch EXPORT troupeTorchTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT troupeTorchTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 endif()
 if(TARGET troupe_nccl) # Loaded at run time, linked by nobody.

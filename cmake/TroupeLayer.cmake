@@ -17,12 +17,20 @@ endforeach()
 function(troupe_layer name)
   cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
+  # A header whose source includes it first is proven to stand alone by that; the others are compiled by themselves.
+  set(layer_ALONE ${layer_HEADERS})
+  list(TRANSFORM layer_SOURCES REPLACE "\\.cpp$" ".hpp" OUTPUT_VARIABLE proven)
+  list(REMOVE_ITEM layer_ALONE ${proven})
+  list(REMOVE_ITEM layer_HEADERS ${layer_ALONE})
   list(TRANSFORM layer_HEADERS PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
+  list(TRANSFORM layer_ALONE PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
   add_library(troupe_${name} STATIC ${layer_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
   set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
-  target_sources(troupe_${name} PUBLIC FILE_SET HEADERS
-    BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS})
+  target_sources(troupe_${name} PUBLIC
+    FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS}
+    FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})
+  set_target_properties(troupe_${name} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY headers_alone)
   target_compile_features(troupe_${name} PUBLIC cxx_std_20)
   # A train loop is found again in a rank by module and build id.
   target_link_options(troupe_${name} INTERFACE -Wl,--build-id)

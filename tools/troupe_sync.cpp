@@ -116,6 +116,7 @@ std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
   sink_thread thread{std::move(target), run, {}, [](const std::string& text) {
                        std::fprintf(stderr, "%s\n", text.c_str());
                      }};
+  thread.close();
   return thread.join(sink_thread::clock::now() + timeout);
 }
 

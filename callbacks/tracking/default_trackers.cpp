@@ -4,6 +4,15 @@
 
 namespace troupe {
 
+namespace {
+
+/// They write to the run's own storage: where that fails for so long, the run
+/// has failed, too.
+constexpr tracker_options own_files{.finish_timeout =
+                                      std::chrono::milliseconds{2000}};
+
+} // namespace
+
 std::vector<std::shared_ptr<const tracker>>
 default_trackers(const run_config& config) {
   std::vector<std::shared_ptr<const tracker>> result;
@@ -11,7 +20,8 @@ default_trackers(const run_config& config) {
     if (!wanted)
       return;
     if (auto made = make_sink(name, "{}"))
-      result.push_back(std::make_shared<const tracker>(std::move(*made)));
+      result.push_back(
+        std::make_shared<const tracker>(std::move(*made), own_files));
   };
   add(config.metrics_csv, "csv");
   add(config.report_page, "report_page");

@@ -19,11 +19,14 @@ sink_thread::sink_thread(std::shared_ptr<sink> target, tracked_run run,
   : options_(options),
     feed_(std::move(target), with_token(std::move(run), cancel_.get_token()),
           options, std::move(note)),
-    thread_([this] { this->run(); }) {}
+    follower_([this] { follow(); }) {}
 
 sink_thread::~sink_thread() {
-  if (thread_.joinable())
-    (void) join(clock::now());
+  if (!follower_.joinable())
+    return;
+  if (!sender_.joinable())
+    close();
+  (void) join(clock::now());
 }
 
 void sink_thread::notify() noexcept {
@@ -35,22 +38,24 @@ void sink_thread::notify() noexcept {
 }
 
 void sink_thread::close() {
-  std::lock_guard guard{mutex_};
-  closed_ = true;
+  {
+    std::lock_guard guard{mutex_};
+    closed_ = true;
+  }
   changed_.notify_all();
+  sender_ = std::thread{[this] { send_rest(); }};
 }
 
 std::string sink_thread::join(clock::time_point deadline) {
   {
     std::unique_lock lock{mutex_};
-    closed_ = true;
-    changed_.notify_all();
     changed_.wait_until(lock, deadline, [this] { return ended_; });
     stopped_ = true;
-    changed_.notify_all();
   }
+  changed_.notify_all();
   cancel_.request_stop();
-  thread_.join();
+  sender_.join();
+  follower_.join();
   auto unsent = feed_.unsent();
   if (unsent == 0)
     return {};
@@ -61,40 +66,48 @@ std::string sink_thread::join(clock::time_point deadline) {
   return text + "; they are kept, troupe-sync sends them";
 }
 
-void sink_thread::run() {
+void sink_thread::follow() {
   // A thread's own priority, on Linux. Without the right to it nothing is lost.
   (void) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
-  for (;;) {
-    bool closed = false;
-    {
-      std::lock_guard guard{mutex_};
-      if (stopped_)
-        break;
-      closed = closed_;
-    }
+  std::unique_lock lock{mutex_};
+  while (!closed_) {
+    lock.unlock();
     news_.store(false, std::memory_order_release);
     auto next = feed_.pump(clock::now());
-    if (next && *next <= clock::now())
-      continue;
-    if (closed && !next)
-      break; // All is sent, or nothing more will be.
-    wait(next);
+    if (!next || *next > clock::now())
+      wait(next);
+    lock.lock();
   }
-  std::lock_guard guard{mutex_};
+  left_ = true;
+  changed_.notify_all();
+  changed_.wait(lock, [this] { return ended_; });
+}
+
+void sink_thread::send_rest() {
+  std::unique_lock lock{mutex_};
+  changed_.wait(lock, [this] { return left_; });
+  while (!stopped_) {
+    lock.unlock();
+    auto next = feed_.pump(clock::now());
+    lock.lock();
+    if (!next)
+      break; // All is sent, or nothing more will be.
+    changed_.wait_until(lock, *next, [this] { return stopped_; });
+  }
   ended_ = true;
   changed_.notify_all();
 }
 
 void sink_thread::wait(std::optional<clock::time_point> next) {
   std::unique_lock lock{mutex_};
+  auto over = [this] { return closed_; };
   if (next) {
-    changed_.wait_until(lock, *next, [this] { return stopped_; });
+    changed_.wait_until(lock, *next, over);
     return;
   }
-  changed_.wait(lock, [this] { return news_ || closed_ || stopped_; });
+  changed_.wait(lock, [this] { return news_ || closed_; });
   // What comes within the interval goes along.
-  changed_.wait_for(lock, options_.interval,
-                    [this] { return closed_ || stopped_; });
+  changed_.wait_for(lock, options_.interval, over);
 }
 
 } // namespace troupe

@@ -14,8 +14,9 @@
 
 namespace troupe {
 
-/// A sink's feed on a thread of its own, of the lowest priority: training comes
-/// first, the journal keeps what has to wait.
+/// A sink's feed on a thread of its own. While the run goes on it has the
+/// lowest priority: training comes first, the journal keeps what has to wait.
+/// What is left at the end is sent by a second thread, which does not starve.
 class sink_thread {
 public:
   using clock = std::chrono::steady_clock;
@@ -23,7 +24,7 @@ public:
   sink_thread(std::shared_ptr<sink> target, tracked_run run,
               tracker_options options, sink_feed::note_function note);
 
-  /// Ends the thread; what is unsent stays in the journal.
+  /// Ends the threads; what is unsent stays in the journal.
   ~sink_thread();
 
   sink_thread(const sink_thread&) = delete;
@@ -32,30 +33,36 @@ public:
   /// The journal has grown. Cheap; any thread may call.
   void notify() noexcept;
 
-  /// Nothing more comes: what is left is sent without a pause.
+  /// Nothing more comes: what is left is sent without a pause. Call it once.
   void close();
 
   /// After `close`: waits until all is sent, at most until *deadline*, and ends
-  /// the thread. Empty, or a sentence that says what is unsent.
+  /// the threads. Empty, or a sentence that says what is unsent.
   std::string join(clock::time_point deadline);
 
   const tracker_options& options() const noexcept { return options_; }
 
 private:
-  void run();
+  /// Sends what comes, until `close`; then waits for `send_rest`: programs that
+  /// a sink started may end with the thread that started them.
+  void follow();
+  void send_rest();
+
   /// Waits until there is something to do; *next* is when a retry is due.
   void wait(std::optional<clock::time_point> next);
 
   tracker_options options_;
   std::stop_source cancel_;
-  sink_feed feed_; // the thread's own until it has ended
+  sink_feed feed_; // of `follow`, once that has left it of `send_rest`
   std::atomic<bool> news_ = true;
   std::mutex mutex_; // guards what follows
   std::condition_variable changed_;
-  bool closed_ = false;
-  bool stopped_ = false;
-  bool ended_ = false;
-  std::thread thread_;
+  bool closed_ = false;  // nothing more comes
+  bool left_ = false;    // `follow` has left the feed
+  bool stopped_ = false; // nobody waits any longer
+  bool ended_ = false;   // `send_rest` has left the feed
+  std::thread follower_;
+  std::thread sender_;
 };
 
 } // namespace troupe

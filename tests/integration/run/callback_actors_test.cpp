@@ -118,7 +118,7 @@ TEST_F(callback_actor_test, one_that_is_not_there_is_refused_before_the_run) {
   auto outcome = run({}, given);
   ASSERT_TRUE(outcome.error);
   EXPECT_THAT(outcome.error->message,
-              HasSubstr("callback actor 1 (listener): no connection"));
+              HasSubstr("callback actor 1 (listener): nobody listens at"));
   EXPECT_FALSE(fs::exists(run_path()));
 }
 

@@ -54,6 +54,10 @@ run_config config_of(const fs::path& storage, const std::string& mlflow) {
 /// The run in a process of its own, which dies at *failpoint*. Whether it did.
 bool run(const fs::path& storage, const std::string& mlflow,
          const std::string& failpoint) {
+  // A driver that dies while its trackers finish leaves a run that is over.
+  auto before = result::from_path(storage / "r");
+  if (before && before->status == run_status_kind::finished)
+    return false;
   auto status = run_in_child([&] {
     if (!arm_failpoint(failpoint))
       throw std::invalid_argument{failpoint};

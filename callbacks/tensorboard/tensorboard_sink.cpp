@@ -58,13 +58,14 @@ expected<void> tensorboard_sink::check(const tracked_run&) const {
 sink_result tensorboard_sink::start(const tracked_run& run,
                                     const std::string& state) {
   run_ = run;
-  done_ = {};
+  tensorboard::sink_progress done;
   if (!state.empty()) {
-    auto progress = progress_from_json(state);
-    if (!progress)
-      return sink_fails(sink_failure::kind::permanent, progress.error());
-    done_ = std::move(*progress);
+    auto saved = progress_from_json(state);
+    if (!saved)
+      return sink_fails(sink_failure::kind::permanent, saved.error());
+    done = std::move(*saved);
   }
+  done_ = std::move(done);
   return file_result(open());
 }
 

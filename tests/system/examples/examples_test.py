@@ -4,6 +4,7 @@
 
 FOLDER holds the built programs; those that are not there are skipped.
 """
+import csv
 import json
 import os
 import pty
@@ -179,6 +180,59 @@ class Torchmetrics(ExampleTest):
 
     def test_scores_inline(self):
         self.check(0)
+
+
+class Readme(ExampleTest):
+    program = "readme_example"
+
+    def test_trains_as_it_stands_in_the_readme(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        self.run_example()
+        (batch,) = batches_of(self.storage / "fashion")
+        self.assertLess(batch["values"][0]["loss"], 2.3)
+        self.assertIn("checkpoint", batch)
+
+
+class Tracking(ExampleTest):
+    program = "tracking"
+
+    def track(self, tracker):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        out, _ = self.run_example("--tracker", tracker, "--limit", 640, "--epochs", 2, "--name", "seen")
+        path = self.storage / "seen"
+        self.assertIn(f"report.html and metrics.csv are in {path}", out)
+        return path
+
+    def test_leaves_a_table_and_a_page(self):
+        path = self.track("csv")
+        with open(path / "metrics.csv", newline="") as file:
+            rows = list(csv.DictReader(file))
+        losses = [float(x["train/loss"]) for x in rows if x["train/loss"]]
+        self.assertEqual(len(losses), 2)
+        self.assertLess(losses[1], losses[0])
+        self.assertTrue(any(x["batch/loss"] for x in rows))
+        page = (path / "report.html").read_text()
+        self.assertIn("train/loss", page)
+        (image,) = (path / "media").iterdir()
+        self.assertEqual(image.read_bytes()[:8], b"\x89PNG\r\n\x1a\n")
+
+    def test_writes_the_file_store_of_mlflow(self):
+        self.track("mlflow")
+        (curve,) = (self.storage / "mlruns").glob("*/*/metrics/train/loss")
+        self.assertEqual(len(curve.read_text().splitlines()), 2)
+        (value,) = (self.storage / "mlruns").glob("*/*/params/batch_size")
+        self.assertEqual(value.read_text(), "64")
+
+    def test_writes_event_files_of_tensorboard(self):
+        path = self.track("tensorboard")
+        events = list((path / "tensorboard").glob("events.out.tfevents.*"))
+        self.assertTrue(any(b"train/loss" in x.read_bytes() for x in events))
+
+    def test_refuses_a_tracker_that_there_is_not(self):
+        _, err = self.run_example("--tracker", "abacus", code=2)
+        self.assertIn("there is no tracker 'abacus'", err)
 
 
 class LightningStyle(ExampleTest):

@@ -177,7 +177,7 @@ run_handle::start(run_request request, caf::actor_system& system,
   if (!trackers)
     return fail(trackers.error());
   x->trackers = std::move(*trackers);
-  x->store->on_append([trackers = x->trackers.get()] { trackers->notify(); });
+  x->store->on_append([trackers = x->trackers] { trackers->notify(); });
   auto first = x->store->begin_attempt();
   if (!first)
     return fail(first.error());

@@ -33,6 +33,7 @@ target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
 if(TROUPE_SANITIZERS)
   target_compile_options(troupe_build_flags INTERFACE
     -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer
+    -Wno-maybe-uninitialized # GCC 12 sees some in the code that sanitizers add to std::regex
     -fno-sanitize-recover=all) # UBSan only prints otherwise; it also halves what the compiler has to do.
   target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZERS})
 endif()

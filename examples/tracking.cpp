@@ -77,7 +77,7 @@ void train(troupe::train_context& context, const config& cfg) {
         tracker.log({{"batch/loss", loss.item<double>()}}, step);
     }
     troupe::metrics values{{"epoch", epoch},
-                           {"train/loss", mean_loss.compute().value()}};
+                           {"train/loss", mean_loss.value()}};
     if (context.rank() != 0) {
       context.report(values);
       continue;

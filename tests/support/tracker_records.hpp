@@ -29,11 +29,11 @@ public:
     row.time = time_;
     row.values = std::move(values);
     row.checkpoint = std::move(checkpoint);
-    return add(std::move(row));
+    return add(row);
   }
 
-  tracker_records& add(tracker_record::content_type content) {
-    records_.push_back({attempt_, time_, end_, std::move(content)});
+  tracker_records& add(const tracker_record::content_type& content) {
+    records_.push_back({attempt_, time_, end_, content});
     time_ += std::chrono::seconds{1};
     end_ += 100;
     return *this;

@@ -28,8 +28,10 @@ void driver_state::begin() {
   auto run = args.context;
   run.attempt = args.first.attempt;
   run.world_size = args.world_size;
-  call_back(before_run{std::move(run)});
-  act(machine->begin());
+  if (args.callbacks)
+    call_back(before_run{std::move(run)}); // Its answer lets the first ranks start.
+  else
+    act(machine->begin());
 }
 
 void driver_state::stop() {
@@ -277,6 +279,8 @@ void driver_state::called_back(const callback_done& x) {
     apply(run_events::run_failed{x.failures.front()});
   if (finishing)
     quit_if_done();
+  else if (machine->state() == run_state::initializing)
+    act(machine->begin());
   else
     store_next();
 }

@@ -1,6 +1,6 @@
 // Metrics over all ranks while a linear model learns y from four features: the
-// mean loss of the batches, and MAPE and R2 over the validation samples of all
-// ranks.
+// mean validation loss of the batches, MAPE and R2 over the validation samples
+// of all ranks, and a checkpoint for each epoch.
 //
 //   torchmetrics [workers [storage folder]]
 
@@ -35,31 +35,40 @@ void train(troupe::train_context& context, const config& cfg) {
   auto model = troupe::prepare_model(context, torch::nn::Linear(4, 1));
   troupe::fused_adam optimizer{model.parameters(), {.lr = cfg.lr}};
 
-  troupe::mean_metric loss_of_batches;
+  troupe::mean_metric mean_valid_loss;
   troupe::mean_absolute_percentage_error mape;
   troupe::r2_score r2;
   for (int epoch = 0; epoch < cfg.epochs; ++epoch) {
     for (int i = 0; i < cfg.samples; i += cfg.batch_size) {
       optimizer.zero_grad();
-      auto loss =
-        torch::mse_loss(model.forward(x.slice(0, i, i + cfg.batch_size)),
-                        y.slice(0, i, i + cfg.batch_size));
-      loss.backward();
+      auto predicted = model.forward(x.slice(0, i, i + cfg.batch_size));
+      torch::mse_loss(predicted, y.slice(0, i, i + cfg.batch_size)).backward();
       optimizer.step();
-      loss_of_batches.update(loss);
     }
-    {
+    torch::Tensor valid_loss; // of this rank's last batch
+    for (int i = 0; i < cfg.samples; i += cfg.batch_size) {
       torch::NoGradGuard no_grad;
-      auto predicted = model.forward(x_valid);
-      mape.update(predicted, y_valid);
-      r2.update(predicted, y_valid);
+      auto predicted = model.forward(x_valid.slice(0, i, i + cfg.batch_size));
+      auto target = y_valid.slice(0, i, i + cfg.batch_size);
+      valid_loss = torch::mse_loss(predicted, target);
+      mean_valid_loss.update(valid_loss);
+      mape.update(predicted, target);
+      r2.update(predicted, target);
     }
     // Every rank computes, and every rank has the value over all ranks.
-    context.report({{"epoch", epoch},
-                    {"train/loss", loss_of_batches.value()},
-                    {"val/mape", mape.value()},
-                    {"val/r2", r2.value()}});
-    loss_of_batches.reset();
+    troupe::metrics values{{"epoch", epoch},
+                           {"valid_loss", valid_loss.item<double>()},
+                           {"mean_valid_loss", mean_valid_loss.value()},
+                           {"mape", mape.value()},
+                           {"r2", r2.value()}};
+    if (context.rank() == 0) {
+      auto files = context.new_checkpoint();
+      troupe::save_pt(files.path() / "model.pt", model);
+      context.report(values, std::move(files));
+    } else {
+      context.report(values);
+    }
+    mean_valid_loss.reset();
     mape.reset();
     r2.reset();
   }
@@ -77,8 +86,9 @@ int main(int argc, char** argv) {
     std::fprintf(stderr, "%s\n", result.error->message.c_str());
     return 1;
   }
-  std::printf("loss %.4f, MAPE %.4f, R2 %.4f\n",
-              result.metrics.at("train/loss").number(),
-              result.metrics.at("val/mape").number(),
-              result.metrics.at("val/r2").number());
+  std::printf("valid loss %.4f on rank 0, %.4f on all; MAPE %.4f, R2 %.4f\n",
+              result.metrics.at("valid_loss").number(),
+              result.metrics.at("mean_valid_loss").number(),
+              result.metrics.at("mape").number(),
+              result.metrics.at("r2").number());
 }

@@ -125,6 +125,27 @@ TEST_F(driver_test, a_callback_that_throws_ends_the_run_if_it_is_to) {
   EXPECT_EQ(callback->calls.back(), "after_run errored");
 }
 
+TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
+  spawn();
+  system.hold(callbacks);
+  caf::anon_send(driver, start_run{});
+  system.settle();
+  EXPECT_EQ(status().state, run_state::initializing);
+  EXPECT_TRUE(ranks.launcher->launched.empty());
+  system.release();
+  EXPECT_EQ(ranks.launcher->launched.size(), 2u);
+}
+
+TEST_F(driver_test, a_stop_ends_a_run_whose_callbacks_have_yet_to_answer) {
+  spawn();
+  system.hold(callbacks);
+  caf::anon_send(driver, start_run{});
+  stop();
+  system.release();
+  EXPECT_TRUE(ranks.launcher->launched.empty());
+  EXPECT_EQ(outcome().status, run_status_kind::aborted);
+}
+
 TEST_F(driver_test,
        a_callback_that_throws_at_the_begin_ends_the_run_if_it_is_to) {
   config.callback_errors = callback_errors::abort;

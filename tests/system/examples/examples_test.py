@@ -162,20 +162,24 @@ class Torchmetrics(ExampleTest):
 
     def check(self, workers):
         out, _ = self.run_example(workers)
-        printed = re.search(r"loss (\S+), MAPE (\S+), R2 (\S+)", out).groups()
-        batches = batches_of(only_run(self.storage))
+        printed = re.search(r"loss (\S+) on rank 0, (\S+) on all; MAPE (\S+), R2 (\S+)", out).groups()
+        run = only_run(self.storage)
+        batches = batches_of(run)
         self.assertEqual([x["values"][0]["epoch"] for x in batches], list(range(5)))
+        for batch in batches:
+            self.assertTrue((run / "checkpoints" / batch["checkpoint"] / "model.pt").exists())
         first, last = batches[0]["values"][0], batches[-1]["values"][0]
-        self.assertEqual(printed, tuple(f"{last[x]:.4f}" for x in ("train/loss", "val/mape", "val/r2")))
-        self.assertLess(last["train/loss"], first["train/loss"])
-        self.assertLess(last["val/mape"], first["val/mape"])
-        self.assertGreater(last["val/r2"], 0.9)
-        self.assertLessEqual(last["val/r2"], 1)
+        names = ("valid_loss", "mean_valid_loss", "mape", "r2")
+        self.assertEqual(printed, tuple(f"{last[x]:.4f}" for x in names))
+        self.assertLess(last["mean_valid_loss"], first["mean_valid_loss"])
+        self.assertLess(last["mape"], first["mape"])
+        self.assertGreater(last["r2"], 0.9)
+        self.assertLessEqual(last["r2"], 1)
         return batches
 
     def test_reports_equal_values_from_all_ranks(self):
         for batch in self.check(3):
-            first, *others = batch["values"]
+            first, *others = [{k: v for k, v in x.items() if k != "valid_loss"} for x in batch["values"]]
             self.assertEqual(others, [first, first])
 
     def test_scores_inline(self):

@@ -29,7 +29,8 @@ void driver_state::begin() {
   run.attempt = args.first.attempt;
   run.world_size = args.world_size;
   if (args.callbacks)
-    call_back(before_run{std::move(run)}); // Its answer lets the first ranks start.
+    call_back(
+      before_run{std::move(run)}); // Its answer lets the first ranks start.
   else
     act(machine->begin());
 }

@@ -76,8 +76,7 @@ void train(troupe::train_context& context, const config& cfg) {
       if (step++ % 10 == 0)
         tracker.log({{"batch/loss", loss.item<double>()}}, step);
     }
-    troupe::metrics values{{"epoch", epoch},
-                           {"train/loss", mean_loss.value()}};
+    troupe::metrics values{{"epoch", epoch}, {"train/loss", mean_loss.value()}};
     if (context.rank() != 0) {
       context.report(values);
       continue;

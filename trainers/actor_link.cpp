@@ -5,8 +5,9 @@
 
 namespace troupe {
 
-actor_link::actor_link(caf::actor_system& system, group_link args)
-  : self_(system), args_(std::move(args)), store_(system, args_) {}
+actor_link::actor_link(caf::actor_system& system, network_thread* network,
+                       group_link args)
+  : self_(system, network), args_(std::move(args)), store_(system, args_) {}
 
 expected<void> actor_link::report(rank_report x, bool wait) {
   under_way_.push_back(self_->request(

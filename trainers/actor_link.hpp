@@ -2,19 +2,21 @@
 
 #include <deque>
 
-#include <caf/scoped_actor.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "troupe/actors/transport/network_waiter.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/remote_store.hpp"
 
 namespace troupe {
 
-/// A rank's link to its worker group. The loop's thread waits in a mailbox of
-/// its own for the answers, so that no other thread has to wake up on the way.
+/// A rank's link to its worker group. In a process of its own the loop's thread
+/// runs the network while it waits for answers, so that no other thread has to
+/// wake up on the way.
 class actor_link : public rank_link {
 public:
-  actor_link(caf::actor_system& system, group_link args);
+  actor_link(caf::actor_system& system, network_thread* network,
+             group_link args);
 
   expected<void> report(rank_report x, bool wait) override;
   expected<void> log(loop_event x) override;
@@ -41,7 +43,7 @@ private:
   expected<void> receive(pending_report& answer);
   expected<std::string> join(bool broadcast, std::string payload);
 
-  caf::scoped_actor self_;
+  network_waiter self_;
   group_link args_;
   std::deque<pending_report> under_way_;
   std::uint64_t barriers_ = 0;

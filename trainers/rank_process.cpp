@@ -6,6 +6,7 @@
 
 #include "troupe/actors/rank_seed.hpp"
 #include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
@@ -66,14 +67,15 @@ expected<void> run(const std::string& payload,
   // Never destroyed: the process ends right after its goodbye, and an orderly
   // shutdown of the system would only delay that.
   static auto config = new system_config;
-  static auto system = new caf::actor_system{*config};
+  static auto system = new caf::actor_system{config->with_own_network_thread()};
+  static auto network = new network_thread{*system};
   static auto kept = new auto{std::make_shared<kept_contexts>()};
   auto group = connect<worker_group_actor>(*system, seed->socket);
   if (!group)
     return tl::unexpected<error>{std::move(group.error())};
   return run_rank(*system, {std::move(*group), seed->attempt, seed->rank,
                             descriptors.empty() ? -1 : descriptors.front(),
-                            find_loop, *kept});
+                            find_loop, *kept, network});
 }
 
 } // namespace

@@ -62,7 +62,8 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   if (args.segment >= 0)
     start.facts.segment = args.segment;
   auto link = std::make_shared<actor_link>(
-    system, group_link{args.group, args.attempt, args.rank, control});
+    system, args.network,
+    group_link{args.group, args.attempt, args.rank, control});
   std::optional<checkpoint> resume;
   if (start.resume)
     resume = checkpoint::from_directory(*start.resume);

@@ -4,6 +4,7 @@
 #include <memory>
 
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/trainers/kept_contexts.hpp"
 #include "troupe/trainers/train_loop.hpp"
 
@@ -29,6 +30,7 @@ struct rank_args {
                     ///< as the facts say.
   loop_finder find;
   std::shared_ptr<kept_contexts> kept;
+  network_thread* network = nullptr; ///< Of the rank's own process, if any.
 };
 
 /// A rank from hello to goodbye, on the calling thread. Returns what ended it

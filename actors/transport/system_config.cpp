@@ -21,4 +21,9 @@ system_config::system_config(std::size_t scheduler_threads) {
   set("caf.logger.file.verbosity", "quiet");
 }
 
+system_config& system_config::with_own_network_thread() {
+  set("caf.middleman.manual-multiplexing", true);
+  return *this;
+}
+
 } // namespace troupe

@@ -14,6 +14,9 @@ public:
   /// *scheduler_threads* run all actors but those of the network thread. One
   /// is enough where no handler waits.
   explicit system_config(std::size_t scheduler_threads = 1);
+
+  /// The system gets a `network_thread` instead of CAF's own.
+  system_config& with_own_network_thread();
 };
 
 } // namespace troupe

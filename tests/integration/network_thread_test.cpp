@@ -1,0 +1,167 @@
+// Who runs the event loop of a rank: its network thread, or the thread that
+// waits for an answer.
+
+#include <csignal>
+#include <future>
+#include <optional>
+#include <thread>
+
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <gtest/gtest.h>
+
+#include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/network_waiter.hpp"
+#include "troupe/actors/transport/published_socket.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+#include "troupe/runtime/process/private_folder.hpp"
+
+namespace troupe {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+using half_actor = caf::typed_actor<caf::result<std::int32_t>(std::int32_t)>;
+
+half_actor::behavior_type half(half_actor::pointer) {
+  return {[](std::int32_t x) { return x / 2; }};
+}
+
+/// The actor at the socket *path* in a child process.
+class half_server {
+public:
+  explicit half_server(const fs::path& path) {
+    int ready[2];
+    if (pipe(ready) != 0)
+      return;
+    child_ = fork();
+    if (child_ == 0) {
+      prctl(PR_SET_PDEATHSIG, SIGKILL);
+      system_config config;
+      caf::actor_system system{config};
+      auto socket = publish(system, system.spawn(half), path);
+      if (!socket || write(ready[1], "r", 1) != 1)
+        _exit(1);
+      pause();
+    }
+    close(ready[1]);
+    char byte;
+    up_ = read(ready[0], &byte, 1) == 1;
+    close(ready[0]);
+  }
+
+  ~half_server() { kill(); }
+
+  void kill() {
+    if (child_ <= 0)
+      return;
+    ::kill(child_, SIGKILL);
+    waitpid(child_, nullptr, 0);
+    child_ = -1;
+  }
+
+  bool up() const { return up_; }
+
+private:
+  pid_t child_ = -1;
+  bool up_ = false;
+};
+
+/// A system as a rank has it.
+struct client {
+  explicit client(const fs::path& path)
+    : server(connect<half_actor>(system, path)) {}
+
+  system_config config;
+  caf::actor_system system{config.with_own_network_thread()};
+  network_thread network{system};
+  expected<half_actor> server;
+};
+
+struct network_thread_test : testing::Test {
+  void SetUp() override {
+    ASSERT_TRUE(server.up());
+    ASSERT_TRUE(rank.server) << rank.server.error().message;
+  }
+
+  template <class Self>
+  std::optional<std::int32_t> ask(Self& self, std::int32_t x) {
+    std::optional<std::int32_t> result;
+    self->request(*rank.server, caf::infinite, x)
+      .receive([&](std::int32_t answer) { result = answer; },
+               [](const caf::error&) {});
+    return result;
+  }
+
+  private_folder folder = private_folder::make().value();
+  fs::path path = fs::path{folder.path()} / "half";
+  half_server server{path};
+  client rank{path};
+};
+
+TEST_F(network_thread_test, answers_reach_those_who_drive_and_those_who_sleep) {
+  constexpr std::int32_t rounds = 2000;
+  auto sleeper = std::async(std::launch::async, [this] {
+    caf::scoped_actor self{rank.system};
+    for (std::int32_t i = 0; i < rounds; ++i)
+      if (ask(self, 2 * i) != i)
+        return i;
+    return rounds;
+  });
+  network_waiter self{rank.system, &rank.network};
+  for (std::int32_t i = 0; i < rounds; ++i)
+    ASSERT_EQ(ask(self, 2 * i), i);
+  EXPECT_EQ(sleeper.get(), rounds);
+}
+
+TEST_F(network_thread_test, messages_come_in_while_nobody_waits) {
+  network_waiter self{rank.system, &rank.network};
+  for (std::int32_t i = 0; i < 50; ++i) {
+    ASSERT_EQ(ask(self, 2 * i), i);
+    std::promise<std::int32_t> got;
+    auto answer = got.get_future();
+    rank.system.spawn([&](caf::event_based_actor* asker) {
+      asker->request(*rank.server, caf::infinite, 2 * i)
+        .then([&](std::int32_t x) { got.set_value(x); });
+    });
+    ASSERT_EQ(answer.get(), i);
+  }
+}
+
+TEST_F(network_thread_test, an_answer_that_was_there_first_is_not_lost) {
+  network_waiter self{rank.system, &rank.network};
+  auto first = self->request(*rank.server, caf::infinite, 2);
+  auto second = self->request(*rank.server, caf::infinite, 4);
+  std::int32_t sum = 0;
+  auto add = [&](std::int32_t x) { sum += x; };
+  auto fail = [](const caf::error&) {};
+  second.receive(add, fail);
+  first.receive(add, fail);
+  EXPECT_EQ(sum, 3);
+}
+
+TEST_F(network_thread_test, who_drives_hears_of_a_lost_peer) {
+  network_waiter self{rank.system, &rank.network};
+  self->monitor(*rank.server);
+  ASSERT_EQ(ask(self, 2), 1);
+  std::thread killer{[this] { server.kill(); }};
+  caf::error reason;
+  self->receive([&](const caf::down_msg& x) { reason = x.reason; });
+  killer.join();
+  EXPECT_EQ(reason, caf::exit_reason::remote_link_unreachable);
+}
+
+TEST_F(network_thread_test, without_a_network_the_thread_sleeps) {
+  network_waiter self{rank.system, nullptr};
+  EXPECT_EQ(ask(self, 8), 4);
+}
+
+} // namespace
+
+} // namespace troupe

@@ -14,7 +14,7 @@ void print_line(const std::string& name, const std::string& value,
                 const std::string& unit, const std::string& reference,
                 const std::string& ratio, const std::string& reach,
                 const std::string& reached) {
-  std::printf("%-15s %9s %-12s %9s %7s  %-20s %s\n", name.c_str(),
+  std::printf("%-22s %9s %-13s %9s %7s  %-20s %s\n", name.c_str(),
               value.c_str(), unit.c_str(), reference.c_str(), ratio.c_str(),
               reach.c_str(), reached.c_str());
   std::fflush(stdout);

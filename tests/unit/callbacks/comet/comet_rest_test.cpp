@@ -1,6 +1,7 @@
 #include <algorithm>
 #include <cmath>
 #include <functional>
+#include <mutex>
 #include <optional>
 
 #include <gtest/gtest.h>
@@ -38,7 +39,17 @@ protected:
     return result;
   }
 
+  using fault_type =
+    std::function<std::optional<loopback_reply>(const loopback_request&)>;
+
+  /// What the server, on threads of its own, answers instead from now on.
+  void set_fault(fault_type x) {
+    std::lock_guard guard{fault_mutex};
+    fault = std::move(x);
+  }
+
   loopback_reply answer(const loopback_request& x) {
+    std::lock_guard guard{fault_mutex};
     if (fault)
       if (auto reply = fault(x))
         return *reply;
@@ -49,7 +60,8 @@ protected:
   }
 
   temporary_folder folder;
-  std::function<std::optional<loopback_reply>(const loopback_request&)> fault;
+  std::mutex fault_mutex;
+  fault_type fault;
   loopback_server server{[this](auto& x) { return answer(x); }};
   environment_guard guard{
     {{"HOME", folder.path().string()},
@@ -119,14 +131,15 @@ TEST_F(comet_rest_test, makes_the_documented_calls) {
 TEST_F(comet_rest_test, repeats_only_what_was_not_taken) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
-  fault = [](const loopback_request& request) -> std::optional<loopback_reply> {
-    if (request.body.find("\"c\"") == std::string::npos)
-      return std::nullopt;
-    loopback_reply busy;
-    busy.status = 429;
-    busy.headers["Retry-After"] = "7";
-    return busy;
-  };
+  set_fault(
+    [](const loopback_request& request) -> std::optional<loopback_reply> {
+      if (request.body.find("\"c\"") == std::string::npos)
+        return std::nullopt;
+      loopback_reply busy;
+      busy.status = 429;
+      busy.headers["Retry-After"] = "7";
+      return busy;
+    });
   std::vector<tracker_record> records{
     record.report(0, {{{"a", 1}}}),
     record.report(1, {{{"b", 2}, {"c", 3}, {"d", 4}, {"text", "t"}}}),
@@ -136,7 +149,7 @@ TEST_F(comet_rest_test, repeats_only_what_was_not_taken) {
   EXPECT_EQ(busy.error().what, sink_failure::kind::transient);
   EXPECT_EQ(busy.error().retry_after, std::chrono::seconds{7});
   EXPECT_EQ(busy.error().accepted, 1u);
-  fault = nullptr;
+  set_fault(nullptr);
   ASSERT_TRUE(x.log(std::span{records}.subspan(1)));
   std::vector<std::string> names;
   for (auto& body : bodies("metric"))
@@ -166,13 +179,13 @@ TEST_F(comet_rest_test, goes_on_with_its_experiment_in_another_life) {
 
 TEST_F(comet_rest_test, makes_one_experiment_however_often_a_start_fails) {
   auto failures = 0;
-  fault = [&](const loopback_request& x) -> std::optional<loopback_reply> {
+  set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
     if (!x.target.ends_with("parameter") || ++failures % 2 == 0)
       return std::nullopt;
     loopback_reply result;
     result.status = 503;
     return result;
-  };
+  });
   comet_sink x{options};
   auto starts = 0;
   while (!x.start(run, "") && ++starts < 10) {
@@ -183,12 +196,12 @@ TEST_F(comet_rest_test, makes_one_experiment_however_often_a_start_fails) {
 
 TEST_F(comet_rest_test, names_the_settings_that_a_refusal_is_about) {
   for (auto status : {401, 403, 400, 404}) {
-    fault = [=](const loopback_request&) {
+    set_fault([=](const loopback_request&) {
       loopback_reply result;
       result.status = status;
       result.body = std::string{R"({"msg":"no such key )"} + secret + "\"}";
       return result;
-    };
+    });
     comet_sink x{options};
     auto refused = x.start(run, "");
     ASSERT_FALSE(refused);
@@ -206,16 +219,16 @@ TEST_F(comet_rest_test, takes_faults_of_the_server_for_passing) {
   std::uint64_t index = 0;
   for (auto what :
        {reply_fault::close, reply_fault::reset, reply_fault::truncated}) {
-    fault = [=](const loopback_request&) {
+    set_fault([=](const loopback_request&) {
       loopback_reply result;
       result.fault = what;
       return result;
-    };
+    });
     auto row = record.report(index++, {{{"a", 1}}});
     auto failed = x.log({&row, 1});
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
-    fault = nullptr;
+    set_fault(nullptr);
     EXPECT_TRUE(x.log({&row, 1}));
   }
 }

@@ -10,6 +10,7 @@
 
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -38,10 +39,6 @@ std::int64_t all_reduce(const group_ptr& group, std::int64_t value,
   options.reduceOp = op;
   group->allreduce(x, options)->wait();
   return x[0].item<std::int64_t>();
-}
-
-[[noreturn]] void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
 }
 
 /// Throws on every rank if any has a *problem*: a rank that left alone would

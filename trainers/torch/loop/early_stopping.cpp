@@ -7,16 +7,9 @@
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 
 namespace troupe {
-
-namespace {
-
-[[noreturn]] void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
-}
-
-} // namespace
 
 early_stopping::early_stopping(early_stopping_options options)
   : options_(std::move(options)) {

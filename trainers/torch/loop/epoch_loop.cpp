@@ -14,14 +14,11 @@
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 #include "troupe/trainers/torch/loop/random_state.hpp"
 #include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 
 namespace troupe {
 
 namespace {
-
-[[noreturn]] void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
-}
 
 void check(const loop_options& x) {
   auto at_least = [](std::int64_t value, std::int64_t least, const char* name) {

@@ -6,16 +6,9 @@
 
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 
 namespace troupe {
-
-namespace {
-
-[[noreturn]] void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
-}
-
-} // namespace
 
 void epoch_means::add(const std::string& name, const at::Tensor& value,
                       double weight, bool over_ranks) {

@@ -4,14 +4,11 @@
 
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 
 namespace troupe {
 
 namespace {
-
-[[noreturn]] void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
-}
 
 at::Tensor mean_over_ranks(train_context& context, const at::Tensor& x) {
   return all_reduce_sum(context, x.to(device(context), at::kDouble,

@@ -11,15 +11,12 @@
 #include "troupe/trainers/torch/optim/adamw_options.hpp"
 #include "troupe/trainers/torch/optim/sgd_options.hpp"
 #include "troupe/trainers/torch/optim/slot_tensors.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 
 namespace {
-
-[[noreturn]] void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
-}
 
 /// Why no fused kernel can update *x*; empty if one can.
 std::string objection(const at::Tensor& x) {

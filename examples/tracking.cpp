@@ -106,7 +106,10 @@ tracked_by(const std::string& name) {
     };
   auto found = trackers.find(name);
   if (found == trackers.end()) {
-    std::fprintf(stderr, "there is no tracker '%s'\n", name.c_str());
+    std::fprintf(stderr, "there is no tracker '%s'; there are", name.c_str());
+    for (auto& [known, make] : trackers)
+      std::fprintf(stderr, " %s", known.c_str());
+    std::fputc('\n', stderr);
     std::exit(2);
   }
   return {found->second()};

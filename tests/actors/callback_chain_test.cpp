@@ -95,9 +95,9 @@ protected:
   }
 
   std::vector<std::string> log;
-  std::vector<script> scripts;
-  callback_chain_args args;
   stepped_system system;
+  std::vector<script> scripts; // Answers that are due need their system.
+  callback_chain_args args;
   user_callback_actor chain;
 };
 

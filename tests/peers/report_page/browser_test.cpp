@@ -87,7 +87,10 @@ protected:
   chromium_page open_and(const std::string& script,
                          chromium_options options = {}) const {
     auto html = bytes_of(run_.path() / "report.html");
-    html.insert(html.rfind("</script>"), ";\n" + script + "\n");
+    // The browser's virtual time waits for timers, but for no frame.
+    html.insert(html.rfind("</script>"),
+                ";\nwindow.requestAnimationFrame = f => setTimeout(f);\n"
+                  + script + "\n");
     write_bytes(run_.path() / "changed.html", html);
     return open_in_chromium(run_.path() / "changed.html", options);
   }

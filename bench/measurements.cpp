@@ -22,6 +22,10 @@ std::vector<measurement> measurements() {
     {"metric_sync", "collectives", {.max_value = 2}, metric_sync},
 #endif
     {"report_with_sinks", "us", {.max_ratio = 1.1}, report_with_sinks},
+    {"report_with_hung_tracker",
+     "us",
+     {.max_ratio = 1.01},
+     report_with_hung_tracker},
     {"sink_drain_csv", "scalars/s", {.min_value = 50'000}, sink_drain_csv},
     {"sink_drain_tensorboard",
      "scalars/s",

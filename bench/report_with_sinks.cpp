@@ -1,36 +1,38 @@
+#include <sched.h>
+
 #include <troupe/trackers.hpp>
 #include <troupe/train.hpp>
 
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
 #include "takes.hpp"
+#include "tests/support/loopback_server.hpp"
 
 namespace troupe::bench {
 
 namespace {
 
 constexpr int warm_up = 100;
-constexpr int reports = 3000;
-constexpr int pairs = 4;
 
 struct config {
   std::string times;
+  int reports = 0;
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(times);
+    ar(times, reports);
   }
 };
 
 /// `times` has the seconds of each report of rank 0.
 void loop(train_context& context, const config& cfg) {
-  shared_numbers times{cfg.times, reports};
+  shared_numbers times{cfg.times, static_cast<std::size_t>(cfg.reports)};
   auto report = [&](int i) {
     context.report({{"step", i}, {"train/loss", 0.5 / (i + 1)}, {"lr", 1e-3}});
   };
   for (int i = 0; i < warm_up; ++i)
     report(i);
-  for (int i = 0; i < reports; ++i) {
+  for (int i = 0; i < cfg.reports; ++i) {
     auto before = now();
     report(i);
     if (context.rank() == 0)
@@ -38,33 +40,82 @@ void loop(train_context& context, const config& cfg) {
   }
 }
 
-std::vector<double> run(workplace& place, bool with_sinks) {
-  config cfg{place.new_path("times")};
-  shared_numbers times{cfg.times, reports};
+using trackers = std::vector<std::shared_ptr<user_callback>>;
+
+/// The seconds of each report of a run of *reports*.
+std::vector<double> run(workplace& place, int reports, const trackers& to) {
+  config cfg{place.new_path("times"), reports};
+  auto count = static_cast<std::size_t>(reports);
+  shared_numbers times{cfg.times, count};
   auto run = place.new_run();
   run.report_page = false;
-  run.metrics_csv = with_sinks;
-  if (with_sinks)
-    run.callbacks = {result_json_tracker(), tensorboard_tracker(),
-                     mlflow_tracker({.tracking_uri = place.new_path("mlruns"),
-                                     .experiment = "bench"})};
+  run.metrics_csv = false;
+  run.callbacks = to;
   data_parallel_trainer{loop, cfg, {.scaling = {.num_workers = 2}, .run = run}}
     .fit()
     .value_or_throw();
-  return times.part(0, reports);
+  return times.part(0, count);
 }
+
+/// The median report of *runs* runs with the trackers that *make* makes for
+/// each, and of as many without, by turns.
+template <class Make>
+figure beside_none(workplace& place, int runs, int reports, Make make) {
+  std::vector<double> with, without;
+  for (int i = 0; i < runs; ++i)
+    for (bool tracked : {i % 2 == 0, i % 2 != 0}) {
+      auto times = run(place, reports, tracked ? make() : trackers{});
+      auto& all = tracked ? with : without;
+      all.insert(all.end(), times.begin(), times.end());
+    }
+  return {median(with) * 1e6, median(without) * 1e6};
+}
+
+/// Keeps this thread, and those it starts, on the first of its cores.
+class one_core {
+public:
+  one_core() {
+    ::sched_getaffinity(0, sizeof(all_), &all_);
+    int first = 0;
+    while (!CPU_ISSET(first, &all_))
+      ++first;
+    cpu_set_t one;
+    CPU_ZERO(&one);
+    CPU_SET(first, &one);
+    ::sched_setaffinity(0, sizeof(one), &one);
+  }
+
+  ~one_core() { ::sched_setaffinity(0, sizeof(all_), &all_); }
+
+  one_core(const one_core&) = delete;
+  one_core& operator=(const one_core&) = delete;
+
+private:
+  cpu_set_t all_;
+};
 
 } // namespace
 
 figure report_with_sinks(workplace& place) {
-  std::vector<double> with, without;
-  for (int i = 0; i < pairs; ++i)
-    for (bool sinks : {i % 2 == 0, i % 2 != 0}) {
-      auto times = run(place, sinks);
-      auto& all = sinks ? with : without;
-      all.insert(all.end(), times.begin(), times.end());
-    }
-  return {median(with) * 1e6, median(without) * 1e6};
+  return beside_none(place, 4, 3000, [&] {
+    return trackers{csv_tracker(), result_json_tracker(), tensorboard_tracker(),
+                    mlflow_tracker({.tracking_uri = place.new_path("mlruns"),
+                                    .experiment = "bench"})};
+  });
+}
+
+figure report_with_hung_tracker(workplace& place) {
+  test::loopback_server hung{[](const test::loopback_request&) {
+    return test::loopback_reply{.fault = test::reply_fault::hang};
+  }};
+  // Runs differ by more than what is to be seen here, above all by the core
+  // that the driver gets.
+  one_core pinned;
+  return beside_none(place, 40, 1000, [&] {
+    return trackers{
+      mlflow_tracker({.tracking_uri = hung.url()},
+                     {.finish_timeout = std::chrono::milliseconds{0}})};
+  });
 }
 
 } // namespace troupe::bench

@@ -20,9 +20,10 @@ figure ddp_step_local(workplace& place); // ddp_step.cpp
 figure all_reduce(workplace& place);
 figure metric_sync(workplace& place);
 figure report_with_sinks(workplace& place);
-figure sink_drain_csv(workplace& place);         // sink_drain.cpp
-figure sink_drain_tensorboard(workplace& place); // sink_drain.cpp
-figure sink_drain_mlflow(workplace& place);      // sink_drain.cpp
+figure report_with_hung_tracker(workplace& place); // report_with_sinks.cpp
+figure sink_drain_csv(workplace& place);           // sink_drain.cpp
+figure sink_drain_tensorboard(workplace& place);   // sink_drain.cpp
+figure sink_drain_mlflow(workplace& place);        // sink_drain.cpp
 figure commit(workplace& place);
 figure metric_update(workplace& place);
 figure restart(workplace& place);

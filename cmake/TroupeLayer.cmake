@@ -26,7 +26,8 @@ function(troupe_layer name)
   list(TRANSFORM layer_ALONE PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
   add_library(troupe_${name} STATIC ${layer_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
-  set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
+  set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name}
+    UNITY_BUILD ${TROUPE_COMPILE_IN_BATCHES} UNITY_BUILD_BATCH_SIZE 8)
   target_sources(troupe_${name} PUBLIC
     FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS}
     FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})

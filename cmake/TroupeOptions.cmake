@@ -6,6 +6,8 @@ option(TROUPE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
+# Templates of other libraries (LibTorch 10 s, JSON 2 s) cost the compiler more than what is in a file of ours.
+option(TROUPE_COMPILE_IN_BATCHES "Compile several files of a layer at once: quicker as a whole, slower after an edit" OFF)
 set(TROUPE_SANITIZERS "" CACHE STRING "Comma-separated sanitizers, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)

@@ -15,7 +15,7 @@ namespace troupe::tensorboard {
 
 namespace {
 
-std::int64_t unix_seconds(std::chrono::system_clock::time_point x) {
+std::int64_t whole_unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::floor<std::chrono::seconds>(x).time_since_epoch().count();
 }
 
@@ -100,7 +100,7 @@ expected<void> event_files::begin(std::chrono::system_clock::time_point time) {
     if (auto done = file_->commit(); !done)
       return done;
   // Later than the file before, whatever the clock and the process's id say.
-  const auto seconds = std::max(unix_seconds(time), seconds_ + 1);
+  const auto seconds = std::max(whole_unix_seconds(time), seconds_ + 1);
   auto file = record_file::open_new(folder_ / name(seconds, number_ + 1));
   if (!file)
     return tl::unexpected{file.error()};
@@ -115,7 +115,7 @@ expected<void>
 event_files::replace_params(std::chrono::system_clock::time_point time,
                             std::string_view records) {
   if (params_file_.empty())
-    params_file_ = name(unix_seconds(time), 0);
+    params_file_ = name(whole_unix_seconds(time), 0);
   const auto path = folder_ / params_file_;
   if (fs::exists(path)) {
     const auto before = read_file(path, std::size_t{1} << 26);

@@ -4,14 +4,6 @@
 
 namespace troupe {
 
-namespace {
-
-std::string rank_name(int rank) {
-  return "rank " + std::to_string(rank);
-}
-
-} // namespace
-
 rank_barrier::rank_barrier(int world_size)
   : ranks_(static_cast<std::size_t>(world_size)) {}
 

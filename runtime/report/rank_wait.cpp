@@ -10,6 +10,10 @@ constexpr std::size_t max_listed_ranks = 16;
 
 } // namespace
 
+std::string rank_name(int rank) {
+  return "rank " + std::to_string(rank);
+}
+
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   auto listed = std::min(ranks.size(), max_listed_ranks);

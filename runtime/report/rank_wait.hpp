@@ -21,6 +21,9 @@ struct rank_wait {
 /// "report 3: rank 1 is missing for 30 s, ranks 0, 2 wait".
 std::string to_string(const rank_wait& x, rank_wait::time_point now);
 
+/// "rank 1".
+std::string rank_name(int rank);
+
 /// "rank 1" or "ranks 0, 2, 5", at most 16 by number and the rest counted.
 std::string rank_list(const std::vector<int>& ranks);
 

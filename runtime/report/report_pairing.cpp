@@ -15,10 +15,6 @@ std::string counted_reports(std::uint64_t n) {
   return std::to_string(n) + (n == 1 ? " report" : " reports");
 }
 
-std::string rank_name(int rank) {
-  return "rank " + std::to_string(rank);
-}
-
 } // namespace
 
 report_pairing::report_pairing(int world_size, std::uint64_t first_index)

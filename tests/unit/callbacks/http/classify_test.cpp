@@ -7,29 +7,29 @@
 namespace troupe::test {
 namespace {
 
-using kind = sink_failure::kind;
+using sink_kind = sink_failure::kind;
 
 const http_request request{.method = "POST",
                            .url = "http://u:pass@host:1/api?api_key=k"};
 
 TEST(classify_test, sorts_every_status) {
   for (int status : {408, 429, 500, 502, 503, 504})
-    EXPECT_EQ(kind_of_status(status), kind::transient) << status;
+    EXPECT_EQ(kind_of_status(status), sink_kind::transient) << status;
   for (int status : {301, 302, 307, 308, 401, 403})
-    EXPECT_EQ(kind_of_status(status), kind::permanent) << status;
+    EXPECT_EQ(kind_of_status(status), sink_kind::permanent) << status;
   for (int status : {400, 404, 405, 409, 413, 415, 422, 501})
-    EXPECT_EQ(kind_of_status(status), kind::rejected) << status;
+    EXPECT_EQ(kind_of_status(status), sink_kind::rejected) << status;
 }
 
 TEST(classify_test, sorts_every_failure_without_a_reply) {
   using x = http_failure::kind;
   for (auto what : {x::unreachable, x::cut, x::timeout, x::cancelled})
     EXPECT_EQ(failure_of(request, http_failure{what, ""}).what,
-              kind::transient);
+              sink_kind::transient);
   EXPECT_EQ(failure_of(request, http_failure{x::untrusted, ""}).what,
-            kind::permanent);
+            sink_kind::permanent);
   EXPECT_EQ(failure_of(request, http_failure{x::unusable, ""}).what,
-            kind::rejected);
+            sink_kind::rejected);
 }
 
 TEST(classify_test, quotes_the_message_of_a_json_reply) {

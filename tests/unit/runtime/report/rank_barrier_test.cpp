@@ -2,16 +2,18 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/start_time.hpp"
+
 namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
+using test::t0;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
 constexpr auto barrier = collective_kind::barrier;
 constexpr auto broadcast = collective_kind::broadcast;
-const rank_barrier::time_point t0{1000s};
 
 TEST(rank_barrier_test, SYNC_1_every_number_of_ranks_gets_the_data_of_rank_0) {
   for (int world_size : {1, 10, 1000}) {

@@ -5,16 +5,16 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/start_time.hpp"
 #include "troupe/runtime/report/report_options.hpp"
 
 namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
+using test::t0;
 using testing::ElementsAre;
 using testing::HasSubstr;
-
-const report_pairing::time_point t0{1000s};
 
 rank_report report_of(int rank, std::uint64_t index) {
   return {

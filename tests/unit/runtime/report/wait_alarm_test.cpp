@@ -2,12 +2,13 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/start_time.hpp"
+
 namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
-
-const wait_alarm::time_point t0{1000s};
+using test::t0;
 
 rank_wait wait_of(std::string what, wait_alarm::time_point since = t0) {
   return {std::move(what), {0, 2}, {1}, since};

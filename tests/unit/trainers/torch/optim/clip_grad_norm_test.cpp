@@ -11,7 +11,7 @@ using namespace troupe;
 
 namespace {
 
-std::vector<at::Tensor> make_parameters() {
+std::vector<at::Tensor> parameters_with_gradients() {
   at::manual_seed(1);
   std::vector<at::Tensor> result;
   for (auto n : {3, 7, 20}) {
@@ -29,8 +29,8 @@ TEST(clip_grad_norm_test, equals_that_of_libtorch) {
   for (double norm_type :
        {1.0, 2.0, 3.0, std::numeric_limits<double>::infinity()})
     for (double max_norm : {0.1, 1.0, 1000.0}) {
-      auto mine = make_parameters();
-      auto theirs = make_parameters();
+      auto mine = parameters_with_gradients();
+      auto theirs = parameters_with_gradients();
       auto norm = clip_grad_norm(mine, max_norm, norm_type);
       auto expected =
         torch::nn::utils::clip_grad_norm_(theirs, max_norm, norm_type);

@@ -1,0 +1,11 @@
+#pragma once
+
+#include <chrono>
+
+namespace troupe::test {
+
+/// When tests of decisions begin; they pass the time by hand.
+inline constexpr std::chrono::steady_clock::time_point t0{
+  std::chrono::seconds{1000}};
+
+} // namespace troupe::test

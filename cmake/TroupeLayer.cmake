@@ -17,7 +17,8 @@ endforeach()
 function(troupe_layer name)
   cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  # A header whose source includes it first is proven to stand alone by that; the others are compiled by themselves.
+  # A header whose source includes it first is proven to stand alone by that, where files are compiled one by one; the others
+  # are compiled by themselves.
   set(layer_ALONE ${layer_HEADERS})
   list(TRANSFORM layer_SOURCES REPLACE "\\.cpp$" ".hpp" OUTPUT_VARIABLE proven)
   list(REMOVE_ITEM layer_ALONE ${proven})
@@ -26,8 +27,10 @@ function(troupe_layer name)
   list(TRANSFORM layer_ALONE PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
   add_library(troupe_${name} STATIC ${layer_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
-  set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name}
-    UNITY_BUILD ${TROUPE_COMPILE_IN_BATCHES} UNITY_BUILD_BATCH_SIZE 8)
+  set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
+  if("layers" IN_LIST TROUPE_COMPILE_IN_BATCHES)
+    set_target_properties(troupe_${name} PROPERTIES UNITY_BUILD ON UNITY_BUILD_BATCH_SIZE 8)
+  endif()
   target_sources(troupe_${name} PUBLIC
     FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS}
     FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})

@@ -7,7 +7,7 @@ option(TROUPE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
 # Templates of other libraries (LibTorch 10 s, JSON 2 s) cost the compiler more than what is in a file of ours.
-option(TROUPE_COMPILE_IN_BATCHES "Compile several files of a layer at once: quicker as a whole, slower after an edit" OFF)
+set(TROUPE_COMPILE_IN_BATCHES "" CACHE STRING "Compile several files at once, of: layers;tests. Quicker as a whole, slower after an edit")
 set(TROUPE_SANITIZERS "" CACHE STRING "Comma-separated sanitizers, e.g. address,undefined")
 
 set(CMAKE_CXX_STANDARD 20)
@@ -37,5 +37,6 @@ if(TROUPE_SANITIZERS)
     -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer
     -Wno-maybe-uninitialized # GCC 12 sees some in the code that sanitizers add to std::regex
     -fno-sanitize-recover=all) # UBSan only prints otherwise; it also halves what the compiler has to do.
+  target_compile_definitions(troupe_build_flags INTERFACE XXH_NO_INLINE_HINTS=1) # xxHash, of -O0 and -Og
   target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZERS})
 endif()

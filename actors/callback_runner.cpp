@@ -27,6 +27,7 @@ callback_runner(user_callback_actor::stateful_pointer<run_context> self,
     [&run, args](const after_report& x) {
       run.attempt = x.attempt;
       run.world_size = static_cast<int>(x.values.size());
+      run.report_index = x.index;
       std::optional<checkpoint> data;
       if (x.checkpoint)
         data = checkpoint::from_directory(*x.checkpoint);

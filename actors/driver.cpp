@@ -28,11 +28,19 @@ void driver_state::begin() {
   auto run = args.context;
   run.attempt = args.first.attempt;
   run.world_size = args.world_size;
-  if (args.callbacks)
-    call_back(
-      before_run{std::move(run)}); // Its answer lets the first ranks start.
-  else
+  if (!args.callbacks) {
     act(machine->begin());
+    return;
+  }
+  // Its answer lets the first ranks start.
+  call_back(before_run{std::move(run)});
+  for (auto& x : args.told->take_untold()) {
+    std::optional<std::string> data;
+    if (x.data)
+      data = x.data->path().string();
+    call_back(after_report{x.batch.index, x.batch.attempt,
+                           std::move(x.batch.values), std::move(data)});
+  }
 }
 
 void driver_state::stop() {
@@ -261,15 +269,22 @@ void driver_state::call_back(Message message) {
   if (!args.callbacks)
     return;
   ++callbacks_under_way;
+  std::optional<std::uint64_t> report;
+  if constexpr (std::is_same_v<Message, after_report>)
+    report = message.index;
   self->request(args.callbacks, caf::infinite, std::move(message))
-    .then([this](const callback_done& x) { called_back(x); },
-          [this](caf::error& reason) {
-            called_back({0, false, {from_caf(reason)}, {}});
+    .then([this, report](const callback_done& x) { called_back(x, report); },
+          [this, report](caf::error& reason) {
+            called_back({0, false, {from_caf(reason)}, {}}, report);
           });
 }
 
-void driver_state::called_back(const callback_done& x) {
+void driver_state::called_back(const callback_done& x,
+                               std::optional<std::uint64_t> report) {
   --callbacks_under_way;
+  if (report)
+    if (auto ok = args.told->told(*report); !ok)
+      apply(run_events::run_failed{ok.error()});
   shown.callback_s += x.seconds;
   add_times(shown.callbacks, x.times);
   for (auto& failure : x.failures) {
@@ -279,8 +294,9 @@ void driver_state::called_back(const callback_done& x) {
   if (x.abort && !finishing)
     apply(run_events::run_failed{x.failures.front()});
   if (finishing)
-    quit_if_done();
-  else if (machine->state() == run_state::initializing)
+    end_if_told();
+  else if (machine->state() == run_state::initializing
+           && !std::exchange(run_announced, true))
     act(machine->begin());
   else
     store_next();
@@ -304,37 +320,48 @@ caf::result<void> driver_state::log(const log_event& x) {
 void driver_state::finish(const error& reason) {
   if (std::exchange(finishing, true))
     return;
-  std::optional<run_error> why;
   if (machine->state() == run_state::errored && !machine->failures().empty()
       && reason.code == ec::rank_failed)
-    why = make_run_error(machine->failures(), args.store->path());
+    end_reason = make_run_error(machine->failures(), args.store->path());
   else if (reason)
-    why = make_run_error(reason);
-  auto unsaved = [this, why](error problem) {
+    end_reason = make_run_error(reason);
+  end_if_told();
+}
+
+void driver_state::end_if_told() {
+  if (callbacks_under_way > 0)
+    return;
+  if (!std::exchange(end_stored, true))
+    store_end();
+  else if (result_ready)
+    quit();
+}
+
+void driver_state::store_end() {
+  auto unsaved = [this](error problem) {
     auto outcome = args.store->current_result();
     outcome.status = status_of(machine->state());
-    outcome.error = why ? why : make_run_error(std::move(problem));
+    outcome.error =
+      end_reason ? end_reason : make_run_error(std::move(problem));
     if (outcome.status == run_status_kind::finished)
       outcome.status = run_status_kind::errored;
     args.board->prepare(std::move(outcome));
   };
-  auto end_callbacks = [this] {
+  auto tell = [this] {
     result_ready = true;
     call_back(after_run{args.board->prepared()});
-    quit_if_done();
+    end_if_told();
   };
   self
     ->request(args.committer, caf::infinite,
-              finish_run{status_of(machine->state()), why})
-    .then(end_callbacks, [unsaved, end_callbacks](caf::error& problem) {
+              finish_run{status_of(machine->state()), end_reason})
+    .then(tell, [unsaved, tell](caf::error& problem) {
       unsaved(from_caf(problem));
-      end_callbacks();
+      tell();
     });
 }
 
-void driver_state::quit_if_done() {
-  if (!result_ready || callbacks_under_way > 0)
-    return;
+void driver_state::quit() {
   show();
   self->send_exit(args.group, caf::exit_reason::user_shutdown);
   self->send_exit(args.committer, caf::exit_reason::user_shutdown);

@@ -14,6 +14,7 @@
 #include "troupe/runtime/run/run_context.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
 #include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/run/told_reports.hpp"
 
 namespace troupe {
 
@@ -22,8 +23,9 @@ struct driver_args {
   std::shared_ptr<run_board> board;
   worker_group_actor group;
   committer_actor committer;
-  user_callback_actor callbacks; ///< Invalid: the run has none.
-  run_context context;           ///< What callbacks are told about the run.
+  user_callback_actor callbacks;      ///< Invalid: the run has none.
+  std::shared_ptr<told_reports> told; ///< Set if the run has callbacks.
+  run_context context; ///< What callbacks are told about the run.
   failure_config failure;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   int world_size = 1;
@@ -65,7 +67,11 @@ struct driver_state {
   void start_group(const run_action& action);
   void launch(const attempt_begun& x);
   void finish(const error& reason);
-  void quit_if_done();
+  /// Stores the end of the run once callbacks have been told of all reports,
+  /// and quits once they have been told of the end.
+  void end_if_told();
+  void store_end();
+  void quit();
 
   /// Stores batches one after another; holds back while callbacks lag behind.
   void store_next();
@@ -78,7 +84,7 @@ struct driver_state {
   /// Hands *message* to the callbacks, if there are any.
   template <class Message>
   void call_back(Message message);
-  void called_back(const callback_done& x);
+  void called_back(const callback_done& x, std::optional<std::uint64_t> report);
 
   void show();
   void note_event(std::string_view kind, const metrics& fields);
@@ -91,7 +97,10 @@ struct driver_state {
   bool group_alive = false;
   bool storing = false;
   bool sync_set = false;
+  bool run_announced = false; ///< Callbacks have answered `before_run`.
   bool finishing = false;
+  bool end_stored = false;             ///< Or on its way to storage.
+  std::optional<run_error> end_reason; ///< Unset: none, or not ended.
   std::optional<run_action> postponed; ///< Until the commit under way ends.
   bool result_ready = false; ///< On the board; callbacks may be under way.
   std::size_t callbacks_under_way = 0;

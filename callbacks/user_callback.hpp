@@ -34,6 +34,10 @@ public:
 
   /// Every rank has delivered the report; *values* are ordered by rank. What
   /// they reported is stored: the checkpoint, if one was made, can be read.
+  ///
+  /// Once per report and in order. If the driver dies, the next one of the run
+  /// begins with the reports that no callback had come back from: those may
+  /// come twice, and their checkpoints may have been evicted since.
   virtual void after_report(const run_context&,
                             const std::vector<metrics>& /*values*/,
                             const std::optional<checkpoint>&) {}

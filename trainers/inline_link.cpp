@@ -32,7 +32,7 @@ expected<void> inline_link::report(rank_report x, bool) {
   std::optional<checkpoint> data;
   if (*stored)
     data = (*stored)->data;
-  callbacks_.after_report(batch.values, data);
+  callbacks_.after_report(batch.index, batch.values, data);
   if (auto& reason = callbacks_.end_reason())
     return tl::unexpected<error>{reason};
   return {};

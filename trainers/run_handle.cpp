@@ -17,6 +17,7 @@
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/process/private_folder.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/run/told_reports.hpp"
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
@@ -122,20 +123,39 @@ find_actors(const run_config& config, caf::actor_system& system) {
   return result;
 }
 
-/// Who hears what the driver tells of the run; invalid: nobody.
-user_callback_actor spawn_callbacks(const run_config& config,
-                                    caf::actor_system& system,
-                                    std::vector<named_callback_actor> actors) {
+/// Who hears what the driver tells of the run.
+struct listeners {
+  std::shared_ptr<callback_list> classes;
+  std::vector<named_callback_actor> actors;
+  std::shared_ptr<told_reports> told; ///< Unset: there is nobody.
+};
+
+expected<listeners> find_listeners(const run_config& config,
+                                   std::vector<named_callback_actor> actors,
+                                   const run_store& store) {
+  listeners result{std::make_shared<callback_list>(
+                     told_callbacks(config.callbacks), config.callback_errors),
+                   std::move(actors),
+                   {}};
+  if (result.classes->empty() && result.actors.empty())
+    return told_reports::owe_nothing(store).map([&] { return result; });
+  return told_reports::open(store).map([&](told_reports x) {
+    result.told = std::make_shared<told_reports>(std::move(x));
+    return result;
+  });
+}
+
+/// Invalid: nobody.
+user_callback_actor spawn_callbacks(listeners x, callback_errors policy,
+                                    caf::actor_system& system) {
   user_callback_actor result;
-  auto classes = std::make_shared<callback_list>(
-    told_callbacks(config.callbacks), config.callback_errors);
-  if (!classes->empty())
-    result =
-      system.spawn<caf::detached>(callback_runner, user_callback_args{classes});
-  if (!actors.empty())
+  if (!x.classes->empty())
+    result = system.spawn<caf::detached>(callback_runner,
+                                         user_callback_args{x.classes});
+  if (!x.actors.empty())
     result = system.spawn(
-      callback_chain, callback_chain_args{std::move(result), std::move(actors),
-                                          config.callback_errors});
+      callback_chain,
+      callback_chain_args{std::move(result), std::move(x.actors), policy});
   return result;
 }
 
@@ -178,6 +198,9 @@ run_handle::start(run_request request, caf::actor_system& system,
     return fail(trackers.error());
   x->trackers = std::move(*trackers);
   x->store->on_append([trackers = x->trackers] { trackers->notify(); });
+  auto told = find_listeners(request.run, std::move(*actors), *x->store);
+  if (!told)
+    return fail(told.error());
   auto first = x->store->begin_attempt();
   if (!first)
     return fail(first.error());
@@ -220,7 +243,9 @@ run_handle::start(run_request request, caf::actor_system& system,
   args.board = x->board;
   args.committer =
     system.spawn<caf::detached>(committer, committer_args{x->store, x->board});
-  args.callbacks = spawn_callbacks(request.run, system, std::move(*actors));
+  args.told = told->told;
+  args.callbacks =
+    spawn_callbacks(std::move(*told), request.run.callback_errors, system);
   args.context = context_of(request, *x->store);
   args.failure = request.run.failure;
   args.first = std::move(*first);

@@ -56,4 +56,26 @@ expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
   return std::optional<history_row>{};
 }
 
+expected<std::vector<history_row>> read_batches(const fs::path& path,
+                                                std::uint64_t first) {
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  std::vector<history_row> result;
+  for (;;) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return result;
+    auto head = parse_line_head(**line);
+    if (!head || !head->index || *head->index < first)
+      continue;
+    auto entry = parse_line(**line, path.string());
+    if (entry && *entry)
+      if (auto row = std::get_if<history_row>(&**entry))
+        result.push_back(std::move(*row));
+  }
+}
+
 } // namespace troupe

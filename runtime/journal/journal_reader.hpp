@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <optional>
+#include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -36,5 +37,10 @@ private:
 /// The last batch of the journal *path* that is not damaged, without parsing
 /// those before it; nothing if there is none.
 expected<std::optional<history_row>> read_last_batch(const fs::path& path);
+
+/// The batches of the journal *path* from report index *first* on, in order;
+/// damaged lines are passed over.
+expected<std::vector<history_row>> read_batches(const fs::path& path,
+                                                std::uint64_t first);
 
 } // namespace troupe

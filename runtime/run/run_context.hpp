@@ -15,6 +15,9 @@ struct run_context {
   std::string id;   ///< 32 hex digits; the same in every life of the run.
   std::uint64_t attempt = 0;
   int world_size = 0;
+  /// Of the report that callbacks are told of, or were told of last. With `id`
+  /// and `attempt` it tells reports that come twice (`after_report`).
+  std::uint64_t report_index = 0;
   std::string config;           ///< The run's configuration as text (JSON).
   clock::time_point start_time; ///< When this driver life began.
 
@@ -36,7 +39,8 @@ bool inspect(Inspector& f, run_context& x) {
   return f.object(x).fields(
     f.field("name", x.name), f.field("path", x.path), f.field("id", x.id),
     f.field("attempt", x.attempt), f.field("world_size", x.world_size),
-    f.field("config", x.config), f.field("start_time", get, set));
+    f.field("report_index", x.report_index), f.field("config", x.config),
+    f.field("start_time", get, set));
 }
 
 } // namespace troupe

@@ -44,6 +44,9 @@ public:
   /// Rank 0's last metrics of an earlier driver or of this one.
   metrics last_metrics() const;
 
+  /// How many reports the journal has.
+  std::uint64_t next_report() const noexcept { return journal_->next_report(); }
+
   /// Reserves the number of the next attempt and finds the checkpoint it goes
   /// on from. From now on nothing of an earlier attempt can be committed.
   expected<attempt_start> begin_attempt();

@@ -80,16 +80,43 @@ TEST_F(driver_test, the_result_is_there_only_after_the_last_callback) {
   EXPECT_EQ(callback->calls.back(), "after_run finished");
 }
 
-TEST_F(driver_test, a_callback_done_while_the_end_is_written_ends_nothing) {
+TEST_F(driver_test, a_run_has_ended_only_when_callbacks_know_its_reports) {
   run();
   system.hold(callbacks);
   report(0);
-  system.hold(storage);
   finish();
+  EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "0"));
   system.release();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
   EXPECT_EQ(outcome().metrics, (metrics{{"x", 0}}));
   EXPECT_EQ(callback->calls.back(), "after_run finished");
+  EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "0", "run_ended"));
+}
+
+TEST_F(driver_test, the_next_driver_tells_what_this_one_did_not_live_to_tell) {
+  {
+    auto dead = run_store::open(config).value();
+    auto attempt = dead->begin_attempt().value().attempt;
+    auto told = told_reports::open(*dead).value();
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      auto batch =
+        stage_batch(dead->path(), attempt, i, "c" + std::to_string(i),
+                    {{{"a", "1"}}, {{"b", "2"}}}, {{"x", i}});
+      ASSERT_TRUE(dead->store(attempt, batch.value()));
+    }
+    ASSERT_TRUE(told.told(0));
+  }
+  run();
+  EXPECT_EQ(ranks.launcher->launched.size(), 2u);
+  report(3);
+  finish();
+  EXPECT_THAT(callback->calls,
+              ElementsAre("before_run 1", HasSubstr("after_report 0 [x=1]"),
+                          HasSubstr("after_report 0 [x=2]"),
+                          "after_report 1 [x=3] [x=3]", "after_run finished"));
+  EXPECT_THAT(callback->calls[2], HasSubstr("c2"));
+  EXPECT_THAT(told_reports::open(*store).value().take_untold(),
+              testing::IsEmpty());
 }
 
 TEST_F(driver_test, a_callback_that_throws_is_noted_and_the_run_goes_on) {

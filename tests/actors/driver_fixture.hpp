@@ -59,6 +59,8 @@ protected:
       std::vector<std::shared_ptr<user_callback>>{callback},
       config.callback_errors);
     args.context.name = "r";
+    args.told =
+      std::make_shared<told_reports>(told_reports::open(*store).value());
     args.callbacks = callbacks =
       system.spawn(callback_runner, user_callback_args{list});
     if (!actors.empty())

@@ -59,6 +59,7 @@ const run_context context{
   .id = "ab",
   .attempt = 2,
   .world_size = 4,
+  .report_index = 6,
   .config = "{}",
   .start_time = run_context::clock::time_point{std::chrono::seconds{7}}};
 

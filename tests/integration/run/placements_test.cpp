@@ -8,6 +8,7 @@
 #include <troupe/actors.hpp>
 
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/runtime/run/told_reports.hpp"
 
 namespace troupe::test {
 
@@ -194,6 +195,29 @@ TEST_P(placement_test, a_resumed_run_tells_the_number_of_its_next_attempt) {
   auto second = run({}, given);
   ASSERT_FALSE(second.error) << second.error->message;
   EXPECT_EQ(callback->attempt, 1u);
+}
+
+TEST_P(placement_test, a_resumed_run_first_tells_what_its_last_life_did_not) {
+  {
+    auto dead = run_store::open(resolve(config())).value();
+    auto attempt = dead->begin_attempt().value().attempt;
+    ASSERT_TRUE(told_reports::open(*dead));
+    report_batch batch;
+    batch.values = {{{"step", 7}}};
+    batch.parts.resize(1);
+    ASSERT_TRUE(dead->store(attempt, batch));
+  }
+  auto callback = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {callback};
+  auto outcome = run({.steps = 1}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto n = std::to_string(ranks());
+  EXPECT_THAT(callback->calls,
+              ::testing::ElementsAre("before_run run", "after_report 1",
+                                     "after_report " + n + " checkpoint_000001",
+                                     "after_run finished"));
+  EXPECT_THAT(callback->attempts, ::testing::ElementsAre(0u, 1u));
 }
 
 INSTANTIATE_TEST_SUITE_P(placements, placement_test,

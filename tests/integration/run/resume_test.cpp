@@ -69,6 +69,45 @@ TEST_F(run_test, a_killed_driver_leaves_no_process_and_loses_no_report) {
     EXPECT_EQ((*all)[i].index, i);
 }
 
+class told_indices : public user_callback {
+public:
+  void before_run(const run_context&) override { told.clear(); }
+
+  void after_report(const run_context& run, const std::vector<metrics>& values,
+                    const std::optional<checkpoint>&) override {
+    EXPECT_EQ(values.size(), 2u);
+    told.push_back(run.report_index);
+  }
+
+  std::vector<std::uint64_t> told;
+};
+
+TEST_F(run_test, callbacks_are_told_what_a_killed_driver_had_not_told_them) {
+  victim program{storage_.path().string(), "callback_waits"};
+  wait_for_lines(run_path(), 20);
+  program.kill(SIGKILL);
+  program.wait();
+  auto stored = result::from_path(run_path())->metrics_history()->size();
+  ASSERT_GT(stored, 10u);
+  for (int life = 0; life < 2; ++life) {
+    auto callback = std::make_shared<told_indices>();
+    auto options =
+      train_options{.scaling = {.num_workers = 2}, .run = config()};
+    options.run.callbacks = {callback};
+    // The first life of two ends early, so that there is one more to resume.
+    fault_plan plan{.steps = 2, .checkpoint_by = -1};
+    if (life == 0)
+      plan = {.action = "throw", .step = 1, .attempt = -1, .checkpoint_by = -1};
+    EXPECT_EQ(run(plan, options).error.has_value(), life == 0);
+    // The one that was under way comes first, no other comes twice.
+    auto first = life == 0 ? 2u : stored + 1;
+    auto last = life == 0 ? stored : stored + 2;
+    ASSERT_EQ(callback->told.size(), last - first + 1);
+    for (std::size_t i = 0; i < callback->told.size(); ++i)
+      EXPECT_EQ(callback->told[i], first + i);
+  }
+}
+
 TEST_F(run_test, a_second_driver_of_the_same_run_is_refused) {
   victim program{storage_.path().string()};
   wait_for_lines(run_path(), 10);

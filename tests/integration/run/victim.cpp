@@ -18,6 +18,19 @@ extern char** environ;
 
 namespace troupe::test {
 
+namespace {
+
+class waiting_callback : public user_callback {
+public:
+  void after_report(const run_context& run, const std::vector<metrics>&,
+                    const std::optional<checkpoint>&) override {
+    while (run.report_index == 2)
+      pause();
+  }
+};
+
+} // namespace
+
 int be_victim(const std::string& storage, const std::string& action) {
   run_config config;
   config.name = "run";
@@ -26,7 +39,10 @@ int be_victim(const std::string& storage, const std::string& action) {
   fault_plan plan;
   plan.steps = 1'000'000'000;
   plan.checkpoint_by = -1;
-  plan.action = action;
+  if (action == "callback_waits")
+    config.callbacks = {std::make_shared<waiting_callback>()};
+  else
+    plan.action = action;
   plan.step = 2;
   auto outcome =
     data_parallel_trainer{

@@ -57,6 +57,7 @@ TEST(run_values_test, a_run_context_survives_the_wire) {
                 .id = "a1b2",
                 .attempt = 1,
                 .world_size = 2,
+                .report_index = 7,
                 .config = "{}",
                 .start_time = run_context::clock::time_point{
                   std::chrono::microseconds{1'700'000'000'123'456}}};

@@ -1,0 +1,111 @@
+#include "troupe/runtime/run/told_reports.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The file is one line of this many bytes, digits with zeros ahead, so that a
+/// new count takes the place of the old one.
+constexpr std::size_t line_size = 21;
+
+/// More reports than any run has.
+constexpr auto all = std::numeric_limits<std::uint64_t>::max();
+
+std::optional<checkpoint>
+find_checkpoint(const std::vector<reported_checkpoint>& kept,
+                const std::string& name) {
+  for (auto& x : kept)
+    if (!name.empty() && x.data.name() == name)
+      return x.data;
+  return std::nullopt;
+}
+
+} // namespace
+
+expected<told_reports> told_reports::open_file_of(const run_store& store) {
+  auto path = store.path() / "callbacks.told";
+  return open_file(path, O_RDWR | O_CREAT, "open").map([&](unique_fd file) {
+    return told_reports{path, std::move(file)};
+  });
+}
+
+expected<told_reports> told_reports::open(const run_store& store) {
+  auto result = open_file_of(store);
+  if (!result)
+    return result;
+  auto count = result->count();
+  if (!count)
+    return tl::unexpected{count.error()};
+  auto stored = store.next_report();
+  if (*count < stored) {
+    auto rows = read_batches(store.folder().journal_file(), *count);
+    if (!rows)
+      return tl::unexpected{rows.error()};
+    auto kept = store.checkpoints();
+    for (auto& x : *rows) {
+      auto data = find_checkpoint(kept, x.checkpoint);
+      result->untold_.push_back({std::move(x), std::move(data)});
+    }
+  }
+  if (auto ok = result->set_count(std::min(*count, stored)); !ok)
+    return tl::unexpected{ok.error()};
+  return result;
+}
+
+expected<void> told_reports::owe_nothing(const run_store& store) {
+  return open_file_of(store).and_then(
+    [](told_reports x) { return x.set_count(all); });
+}
+
+std::vector<untold_report> told_reports::take_untold() {
+  return std::exchange(untold_, {});
+}
+
+expected<void> told_reports::told(std::uint64_t index) {
+  return set_count(index + 1);
+}
+
+expected<std::uint64_t> told_reports::count() const {
+  std::array<char, line_size + 1> bytes;
+  auto size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
+  if (size < 0)
+    return tl::unexpected{storage_error("read", path_, errno)};
+  if (size == 0) // New, or as a power cut left it.
+    return 0;
+  std::uint64_t result = 0;
+  auto end = bytes.data() + line_size - 1;
+  auto [last, problem] = std::from_chars(bytes.data(), end, result);
+  if (size != line_size || problem != std::errc{} || last != end || *end != '\n')
+    return failure(ec::corrupt,
+                   path_.string()
+                     + " is damaged: remove it, and callbacks are told of all "
+                       "reports of the run once more");
+  return result;
+}
+
+expected<void> told_reports::set_count(std::uint64_t count) {
+  auto digits = std::to_string(count);
+  std::string line(line_size - 1 - digits.size(), '0');
+  line += digits + '\n';
+  if (::pwrite(file_.get(), line.data(), line.size(), 0)
+      != static_cast<ssize_t>(line.size()))
+    return tl::unexpected{storage_error("write", path_, errno)};
+  return {};
+}
+
+} // namespace troupe

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/run/history_row.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+
+namespace troupe {
+
+/// A report that is stored, but that callbacks may not have been told of.
+struct untold_report {
+  history_row batch;
+  std::optional<checkpoint> data; ///< Unset, too, if it was evicted since.
+};
+
+/// How many of its reports a run's callbacks were told of, in `callbacks.told`
+/// in the run's folder: a driver that comes back tells those that another one
+/// did not live to tell (N4).
+///
+/// The count outlives every death of the process. A power cut may set it back:
+/// then reports are told twice, and none is left out.
+class told_reports {
+public:
+  /// Of the run of *store*, before its first attempt begins to report.
+  static expected<told_reports> open(const run_store& store);
+
+  /// The run goes on without callbacks: nobody will be told of what it reports.
+  static expected<void> owe_nothing(const run_store& store);
+
+  /// What is to be told first, by index; once.
+  std::vector<untold_report> take_untold();
+
+  /// Callbacks were told of all reports up to *index*; costs a microsecond.
+  expected<void> told(std::uint64_t index);
+
+private:
+  told_reports(fs::path path, unique_fd file)
+    : path_(std::move(path)), file_(std::move(file)) {}
+
+  expected<std::uint64_t> count() const;
+  expected<void> set_count(std::uint64_t count);
+
+  static expected<told_reports> open_file_of(const run_store& store);
+
+  fs::path path_;
+  unique_fd file_;
+  std::vector<untold_report> untold_;
+};
+
+} // namespace troupe

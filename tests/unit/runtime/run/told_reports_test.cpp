@@ -1,0 +1,138 @@
+#include "troupe/runtime/run/told_reports.hpp"
+
+#include <gmock/gmock.h>
+
+#include "tests/support/checkpoint_files.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+class told_reports_test : public testing::Test {
+protected:
+  void open() {
+    store.reset(); // One driver at a time.
+    run_config config;
+    config.name = "r";
+    config.storage_path = storage / "runs";
+    config.checkpoint.num_to_keep = 1;
+    store = run_store::open(config).value();
+  }
+
+  void SetUp() override {
+    open();
+    attempt = store->begin_attempt().value().attempt;
+  }
+
+  void report(std::uint64_t index) {
+    report_batch batch;
+    batch.index = index;
+    batch.values = {{{"x", index}}, {{"x", index}}};
+    batch.parts.resize(2);
+    ASSERT_TRUE(store->store(attempt, batch));
+  }
+
+  void report_checkpoint(std::uint64_t index) {
+    auto batch = stage_batch(store->path(), attempt, index,
+                             "c" + std::to_string(index),
+                             {{{"a", "1"}}, {{"b", "2"}}}, {{"x", index}});
+    ASSERT_TRUE(store->store(attempt, batch.value()));
+  }
+
+  /// What the next driver of the run has to tell.
+  std::vector<untold_report> untold() {
+    open();
+    return told_reports::open(*store).value().take_untold();
+  }
+
+  static std::vector<std::uint64_t>
+  indices(const std::vector<untold_report>& x) {
+    std::vector<std::uint64_t> result;
+    for (auto& report : x)
+      result.push_back(report.batch.index);
+    return result;
+  }
+
+  fs::path file() const { return store->path() / "callbacks.told"; }
+
+  temporary_folder storage;
+  std::unique_ptr<run_store> store;
+  std::uint64_t attempt = 0;
+};
+
+TEST_F(told_reports_test, a_new_run_owes_nothing) {
+  EXPECT_THAT(told_reports::open(*store).value().take_untold(), IsEmpty());
+}
+
+TEST_F(told_reports_test, what_was_stored_and_not_told_is_owed) {
+  auto told = told_reports::open(*store).value();
+  for (std::uint64_t i = 0; i < 4; ++i)
+    report(i);
+  ASSERT_TRUE(told.told(0));
+  ASSERT_TRUE(told.told(1));
+  auto owed = untold();
+  ASSERT_THAT(indices(owed), ElementsAre(2, 3));
+  EXPECT_EQ(owed[0].batch.attempt, attempt);
+  EXPECT_THAT(owed[0].batch.values,
+              ElementsAre(metrics{{"x", 2}}, metrics{{"x", 2}}));
+  EXPECT_THAT(indices(untold()), ElementsAre(2, 3)) << "asking told nobody";
+}
+
+TEST_F(told_reports_test, what_is_owed_is_given_out_once) {
+  auto told = told_reports::open(*store).value();
+  report(0);
+  open();
+  auto next = told_reports::open(*store).value();
+  EXPECT_THAT(indices(next.take_untold()), ElementsAre(0));
+  EXPECT_THAT(next.take_untold(), IsEmpty());
+  ASSERT_TRUE(next.told(0));
+  EXPECT_THAT(untold(), IsEmpty());
+}
+
+TEST_F(told_reports_test, a_report_comes_with_its_checkpoint_if_that_is_kept) {
+  auto told = told_reports::open(*store).value();
+  report_checkpoint(0);
+  report_checkpoint(1);
+  report(2);
+  auto owed = untold();
+  ASSERT_THAT(indices(owed), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(owed[0].data) << "evicted";
+  ASSERT_TRUE(owed[1].data);
+  EXPECT_EQ(owed[1].data->name(), "c1");
+  EXPECT_FALSE(owed[2].data) << "never had one";
+}
+
+TEST_F(told_reports_test, a_life_without_callbacks_owes_later_ones_nothing) {
+  ASSERT_TRUE(told_reports::owe_nothing(*store));
+  report(0);
+  report(1);
+  EXPECT_THAT(untold(), IsEmpty());
+  auto told = told_reports::open(*store).value();
+  report(2);
+  EXPECT_THAT(indices(untold()), ElementsAre(2));
+}
+
+TEST_F(told_reports_test, without_a_count_all_is_told_once_more) {
+  report(0);
+  report(1);
+  write_bytes(file(), "");
+  EXPECT_THAT(indices(untold()), ElementsAre(0, 1));
+}
+
+TEST_F(told_reports_test, a_damaged_count_is_named_with_what_to_do) {
+  for (auto text : {"7", "0000000000000000000x\n", "00000000000000000001\n\n"}) {
+    write_bytes(file(), text);
+    auto told = told_reports::open(*store);
+    ASSERT_FALSE(told) << text;
+    EXPECT_EQ(told.error().code, ec::corrupt);
+    EXPECT_THAT(told.error().message,
+                testing::AllOf(HasSubstr(file().string()), HasSubstr("remove")));
+  }
+}
+
+} // namespace
+} // namespace troupe::test

@@ -90,7 +90,8 @@ expected<std::uint64_t> told_reports::count() const {
   std::uint64_t result = 0;
   auto end = bytes.data() + line_size - 1;
   auto [last, problem] = std::from_chars(bytes.data(), end, result);
-  if (size != line_size || problem != std::errc{} || last != end || *end != '\n')
+  if (size != line_size || problem != std::errc{} || last != end
+      || *end != '\n')
     return failure(ec::corrupt,
                    path_.string()
                      + " is damaged: remove it, and callbacks are told of all "

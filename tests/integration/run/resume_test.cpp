@@ -1,5 +1,6 @@
 // Names that are used again, and drivers that die.
 
+#include <algorithm>
 #include <csignal>
 
 #include "tests/integration/run/run_test.hpp"
@@ -84,7 +85,12 @@ public:
 
 TEST_F(run_test, callbacks_are_told_what_a_killed_driver_had_not_told_them) {
   victim program{storage_.path().string(), "callback_waits"};
-  wait_for_lines(run_path(), 20);
+  auto journal = run_path() / "journal.jsonl";
+  // Once the queue of callbacks is full no more lines come.
+  wait_for(storage_.path(), [&] {
+    auto text = fs::exists(journal) ? bytes_of(journal) : std::string{};
+    return std::count(text.begin(), text.end(), '\n') >= 20;
+  });
   program.kill(SIGKILL);
   program.wait();
   auto stored = result::from_path(run_path())->metrics_history()->size();

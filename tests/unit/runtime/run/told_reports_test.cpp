@@ -37,9 +37,9 @@ protected:
   }
 
   void report_checkpoint(std::uint64_t index) {
-    auto batch = stage_batch(store->path(), attempt, index,
-                             "c" + std::to_string(index),
-                             {{{"a", "1"}}, {{"b", "2"}}}, {{"x", index}});
+    auto batch =
+      stage_batch(store->path(), attempt, index, "c" + std::to_string(index),
+                  {{{"a", "1"}}, {{"b", "2"}}}, {{"x", index}});
     ASSERT_TRUE(store->store(attempt, batch.value()));
   }
 
@@ -124,13 +124,14 @@ TEST_F(told_reports_test, without_a_count_all_is_told_once_more) {
 }
 
 TEST_F(told_reports_test, a_damaged_count_is_named_with_what_to_do) {
-  for (auto text : {"7", "0000000000000000000x\n", "00000000000000000001\n\n"}) {
+  for (auto text :
+       {"7", "0000000000000000000x\n", "00000000000000000001\n\n"}) {
     write_bytes(file(), text);
     auto told = told_reports::open(*store);
     ASSERT_FALSE(told) << text;
     EXPECT_EQ(told.error().code, ec::corrupt);
-    EXPECT_THAT(told.error().message,
-                testing::AllOf(HasSubstr(file().string()), HasSubstr("remove")));
+    EXPECT_THAT(told.error().message, testing::AllOf(HasSubstr(file().string()),
+                                                     HasSubstr("remove")));
   }
 }
 

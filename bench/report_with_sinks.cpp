@@ -12,7 +12,7 @@ namespace troupe::bench {
 
 namespace {
 
-constexpr int warm_up = 100;
+constexpr int warm_up = 500; // Trackers start meanwhile.
 
 struct config {
   std::string times;

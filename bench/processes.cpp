@@ -14,15 +14,6 @@ namespace troupe::bench {
 
 namespace {
 
-void pin(const std::vector<int>& cores) {
-  cpu_set_t set;
-  CPU_ZERO(&set);
-  for (auto core : cores)
-    CPU_SET(core, &set);
-  if (!cores.empty())
-    ::sched_setaffinity(0, sizeof(set), &set);
-}
-
 /// Returns the number of *processes* that did not exit with 0.
 int wait_for(const std::vector<pid_t>& processes) {
   int failed = 0;
@@ -47,6 +38,15 @@ int wait_for(const std::vector<pid_t>& processes) {
 }
 
 } // namespace
+
+void pin(const std::vector<int>& cores) {
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (auto core : cores)
+    CPU_SET(core, &set);
+  if (!cores.empty())
+    ::sched_setaffinity(0, sizeof(set), &set);
+}
 
 void run_bare_ranks(int count, const std::function<void(int)>& work) {
   auto plan = plan_cpus(available_cores(), count);

@@ -6,6 +6,9 @@
 
 namespace troupe::bench {
 
+/// Keeps the calling thread, and those it starts, on *cores*; empty: as it is.
+void pin(const std::vector<int>& cores);
+
 /// Runs *work* in *count* processes forked from this one, each on a core of its
 /// own where the runs' ranks have one. Throws if any of them fails.
 void run_bare_ranks(int count, const std::function<void(int rank)>& work);

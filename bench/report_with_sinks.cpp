@@ -1,12 +1,12 @@
-#include <sched.h>
-
 #include <troupe/trackers.hpp>
 #include <troupe/train.hpp>
 
 #include "numbers.hpp"
+#include "processes.hpp"
 #include "shared_numbers.hpp"
 #include "takes.hpp"
 #include "tests/support/loopback_server.hpp"
+#include "troupe/runtime/process/cpu_plan.hpp"
 
 namespace troupe::bench {
 
@@ -74,24 +74,14 @@ figure beside_none(workplace& place, int runs, int reports, Make make) {
 /// Keeps this thread, and those it starts, on the first of its cores.
 class one_core {
 public:
-  one_core() {
-    ::sched_getaffinity(0, sizeof(all_), &all_);
-    int first = 0;
-    while (!CPU_ISSET(first, &all_))
-      ++first;
-    cpu_set_t one;
-    CPU_ZERO(&one);
-    CPU_SET(first, &one);
-    ::sched_setaffinity(0, sizeof(one), &one);
-  }
-
-  ~one_core() { ::sched_setaffinity(0, sizeof(all_), &all_); }
+  one_core() { pin({all_.front()}); }
+  ~one_core() { pin(all_); }
 
   one_core(const one_core&) = delete;
   one_core& operator=(const one_core&) = delete;
 
 private:
-  cpu_set_t all_;
+  std::vector<int> all_ = available_cores();
 };
 
 } // namespace

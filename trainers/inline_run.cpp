@@ -69,16 +69,6 @@ run_end errored(run_error reason) {
   return {run_status_kind::errored, std::move(reason)};
 }
 
-/// Unset if *list* is empty.
-expected<std::optional<told_reports>> open_told(const callback_list& list,
-                                                const run_store& store) {
-  if (list.empty())
-    return told_reports::owe_nothing(store).map(
-      [] { return std::optional<told_reports>{}; });
-  return told_reports::open(store).map(
-    [](told_reports x) { return std::optional{std::move(x)}; });
-}
-
 /// From the first attempt to the last.
 run_end run_attempts(const run_request& request, run_store& store,
                      inline_callbacks& callbacks, const loop_control& control,
@@ -139,7 +129,7 @@ result run_inline(const run_request& given, loop_control& control) {
   context.world_size = 1;
   callback_list list{told_callbacks(request.run.callbacks),
                      request.run.callback_errors};
-  auto told = open_told(list, store);
+  auto told = open_told(store, !list.empty());
   if (!told)
     return failed_result(told.error());
   inline_callbacks callbacks{std::move(list), std::move(*told),

@@ -137,12 +137,13 @@ expected<listeners> find_listeners(const run_config& config,
                      told_callbacks(config.callbacks), config.callback_errors),
                    std::move(actors),
                    {}};
-  if (result.classes->empty() && result.actors.empty())
-    return told_reports::owe_nothing(store).map([&] { return result; });
-  return told_reports::open(store).map([&](told_reports x) {
-    result.told = std::make_shared<told_reports>(std::move(x));
-    return result;
-  });
+  auto has_callbacks = !result.classes->empty() || !result.actors.empty();
+  return open_told(store, has_callbacks)
+    .map([&](std::optional<told_reports> x) {
+      if (x)
+        result.told = std::make_shared<told_reports>(std::move(*x));
+      return std::move(result);
+    });
 }
 
 /// Invalid: nobody.

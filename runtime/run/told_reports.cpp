@@ -109,4 +109,13 @@ expected<void> told_reports::set_count(std::uint64_t count) {
   return {};
 }
 
+expected<std::optional<told_reports>> open_told(const run_store& store,
+                                                bool has_callbacks) {
+  if (!has_callbacks)
+    return told_reports::owe_nothing(store).map(
+      [] { return std::optional<told_reports>{}; });
+  return told_reports::open(store).map(
+    [](told_reports x) { return std::optional{std::move(x)}; });
+}
+
 } // namespace troupe

@@ -35,7 +35,8 @@ public:
   /// What is to be told first, by index; once.
   std::vector<untold_report> take_untold();
 
-  /// Callbacks were told of all reports up to *index*; costs a microsecond.
+  /// Callbacks were told of all reports up to *index*. One small write in
+  /// place, which does not wait for the disk.
   expected<void> told(std::uint64_t index);
 
 private:
@@ -44,12 +45,15 @@ private:
 
   expected<std::uint64_t> count() const;
   expected<void> set_count(std::uint64_t count);
-
   static expected<told_reports> open_file_of(const run_store& store);
 
   fs::path path_;
   unique_fd file_;
   std::vector<untold_report> untold_;
 };
+
+/// `open` if the run has callbacks; without, `owe_nothing`, and unset.
+expected<std::optional<told_reports>> open_told(const run_store& store,
+                                                bool has_callbacks);
 
 } // namespace troupe

@@ -110,7 +110,7 @@ TEST_F(driver_test, the_next_driver_tells_what_this_one_did_not_live_to_tell) {
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
   report(3);
   finish();
-  EXPECT_THAT(callback->calls,
+  ASSERT_THAT(callback->calls,
               ElementsAre("before_run 1", HasSubstr("after_report 0 [x=1]"),
                           HasSubstr("after_report 0 [x=2]"),
                           "after_report 1 [x=3] [x=3]", "after_run finished"));

@@ -12,6 +12,7 @@
 #include <termios.h>
 #include <unistd.h>
 
+#include "tests/support/start_time.hpp"
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/terminal_text.hpp"
 
@@ -19,10 +20,9 @@ namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
+using test::t0;
 using testing::HasSubstr;
 using testing::Not;
-
-const console_progress::time_point t0{1000s};
 
 /// What is there to be read from *fd* now; writers write before this is called.
 std::string read_all(int fd) {

@@ -15,21 +15,21 @@ using kind = comet_message::kind;
 expected<std::vector<comet_message>> files_of(const logged_artifact& x,
                                               std::int64_t time_ms) {
   std::vector<comet_message> result;
-  boost::system::error_code code;
   auto add = [&](const fs::path& file, const std::string& name) {
     result.push_back({kind::asset, name, {}, std::nullopt, time_ms, file});
   };
-  if (fs::is_regular_file(x.path, code)) {
+  auto found = look_up(x.path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (found->is_file()) {
     add(x.path, x.name);
     return result;
   }
-  fs::recursive_directory_iterator i{x.path, code};
-  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code))
-    if (fs::is_regular_file(i->path()))
-      add(i->path(),
-          (fs::path{x.name} / i->path().lexically_relative(x.path)).string());
-  if (code)
-    return tl::unexpected{storage_error("read", x.path, code.value())};
+  auto files = files_below(x.path);
+  if (!files)
+    return tl::unexpected{files.error()};
+  for (auto& file : *files)
+    add(file, (fs::path{x.name} / file.lexically_relative(x.path)).string());
   return result;
 }
 
@@ -67,8 +67,10 @@ comet_messages::of(const tracker_record& record) {
   } else if (auto text = std::get_if<logged_text>(&content)) {
     add_other(result, text->name, text->text, time);
   } else if (auto image = std::get_if<logged_image>(&content)) {
-    boost::system::error_code code;
-    if (!fs::is_regular_file(image->file, code))
+    auto found = look_up(image->file);
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (!found->is_file())
       return tl::unexpected{storage_error("read", image->file, ENOENT)};
     result.push_back(
       {kind::asset, image->name, {}, image->step, time, image->file, true});

@@ -6,6 +6,7 @@
 #include <string_view>
 
 #include "troupe/callbacks/http/retry_after.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -122,14 +123,19 @@ void http_transfer::set_body() {
 }
 
 void http_transfer::set_file(const fs::path& path) {
-  boost::system::error_code failed;
-  file_size_ = fs::file_size(path, failed);
-  file_.reset(failed ? nullptr : std::fopen(path.c_str(), "rbe"));
-  if (!file_) {
-    problem_ = path.string() + " cannot be read: "
-               + (failed ? failed.message() : std::strerror(errno));
+  auto found = look_up(path);
+  if (!found) {
+    problem_ = found.error().message;
     return;
   }
+  if (found->is_file())
+    file_.reset(std::fopen(path.c_str(), "rbe"));
+  if (!file_) {
+    auto why = !found->exists() ? ENOENT : found->is_file() ? errno : EISDIR;
+    problem_ = path.string() + " cannot be read: " + std::strerror(why);
+    return;
+  }
+  file_size_ = found->size;
   file_left_ = file_size_;
   curl_easy_setopt(easy_, CURLOPT_UPLOAD, 1L);
   curl_easy_setopt(easy_, CURLOPT_INFILESIZE_LARGE,

@@ -135,7 +135,10 @@ expected<void> result_json_sink::add_params(const metrics& params) const {
   const auto path = run_.path / "params.json";
   auto all = json::document::object();
   std::string before;
-  if (fs::exists(path)) {
+  auto known = look_up(path);
+  if (!known)
+    return tl::unexpected{known.error()};
+  if (known->exists()) {
     auto text = read_file(path, max_params_bytes);
     if (!text)
       return tl::unexpected{text.error()};

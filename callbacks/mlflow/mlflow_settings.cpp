@@ -4,6 +4,7 @@
 #include <cstdlib>
 
 #include "troupe/callbacks/mlflow/ini_file.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -114,16 +115,20 @@ expected<mlflow_settings> databricks_at(const std::string& address,
     result.client_id = saved["client_id"];
     result.client_secret = saved["client_secret"];
   }
-  if (!complete())
+  if (!complete()) {
+    auto found = look_up(file);
+    auto state = !found            ? " (" + found.error().message + ")"
+                 : found->exists() ? std::string{}
+                                   : ", which does not exist";
     return failure(
       ec::invalid_config,
       "no credentials for MLflow on Databricks: set DATABRICKS_HOST and "
       "DATABRICKS_TOKEN (or DATABRICKS_CLIENT_ID and "
       "DATABRICKS_CLIENT_SECRET), or have host and token under ["
-        + section + "] of " + file.string()
-        + (fs::exists(file) ? "" : ", which does not exist")
+        + section + "] of " + file.string() + state
         + " (DATABRICKS_CONFIG_FILE and DATABRICKS_CONFIG_PROFILE choose "
           "others)");
+  }
   while (host.ends_with('/'))
     host.pop_back();
   result.server = host.find("://") == host.npos ? "https://" + host : host;

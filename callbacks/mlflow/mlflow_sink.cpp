@@ -251,33 +251,34 @@ sink_result mlflow_sink::log_files(const tracker_record& record) {
     return put(x->path, artifact_path(x->name));
   const auto& row = std::get<history_row>(record.content);
   const auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
-  if (!fs::exists(checkpoint)) // More than `num_to_keep` came after it.
+  auto found = look_up(checkpoint);
+  if (!found)
+    return sink_fails(kind::transient, found.error());
+  if (!found->exists()) // More than `num_to_keep` came after it.
     return {};
   return put(checkpoint, "checkpoints/" + row.checkpoint);
 }
 
 sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
-  boost::system::error_code failed;
-  if (fs::is_regular_file(path, failed))
+  auto found = look_up(path);
+  if (!found)
+    return sink_fails(kind::transient, found.error());
+  if (found->is_file())
     return store_->put_file(path, name);
-  if (!fs::is_directory(path, failed))
+  if (!found->is_folder())
     return sink_fails(kind::rejected,
                       {ec::storage, path.string()
                                       + " is neither a file nor a folder any "
                                         "more"});
-  for (fs::recursive_directory_iterator i{path, failed}, end;
-       !failed && i != end; i.increment(failed))
-    if (fs::is_regular_file(i->status()))
-      if (auto ok = store_->put_file(
-            i->path(),
-            artifact_path(name + "/"
-                          + fs::relative(i->path(), path).generic_string()));
-          !ok)
-        return ok;
-  if (failed)
-    return sink_fails(
-      kind::rejected,
-      {ec::storage, "can not read " + path.string() + ": " + failed.message()});
+  auto files = files_below(path);
+  if (!files)
+    return sink_fails(kind::rejected, files.error());
+  for (auto& file : *files)
+    if (auto ok = store_->put_file(
+          file, artifact_path(
+                  name + "/" + file.lexically_relative(path).generic_string()));
+        !ok)
+      return ok;
   return {};
 }
 

@@ -110,15 +110,6 @@ expected<std::uint64_t> cut_file(const fs::path& path, std::uint64_t size) {
   return keep;
 }
 
-std::vector<fs::path> files_below(const fs::path& folder) {
-  std::vector<fs::path> result;
-  if (fs::is_directory(folder))
-    for (const auto& x : fs::recursive_directory_iterator{folder})
-      if (fs::is_regular_file(x.status()))
-        result.push_back(x.path());
-  return result;
-}
-
 } // namespace
 
 sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
@@ -142,9 +133,13 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
       return as_result(ok);
     if (auto ok = cut_metrics(); !ok)
       return as_result(ok);
-    for (const auto& file : files_below(folder_ / "params"))
+    const auto params = folder_ / "params";
+    auto known = files_below(params);
+    if (!known)
+      return sink_fails(kind::transient, known.error());
+    for (const auto& file : *known)
       if (auto text = read_file(file, max_value_file))
-        params_[fs::relative(file, folder_ / "params").string()] = *text;
+        params_[file.lexically_relative(params).string()] = *text;
   } catch (const fs::filesystem_error& x) {
     return sink_fails(kind::transient, {ec::storage, x.what()});
   }
@@ -179,7 +174,10 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
                                                 const std::string& name) {
   const auto folder = root_ / id;
   experiment_id_ = id;
-  if (fs::exists(folder / "meta.yaml"))
+  auto meta = look_up(folder / "meta.yaml");
+  if (!meta)
+    return tl::unexpected{meta.error()};
+  if (meta->exists())
     return folder;
   const auto now =
     std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(
@@ -205,8 +203,11 @@ expected<void> mlflow_tree::make_run() {
 /// What came after the state is given again.
 expected<void> mlflow_tree::cut_metrics() {
   const auto metrics = folder_ / "metrics";
-  for (const auto& file : files_below(metrics)) {
-    const auto key = fs::relative(file, metrics).string();
+  auto files = files_below(metrics);
+  if (!files)
+    return tl::unexpected{files.error()};
+  for (const auto& file : *files) {
+    const auto key = file.lexically_relative(metrics).string();
     auto known = sizes_.find(key);
     auto size = cut_file(file, known == sizes_.end() ? 0 : known->second);
     if (!size)
@@ -235,12 +236,18 @@ expected<void> mlflow_tree::write_meta(run_status_kind status,
 
 /// `a` cannot be a file and, for `a/b`, a folder, too: who comes second gets a
 /// name of its own.
-std::string mlflow_tree::place_of(const char* what,
-                                  const std::string& key) const {
+expected<std::string> mlflow_tree::place_of(const char* what,
+                                            const std::string& key) const {
   const auto base = folder_ / what;
-  auto taken = fs::is_directory(base / key);
-  for (auto i = key.find('/'); i != key.npos; i = key.find('/', i + 1))
-    taken = taken || fs::is_regular_file(base / key.substr(0, i));
+  auto found = look_up(base / key);
+  auto taken = found && found->is_folder();
+  for (auto i = key.find('/'); found && i != key.npos;
+       i = key.find('/', i + 1)) {
+    found = look_up(base / key.substr(0, i));
+    taken = taken || (found && found->is_file());
+  }
+  if (!found)
+    return tl::unexpected{found.error()};
   if (!taken)
     return key;
   auto result = key;
@@ -249,13 +256,17 @@ std::string mlflow_tree::place_of(const char* what,
 }
 
 /// In one step, since an empty file would be an empty value.
-expected<void> mlflow_tree::write_value(const fs::path& file,
-                                        const std::string& text) {
+expected<void> mlflow_tree::write_value(const char* what,
+                                        const mlflow_pair& x) {
+  auto place = place_of(what, x.key);
+  if (!place)
+    return tl::unexpected{place.error()};
+  const auto file = folder_ / what / *place;
   boost::system::error_code failed;
   fs::create_directories(file.parent_path(), failed);
   const auto temporary = folder_ / ".value.tmp"; // Where no reader looks.
   fs::remove(temporary, failed);
-  if (auto ok = write_new_file(temporary, text); !ok)
+  if (auto ok = write_new_file(temporary, x.value); !ok)
     return ok;
   fs::rename(temporary, file, failed);
   if (failed)
@@ -270,8 +281,10 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
   auto sizes = sizes_;
   for (const auto& [key, text] : lines) {
     auto name = place_of("metrics", key);
-    auto& size = sizes[name];
-    auto grown = append_lines(folder_ / "metrics" / name, size, text);
+    if (!name)
+      return sink_fails(kind::transient, name.error());
+    auto& size = sizes[*name];
+    auto grown = append_lines(folder_ / "metrics" / *name, size, text);
     if (!grown)
       return sink_fails(kind::transient, grown.error());
     size = *grown;
@@ -282,9 +295,7 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
 
 sink_result mlflow_tree::log_params(std::span<const mlflow_pair> params) {
   for (const auto& x : params) {
-    if (auto ok =
-          write_value(folder_ / "params" / place_of("params", x.key), x.value);
-        !ok)
+    if (auto ok = write_value("params", x); !ok)
       return as_result(ok);
     params_[x.key] = x.value;
   }
@@ -293,9 +304,7 @@ sink_result mlflow_tree::log_params(std::span<const mlflow_pair> params) {
 
 sink_result mlflow_tree::set_tags(std::span<const mlflow_pair> tags) {
   for (const auto& x : tags)
-    if (auto ok =
-          write_value(folder_ / "tags" / place_of("tags", x.key), x.value);
-        !ok)
+    if (auto ok = write_value("tags", x); !ok)
       return as_result(ok);
   return {};
 }

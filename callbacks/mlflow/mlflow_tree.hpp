@@ -41,8 +41,9 @@ private:
   expected<void> make_run();
   expected<void> cut_metrics();
   expected<void> write_meta(run_status_kind status, std::int64_t end_ms);
-  std::string place_of(const char* what, const std::string& key) const;
-  expected<void> write_value(const fs::path& file, const std::string& text);
+  expected<std::string> place_of(const char* what,
+                                 const std::string& key) const;
+  expected<void> write_value(const char* what, const mlflow_pair& x);
 
   fs::path root_;
   fs::path folder_; ///< Of the run.

@@ -14,9 +14,25 @@ fs::path journal_of(const fs::path& run_path) {
   return run_path / "journal.jsonl";
 }
 
-bool is_there(const fs::path& path) {
-  boost::system::error_code code;
-  return fs::exists(path, code);
+expected<void> expect_journal(const fs::path& run_path) {
+  auto folder = look_up(run_path);
+  auto journal = look_up(journal_of(run_path));
+  auto facts = look_up(run_path / "run.json");
+  auto state = look_up(run_path / "state.json");
+  for (auto x : {&folder, &journal, &facts, &state})
+    if (!*x)
+      return tl::unexpected{x->error()};
+  if (!folder->is_folder())
+    return failure(ec::storage, "there is no folder " + run_path.string());
+  if (journal->exists())
+    return {};
+  if (facts->exists() || state->exists())
+    return failure(ec::storage, "the run " + run_path.string()
+                                  + " has lost its journal.jsonl");
+  return failure(ec::invalid_argument,
+                 run_path.string()
+                   + " is not the folder of a run: it has neither run.json nor "
+                     "journal.jsonl");
 }
 
 // The policy forbids every request: should a text ever become markup, it still
@@ -50,25 +66,16 @@ expected<report_page> report_page::open(const fs::path& given) {
   auto path = fs::absolute(given).lexically_normal();
   if (path.filename() == ".") // "run/" ends in one
     path = path.parent_path();
-  boost::system::error_code code;
-  if (!fs::is_directory(path, code))
-    return failure(ec::storage, "there is no folder " + path.string());
-  if (!is_there(journal_of(path))) {
-    if (is_there(path / "run.json") || is_there(path / "state.json"))
-      return failure(ec::storage, "the run " + path.string()
-                                    + " has lost its journal.jsonl");
-    return failure(ec::invalid_argument,
-                   path.string()
-                     + " is not the folder of a run: it has neither run.json "
-                       "nor journal.jsonl");
-  }
+  if (auto ok = expect_journal(path); !ok)
+    return tl::unexpected{ok.error()};
   return report_page{std::move(path)};
 }
 
 expected<void> report_page::read_journal(const std::stop_token& cancelled) {
-  boost::system::error_code code;
-  auto size = fs::file_size(journal_of(run_path_), code);
-  if (!code && size < offset_) { // It is another one now.
+  auto found = look_up(journal_of(run_path_));
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (found->exists() && found->size < offset_) { // It is another one now.
     offset_ = 0;
     digest_ = {};
   }

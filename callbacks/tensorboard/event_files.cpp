@@ -117,7 +117,10 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
   if (params_file_.empty())
     params_file_ = name(whole_unix_seconds(time), 0);
   const auto path = folder_ / params_file_;
-  if (fs::exists(path)) {
+  auto found = look_up(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (found->exists()) {
     const auto before = read_file(path, std::size_t{1} << 26);
     if (before && *before == records)
       return {};

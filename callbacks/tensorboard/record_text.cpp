@@ -14,6 +14,13 @@ namespace {
 
 constexpr std::size_t max_image_bytes = 1 << 28;
 
+// Whether the file was removed, and not the folder it was in, nor the disk.
+bool is_gone(const fs::path& file) {
+  auto folder = look_up(file.parent_path());
+  auto found = look_up(file);
+  return folder && folder->exists() && found && !found->exists();
+}
+
 class visitor {
 public:
   visitor(std::string& out, const tracker_record& record,
@@ -45,7 +52,7 @@ public:
 
   sink_result operator()(const logged_image& x) {
     const auto png = read_file(x.file, max_image_bytes);
-    if (!png && fs::exists(x.file.parent_path()) && !fs::exists(x.file))
+    if (!png && is_gone(x.file))
       return sink_fails(sink_failure::kind::rejected, png.error());
     if (!png)
       return file_result(tl::unexpected{png.error()});

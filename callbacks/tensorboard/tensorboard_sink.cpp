@@ -10,6 +10,7 @@
 #include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/callbacks/tensorboard/hparams_text.hpp"
 #include "troupe/callbacks/tensorboard/record_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -76,7 +77,10 @@ fs::path tensorboard_sink::folder() const {
 
 expected<void> tensorboard_sink::open() {
   files_.reset();
-  if (!fs::exists(run_.path))
+  auto found = look_up(run_.path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
     return failure(ec::storage,
                    "can not find the run's folder " + run_.path.string());
   auto files = event_files::open(folder(), run_.id, host_of(run_), done_.place);

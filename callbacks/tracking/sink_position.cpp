@@ -57,8 +57,10 @@ expected<void> save_position(const sink_position& x, const fs::path& path) {
 }
 
 expected<std::optional<sink_position>> load_position(const fs::path& path) {
-  boost::system::error_code code;
-  if (!fs::exists(fs::symlink_status(path, code)))
+  auto found = look_up_link(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
     return std::optional<sink_position>{};
   return read_file(path, max_bytes).and_then([&](const std::string& text) {
     return verify_sum(text, path.string()).and_then([&] {

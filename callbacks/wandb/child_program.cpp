@@ -94,8 +94,8 @@ bool wait_for_end(const unique_fd& process, std::chrono::milliseconds limit) {
 
 fs::path find_program(const std::string& name) {
   auto can_run = [](const fs::path& x) {
-    boost::system::error_code ignored;
-    return fs::is_regular_file(x, ignored) && ::access(x.c_str(), X_OK) == 0;
+    auto found = look_up(x); // What cannot be looked up cannot be run.
+    return found && found->is_file() && ::access(x.c_str(), X_OK) == 0;
   };
   if (name.find('/') != name.npos)
     return can_run(name) ? fs::absolute(name) : fs::path{};

@@ -156,19 +156,19 @@ void wandb_batch::add_histogram(const logged_histogram& x,
 }
 
 expected<void> wandb_batch::add_artifact(const logged_artifact& x) {
-  boost::system::error_code code;
-  if (!fs::is_directory(x.path, code))
+  auto found = look_up(x.path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->is_folder())
     return add_file(x.path, x.name, false);
-  for (fs::recursive_directory_iterator i{x.path, code}, end; !code && i != end;
-       i.increment(code))
-    if (fs::is_regular_file(i->path()))
-      if (auto added = add_file(
-            i->path(), fs::path{x.name} / i->path().lexically_relative(x.path),
-            false);
-          !added)
-        return added;
-  if (code)
-    return tl::unexpected{storage_error("read", x.path, code.value())};
+  auto files = files_below(x.path);
+  if (!files)
+    return tl::unexpected{files.error()};
+  for (auto& file : *files)
+    if (auto added = add_file(
+          file, fs::path{x.name} / file.lexically_relative(x.path), false);
+        !added)
+      return added;
   return {};
 }
 

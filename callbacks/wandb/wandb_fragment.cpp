@@ -52,8 +52,9 @@ void name_latest(const fs::path& root, const std::string& name) {
 } // namespace
 
 bool wandb_fragment::is_synced() const {
-  boost::system::error_code ignored;
-  return fs::exists(log().string() + ".synced", ignored);
+  // Where that cannot be known it is sent once more: W&B takes it twice.
+  auto found = look_up(log().string() + ".synced");
+  return found && found->exists();
 }
 
 std::vector<wandb_fragment> wandb_fragments(const fs::path& root,

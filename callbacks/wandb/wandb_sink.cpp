@@ -115,9 +115,11 @@ expected<void> wandb_sink::mend_earlier_lives() {
 }
 
 expected<void> wandb_sink::mend(const wandb_fragment& x, std::uint64_t from) {
-  boost::system::error_code code;
+  auto found = look_up(x.log());
+  if (!found)
+    return tl::unexpected{found.error()};
   // Its maker died before the first record.
-  if (!fs::exists(x.log(), code) || fs::file_size(x.log(), code) < log_header)
+  if (!found->exists() || found->size < log_header)
     return remove_tree(x.path);
   auto has_exit = false;
   auto log = wandb_log::reopen(x.log(), from, [&](std::string_view record) {

@@ -29,11 +29,14 @@ expected<void> checkpoint::verify() const {
 
 expected<metrics> checkpoint::metadata() const {
   auto file = path_ / metadata_file_name;
-  boost::system::error_code code;
-  if (!fs::is_directory(path_, code))
+  auto folder = look_up(path_);
+  auto found = look_up(file);
+  if (!folder || !found)
+    return tl::unexpected{folder ? found.error() : folder.error()};
+  if (!folder->is_folder())
     return failure(ec::storage,
                    "there is no checkpoint folder " + path_.string());
-  if (!fs::exists(file, code))
+  if (!found->exists())
     return metrics{};
   return read_file(file, max_metadata_bytes)
     .and_then([&](const std::string& text) {

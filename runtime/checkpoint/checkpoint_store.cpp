@@ -177,8 +177,10 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
   if (registry.remove(name))
     if (auto ok = save(registry); !ok)
       return ok;
-  boost::system::error_code code;
-  if (!fs::exists(folder() / name, code))
+  auto found = look_up_link(folder() / name);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
     return {};
   auto aside = folder() / (rotten_prefix + name);
   return remove_tree(aside).and_then(

@@ -47,12 +47,14 @@ private:
                        + "', a name that no file of a checkpoint may have");
     auto from = staging_ / rank_folder(rank) / file.path;
     auto to = whole_ / file.path;
-    boost::system::error_code code;
-    auto size = fs::file_size(from, code);
-    if (code)
-      return tl::unexpected{storage_error("read", from, code.value())};
-    if (size != file.size)
-      return failure(ec::corrupt, from.string() + " has " + std::to_string(size)
+    auto found = look_up_link(from);
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (!found->is_file())
+      return failure(ec::storage, from.string() + " is not there any more");
+    if (found->size != file.size)
+      return failure(ec::corrupt, from.string() + " has "
+                                    + std::to_string(found->size)
                                     + " bytes; rank " + std::to_string(rank)
                                     + " reported " + std::to_string(file.size));
     if (auto ok = add_folder(to.parent_path()); !ok)

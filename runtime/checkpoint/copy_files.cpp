@@ -42,8 +42,11 @@ expected<void> copy_bytes(const fs::path& from, const fs::path& to) {
 }
 
 expected<void> copy_file(const fs::path& from, const fs::path& to, bool move) {
+  auto found = look_up_link(from);
+  if (!found)
+    return tl::unexpected{found.error()};
   boost::system::error_code code;
-  if (move && !fs::is_symlink(fs::symlink_status(from, code))) {
+  if (move && !found->is_link()) {
     fs::rename(from, to, code);
     if (!code)
       return {};
@@ -60,15 +63,21 @@ expected<void> copy_file(const fs::path& from, const fs::path& to, bool move) {
 
 expected<void> copy_files(const fs::path& source, const fs::path& target,
                           bool move) {
-  boost::system::error_code code;
-  if (!fs::is_directory(source, code))
+  auto folder = look_up(source);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  if (!folder->is_folder())
     return failure(ec::storage,
                    "there is no checkpoint folder " + source.string());
+  boost::system::error_code code;
   for (fs::directory_iterator i{source, code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename();
     auto to = target / name;
-    if (fs::is_directory(i->path(), code)) {
+    auto found = look_up(i->path());
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (found->is_folder()) {
       fs::create_directory(to, code);
       if (code)
         return tl::unexpected{storage_error("make folder", to, code.value())};

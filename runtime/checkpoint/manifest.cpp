@@ -47,12 +47,13 @@ manifest to_manifest(const json::document& x) {
 
 expected<void> verify_file(const fs::path& folder, const file_entry& x) {
   auto path = folder / x.path;
-  boost::system::error_code code;
-  if (!fs::is_regular_file(fs::symlink_status(path, code)))
+  auto found = look_up_link(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->is_file())
     return differs(path, "is missing from the checkpoint");
-  auto size = fs::file_size(path, code);
-  if (!code && size != x.size)
-    return differs(path, "has " + std::to_string(size)
+  if (found->size != x.size)
+    return differs(path, "has " + std::to_string(found->size)
                            + " bytes, its manifest says "
                            + std::to_string(x.size));
   auto digest =
@@ -75,8 +76,10 @@ expected<void> refuse_strangers(const fs::path& folder,
   auto i = fs::recursive_directory_iterator{folder, code};
   for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
     auto path = i->path().lexically_relative(folder).generic_string();
-    auto is_folder = fs::is_directory(i->symlink_status());
-    if (!is_folder && !known.contains(path))
+    auto found = look_up_link(i->path());
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (!found->is_folder() && !known.contains(path))
       return differs(i->path(), "is not in the checkpoint's manifest");
   }
   if (code)
@@ -131,11 +134,14 @@ expected<manifest> manifest_from_json(const std::string& text,
 
 expected<manifest> read_manifest(const fs::path& folder) {
   auto file = folder / manifest_file_name;
-  boost::system::error_code code;
-  if (!fs::is_directory(folder, code))
+  auto above = look_up(folder);
+  auto found = look_up(file);
+  if (!above || !found)
+    return tl::unexpected{above ? found.error() : above.error()};
+  if (!above->is_folder())
     return failure(ec::corrupt,
                    "there is no checkpoint folder " + folder.string());
-  if (!fs::exists(file, code))
+  if (!found->exists())
     return failure(ec::corrupt, folder.string() + " has no "
                                   + manifest_file_name
                                   + ": no run committed it");

@@ -24,10 +24,12 @@ expected<std::vector<fs::path>> list_files(const fs::path& root) {
   boost::system::error_code code;
   auto i = fs::recursive_directory_iterator{root, code};
   for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
-    auto status = i->symlink_status();
-    if (fs::is_regular_file(status))
+    auto found = look_up_link(i->path());
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (found->is_file())
       result.push_back(i->path());
-    else if (!fs::is_directory(status))
+    else if (!found->is_folder())
       return failure(ec::invalid_argument,
                      i->path().string()
                        + " is neither a file nor a folder; a checkpoint holds "

@@ -56,6 +56,29 @@ expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
   return std::optional<history_row>{};
 }
 
+expected<std::optional<journal_event>> read_run_end(const fs::path& path) {
+  auto reader = journal_reader::open(path);
+  if (!reader)
+    return tl::unexpected{reader.error()};
+  std::optional<journal_event> result;
+  for (;;) {
+    auto entry = reader->next();
+    if (!entry && entry.error().code == ec::corrupt)
+      continue; // A damaged line: what follows counts.
+    if (!entry)
+      return tl::unexpected{entry.error()};
+    if (!*entry)
+      return result;
+    auto event = std::get_if<journal_event>(&**entry);
+    if (!event)
+      continue;
+    if (event->kind == "attempt_begun")
+      result.reset();
+    else if (event->kind == "run_ended")
+      result = std::move(*event);
+  }
+}
+
 expected<std::vector<history_row>> read_batches(const fs::path& path,
                                                 std::uint64_t first) {
   auto lines = line_reader::open(path, 0);

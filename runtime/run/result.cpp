@@ -8,6 +8,7 @@
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -29,19 +30,36 @@ fs::path journal_file(const fs::path& path) {
   return path / "journal.jsonl";
 }
 
-bool is_there(const fs::path& path) {
-  boost::system::error_code code;
-  return fs::exists(path, code);
-}
-
 // Rank 0's last report. A run that has no journal (yet) reported nothing.
 expected<metrics> last_metrics(const fs::path& path) {
-  if (!is_there(journal_file(path)))
+  auto found = look_up(journal_file(path));
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
     return metrics{};
   return read_last_batch(journal_file(path)).map([](auto batch) {
     return batch && !batch->values.empty() ? std::move(batch->values[0])
                                            : metrics{};
   });
+}
+
+expected<void> expect_run_folder(const fs::path& path) {
+  auto folder = look_up(path);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  if (!folder->exists())
+    return failure(ec::storage, "there is no folder " + path.string());
+  for (auto name : {"run.json", "state.json", "journal.jsonl"}) {
+    auto found = look_up(path / name);
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (found->exists())
+      return {};
+  }
+  return failure(ec::invalid_argument,
+                 path.string()
+                   + " is not the folder of a run: it has neither run.json nor "
+                     "state.json");
 }
 
 } // namespace
@@ -78,7 +96,10 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
 
 expected<std::vector<history_row>> result::metrics_history() const {
   std::vector<history_row> rows;
-  if (!is_there(journal_file(path)))
+  auto found = look_up(journal_file(path));
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
     return rows;
   auto reader = journal_reader::open(journal_file(path));
   if (!reader)
@@ -102,14 +123,8 @@ const result& result::value_or_throw() const {
 
 expected<result> result::from_path(const fs::path& given) {
   auto path = fs::absolute(given).lexically_normal();
-  if (!is_there(path))
-    return failure(ec::storage, "there is no folder " + path.string());
-  if (!is_there(path / "run.json") && !is_there(path / "state.json")
-      && !is_there(journal_file(path)))
-    return failure(ec::invalid_argument,
-                   path.string()
-                     + " is not the folder of a run: it has "
-                       "neither run.json nor state.json");
+  if (auto ok = expect_run_folder(path); !ok)
+    return tl::unexpected{ok.error()};
   auto state = load_run(path);
   if (!state)
     return tl::unexpected{state.error()};

@@ -18,15 +18,29 @@ struct found_state {
   std::vector<store_event> events;
 };
 
-// The run's state; rebuilt from the journal if it is damaged or lost. The
-// checkpoint store adopts what the rebuilt one does not know.
-expected<found_state> find_state(const run_folder& folder, const journal& log) {
-  auto saved = load_run(folder.path());
+// How the journal says that the run ended.
+expected<void> take_end(saved_run& state, const fs::path& journal_file) {
+  auto end = read_run_end(journal_file);
+  if (!end)
+    return tl::unexpected{end.error()};
+  if (!*end)
+    return {};
+  if (auto status = (*end)->fields.find("status"))
+    if (auto known = run_status_from_string(to_string(*status)))
+      state.status = *known;
+  return {};
+}
+
+// The run's state; rebuilt from the journal if it is damaged or lost, so that a
+// finished run stays finished. The checkpoint store adopts what the rebuilt one
+// does not know.
+expected<found_state> find_state(const run_folder& folder, const journal& log,
+                                 expected<std::optional<saved_run>> saved) {
   if (saved && *saved)
     return found_state{std::move(**saved), true, {}};
-  if (!saved && saved.error().code != ec::corrupt)
-    return tl::unexpected{saved.error()};
   found_state result;
+  if (auto ok = take_end(result.state, folder.journal_file()); !ok)
+    return tl::unexpected{ok.error()};
   result.existed = !saved || log.next_attempt() > 0;
   result.state.next_attempt = log.next_attempt();
   result.state.next_report = log.next_report();
@@ -64,14 +78,17 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto folder = run_folder::open(config.storage_path, *config.name);
   if (!folder)
     return tl::unexpected{folder.error()};
-  // Before anything is written: a finished run stays as it is.
-  if (auto state = load_run(folder->path()); state && *state)
-    if ((*state)->status == run_status_kind::finished)
-      return already_finished(*folder);
+  // Before anything is written: a finished run stays as it is, and so does one
+  // whose state cannot be read now.
+  auto saved = load_run(folder->path());
+  if (!saved && saved.error().code != ec::corrupt)
+    return tl::unexpected{saved.error()};
+  if (saved && *saved && (*saved)->status == run_status_kind::finished)
+    return already_finished(*folder);
   auto log = journal::open(folder->journal_file());
   if (!log)
     return tl::unexpected{log.error()};
-  auto found = find_state(*folder, **log);
+  auto found = find_state(*folder, **log, std::move(saved));
   if (!found)
     return tl::unexpected{found.error()};
   auto last = read_last_batch(folder->journal_file());
@@ -81,6 +98,13 @@ run_store::open(const run_config& config, const std::string& config_text) {
     folder->path(), *config.name, config.checkpoint, std::move(found->state));
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
+  if (checkpoints->state().status == run_status_kind::finished) {
+    // It has its state back now.
+    for (auto& x : found->events)
+      if (auto ok = (*log)->append_event(x.kind, 0, x.fields); !ok)
+        return tl::unexpected{ok.error()};
+    return already_finished(*folder);
+  }
   auto description = describe_run(folder->path(), *config.name, config_text);
   if (!description)
     return tl::unexpected{description.error()};

@@ -167,8 +167,10 @@ expected<void> save_run(const saved_run& x, const fs::path& run_path) {
 
 expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
   auto file = state_file(run_path);
-  boost::system::error_code code;
-  if (!fs::exists(fs::symlink_status(file, code)))
+  auto found = look_up_link(file);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
     return std::optional<saved_run>{};
   return read_file(file, max_state_bytes)
     .and_then([&](const std::string& text) {

@@ -6,6 +6,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <system_error>
 
@@ -33,11 +34,61 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path{"."};
 }
 
+fs::file_type type_of(mode_t mode) noexcept {
+  switch (mode & S_IFMT) {
+    case S_IFREG:
+      return fs::regular_file;
+    case S_IFDIR:
+      return fs::directory_file;
+    case S_IFLNK:
+      return fs::symlink_file;
+    default:
+      return fs::type_unknown; // a device, a pipe, a socket
+  }
+}
+
+expected<file_status> stat_path(const fs::path& path, int flags) {
+  if (auto code = failpoint("storage.look_up"))
+    return storage_failure("look up", path, code);
+  struct stat info {};
+  if (::fstatat(AT_FDCWD, path.c_str(), &info, flags) == 0)
+    return file_status{type_of(info.st_mode),
+                       static_cast<std::uint64_t>(info.st_size)};
+  if (errno == ENOENT || errno == ENOTDIR)
+    return file_status{};
+  return storage_failure("look up", path, errno);
+}
+
 } // namespace
 
 error storage_error(std::string_view action, const fs::path& path, int code) {
   return {ec::storage, "can not " + std::string{action} + ' ' + path.string()
                          + ": " + std::generic_category().message(code)};
+}
+
+expected<file_status> look_up(const fs::path& path) {
+  return stat_path(path, 0);
+}
+
+expected<file_status> look_up_link(const fs::path& path) {
+  return stat_path(path, AT_SYMLINK_NOFOLLOW);
+}
+
+expected<std::vector<fs::path>> files_below(const fs::path& path) {
+  std::vector<fs::path> result;
+  boost::system::error_code code;
+  auto i = fs::recursive_directory_iterator{path, code};
+  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
+    auto found = look_up(i->path());
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (found->is_file())
+      result.push_back(i->path());
+  }
+  if (code)
+    return storage_failure("list", path, code.value());
+  std::ranges::sort(result);
+  return result;
 }
 
 expected<unique_fd> open_file(const fs::path& path, int flags,
@@ -154,9 +205,13 @@ expected<void> rename_new(const fs::path& from, const fs::path& to) {
     ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
   // File systems without RENAME_NOREPLACE: the caller is the only writer of the
   // folder, so that a check before the rename does.
-  if (done != 0 && (errno == EINVAL || errno == ENOSYS))
-    done = ::access(to.c_str(), F_OK) == 0 ? (errno = EEXIST, -1)
-                                           : ::rename(from.c_str(), to.c_str());
+  if (done != 0 && (errno == EINVAL || errno == ENOSYS)) {
+    auto found = look_up_link(to);
+    if (!found)
+      return tl::unexpected{found.error()};
+    done = found->exists() ? (errno = EEXIST, -1)
+                           : ::rename(from.c_str(), to.c_str());
+  }
   if (done == 0)
     return {};
   if (errno == EEXIST || errno == ENOTEMPTY)

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -12,6 +14,29 @@ namespace troupe {
 
 /// `ec::storage` with the sentence "can not <action> <path>: <errno's text>".
 error storage_error(std::string_view action, const fs::path& path, int code);
+
+/// What lies at a path.
+struct file_status {
+  fs::file_type type = fs::file_not_found;
+  std::uint64_t size = 0; ///< Bytes of a file.
+
+  bool exists() const noexcept { return type != fs::file_not_found; }
+  bool is_file() const noexcept { return type == fs::regular_file; }
+  bool is_folder() const noexcept { return type == fs::directory_file; }
+  bool is_link() const noexcept { return type == fs::symlink_file; }
+};
+
+/// Looks at what *path* leads to, symbolic links followed. Only a path that
+/// leads nowhere (ENOENT, ENOTDIR) is missing; any other failure of the look-up
+/// is `ec::storage`: nothing may be concluded from a disk that does not answer.
+expected<file_status> look_up(const fs::path& path);
+
+/// The same, of the link itself where *path* is one.
+expected<file_status> look_up_link(const fs::path& path);
+
+/// Every regular file in the folder *path* and below, sorted; links to files
+/// count, links to folders are not followed.
+expected<std::vector<fs::path>> files_below(const fs::path& path);
 
 /// Replaces the file *path* by one with *bytes*, or leaves the old one as it
 /// is: a temporary file in the same folder, fsync, rename, fsync of the folder.

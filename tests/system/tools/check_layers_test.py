@@ -76,6 +76,16 @@ class CheckLayers(unittest.TestCase):
         self.expect_violation('runtime/error.cpp:1: "error.hpp" is no path from troupe/',
                               runtime__error_DOT_cpp='#include "error.hpp"\n')
 
+    def test_finds_look_ups_that_drop_their_error(self):
+        why = "takes an error for an answer: use look_up"
+        for call in ("fs::exists(path, code)", "fs::is_directory(path)", "i->symlink_status()", "bfs::status(path, code)"):
+            self.expect_violation(f"runtime/error.cpp:2: {call.split('(')[0].lstrip('i-')} {why}",
+                                  runtime__error_DOT_cpp=f"\nauto x = {call};\n")
+        code, output = self.check(runtime__error_DOT_cpp="// unlike fs::exists(path, code)\n",
+                                  runtime__storage__durable_file_DOT_cpp="auto x = fs::status(path, code);\n",
+                                  tests__unit__error_test_DOT_cpp="auto x = fs::exists(path);\n")
+        self.assertEqual(code, 0, output)
+
     def test_refuses_a_folder_without_sources(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, timeout=60)

@@ -62,6 +62,13 @@ loop_progress from_json(const json::document& x) {
   return result;
 }
 
+bool is_there(const fs::path& path) {
+  auto found = look_up(path);
+  if (!found)
+    throw train_error{found.error()};
+  return found->exists();
+}
+
 } // namespace
 
 void write_progress(const fs::path& folder, const loop_progress& x) {
@@ -75,7 +82,7 @@ void write_progress(const fs::path& folder, const loop_progress& x) {
 
 std::optional<loop_progress> read_progress(const fs::path& folder) {
   const auto path = text_file(folder);
-  if (!fs::exists(path))
+  if (!is_there(path))
     return std::nullopt;
   auto result = read_file(path, max_bytes).and_then([&](std::string text) {
     return json::read<loop_progress>(text, path.string(), from_json);
@@ -101,7 +108,7 @@ void write_rank_progress(const fs::path& folder, int rank,
 rank_progress read_rank_progress(const fs::path& folder, int rank) {
   rank_progress result;
   auto path = rank_file(folder, rank);
-  if (fs::exists(path))
+  if (is_there(path))
     result.random = load_safetensors(path);
   else
     path = rank_file(folder, 0);

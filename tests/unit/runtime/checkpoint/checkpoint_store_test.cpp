@@ -212,6 +212,40 @@ TEST_F(checkpoint_store_test, resumes_from_the_previous_when_one_is_rotten) {
     stage_batch(run.path(), attempt, 3, name(2), {{{"a", "1"}}}).value()));
 }
 
+// A1: what cannot be looked up is not missing.
+TEST_F(checkpoint_store_test, strikes_no_checkpoint_while_look_ups_fail) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    ASSERT_TRUE(commit(store, 0));
+    ASSERT_TRUE(commit(store, 1));
+  }
+  auto failures = 0;
+  for (auto nth = 1; nth < 200; ++nth) {
+    auto state = load_run(run.path()).value().value();
+    ASSERT_TRUE(
+      arm_failpoint("storage.look_up:" + std::to_string(nth) + "=eio"));
+    auto store = checkpoint_store::open(run.path(), "r", {}, state);
+    auto resume =
+      store ? store->resume_checkpoint() : tl::unexpected{store.error()};
+    auto again = load_run(run.path());
+    ASSERT_TRUE(arm_failpoint(""));
+    EXPECT_EQ(load_run(run.path()).value()->checkpoints.size(), 2u) << nth;
+    if (resume) {
+      EXPECT_EQ((*resume)->data.name(), name(1));
+      EXPECT_TRUE(store->take_events().empty()) << nth;
+    } else {
+      ++failures;
+      EXPECT_EQ(resume.error().code, ec::storage) << nth;
+    }
+    if (resume && again)
+      break;
+  }
+  EXPECT_GE(failures, 4);
+  EXPECT_LT(failures, 199);
+  EXPECT_EQ(entries(), 2u);
+}
+
 TEST_F(checkpoint_store_test, adopts_a_whole_checkpoint_newer_than_its_state) {
   {
     auto store = open();

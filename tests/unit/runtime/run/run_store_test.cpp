@@ -9,6 +9,7 @@
 #include "tests/support/child.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
 
@@ -101,6 +102,42 @@ TEST_F(run_store_test, refuses_the_name_of_a_finished_run) {
   EXPECT_EQ(again.error().code, ec::conflict);
   EXPECT_TRUE(mentions(again.error(), "choose another run.name"));
   EXPECT_EQ(bytes_of(run / "journal.jsonl"), before);
+}
+
+TEST_F(run_store_test, leaves_a_run_alone_whose_state_cannot_be_read) {
+  ASSERT_TRUE(open().value()->finish(run_status_kind::finished));
+  auto journal = bytes_of(run / "journal.jsonl");
+  auto state = bytes_of(run / "state.json");
+  ASSERT_TRUE(arm_failpoint("storage.look_up=eio"));
+  auto again = open();
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ec::storage);
+  EXPECT_TRUE(mentions(again.error(), "state.json: Input/output error"));
+  EXPECT_EQ(bytes_of(run / "journal.jsonl"), journal);
+  EXPECT_EQ(bytes_of(run / "state.json"), state);
+}
+
+TEST_F(run_store_test, keeps_a_finished_run_finished_without_its_state) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {{"x", 1}})));
+    ASSERT_TRUE(store->finish(run_status_kind::finished));
+  }
+  for (auto damage : {"rotten", "lost"}) {
+    if (damage == std::string{"lost"})
+      fs::remove(run / "state.json");
+    else
+      write_bytes(run / "state.json", "{\"format\":9");
+    auto again = open();
+    ASSERT_FALSE(again) << damage;
+    EXPECT_EQ(again.error().code, ec::conflict) << damage;
+    auto found = result::from_path(run).value(); // rebuilt
+    EXPECT_EQ(found.status, run_status_kind::finished);
+    EXPECT_EQ(found.checkpoint->name(), "c0");
+    EXPECT_EQ(found.metrics, (metrics{{"x", 1}}));
+  }
 }
 
 TEST_F(run_store_test, resumes_errored_aborted_and_broken_off_runs) {

@@ -75,6 +75,43 @@ TEST(durable_file_test, does_not_rename_over_something) {
   EXPECT_TRUE(rename_new(folder / "a", folder / "c"));
 }
 
+TEST(durable_file_test, takes_only_a_path_that_leads_nowhere_for_missing) {
+  temporary_folder folder;
+  write_bytes(folder / "file", "12345");
+  fs::create_symlink("file", folder / "link");
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(look_up(folder / "file")->size, 5u);
+  EXPECT_TRUE(look_up(folder.path())->is_folder());
+  EXPECT_TRUE(look_up(folder / "link")->is_file());
+  EXPECT_TRUE(look_up_link(folder / "link")->is_link());
+  EXPECT_FALSE(look_up(folder / "missing")->exists());
+  EXPECT_FALSE(look_up(folder / "file" / "x")->exists()); // ENOTDIR
+  auto expect_error = [](const fs::path& path, const char* reason) {
+    auto found = look_up(path);
+    ASSERT_FALSE(found) << path;
+    EXPECT_EQ(found.error().code, ec::storage);
+    EXPECT_NE(found.error().message.find(path.string()), std::string::npos);
+    EXPECT_NE(found.error().message.find(reason), std::string::npos)
+      << found.error().message;
+  };
+  expect_error(folder / "loop", "Too many levels of symbolic links");
+  expect_error(folder / std::string(300, 'x'), "File name too long");
+}
+
+TEST(durable_file_test, lists_the_files_of_a_folder_or_says_why_it_can_not) {
+  temporary_folder folder;
+  fs::create_directories(folder / "a" / "b");
+  write_bytes(folder / "z", "");
+  write_bytes(folder / "a" / "b" / "y", "");
+  fs::create_symlink("z", folder / "link");
+  fs::create_symlink("nowhere", folder / "broken");
+  EXPECT_EQ(files_below(folder.path()).value(),
+            (std::vector<fs::path>{folder / "a" / "b" / "y", folder / "link",
+                                   folder / "z"}));
+  fs::create_symlink("loop", folder / "loop");
+  EXPECT_EQ(files_below(folder.path()).error().code, ec::storage);
+}
+
 TEST(durable_file_test, makes_folders_and_refuses_files_in_their_place) {
   temporary_folder folder;
   EXPECT_TRUE(make_folders(folder / "a" / "b" / "c"));

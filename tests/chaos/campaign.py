@@ -1,0 +1,505 @@
+#!/usr/bin/python3
+"""Runs trainings under a seeded schedule of faults and has the checker look at each.
+
+  campaign.py --program FILE --shim FILE [--seed N] [--faults M] [--case K] [--families A,B | --families all]
+
+Prints the schedule and the verdict of every case, then the sum. A failure is repeated by its seed and case.
+"""
+import argparse
+import collections
+import concurrent.futures
+import dataclasses
+import os
+import resource
+import shutil
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+import checker
+import faults
+import run_reader
+from run_reader import Case
+
+# Families that main is known to pass; `--families all` runs the rest, too.
+CLEAN = ["rank-kill", "rank-point", "loop-fails", "spawner-kill", "driver-pause", "driver-signal",
+         "driver-stopped-by-rank"]
+# What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
+GONE_S = 10.0
+# What a driver may take beside the limits it was given; it needs a second where nothing else runs.
+ALLOWANCE_S = 40.0
+
+
+@dataclasses.dataclass
+class Setting:
+    program: str
+    shim: str
+    root: Path
+
+
+def processes_of(marker: str) -> list:
+    """Processes of one's own whose environment has *marker*."""
+    result = []
+    for entry in os.scandir("/proc"):
+        if entry.name.isdigit():
+            try:
+                with open(f"/proc/{entry.name}/environ", "rb") as file:
+                    if marker.encode() in file.read().split(b"\0") and state_of(int(entry.name)) not in "ZX":
+                        result.append(int(entry.name))
+            except OSError:
+                pass
+    return result
+
+
+def state_of(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
+    except OSError:
+        return "X"
+
+
+def children_of(pid: int) -> list:
+    result = []
+    try:
+        for task in os.scandir(f"/proc/{pid}/task"):
+            result += [int(x) for x in Path(f"{task.path}/children").read_text().split()]
+    except OSError:
+        pass
+    return result
+
+
+def kill(pid: int, number: int) -> bool:
+    try:
+        os.kill(pid, number)
+        return True
+    except (ProcessLookupError, PermissionError):
+        return False
+
+
+class Driver:
+    """One life of the trainee's driver and the faults that hit it."""
+
+    def __init__(self, setting: Setting, case: Case, number: int, planned: list):
+        self.setting, self.case, self.number = setting, case, number
+        self.faults = [dict(x, delivered=False) for x in planned]
+        self.marker = f"CHAOS_CASE={case.folder}"
+        self.killed = False
+        self.beside = None  # a second driver
+        self.to_continue = []  # (time, pid)
+        self.acks_before = self.acks()
+
+    # -- before the start
+
+    def command(self) -> list:
+        plan, folder = self.case.plan, self.case.folder
+        options = {"storage": folder / "s", "expected": folder / "x", "seed": plan["seed"], "steps": plan["steps"],
+                   "workers": plan["workers"], "every": plan["every"], "keep": plan["keep"],
+                   "step-us": plan["step_us"], "bytes": plan["bytes"], "report-timeout-ms": plan["report_timeout_ms"],
+                   "tensorboard": plan["tensorboard"], "report-page": plan["report_page"],
+                   "placement": plan["placement"], "token": folder / "x" / f"token_{self.number}"}
+        for x in self.faults:
+            if x["do"] == "driver-failpoint":
+                options["driver-failpoint"] = x["spec"]
+            if x["do"] == "rank-failpoint":
+                options["rank-failpoint"] = x["spec"]
+            if x["do"] == "loop-fails":
+                options["fails-at"] = x["step"]
+                options["fails-by"] = faults.trainee_word(x["by"])
+            if x["do"] == "close-stdout":
+                options["quiet"] = 0
+        return [self.setting.program] + [str(y) for k, v in options.items() for y in (f"--{k}", v)]
+
+    def environment(self) -> dict:
+        folder = self.case.folder
+        result = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "r"),
+                  "TMPDIR": str(folder / "t"), "CHAOS_CASE": str(folder)}
+        for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
+            if name in os.environ:
+                result[name] = os.environ[name]
+        for x in self.faults:
+            if x["do"] == "shim":
+                fields = {"calls": x["calls"], "path": folder / "s", "file": x["file"], "nth": x["nth"],
+                          "errno": x["errno"], "delay_us": x["delay_us"], "for_good": x["for_good"],
+                          "role": x["role"], "once": folder / "x" / f"once_{self.number}",
+                          "log": folder / "x" / f"shim_{self.number}.log"}
+                result["LD_PRELOAD"] = self.setting.shim
+                result["CHAOS_SHIM"] = ";".join(f"{k}={v}" for k, v in fields.items())
+        return result
+
+    def start(self, output) -> subprocess.Popen:
+        limit = next((x["bytes"] for x in self.faults if x["do"] == "file-limit"), None)
+
+        def prepare():
+            os.setpgid(0, 0)
+            resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+            if limit:
+                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
+
+        return subprocess.Popen(self.command(), env=self.environment(), cwd=self.case.folder, stdin=subprocess.DEVNULL,
+                                stdout=output, stderr=subprocess.STDOUT, preexec_fn=prepare)
+
+    # -- while it runs
+
+    def acks(self) -> int:
+        path = self.case.expected / "rank_0.jsonl"
+        return path.read_bytes().count(b'"what":"acked"') if path.exists() else 0
+
+    def run(self) -> dict:
+        for name in ("token", "once"):
+            (self.case.expected / f"{name}_{self.number}").touch()
+        output = open(self.case.expected / "output.txt", "ab")
+        if any(x["do"] == "close-stdout" for x in self.faults):
+            reader, output_end = os.pipe()
+            self.process = self.start(output_end)
+            os.close(output_end)
+        else:
+            reader = -1
+            self.process = self.start(output)
+        self.reader = reader
+        begin = time.monotonic()
+        bound = self.bound()
+        pending = [x for x in self.faults if "at" in x]
+        timed_out, stuck = False, ""
+        while self.process.poll() is None or self.beside and self.beside.poll() is None:
+            now = time.monotonic()
+            if now - begin > bound:
+                timed_out, stuck = True, self.diagnosis()
+                break
+            pending = [x for x in pending if not self.deliver_if_due(x, now - begin)]
+            self.continue_stopped(now)
+            time.sleep(0.002)
+        if timed_out:
+            for pid in processes_of(self.marker):
+                kill(pid, signal.SIGKILL)
+        rc = self.process.wait()
+        if self.beside:
+            self.beside.wait()
+        if self.reader >= 0:
+            os.close(self.reader)
+        output.close()
+        self.finish_folder()
+        return self.record(rc, timed_out, stuck, time.monotonic() - begin, bound)
+
+    def bound(self) -> float:
+        """Seconds within which fit() must return: the limits it was given and what the campaign itself holds up."""
+        plan = self.case.plan
+        result = ALLOWANCE_S + plan["steps"] * plan["step_us"] * 1e-6 * (1 + len(self.faults))
+        result += 20 + 5  # start_timeout, stop_timeout
+        result += plan["report_timeout_ms"] * 1e-3 * (1 + len(self.faults))
+        for x in self.faults:
+            result += max(x.get("then_continue_ms", 0), 0) * 1e-3
+            result += x.get("delay_us", 0) * 1e-6 * (100 if x.get("for_good") else 1)
+        return result
+
+    def diagnosis(self) -> str:
+        found = []
+        for pid in processes_of(self.marker):
+            try:
+                where = Path(f"/proc/{pid}/wchan").read_text()
+            except OSError:
+                where = "?"
+            found.append(f"{pid} {state_of(pid)} {where}")
+        return "; ".join(found)
+
+    def deliver_if_due(self, fault: dict, elapsed: float) -> bool:
+        """Whether nothing remains to be done for *fault*."""
+        if fault["at"] == "acks":
+            if "seen" not in fault:
+                if self.acks() - self.acks_before < fault["count"]:
+                    return False
+                fault["seen"] = elapsed
+        elif "seen" not in fault:
+            fault["seen"] = 0.0
+        if elapsed < fault["seen"] + fault["wait_us"] * 1e-6:
+            return False
+        fault["delivered"] = self.deliver(fault)
+        return True
+
+    def continue_stopped(self, now: float) -> None:
+        for due, pid in list(self.to_continue):
+            if now >= due:
+                kill(pid, signal.SIGCONT)
+                self.to_continue.remove((due, pid))
+
+    # -- the faults
+
+    def deliver(self, fault: dict) -> bool:
+        if self.process.poll() is not None:
+            return False
+        return getattr(self, fault["do"].replace("-", "_"))(fault)
+
+    def signal(self, fault: dict) -> bool:
+        target = self.target(fault)
+        fault["attempt"] = target[1]
+        if not target[0] or not kill(target[0], signal.Signals["SIG" + fault["signal"]]):
+            return False
+        if fault["target"] == "driver" and fault["signal"] in ("KILL", "SEGV", "ABRT"):
+            self.killed = True
+        if fault["then_continue_ms"] >= 0:
+            self.to_continue.append((time.monotonic() + fault["then_continue_ms"] * 1e-3, target[0]))
+        return True
+
+    def target(self, fault: dict) -> tuple:
+        """(pid, attempt); pid 0 if there is no such process, attempt -1 if its rank is not known to run its loop."""
+        if fault["target"] == "driver":
+            return self.process.pid, -1
+        spawners = children_of(self.process.pid)
+        if fault["target"] == "spawner":
+            return (spawners[0] if spawners else 0), -1
+        ranks = [x for spawner in spawners for x in children_of(spawner)]
+        records = run_reader.read_records(self.case.expected / f"rank_{fault['rank']}.jsonl")
+        for x in reversed(records):
+            if x["what"] in ("returned", "stopped", "failed"):
+                break
+            if x["what"] == "begun" and x["pid"] in ranks:
+                return x["pid"], x["attempt"]
+        return (ranks[fault["rank"] % len(ranks)] if ranks else 0), -1
+
+    def remove_lock(self, fault: dict) -> bool:
+        (self.case.run / "lock").unlink(missing_ok=True)
+        return not fault["beside"] or self.second_driver(fault)
+
+    def second_driver(self, fault: dict) -> bool:
+        with open(self.case.expected / "output.txt", "ab") as output:
+            self.beside = self.start(output)
+        return True
+
+    def rename_folder(self, fault: dict) -> bool:
+        if not self.case.run.is_dir():
+            return False
+        os.rename(self.case.run, self.case.run.with_name("moved"))
+        return not fault["back"] or True
+
+    def remove_runtime(self, fault: dict) -> bool:
+        shutil.rmtree(self.case.folder / "r", ignore_errors=True)
+        return True
+
+    def close_stdout(self, fault: dict) -> bool:
+        os.close(self.reader)
+        self.reader = -1
+        return True
+
+    def rot(self, fault: dict) -> bool:
+        return True  # once the driver has ended, see finish_folder
+
+    def finish_folder(self) -> None:
+        """What a fault leaves to be done when the driver has ended."""
+        for fault in self.faults:
+            if fault["do"] == "signal" and fault["delivered"] and fault["target"] == "driver":
+                self.killed = self.killed or self.ended_before_fit(fault["signal"])
+            if fault["do"] == "rename-folder" and fault["delivered"]:
+                moved = self.case.run.with_name("moved")
+                if not self.case.run.exists() and moved.exists():
+                    os.rename(moved, self.case.run)
+            if fault["do"] == "remove-runtime":
+                (self.case.folder / "r").mkdir(mode=0o700, exist_ok=True)
+            if fault["do"] == "shim":
+                log = self.case.expected / f"shim_{self.number}.log"
+                fault["delivered"] = log.exists()
+                fault["calls_hit"] = log.read_text().splitlines()[:5] if log.exists() else []
+            if fault["do"] in ("rank-failpoint", "loop-fails"):
+                fault["delivered"] = not (self.case.expected / f"token_{self.number}").exists()
+            if fault["do"] == "loop-fails":
+                hits = [x for x in run_reader.read_records(self.case.expected / "rank_0.jsonl") if x["what"] == "fault"]
+                fault["attempt"] = hits[-1]["attempt"] if fault["delivered"] else -1
+                self.killed = self.killed or fault["delivered"] and fault["by"] in ("driver KILL", "driver SEGV")
+            if fault["do"] == "driver-failpoint":
+                fault["delivered"] = self.process.returncode == -signal.SIGKILL if fault["kills"] else True
+                self.killed = self.killed or fault["kills"] and fault["delivered"]
+            if fault["do"] == "file-limit":
+                fault["delivered"] = True
+            if fault["do"] == "rot":
+                fault["delivered"] = self.spoil(fault)
+
+    def ended_before_fit(self, name: str) -> bool:
+        """Whether the signal came before fit() could handle it: then it does what signals do."""
+        told = run_reader.read_records(self.case.expected / "told.jsonl")
+        return self.process.returncode == -signal.Signals["SIG" + name] and self.process.pid not in {
+            x["pid"] for x in told}
+
+    def spoil(self, fault: dict) -> bool:
+        """Damages the newest checkpoint of a run that is to go on."""
+        state = run_reader.read_document(self.case.run / "state.json")
+        found = [x for x in run_reader.read_checkpoints(self.case.run).values() if x.manifest and not x.problems]
+        if len(found) < 2 or not state or state["status"] == "finished":
+            return False
+        newest = max(found, key=lambda x: x.index)
+        path = self.case.run / "checkpoints" / newest.name / "model.bin"
+        data = path.read_bytes()
+        if fault["how"] == "remove":
+            path.unlink()
+        else:
+            path.write_bytes(data[:-1] if fault["how"] == "cut" else data[:-1] + bytes([data[-1] ^ 1]))
+        fault["name"] = newest.name
+        return True
+
+    # -- afterwards
+
+    def record(self, rc: int, timed_out: bool, stuck: str, seconds: float, bound: float) -> dict:
+        left = self.leftovers()
+        journal = run_reader.read_journal(self.case.run / "journal.jsonl")
+        whole = [x.index for x in run_reader.read_checkpoints(self.case.run).values() if x.manifest and not x.problems]
+        attempts = [x["attempt"] for x in journal.events("attempt_begun")]
+        return {"pid": self.process.pid, "rc": rc, "timed_out": timed_out, "stuck": stuck, "seconds": round(seconds, 3),
+                "bound_s": bound, "killed": self.killed, "faults": self.faults, "left": left, "last": not self.faults,
+                "newest": max(whole, default=-1), "rows": len(journal.batches),
+                "attempt_after": max(attempts, default=-1), "beside": self.beside.returncode if self.beside else None}
+
+    def leftovers(self) -> dict:
+        deadline = time.monotonic() + GONE_S
+        while (left := processes_of(self.marker)) and time.monotonic() < deadline:
+            time.sleep(0.02)
+        names = [f"{x} in state {state_of(x)}" for x in left]
+        for x in left:
+            kill(x, signal.SIGKILL)
+        sockets = [x.split()[-1] for x in Path("/proc/net/unix").read_text().splitlines()
+                   if str(self.case.folder) in x or f"/troupe-" in x and f"-{self.process.pid}-" in x]
+        files = []
+        if not self.killed:
+            files = [str(x.relative_to(self.case.folder)) for name in "rt" for x in (self.case.folder / name).rglob("*")]
+            files += [str(x) for x in Path("/tmp").glob(f"troupe-*-{self.process.pid}-*")]
+        return {"processes": names, "sockets": sockets, "files": files}
+
+
+# -- cases
+
+
+class SmallDisk:
+    """A file system of a few hundred KiB at *folder*; `works` is false where none may be mounted."""
+
+    def __init__(self, folder: Path, kib: int):
+        self.folder = folder
+        done = subprocess.run(["mount", "-t", "tmpfs", "-o", f"size={kib}k,mode=700", "chaos", folder],
+                              capture_output=True, check=False)
+        self.works = done.returncode == 0
+
+    def grow(self) -> None:
+        subprocess.run(["mount", "-o", "remount,size=64m", self.folder], capture_output=True, check=True)
+
+    def end(self) -> None:
+        if self.works:
+            subprocess.run(["umount", "-l", self.folder], capture_output=True, check=False)
+
+
+@dataclasses.dataclass
+class Outcome:
+    number: int
+    text: list
+    violations: list
+    delivered: collections.Counter
+    skipped: collections.Counter
+    seconds: float
+
+
+def run_case(setting: Setting, seed: int, number: int, families: list) -> Outcome:
+    begin = time.monotonic()
+    plan, lives = faults.make_case(seed, number, families)
+    case = Case(setting.root / str(number), plan)
+    for name in ("s", "x", "r", "t"):
+        (case.folder / name).mkdir(parents=True, mode=0o700)
+    disk = None
+    text, violations, delivered, skipped = [], [], collections.Counter(), collections.Counter()
+    try:
+        for planned in [*lives, []]:
+            full = next((x for x in planned if x["do"] == "full-disk"), None)
+            if full and not disk:
+                disk = SmallDisk(case.folder / "s", full["kib"]) if not any(case.folder.joinpath("s").iterdir()) else None
+            driver = Driver(setting, case, len(case.lives), planned)
+            life = driver.run()
+            if disk and disk.works:
+                disk.grow()
+            for x in life["faults"]:
+                if x["do"] == "full-disk":
+                    x["delivered"] = bool(disk and disk.works)
+                (delivered if x["delivered"] else skipped)[x["family"]] += 1
+            case.lives.append(life)
+            case.save()
+            words = ", ".join(faults.describe(x) + ("" if x["delivered"] else " (not hit)") for x in life["faults"])
+            text.append(f"{words or 'no fault'} -> {life['rc']} after {life['seconds']:.1f} s, {life['rows']} reports")
+            over = life["rc"] == 0
+            violations = checker.check(case, over)
+            if life["last"] and not over:
+                violations.append(("N7", f"a driver that nothing disturbed ended with {life['rc']}: {last_error(case)}"))
+            if violations or life["rc"] == 0:
+                break
+    finally:
+        if disk:
+            disk.end()
+    return Outcome(number, text, violations, delivered, skipped, time.monotonic() - begin)
+
+
+def last_error(case: Case) -> str:
+    results = run_reader.read_records(case.expected / "results.jsonl")
+    return results[-1].get("error") or results[-1].get("text", "") if results else "no result"
+
+
+def print_outcome(x: Outcome, seed: int, folder: Path) -> None:
+    print(f"case {x.number}: {'VIOLATED' if x.violations else 'ok'} ({x.seconds:.1f} s)")
+    for line in x.text:
+        print(f"  {line}")
+    for clause, text in x.violations:
+        print(f"  {clause}: {text}")
+    if x.violations:
+        print(f"  again: ./dev chaos --seed {seed} --case {x.number}; its files: {folder}")
+    sys.stdout.flush()
+
+
+def parse(arguments: list) -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description="Trainings under a seeded schedule of faults.")
+    parser.add_argument("--program", required=True)
+    parser.add_argument("--shim", required=True)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--faults", type=int, default=100, help="faults that hit something, before the campaign ends")
+    parser.add_argument("--case", type=int, help="run this case only")
+    parser.add_argument("--families", default=",".join(CLEAN), help="comma-separated, or all")
+    parser.add_argument("--jobs", type=int, default=2)
+    parser.add_argument("--keep", action="store_true", help="keep the files of cases without violations, too")
+    return parser.parse_args(arguments)
+
+
+def campaign(options: argparse.Namespace) -> int:
+    families = list(faults.FAMILIES) if options.families == "all" else options.families.split(",")
+    for name in families:
+        if name not in faults.FAMILIES:
+            sys.exit(f"chaos: there is no family {name}; there are {', '.join(faults.FAMILIES)}")
+    root = Path(tempfile.mkdtemp(prefix="chaos-"))
+    setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root)
+    delivered, skipped, failed, cases = collections.Counter(), collections.Counter(), [], 0
+    numbers = iter([options.case] if options.case is not None else range(options.faults * 20))
+    with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
+        running = set()
+
+        def more():
+            number = next(numbers, None)
+            if number is not None:
+                running.add(pool.submit(run_case, setting, options.seed, number, families))
+
+        for _ in range(options.jobs):
+            more()
+        while running:
+            done, running = concurrent.futures.wait(running, return_when=concurrent.futures.FIRST_COMPLETED)
+            for x in (future.result() for future in done):
+                cases += 1
+                delivered += x.delivered
+                skipped += x.skipped
+                print_outcome(x, options.seed, root / str(x.number))
+                if x.violations:
+                    failed.append(x.number)
+                elif not options.keep:
+                    shutil.rmtree(root / str(x.number), ignore_errors=True)
+                if sum(delivered.values()) < options.faults:
+                    more()
+    print(f"seed {options.seed}: {cases} cases, {sum(delivered.values())} faults "
+          f"({', '.join(f'{n} {name}' for name, n in sorted(delivered.items()))}); "
+          f"{sum(skipped.values())} hit nothing; {len(failed)} cases violated{': ' + str(sorted(failed)) if failed else ''}")
+    if not failed and not options.keep:
+        shutil.rmtree(root, ignore_errors=True)
+    return 1 if failed else 0
+
+
+if __name__ == "__main__":
+    sys.exit(campaign(parse(sys.argv[1:])))

@@ -1,0 +1,372 @@
+#!/usr/bin/python3
+"""Decides whether a case kept the contract N1-N10: compares what the trainee was promised with what is on the disk.
+
+  checker.py CASE_FOLDER
+
+Each clause is a function that yields sentences, one for each violation.
+"""
+import sys
+from pathlib import Path
+
+import run_reader
+from run_reader import Case, Damaged
+
+
+WRITE_FAULTS = {"shim", "file-limit", "full-disk", "driver-failpoint"}
+
+
+class Evidence:
+    """What is on the disk and in the records, read once."""
+
+    def __init__(self, case: Case, over: bool):
+        self.case, self.plan, self.lives = case, case.plan, case.lives
+        self.over = over  # whether the run has finished
+        # Nothing disturbed the last driver's writes, so that what trackers keep on the disk is whole.
+        self.trackers_whole = over and not {x["do"] for x in self.lives[-1]["faults"]} & WRITE_FAULTS
+        self.journal = run_reader.read_journal(case.run / "journal.jsonl")
+        self.rows = {x["batch"]: x for x in self.journal.batches}
+        self.checkpoints = run_reader.read_checkpoints(case.run)
+        self.states = run_reader.states(self.plan["seed"], self.plan["steps"])
+        self.ranks = [run_reader.read_records(case.expected / f"rank_{r}.jsonl") for r in range(self.plan["workers"])]
+        self.told = run_reader.read_records(case.expected / "told.jsonl")
+        self.results = run_reader.read_records(case.expected / "results.jsonl")
+        self.state, self.state_problem = None, ""
+        try:
+            self.state = run_reader.read_document(case.run / "state.json")
+        except Damaged as problem:
+            self.state_problem = str(problem)
+
+    def acked(self):
+        """(rank, record) of each report() that returned."""
+        return [(r, x) for r, records in enumerate(self.ranks) for x in records if x["what"] == "acked"]
+
+    def begun(self):
+        return [(r, x) for r, records in enumerate(self.ranks) for x in records if x["what"] == "begun"]
+
+    def has_checkpoint(self, step: int) -> bool:
+        return self.plan["every"] > 0 and step % self.plan["every"] == 0
+
+    def promised(self) -> dict:
+        """Name and attempt of the checkpoint of each index that report() or a callback vouched for."""
+        result = {}
+        for _, x in self.acked():
+            if self.has_checkpoint(x["step"]):
+                result[x["index"]] = (name_of(x["index"]), x["attempt"])
+        for x in self.told:
+            if x["what"] == "after_report" and x["checkpoint"]:
+                result[x["index"]] = (x["checkpoint"], x["attempt"])
+        return result
+
+    def spoiled(self) -> set:
+        """Names of the checkpoints that the campaign itself has damaged."""
+        return {x["name"] for life in self.lives for x in life["faults"] if x["do"] == "rot" and x["delivered"]}
+
+    def life_of(self, attempt: int) -> dict | None:
+        return next((x for x in self.lives if x["attempt_after"] >= attempt), None)
+
+
+def name_of(index: int) -> str:
+    return f"checkpoint_{index:06}"
+
+
+def index_of(name: str) -> int:
+    return int(name.rsplit("_", 1)[1])
+
+
+# -- the clauses
+
+
+def n1_durable(e: Evidence):
+    whole = {x.index: x for x in e.checkpoints.values() if x.manifest and not x.problems}
+    spoiled = e.spoiled()
+    promised = {i: name for i, (name, _) in e.promised().items() if name not in spoiled}
+    known = sorted(set(promised) | {i for i, x in whole.items() if x.name not in spoiled})
+    kept = known[-e.plan["keep"]:] if e.plan["keep"] else known
+    for index in kept:
+        if index in promised and index not in whole:
+            yield f"checkpoint {promised[index]} was promised and is not there, or not whole"
+    for event in e.journal.events("checkpoint_rotten"):
+        if event["fields"]["name"] not in spoiled:
+            yield f"checkpoint {event['fields']['name']}, which nothing had damaged, was set aside: " \
+                  f"{event['fields']['reason']}"
+    if not e.over or not e.state:
+        return
+    named = {x["name"] for x in e.state["checkpoints"]}
+    for index in kept:
+        if name_of(index) not in named:
+            yield f"state.json does not name checkpoint {name_of(index)}"
+    for name in sorted(named - {name_of(i) for i in kept}):
+        yield f"state.json names {name}, which retention let go"
+
+
+def n2_atomic(e: Evidence):
+    for x in e.checkpoints.values():
+        if x.name in e.spoiled():
+            continue
+        for problem in x.problems:
+            yield f"a reader finds {x.name}: {problem}"
+        if not x.manifest or x.problems:
+            continue
+        attempt, step = x.manifest["attempt"], x.manifest["metrics"]["step"]
+        names = {"model.bin": -1} | {f"ranks/{r}.bin": r for r in range(e.plan["workers"])}
+        if {f["path"] for f in x.manifest["files"]} != set(names):
+            yield f"{x.name} has not the files that the ranks added"
+            continue
+        for name, rank in names.items():
+            data = (e.case.run / "checkpoints" / x.name / name).read_bytes()
+            head = data.split(b"\n")[0].split()
+            if int(head[0]) != attempt:
+                yield f"{x.name}, of attempt {attempt}, holds {name} of attempt {int(head[0])}"
+            elif data != run_reader.content_of(step, e.states[step], attempt, rank, e.plan["bytes"]):
+                yield f"{x.name}: {name} is not what rank {rank} saved at step {step}"
+    for rank, x in e.begun():
+        if x["problem"]:
+            yield f"rank {rank} of attempt {x['attempt']} was given a checkpoint that mixes: {x['problem']}"
+
+
+def n3_monotonic(e: Evidence):
+    spoiled = e.spoiled()
+    promised = e.promised()
+    for rank, x in e.begun():
+        before = [i for i, (name, attempt) in promised.items() if attempt < x["attempt"] and name not in spoiled]
+        got = index_of(x["resume"]) if x["resume"] else -1
+        if before and got < max(before):
+            yield f"attempt {x['attempt']} of rank {rank} began with {x['resume'] or 'nothing'}, although " \
+                  f"{promised[max(before)][0]} had been promised"
+    newest = -1
+    for number, life in enumerate(e.lives):
+        if life["newest"] < newest and not spoiled:
+            yield f"driver {number} left checkpoint {life['newest']} as the newest, the one before had left {newest}"
+        newest = max(newest, life["newest"])
+    noted = {x["fields"]["name"] for x in e.journal.events("checkpoint_rotten")}
+    if e.over:
+        for name in sorted(spoiled - noted):
+            yield f"{name} has rotted and no event says so"
+
+
+def n4_callbacks(e: Evidence):
+    highest = -1
+    lives: dict = {}
+    for x in e.told:
+        lives.setdefault(x["pid"], []).append(x)
+    for pid, calls in lives.items():
+        if calls[0]["what"] != "before_run":
+            yield f"driver {pid} called {calls[0]['what']} before before_run"
+        told = [x for x in calls if x["what"] == "after_report"]
+        for before, after in zip(told, told[1:]):
+            if after["index"] != before["index"] + 1:
+                yield f"driver {pid} told report {after['index']} after report {before['index']}"
+        if told and told[0]["index"] > highest + 1:
+            yield f"driver {pid} began with report {told[0]['index']}; {highest + 1} was told to no callback"
+        highest = max([highest] + [x["index"] for x in told])
+        for x in told:
+            row = e.rows.get(x["index"])
+            if not row:
+                yield f"callbacks were told of report {x['index']}, which is not in the journal"
+            elif (x["attempt"], x["checkpoint"], x["states"]) != (
+                    row["attempt"], row.get("checkpoint", ""), [v["state"] for v in row["values"]]):
+                yield f"callbacks were told other values of report {x['index']} than the journal has"
+        ends = [i for i, x in enumerate(calls) if x["what"] == "after_run"]
+        if len(ends) > 1 or ends and ends[0] != len(calls) - 1:
+            yield f"driver {pid} called after_run {len(ends)} times, or not last"
+        life = next((x for x in e.lives if x["pid"] == pid), None)
+        if life and life["rc"] in (0, 3, 4) and not ends:
+            yield f"driver {pid} ended without after_run"
+    if e.over and e.rows and highest != max(e.rows):
+        yield f"callbacks were told of reports up to {highest}, the journal has {max(e.rows)}"
+
+
+def n5_metrics(e: Evidence):
+    for number in e.journal.damaged:
+        yield f"line {number} of the journal is damaged"
+    if e.over and e.journal.torn:
+        yield "the journal ends with a torn line, although the run has finished"
+    if e.lives and not e.journal.lines and e.acked():
+        yield "the journal has no line"
+    for expected, row in enumerate(e.journal.batches):
+        if row["batch"] != expected:
+            yield f"the journal has report {row['batch']} where {expected} should be"
+            break
+    for rank, x in e.acked():
+        row = e.rows.get(x["index"])
+        if not row:
+            yield f"report {x['index']} of rank {rank} returned and is not in the journal"
+        elif rank >= len(row["values"]) or (row["attempt"], row["values"][rank]["state"]) != (x["attempt"], x["state"]):
+            yield f"report {x['index']} of rank {rank} has other values in the journal than were reported"
+        elif e.has_checkpoint(x["step"]) != ("checkpoint" in row):
+            yield f"report {x['index']} of rank {rank}: the journal is wrong about its checkpoint"
+    rows = 0
+    for number, life in enumerate(e.lives):
+        if life["rows"] < rows:
+            yield f"driver {number} left {life['rows']} reports in the journal, the one before had left {rows}"
+        rows = life["rows"]
+    if e.trackers_whole:
+        for name, indices in run_reader.tracker_indices(e.case.run).items():
+            if indices != sorted(e.rows):
+                missing = sorted(set(e.rows) - set(indices))
+                twice = sorted({x for x in indices if indices.count(x) > 1})
+                yield f"{name} lacks reports {missing} and has {twice} twice"
+        for name in {"metrics.csv", "result.json", "mlruns"} - set(run_reader.tracker_indices(e.case.run)):
+            yield f"{name} is missing"
+
+
+def n6_fencing(e: Evidence):
+    attempt, begun = -1, set()
+    for x in e.journal.lines:
+        if "batch" not in x and x.get("event") != "attempt_begun":
+            continue  # Events of the driver count the attempt that it is preparing.
+        if x.get("event") == "attempt_begun":
+            if x["attempt"] in begun:
+                yield f"attempt {x['attempt']} began twice"
+            begun.add(x["attempt"])
+        if "batch" in x and x["attempt"] < attempt:
+            yield f"report {x['batch']} of attempt {x['attempt']} came after attempt {attempt} had begun"
+        if "batch" in x and x["attempt"] not in begun:
+            yield f"report {x['batch']} is of attempt {x['attempt']}, which had not begun"
+        attempt = max(attempt, x["attempt"])
+    for x in e.checkpoints.values():
+        if x.manifest and x.index in e.rows and e.rows[x.index]["attempt"] != x.manifest["attempt"]:
+            yield f"{x.name} is of attempt {x.manifest['attempt']}, its report of {e.rows[x.index]['attempt']}"
+    seen = set()
+    for rank, x in e.begun():
+        if (rank, x["attempt"]) in seen:
+            yield f"rank {rank} of attempt {x['attempt']} began twice"
+        seen.add((rank, x["attempt"]))
+    if e.over and e.state:
+        if e.state["next_attempt"] <= attempt:
+            yield f"state.json gives attempt {e.state['next_attempt']} out again"
+        if e.rows and e.state["next_report"] <= max(e.rows):
+            yield f"state.json gives report {e.state['next_report']} out again"
+
+
+def n7_bounded(e: Evidence):
+    ended = {x["pid"]: x for x in e.results}
+    for number, life in enumerate(e.lives):
+        who = f"driver {number}"
+        if life["timed_out"]:
+            yield f"{who} did not return within {life['bound_s']:.0f} s: {life['stuck']}"
+        elif not life["killed"]:
+            result = ended.get(life["pid"])
+            if not result:
+                yield f"{who} ended with {life['rc']} and without a result"
+            elif result["what"] == "threw":
+                yield f"{who}: fit() threw: {result['text']}"
+        for kind, names in life["left"].items():
+            for name in names:
+                yield f"{who} left {kind} behind: {name}"
+    if not e.over:
+        return
+    for path in sorted(e.case.run.rglob("*")):
+        name = path.relative_to(e.case.run).as_posix()
+        if ".rotten-" not in name and (path.name.startswith(".") or path.name.endswith((".new", ".tmp"))):
+            yield f"the finished run has a temporary file: {name}"
+
+
+def n8_same_answer(e: Evidence):
+    def is_right(step, state):
+        return 0 <= step <= e.plan["steps"] and state == f"{e.states[step]:016x}"
+
+    for rank, records in enumerate(e.ranks):
+        for x in records:
+            if x["what"] in ("begun", "sent", "acked") and not is_right(x["step"], x["state"]):
+                yield f"rank {rank} of attempt {x['attempt']} had state {x['state']} at step {x['step']}"
+    step, attempt = 0, -1
+    first = {x["attempt"]: x["step"] for _, x in e.begun()}
+    for row in e.journal.batches:
+        values = row["values"]
+        if len(values) != e.plan["workers"]:
+            yield f"report {row['batch']} has the values of {len(values)} ranks"
+            continue
+        for rank, x in enumerate(values):
+            if x["rank"] != rank or not is_right(x["step"], x["state"]) or x["step"] != values[0]["step"]:
+                yield f"report {row['batch']} of rank {rank} is not what an undisturbed run reports at step {x['step']}"
+        expected = (first.get(row["attempt"], 0) if row["attempt"] != attempt else step) + 1
+        step, attempt = values[0]["step"], row["attempt"]
+        if step != expected:
+            yield f"report {row['batch']} is step {step}, {expected} should come here"
+    if e.over and step != e.plan["steps"]:
+        yield f"the run has finished at step {step} of {e.plan['steps']}"
+    last = e.results[-1] if e.results else {}
+    if e.over and last.get("state") != f"{e.states[-1]:016x}":
+        yield f"fit() returned state {last.get('state') or 'none'} of the model"
+    newest = max((x.index for x in e.checkpoints.values()), default=-1)
+    if e.over and newest >= 0 and last.get("checkpoint") != name_of(newest):
+        yield f"fit() returned {last.get('checkpoint') or 'none'} as the latest checkpoint, which is {name_of(newest)}"
+
+
+def n9_closed_door(e: Evidence):
+    for path in [e.case.run, *sorted(e.case.run.iterdir())] if e.case.run.is_dir() else []:
+        if path.is_symlink():
+            yield f"{path.name} is a link"
+        elif path.stat().st_mode & 0o022:
+            yield f"others may write {path.name}"
+
+
+def n10_explains_itself(e: Evidence):
+    if e.state_problem:
+        yield e.state_problem
+    begun = [x["attempt"] for x in e.journal.events("attempt_begun")]
+    explained = {x["attempt"]: x["fields"].get("reason", "") for x in e.journal.events("ranks_failed")}
+    ended = {x["attempt"] for x in e.journal.events("run_ended")}
+    for attempt in begun[:-1]:
+        life = e.life_of(attempt)
+        if attempt in explained or attempt in ended or life and (life["killed"] or life["timed_out"]):
+            continue
+        yield f"attempt {attempt} ended and no event says why"
+    for attempt, reason in explained.items():
+        if not reason:
+            yield f"attempt {attempt} failed without a reason"
+    for life in e.lives:
+        for x in life["faults"]:
+            if len(life["faults"]) > 1 or not x["delivered"]:
+                continue
+            if x["do"] == "signal" and x["target"] == "rank" and x["then_continue_ms"] < 0:
+                yield from unexplained(x["rank"], x["signal"], explained.get(x["attempt"]))
+            if x["do"] == "loop-fails" and not x["by"].startswith("driver"):
+                yield from unexplained(0, x["by"], explained.get(x["attempt"], "no event"))
+    for number, life in enumerate(e.lives):
+        result = next((x for x in e.results if x["pid"] == life["pid"] and x["what"] == "result"), None)
+        if not result:
+            continue
+        if result["status"] != "finished" and not result["error"]:
+            yield f"driver {number}: fit() returned {result['status']} without an error"
+    if e.over:
+        if not e.state or e.state["status"] != "finished":
+            yield f"state.json says {e.state['status'] if e.state else 'nothing'} of a run that has finished"
+        last = e.journal.events("run_ended")
+        if not last or last[-1]["fields"]["status"] != "finished":
+            yield "the journal does not say that the run has finished"
+
+
+def unexplained(rank: int, what: str, reason: str | None):
+    """Sentences for *what*, a signal or a way to fail, that befell *rank* and that *reason* does not explain."""
+    if reason is None:
+        return  # It hit nothing: the rank was on its way out, or not yet a rank.
+    words = {"throw": "told to fail", "exit": "exit(3)", "STOP": "", "TERM": ""}
+    expected = words.get(what, f"SIG{what}")
+    if str(rank) not in reason.split(":")[0]:
+        yield f"{what} befell rank {rank}, the event blames another: {reason}"
+    if expected not in reason:
+        yield f"{what} befell rank {rank}, the event does not say so: {reason}"
+
+
+CLAUSES = {"N1": n1_durable, "N2": n2_atomic, "N3": n3_monotonic, "N4": n4_callbacks, "N5": n5_metrics,
+           "N6": n6_fencing, "N7": n7_bounded, "N8": n8_same_answer, "N9": n9_closed_door, "N10": n10_explains_itself}
+
+
+def check(case: Case, over: bool) -> list:
+    """(clause, sentence) of each violation."""
+    evidence = Evidence(case, over)
+    return [(clause, text) for clause, find in CLAUSES.items() for text in find(evidence)]
+
+
+def main() -> int:
+    case = Case.load(Path(sys.argv[1]))
+    violations = check(case, over=bool(case.lives) and case.lives[-1]["rc"] == 0)
+    for clause, text in violations:
+        print(f"{clause}: {text}")
+    return 1 if violations else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,599 @@
+#!/usr/bin/python3
+"""Plants violations into what a good case left, and expects the checker to name the clause of each.
+
+  checker_test.py TRAINEE [unittest arguments]
+"""
+import json
+import re
+import shutil
+import sys
+import tempfile
+import unittest
+from pathlib import Path
+
+import campaign
+import checker
+import faults
+import run_reader
+from run_reader import Case
+from xxh3 import checksum_text
+
+TRAINEE = str(Path(sys.argv.pop(1)).resolve())
+TREE = Path(__file__).resolve().parents[2]
+
+# By xxHash's own library, of bytes(131 * i + 7 & 255 for i in range(size)).
+VECTORS = {
+    0: "2d06800538d394c2", 1: "4c5cca45d0f4811f", 3: "6e3e2670e61106ac", 4: "5c4c63133443d03f",
+    8: "f9fd4dd0b04d78f5", 9: "7c20df9712c26edf", 16: "86abf6baccea0858", 17: "b58bf5dc5022d071",
+    32: "e3712ed84c04a66e", 64: "1291d2d4042330dd", 96: "81296929fc063365", 128: "10d17f72c0ccba41",
+    129: "1648bdc3db49d1a2", 240: "b6cfaf343fab81e6", 241: "956cae592c67279e", 255: "64a6073025eb7929",
+    1014: "7b2c3de7d8c73aa5", 1813: "8f55496a9f29c6c6", 2612: "385b8cfbcc4773f8", 3411: "fabe84ee2b1429c7",
+    4210: "4b34d7a94cb31ea4",
+}
+
+PLAN = {"seed": 7, "steps": 12, "workers": 2, "every": 2, "keep": 3, "step_us": 3000, "bytes": 300,
+        "report_timeout_ms": 0, "tensorboard": 0, "report_page": 0, "placement": "processes"}
+LIVES = [[{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 5, "by": "driver INT"}],
+         [{"family": "loop-fails", "do": "loop-fails", "step": 9, "by": "KILL"}]]
+
+
+def make_good_case(folder: Path) -> Case:
+    case = Case(folder, PLAN)
+    for name in ("s", "x", "r", "t"):
+        (folder / name).mkdir(parents=True, mode=0o700)
+    for planned in LIVES:
+        driver = campaign.Driver(campaign.Setting(TRAINEE, "", folder.parent), case, len(case.lives), planned)
+        case.lives.append(driver.run())
+    case.save()
+    return case
+
+
+def with_sum(body: bytes) -> bytes:
+    return body + b',"sum":"' + checksum_text(body).encode() + b'"}\n'
+
+
+def encoded(x: dict) -> bytes:
+    x = {k: v for k, v in x.items() if k != "sum"}
+    return with_sum(json.dumps(x, separators=(",", ":")).encode()[:-1])
+
+
+class Plants:
+    """A copy of the good case, to be damaged."""
+
+    def __init__(self, case: Case):
+        self.case, self.run, self.expected = case, case.run, case.expected
+
+    def newest(self) -> Path:
+        return max((self.run / "checkpoints").glob("checkpoint_*"))
+
+    def document(self, path: Path, change) -> None:
+        x = json.loads(path.read_bytes())
+        change(x)
+        path.write_bytes(encoded(x))
+
+    def state(self, change) -> None:
+        self.document(self.run / "state.json", change)
+
+    def manifest(self, change) -> None:
+        self.document(self.newest() / "manifest.json", change)
+
+    def journal(self, change) -> None:
+        """Lets *change* edit the list of lines, dicts."""
+        path = self.run / "journal.jsonl"
+        lines = [json.loads(x) for x in path.read_bytes().splitlines()]
+        lines = change(lines) or lines
+        path.write_bytes(b"".join(encoded(x) for x in lines))
+
+    def records(self, name: str, change) -> None:
+        path = self.expected / name
+        lines = run_reader.read_records(path)
+        lines = change(lines) or lines
+        path.write_text("".join(json.dumps(x) + "\n" for x in lines))
+
+    def text(self, path: Path, change) -> None:
+        path.write_text(change(path.read_text()))
+
+    def replace_saved(self, name: str, data: bytes) -> None:
+        """Puts *data* into the newest checkpoint as if it had been committed so."""
+        (self.newest() / name).write_bytes(data)
+
+        def change(x):
+            entry = next(f for f in x["files"] if f["path"] == name)
+            entry["size"], entry["checksum"] = len(data), checksum_text(data)
+        self.manifest(change)
+
+
+def batch(lines: list, index: int) -> dict:
+    return next(x for x in lines if x.get("batch") == index)
+
+
+def flip(path: Path, at: int = -1) -> None:
+    data = bytearray(path.read_bytes())
+    data[at] ^= 1
+    path.write_bytes(data)
+
+
+def without(lines: list, condition) -> list:
+    return [x for x in lines if not condition(x)]
+
+
+def edit(lines: list, condition, **values) -> None:
+    """Changes the last line for which *condition* holds."""
+    [x for x in lines if condition(x)][-1].update(values)
+
+
+def is_told(x: dict) -> bool:
+    return x["what"] == "after_report"
+
+
+def second_life(lines: list) -> int:
+    """Where the records of the last driver begin."""
+    return max(i for i, x in enumerate(lines) if x["what"] == "before_run")
+
+
+PLANTED = {}
+
+
+def planted(clause):
+    def add(f):
+        PLANTED[f.__name__] = (clause, f)
+        return f
+    return add
+
+
+# -- N1
+
+
+@planted("N1")
+def the_newest_checkpoint_is_gone(p):
+    shutil.rmtree(p.newest())
+
+
+@planted("N1")
+def an_older_checkpoint_is_gone(p):
+    shutil.rmtree(min((p.run / "checkpoints").glob("checkpoint_*")))
+
+
+@planted("N1")
+def the_state_forgets_a_checkpoint(p):
+    p.state(lambda x: x["checkpoints"].pop())
+
+
+@planted("N1")
+def the_state_names_what_retention_let_go(p):
+    p.state(lambda x: x["checkpoints"].insert(0, x["checkpoints"][0] | {"name": "checkpoint_000001", "index": 1}))
+
+
+@planted("N1")
+def a_good_checkpoint_was_set_aside(p):
+    p.journal(lambda x: x.insert(-1, {"event": "checkpoint_rotten", "attempt": 1, "time_us": 1,
+                                      "fields": {"name": "checkpoint_000001", "reason": "gone"}}))
+
+
+# -- N2
+
+
+@planted("N2")
+def a_byte_has_flipped(p):
+    flip(p.newest() / "model.bin")
+
+
+@planted("N2")
+def a_file_is_short(p):
+    path = p.newest() / "model.bin"
+    path.write_bytes(path.read_bytes()[:-5])
+
+
+@planted("N2")
+def a_file_is_missing(p):
+    (p.newest() / "ranks" / "1.bin").unlink()
+
+
+@planted("N2")
+def a_manifest_is_missing(p):
+    (p.newest() / "manifest.json").unlink()
+
+
+@planted("N2")
+def a_manifest_has_rotted(p):
+    flip(p.newest() / "manifest.json", 20)
+
+
+@planted("N2")
+def two_attempts_are_mixed(p):
+    step = json.loads((p.newest() / "manifest.json").read_bytes())["metrics"]["step"]
+    state = run_reader.states(PLAN["seed"], PLAN["steps"])[step]
+    p.replace_saved("ranks/0.bin", run_reader.content_of(step, state, 0, 0, PLAN["bytes"]))
+
+
+@planted("N2")
+def another_state_was_saved(p):
+    data = (p.newest() / "model.bin").read_bytes()
+    p.replace_saved("model.bin", data[:-1] + bytes([data[-1] ^ 1]))
+
+
+@planted("N2")
+def a_rank_has_no_file(p):
+    (p.newest() / "ranks" / "1.bin").unlink()
+    p.manifest(lambda x: x["files"].pop())
+
+
+@planted("N2")
+def a_rank_was_given_a_mixture(p):
+    p.records("rank_1.jsonl", lambda x: edit(x, lambda y: y["what"] == "begun", problem="ranks/0.bin is another's"))
+
+
+# -- N3
+
+
+@planted("N3")
+def an_attempt_begins_with_an_older_checkpoint(p):
+    p.records("rank_0.jsonl", lambda x: edit(x, lambda y: y["what"] == "begun", resume="checkpoint_000000"))
+
+
+@planted("N3")
+def an_attempt_begins_with_nothing(p):
+    p.records("rank_0.jsonl", lambda x: edit(x, lambda y: y["what"] == "begun", resume=""))
+
+
+@planted("N3")
+def the_newest_checkpoint_goes_back(p):
+    p.case.lives[0]["newest"] = 99
+
+
+@planted("N3")
+def rot_has_no_event(p):
+    p.case.lives[0]["faults"].append({"do": "rot", "delivered": True, "name": "checkpoint_000001"})
+
+
+# -- N4
+
+
+@planted("N4")
+def an_index_is_told_to_no_callback(p):
+    p.records("told.jsonl", lambda x: x.pop(max(i for i, y in enumerate(x) if is_told(y)) - 1) and None)
+
+
+@planted("N4")
+def an_index_is_told_twice_in_one_life(p):
+    def twice(x):
+        i = max(i for i, y in enumerate(x) if is_told(y))
+        x.insert(i, x[i])
+    p.records("told.jsonl", twice)
+
+
+@planted("N4")
+def the_next_driver_begins_too_late(p):
+    def late(x):
+        x.pop(second_life(x) + 1)
+    p.records("told.jsonl", late)
+
+
+@planted("N4")
+def a_callback_hears_of_what_is_not_stored(p):
+    p.records("told.jsonl", lambda x: edit(x, is_told, index=PLAN["steps"] * 9))
+
+
+@planted("N4")
+def a_callback_is_told_other_values(p):
+    p.records("told.jsonl", lambda x: edit(x, is_told, states=["00", "11"]))
+
+
+@planted("N4")
+def a_callback_is_not_told_of_a_checkpoint(p):
+    p.records("told.jsonl", lambda x: edit(x, lambda y: is_told(y) and y["checkpoint"], checkpoint=""))
+
+
+@planted("N4")
+def after_run_is_missing(p):
+    p.records("told.jsonl", lambda x: x[:-1])
+
+
+@planted("N4")
+def before_run_is_missing(p):
+    p.records("told.jsonl", lambda x: x[1:])
+
+
+@planted("N4")
+def the_last_report_is_told_to_no_callback(p):
+    p.records("told.jsonl", lambda x: [*x[:-2], x[-1]])
+
+
+# -- N5
+
+
+@planted("N5")
+def the_journal_skips_an_index(p):
+    p.journal(lambda x: without(x, lambda y: y.get("batch") == 1))
+
+
+@planted("N5")
+def the_journal_has_an_index_twice(p):
+    p.journal(lambda x: x.insert(x.index(batch(x, 1)), batch(x, 1)))
+
+
+@planted("N5")
+def the_journal_has_other_values(p):
+    p.journal(lambda x: batch(x, 1)["values"][1].update(state="0123456789abcdef"))
+
+
+@planted("N5")
+def a_line_of_the_journal_has_rotted(p):
+    flip(p.run / "journal.jsonl", 400)
+
+
+@planted("N5")
+def the_journal_of_a_finished_run_is_torn(p):
+    with (p.run / "journal.jsonl").open("ab") as file:
+        file.write(b'{"batch":99,"att')
+
+
+@planted("N5")
+def the_journal_forgets_a_checkpoint(p):
+    p.journal(lambda x: batch(x, 1).pop("checkpoint") and None)
+
+
+@planted("N5")
+def the_journal_shrinks(p):
+    p.case.lives[0]["rows"] = 99
+
+
+@planted("N5")
+def the_table_lacks_a_row(p):
+    p.text(p.run / "metrics.csv", lambda x: "".join(x.splitlines(keepends=True)[:-1]))
+
+
+@planted("N5")
+def the_result_lines_have_one_twice(p):
+    p.text(p.run / "result.json", lambda x: x + x.splitlines(keepends=True)[-1])
+
+
+@planted("N5")
+def the_file_store_lacks_a_value(p):
+    path = next((p.run.parent / "mlruns").glob("*/*/metrics/loss"))
+    p.text(path, lambda x: "".join(x.splitlines(keepends=True)[1:]))
+
+
+@planted("N5")
+def a_tracker_left_nothing(p):
+    (p.run / "result.json").unlink()
+
+
+# -- N6
+
+
+@planted("N6")
+def an_old_attempt_reports_after_a_new_one(p):
+    def late(x):
+        old = [y for y in x if "batch" in y and y["attempt"] == 0][-1]
+        x.remove(old)
+        x.insert(x.index([y for y in x if y.get("event") == "attempt_begun"][-1]) + 1, old)
+    p.journal(late)
+
+
+@planted("N6")
+def an_attempt_begins_twice(p):
+    def twice(x):
+        x.insert(len(x) - 1, next(y for y in x if y.get("event") == "attempt_begun"))
+    p.journal(twice)
+
+
+@planted("N6")
+def an_attempt_reports_without_having_begun(p):
+    def forget(x):
+        last = [y for y in x if y.get("event") == "attempt_begun"][-1]
+        return without(x, lambda y: y is last)
+    p.journal(forget)
+
+
+@planted("N6")
+def a_rank_runs_twice_in_one_attempt(p):
+    p.records("rank_0.jsonl", lambda x: x.append([y for y in x if y["what"] == "begun"][-1]))
+
+
+@planted("N6")
+def a_checkpoint_is_of_another_attempt_than_its_report(p):
+    p.manifest(lambda x: x.update(attempt=77))
+
+
+@planted("N6")
+def an_attempt_number_would_be_used_again(p):
+    p.state(lambda x: x.update(next_attempt=1))
+
+
+@planted("N6")
+def a_report_index_would_be_used_again(p):
+    p.state(lambda x: x.update(next_report=3))
+
+
+# -- N7
+
+
+@planted("N7")
+def fit_does_not_return(p):
+    p.case.lives[1].update(timed_out=True, stuck="1 S futex")
+
+
+@planted("N7")
+def a_driver_dies_by_itself(p):
+    p.records("results.jsonl", lambda x: x[1:])
+
+
+@planted("N7")
+def fit_throws(p):
+    p.records("results.jsonl", lambda x: x[0].update(what="threw", text="bad_alloc"))
+
+
+@planted("N7")
+def a_process_is_left(p):
+    p.case.lives[0]["left"]["processes"].append("4711 in state T")
+
+
+@planted("N7")
+def a_socket_is_left(p):
+    p.case.lives[0]["left"]["sockets"].append("/r/troupe-1/group")
+
+
+@planted("N7")
+def a_private_folder_is_left(p):
+    p.case.lives[1]["left"]["files"].append("r/troupe-1")
+
+
+@planted("N7")
+def a_staging_folder_is_left(p):
+    (p.run / "checkpoints" / ".staging-0-3").mkdir()
+
+
+@planted("N7")
+def a_temporary_file_is_left(p):
+    (p.run / "state.json.new").touch()
+
+
+# -- N8
+
+
+@planted("N8")
+def a_rank_computes_something_else(p):
+    p.records("rank_1.jsonl", lambda x: edit(x, lambda y: y["what"] == "sent", state="00000000000000aa"))
+
+
+@planted("N8")
+def a_step_is_trained_twice(p):
+    def again(x):
+        states = run_reader.states(PLAN["seed"], PLAN["steps"])
+        for y in [y for y in x if "batch" in y][-1]["values"]:
+            y.update(step=y["step"] - 1, state=f"{states[y['step'] - 1]:016x}")
+    p.journal(again)
+
+
+@planted("N8")
+def a_rank_is_missing_from_a_report(p):
+    p.journal(lambda x: batch(x, 2)["values"].pop() and None)
+
+
+@planted("N8")
+def the_result_is_another_state(p):
+    p.records("results.jsonl", lambda x: x[-1].update(state="00000000000000aa"))
+
+
+@planted("N8")
+def the_result_names_an_older_checkpoint(p):
+    p.records("results.jsonl", lambda x: x[-1].update(checkpoint="checkpoint_000001"))
+
+
+# -- N9
+
+
+@planted("N9")
+def others_may_write_the_journal(p):
+    (p.run / "journal.jsonl").chmod(0o666)
+
+
+@planted("N9")
+def the_state_is_a_link(p):
+    (p.run / "state.json").rename(p.run.parent / "elsewhere")
+    (p.run / "state.json").symlink_to(p.run.parent / "elsewhere")
+
+
+# -- N10
+
+
+@planted("N10")
+def a_failure_has_no_event(p):
+    p.journal(lambda x: without(x, lambda y: y.get("event") == "ranks_failed"))
+
+
+@planted("N10")
+def an_event_has_no_reason(p):
+    p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed", fields={"reason": ""}))
+
+
+@planted("N10")
+def an_event_blames_another_rank(p):
+    p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed",
+                             fields={"reason": "Rank 1: killed by signal 9 (SIGKILL)"}))
+
+
+@planted("N10")
+def an_event_names_no_signal(p):
+    p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed", fields={"reason": "Rank 0: lost"}))
+
+
+@planted("N10")
+def a_stopped_run_has_no_error(p):
+    p.records("results.jsonl", lambda x: edit(x, lambda y: y["status"] == "aborted", error=""))
+
+
+@planted("N10")
+def the_state_of_a_finished_run_says_running(p):
+    p.state(lambda x: x.update(status="running"))
+
+
+@planted("N10")
+def the_state_has_rotted(p):
+    flip(p.run / "state.json", 30)
+
+
+@planted("N10")
+def the_journal_does_not_say_that_the_run_ended(p):
+    p.journal(lambda x: without(x, lambda y: y.get("event") == "run_ended"))
+
+
+class CheckerTest(unittest.TestCase):
+    @classmethod
+    def setUpClass(cls):
+        cls.root = tempfile.TemporaryDirectory(prefix="chaos-")
+        cls.good = make_good_case(Path(cls.root.name) / "good")
+
+    @classmethod
+    def tearDownClass(cls):
+        cls.root.cleanup()
+
+    def test_a_good_case_has_no_violation(self):
+        self.assertTrue(all(x["delivered"] for life in self.good.lives for x in life["faults"]), self.good.lives)
+        self.assertEqual(checker.check(self.good, over=True), [])
+
+    def test_what_only_the_end_of_a_run_shows_is_not_asked_of_one_that_goes_on(self):
+        self.assertEqual(checker.check(self.good, over=False), [])
+
+    def test_each_planted_violation_is_named(self):
+        self.assertGreaterEqual(len(PLANTED), 40)
+        for name, (clause, plant) in PLANTED.items():
+            with self.subTest(name), tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+                shutil.copytree(self.good.folder, Path(folder) / "case")
+                copy = Case.load(Path(folder) / "case")
+                plant(Plants(copy))
+                found = checker.check(copy, over=True)
+                self.assertIn(clause, {x for x, _ in found}, found)
+
+    def test_every_clause_has_planted_violations(self):
+        self.assertEqual({x for x, _ in PLANTED.values()}, set(checker.CLAUSES))
+
+
+class SourcesTest(unittest.TestCase):
+    def test_checksums_are_those_of_xxhash(self):
+        data = bytes(131 * i + 7 & 255 for i in range(max(VECTORS)))
+        for size, sum_ in VECTORS.items():
+            self.assertEqual(checksum_text(data[:size]), sum_, size)
+
+    def test_every_failpoint_of_the_sources_is_in_the_campaign(self):
+        found = set()
+        for layer in ("runtime", "callbacks", "actors", "trainers"):
+            for path in (TREE / layer).rglob("*.cpp"):
+                found.update(re.findall(r'\bfailpoint\("([^"]+)"\)', path.read_text(encoding="utf-8")))
+        self.assertEqual(found, set(faults.DRIVER_POINTS) | set(faults.RANK_POINTS))
+
+    def test_a_case_follows_from_its_seed(self):
+        families = list(faults.FAMILIES)
+        for number in range(50):
+            self.assertEqual(faults.make_case(3, number, families), faults.make_case(3, number, families))
+            for life in faults.make_case(3, number, families)[1]:
+                for x in life:
+                    self.assertTrue(faults.describe(x).startswith(x["family"]))
+
+    def test_clean_families_exist(self):
+        self.assertLessEqual(set(campaign.CLEAN), set(faults.FAMILIES))
+
+
+if __name__ == "__main__":
+    unittest.main()

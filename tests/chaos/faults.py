@@ -1,0 +1,196 @@
+"""What a campaign does to a training, and when: everything follows from the seed and the number of the case.
+
+A case is a plan for the trainee and a list of drivers. Each driver has faults; a last one, which has none, finishes the
+run. A fault is a dict: `do` says what, `at` when (reports that rank 0 had acknowledged, or "ms" after the start), `wait_us`
+how long after that.
+"""
+import errno
+import random
+import signal
+
+# Points at which the driver's side can be killed; checker_test.py compares them with those in the sources.
+DRIVER_POINTS = ["journal.sync", "journal.append", "storage.sync_file", "storage.write", "replace.written",
+                 "replace.renamed", "commit.state_saved", "commit.evicting", "commit.gathered",
+                 "commit.manifest_written", "commit.begun", "commit.gathered_durably", "commit.renamed",
+                 "commit.parent_synced", "record_file.append", "record_file.commit", "csv.replaced", "sink_feed.log",
+                 "sink_feed.save", "tensorboard.begun"]
+# Points that can fail with an errno.
+FAILING_POINTS = ["journal.sync", "journal.append", "storage.sync_file", "storage.write", "record_file.append",
+                  "record_file.commit"]
+RANK_POINTS = ["storage.sync_file"]
+CALLS = ["open", "stat", "write", "fsync", "rename", "unlink", "mmap"]
+CODES = [errno.EIO, errno.ENOSPC, errno.EACCES, errno.ESTALE, errno.EMFILE, errno.EINTR]
+
+
+def make_plan(random_: random.Random) -> dict:
+    return {"seed": random_.getrandbits(32), "steps": random_.randint(8, 16), "workers": random_.choice([1, 2, 2, 2, 3]),
+            "every": random_.choice([1, 1, 2, 3]), "keep": random_.choice([0, 1, 2, 3]),
+            "step_us": random_.randint(500, 8000), "bytes": random_.randint(100, 2500), "report_timeout_ms": 0,
+            "tensorboard": int(random_.random() < 0.25), "report_page": int(random_.random() < 0.2),
+            "placement": "processes"}
+
+
+def moment(random_: random.Random, plan: dict) -> dict:
+    """Some time in the run; now and then while it starts or ends."""
+    which = random_.random()
+    if which < 0.15:
+        return {"at": "ms", "count": 0, "wait_us": random_.randint(0, 300_000)}
+    if which < 0.25:
+        return {"at": "acks", "count": plan["steps"], "wait_us": random_.randint(0, 30_000)}
+    return {"at": "acks", "count": random_.randint(1, plan["steps"] - 2), "wait_us": random_.randint(0, 20_000)}
+
+
+def to(target: str, signals: list):
+    def family(random_, plan):
+        return {"do": "signal", "target": target, "rank": random_.randrange(plan["workers"]),
+                "signal": random_.choice(signals), "then_continue_ms": -1, **moment(random_, plan)}
+    return family
+
+
+def rank_stop(random_, plan):
+    plan["report_timeout_ms"] = 1500
+    plan["workers"] = max(plan["workers"], 2)
+    fault = to("rank", ["STOP"])(random_, plan)
+    return fault | {"at": "acks", "count": random_.randint(1, plan["steps"] - 2),
+                    "then_continue_ms": random_.choice([-1, -1, random_.randint(1, 400), 2500])}
+
+
+def stop(target, longest_ms):
+    def family(random_, plan):
+        return to(target, ["STOP"])(random_, plan) | {"then_continue_ms": random_.randint(1, longest_ms)}
+    return family
+
+
+def driver_point(random_, plan):
+    return {"do": "driver-failpoint", "spec": f"{random_.choice(DRIVER_POINTS)}:{random_.randint(1, 12)}", "kills": True}
+
+
+def driver_point_fails(random_, plan):
+    return {"do": "driver-failpoint", "kills": False, "spec":
+            f"{random_.choice(FAILING_POINTS)}:{random_.randint(1, 20)}={random_.choice(['eio', 'enospc'])}"}
+
+
+def rank_point(random_, plan):
+    action = random_.choice(["kill", "kill", "exit", "eio", "enospc"])
+    return {"do": "rank-failpoint", "spec": f"{random_.choice(RANK_POINTS)}:{random_.randint(1, 8)}={action}"}
+
+
+def loop_fails(ways):
+    def family(random_, plan):
+        return {"do": "loop-fails", "step": random_.randrange(plan["steps"]), "by": random_.choice(ways)}
+    return family
+
+
+def trainee_word(way: str) -> str:
+    """How the trainee is told to fail *way*."""
+    *target, name = way.split()
+    return way if name in ("throw", "exit") else " ".join([*target, str(int(signal.Signals["SIG" + name]))])
+
+
+def shim(role, delays):
+    def family(random_, plan):
+        for_good = random_.random() < 0.3 and role == "driver"
+        fault = {"do": "shim", "role": role, "calls": random_.choice(CALLS), "nth": random_.randint(1, 40),
+                 "for_good": int(for_good), "errno": random_.choice(CODES), "delay_us": 0,
+                 "file": random_.choice(["", "", "state.json", "journal.jsonl", "checkpoints", "manifest.json"])}
+        if fault["file"]:
+            fault["nth"] = random_.randint(1, 10)
+        if delays:
+            fault |= {"errno": 0, "delay_us": random_.choice([20_000, 200_000] if for_good else [200_000, 1_500_000])}
+        return fault
+    return family
+
+
+def simple(do, **more):
+    def family(random_, plan):
+        return {"do": do, **more, **moment(random_, plan), "at": "acks", "count": random_.randint(1, plan["steps"] - 3)}
+    return family
+
+
+def rot(random_, plan):
+    plan["keep"] = random_.choice([0, 2, 3])
+    plan["every"] = 1
+    return {"do": "rot", "how": random_.choice(["flip", "cut", "remove"]), **moment(random_, plan)}
+
+
+def full_disk(random_, plan):
+    plan["bytes"] = random_.randint(20_000, 60_000)
+    return {"do": "full-disk", "kib": random_.randint(120, 700)}
+
+
+def file_limit(random_, plan):
+    return {"do": "file-limit", "bytes": random_.randint(500, 12_000)}
+
+
+FAMILIES = {
+    "rank-kill": to("rank", ["KILL", "SEGV", "ABRT", "TERM"]),
+    "rank-stop": rank_stop,
+    "rank-point": rank_point,
+    "loop-fails": loop_fails(["throw", "exit", "KILL", "SEGV", "ABRT"]),
+    "driver-killed-by-rank": loop_fails(["driver KILL", "driver SEGV"]),
+    "driver-stopped-by-rank": loop_fails(["driver INT", "driver TERM"]),
+    "spawner-kill": to("spawner", ["KILL", "SEGV"]),
+    "spawner-stop": to("spawner", ["STOP"]),
+    "spawner-pause": stop("spawner", 500),
+    "driver-kill": to("driver", ["KILL", "SEGV", "ABRT"]),
+    "driver-pause": stop("driver", 700),
+    "driver-signal": to("driver", ["INT", "TERM"]),
+    "driver-hangup": to("driver", ["HUP"]),
+    "driver-point": driver_point,
+    "driver-point-fails": driver_point_fails,
+    "driver-io": shim("driver", False),
+    "driver-io-delay": shim("driver", True),
+    "rank-io": shim("rank", False),
+    "rank-io-delay": shim("rank", True),
+    "lock-removed": simple("remove-lock", beside=False),
+    "lock-removed-two": simple("remove-lock", beside=True),
+    "two-drivers": simple("second-driver"),
+    "folder-renamed": simple("rename-folder", back=True),
+    "folder-replaced": simple("rename-folder", back=False),
+    "runtime-removed": simple("remove-runtime"),
+    "stdout-closed": simple("close-stdout"),
+    "rot": rot,
+    "full-disk": full_disk,
+    "file-limit": file_limit,
+}
+# Families whose driver dies of the fault itself, or returns an error; the next driver resumes.
+ALONE = {"rot", "full-disk", "file-limit", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
+
+
+def make_case(seed: int, number: int, families: list) -> tuple:
+    """Plan and drivers (lists of faults) of case *number*."""
+    random_ = random.Random(f"{seed}/{number}")
+    plan = make_plan(random_)
+    lives = []
+    for _ in range(random_.choice([1, 1, 2, 2, 3])):
+        name = random_.choice(families)
+        life = [{"family": name, **FAMILIES[name](random_, plan)}]
+        if name not in ALONE and random_.random() < 0.2:
+            other = random_.choice([x for x in families if x not in ALONE] or [name])
+            more = {"family": other, **FAMILIES[other](random_, plan)}
+            if more["do"] == "signal" or more["do"] != life[0]["do"]:
+                life.append(more)
+        lives.append(life)
+    return plan, lives
+
+
+def describe(fault: dict) -> str:
+    """One fault in a few words."""
+    text = fault["family"]
+    if fault["do"] == "signal":
+        who = f"rank {fault['rank']}" if fault["target"] == "rank" else fault["target"]
+        text += f" SIG{fault['signal']} {who}"
+        if fault["then_continue_ms"] >= 0:
+            text += f" SIGCONT +{fault['then_continue_ms']} ms"
+    for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes"):
+        if fault.get(key):
+            text += f" {key}={fault[key]}"
+    if fault.get("errno"):
+        text += f" {errno.errorcode[fault['errno']]}"
+    if fault.get("delay_us"):
+        text += f" delay={fault['delay_us']} us"
+    if fault.get("for_good"):
+        text += " for good"
+    if "at" in fault:
+        text += f" at {'start' if fault['at'] == 'ms' else 'report ' + str(fault['count'])} +{fault['wait_us']} us"
+    return text

@@ -1,0 +1,193 @@
+"""Reads what a run and its trainee left: written from docs/decisions/, with no code of Troupe's."""
+import csv
+import functools
+import json
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from xxh3 import checksum_text
+
+SUM = re.compile(rb',"sum":"([0-9a-f]{16})"}\n\Z')
+MASK = (1 << 64) - 1
+
+
+class Damaged(Exception):
+    """What was read is not what was written."""
+
+
+@functools.lru_cache(maxsize=4096)
+def sum_of(data: bytes) -> str:
+    return checksum_text(data)
+
+
+def checked_json(data: bytes, what: str) -> dict:
+    """The JSON object *data*, which ends with its own checksum."""
+    found = SUM.search(data)
+    if not found:
+        raise Damaged(f"{what} has no checksum at its end")
+    if sum_of(data[:found.start()]) != found[1].decode():
+        raise Damaged(f"{what} does not match its checksum")
+    try:
+        return json.loads(data)
+    except ValueError as problem:
+        raise Damaged(f"{what}: {problem}") from problem
+
+
+# -- the journal
+
+
+@dataclass
+class Journal:
+    lines: list = field(default_factory=list)  # dicts, in order
+    damaged: list = field(default_factory=list)  # numbers of damaged lines with good ones behind them
+    torn: bool = False  # whether the end is a torn write
+
+    @property
+    def batches(self) -> list:
+        return [x for x in self.lines if "batch" in x]
+
+    def events(self, kind: str = "") -> list:
+        return [x for x in self.lines if "event" in x and kind in ("", x["event"])]
+
+
+def read_journal(path: Path) -> Journal:
+    result = Journal()
+    if not path.exists():
+        return result
+    bad = []
+    for number, line in enumerate(path.read_bytes().splitlines(keepends=True), 1):
+        try:
+            result.lines.append(checked_json(line, f"line {number}"))
+            result.damaged += bad
+            bad = []
+        except Damaged:
+            bad.append(number)
+    result.torn = bool(bad)
+    return result
+
+
+# -- checkpoints
+
+
+@dataclass
+class Checkpoint:
+    name: str
+    manifest: dict | None
+    problems: list  # sentences; empty: the checkpoint is whole
+
+    @property
+    def index(self) -> int:
+        return self.manifest["index"] if self.manifest else -1
+
+
+def mixed(x: int) -> int:
+    x = (x + 0x9E3779B97F4A7C15) & MASK
+    x = (x ^ x >> 30) * 0xBF58476D1CE4E5B9 & MASK
+    x = (x ^ x >> 27) * 0x94D049BB133111EB & MASK
+    return x ^ x >> 31
+
+
+@functools.lru_cache(maxsize=64)
+def states(seed: int, steps: int) -> tuple:
+    """The state of the model after 0, 1, ... *steps* steps that no fault disturbed."""
+    result = [0]
+    for step in range(1, steps + 1):
+        data = mixed(seed + step - 1 & MASK)
+        result.append(mixed(result[-1] ^ data ^ step * 0x2545F4914F6CDD1D & MASK))
+    return tuple(result)
+
+
+@functools.lru_cache(maxsize=4096)
+def content_of(step: int, state: int, attempt: int, rank: int, size: int) -> bytes:
+    """What rank *rank* (-1: the model) saves."""
+    out = f"{attempt} {rank} {step} {state:016x}\n".encode()
+    value = state + rank + 1 & MASK
+    for _ in range(size // 8):
+        value = mixed(value)
+        out += value.to_bytes(8, "little")
+    return out
+
+
+def read_checkpoint(folder: Path) -> Checkpoint:
+    problems: list = []
+    try:
+        manifest = checked_json((folder / "manifest.json").read_bytes(), f"{folder.name}/manifest.json")
+    except FileNotFoundError:
+        return Checkpoint(folder.name, None, ["it has no manifest"])
+    except Damaged as problem:
+        return Checkpoint(folder.name, None, [str(problem)])
+    for entry in manifest["files"]:
+        path = folder / entry["path"]
+        if not path.is_file():
+            problems.append(f"{entry['path']} is missing")
+            continue
+        data = path.read_bytes()
+        if len(data) != entry["size"]:
+            problems.append(f"{entry['path']} has {len(data)} bytes, not {entry['size']}")
+        elif sum_of(data) != entry["checksum"]:
+            problems.append(f"{entry['path']} does not match its checksum")
+    return Checkpoint(folder.name, manifest, problems)
+
+
+def read_checkpoints(run: Path) -> dict:
+    """All that a reader would take for a checkpoint, by name."""
+    folder = run / "checkpoints"
+    if not folder.is_dir():
+        return {}
+    return {x.name: read_checkpoint(x) for x in sorted(folder.iterdir()) if x.is_dir() and not x.name.startswith(".")}
+
+
+# -- documents and records
+
+
+def read_document(path: Path) -> dict | None:
+    """state.json or run.json; None if there is none."""
+    return checked_json(path.read_bytes(), path.name) if path.exists() else None
+
+
+def read_records(path: Path) -> list:
+    """Lines of JSON without checksums, as the trainee writes them."""
+    if not path.exists():
+        return []
+    return [json.loads(x) for x in path.read_bytes().splitlines(keepends=True) if x.endswith(b"\n")]
+
+
+def tracker_indices(run: Path) -> dict:
+    """Report indices that each tracker has on disk, in its order, by the tracker's file."""
+    result = {}
+    table = run / "metrics.csv"
+    if table.exists():
+        with table.open(newline="", encoding="utf-8") as file:
+            result["metrics.csv"] = [int(row["index"]) for row in csv.DictReader(file) if row["index"]]
+    lines = run / "result.json"
+    if lines.exists():
+        result["result.json"] = [json.loads(x)["training_iteration"] - 1 for x in lines.read_text().splitlines()]
+    for path in sorted((run.parent / "mlruns").glob("*/*/metrics/loss")):
+        result["mlruns"] = [int(x.split()[2]) for x in path.read_text().splitlines()]
+    return result
+
+
+@dataclass
+class Case:
+    """All that is known about one case: its folder, the plan, and what became of its drivers."""
+    folder: Path
+    plan: dict  # steps, workers, every, keep, bytes, seed
+    lives: list = field(default_factory=list)  # one dict a driver, see campaign.py
+
+    @property
+    def run(self) -> Path:
+        return self.folder / "s" / "run"
+
+    @property
+    def expected(self) -> Path:
+        return self.folder / "x"
+
+    def save(self) -> None:
+        text = json.dumps({"plan": self.plan, "lives": self.lives}, indent=1)
+        (self.folder / "case.json").write_text(text, encoding="utf-8")
+
+    @staticmethod
+    def load(folder: Path) -> "Case":
+        data = json.loads((folder / "case.json").read_text(encoding="utf-8"))
+        return Case(folder, data["plan"], data["lives"])

@@ -1,0 +1,461 @@
+// The training that a campaign disturbs. Its model counts, so that what it must
+// be after any number of faults can be computed by anyone; what it was promised
+// it writes down outside of the run's folder, where no fault reaches it.
+//
+//   chaos_trainee --storage FOLDER --expected FOLDER [--NAME VALUE ...]
+//
+// Ends with 0 if the run finished, 3 if it failed, 4 if it was stopped, 5 if
+// the run was refused, 6 if fit() threw.
+
+#include <fcntl.h>
+#include <signal.h>
+#include <unistd.h>
+
+#include <cstdio>
+#include <cstdlib>
+#include <ctime>
+#include <fstream>
+#include <iterator>
+#include <map>
+#include <optional>
+#include <string>
+
+#include <troupe/trackers.hpp>
+#include <troupe/train.hpp>
+
+#include "troupe/runtime/failpoint.hpp"
+
+namespace {
+
+using namespace troupe;
+
+/// What a campaign chooses for a training; travels to the ranks.
+struct plan {
+  std::string expected; ///< Folder of the records.
+  std::uint64_t seed = 1;
+  int steps = 12;
+  int every = 2; ///< Steps from one checkpoint to the next; 0: none.
+  int step_us = 5000;
+  int bytes = 1500;     ///< Of each file of a checkpoint.
+  int fails_at = -1;    ///< Step before which rank 0 fails, once.
+  std::string fails_by; ///< "throw", "exit", or a signal's number; "driver <n>"
+                        ///< sends it to the driver.
+  std::uint64_t driver = 0; ///< Its process.
+  std::string failpoint; ///< Armed by the first rank that gets hold of `token`.
+  std::string token;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(expected, seed, steps, every, step_us, bytes, fails_at, fails_by, driver,
+       failpoint, token);
+  }
+};
+
+// -- records
+
+/// One line of JSON.
+class line {
+public:
+  explicit line(const char* what) { text("what", what); }
+
+  line& text(const char* name, const std::string& value) {
+    std::string quoted;
+    for (unsigned char c : value) {
+      char code[8];
+      std::snprintf(code, sizeof(code), "\\u%04x", c);
+      if (c == '"' || c == '\\' || c < 0x20)
+        quoted += code;
+      else
+        quoted += static_cast<char>(c);
+    }
+    return raw(name, '"' + quoted + '"');
+  }
+
+  line& number(const char* name, std::uint64_t value) {
+    return raw(name, std::to_string(value));
+  }
+
+  line& raw(const char* name, const std::string& value) {
+    out_ += out_.empty() ? "{\"" : ",\"";
+    out_ += std::string{name} + "\":" + value;
+    return *this;
+  }
+
+  /// Appends it to *file* with one system call: a process that dies leaves
+  /// whole lines. A record that cannot be written ends the process, since
+  /// nothing it did could be checked.
+  void to(const std::string& file) {
+    out_ += "}\n";
+    auto fd =
+      ::open(file.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644);
+    auto count = fd < 0 ? -1 : ::write(fd, out_.data(), out_.size());
+    if (count != static_cast<ssize_t>(out_.size()))
+      std::abort();
+    ::close(fd);
+  }
+
+private:
+  std::string out_;
+};
+
+std::string hex(std::uint64_t x) {
+  char text[17];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(x));
+  return text;
+}
+
+// -- the model
+
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+struct model {
+  std::uint64_t step = 0;
+  std::uint64_t state = 0;
+
+  /// *data* comes from rank 0: a rank that missed one has another state.
+  void train(std::uint64_t data) {
+    ++step;
+    state = mixed(state ^ data ^ (step * 0x2545f4914f6cdd1d));
+  }
+};
+
+/// The file of rank *rank*, or of the model (-1), in a checkpoint of *attempt*.
+std::string content_of(const model& x, std::uint64_t attempt, int rank,
+                       int bytes) {
+  auto out = std::to_string(attempt) + ' ' + std::to_string(rank) + ' '
+             + std::to_string(x.step) + ' ' + hex(x.state) + '\n';
+  auto value = x.state + static_cast<std::uint64_t>(rank + 1);
+  for (int i = 0; i < bytes / 8; ++i) {
+    value = mixed(value);
+    char raw[8];
+    for (int k = 0; k < 8; ++k)
+      raw[k] = static_cast<char>(value >> (8 * k));
+    out.append(raw, 8);
+  }
+  return out;
+}
+
+std::string file_of(int rank) {
+  return rank < 0 ? "model.bin" : "ranks/" + std::to_string(rank) + ".bin";
+}
+
+void save(const fs::path& folder, const std::string& name,
+          const std::string& bytes) {
+  auto path = folder / name;
+  fs::create_directories(path.parent_path());
+  std::ofstream out{path.string(), std::ios::binary};
+  out << bytes << std::flush;
+  if (!out)
+    throw std::runtime_error{"the model cannot be written to " + path.string()};
+}
+
+std::string bytes_of(const fs::path& path) {
+  std::ifstream in{path.string(), std::ios::binary};
+  return {std::istreambuf_iterator<char>{in}, {}};
+}
+
+struct restored {
+  model value;
+  std::string problem; ///< Why the checkpoint is not what one attempt saved.
+};
+
+restored restore(const checkpoint& from, int world_size, int bytes) {
+  restored result;
+  auto text = bytes_of(from.path() / file_of(-1));
+  unsigned long long attempt = 0, step = 0, state = 0;
+  int rank = 0;
+  if (std::sscanf(text.c_str(), "%llu %d %llu %llx", &attempt, &rank, &step,
+                  &state)
+      != 4) {
+    result.problem = "model.bin cannot be read";
+    return result;
+  }
+  result.value = {step, state};
+  for (int i = -1; i < world_size; ++i)
+    if (bytes_of(from.path() / file_of(i))
+        != content_of(result.value, attempt, i, bytes))
+      result.problem =
+        file_of(i) + " is not that of attempt " + std::to_string(attempt);
+  return result;
+}
+
+// -- the loop
+
+void pass_time(int us) {
+  timespec rest{us / 1'000'000, us % 1'000'000 * 1000L};
+  while (nanosleep(&rest, &rest) != 0) {
+  }
+}
+
+/// Whether this process is the one that takes *token* away.
+bool claim(const std::string& token) {
+  return !token.empty() && ::unlink(token.c_str()) == 0;
+}
+
+void fail(train_context& context, const plan& x, const std::string& record) {
+  line{"fault"}
+    .number("attempt", context.attempt())
+    .text("by", x.fails_by)
+    .to(record);
+  if (x.fails_by == "throw")
+    throw std::runtime_error{"the loop was told to fail"};
+  if (x.fails_by == "exit")
+    std::exit(3);
+  if (x.fails_by.starts_with("driver "))
+    ::kill(static_cast<pid_t>(x.driver), std::atoi(x.fails_by.c_str() + 7));
+  else
+    ::raise(std::atoi(x.fails_by.c_str()));
+}
+
+metrics values_of(const model& x, int rank) {
+  return {{"step", x.step},
+          {"rank", rank},
+          {"loss", 1.0 / static_cast<double>(x.step)},
+          {"state", hex(x.state)}};
+}
+
+void report(train_context& context, const plan& x, const model& now) {
+  auto values = values_of(now, context.rank());
+  if (x.every == 0 || now.step % static_cast<std::uint64_t>(x.every) != 0) {
+    context.report(std::move(values));
+    return;
+  }
+  auto files = context.new_checkpoint();
+  auto add = [&](int rank) {
+    save(files.path(), file_of(rank),
+         content_of(now, context.attempt(), rank, x.bytes));
+  };
+  add(context.rank());
+  if (context.rank() == 0)
+    add(-1);
+  context.report(std::move(values), std::move(files));
+}
+
+void train(train_context& context, const plan& x, const std::string& record,
+           model now) {
+  auto index = context.facts().first_report;
+  while (now.step < static_cast<std::uint64_t>(x.steps)) {
+    if (static_cast<int>(now.step) == x.fails_at && context.rank() == 0
+        && claim(x.token))
+      fail(context, x, record);
+    auto data = mixed(x.seed + now.step);
+    now.train(context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0));
+    pass_time(x.step_us);
+    auto step = [&](const char* what) {
+      line{what}
+        .number("attempt", context.attempt())
+        .number("index", index)
+        .number("step", now.step)
+        .text("state", hex(now.state))
+        .to(record);
+    };
+    step("sent");
+    report(context, x, now);
+    step("acked");
+    ++index;
+  }
+}
+
+void loop(train_context& context, const plan& x) {
+  auto record =
+    x.expected + "/rank_" + std::to_string(context.rank()) + ".jsonl";
+  restored from;
+  auto& last = context.checkpoint();
+  if (last)
+    from = restore(*last, context.world_size(), x.bytes);
+  line{"begun"}
+    .text("run", context.trial_id())
+    .number("attempt", context.attempt())
+    .number("pid", static_cast<std::uint64_t>(::getpid()))
+    .number("first", context.facts().first_report)
+    .text("resume", last ? last->name() : "")
+    .text("problem", from.problem)
+    .number("step", from.value.step)
+    .text("state", hex(from.value.state))
+    .to(record);
+  if (!x.failpoint.empty() && claim(x.token))
+    (void) arm_failpoint(x.failpoint);
+  auto left = [&](const char* why, const std::string& text) {
+    line{why}
+      .number("attempt", context.attempt())
+      .text("text", text)
+      .to(record);
+  };
+  try {
+    train(context, x, record, from.value);
+  } catch (const run_stopped& reason) {
+    left("stopped", reason.what());
+    throw;
+  } catch (const std::exception& reason) {
+    left("failed", reason.what());
+    throw;
+  }
+  left("returned", "");
+}
+
+// -- the driver's side
+
+/// Writes down what it is called for.
+class recorded_callback : public user_callback {
+public:
+  explicit recorded_callback(std::string file) : file_(std::move(file)) {}
+
+  void before_run(const run_context& run) override {
+    about("before_run", run).to(file_);
+  }
+
+  void after_report(const run_context& run, const std::vector<metrics>& values,
+                    const std::optional<checkpoint>& data) override {
+    std::string states;
+    for (auto& x : values) {
+      auto state = x.find("state");
+      states += (states.empty() ? "[\"" : ",\"")
+                + (state ? std::get<std::string>(state->variant()) : "") + '"';
+    }
+    about("after_report", run)
+      .raw("states", states.empty() ? "[]" : states + ']')
+      .text("checkpoint", data ? data->name() : "")
+      .to(file_);
+  }
+
+  void after_exception(const run_context& run,
+                       const std::map<int, rank_failure>& ranks) override {
+    std::string text;
+    for (auto& [rank, cause] : ranks)
+      text += "rank " + std::to_string(rank) + ": " + to_string(cause) + "; ";
+    about("after_exception", run).text("text", text).to(file_);
+  }
+
+  void after_run(const run_context& run, const result& outcome) override {
+    about("after_run", run)
+      .text("status", std::string{to_string(outcome.status)})
+      .to(file_);
+  }
+
+private:
+  static line about(const char* what, const run_context& run) {
+    line result{what};
+    result.number("pid", static_cast<std::uint64_t>(::getpid()))
+      .text("run", run.id)
+      .number("attempt", run.attempt)
+      .number("index", run.report_index);
+    return result;
+  }
+
+  std::string file_;
+};
+
+class arguments {
+public:
+  arguments(int argc, char** argv) {
+    for (int i = 1; i + 1 < argc; i += 2)
+      values_[argv[i]] = argv[i + 1];
+  }
+
+  std::string text(const std::string& name, const std::string& fallback = {}) {
+    auto i = values_.find("--" + name);
+    return i == values_.end() ? fallback : i->second;
+  }
+
+  int number(const std::string& name, int fallback) {
+    auto value = text(name);
+    return value.empty() ? fallback : std::atoi(value.c_str());
+  }
+
+private:
+  std::map<std::string, std::string> values_;
+};
+
+plan to_plan(arguments& from) {
+  plan x;
+  x.expected = from.text("expected");
+  x.seed = std::strtoull(from.text("seed", "1").c_str(), nullptr, 10);
+  x.steps = from.number("steps", x.steps);
+  x.every = from.number("every", x.every);
+  x.step_us = from.number("step-us", x.step_us);
+  x.bytes = from.number("bytes", x.bytes);
+  x.fails_at = from.number("fails-at", x.fails_at);
+  x.fails_by = from.text("fails-by");
+  x.driver = static_cast<std::uint64_t>(::getpid());
+  x.failpoint = from.text("rank-failpoint");
+  x.token = from.text("token");
+  return x;
+}
+
+train_options to_options(arguments& from) {
+  using std::chrono::milliseconds;
+  train_options result;
+  result.scaling.num_workers = from.number("workers", 2);
+  if (from.text("placement") == "in_process")
+    result.scaling.where = placement::in_process;
+  auto& run = result.run;
+  run.name = from.text("name", "run");
+  run.storage_path = from.text("storage");
+  run.failure.max_failures = from.number("max-failures", -1);
+  if (auto keep = from.number("keep", 0))
+    run.checkpoint.num_to_keep = keep;
+  if (auto limit = from.number("report-timeout-ms", 0))
+    run.report_timeout = milliseconds{limit};
+  run.start_timeout = milliseconds{from.number("start-timeout-ms", 20'000)};
+  run.stop_timeout = milliseconds{from.number("stop-timeout-ms", 5'000)};
+  run.report_page = from.number("report-page", 0) != 0;
+  run.quiet = from.number("quiet", 1) != 0;
+  run.callbacks = {
+    std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl"),
+    result_json_tracker(), mlflow_tracker()};
+  if (from.number("tensorboard", 0) != 0)
+    run.callbacks.push_back(tensorboard_tracker());
+  return result;
+}
+
+void record_result(const result& x, const std::string& file) {
+  line out{"result"};
+  out.number("pid", static_cast<std::uint64_t>(::getpid()))
+    .text("status", std::string{to_string(x.status)})
+    .number("attempts", x.attempts)
+    .text("checkpoint", x.checkpoint ? x.checkpoint->name() : "")
+    .number("code", x.error ? static_cast<std::uint64_t>(x.error->code) : 0)
+    .text("error", x.error ? x.error->message : "");
+  auto state = x.metrics.find("state");
+  out.text("state", state ? std::get<std::string>(state->variant()) : "")
+    .to(file);
+}
+
+int code_of(const result& x) {
+  if (x.status == run_status_kind::finished)
+    return 0;
+  if (x.error && x.error->code == ec::conflict)
+    return 5;
+  return x.status == run_status_kind::errored ? 3 : 4;
+}
+
+} // namespace
+
+int main(int argc, char** argv) {
+  troupe::init(argc, argv);
+  arguments from{argc, argv};
+  if (auto spec = from.text("driver-failpoint"); !spec.empty())
+    if (auto ok = arm_failpoint(spec); !ok) {
+      std::fprintf(stderr, "%s\n", ok.error().message.c_str());
+      return 7;
+    }
+  auto results = from.text("expected") + "/results.jsonl";
+  try {
+    auto outcome =
+      data_parallel_trainer{loop, to_plan(from), to_options(from)}.fit();
+    record_result(outcome, results);
+    return code_of(outcome);
+  } catch (const std::exception& problem) {
+    line{"threw"}
+      .number("pid", static_cast<std::uint64_t>(::getpid()))
+      .text("text", problem.what())
+      .to(results);
+    return 6;
+  }
+}

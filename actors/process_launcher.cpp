@@ -64,11 +64,16 @@ expected<void> process_launcher::open_log(int rank, spawn_request& request) {
     request.log_path = std::move(path);
     return {};
   }
-  auto tee = log_tee::start(path, args_.console);
-  if (!tee)
-    return tl::unexpected<error>{std::move(tee.error())};
-  request.output = tee->take_writer();
-  tees_.push_back(std::move(*tee));
+  if (!tee_) {
+    auto tee = log_tee::start(path, args_.console);
+    if (!tee)
+      return tl::unexpected<error>{std::move(tee.error())};
+    tee_.emplace(std::move(*tee));
+  }
+  auto writer = tee_->writer();
+  if (!writer)
+    return tl::unexpected<error>{std::move(writer.error())};
+  request.output = std::move(*writer);
   return {};
 }
 

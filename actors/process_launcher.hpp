@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -31,13 +32,13 @@ public:
   void launch(std::uint64_t attempt, int rank, int segment,
               const events& listener) override;
   void kill(int rank) override;
-  void drain() override { tees_.clear(); }
+  void drain() override { tee_.reset(); }
 
 private:
   expected<void> open_log(int rank, spawn_request& request);
 
   process_launcher_args args_;
-  std::vector<log_tee> tees_;
+  std::optional<log_tee> tee_;               ///< Of rank 0, for all attempts.
   std::shared_ptr<std::vector<pid_t>> pids_; ///< By rank; 0: none.
   std::shared_ptr<std::mutex> mutex_;        ///< Guards `*pids_`.
 };

@@ -144,8 +144,29 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
     if (auto ok = a->barrier.loop_ended(x.rank); !ok)
       a->tracker.broke_a_rule(x.rank, ok.error().message);
   }
+  watch_exit(x.rank);
   on_failure();
   return caf::unit;
+}
+
+void worker_group_state::watch_exit(int rank) {
+  auto limit = args.plan.exit_timeout;
+  self->run_delayed(limit, [this, rank, limit, number = attempt->number] {
+    if (!attempt || attempt->number != number || attempt->tracker.gone(rank))
+      return;
+    auto what = "rank " + std::to_string(rank) + " was still there "
+                + std::to_string(limit.count())
+                + " ms after its loop had ended; its ";
+    if (args.plan.in_process) {
+      what += "thread is left behind";
+      attempt->tracker.give_up(rank);
+    } else {
+      what += "process was killed";
+      args.launcher->kill(rank);
+    }
+    self->send(driver, attempt_warning{number, std::move(what)});
+    check_over();
+  });
 }
 
 void worker_group_state::exited(const rank_exited& x) {
@@ -166,6 +187,9 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
       continue;
     trainer = nullptr;
     if (args.plan.in_process)
+      return;
+    // A rank whose goodbye was answered has nothing more to say.
+    if (attempt->tracker.loop_over(rank))
       return;
     // Its process tells the cause in a moment, if it is gone.
     self->run_delayed(exit_patience, [this, rank, number = attempt->number] {

@@ -32,6 +32,7 @@ struct group_plan {
   std::optional<std::chrono::milliseconds> report_timeout;
   std::chrono::milliseconds start_timeout{0};
   std::chrono::milliseconds stop_timeout{0};
+  std::chrono::milliseconds exit_timeout{0};
   loop_spec loop;
 };
 
@@ -98,6 +99,8 @@ struct worker_group_state {
   void exited(const rank_exited& x);
   void launch_failed(const rank_launch_failed& x);
   void trainer_lost(const caf::actor_addr& who);
+  /// The loop of *rank* is over: kills what is still there of it after a while.
+  void watch_exit(int rank);
 
   caf::result<void> set(store_set& x);
   caf::result<std::string> get(const store_get& x);

@@ -99,6 +99,7 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   plan.report_timeout = request.run.report_timeout;
   plan.start_timeout = request.run.start_timeout;
   plan.stop_timeout = request.run.stop_timeout;
+  plan.exit_timeout = request.run.exit_timeout;
   if (plan.in_process) // Threads are handed the loop itself.
     return plan;
   auto loop = spec_of(request.loop);

@@ -66,6 +66,8 @@ expected<void> validate(const run_config& x) {
     return failure(ec::invalid_config, "run.start_timeout must be > 0");
   if (x.stop_timeout.count() < 0)
     return failure(ec::invalid_config, "run.stop_timeout must be >= 0");
+  if (x.exit_timeout.count() < 0)
+    return failure(ec::invalid_config, "run.exit_timeout must be >= 0");
   return validate(x.checkpoint);
 }
 

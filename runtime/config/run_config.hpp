@@ -55,6 +55,10 @@ struct run_config {
   /// How long ranks may take to leave their loops once the run was asked to
   /// stop, before they are killed.
   std::chrono::milliseconds stop_timeout = std::chrono::seconds{5};
+  /// How long a rank may take to end after its loop has returned: freeing much
+  /// memory, a GPU, a last flush to slow storage. It is killed then, and counts
+  /// as returned all the same.
+  std::chrono::milliseconds exit_timeout = std::chrono::seconds{60};
   /// What every rank calls around its loop and after its reports.
   troupe::rank_hooks rank_hooks;
   /// Environment variables that rank processes get beside the program's own.

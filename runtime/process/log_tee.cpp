@@ -2,7 +2,6 @@
 
 #include <cerrno>
 #include <condition_variable>
-#include <csignal>
 #include <cstdint>
 #include <mutex>
 #include <thread>
@@ -12,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
 namespace troupe {
@@ -28,15 +28,7 @@ public:
          sink console)
     : writer{std::move(writer)}, log_{std::move(log)},
       reader_{std::move(reader)}, stop_{std::move(stop)}, console_{std::move(
-                                                            console)} {
-    // The program's signal handlers are not to run on these threads.
-    sigset_t all, before;
-    sigfillset(&all);
-    ::pthread_sigmask(SIG_SETMASK, &all, &before);
-    printing_ = std::thread{[this] { print(); }};
-    copying_ = std::thread{[this] { copy(); }};
-    ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
-  }
+                                                            console)} {}
 
   worker(const worker&) = delete;
   worker& operator=(const worker&) = delete;
@@ -45,8 +37,24 @@ public:
     writer.reset();
     std::uint64_t one = 1;
     [[maybe_unused]] auto written = ::write(stop_.get(), &one, sizeof(one));
-    copying_.join();
-    printing_.join();
+    if (copying_.joinable())
+      copying_.join();
+    else
+      end_of_input();
+    if (printing_.joinable())
+      printing_.join();
+  }
+
+  expected<void> begin() {
+    auto printing = start_thread([this] { print(); });
+    if (!printing)
+      return tl::unexpected{std::move(printing.error())};
+    printing_ = std::move(*printing);
+    auto copying = start_thread([this] { copy(); });
+    if (!copying)
+      return tl::unexpected{std::move(copying.error())};
+    copying_ = std::move(*copying);
+    return {};
   }
 
   unique_fd writer;
@@ -69,6 +77,10 @@ private:
       if (waits[1].revents != 0 && (after_stop += n) > max_pipe_size)
         break;
     }
+    end_of_input();
+  }
+
+  void end_of_input() {
     std::lock_guard guard{mutex_};
     ended_ = true;
     changed_.notify_one();
@@ -143,9 +155,12 @@ expected<log_tee> log_tee::start(const std::string& path, sink console) {
   unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
   if (!stop)
     return system_failure(ec::storage, "cannot make an event for " + path);
-  return log_tee{std::make_unique<worker>(std::move(log), std::move(reader),
-                                          std::move(writer), std::move(stop),
-                                          std::move(console))};
+  auto made = std::make_unique<worker>(std::move(log), std::move(reader),
+                                       std::move(writer), std::move(stop),
+                                       std::move(console));
+  if (auto ok = made->begin(); !ok)
+    return failure(ok.error().code, ok.error().message + " for " + path);
+  return log_tee{std::move(made)};
 }
 
 log_tee::log_tee(std::unique_ptr<worker> x) : worker_{std::move(x)} {}
@@ -154,8 +169,8 @@ log_tee::log_tee(log_tee&&) noexcept = default;
 
 log_tee::~log_tee() = default;
 
-unique_fd log_tee::take_writer() noexcept {
-  return std::move(worker_->writer);
+expected<unique_fd> log_tee::writer() const {
+  return duplicate(worker_->writer.get());
 }
 
 } // namespace troupe

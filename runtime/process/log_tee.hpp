@@ -11,7 +11,8 @@
 namespace troupe {
 
 /// Copies what a rank prints to its log file and to a sink, without ever
-/// making the rank wait for the sink.
+/// making the rank wait for the sink. Serves the processes of all attempts, one
+/// after the other.
 ///
 /// The sink runs on a thread of its own. If it falls more than `max_behind`
 /// behind, what it cannot keep up with is only in the log and a line tells so.
@@ -24,19 +25,19 @@ public:
   /// In bytes.
   static constexpr std::size_t max_behind = std::size_t{1} << 20;
 
-  /// Appends to *path*, creating it; fails with `ec::storage`.
+  /// Appends to *path*, creating it; fails with `ec::storage`, or `ec::spawn`
+  /// if there is no thread for it.
   static expected<log_tee> start(const std::string& path, sink console);
 
   log_tee(log_tee&&) noexcept;
   log_tee& operator=(log_tee&&) = delete;
 
   /// Copies what is in the pipe, waits for the sink to take it, and ends, even
-  /// if somebody still holds the writing end: destroy it after the rank's end.
+  /// if someone still holds the writing end: destroy it after the rank's end.
   ~log_tee();
 
-  /// The writing end, for `spawn_request::output`. To be taken once: then only
-  /// the rank holds the pipe open.
-  unique_fd take_writer() noexcept;
+  /// A copy of the writing end, for `spawn_request::output`.
+  expected<unique_fd> writer() const;
 
 private:
   class worker;

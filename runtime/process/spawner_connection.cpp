@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
@@ -67,12 +68,14 @@ void spawner_connection::spawn(spawn_request request,
                                spawner_client::ended_callback ended) {
   order x;
   x.request = std::move(request);
+  std::uint64_t id = 0;
   {
     std::lock_guard guard{mutex_};
-    x.id = ++last_id_;
+    id = x.id = ++last_id_;
     processes_.emplace(x.id, process{-1, std::move(started), std::move(ended)});
   }
-  push(std::move(x));
+  if (auto ok = push(std::move(x)); !ok)
+    refuse(id, ok.error());
 }
 
 void spawner_connection::kill(pid_t pid, int signal) {
@@ -87,7 +90,7 @@ void spawner_connection::kill(pid_t pid, int signal) {
     x.id = found->first;
     x.signal = signal;
   }
-  push(std::move(x));
+  (void) push(std::move(x)); // The thread is there: it told of the pid.
 }
 
 pid_t spawner_connection::spawner_pid() const {
@@ -95,18 +98,17 @@ pid_t spawner_connection::spawner_pid() const {
   return link_.socket ? link_.pid : -1;
 }
 
-void spawner_connection::push(order x) {
+expected<void> spawner_connection::push(order x) {
   std::lock_guard guard{mutex_};
+  if (!thread_.joinable()) {
+    auto made = start_thread([this] { run(); });
+    if (!made)
+      return tl::unexpected{std::move(made.error())};
+    thread_ = std::move(*made);
+  }
   orders_.push_back(std::move(x));
   wake();
-  if (thread_.joinable())
-    return;
-  // The program's signal handlers are not to run on this thread.
-  sigset_t all, before;
-  sigfillset(&all);
-  ::pthread_sigmask(SIG_SETMASK, &all, &before);
-  thread_ = std::thread{[this] { run(); }};
-  ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return {};
 }
 
 void spawner_connection::wake() noexcept {

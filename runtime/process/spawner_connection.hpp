@@ -52,7 +52,7 @@ private:
     std::vector<unique_fd> descriptors;
   };
 
-  void push(order x);
+  expected<void> push(order x);
   void wake() noexcept;
 
   // All below run on the thread.

@@ -49,6 +49,7 @@ protected:
     plan.world_size = 2;
     plan.start_timeout = config.start_timeout;
     plan.stop_timeout = config.stop_timeout;
+    plan.exit_timeout = config.exit_timeout;
     plan.report_timeout = config.report_timeout;
     ranks.attempt = args.first.attempt;
     args.group = ranks.group =

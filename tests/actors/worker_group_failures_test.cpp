@@ -105,6 +105,52 @@ TEST_F(worker_group_test, a_broken_connection_leaves_the_word_to_the_process) {
   EXPECT_EQ(record->failed.size(), 1u);
 }
 
+TEST_F(worker_group_test,
+       a_rank_whose_loop_returned_may_take_its_time_to_exit) {
+  start_all();
+  ranks.end_loop(0);
+  caf::anon_send_exit(ranks.trainers[0], caf::exit_reason::user_shutdown);
+  ranks.finish(1);
+  system.pass(ms{59'999});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.exit(0);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+  EXPECT_TRUE(record->failed.empty());
+  EXPECT_TRUE(record->warnings.empty());
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_does_not_exit_is_killed_and_has_returned) {
+  plan.exit_timeout = ms{700};
+  start_all();
+  ranks.end_loop(0);
+  ranks.finish(1);
+  system.pass(ms{699});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_EQ(record->warnings[0].text,
+            "rank 0 was still there 700 ms after its loop had ended; its "
+            "process was killed");
+  ranks.kill(0, SIGKILL);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_FALSE(record->ended[0].stopped);
+  EXPECT_TRUE(record->failed.empty());
+}
+
+TEST_F(worker_group_test, a_thread_that_does_not_exit_is_given_up_as_returned) {
+  plan.in_process = true;
+  plan.exit_timeout = ms{700};
+  start_all();
+  ranks.end_loop(0);
+  ranks.finish(1);
+  system.pass(ms{700});
+  EXPECT_EQ(record->warnings.size(), 1u);
+  EXPECT_EQ(record->ended.size(), 1u);
+}
+
 TEST_F(worker_group_test, ranks_that_do_not_come_up_in_time_are_named) {
   plan.start_timeout = ms{700};
   start();

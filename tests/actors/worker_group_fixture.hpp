@@ -20,6 +20,7 @@ protected:
     plan.world_size = 2;
     plan.start_timeout = std::chrono::seconds{60};
     plan.stop_timeout = std::chrono::seconds{5};
+    plan.exit_timeout = std::chrono::seconds{60};
     plan.loop = {{"module", 1, "id"}, {"module", 2, "id"}, "config"};
   }
 

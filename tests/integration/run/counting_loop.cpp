@@ -4,6 +4,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iostream>
 #include <stdexcept>
 #include <thread>
 
@@ -12,6 +13,14 @@
 namespace troupe::test {
 
 namespace {
+
+/// Output that is never written, such as a log on storage that hangs.
+struct hanging_buffer : std::streambuf {
+  int sync() override {
+    for (;;)
+      pause();
+  }
+};
 
 void misbehave(train_context& context, const fault_plan& plan) {
   if (plan.action == "throw")
@@ -41,6 +50,8 @@ void misbehave(train_context& context, const fault_plan& plan) {
   if (plan.action == "wait_forever" || plan.action == "stage_and_wait")
     for (;;)
       pause();
+  if (plan.action == "hang_at_exit")
+    std::cout.rdbuf(new hanging_buffer);
   if (plan.action == "huge_metrics")
     context.report({{"text", std::string(1 << 20, 'x')}});
   if (plan.action == "empty_name")

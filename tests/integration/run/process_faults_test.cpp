@@ -5,6 +5,7 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <set>
 
 #include <caf/actor_system.hpp>
@@ -95,6 +96,58 @@ TEST_F(run_test, ranks_of_a_killed_spawner_are_reported) {
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->code, ec::rank_failed);
   EXPECT_EQ(outcome.error->ranks.size(), 2u) << outcome.error->message;
+}
+
+TEST_F(run_test, a_rank_that_hangs_after_its_loop_is_killed_and_has_returned) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.exit_timeout = std::chrono::milliseconds{100};
+  auto outcome = run({.action = "hang_at_exit", .rank = 0, .step = 2}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.attempts, 1u);
+}
+
+/// One report of progress, then a failure, in every attempt.
+void report_and_fail(train_context& context) {
+  context.report({{"attempt", static_cast<int>(context.attempt())}});
+  throw std::runtime_error{"again"};
+}
+
+TEST_F(run_test, restarts_with_a_console_hold_nothing) {
+  struct usage {
+    std::size_t descriptors = names_in("/proc/self/fd", "").size();
+    std::size_t threads = names_in("/proc/self/task", "").size();
+    std::size_t pages = [] {
+      std::size_t result = 0;
+      std::ifstream{"/proc/self/statm"} >> result;
+      return result;
+    }();
+  };
+
+  /// Looks after each failed attempt, while the next one comes up.
+  struct watch : user_callback {
+    void after_exception(const run_context&,
+                         const std::map<int, rank_failure>&) override {
+      seen.emplace_back();
+    }
+
+    std::vector<usage> seen;
+  };
+  auto seen = std::make_shared<watch>();
+  train_options options{.scaling = {.num_workers = 1}, .run = config()};
+  options.run.quiet = false;
+  options.run.failure.max_failures = 60;
+  options.run.callbacks = {seen};
+  auto outcome = data_parallel_trainer{report_and_fail, options}.fit();
+  EXPECT_EQ(outcome.attempts, 61u);
+  ASSERT_EQ(seen->seen.size(), 61u);
+  auto& early = seen->seen[10];
+  auto& late = seen->seen[60];
+  // What is under way at such a moment differs by a few.
+  EXPECT_LT(late.descriptors, early.descriptors + 20);
+  EXPECT_LT(late.threads, early.threads + 10);
+  constexpr std::size_t page = 4096, limit = 200 << 20;
+  EXPECT_LT(late.pages * page, early.pages * page + limit);
 }
 
 TEST_F(run_test, a_run_can_be_stopped_while_its_ranks_come_up) {

@@ -9,6 +9,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/process/no_new_threads.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
@@ -47,7 +48,7 @@ TEST_F(log_tee_test, copies_what_a_rank_prints_to_the_log_and_the_console) {
                  console += text;
                }).value();
     auto request = test::command("print hello");
-    request.output = tee.take_writer();
+    request.output = tee.writer().value();
     test::run_rank(**spawner(), std::move(request));
   }
   EXPECT_EQ(console, "hello to stdout\nhello to stderr\nunflushed");
@@ -58,7 +59,7 @@ TEST_F(log_tee_test, does_not_wait_for_a_writer_that_outlives_the_rank) {
   unique_fd writer;
   {
     auto tee = log_tee::start(path.string(), nullptr).value();
-    writer = tee.take_writer();
+    writer = tee.writer().value();
     write_all(writer, "before");
   }
   EXPECT_EQ(log(), "before");
@@ -74,7 +75,7 @@ TEST_F(log_tee_test, keeps_the_rank_going_while_the_console_hangs) {
                  released.wait();
                  console += piece;
                }).value();
-    auto writer = tee.take_writer();
+    auto writer = tee.writer().value();
     write_all(writer, text); // Far more than a pipe holds.
     release.set_value();
   }
@@ -90,7 +91,7 @@ TEST_F(log_tee_test, goes_on_with_the_log_after_the_console_has_thrown) {
                  ++calls;
                  throw std::runtime_error{"broken"};
                }).value();
-    auto writer = tee.take_writer();
+    auto writer = tee.writer().value();
     write_all(writer, std::string(100'000, 'x'));
   }
   EXPECT_EQ(calls, 1);
@@ -100,9 +101,34 @@ TEST_F(log_tee_test, goes_on_with_the_log_after_the_console_has_thrown) {
 TEST_F(log_tee_test, appends_to_a_log_that_is_there) {
   for (int i = 0; i < 2; ++i) {
     auto tee = log_tee::start(path.string(), nullptr).value();
-    write_all(tee.take_writer(), "line\n");
+    write_all(tee.writer().value(), "line\n");
   }
   EXPECT_EQ(log(), "line\nline\n");
+}
+
+TEST_F(log_tee_test, serves_one_rank_after_the_other) {
+  std::string console;
+  {
+    auto tee = log_tee::start(path.string(), [&](std::string_view text) {
+                 console += text;
+               }).value();
+    for (int i = 0; i < 2; ++i) {
+      auto request = test::command("print hello");
+      request.output = tee.writer().value();
+      test::run_rank(**spawner(), std::move(request));
+    }
+  }
+  std::string once = "hello to stdout\nhello to stderr\nunflushed";
+  EXPECT_EQ(console, once + once);
+  EXPECT_EQ(log(), once + once);
+}
+
+TEST_F(log_tee_test, says_so_if_there_is_no_thread_for_it) {
+  test::no_new_threads none;
+  auto tee = log_tee::start(path.string(), nullptr);
+  ASSERT_FALSE(tee);
+  EXPECT_EQ(tee.error().code, ec::spawn);
+  EXPECT_THAT(tee.error().message, HasSubstr(path.string()));
 }
 
 TEST_F(log_tee_test, names_a_log_that_cannot_be_opened) {

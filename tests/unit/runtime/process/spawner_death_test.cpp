@@ -7,6 +7,7 @@
 #include <poll.h>
 #include <sys/wait.h>
 
+#include "tests/unit/runtime/process/no_new_threads.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/pidfd.hpp"
@@ -131,6 +132,18 @@ TEST(spawner_death_test, says_why_no_other_spawner_could_be_started) {
   EXPECT_EQ(pid.error().code, ec::spawn);
   EXPECT_EQ(pid.error().message,
             "not started: the spawner exited with code 5 before it was ready");
+}
+
+TEST(spawner_death_test, refuses_a_request_if_there_is_no_thread_for_it) {
+  spawner_client client{exec_spawner().value()};
+  {
+    no_new_threads none;
+    auto pid = start_rank(client, command("return 1")).pid.get();
+    ASSERT_FALSE(pid);
+    EXPECT_EQ(pid.error().code, ec::spawn);
+    EXPECT_THAT(pid.error().message, HasSubstr("no thread"));
+  }
+  EXPECT_EQ(run_rank(client, command("return 2")).code, 2);
 }
 
 TEST(spawner_death_test, ends_its_ranks_with_the_client) {

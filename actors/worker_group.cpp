@@ -1,5 +1,7 @@
 #include "troupe/actors/worker_group.hpp"
 
+#include <algorithm>
+
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
@@ -21,9 +23,8 @@ worker_group_state::attempt_state::attempt_state(
   std::uint64_t number, int world_size, std::uint64_t first_report,
   std::optional<std::chrono::milliseconds> timeout)
   : number(number), first_report(first_report), tracker(world_size),
-    pairing(world_size, first_report), barrier(world_size),
-    report_alarm(timeout), barrier_alarm(timeout),
-    trainers(static_cast<std::size_t>(world_size)) {}
+    meetings(world_size, first_report), report_alarm(timeout),
+    barrier_alarm(timeout), trainers(static_cast<std::size_t>(world_size)) {}
 
 // -- life of an attempt
 
@@ -139,9 +140,7 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   a->tracker.loop_ended(x.rank, x.reason,
                         x.stopped && a->tracker.end_ordered());
   if (!x.reason && !a->tracker.end_ordered()) {
-    if (auto ok = a->pairing.loop_ended(x.rank); !ok)
-      a->tracker.broke_a_rule(x.rank, ok.error().message);
-    if (auto ok = a->barrier.loop_ended(x.rank); !ok)
+    if (auto ok = a->meetings.loop_ended(x.rank); !ok)
       a->tracker.broke_a_rule(x.rank, ok.error().message);
   }
   watch_exit(x.rank);
@@ -319,13 +318,17 @@ group_status worker_group_state::status() const {
   if (!attempt)
     return result;
   result.attempt = attempt->number;
-  result.next_report = attempt->pairing.next_index();
+  result.next_report = attempt->meetings.next_report();
   result.store_keys = attempt->store.size();
-  if (auto wait = attempt->pairing.waiting())
-    result.missing = std::move(wait->missing);
+  for (auto& wait : attempt->meetings.waits())
+    result.missing.insert(result.missing.end(), wait.missing.begin(),
+                          wait.missing.end());
+  std::ranges::sort(result.missing);
+  auto again = std::ranges::unique(result.missing);
+  result.missing.erase(again.begin(), again.end());
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
     result.ranks.push_back(attempt->tracker.status(rank));
-    result.ranks.back().reports = attempt->pairing.reports_of(rank);
+    result.ranks.back().reports = attempt->meetings.reports_of(rank);
   }
   return result;
 }
@@ -346,6 +349,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       return state.welcome(x, std::move(trainer));
     },
     [&state](report& x) { return state.add(x); },
+    [&state](const reports_awaited& x) { state.awaited(x); },
     [&state](join_barrier& x) { return state.join(x); },
     [&state](const loop_ended& x) { return state.end_loop(x); },
     [&state, self](log_event& x) -> caf::result<void> {

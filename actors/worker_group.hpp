@@ -13,8 +13,7 @@
 #include "troupe/actors/rank_launcher.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
-#include "troupe/runtime/report/rank_barrier.hpp"
-#include "troupe/runtime/report/report_pairing.hpp"
+#include "troupe/runtime/report/rank_meetings.hpp"
 #include "troupe/runtime/report/wait_alarm.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 
@@ -70,8 +69,7 @@ struct worker_group_state {
     std::uint64_t first_report;
     std::optional<std::string> resume;
     attempt_tracker tracker;
-    report_pairing pairing;
-    rank_barrier barrier;
+    rank_meetings meetings;
     rendezvous_table store;
     wait_alarm report_alarm;
     wait_alarm barrier_alarm;
@@ -93,6 +91,7 @@ struct worker_group_state {
   caf::result<start_loop> welcome(const trainer_ready& x,
                                   trainer_actor trainer);
   caf::result<report_committed> add(report& x);
+  void awaited(const reports_awaited& x);
   caf::result<barrier_released> join(join_barrier& x);
   caf::result<void> end_loop(const loop_ended& x);
   void launched(const rank_launched& x);
@@ -117,6 +116,9 @@ struct worker_group_state {
   rank_facts facts_of(int rank) const;
   void launch(int rank);
   void commit(report_batch batch);
+  /// Ends the attempt if ranks wait for each other in different calls.
+  void check_calls();
+  void release(const barrier_release& x);
   void release(const rendezvous_table::waiter_list& waiters);
 
   /// A rank failed: waits a moment for the causes of others, then ends all.

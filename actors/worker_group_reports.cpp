@@ -16,7 +16,8 @@ caf::result<report_committed> worker_group_state::add(report& x) {
     return to_caf(a->end_reason);
   auto rank = x.value.rank;
   auto index = x.value.index;
-  auto batch = a->pairing.add(std::move(x.value), self->clock().now());
+  auto batch =
+    a->meetings.add(std::move(x.value), x.waits, self->clock().now());
   if (!batch) {
     if (a->tracker.knows(rank)) {
       a->tracker.broke_a_rule(rank, batch.error().message);
@@ -29,8 +30,16 @@ caf::result<report_committed> worker_group_state::add(report& x) {
   if (*batch)
     commit(std::move(**batch));
   else
-    watch_waits();
+    check_calls();
   return promise;
+}
+
+void worker_group_state::awaited(const reports_awaited& x) {
+  auto a = current(x.attempt);
+  if (!a || a->tracker.end_ordered())
+    return;
+  a->meetings.await_reports(x.rank, self->clock().now());
+  check_calls();
 }
 
 void worker_group_state::commit(report_batch batch) {
@@ -39,6 +48,7 @@ void worker_group_state::commit(report_batch batch) {
   auto deliver = [this, number, index](auto answer) {
     if (!attempt || attempt->number != number)
       return;
+    attempt->meetings.committed(index, self->clock().now());
     auto [first, last] = attempt->reports.equal_range(index);
     for (auto i = first; i != last; ++i)
       i->second.deliver(answer);
@@ -60,8 +70,9 @@ caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
     return to_caf(a->end_reason);
   auto kind =
     x.broadcast ? collective_kind::broadcast : collective_kind::barrier;
-  auto released = a->barrier.arrive(x.rank, x.sequence, kind,
-                                    std::move(x.payload), self->clock().now());
+  auto released = a->meetings.arrive(
+    {x.rank, x.sequence, kind, std::move(x.payload), std::move(x.refusal)},
+    self->clock().now());
   if (!released) {
     if (a->tracker.knows(x.rank)) {
       a->tracker.broke_a_rule(x.rank, released.error().message);
@@ -71,13 +82,30 @@ caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
   }
   auto promise = self->make_response_promise<barrier_released>();
   a->barriers.push_back(promise);
-  if (*released) {
-    for (auto& waiting : std::exchange(a->barriers, {}))
-      waiting.deliver(barrier_released{**released});
-  } else {
-    watch_waits();
-  }
+  if (*released)
+    release(**released);
+  else
+    check_calls();
   return promise;
+}
+
+void worker_group_state::release(const barrier_release& x) {
+  for (auto& waiting : std::exchange(attempt->barriers, {}))
+    if (x.refusal)
+      waiting.deliver(to_caf(x.refusal));
+    else
+      waiting.deliver(barrier_released{x.payload});
+}
+
+void worker_group_state::check_calls() {
+  auto mismatch = attempt->meetings.mismatch();
+  if (!mismatch) {
+    watch_waits();
+    return;
+  }
+  for (auto rank : mismatch->ranks)
+    attempt->tracker.broke_a_rule(rank, mismatch->reason.message);
+  on_failure();
 }
 
 void worker_group_state::watch_waits() {
@@ -90,11 +118,10 @@ void worker_group_state::watch_waits() {
     interval = std::min(interval, *limit);
     // A wait that is under way already has less time left.
     auto now = self->clock().now();
-    for (auto& wait : {a.pairing.waiting(), a.barrier.waiting()})
-      if (wait)
-        interval =
-          std::min(interval, std::chrono::ceil<std::chrono::milliseconds>(
-                               wait->since + *limit - now));
+    for (auto& wait : a.meetings.waits())
+      interval =
+        std::min(interval, std::chrono::ceil<std::chrono::milliseconds>(
+                             wait.since + *limit - now));
   }
   self->run_delayed(interval,
                     [this, number = a.number] { check_waits(number); });
@@ -117,8 +144,8 @@ void worker_group_state::check_waits(std::uint64_t number) {
     }
     return verdict.has_value();
   };
-  auto reports = attempt->pairing.waiting();
-  auto barriers = attempt->barrier.waiting();
+  auto reports = attempt->meetings.report_wait();
+  auto barriers = attempt->meetings.barrier_wait();
   if (check(attempt->report_alarm, reports)
       && check(attempt->barrier_alarm, barriers) && (reports || barriers))
     watch_waits();

@@ -10,8 +10,9 @@ actor_link::actor_link(caf::actor_system& system, network_thread* network,
   : self_(system, network), args_(std::move(args)), store_(system, args_) {}
 
 expected<void> actor_link::report(rank_report x, bool wait) {
-  under_way_.push_back(self_->request(
-    args_.group, caf::infinite, troupe::report{args_.attempt, std::move(x)}));
+  under_way_.push_back(
+    self_->request(args_.group, caf::infinite,
+                   troupe::report{args_.attempt, std::move(x), wait}));
   std::size_t allowed = wait ? 0 : max_reports_ahead;
   while (under_way_.size() > allowed) {
     auto oldest = std::move(under_way_.front());
@@ -33,6 +34,8 @@ expected<void> actor_link::log(loop_event x) {
 }
 
 expected<void> actor_link::drain() {
+  if (!under_way_.empty())
+    self_->anon_send(args_.group, reports_awaited{args_.attempt, args_.rank});
   while (!under_way_.empty()) {
     auto oldest = std::move(under_way_.front());
     under_way_.pop_front();
@@ -43,19 +46,25 @@ expected<void> actor_link::drain() {
 }
 
 expected<void> actor_link::barrier() {
-  auto answer = join(false, {});
+  auto answer = join(false, std::string{});
   if (!answer)
     return tl::unexpected<error>{std::move(answer.error())};
   return {};
 }
 
-expected<std::string> actor_link::broadcast(std::string bytes) {
+expected<std::string> actor_link::broadcast(expected<std::string> bytes) {
   return join(true, std::move(bytes));
 }
 
-expected<std::string> actor_link::join(bool broadcast, std::string payload) {
-  auto answer = ask<barrier_released>(join_barrier{
-    args_.attempt, args_.rank, barriers_++, broadcast, std::move(payload)});
+expected<std::string> actor_link::join(bool broadcast,
+                                       expected<std::string> payload) {
+  join_barrier message{args_.attempt, args_.rank, barriers_++,
+                       broadcast,     {},         {}};
+  if (payload)
+    message.payload = std::move(*payload);
+  else
+    message.refusal = std::move(payload.error());
+  auto answer = ask<barrier_released>(std::move(message));
   if (!answer)
     return tl::unexpected<error>{std::move(answer.error())};
   return std::move(answer->payload);

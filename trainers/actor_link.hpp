@@ -21,7 +21,7 @@ public:
   expected<void> report(rank_report x, bool wait) override;
   expected<void> log(loop_event x) override;
   expected<void> barrier() override;
-  expected<std::string> broadcast(std::string bytes) override;
+  expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return store_; }
   bool stop_requested() const noexcept override;
@@ -41,7 +41,7 @@ private:
   template <class Answer, class Message>
   expected<Answer> ask(Message message);
   expected<void> receive(pending_report& answer);
-  expected<std::string> join(bool broadcast, std::string payload);
+  expected<std::string> join(bool broadcast, expected<std::string> payload);
 
   network_waiter self_;
   group_link args_;

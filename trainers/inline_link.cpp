@@ -48,8 +48,8 @@ expected<void> inline_link::barrier() {
   return {};
 }
 
-expected<std::string> inline_link::broadcast(std::string bytes) {
-  return barrier().map([&] { return std::move(bytes); });
+expected<std::string> inline_link::broadcast(expected<std::string> bytes) {
+  return barrier().and_then([&] { return std::move(bytes); });
 }
 
 expected<std::vector<reported_checkpoint>> inline_link::reported_checkpoints() {

@@ -20,7 +20,7 @@ public:
   expected<void> report(rank_report x, bool wait) override;
   expected<void> log(loop_event x) override;
   expected<void> barrier() override;
-  expected<std::string> broadcast(std::string bytes) override;
+  expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return *this; }
   bool stop_requested() const noexcept override { return control_.ended(); }

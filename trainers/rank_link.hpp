@@ -30,8 +30,8 @@ public:
   /// Waits until every rank is here.
   virtual expected<void> barrier() = 0;
 
-  /// Rank 0's *bytes* on every rank.
-  virtual expected<std::string> broadcast(std::string bytes) = 0;
+  /// Rank 0's *bytes* on every rank, or what rank 0 has instead of them.
+  virtual expected<std::string> broadcast(expected<std::string> bytes) = 0;
 
   /// Committed checkpoints that were not evicted, oldest first, including all
   /// that this rank has reported.

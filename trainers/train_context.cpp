@@ -146,13 +146,13 @@ void train_context::barrier() {
   value_or_leave(link_for("barrier()").barrier());
 }
 
-std::string train_context::broadcast(std::string bytes) {
+std::string train_context::broadcast(expected<std::string> bytes) {
   auto& link = link_for("broadcast_from_rank_zero()");
-  if (bytes.size() > max_broadcast_bytes)
-    leave({ec::invalid_argument, "a broadcast of "
-                                   + std::to_string(bytes.size())
-                                   + " bytes is over the limit of "
-                                   + std::to_string(max_broadcast_bytes)});
+  if (bytes && bytes->size() > max_broadcast_bytes)
+    bytes = failure(ec::invalid_argument,
+                    "a broadcast of " + std::to_string(bytes->size())
+                      + " bytes is over the limit of "
+                      + std::to_string(max_broadcast_bytes));
   return value_or_leave(link.broadcast(std::move(bytes)));
 }
 

@@ -116,13 +116,13 @@ public:
   void barrier();
 
   /// Rank 0's *value* on every rank: any type that cereal serializes, at most
-  /// `max_broadcast_bytes`.
+  /// `max_broadcast_bytes`. What rank 0 cannot send throws on every rank.
   template <class T>
   T broadcast_from_rank_zero(const T& value) {
-    std::ostringstream out;
+    expected<std::string> bytes;
     if (rank() == 0)
-      cereal::PortableBinaryOutputArchive{out}(value);
-    std::istringstream in{broadcast(std::move(out).str())};
+      bytes = serialized(value);
+    std::istringstream in{broadcast(std::move(bytes))};
     T result{};
     cereal::PortableBinaryInputArchive{in}(result);
     return result;
@@ -151,9 +151,22 @@ public:
   std::any& data_plane() noexcept { return data_plane_; }
 
 private:
+  template <class T>
+  static expected<std::string> serialized(const T& value) {
+    try {
+      std::ostringstream out;
+      cereal::PortableBinaryOutputArchive{out}(value);
+      return std::move(out).str();
+    } catch (const std::exception& x) {
+      return failure(ec::invalid_argument,
+                     std::string{"the value cannot be serialized: "}
+                       + x.what());
+    }
+  }
+
   /// The link for *call*, if this thread may make it now.
   rank_link& link_for(const char* call);
-  std::string broadcast(std::string bytes);
+  std::string broadcast(expected<std::string> bytes);
   void send(metrics values, std::optional<staged_checkpoint> files,
             const report_options& options);
   void call_hook(const metrics& values,

@@ -113,7 +113,8 @@ bool inspect(Inspector& f, loop_ended& x) {
 template <class Inspector>
 bool inspect(Inspector& f, report& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("value", x.value));
+                            f.field("value", x.value),
+                            f.field("waits", x.waits));
 }
 
 template <class Inspector>
@@ -123,11 +124,17 @@ bool inspect(Inspector& f, report_committed& x) {
 }
 
 template <class Inspector>
+bool inspect(Inspector& f, reports_awaited& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank));
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, join_barrier& x) {
   return f.object(x).fields(
     f.field("attempt", x.attempt), f.field("rank", x.rank),
     f.field("sequence", x.sequence), f.field("broadcast", x.broadcast),
-    f.field("payload", x.payload));
+    f.field("payload", x.payload), f.field("refusal", x.refusal));
 }
 
 template <class Inspector>

@@ -43,6 +43,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<start_loop>(trainer_ready, trainer_actor),
   // A rank reports; answers once the report of every rank is stored.
   caf::result<report_committed>(report),
+  // A rank waits for what it has reported without a barrier.
+  caf::result<void>(reports_awaited),
   // A rank waits for all others; answers once every rank is here.
   caf::result<barrier_released>(join_barrier),
   // A rank's loop is over; answers at once, so that the rank can go.

@@ -136,11 +136,18 @@ struct loop_ended {
 struct report {
   std::uint64_t attempt = 0;
   rank_report value;
+  bool waits = true; ///< false: only while `max_reports_ahead` are under way.
 };
 
 struct report_committed {
   std::uint64_t index = 0;
   std::optional<std::string> checkpoint;
+};
+
+/// *rank* waits until all that it has reported is stored.
+struct reports_awaited {
+  std::uint64_t attempt = 0;
+  int rank = 0;
 };
 
 /// Rank waits at its collective *sequence*: a barrier, or a broadcast of rank
@@ -151,6 +158,7 @@ struct join_barrier {
   std::uint64_t sequence = 0;
   bool broadcast = false;
   std::string payload;
+  error refusal; ///< Why rank 0 has no payload: every rank gets this error.
 };
 
 /// Every rank is here; *payload* is rank 0's.

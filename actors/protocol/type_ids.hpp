@@ -74,6 +74,7 @@ CAF_ADD_TYPE_ID(troupe, (troupe::callback_time))
 CAF_ADD_TYPE_ID(troupe, (troupe::hook_spec))
 CAF_ADD_TYPE_ID(troupe, (troupe::loop_event))
 CAF_ADD_TYPE_ID(troupe, (troupe::log_event))
+CAF_ADD_TYPE_ID(troupe, (troupe::reports_awaited))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

@@ -7,37 +7,30 @@ namespace troupe {
 rank_barrier::rank_barrier(int world_size)
   : ranks_(static_cast<std::size_t>(world_size)) {}
 
-expected<std::optional<std::string>>
-rank_barrier::arrive(int rank, std::uint64_t sequence, collective_kind kind,
-                     std::string payload, time_point now) {
-  if (!is_rank(rank))
-    return failure(ec::protocol, "there is no " + rank_name(rank) + " among "
-                                   + std::to_string(ranks_.size()));
-  auto& slot = ranks_[static_cast<std::size_t>(rank)];
-  if (slot.ended || slot.here || sequence != next_)
-    return failure(ec::protocol,
-                   rank_name(rank) + " joins " + std::string{to_string(kind)}
-                     + " " + std::to_string(sequence)
-                     + (slot.ended ? " after its loop ended"
-                        : slot.here
-                          ? " while it waits in " + std::to_string(next_)
-                          : " instead of " + std::to_string(next_)));
-  slot.here = kind;
+expected<std::optional<barrier_release>> rank_barrier::arrive(barrier_arrival x,
+                                                              time_point now) {
+  if (auto ok = admit(x); !ok)
+    return tl::unexpected{ok.error()};
+  ranks_[static_cast<std::size_t>(x.rank)].here = x.kind;
   if (arrived_++ == 0)
     since_ = now;
-  if (rank == 0 && kind == collective_kind::broadcast)
-    payload_ = std::move(payload);
+  if (x.rank == 0 && x.kind == collective_kind::broadcast)
+    release_ = {std::move(x.payload), std::move(x.refusal)};
   if (auto ok = check_kinds(); !ok)
     return tl::unexpected{ok.error()};
   if (auto ok = check_ended(); !ok)
     return tl::unexpected{ok.error()};
   if (static_cast<std::size_t>(arrived_) < ranks_.size())
     return std::nullopt;
-  for (auto& x : ranks_)
-    x.here.reset();
+  if (release_.refusal)
+    release_.refusal.message = "rank 0 refused broadcast "
+                               + std::to_string(next_) + ": "
+                               + release_.refusal.message;
+  for (auto& rank : ranks_)
+    rank.here.reset();
   arrived_ = 0;
   ++next_;
-  return std::exchange(payload_, {});
+  return std::exchange(release_, {});
 }
 
 expected<void> rank_barrier::loop_ended(int rank) {
@@ -51,14 +44,37 @@ expected<void> rank_barrier::loop_ended(int rank) {
 std::optional<rank_wait> rank_barrier::waiting() const {
   if (arrived_ == 0)
     return std::nullopt;
-  rank_wait result{.since = since_};
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    auto& here = ranks_[i].here;
-    (here ? result.waiting : result.missing).push_back(static_cast<int>(i));
-    if (here)
-      result.what = std::string{to_string(*here)} + " " + std::to_string(next_);
-  }
+  rank_wait result{.what = call_name(), .since = since_};
+  for (std::size_t i = 0; i < ranks_.size(); ++i)
+    (ranks_[i].here ? result.waiting : result.missing)
+      .push_back(static_cast<int>(i));
   return result;
+}
+
+std::string rank_barrier::call_name() const {
+  for (auto& x : ranks_)
+    if (x.here)
+      return std::string{to_string(*x.here)} + " " + std::to_string(next_)
+             + (release_.refusal
+                  ? " (which rank 0 refused: " + release_.refusal.message + ")"
+                  : "");
+  return {};
+}
+
+expected<void> rank_barrier::admit(const barrier_arrival& x) const {
+  if (!is_rank(x.rank))
+    return failure(ec::protocol, "there is no " + rank_name(x.rank) + " among "
+                                   + std::to_string(ranks_.size()));
+  auto& slot = ranks_[static_cast<std::size_t>(x.rank)];
+  if (slot.ended || slot.here || x.sequence != next_)
+    return failure(
+      ec::protocol,
+      rank_name(x.rank) + " joins " + std::string{to_string(x.kind)} + " "
+        + std::to_string(x.sequence)
+        + (slot.ended  ? " after its loop ended"
+           : slot.here ? " while it waits in " + std::to_string(next_)
+                       : " instead of " + std::to_string(next_)));
+  return {};
 }
 
 bool rank_barrier::is_rank(int rank) const noexcept {

@@ -46,26 +46,6 @@ expected<void> report_pairing::loop_ended(int rank) {
   return check_ended();
 }
 
-std::optional<rank_wait> report_pairing::waiting() const {
-  rank_wait result{.what = "report " + std::to_string(next_)};
-  for (std::size_t i = 0; i < ranks_.size(); ++i) {
-    auto& pending = ranks_[i].pending;
-    if (pending.empty()) {
-      result.missing.push_back(static_cast<int>(i));
-      continue;
-    }
-    if (result.waiting.empty() || pending.front().at < result.since)
-      result.since = pending.front().at;
-    result.waiting.push_back(static_cast<int>(i));
-  }
-  if (result.waiting.empty())
-    return std::nullopt;
-  // Who ran ahead has waited for this report only since the one before it was
-  // complete.
-  result.since = std::max(result.since, last_release_);
-  return result;
-}
-
 std::uint64_t report_pairing::reports_of(int rank) const {
   return is_rank(rank) ? ranks_[static_cast<std::size_t>(rank)].sent : 0;
 }

@@ -38,15 +38,14 @@ public:
   /// a report that it never sent.
   expected<void> loop_ended(int rank);
 
-  /// The ranks that wait for the next batch and those it lacks; nothing if no
-  /// rank has sent that report.
-  std::optional<rank_wait> waiting() const;
-
   /// Index of the next batch.
   std::uint64_t next_index() const noexcept { return next_; }
 
   /// Reports that *rank* has sent in this attempt.
   std::uint64_t reports_of(int rank) const;
+
+  /// When the last batch was complete.
+  time_point last_release() const noexcept { return last_release_; }
 
 private:
   struct arrival {

@@ -115,9 +115,10 @@ void for_each_sample(F f) {
   f(trainer_ready{2, 1, 4711, "host"});
   f(stop_loop{2, problem});
   f(loop_ended{2, 1, problem, true});
-  f(report{2, one_report});
+  f(report{2, one_report, false});
   f(report_committed{12, "/c"});
-  f(join_barrier{2, 1, 3, true, "payload"});
+  f(reports_awaited{2, 1});
+  f(join_barrier{2, 1, 3, true, "payload", problem});
   f(barrier_released{"payload"});
   f(get_checkpoints{});
   f(checkpoint_entry{"/c", {{"x", 1}}, 12, 2});

@@ -260,6 +260,72 @@ TEST_F(worker_group_test, ranks_in_different_collectives_fail_with_both_named) {
     << failure.what;
 }
 
+TEST_F(worker_group_test, a_report_and_a_barrier_end_the_attempt_at_once) {
+  plan.world_size = 3;
+  plan.report_timeout = ms{400};
+  start_all();
+  auto report = ranks.report(0, 10);
+  auto barrier =
+    system.ask<barrier_released>(ranks.group, join_barrier{3, 2, 0});
+  EXPECT_TRUE(report->failure);
+  EXPECT_TRUE(barrier->failure);
+  for (int rank : {0, 1, 2})
+    ranks.kill(rank, SIGKILL);
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(failure_of(rank).kind, kind::misuse);
+    EXPECT_EQ(failure_of(rank).what,
+              "the ranks meet in different calls: rank 0 "
+              "in report 10, rank 2 in barrier 0");
+  }
+  EXPECT_EQ(record->failed[0].ranks.size(), 2u) << "rank 1 did nothing wrong";
+}
+
+TEST_F(worker_group_test, a_report_that_does_not_wait_may_meet_a_barrier) {
+  start_all();
+  auto barrier =
+    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  auto ahead = system.ask<report_committed>(
+    ranks.group, report{3, {.rank = 0, .index = 10}, false});
+  EXPECT_TRUE(barrier->pending());
+  EXPECT_TRUE(ahead->pending());
+  system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+  EXPECT_TRUE(barrier->value);
+  ranks.report(1, 10);
+  commit();
+  EXPECT_TRUE(ahead->value);
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_awaits_its_reports_never_meets_a_barrier) {
+  start_all();
+  auto barrier =
+    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  system.ask<report_committed>(ranks.group,
+                               report{3, {.rank = 0, .index = 10}, false});
+  caf::anon_send(ranks.group, reports_awaited{2, 0});
+  system.settle();
+  EXPECT_TRUE(barrier->pending());
+  caf::anon_send(ranks.group, reports_awaited{3, 0});
+  system.settle();
+  EXPECT_TRUE(barrier->failure);
+}
+
+TEST_F(worker_group_test, a_broadcast_that_rank_0_refuses_fails_on_every_rank) {
+  start_all();
+  error too_large{ec::invalid_argument, "too large"};
+  auto first = system.ask<barrier_released>(
+    ranks.group, join_barrier{3, 0, 0, true, {}, too_large});
+  auto second =
+    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0, true});
+  for (auto& x : {first, second})
+    EXPECT_EQ(x->failure, (error{ec::invalid_argument,
+                                 "rank 0 refused broadcast 0: too large"}));
+  // No rank has failed for it.
+  system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 1});
+  auto next = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 1});
+  EXPECT_TRUE(next->value);
+}
+
 TEST_F(worker_group_test, the_store_answers_a_get_once_its_key_is_set) {
   start_all();
   auto get = system.ask<std::string>(ranks.group, store_get{3, "k"});

@@ -16,7 +16,9 @@ public:
   expected<void> report(rank_report, bool) override { return {}; }
   expected<void> log(loop_event) override { return {}; }
   expected<void> barrier() override { return {}; }
-  expected<std::string> broadcast(std::string bytes) override { return bytes; }
+  expected<std::string> broadcast(expected<std::string> bytes) override {
+    return bytes;
+  }
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override {
     return {};
   }

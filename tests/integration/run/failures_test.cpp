@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <csignal>
+#include <stdexcept>
 
 #include "tests/integration/run/run_test.hpp"
 
@@ -178,9 +179,143 @@ TEST_F(run_test, a_missing_checkpoint_folder_is_named) {
   EXPECT_NE(only_failure(outcome, 0).what.find(missing), std::string::npos);
 }
 
-TEST_F(run_test, a_broadcast_that_is_too_large_is_refused) {
+TEST_F(run_test, a_broadcast_that_is_too_large_is_refused_on_every_rank) {
+  auto outcome = run({.action = "huge_broadcast", .step = 1});
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->ranks.size(), 2u);
+  for (auto& [rank, failure] : outcome.error->ranks) {
+    EXPECT_EQ(failure.kind, kind::exception);
+    EXPECT_NE(failure.what.find("1048576"), std::string::npos) << failure.what;
+  }
+}
+
+TEST_F(run_test, a_broadcast_that_only_rank_0_makes_is_named_with_its_refusal) {
   auto outcome = run({.action = "huge_broadcast", .rank = 0, .step = 1});
-  EXPECT_NE(only_failure(outcome, 0).what.find("1048576"), std::string::npos);
+  ASSERT_TRUE(outcome.error);
+  auto& text = outcome.error->message;
+  EXPECT_NE(text.find("1048576"), std::string::npos) << text;
+  EXPECT_NE(text.find("rank 1 in report 1"), std::string::npos) << text;
+}
+
+/// A loop whose ranks catch what a broadcast throws and stay in step.
+void catch_and_continue(train_context& context) {
+  std::string word;
+  try {
+    word = context.broadcast_from_rank_zero(std::string(2 << 20, 'x'));
+  } catch (const train_error& x) {
+    word = context.broadcast_from_rank_zero(std::string{x.what()});
+  }
+  context.report({{"word", word}});
+}
+
+TEST_F(run_test, ranks_that_catch_a_refused_broadcast_stay_in_step) {
+  auto outcome =
+    data_parallel_trainer{
+      catch_and_continue,
+      train_options{.scaling = {.num_workers = 3}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics.at("word"),
+            metric_value{"rank 0 refused broadcast 0: a broadcast of 2097161 "
+                         "bytes is over the limit of 1048576"});
+}
+
+/// A value that no archive takes.
+struct unwritable {
+  template <class Archive>
+  void serialize(Archive&) {
+    throw std::runtime_error{"no bytes for this"};
+  }
+};
+
+void broadcast_unwritable(train_context& context) {
+  context.broadcast_from_rank_zero(unwritable{});
+}
+
+TEST_F(run_test,
+       a_value_that_rank_0_can_not_serialize_ends_all_with_its_cause) {
+  auto outcome =
+    data_parallel_trainer{
+      broadcast_unwritable,
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_NE(outcome.error->message.find("no bytes for this"), std::string::npos)
+    << outcome.error->message;
+}
+
+/// Ranks that come to different calls, in each of the ways of *which*.
+void meet_wrongly(train_context& context, const std::string& which) {
+  auto first = context.rank() == 0;
+  if (which == "report and barrier") {
+    first ? context.report({}) : context.barrier();
+  } else if (which == "barrier and broadcast") {
+    if (first)
+      context.barrier();
+    else
+      context.broadcast_from_rank_zero(0);
+  } else if (which == "report that was refused") {
+    try {
+      context.report({{first ? "x" : "", 1}});
+    } catch (const train_error&) {
+      context.barrier();
+    }
+  } else if (which == "reports ahead") {
+    for (int i = 0; first && i < 40; ++i)
+      context.report({}, {.barrier = false});
+    context.barrier();
+  } else if (which == "end behind a report") {
+    if (first)
+      context.report({}, {.barrier = false});
+    else
+      context.barrier();
+  }
+}
+
+TEST_F(run_test, ranks_in_different_calls_end_at_once_with_both_named) {
+  for (std::string which :
+       {"report and barrier", "barrier and broadcast",
+        "report that was refused", "reports ahead", "end behind a report"}) {
+    SCOPED_TRACE(which);
+    auto outcome =
+      data_parallel_trainer{meet_wrongly, which,
+                            train_options{.scaling = {.num_workers = 2},
+                                          .run = config("run " + which)}}
+        .fit();
+    ASSERT_TRUE(outcome.error);
+    auto& text = outcome.error->message;
+    EXPECT_NE(text.find("the ranks meet in different calls"), std::string::npos)
+      << text;
+    EXPECT_NE(text.find("rank 0 in "), std::string::npos) << text;
+    EXPECT_NE(text.find("rank 1 in "), std::string::npos) << text;
+  }
+}
+
+/// Rank 1 catches whatever leaves its calls and makes the next one.
+void catch_everything(train_context& context) {
+  for (int i = 0; i < 1000; ++i)
+    try {
+      if (context.rank() == 0)
+        context.report({{"i", i}});
+      else
+        context.barrier();
+    } catch (const std::exception&) {
+    }
+}
+
+TEST_F(run_test, ranks_that_catch_every_error_end_all_the_same) {
+  for (auto where : {placement::processes, placement::in_process}) {
+    auto name = where == placement::processes ? "a" : "b";
+    auto outcome = data_parallel_trainer{
+      catch_everything,
+      train_options{
+        .scaling = {.num_workers = 2, .where = where},
+        .run = config(
+          name)}}.fit();
+    ASSERT_TRUE(outcome.error);
+    EXPECT_NE(outcome.error->message.find("different calls"), std::string::npos)
+      << outcome.error->message;
+  }
 }
 
 } // namespace troupe::test

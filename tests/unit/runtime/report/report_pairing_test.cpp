@@ -11,9 +11,7 @@
 namespace troupe {
 namespace {
 
-using namespace std::chrono_literals;
 using test::t0;
-using testing::ElementsAre;
 using testing::HasSubstr;
 
 rank_report report_of(int rank, std::uint64_t index) {
@@ -133,7 +131,6 @@ TEST(report_pairing_test, RP_2_the_order_of_arrival_does_not_matter) {
         }
       }
     }
-    EXPECT_FALSE(pairing.waiting());
     for (int rank = 0; rank < world_size; ++rank)
       EXPECT_TRUE(pairing.loop_ended(rank));
   }
@@ -224,30 +221,6 @@ TEST(report_pairing_test, refuses_a_report_after_the_loop_ended) {
   auto late = pairing.add(report_of(0, 0), t0);
   ASSERT_FALSE(late);
   EXPECT_THAT(late.error().message, HasSubstr("after its loop ended"));
-}
-
-TEST(report_pairing_test, knows_who_is_missing_and_since_when) {
-  report_pairing pairing{4, 0};
-  EXPECT_FALSE(pairing.waiting());
-  ASSERT_TRUE(pairing.add(report_of(3, 0), t0 + 1s));
-  ASSERT_TRUE(pairing.add(report_of(1, 0), t0 + 2s));
-  auto wait = pairing.waiting();
-  ASSERT_TRUE(wait);
-  EXPECT_EQ(wait->what, "report 0");
-  EXPECT_THAT(wait->waiting, ElementsAre(1, 3));
-  EXPECT_THAT(wait->missing, ElementsAre(0, 2));
-  EXPECT_EQ(wait->since, t0 + 1s);
-}
-
-TEST(report_pairing_test, a_rank_ahead_waits_since_the_last_batch_only) {
-  report_pairing pairing{2, 0};
-  ASSERT_TRUE(pairing.add(report_of(0, 0), t0));
-  ASSERT_TRUE(pairing.add(report_of(0, 1), t0 + 1s));
-  ASSERT_TRUE(pairing.add(report_of(1, 0), t0 + 20s));
-  auto wait = pairing.waiting();
-  ASSERT_TRUE(wait);
-  EXPECT_EQ(wait->what, "report 1");
-  EXPECT_EQ(wait->since, t0 + 20s);
 }
 
 } // namespace

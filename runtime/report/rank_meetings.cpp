@@ -1,0 +1,166 @@
+#include "troupe/runtime/report/rank_meetings.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+std::string report_name(std::uint64_t index) {
+  return "report " + std::to_string(index);
+}
+
+} // namespace
+
+rank_meetings::rank_meetings(int world_size, std::uint64_t first_report,
+                             int reports_ahead)
+  : reports_(world_size, first_report), calls_(world_size),
+    blocked_(static_cast<std::size_t>(world_size)), first_(first_report),
+    committed_(first_report),
+    ahead_(static_cast<std::uint64_t>(reports_ahead)) {}
+
+expected<std::optional<report_batch>>
+rank_meetings::add(rank_report x, bool waits, time_point now) {
+  auto rank = x.rank;
+  auto index = x.index;
+  auto batch = reports_.add(std::move(x), now);
+  if (!batch)
+    return batch;
+  if (waits)
+    block(rank, index, now);
+  else if (index >= first_ + ahead_)
+    block(rank, index - ahead_, now);
+  return batch;
+}
+
+void rank_meetings::committed(std::uint64_t index, time_point now) {
+  committed_ = std::max(committed_, index + 1);
+  last_commit_ = now;
+  for (auto& x : blocked_)
+    if (x && x->report <= index) {
+      x.reset();
+      --blocked_ranks_;
+    }
+}
+
+void rank_meetings::await_reports(int rank, time_point now) {
+  if (rank < 0 || rank >= world_size())
+    return;
+  if (auto sent = reports_of(rank); sent > 0)
+    block(rank, first_ + sent - 1, now);
+}
+
+expected<std::optional<barrier_release>>
+rank_meetings::arrive(barrier_arrival x, time_point now) {
+  return calls_.arrive(std::move(x), now);
+}
+
+expected<void> rank_meetings::loop_ended(int rank) {
+  if (auto ok = reports_.loop_ended(rank); !ok)
+    return ok;
+  return calls_.loop_ended(rank);
+}
+
+std::optional<rank_mismatch> rank_meetings::mismatch() const {
+  if (calls_.arrived() == 0 || blocked_ranks_ == 0)
+    return std::nullopt;
+  // The last report that a rank blocks in decides whether there is a pair.
+  std::uint64_t last = 0;
+  for (auto& x : blocked_)
+    if (x)
+      last = std::max(last, x->report);
+  std::vector<int> joined;
+  std::uint64_t lacking = last; // The first report that one of `joined` lacks.
+  for (int rank = 0; rank < world_size(); ++rank)
+    if (in_barrier(rank) && !has_sent(rank, last)) {
+      joined.push_back(rank);
+      lacking = std::min(lacking, first_ + reports_of(rank));
+    }
+  if (joined.empty())
+    return std::nullopt;
+  rank_mismatch result;
+  std::string calls;
+  for (int rank = 0; rank < world_size(); ++rank) {
+    auto stuck =
+      in_barrier(rank) || (block_of(rank) && block_of(rank)->report >= lacking);
+    if (stuck)
+      result.ranks.push_back(rank);
+  }
+  // Ranks of one call together, in order of their first rank.
+  for (auto first = result.ranks.begin(); first != result.ranks.end();
+       ++first) {
+    auto call = call_of(*first);
+    auto same = [&](int rank) { return call_of(rank) == call; };
+    if (std::any_of(result.ranks.begin(), first, same))
+      continue;
+    std::vector<int> ranks;
+    std::copy_if(first, result.ranks.end(), std::back_inserter(ranks), same);
+    calls += (calls.empty() ? "" : ", ") + rank_list(ranks) + " in " + call;
+  }
+  result.reason = {ec::conflict, "the ranks meet in different calls: " + calls};
+  return result;
+}
+
+std::vector<rank_wait> rank_meetings::waits() const {
+  std::vector<rank_wait> result;
+  if (auto x = report_wait())
+    result.push_back(std::move(*x));
+  if (auto x = barrier_wait())
+    result.push_back(std::move(*x));
+  return result;
+}
+
+std::string rank_meetings::call_of(int rank) const {
+  if (in_barrier(rank))
+    return calls_.call_name();
+  auto& x = block_of(rank);
+  return x ? report_name(x->report) : std::string{};
+}
+
+void rank_meetings::block(int rank, std::uint64_t report, time_point now) {
+  if (report < committed_)
+    return;
+  auto& x = blocked_[static_cast<std::size_t>(rank)];
+  blocked_ranks_ += x ? 0 : 1;
+  x = blocked{report, now};
+}
+
+bool rank_meetings::has_sent(int rank, std::uint64_t report) const {
+  return first_ + reports_of(rank) > report;
+}
+
+std::optional<rank_wait> rank_meetings::report_wait() const {
+  auto next = next_report();
+  rank_wait result{.what = report_name(next)};
+  for (int rank = 0; rank < world_size(); ++rank) {
+    auto& x = block_of(rank);
+    if (x && x->report >= next) {
+      if (result.waiting.empty() || x->since < result.since)
+        result.since = x->since;
+      result.waiting.push_back(rank);
+    } else if (!x && !in_barrier(rank) && !has_sent(rank, next)) {
+      result.missing.push_back(rank);
+    }
+  }
+  if (result.waiting.empty() || result.missing.empty())
+    return std::nullopt;
+  // Before that, the missing ranks were waiting themselves.
+  result.since =
+    std::max({result.since, reports_.last_release(), last_commit_});
+  return result;
+}
+
+std::optional<rank_wait> rank_meetings::barrier_wait() const {
+  auto result = calls_.waiting();
+  if (!result)
+    return std::nullopt;
+  std::erase_if(result->missing,
+                [this](int rank) { return block_of(rank).has_value(); });
+  if (result->missing.empty())
+    return std::nullopt;
+  result->since = std::max(result->since, last_commit_);
+  return result;
+}
+
+} // namespace troupe

@@ -1,0 +1,105 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/report/rank_barrier.hpp"
+#include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/report/report_pairing.hpp"
+
+namespace troupe {
+
+/// Ranks that can never meet: some block in a report, others in a barrier or a
+/// broadcast.
+struct rank_mismatch {
+  std::vector<int> ranks; ///< All of them, ascending.
+  error reason;           ///< `ec::conflict`; names ranks and calls.
+};
+
+/// Knows for every rank of one attempt in which report, barrier or broadcast it
+/// blocks, and so who waits for whom.
+///
+/// A rank that blocks in report k needs report k of every rank; one that blocks
+/// in barrier n needs every rank in barrier n. Both need all of the others, so
+/// ranks are stuck for good if and only if these needs form a cycle:
+///   - Barriers alone form none: n opens before anyone can join n + 1.
+///   - Reports alone form none: a rank that blocks in report m has sent all
+///     reports up to m, so it only needs ranks that have sent fewer.
+///   - A rank in barrier n needs every rank that blocks in a report, because
+///     none of those can be in barrier n. It closes a cycle if one of them
+///     blocks in a report that it has not sent itself. A longer cycle contains
+///     such a pair: follow it from a rank in a report to the first rank in a
+///     barrier; that one has sent fewer reports than all of those before it.
+/// `mismatch` finds that pair. A report without barrier blocks nobody until
+/// `max_reports_ahead` are under way, and what is being committed lacks nobody.
+class rank_meetings {
+public:
+  using time_point = rank_wait::time_point;
+
+  rank_meetings(int world_size, std::uint64_t first_report,
+                int reports_ahead = max_reports_ahead);
+
+  /// As `report_pairing::add`. With *waits* the rank blocks until its report is
+  /// committed, otherwise while more than `reports_ahead` are not.
+  expected<std::optional<report_batch>> add(rank_report x, bool waits,
+                                            time_point now);
+
+  /// Report *index* was committed, or refused: no rank blocks in it any more.
+  void committed(std::uint64_t index, time_point now);
+
+  /// *rank* blocks until all that it has sent is committed.
+  void await_reports(int rank, time_point now);
+
+  /// As `rank_barrier::arrive`.
+  expected<std::optional<barrier_release>> arrive(barrier_arrival x,
+                                                  time_point now);
+
+  /// The loop of *rank* returned. `ec::rank_failed` if others wait for it.
+  expected<void> loop_ended(int rank);
+
+  /// Ranks that wait for each other in different calls.
+  std::optional<rank_mismatch> mismatch() const;
+
+  /// Ranks that block, and the ranks that they wait for: those that block
+  /// nowhere. A wait for a commit is none.
+  std::vector<rank_wait> waits() const;
+  std::optional<rank_wait> report_wait() const;
+  std::optional<rank_wait> barrier_wait() const;
+
+  /// What *rank* blocks in, such as "report 3"; empty: in nothing.
+  std::string call_of(int rank) const;
+
+  /// Index of the next batch.
+  std::uint64_t next_report() const noexcept { return reports_.next_index(); }
+
+  /// Reports that *rank* has sent in this attempt.
+  std::uint64_t reports_of(int rank) const { return reports_.reports_of(rank); }
+
+private:
+  struct blocked {
+    std::uint64_t report; ///< Ends with the commit of this one.
+    time_point since;
+  };
+
+  int world_size() const noexcept { return static_cast<int>(blocked_.size()); }
+  bool in_barrier(int rank) const { return calls_.is_here(rank); }
+  const std::optional<blocked>& block_of(int rank) const {
+    return blocked_[static_cast<std::size_t>(rank)];
+  }
+  void block(int rank, std::uint64_t report, time_point now);
+  bool has_sent(int rank, std::uint64_t report) const;
+
+  report_pairing reports_;
+  rank_barrier calls_;
+  std::vector<std::optional<blocked>> blocked_; ///< By rank.
+  int blocked_ranks_ = 0;
+  std::uint64_t first_;
+  std::uint64_t committed_; ///< Index of the next report to be committed.
+  std::uint64_t ahead_;
+  time_point last_commit_{};
+};
+
+} // namespace troupe

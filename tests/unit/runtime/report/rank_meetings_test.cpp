@@ -1,0 +1,364 @@
+#include "troupe/runtime/report/rank_meetings.hpp"
+
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/start_time.hpp"
+
+namespace troupe {
+namespace {
+
+using namespace std::chrono_literals;
+using test::t0;
+using testing::ElementsAre;
+
+rank_report report_of(int rank, std::uint64_t index) {
+  return {.rank = rank, .index = index};
+}
+
+barrier_arrival barrier_of(int rank, std::uint64_t sequence = 0) {
+  return {rank, sequence, collective_kind::barrier, {}, {}};
+}
+
+barrier_arrival broadcast_of(int rank, std::uint64_t sequence = 0,
+                             error refusal = {}) {
+  return {rank, sequence, collective_kind::broadcast, {}, std::move(refusal)};
+}
+
+TEST(rank_meetings_test, a_report_never_meets_a_barrier) {
+  rank_meetings group{3, 7};
+  ASSERT_TRUE(group.add(report_of(1, 7), true, t0));
+  EXPECT_FALSE(group.mismatch());
+  ASSERT_TRUE(group.arrive(barrier_of(2), t0));
+  auto stuck = group.mismatch();
+  ASSERT_TRUE(stuck);
+  EXPECT_THAT(stuck->ranks, ElementsAre(1, 2));
+  EXPECT_EQ(stuck->reason.code, ec::conflict);
+  EXPECT_EQ(stuck->reason.message, "the ranks meet in different calls: rank 1 "
+                                   "in report 7, rank 2 in barrier 0");
+}
+
+TEST(rank_meetings_test, a_broadcast_that_rank_0_refused_says_why_it_is_late) {
+  rank_meetings group{3, 0};
+  ASSERT_TRUE(
+    group.arrive(broadcast_of(0, 0, {ec::invalid_argument, "too big"}), t0));
+  ASSERT_TRUE(group.add(report_of(1, 0), true, t0));
+  ASSERT_TRUE(group.add(report_of(2, 0), true, t0));
+  EXPECT_EQ(group.mismatch()->reason.message,
+            "the ranks meet in different calls: rank 0 in broadcast 0 (which "
+            "rank 0 refused: too big), ranks 1, 2 in report 0");
+}
+
+TEST(rank_meetings_test, a_rank_that_does_not_wait_for_its_report_may_come) {
+  rank_meetings group{2, 0};
+  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.arrive(barrier_of(1), t0));
+  EXPECT_FALSE(group.mismatch());
+  EXPECT_TRUE((*group.arrive(barrier_of(0), t0)).has_value());
+  EXPECT_TRUE((*group.add(report_of(1, 0), true, t0)).has_value());
+}
+
+TEST(rank_meetings_test, a_full_window_of_reports_is_a_wait_for_the_oldest) {
+  rank_meetings group{2, 5};
+  auto ahead = static_cast<std::uint64_t>(max_reports_ahead);
+  for (std::uint64_t i = 0; i < ahead; ++i)
+    ASSERT_TRUE(group.add(report_of(0, 5 + i), false, t0));
+  ASSERT_TRUE(group.arrive(barrier_of(1), t0));
+  EXPECT_FALSE(group.mismatch());
+  EXPECT_TRUE(group.waits().at(0).missing == std::vector<int>{0});
+  ASSERT_TRUE(group.add(report_of(0, 5 + ahead), false, t0));
+  EXPECT_EQ(group.mismatch()->reason.message,
+            "the ranks meet in different calls: rank 0 in report 5, rank 1 in "
+            "barrier 0");
+}
+
+TEST(rank_meetings_test, a_report_that_is_being_committed_lacks_nobody) {
+  rank_meetings group{2, 0};
+  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.arrive(barrier_of(0), t0));
+  ASSERT_TRUE((*group.add(report_of(1, 0), true, t0 + 1s)).has_value());
+  EXPECT_FALSE(group.mismatch());
+  EXPECT_TRUE(group.waits().empty()) << "rank 1 waits for the disk";
+  group.committed(0, t0 + 60s);
+  auto waits = group.waits();
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_THAT(waits[0].missing, ElementsAre(1));
+  EXPECT_EQ(waits[0].since, t0 + 60s);
+}
+
+TEST(rank_meetings_test, a_rank_that_drains_its_reports_waits_for_the_last) {
+  rank_meetings group{2, 0};
+  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.arrive(barrier_of(1), t0));
+  group.await_reports(0, t0);
+  EXPECT_TRUE(group.mismatch());
+  group.await_reports(9, t0);
+}
+
+TEST(rank_meetings_test, knows_who_is_missing_in_a_report_and_since_when) {
+  rank_meetings group{4, 0};
+  EXPECT_TRUE(group.waits().empty());
+  ASSERT_TRUE(group.add(report_of(3, 0), true, t0 + 1s));
+  ASSERT_TRUE(group.add(report_of(1, 0), true, t0 + 2s));
+  auto wait = group.report_wait();
+  ASSERT_TRUE(wait);
+  EXPECT_EQ(wait->what, "report 0");
+  EXPECT_THAT(wait->waiting, ElementsAre(1, 3));
+  EXPECT_THAT(wait->missing, ElementsAre(0, 2));
+  EXPECT_EQ(wait->since, t0 + 1s);
+  EXPECT_EQ(group.call_of(3), "report 0");
+  EXPECT_EQ(group.call_of(0), "");
+}
+
+TEST(rank_meetings_test, a_rank_ahead_waits_only_since_it_has_to) {
+  rank_meetings group{2, 0};
+  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  EXPECT_FALSE(group.report_wait()) << "rank 0 does not wait yet";
+  ASSERT_TRUE(group.add(report_of(0, 1), true, t0 + 1s));
+  EXPECT_EQ(group.report_wait()->what, "report 0");
+  EXPECT_EQ(group.report_wait()->since, t0 + 1s);
+  ASSERT_TRUE(group.add(report_of(1, 0), true, t0 + 20s));
+  EXPECT_FALSE(group.report_wait()) << "the batch is being committed";
+  group.committed(0, t0 + 21s);
+  EXPECT_EQ(group.report_wait()->what, "report 1");
+  EXPECT_EQ(group.report_wait()->since, t0 + 21s);
+}
+
+TEST(rank_meetings_test, blames_the_rank_that_is_missing_not_those_that_wait) {
+  rank_meetings group{3, 0};
+  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.add(report_of(0, 1), false, t0));
+  ASSERT_TRUE(group.arrive(barrier_of(0), t0));
+  ASSERT_TRUE(group.add(report_of(1, 0), true, t0 + 1s));
+  // Rank 0 waits for both in the barrier, but rank 1 only waits for rank 2.
+  EXPECT_FALSE(group.mismatch());
+  for (auto& wait : group.waits())
+    EXPECT_THAT(wait.missing, ElementsAre(2)) << wait.what;
+}
+
+/// Ranks that call what they like, and what is true about them.
+///
+/// The truth is found by playing on: ranks that block nowhere may do whatever
+/// others need, so a need is met if all those it concerns block nowhere;
+/// whoever still blocks when no more needs can be met is stuck.
+class model {
+public:
+  enum class call { report, report_ahead, barrier, broadcast, drain, end };
+  static constexpr int calls = 6;
+  static constexpr int ahead = 1;
+
+  explicit model(int world_size)
+    : group(world_size, 0, ahead), ranks(static_cast<std::size_t>(world_size)) {
+  }
+
+  bool runs(const int rank) const {
+    auto& x = at(rank);
+    return !x.ended && !x.needs_report && !x.needs_barrier;
+  }
+
+  /// Has *rank* make *what*; returns whether the group found a fault.
+  bool make(int rank, call what) {
+    auto& x = at(rank);
+    switch (what) {
+      case call::report:
+      case call::report_ahead:
+        return report(rank, what == call::report);
+      case call::barrier:
+      case call::broadcast:
+        return join(rank, what == call::barrier ? collective_kind::barrier
+                                                : collective_kind::broadcast);
+      case call::drain:
+        if (x.sent > committed)
+          x.needs_report = x.sent - 1;
+        group.await_reports(rank, t0);
+        return group.mismatch().has_value();
+      case call::end:
+        x.ended = true;
+        return !group.loop_ended(rank);
+    }
+    return false;
+  }
+
+  bool can_commit() const { return committed < paired; }
+
+  void commit() {
+    group.committed(committed, t0);
+    for (auto& x : ranks)
+      if (x.needs_report == committed)
+        x.needs_report.reset();
+    ++committed;
+  }
+
+  /// Whether ranks are stuck for good.
+  bool stuck() const {
+    std::set<collective_kind> kinds;
+    for (auto& x : ranks)
+      if (x.needs_barrier)
+        kinds.insert(x.kind);
+    if (kinds.size() > 1)
+      return true;
+    for (auto& x : ranks) // What has been sent can never be paired.
+      for (auto& y : ranks)
+        if (x.ended && y.sent > x.sent)
+          return true;
+    std::set<int> free;
+    for (bool changed = true; changed;) {
+      changed = false;
+      for (int rank = 0; rank < size(); ++rank)
+        if (!free.contains(rank) && !at(rank).ended && is_met(rank, free))
+          changed = free.insert(rank).second;
+    }
+    for (int rank = 0; rank < size(); ++rank)
+      if (!at(rank).ended && !free.contains(rank))
+        return true;
+    return false;
+  }
+
+  /// Whether each wait names ranks that run, and each rank that is not free to
+  /// go on is in a wait or in a commit.
+  void check_waits() const {
+    for (auto& wait : group.waits()) {
+      for (auto rank : wait.missing)
+        EXPECT_TRUE(runs(rank)) << "rank " << rank << " is blamed";
+      for (auto rank : wait.waiting)
+        EXPECT_FALSE(runs(rank)) << "rank " << rank << " does not wait";
+    }
+  }
+
+  int size() const { return static_cast<int>(ranks.size()); }
+
+private:
+  struct rank_state {
+    std::uint64_t sent = 0;
+    std::uint64_t joined = 0;
+    std::optional<std::uint64_t> needs_report;
+    bool needs_barrier = false;
+    collective_kind kind = collective_kind::barrier;
+    bool ended = false;
+  };
+
+  const rank_state& at(int rank) const {
+    return ranks[static_cast<std::size_t>(rank)];
+  }
+  rank_state& at(int rank) { return ranks[static_cast<std::size_t>(rank)]; }
+
+  bool report(int rank, bool waits) {
+    auto& x = at(rank);
+    auto index = x.sent++;
+    if (waits)
+      x.needs_report = index;
+    else if (index >= committed + ahead)
+      x.needs_report = index - ahead;
+    auto batch = group.add(report_of(rank, index), waits, t0);
+    if (!batch)
+      return true;
+    if (*batch)
+      ++paired;
+    return group.mismatch().has_value();
+  }
+
+  bool join(int rank, collective_kind kind) {
+    auto& x = at(rank);
+    x.needs_barrier = true;
+    x.kind = kind;
+    auto open = group.arrive({rank, x.joined++, kind, {}, {}}, t0);
+    if (!open)
+      return true;
+    if (*open)
+      for (auto& y : ranks)
+        y.needs_barrier = false;
+    return group.mismatch().has_value();
+  }
+
+  bool is_met(int rank, const std::set<int>& free) const {
+    auto& x = at(rank);
+    for (int other = 0; other < size(); ++other) {
+      auto& y = at(other);
+      auto here = (!x.needs_report || y.sent > *x.needs_report)
+                  && (!x.needs_barrier || y.joined == x.joined);
+      if (!here && !free.contains(other))
+        return false;
+    }
+    return true;
+  }
+
+  rank_meetings group;
+  std::vector<rank_state> ranks;
+  std::uint64_t paired = 0;
+  std::uint64_t committed = 0;
+};
+
+/// Plays every way that ranks can go on from *state* in *depth* more calls.
+/// Returns how many states were compared.
+std::size_t play(const model& state, int depth, std::size_t& stuck) {
+  std::size_t states = 1;
+  if (depth == 0)
+    return states;
+  for (int rank = 0; rank < state.size(); ++rank)
+    for (int i = 0; i < model::calls && state.runs(rank); ++i) {
+      auto next = state;
+      auto found = next.make(rank, static_cast<model::call>(i));
+      EXPECT_EQ(found, next.stuck())
+        << "rank " << rank << " makes call " << i << ", " << depth << " to go";
+      if (found) {
+        ++stuck;
+        continue;
+      }
+      next.check_waits();
+      states += play(next, depth - 1, stuck);
+      if (testing::Test::HasFailure())
+        return states;
+    }
+  if (state.can_commit()) {
+    auto next = state;
+    next.commit();
+    EXPECT_FALSE(next.stuck());
+    next.check_waits();
+    states += play(next, depth - 1, stuck);
+  }
+  return states;
+}
+
+TEST(rank_meetings_test, finds_exactly_what_can_not_go_on_among_two_ranks) {
+  std::size_t stuck = 0;
+  EXPECT_GT(play(model{2}, 6, stuck), 10'000u);
+  EXPECT_GT(stuck, 1'000u);
+}
+
+TEST(rank_meetings_test, finds_exactly_what_can_not_go_on_among_three_ranks) {
+  std::size_t stuck = 0;
+  EXPECT_GT(play(model{3}, 4, stuck), 5'000u);
+  EXPECT_GT(stuck, 1'000u);
+}
+
+TEST(rank_meetings_test, finds_exactly_what_can_not_go_on_in_long_runs) {
+  std::mt19937 random{17};
+  auto below = [&](int n) {
+    return std::uniform_int_distribution<int>{0, n - 1}(random);
+  };
+  for (int round = 0; round < 2'000; ++round) {
+    model state{2 + below(4)};
+    // Most rounds mostly report, so that they live long.
+    auto kinds = below(4) == 0 ? model::calls : 2;
+    for (int step = 0; step < 60; ++step) {
+      if (state.can_commit() && below(2) == 0) {
+        state.commit();
+        ASSERT_FALSE(state.stuck());
+      }
+      auto rank = below(state.size());
+      if (!state.runs(rank))
+        continue;
+      auto what = below(20) == 0 ? below(model::calls) : below(kinds);
+      auto found = state.make(rank, static_cast<model::call>(what));
+      ASSERT_EQ(found, state.stuck()) << "round " << round << ", step " << step;
+      if (found)
+        break;
+      state.check_waits();
+    }
+  }
+}
+
+} // namespace
+} // namespace troupe

@@ -3,10 +3,13 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <charconv>
 #include <cstdlib>
 #include <mutex>
+#include <utility>
+#include <vector>
 
 namespace troupe {
 
@@ -14,11 +17,16 @@ namespace {
 
 enum class action { kill, exit, eio, enospc };
 
+struct armed_failpoint {
+  std::string name;
+  int passes = 1;       // left until the action
+  bool lasting = false; // also at every pass after it
+  action what = action::kill;
+};
+
 struct failpoint_plan {
   std::mutex mutex;
-  std::string name;
-  int passes = 1; // left until the action
-  action what = action::kill;
+  std::vector<armed_failpoint> armed;
 };
 
 failpoint_plan& plan() {
@@ -49,18 +57,32 @@ expected<action> parse_action(const std::string& x) {
                                            "enospc");
 }
 
-} // namespace
+expected<armed_failpoint> parse_failpoint(const std::string& spec) {
+  armed_failpoint result;
+  auto equals = spec.find('=');
+  result.name = spec.substr(0, equals);
+  if (equals != std::string::npos) {
+    auto what = parse_action(spec.substr(equals + 1));
+    if (!what)
+      return tl::unexpected{what.error()};
+    result.what = *what;
+  }
+  auto colon = result.name.find(':');
+  if (colon == std::string::npos)
+    return result;
+  result.lasting = result.name.ends_with('+');
+  auto first = result.name.data() + colon + 1;
+  auto last = result.name.data() + result.name.size() - result.lasting;
+  if (std::from_chars(first, last, result.passes).ptr != last
+      || result.passes < 1)
+    return failure(ec::invalid_argument,
+                   "the failpoint '" + spec + "' has no count >= 1 after ':'");
+  result.name.resize(colon);
+  return result;
+}
 
-namespace detail {
-
-std::atomic<bool> failpoints_armed = false;
-
-int hit_failpoint(const char* name) {
-  auto& armed = plan();
-  std::lock_guard guard{armed.mutex};
-  if (armed.name != name || armed.passes <= 0 || --armed.passes > 0)
-    return 0;
-  switch (armed.what) {
+int act(action what) {
+  switch (what) {
     case action::kill:
       kill(getpid(), SIGKILL);
       [[fallthrough]];
@@ -74,31 +96,42 @@ int hit_failpoint(const char* name) {
   return 0;
 }
 
+} // namespace
+
+namespace detail {
+
+std::atomic<bool> failpoints_armed = false;
+
+int hit_failpoint(const char* name) {
+  auto& all = plan();
+  std::lock_guard guard{all.mutex};
+  for (auto& x : all.armed) {
+    if (x.name != name || x.passes <= 0)
+      continue;
+    if (x.passes > 1)
+      --x.passes;
+    else if (x.lasting || std::exchange(x.passes, 0) == 1)
+      return act(x.what);
+  }
+  return 0;
+}
+
 } // namespace detail
 
-expected<void> arm_failpoint(const std::string& spec) {
-  auto equals = spec.find('=');
-  auto head = spec.substr(0, equals);
-  auto what = expected<action>{action::kill};
-  if (equals != std::string::npos)
-    what = parse_action(spec.substr(equals + 1));
-  if (!what)
-    return tl::unexpected{what.error()};
-  auto passes = 1;
-  if (auto colon = head.find(':'); colon != std::string::npos) {
-    auto first = head.data() + colon + 1;
-    auto last = head.data() + head.size();
-    if (std::from_chars(first, last, passes).ptr != last || passes < 1)
-      return failure(ec::invalid_argument, "the failpoint '" + spec
-                                             + "' has no count >= 1 after ':'");
-    head.resize(colon);
+expected<void> arm_failpoint(const std::string& specs) {
+  std::vector<armed_failpoint> all;
+  for (std::size_t begin = 0; begin < specs.size();) {
+    auto end = std::min(specs.find(',', begin), specs.size());
+    auto one = parse_failpoint(specs.substr(begin, end - begin));
+    if (!one)
+      return tl::unexpected{one.error()};
+    all.push_back(std::move(*one));
+    begin = end + 1;
   }
   auto& armed = plan();
   std::lock_guard guard{armed.mutex};
-  armed.name = head;
-  armed.passes = passes;
-  armed.what = *what;
-  detail::failpoints_armed = !head.empty();
+  armed.armed = std::move(all);
+  detail::failpoints_armed = !armed.armed.empty();
   return {};
 }
 

@@ -19,9 +19,10 @@ int hit_failpoint(const char* name);
 
 /// A named point at which a test ends the process or makes a system call fail.
 ///
-/// Armed by the environment variable `TROUPE_FAILPOINT=name[:n][=action]`, read
-/// once at the start of the process, or by `arm_failpoint`. At the n-th pass (1
-/// unless told) the action is carried out: `kill` (the default; SIGKILL to
+/// Armed by the environment variable `TROUPE_FAILPOINT=name[:n[+]][=action]`,
+/// several of them joined by commas, read once at the start of the process, or
+/// by `arm_failpoint`. At the n-th pass (1 by default), with `+` at every later
+/// one too, the action is carried out: `kill` (the default; SIGKILL to
 /// itself), `exit` (`_exit(134)`), or `eio` / `enospc`: returns that errno for
 /// the caller to act as if the system call had failed with it. Otherwise 0.
 inline int failpoint(const char* name) {
@@ -30,7 +31,7 @@ inline int failpoint(const char* name) {
   return detail::hit_failpoint(name);
 }
 
-/// Arms *spec* in place of what was armed; an empty one disarms.
-expected<void> arm_failpoint(const std::string& spec);
+/// Arms *specs* in place of what was armed; an empty text disarms.
+expected<void> arm_failpoint(const std::string& specs);
 
 } // namespace troupe

@@ -48,7 +48,7 @@ expected<void> checkpoint::set_metadata(const metrics& x) const {
   std::string text;
   json::append(text, x);
   text += '\n';
-  return replace_file(path_ / metadata_file_name, text);
+  return replace_shared_file(path_ / metadata_file_name, text);
 }
 
 expected<void> checkpoint::update_metadata(const metrics& x) const {

@@ -26,15 +26,16 @@ public:
   /// A folder to read the files from; on local storage the checkpoint itself.
   const fs::path& as_directory() const noexcept { return path_; }
 
-  /// Compares every file with the manifest; the error names the first file that
-  /// differs, is missing or does not belong. A folder without a manifest (never
-  /// committed by a run) is `ec::corrupt` too.
+  /// Compares every file that the manifest lists with it; the error names the
+  /// first one that differs or is missing. Other files do no harm. A folder
+  /// without a manifest (never committed by a run) is `ec::corrupt` too.
   expected<void> verify() const;
 
   /// The user's own values kept beside the files; empty if there are none.
   expected<metrics> metadata() const;
 
-  /// Replaces the metadata atomically.
+  /// Replaces the metadata atomically; ranks may do so at once, the last one
+  /// stays.
   expected<void> set_metadata(const metrics& x) const;
 
   /// Adds to the metadata; values of the same name are replaced.

@@ -17,18 +17,22 @@ namespace {
 constexpr const char* evicted_prefix = ".evicted-";
 constexpr const char* rotten_prefix = ".rotten-";
 
+/// How many rotten checkpoints stay for a look at them.
+constexpr std::size_t max_rotten = 3;
+
 using manifests = std::vector<std::pair<std::string, manifest>>;
 
 bool has_prefix(const std::string& name, const char* prefix) {
   return name.starts_with(prefix);
 }
 
-// Whether the checkpoint is whole and the one that the state means.
-expected<void> verify(const reported_checkpoint& x,
-                      const std::string& run_name) {
+// Whether the checkpoint is whole and the one that the state means; its
+// manifest.
+expected<manifest> verify(const reported_checkpoint& x,
+                          const std::string& run_name) {
   auto found = read_manifest(x.data.path());
   if (!found)
-    return tl::unexpected{found.error()};
+    return found;
   if (found->index != x.index || found->attempt != x.attempt
       || found->run_name != run_name)
     return failure(
@@ -37,7 +41,9 @@ expected<void> verify(const reported_checkpoint& x,
         + " of attempt " + std::to_string(found->attempt) + " of run '"
         + found->run_name + "', the run's state says report "
         + std::to_string(x.index) + " of attempt " + std::to_string(x.attempt));
-  return verify_files(x.data.path(), *found);
+  return verify_files(x.data.path(), *found).map([&] {
+    return std::move(*found);
+  });
 }
 
 } // namespace
@@ -63,23 +69,24 @@ checkpoint_store::open(fs::path run_path, std::string run_name,
 expected<void> checkpoint_store::recover() {
   if (auto ok = make_folders(folder()); !ok)
     return ok;
+  drop(staging_prefix);
+  drop(evicted_prefix);
+  auto names = list();
+  if (!names)
+    return tl::unexpected{names.error()};
   manifests unknown;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{folder(), code}, end; !code && i != end;
-       i.increment(code)) {
-    auto name = i->path().filename().string();
-    if (has_prefix(name, staging_prefix) || has_prefix(name, evicted_prefix)) {
-      if (auto ok = remove_tree(i->path()); !ok)
-        return ok;
-    } else if (!has_prefix(name, rotten_prefix) && !registry_.find(name)) {
-      if (auto x = read_manifest(i->path()))
-        unknown.emplace_back(std::move(name), std::move(*x));
-      else
-        note("checkpoint_unknown", name, x.error().message);
-    }
+  for (auto& name : *names) {
+    if (has_prefix(name, staging_prefix) || has_prefix(name, evicted_prefix)
+        || has_prefix(name, rotten_prefix) || registry_.find(name))
+      continue;
+    auto x = read_manifest(folder() / name);
+    if (x && !is_doomed(name, *x))
+      unknown.emplace_back(std::move(name), std::move(*x));
+    else if (!x && x.error().code == ec::storage)
+      return tl::unexpected{x.error()}; // It may be one of the run's.
+    else if (!x)
+      note("checkpoint_unknown", name, x.error().message);
   }
-  if (code)
-    return tl::unexpected{storage_error("list", folder(), code.value())};
   std::ranges::sort(unknown, {}, [](auto& x) { return x.second.index; });
   for (auto& [name, x] : unknown)
     if (auto ok = recover_unknown(name, x); !ok)
@@ -89,26 +96,44 @@ expected<void> checkpoint_store::recover() {
 
 expected<void> checkpoint_store::recover_unknown(const std::string& name,
                                                  const manifest& x) {
-  auto path = folder() / name;
-  auto found = reported_checkpoint{checkpoint::from_directory(path), x.values,
-                                   x.index, x.attempt};
+  auto is_copy = x.run_name != run_name_ || (!x.name.empty() && x.name != name);
   auto latest = registry_.latest();
-  if (latest && x.index <= latest->index) {
-    note("checkpoint_removed", name, "retention had let it go before a crash");
-    return remove_tree(path);
+  if (is_copy || (latest && x.index <= latest->index)) {
+    note("checkpoint_unknown", name,
+         is_copy ? "it is a copy of checkpoint '" + x.name + "' of run '"
+                     + x.run_name + "'"
+                 : "the run's state does not name it");
+    return {};
   }
-  if (auto ok = verify(found, run_name_); !ok)
-    return ok.error().code == ec::corrupt ? set_aside(name, ok.error()) : ok;
+  auto found = reported_checkpoint{checkpoint::from_directory(folder() / name),
+                                   x.first_values(), x.index, x.attempt};
+  if (auto ok = verify(found, run_name_); !ok) {
+    if (ok.error().code == ec::corrupt)
+      return set_aside(name, ok.error());
+    return tl::unexpected{ok.error()};
+  }
   note("checkpoint_adopted", name, "a crash came before the state was saved");
   auto registry = registry_;
-  return registry.add(std::move(found)).and_then([&](const auto& evicted) {
-    return save(registry).map([&] { evict(evicted); });
-  });
+  auto evicted = registry.add(std::move(found));
+  if (!evicted)
+    return tl::unexpected{evicted.error()};
+  return save(registry, *evicted);
 }
 
-expected<void> checkpoint_store::save(const checkpoint_registry& registry) {
+bool checkpoint_store::is_doomed(const std::string& name,
+                                 const manifest& x) const {
+  return std::ranges::find(state_.doomed,
+                           doomed_checkpoint{name, x.index, x.attempt})
+         != state_.doomed.end();
+}
+
+expected<void>
+checkpoint_store::save(const checkpoint_registry& registry,
+                       const std::vector<reported_checkpoint>& evicted) {
   auto next = state_;
   next.checkpoints = registry.all();
+  for (auto& x : evicted)
+    next.doomed.push_back({x.data.name(), x.index, x.attempt});
   if (auto latest = registry.latest()) {
     next.next_report = std::max(next.next_report, latest->index + 1);
     next.next_attempt = std::max(next.next_attempt, latest->attempt + 1);
@@ -142,32 +167,66 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   auto evicted = registry.add(result);
   if (!evicted)
     return tl::unexpected{evicted.error()};
-  manifest description{run_name_, attempt, batch.index, result.values, {}};
+  manifest description{run_name_,    *name,        attempt,      batch.index,
+                       batch.values, batch.step_s, batch.wait_s, {}};
   if (auto ok = commit_folder(run_path_, batch, std::move(description)); !ok)
     return tl::unexpected{ok.error()};
-  if (auto ok = save(registry); !ok) {
-    // Never acknowledged: take it back. The state on disk may already name it.
-    (void) remove_tree(result.data.path());
-    (void) save_run(state_, run_path_);
+  // Whatever becomes of the state now, the new checkpoint stays: the state on
+  // the disk may name it, and if not, the next start adopts it.
+  if (auto ok = save(registry, *evicted); !ok)
     return tl::unexpected{ok.error()};
-  }
   failpoint("commit.state_saved");
-  evict(*evicted);
+  for (auto& x : *evicted)
+    remove({x.data.name(), x.index, x.attempt});
   return result;
 }
 
-void checkpoint_store::evict(const std::vector<reported_checkpoint>& old) {
-  for (auto& x : old) {
-    // Under another name first: half a checkpoint must not look like one.
-    auto name = x.data.name();
-    auto doomed = folder() / (evicted_prefix + name);
-    auto done = rename_new(x.data.path(), doomed).and_then([&] {
-      failpoint("commit.evicting");
-      return remove_tree(doomed);
-    });
-    if (!done)
-      note("checkpoint_not_removed", name, done.error().message);
+void checkpoint_store::remove(const doomed_checkpoint& x) {
+  // Under another name first: half a checkpoint must not look like one.
+  auto path =
+    folder() / (evicted_prefix + std::to_string(x.index) + '-' + x.name);
+  auto renamed = rename_new(folder() / x.name, path);
+  if (!renamed) {
+    note("checkpoint_not_removed", x.name, renamed.error().message);
+    return; // The next start tries again.
   }
+  std::erase(state_.doomed, x); // Saved when there is something else to save.
+  failpoint("commit.evicting");
+  if (auto ok = remove_tree(path); !ok)
+    note("checkpoint_not_removed", x.name, ok.error().message);
+}
+
+void checkpoint_store::remove_doomed() {
+  for (auto& x : std::vector{state_.doomed}) {
+    auto found = read_manifest(folder() / x.name);
+    if (found && is_doomed(x.name, *found)) {
+      note("checkpoint_removed", x.name, "retention had let it go");
+      remove(x);
+    } else if (found || found.error().code == ec::corrupt) {
+      std::erase(state_.doomed, x); // It is gone, or it is not that one.
+    }
+  }
+}
+
+expected<void> checkpoint_store::reinstate_doomed() {
+  auto all = registry_.all();
+  auto next = state_;
+  for (auto& x : state_.doomed) {
+    auto found = read_manifest(folder() / x.name);
+    if (!found && found.error().code != ec::corrupt)
+      return tl::unexpected{found.error()};
+    if (!found || !is_doomed(x.name, *found))
+      continue;
+    note("checkpoint_reinstated", x.name, "a newer one is rotten");
+    all.push_back({checkpoint::from_directory(folder() / x.name),
+                   found->first_values(), x.index, x.attempt});
+  }
+  next.doomed.clear();
+  std::swap(state_, next);
+  auto saved = save(checkpoint_registry{state_.retention, std::move(all)});
+  if (!saved)
+    std::swap(state_, next);
+  return saved;
 }
 
 expected<void> checkpoint_store::set_aside(const std::string& name,
@@ -182,9 +241,45 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
     return tl::unexpected{found.error()};
   if (!found->exists())
     return {};
-  auto aside = folder() / (rotten_prefix + name);
-  return remove_tree(aside).and_then(
-    [&] { return rename_new(folder() / name, aside); });
+  auto aside = rotten_prefix + name;
+  for (auto i = 2; i < 100; ++i) {
+    auto moved = rename_new(folder() / name, folder() / aside);
+    if (!moved && moved.error().code == ec::conflict) {
+      aside = rotten_prefix + std::to_string(i) + '-' + name;
+      continue;
+    }
+    return moved.and_then([&] { return keep_rotten(aside); });
+  }
+  return failure(ec::conflict, "too many rotten checkpoints are called '" + name
+                                 + "' in " + folder().string());
+}
+
+expected<void> checkpoint_store::keep_rotten(const std::string& name) {
+  state_.rotten.push_back(name);
+  while (state_.rotten.size() > max_rotten) {
+    auto oldest = state_.rotten.front();
+    note("checkpoint_removed", oldest,
+         "more than " + std::to_string(max_rotten) + " rotten ones");
+    if (auto ok = remove_tree(folder() / oldest); !ok)
+      note("checkpoint_not_removed", oldest, ok.error().message);
+    state_.rotten.erase(state_.rotten.begin());
+  }
+  return save(registry_);
+}
+
+void checkpoint_store::note_strangers(const reported_checkpoint& x,
+                                      const manifest& its) {
+  constexpr std::size_t shown = 5;
+  auto found = strangers_in(x.data.path(), its);
+  if (!found || found->empty())
+    return;
+  std::string names;
+  for (std::size_t i = 0; i < std::min(shown, found->size()); ++i)
+    names += (i == 0 ? "" : ", ") + (*found)[i];
+  if (found->size() > shown)
+    names += " and " + std::to_string(found->size() - shown) + " more";
+  note("checkpoint_strangers", x.data.name(),
+       "its manifest does not list " + names);
 }
 
 expected<std::optional<reported_checkpoint>>
@@ -192,13 +287,19 @@ checkpoint_store::resume_checkpoint() {
   while (auto latest = registry_.latest()) {
     auto x = *latest;
     auto whole = verify(x, run_name_);
-    if (whole)
+    if (whole) {
+      note_strangers(x, *whole);
+      remove_doomed(); // Not before the newest is known to be whole.
       return x;
+    }
     // Only what is known to be damaged is set aside; a disk that can not be
     // read now may be back later.
     if (whole.error().code != ec::corrupt)
       return tl::unexpected{whole.error()};
     if (auto ok = set_aside(x.data.name(), whole.error()); !ok)
+      return tl::unexpected{ok.error()};
+    if (auto ok = state_.doomed.empty() ? expected<void>{} : reinstate_doomed();
+        !ok)
       return tl::unexpected{ok.error()};
   }
   return std::optional<reported_checkpoint>{};
@@ -214,9 +315,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
   if (auto ok = save_run(next, run_path_); !ok)
     return tl::unexpected{ok.error()};
   state_ = std::move(next);
-  // What ranks of earlier attempts left. A failure is no reason not to start.
-  if (auto ok = drop_staging(); !ok)
-    note("staging_not_removed", folder().string(), ok.error().message);
+  drop(staging_prefix); // what ranks of earlier attempts left
   return attempt;
 }
 
@@ -230,22 +329,32 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   if (auto ok = save_run(next, run_path_); !ok)
     return ok;
   state_ = std::move(next);
-  return drop_staging();
+  drop(staging_prefix);
+  return {};
 }
 
-expected<void> checkpoint_store::drop_staging() {
-  std::vector<fs::path> doomed;
+expected<std::vector<std::string>> checkpoint_store::list() const {
+  std::vector<std::string> result;
   boost::system::error_code code;
   for (fs::directory_iterator i{folder(), code}, end; !code && i != end;
        i.increment(code))
-    if (has_prefix(i->path().filename().string(), staging_prefix))
-      doomed.push_back(i->path());
+    result.push_back(i->path().filename().string());
   if (code)
     return tl::unexpected{storage_error("list", folder(), code.value())};
-  for (auto& path : doomed)
-    if (auto ok = remove_tree(path); !ok)
-      return ok;
-  return {};
+  std::ranges::sort(result);
+  return result;
+}
+
+void checkpoint_store::drop(const char* prefix) {
+  auto names = list();
+  if (!names) {
+    note("staging_not_removed", folder().string(), names.error().message);
+    return;
+  }
+  for (auto& name : *names)
+    if (has_prefix(name, prefix))
+      if (auto ok = remove_tree(folder() / name); !ok)
+        note("staging_not_removed", name, ok.error().message);
 }
 
 std::vector<store_event> checkpoint_store::take_events() {

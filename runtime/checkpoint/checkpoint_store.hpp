@@ -19,40 +19,43 @@ namespace troupe {
 /// only then remove what retention lets go. A crash anywhere leaves the
 /// checkpoint whole or absent (N1, N2).
 ///
+/// Nothing is removed by inference: only what the state names as let go (or as
+/// rotten, beyond the last three), and the staging folders. All else in
+/// `checkpoints/` stays, with an event.
+///
 /// One thread at a time.
 class checkpoint_store {
 public:
   /// Takes over the files of the run in *run_path*, whose lock the caller
   /// holds. Staging folders of dead attempts are removed. A whole checkpoint
-  /// that the state does not know is adopted if it is newer than all it knows
-  /// (the crash came between rename and state) and removed if it is older (it
-  /// came between state and eviction).
+  /// that the state does not know is adopted if it is newer than all it knows:
+  /// the crash came between rename and state.
   static expected<checkpoint_store> open(fs::path run_path,
                                          std::string run_name,
                                          const checkpoint_config& config,
                                          saved_run state);
 
   /// Makes the files that ranks staged for *batch* a checkpoint. An error
-  /// leaves the checkpoints as they were: `ec::conflict` for a file of two
-  /// ranks (named, with both), different names, or a name in use; `ec::stopped`
-  /// for an attempt that is no longer the current one (N6).
+  /// leaves the registered checkpoints as they were; if only saving the state
+  /// failed, the new one stays and is adopted by the next start. `ec::conflict`
+  /// for a file of two ranks (named, with both), different names, or a name in
+  /// use; `ec::stopped` for an attempt that is no longer the current one (N6).
   expected<reported_checkpoint> commit(std::uint64_t attempt,
                                        const report_batch& batch);
 
-  /// The latest checkpoint whose files are all as its manifest says. One that
-  /// is rotten is set aside as `checkpoints/.rotten-<name>`, with an event.
+  /// The latest checkpoint whose files are all as its manifest says; what
+  /// retention had let go before it is removed then. One that is rotten is set
+  /// aside as `checkpoints/.rotten-<name>`, with an event.
   expected<std::optional<reported_checkpoint>> resume_checkpoint();
 
   /// Reserves the next attempt's number, durably (N6).
   expected<std::uint64_t> begin_attempt(std::uint64_t next_report);
 
-  /// Saves how the run ended.
+  /// Saves how the run ended. A staging folder that cannot be removed is an
+  /// event.
   expected<void> finish(run_status_kind status,
                         const std::optional<run_error>& error,
                         std::uint64_t next_report);
-
-  /// Removes what ranks of attempts before the current one left in staging.
-  expected<void> drop_staging();
 
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }
@@ -66,11 +69,23 @@ private:
 
   expected<void> recover();
   expected<void> recover_unknown(const std::string& name, const manifest& x);
-  expected<void> save(const checkpoint_registry& registry);
+  /// Saves the state with *registry* in it, and *evicted* as let go.
+  expected<void> save(const checkpoint_registry& registry,
+                      const std::vector<reported_checkpoint>& evicted = {});
   expected<void> set_aside(const std::string& name, const error& reason);
+  expected<void> keep_rotten(const std::string& name);
   void note(std::string kind, const std::string& name,
             const std::string& reason);
-  void evict(const std::vector<reported_checkpoint>& old);
+  void note_strangers(const reported_checkpoint& x, const manifest& its);
+  bool is_doomed(const std::string& name, const manifest& x) const;
+  void remove(const doomed_checkpoint& x);
+  void remove_doomed();
+  /// Takes back what retention had let go and is still there.
+  expected<void> reinstate_doomed();
+  /// The names in `checkpoints/`, sorted.
+  expected<std::vector<std::string>> list() const;
+  /// Removes every folder whose name begins with *prefix*, as far as possible.
+  void drop(const char* prefix);
   fs::path folder() const { return run_path_ / "checkpoints"; }
 
   fs::path run_path_;

@@ -124,8 +124,6 @@ expected<void> commit_folder(const fs::path& run_path,
   if (done) {
     failpoint("commit.renamed");
     done = sync_folder(target.parent_path());
-    if (!done)
-      (void) remove_tree(target);
   }
   failpoint("commit.parent_synced");
   (void) remove_tree(staging); // otherwise the next start of the run does it

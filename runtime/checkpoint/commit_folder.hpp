@@ -11,8 +11,9 @@ namespace troupe {
 /// `checkpoints/<name>` of the run: whole, described by *x*, durable, in one
 /// rename (N1, N2). *x* lacks only its files.
 ///
-/// An error leaves no such folder. The staging folder is gone in any case: the
-/// files of a failed commit are lost, and their space is free.
+/// An error leaves no such folder, or the whole checkpoint where only its
+/// durability is in doubt. The staging folder is gone in any case: other files
+/// of a failed commit are lost, and their space is free.
 expected<void> commit_folder(const fs::path& run_path,
                              const report_batch& batch, manifest x);
 

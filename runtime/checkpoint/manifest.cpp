@@ -3,6 +3,7 @@
 #include <fcntl.h>
 
 #include <algorithm>
+#include <cmath>
 #include <set>
 
 #include "troupe/runtime/storage/checked_text.hpp"
@@ -39,7 +40,19 @@ manifest to_manifest(const json::document& x) {
   result.run_name = json::to_text(json::field(x, "run"));
   result.attempt = json::to_unsigned(json::field(x, "attempt"));
   result.index = json::to_unsigned(json::field(x, "index"));
-  result.values = json::to_metrics(json::field(x, "metrics"));
+  if (x.contains("values"))
+    for (auto& values : x["values"])
+      result.values.push_back(json::to_metrics(values));
+  else // of an earlier version
+    result.values.push_back(json::to_metrics(json::field(x, "metrics")));
+  if (x.contains("name"))
+    result.name = json::to_text(x["name"]);
+  if (x.contains("step_us"))
+    for (auto& us : x["step_us"])
+      result.step_s.push_back(static_cast<double>(json::to_unsigned(us))
+                              * 1e-6);
+  if (x.contains("wait_us"))
+    result.wait_s = static_cast<double>(json::to_unsigned(x["wait_us"])) * 1e-6;
   for (auto& file : json::field(x, "files"))
     result.files.push_back(to_file_entry(file));
   return result;
@@ -69,22 +82,29 @@ expected<void> verify_file(const fs::path& folder, const file_entry& x) {
   return {};
 }
 
-// Every file below *folder* must be one of *known*.
-expected<void> refuse_strangers(const fs::path& folder,
-                                const std::set<std::string>& known) {
-  boost::system::error_code code;
-  auto i = fs::recursive_directory_iterator{folder, code};
-  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
-    auto path = i->path().lexically_relative(folder).generic_string();
-    auto found = look_up_link(i->path());
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (!found->is_folder() && !known.contains(path))
-      return differs(i->path(), "is not in the checkpoint's manifest");
+void append_us(std::string& out, double seconds) {
+  json::append(out, static_cast<std::uint64_t>(
+                      std::llround(std::max(seconds, 0.0) * 1e6)));
+}
+
+// What the journal's line of the report needs.
+void append_report(std::string& out, const manifest& x) {
+  out += ",\n\"values\":[";
+  auto separator = "";
+  for (auto& values : x.values) {
+    out += separator;
+    json::append(out, values);
+    separator = ",";
   }
-  if (code)
-    return tl::unexpected{storage_error("list", folder, code.value())};
-  return {};
+  out += "],\n\"step_us\":[";
+  separator = "";
+  for (auto seconds : x.step_s) {
+    out += separator;
+    append_us(out, seconds);
+    separator = ",";
+  }
+  out += "],\n\"wait_us\":";
+  append_us(out, x.wait_s);
 }
 
 } // namespace
@@ -106,10 +126,13 @@ std::string to_json(const manifest& x) {
   std::string out = "{\"format\":" + std::to_string(manifest_format);
   out += ",\n\"run\":";
   json::append(out, std::string_view{x.run_name});
+  out += ",\n\"name\":";
+  json::append(out, std::string_view{x.name});
   out += ",\n\"attempt\":" + std::to_string(x.attempt);
   out += ",\n\"index\":" + std::to_string(x.index);
-  out += ",\n\"metrics\":";
-  json::append(out, x.values);
+  out += ",\n\"metrics\":"; // for readers of an earlier version
+  json::append(out, x.first_values());
+  append_report(out, x);
   out += ",\n\"files\":[";
   auto separator = "\n";
   for (auto& file : x.files) {
@@ -151,13 +174,36 @@ expected<manifest> read_manifest(const fs::path& folder) {
 }
 
 expected<void> verify_files(const fs::path& folder, const manifest& x) {
-  std::set<std::string> known{manifest_file_name, metadata_file_name};
-  for (auto& file : x.files) {
+  for (auto& file : x.files)
     if (auto ok = verify_file(folder, file); !ok)
       return ok;
+  return {};
+}
+
+expected<std::vector<std::string>> strangers_in(const fs::path& folder,
+                                                const manifest& x) {
+  std::set<std::string> known{manifest_file_name, metadata_file_name};
+  for (auto& file : x.files)
     known.insert(file.path);
+  // `set_metadata` of a process that was killed.
+  auto temporary = metadata_file_name + std::string{"."};
+  std::vector<std::string> result;
+  boost::system::error_code code;
+  auto i = fs::recursive_directory_iterator{folder, code};
+  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
+    auto path = i->path().lexically_relative(folder).generic_string();
+    if (known.contains(path) || path.starts_with(temporary))
+      continue;
+    auto found = look_up_link(i->path());
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (!found->is_folder())
+      result.push_back(std::move(path));
   }
-  return refuse_strangers(folder, known);
+  if (code)
+    return tl::unexpected{storage_error("list", folder, code.value())};
+  std::ranges::sort(result);
+  return result;
 }
 
 } // namespace troupe

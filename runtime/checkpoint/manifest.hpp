@@ -15,10 +15,23 @@ namespace troupe {
 /// What a committed checkpoint says about itself, in its `manifest.json`.
 struct manifest {
   std::string run_name;
-  std::uint64_t attempt = 0;     ///< Attempt that made it.
-  std::uint64_t index = 0;       ///< Report index.
-  metrics values;                ///< What rank 0 reported with it.
+  /// Name of the checkpoint, so that a copy beside it is known for one; empty
+  /// in a manifest of an earlier version.
+  std::string name;
+  std::uint64_t attempt = 0; ///< Attempt that made it.
+  std::uint64_t index = 0;   ///< Report index.
+  /// What was reported with it, one entry per rank, ordered by rank: enough for
+  /// the line of the journal that a driver may not live to write. An earlier
+  /// version has rank 0's only.
+  std::vector<metrics> values;
+  std::vector<double> step_s; ///< As in the report's batch; empty: not known.
+  double wait_s = 0;
   std::vector<file_entry> files; ///< All but `manifest.json` and the metadata.
+
+  /// What rank 0 reported.
+  metrics first_values() const {
+    return values.empty() ? metrics{} : values.front();
+  }
 
   bool operator==(const manifest&) const = default;
 };
@@ -47,8 +60,13 @@ expected<manifest> manifest_from_json(const std::string& text,
 /// Reads the manifest of the checkpoint in *folder*.
 expected<manifest> read_manifest(const fs::path& folder);
 
-/// Compares every file in *folder* with *x*; the error names the first that is
-/// missing, differs or does not belong.
+/// Compares every file that *x* lists with the one in *folder*; the error names
+/// the first that is missing or differs. What else lies there does no harm.
 expected<void> verify_files(const fs::path& folder, const manifest& x);
+
+/// The files in *folder* that *x* does not list, nor are the run's own: what a
+/// user, an editor or a file system left there.
+expected<std::vector<std::string>> strangers_in(const fs::path& folder,
+                                                const manifest& x);
 
 } // namespace troupe

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <utility>
 
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/runtime/run/saved_run.hpp"
@@ -51,6 +52,45 @@ expected<found_state> find_state(const run_folder& folder, const journal& log,
   return result;
 }
 
+// What was reported with *x*, for the journal.
+expected<report_batch> batch_of(const reported_checkpoint& x) {
+  report_batch result;
+  result.index = x.index;
+  auto found = read_manifest(x.data.path());
+  if (!found && found.error().code != ec::corrupt)
+    return tl::unexpected{found.error()};
+  if (found && found->index == x.index && found->attempt == x.attempt) {
+    result.values = std::move(found->values);
+    result.step_s = std::move(found->step_s);
+    result.wait_s = found->wait_s;
+  } else { // Rotten: what the state has of it.
+    result.values.push_back(x.values);
+  }
+  return result;
+}
+
+// Appends the reports that came with a checkpoint and are in no line: their
+// driver died between commit and journal (N4, N5).
+expected<void> complete(journal& log,
+                        const std::vector<reported_checkpoint>& all) {
+  for (auto& x : all) {
+    if (x.index < log.next_report())
+      continue;
+    auto done = batch_of(x)
+                  .and_then([&](const report_batch& batch) {
+                    return log.append_batch(x.attempt, batch, x.data.name());
+                  })
+                  .and_then([&] {
+                    return log.append_event(
+                      "journal_completed", x.attempt,
+                      {{"index", x.index}, {"checkpoint", x.data.name()}});
+                  });
+    if (!done)
+      return done;
+  }
+  return {};
+}
+
 tl::unexpected<error> already_finished(const run_folder& folder) {
   return failure(ec::conflict,
                  "the run " + folder.path().string()
@@ -91,13 +131,12 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto found = find_state(*folder, **log, std::move(saved));
   if (!found)
     return tl::unexpected{found.error()};
-  auto last = read_last_batch(folder->journal_file());
-  if (!last)
-    return tl::unexpected{last.error()};
   auto checkpoints = checkpoint_store::open(
     folder->path(), *config.name, config.checkpoint, std::move(found->state));
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
+  if (auto ok = complete(**log, checkpoints->registry().all()); !ok)
+    return tl::unexpected{ok.error()};
   if (checkpoints->state().status == run_status_kind::finished) {
     // It has its state back now.
     for (auto& x : found->events)
@@ -105,6 +144,9 @@ run_store::open(const run_config& config, const std::string& config_text) {
         return tl::unexpected{ok.error()};
     return already_finished(*folder);
   }
+  auto last = read_last_batch(folder->journal_file());
+  if (!last)
+    return tl::unexpected{last.error()};
   auto description = describe_run(folder->path(), *config.name, config_text);
   if (!description)
     return tl::unexpected{description.error()};
@@ -226,6 +268,8 @@ expected<result> run_store::finish(run_status_kind status,
   auto saved = checkpoints_.finish(status, error, journal_->next_report());
   if (!saved)
     return tl::unexpected{saved.error()};
+  if (auto events = checkpoints_.take_events(); !events.empty())
+    (void) note_events(std::move(events));
   if (!noted)
     return tl::unexpected{noted.error()};
   return make_result(checkpoints_.state(), path(), last_metrics());

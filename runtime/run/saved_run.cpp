@@ -72,6 +72,27 @@ void append_checkpoints(std::string& out,
   out += "\n]";
 }
 
+void append_leavings(std::string& out, const saved_run& x) {
+  out += ",\n\"doomed\":[";
+  auto separator = "\n";
+  for (auto& one : x.doomed) {
+    out += separator;
+    out += '{';
+    append_text(out, "name", one.name);
+    out += ",\"index\":" + std::to_string(one.index)
+           + ",\"attempt\":" + std::to_string(one.attempt) + '}';
+    separator = ",\n";
+  }
+  out += "],\n\"rotten\":[";
+  separator = "";
+  for (auto& name : x.rotten) {
+    out += separator;
+    json::append(out, std::string_view{name});
+    separator = ",";
+  }
+  out += ']';
+}
+
 int to_int(const json::document& x) {
   if (!x.is_number_integer())
     throw json::format_error{x.dump() + " is no integer"};
@@ -112,6 +133,26 @@ run_error to_run_error(const json::document& x) {
   return result;
 }
 
+// One part of a path: a name that leads elsewhere is refused.
+std::string to_folder_name(const json::document& x) {
+  auto name = json::to_text(x);
+  if (name == "." || name == ".." || name.find('/') != name.npos)
+    throw json::format_error{"'" + name + "' is not the name of a folder"};
+  return name;
+}
+
+// States of an earlier version have neither list.
+void take_leavings(saved_run& to, const json::document& x) {
+  if (x.contains("doomed"))
+    for (auto& one : x["doomed"])
+      to.doomed.push_back({to_folder_name(json::field(one, "name")),
+                           json::to_unsigned(json::field(one, "index")),
+                           json::to_unsigned(json::field(one, "attempt"))});
+  if (x.contains("rotten"))
+    for (auto& name : x["rotten"])
+      to.rotten.push_back(to_folder_name(name));
+}
+
 reported_checkpoint to_checkpoint(const json::document& x,
                                   const fs::path& run_path) {
   auto name = json::to_text(json::field(x, "name"));
@@ -137,6 +178,7 @@ std::string to_json(const saved_run& x) {
   else
     out += "null";
   append_checkpoints(out, x.checkpoints);
+  append_leavings(out, x);
   append_sum(out);
   return out;
 }
@@ -156,6 +198,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
         result.error = to_run_error(reason);
       for (auto& one : json::field(x, "checkpoints"))
         result.checkpoints.push_back(to_checkpoint(one, run_path));
+      take_leavings(result, x);
       return result;
     });
   });

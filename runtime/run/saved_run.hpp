@@ -12,6 +12,16 @@
 
 namespace troupe {
 
+/// A checkpoint that retention let go. Its folder may be there still: whoever
+/// removes it makes sure by these numbers that it is that one.
+struct doomed_checkpoint {
+  std::string name;
+  std::uint64_t index = 0;
+  std::uint64_t attempt = 0;
+
+  bool operator==(const doomed_checkpoint&) const = default;
+};
+
 /// What must survive a run's processes: the content of `state.json`.
 struct saved_run {
   run_status_kind status = run_status_kind::running;
@@ -19,6 +29,10 @@ struct saved_run {
   std::uint64_t next_report = 0;  ///< Report index that none has used yet.
   checkpoint_config retention;    ///< So that a reader can tell the best ones.
   std::vector<reported_checkpoint> checkpoints; ///< Oldest first.
+  /// Nothing but these is ever removed from `checkpoints/`.
+  std::vector<doomed_checkpoint> doomed;
+  /// Folders of rotten checkpoints that were set aside, oldest first.
+  std::vector<std::string> rotten;
   std::optional<run_error> error;
 };
 

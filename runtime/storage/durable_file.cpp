@@ -8,6 +8,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdlib>
 #include <system_error>
 
 #include "troupe/runtime/failpoint.hpp"
@@ -45,6 +46,20 @@ fs::file_type type_of(mode_t mode) noexcept {
     default:
       return fs::type_unknown; // a device, a pipe, a socket
   }
+}
+
+// Renames *temporary*, if it was *written*, to *path*.
+expected<void> put_in_place(const fs::path& temporary, const fs::path& path,
+                            expected<void> written) {
+  failpoint("replace.written");
+  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
+    written = storage_failure("replace", path, errno);
+  if (!written) {
+    ::unlink(temporary.c_str());
+    return written;
+  }
+  failpoint("replace.renamed");
+  return sync_folder(folder_of(path));
 }
 
 expected<file_status> stat_path(const fs::path& path, int flags) {
@@ -113,36 +128,40 @@ expected<void> sync_folder(const fs::path& path) {
     .and_then([&](const unique_fd& folder) { return sync_file(folder, path); });
 }
 
-expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
-  auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, "create");
-  if (!file)
-    return tl::unexpected{file.error()};
+expected<void> write_durably(const unique_fd& file, const fs::path& path,
+                             std::string_view bytes) {
   while (!bytes.empty()) {
     if (auto code = failpoint("storage.write"))
       return storage_failure("write", path, code);
     auto count = uninterrupted(
-      [&] { return ::write(file->get(), bytes.data(), bytes.size()); });
+      [&] { return ::write(file.get(), bytes.data(), bytes.size()); });
     if (count < 0)
       return storage_failure("write", path, errno);
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
-  return sync_file(*file, path);
+  return sync_file(file, path);
+}
+
+expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
+  return open_file(path, O_WRONLY | O_CREAT | O_EXCL, "create")
+    .and_then(
+      [&](const unique_fd& file) { return write_durably(file, path, bytes); });
 }
 
 expected<void> replace_file(const fs::path& path, std::string_view bytes) {
   auto temporary = path;
   temporary += ".new";
   ::unlink(temporary.c_str()); // what a crash left
-  auto written = write_new_file(temporary, bytes);
-  failpoint("replace.written");
-  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
-    written = storage_failure("replace", path, errno);
-  if (!written) {
-    ::unlink(temporary.c_str());
-    return written;
-  }
-  failpoint("replace.renamed");
-  return sync_folder(folder_of(path));
+  return put_in_place(temporary, path, write_new_file(temporary, bytes));
+}
+
+expected<void> replace_shared_file(const fs::path& path,
+                                   std::string_view bytes) {
+  auto temporary = path.string() + ".XXXXXX";
+  unique_fd file{::mkostemp(temporary.data(), O_CLOEXEC)};
+  if (file.get() < 0)
+    return storage_failure("create", temporary, errno);
+  return put_in_place(temporary, path, write_durably(file, temporary, bytes));
 }
 
 expected<std::string> read_file(const fs::path& path, std::size_t limit) {

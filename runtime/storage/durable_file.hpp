@@ -43,9 +43,20 @@ expected<std::vector<fs::path>> files_below(const fs::path& path);
 /// After success the new bytes survive a power cut.
 expected<void> replace_file(const fs::path& path, std::string_view bytes);
 
+/// The same for a file that several processes may replace at once: each of them
+/// succeeds and the last one stays. One that is killed leaves a temporary file
+/// of its own, `<path>.XXXXXX`, that is in no one's way.
+expected<void> replace_shared_file(const fs::path& path,
+                                   std::string_view bytes);
+
 /// Writes all of *bytes* to a new file, which must not exist yet, and fsyncs
 /// it. The folder is not fsynced.
 expected<void> write_new_file(const fs::path& path, std::string_view bytes);
+
+/// Writes all of *bytes* to the open *file* and fsyncs it; *path* is for the
+/// error's sentence.
+expected<void> write_durably(const unique_fd& file, const fs::path& path,
+                             std::string_view bytes);
 
 /// The whole file. Over *limit* bytes is `ec::corrupt`: nobody allocates what a
 /// damaged size asks for.

@@ -38,29 +38,28 @@ std::set<std::string> names_in(const fs::path& folder) {
 
 } // namespace
 
-class commit_crash_test : public testing::TestWithParam<const char*> {};
-
-// N1, N2, N3: whatever step the process dies after, a reader finds the
-// checkpoint that was acknowledged or the one under way, whole.
-TEST_P(commit_crash_test, leaves_the_old_checkpoint_or_the_new_one) {
-  temporary_folder run;
+// Commits c0 and, in a process that dies *somewhere* in it, c1.
+void die_committing(const fs::path& run, const std::string& somewhere) {
   {
-    auto store = open(run.path());
+    auto store = open(run);
     ASSERT_EQ(store.begin_attempt(0).value(), 0u);
-    ASSERT_TRUE(store.commit(0, batch(run.path(), 0, 0)));
+    ASSERT_TRUE(store.commit(0, batch(run, 0, 0)));
   }
   auto status = run_in_child([&] {
-    auto store = open(run.path());
+    auto store = open(run);
     auto attempt = store.begin_attempt(0).value();
-    auto next = batch(run.path(), attempt, 1);
-    if (!arm_failpoint(GetParam()))
+    auto next = batch(run, attempt, 1);
+    if (!arm_failpoint(somewhere))
       return;
     (void) store.commit(attempt, next);
   });
-  ASSERT_TRUE(WIFSIGNALED(status)) << "never came to " << GetParam();
+  ASSERT_TRUE(WIFSIGNALED(status)) << "never came to " << somewhere;
   ASSERT_EQ(WTERMSIG(status), SIGKILL);
+}
 
-  auto store = open(run.path());
+// The run is as it should be, and can go on.
+void expect_whole(const fs::path& run) {
+  auto store = open(run);
   auto resume = store.resume_checkpoint().value();
   ASSERT_TRUE(resume);
   EXPECT_TRUE(resume->index == 0 || resume->index == 1);
@@ -72,10 +71,38 @@ TEST_P(commit_crash_test, leaves_the_old_checkpoint_or_the_new_one) {
   }
   EXPECT_EQ(names_in(run / "checkpoints"), registered);
   auto attempt = store.begin_attempt(0).value();
-  EXPECT_EQ(attempt, 2u);
+  EXPECT_GE(attempt, 2u);
   auto index = store.state().next_report;
   EXPECT_GT(index, resume->index);
-  EXPECT_TRUE(store.commit(attempt, batch(run.path(), attempt, index)));
+  EXPECT_TRUE(store.commit(attempt, batch(run, attempt, index)));
+}
+
+class commit_crash_test : public testing::TestWithParam<const char*> {};
+
+// N1, N2, N3: whatever step the process dies after, a reader finds the
+// checkpoint that was acknowledged or the one under way, whole.
+TEST_P(commit_crash_test, leaves_the_old_checkpoint_or_the_new_one) {
+  temporary_folder run;
+  die_committing(run.path(), GetParam());
+  expect_whole(run.path());
+}
+
+// The driver that comes back dies, too, at any step of its recovery.
+TEST_P(commit_crash_test, survives_a_second_death) {
+  for (auto second : {"replace.written", "replace.renamed", "replace.renamed:2",
+                      "commit.evicting"}) {
+    temporary_folder run;
+    die_committing(run.path(), GetParam());
+    auto status = run_in_child([&] {
+      if (!arm_failpoint(second))
+        return;
+      auto store = open(run.path());
+      (void) store.resume_checkpoint();
+      (void) store.begin_attempt(0);
+    });
+    EXPECT_TRUE(WIFSIGNALED(status) || WIFEXITED(status));
+    expect_whole(run.path());
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(
@@ -89,3 +116,33 @@ INSTANTIATE_TEST_SUITE_P(
     std::ranges::replace(name, '.', '_');
     return name;
   });
+
+// A3: a disk that begins to fail at one fsync of a commit and fails until its
+// process is gone takes no acknowledged checkpoint along.
+TEST(failing_disk_test, loses_no_acknowledged_checkpoint) {
+  auto deaths = 0;
+  for (auto nth = 1; nth < 30; ++nth) {
+    temporary_folder run;
+    {
+      auto store = open(run.path());
+      ASSERT_EQ(store.begin_attempt(0).value(), 0u);
+      ASSERT_TRUE(store.commit(0, batch(run.path(), 0, 0)));
+    }
+    auto status = run_in_child([&] {
+      auto store = open(run.path());
+      auto attempt = store.begin_attempt(0).value();
+      auto next = batch(run.path(), attempt, 1);
+      (void) arm_failpoint("storage.sync_file:" + std::to_string(nth)
+                           + "+=eio");
+      if (store.commit(attempt, next))
+        _exit(2);
+    });
+    ASSERT_TRUE(WIFEXITED(status));
+    expect_whole(run.path());
+    if (WEXITSTATUS(status) == 2)
+      break;
+    ++deaths;
+  }
+  EXPECT_GE(deaths, 6);
+  EXPECT_LT(deaths, 29);
+}

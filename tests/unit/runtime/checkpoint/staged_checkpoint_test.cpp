@@ -3,9 +3,11 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/child.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/checkpoint/checkpoint_store.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 
@@ -146,6 +148,55 @@ TEST(checkpoint_test, keeps_metadata_beside_the_files) {
   EXPECT_EQ(missing.metadata().error().code, ec::storage);
   write_bytes(folder / ".metadata.json", "{");
   EXPECT_EQ(x.metadata().error().code, ec::corrupt);
+}
+
+// A2: the natural thing in a data-parallel loop.
+TEST(checkpoint_test, takes_the_metadata_of_ranks_that_set_it_at_once) {
+  temporary_folder folder;
+  auto x = checkpoint::from_directory(folder.path());
+  ASSERT_TRUE(x.set_metadata({{"rank", -1}}));
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(::fork());
+    if (ranks.back() != 0)
+      continue;
+    auto refused = 0;
+    for (int i = 0; i < 50; ++i) {
+      refused += !x.set_metadata(
+        {{"rank", rank}, {"text", std::string(20000, char('a' + rank))}});
+      auto found = x.metadata();
+      refused += !found || !found->contains("rank");
+    }
+    ::_exit(refused > 0);
+  }
+  for (auto pid : ranks) {
+    auto status = -1;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(std::distance(fs::directory_iterator{folder.path()},
+                          fs::directory_iterator{}),
+            1);
+}
+
+TEST(checkpoint_test, stays_whole_when_a_rank_dies_setting_metadata) {
+  temporary_folder run;
+  fs::create_directory(run / "checkpoints");
+  auto store = checkpoint_store::open(run.path(), "r", {}, {}).value();
+  ASSERT_TRUE(store.begin_attempt(0));
+  auto x =
+    store.commit(0, stage_batch(run.path(), 0, 0, "c", {{{"a", "1"}}}).value())
+      .value();
+  for (auto moment : {"replace.written", "replace.renamed"}) {
+    auto status = run_in_child([&] {
+      (void) arm_failpoint(moment);
+      (void) x.data.set_metadata({{"accuracy", 0.9}});
+    });
+    ASSERT_TRUE(WIFSIGNALED(status)) << moment;
+    EXPECT_TRUE(x.data.verify()) << moment;
+    EXPECT_EQ(store.resume_checkpoint().value(), x) << moment;
+  }
+  EXPECT_TRUE(store.take_events().empty());
 }
 
 TEST(checkpoint_test, copies_its_files_to_a_folder) {

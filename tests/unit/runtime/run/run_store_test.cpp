@@ -12,6 +12,8 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
+#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
 
 using namespace troupe;
 using namespace troupe::test;
@@ -233,6 +235,94 @@ TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
     EXPECT_EQ(*start.resume, before.checkpoints.back());
     EXPECT_EQ(store->checkpoints(), before.checkpoints);
   }
+}
+
+// A5: a report whose checkpoint is found again has its line, too.
+TEST_F(run_store_test, completes_the_journal_of_a_driver_killed_in_a_commit) {
+  std::uint64_t index = 0;
+  auto completed = 0;
+  for (auto moment :
+       {"commit.begun", "commit.manifest_written", "commit.renamed",
+        "commit.parent_synced", "replace.written", "replace.renamed",
+        "commit.state_saved", "commit.evicting", "journal.append"}) {
+    auto values = metrics{{"moment", moment}};
+    auto status = run_in_child([&] {
+      auto setup = config();
+      setup.checkpoint.num_to_keep = 1;
+      auto store = run_store::open(setup).value();
+      auto start = store->begin_attempt().value();
+      auto first = with_checkpoint(start.attempt, start.first_report, {});
+      store->store(start.attempt, first).value();
+      auto next = with_checkpoint(start.attempt, first.index + 1, values);
+      next.values[1] = {{"rank", 1}};
+      next.step_s = {0.5, 0.25};
+      next.wait_s = 0.125;
+      (void) arm_failpoint(moment);
+      (void) store->store(start.attempt, next);
+    });
+    ASSERT_TRUE(WIFSIGNALED(status)) << moment;
+    auto store = open().value();
+    auto rows = store->current_result().metrics_history().value();
+    ++index; // of `first`
+    ASSERT_GE(rows.size(), index) << moment;
+    for (std::size_t i = 0; i < rows.size(); ++i)
+      EXPECT_EQ(rows[i].index, i) << moment;
+    EXPECT_EQ(store->next_report(), rows.size());
+    auto resume = store->begin_attempt().value();
+    EXPECT_EQ(resume.first_report, rows.size());
+    ASSERT_TRUE(resume.resume);
+    EXPECT_EQ(resume.resume->index + 1, rows.size());
+    if (rows.size() > index) {
+      ++completed;
+      ++index;
+      auto& row = rows.back();
+      EXPECT_EQ(row.values, (std::vector<metrics>{values, {{"rank", 1}}}));
+      EXPECT_EQ(row.step_s, (std::vector<double>{0.5, 0.25}));
+      EXPECT_EQ(row.wait_s, 0.125);
+      EXPECT_EQ(row.checkpoint, resume.resume->data.name());
+      EXPECT_EQ(store->last_metrics(), values);
+    }
+  }
+  EXPECT_GE(completed, 6);
+}
+
+TEST_F(run_store_test, completes_the_journal_before_callbacks_are_told) {
+  auto status = run_in_child([&] {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    (void) arm_failpoint("commit.state_saved");
+    (void) store->store(0, with_checkpoint(0, 0, {{"x", 1}}));
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  auto store = open().value();
+  auto untold = told_reports::open(*store)->take_untold();
+  ASSERT_EQ(untold.size(), 1u);
+  EXPECT_EQ(untold[0].batch.values[0], (metrics{{"x", 1}}));
+  EXPECT_EQ(untold[0].data->name(), "c0");
+}
+
+TEST_F(run_store_test, reads_manifests_of_the_format_before) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {{"x", 1}})));
+  }
+  auto text = bytes_of(run / "checkpoints" / "c0" / "manifest.json");
+  auto cut = [&](const std::string& from, const std::string& to) {
+    auto begin = text.find(from);
+    ASSERT_NE(begin, std::string::npos);
+    text.erase(begin, text.find(to, begin) - begin);
+  };
+  cut("\"name\":", "\"attempt\"");
+  cut("\"values\":", "\"files\"");
+  text.erase(text.rfind(",\"sum\""));
+  append_sum(text);
+  write_bytes(run / "checkpoints" / "c0" / "manifest.json", text);
+  fs::remove(run / "state.json");
+  fs::remove(run / "journal.jsonl");
+  auto store = open().value();
+  EXPECT_EQ(store->begin_attempt()->resume->data.name(), "c0");
+  EXPECT_EQ(store->last_metrics(), (metrics{{"x", 1}}));
 }
 
 TEST_F(run_store_test, journals_what_it_found_on_opening) {

@@ -26,6 +26,8 @@ saved_run example(const fs::path& run) {
      {{"val/loss", std::numeric_limits<double>::infinity()}, {"n", 1}},
      4,
      1});
+  x.doomed = {{"c0", 3, 1}};
+  x.rotten = {".rotten-c", ".rotten-2-c"};
   return x;
 }
 
@@ -45,6 +47,8 @@ TEST(saved_run_test, comes_back_as_it_was) {
   EXPECT_EQ(y.retention.checkpoint_score_order, score_order::min);
   EXPECT_EQ(y.error, x.error);
   EXPECT_EQ(y.checkpoints, x.checkpoints);
+  EXPECT_EQ(y.doomed, x.doomed);
+  EXPECT_EQ(y.rotten, x.rotten);
 }
 
 TEST(saved_run_test, notices_every_flipped_byte) {
@@ -72,4 +76,7 @@ TEST(saved_run_test, refuses_checkpoint_names_that_leave_the_run) {
   saved_run x;
   x.checkpoints.push_back({checkpoint::from_directory("/x/.."), {}, 0, 0});
   EXPECT_EQ(saved_run_from_json(to_json(x), "/run").error().code, ec::corrupt);
+  saved_run y;
+  y.doomed = {{"../../home", 0, 0}};
+  EXPECT_EQ(saved_run_from_json(to_json(y), "/run").error().code, ec::corrupt);
 }

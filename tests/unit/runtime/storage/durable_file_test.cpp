@@ -162,6 +162,17 @@ TEST(failpoint_test, ends_the_process_at_the_pass_it_is_armed_for) {
   EXPECT_EQ(WTERMSIG(status), SIGKILL);
 }
 
+TEST(failpoint_test, fails_from_one_pass_on_and_beside_others) {
+  ASSERT_TRUE(arm_failpoint("here:2+=eio,there=enospc"));
+  EXPECT_EQ(failpoint("here"), 0);
+  EXPECT_EQ(failpoint("here"), EIO);
+  EXPECT_EQ(failpoint("here"), EIO);
+  EXPECT_EQ(failpoint("there"), ENOSPC);
+  EXPECT_EQ(failpoint("there"), 0);
+  ASSERT_TRUE(arm_failpoint(""));
+  EXPECT_EQ(failpoint("here"), 0);
+}
+
 TEST(failpoint_test, refuses_what_it_does_not_understand) {
   EXPECT_EQ(arm_failpoint("x=explode").error().code, ec::invalid_argument);
   EXPECT_EQ(arm_failpoint("x:none").error().code, ec::invalid_argument);

@@ -1,5 +1,6 @@
 #include "troupe/actors/callback_chain.hpp"
 
+#include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
@@ -14,12 +15,6 @@ std::string_view hook_of(const callback_chain_state::event& x) {
 
 std::string name_of(std::size_t position, const std::string& name) {
   return "callback actor " + std::to_string(position + 1) + " (" + name + ')';
-}
-
-std::string text_of(const caf::error& x) {
-  if (x.category() == caf::type_id_v<ec>)
-    return from_caf(x).message;
-  return caf::to_string(x);
 }
 
 std::string why_gone(const caf::error& reason) {

@@ -1,12 +1,14 @@
 #include "troupe/actors/committer.hpp"
 
+#include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
 
-committer_actor::behavior_type committer(committer_actor::pointer,
+committer_actor::behavior_type committer(committer_actor::pointer self,
                                          committer_args args) {
+  self->set_exception_handler(from_exception);
   return {
     [args](begin_attempt) -> caf::result<attempt_begun> {
       auto start = args.store->begin_attempt();

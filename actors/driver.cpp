@@ -1,5 +1,6 @@
 #include "troupe/actors/driver.hpp"
 
+#include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
@@ -18,6 +19,38 @@ run_status_kind status_of(run_state outcome) {
     default:
       return run_status_kind::errored;
   }
+}
+
+/// Sees to it that whoever waits for the run gets an answer even if the driver
+/// dies.
+void survive(driver_state::pointer self, const driver_args& args) {
+  self->attach_functor([store = args.store, board = args.board,
+                        group = args.group, committer = args.committer,
+                        callbacks = args.callbacks](const caf::error& reason) {
+    if (board->is_over())
+      return; // It has quit.
+    auto outcome = store->current_result();
+    outcome.status = run_status_kind::errored;
+    outcome.error = make_run_error(
+      {ec::protocol, "the driver of the run died: " + text_of(reason)
+                       + "; the next run of this name resumes"});
+    board->prepare(std::move(outcome));
+    caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
+    if (callbacks)
+      caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
+    // It ends its ranks before it goes.
+    group->attach_functor([board](const caf::error&) { board->finish(); });
+    caf::anon_send_exit(group, caf::exit_reason::user_shutdown);
+  });
+}
+
+/// What a delayed restart means, for people.
+std::string text_of_delay(const run_state_machine& machine,
+                          std::chrono::milliseconds delay) {
+  return "the ranks failed "
+         + std::to_string(machine.policy().failures_in_a_row())
+         + " times without a report in between: they are restarted in "
+         + std::to_string(delay.count()) + " ms";
 }
 
 } // namespace
@@ -71,6 +104,8 @@ void driver_state::act(const run_action& action) {
     case kind::none:
       return;
     case kind::decide_size:
+      if (machine->state() == run_state::restarting && action.delay.count() > 0)
+        args.board->note(text_of_delay(*machine, action.delay));
       self->run_delayed(action.delay, [this] {
         apply(run_events::size_decided{args.world_size});
       });
@@ -156,14 +191,34 @@ void driver_state::warned(const attempt_warning& x) {
   note_event("warning", {{"text", x.text}});
 }
 
-void driver_state::group_lost() {
+void driver_state::lost(const caf::down_msg& x) {
+  auto gone = [&](const char* who) {
+    return error{ec::protocol,
+                 std::string{who} + " is gone: " + text_of(x.reason)};
+  };
+  if (x.source == args.group.address())
+    group_lost(gone("the worker group"));
+  else if (x.source == args.committer.address())
+    apply(run_events::run_failed{gone("the committer")});
+  else
+    callbacks_lost(gone("the actor that calls callbacks"));
+}
+
+void driver_state::group_lost(const error& reason) {
   if (finishing)
     return;
   group_alive = false;
   refuse_batches({ec::stopped, "the attempt is over"});
-  apply(run_events::run_failed{{ec::protocol, "the worker group is gone"}});
+  apply(run_events::run_failed{reason});
   // The answer to a stop that was under way.
   apply(run_events::group_stopped{begun->attempt});
+}
+
+void driver_state::callbacks_lost(const error& reason) {
+  args.callbacks = nullptr;
+  auto text = reason.message + "; the run goes on without callbacks";
+  args.board->note(text);
+  note_event("callback_failed", {{"reason", text}});
 }
 
 // -- batches
@@ -224,6 +279,7 @@ void driver_state::stored(batch_committed x) {
     return;
   }
   batch.promise.deliver(x);
+  machine->on_progress();
   auto now = clock::now();
   rate->add(now);
   shown.last_report = x.index;
@@ -274,8 +330,9 @@ void driver_state::call_back(Message message) {
     report = message.index;
   self->request(args.callbacks, caf::infinite, std::move(message))
     .then([this, report](const callback_done& x) { called_back(x, report); },
-          [this, report](caf::error& reason) {
-            called_back({0, false, {from_caf(reason)}, {}}, report);
+          [this](caf::error& reason) {
+            // It is gone and was not told.
+            called_back({0, false, {from_caf(reason)}, {}}, std::nullopt);
           });
 }
 
@@ -410,7 +467,12 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   state.shown.reports = first.first_report;
   state.show();
   self->monitor(state.args.group);
-  self->set_down_handler([&state](caf::down_msg&) { state.group_lost(); });
+  self->monitor(state.args.committer);
+  if (state.args.callbacks)
+    self->monitor(state.args.callbacks);
+  self->set_down_handler([&state](caf::down_msg& x) { state.lost(x); });
+  self->set_exception_handler(from_exception);
+  survive(self, state.args);
   return {
     [&state](start_run) { state.begin(); },
     [&state](stop_run) { state.stop(); },

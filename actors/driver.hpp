@@ -56,8 +56,11 @@ struct driver_state {
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
   void warned(const attempt_warning& x);
-  /// The worker group is gone, which only a defect of ours can bring about.
-  void group_lost();
+  /// One of the run's own actors is gone, which only a defect of ours can bring
+  /// about.
+  void lost(const caf::down_msg& x);
+  void group_lost(const error& reason);
+  void callbacks_lost(const error& reason);
   caf::result<batch_committed> add(commit_batch& x);
   caf::result<void> log(const log_event& x);
 
@@ -109,7 +112,8 @@ struct driver_state {
   std::optional<rate_meter> rate;
 };
 
-/// Behavior of the DRIVER actor.
+/// Behavior of the DRIVER actor. If it dies of a defect, the board gets a
+/// result that says so, once the worker group has ended every rank.
 driver_actor::behavior_type driver(driver_state::pointer self,
                                    driver_args args);
 

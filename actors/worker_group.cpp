@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
@@ -203,6 +204,14 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
 
 // -- the end of an attempt
 
+void worker_group_state::leave() {
+  leaving = true;
+  if (!attempt)
+    self->quit();
+  else if (!attempt->tracker.end_ordered())
+    end_ranks({ec::stopped, "the driver is gone"}, args.plan.stop_timeout);
+}
+
 void worker_group_state::stop(const stop_attempt& x) {
   auto a = current(x.attempt);
   if (!a) {
@@ -296,6 +305,8 @@ void worker_group_state::check_over() {
   else
     self->send(driver, attempt_ended{a.number, !a.tracker.all_returned()});
   attempt.reset();
+  if (leaving)
+    self->quit();
 }
 
 // -- what others ask
@@ -340,6 +351,15 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
   state.args = std::move(args);
   self->set_down_handler(
     [&state](caf::down_msg& x) { state.trainer_lost(x.source); });
+  self->set_exit_handler([&state](caf::exit_msg&) { state.leave(); });
+  self->set_exception_handler(from_exception);
+  // A group that dies of a defect leaves no rank behind.
+  self->attach_functor(
+    [launcher = state.args.launcher,
+     ranks = state.args.plan.world_size](const caf::error& reason) {
+      for (int rank = 0; reason && launcher && rank < ranks; ++rank)
+        launcher->kill(rank);
+    });
   return {
     [&state](const start_attempt& x, driver_actor& from) {
       state.start(x, std::move(from));

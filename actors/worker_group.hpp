@@ -100,6 +100,8 @@ struct worker_group_state {
   void trainer_lost(const caf::actor_addr& who);
   /// The loop of *rank* is over: kills what is still there of it after a while.
   void watch_exit(int rank);
+  /// Ends the ranks, if there are any, and then the actor.
+  void leave();
 
   caf::result<void> set(store_set& x);
   caf::result<std::string> get(const store_get& x);
@@ -137,9 +139,10 @@ struct worker_group_state {
   driver_actor driver; ///< Of the last attempt.
   std::optional<attempt_state> attempt;
   std::uint64_t stale_messages = 0;
+  bool leaving = false;
 };
 
-/// Behavior of the WORKER GROUP actor.
+/// Behavior of the WORKER GROUP actor. An exit message ends its ranks first.
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
                                                worker_group_args args);
 

@@ -15,6 +15,7 @@
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/inline_run.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
@@ -26,13 +27,6 @@ using clock_type = std::chrono::steady_clock;
 
 /// How often the console looks at the clock. Nothing of the run waits for it.
 constexpr int tick_ms = 200;
-
-result failed_result(error reason) {
-  result x;
-  x.status = run_status_kind::errored;
-  x.error = make_run_error(std::move(reason));
-  return x;
-}
 
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console) {
@@ -72,22 +66,34 @@ result watch(run_handle& run, console_progress& console) {
   }
 }
 
-result fit_inline(const run_request& request) {
-  loop_control control;
-  interrupt_watch interrupts;
-  unique_fd over{eventfd(0, EFD_CLOEXEC)};
-  std::thread watcher{[&] {
-    pollfd sources[] = {{over.get(), POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
+/// Ends *control* for a signal, as long as it lives.
+class inline_watch {
+public:
+  explicit inline_watch(loop_control& control)
+    : watcher_([this, &control] { run(control); }) {}
+
+  ~inline_watch() {
+    std::uint64_t one = 1;
+    (void) !write(over_.get(), &one, sizeof(one));
+    watcher_.join();
+  }
+
+  inline_watch(const inline_watch&) = delete;
+  inline_watch& operator=(const inline_watch&) = delete;
+
+private:
+  void run(loop_control& control) {
+    pollfd sources[] = {{over_.get(), POLLIN, 0},
+                        {interrupts_.fd(), POLLIN, 0}};
     poll(sources, 2, -1);
     if (sources[1].revents & POLLIN)
       control.end({ec::stopped, "the run was asked to stop"});
-  }};
-  auto outcome = run_inline(request, control);
-  std::uint64_t one = 1;
-  (void) !write(over.get(), &one, sizeof(one));
-  watcher.join();
-  return outcome;
-}
+  }
+
+  interrupt_watch interrupts_;
+  unique_fd over_{eventfd(0, EFD_CLOEXEC)};
+  std::thread watcher_;
+};
 
 /// The actor system that the run has to share with the user's actors; nullptr:
 /// none.
@@ -99,42 +105,74 @@ home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
   return nullptr;
 }
 
-} // namespace
+/// Where a run's actors live: a system of the run's own or that of its user.
+class run_home {
+public:
+  explicit run_home(caf::actor_system* shared) : system_(shared) {
+    if (system_)
+      return;
+    config_ = std::make_unique<system_config>();
+    own_ = std::make_unique<caf::actor_system>(*config_);
+    system_ = own_.get();
+  }
 
-result fit(run_request request) {
-  if (auto ok = validate(request); !ok)
-    return failed_result(ok.error());
-  request.run = resolve(std::move(request.run));
-  if (request.scaling.num_workers == 0)
-    return fit_inline(request);
+  caf::actor_system& system() { return *system_; }
+
+  /// A rank's thread was left behind. Its actor lives in the system: ending
+  /// that would wait for it forever.
+  void keep() {
+    (void) own_.release();
+    (void) config_.release();
+  }
+
+private:
+  std::unique_ptr<system_config> config_;
+  std::unique_ptr<caf::actor_system> own_;
+  caf::actor_system* system_;
+};
+
+/// *request* is valid and resolved.
+result fit_in_actors(run_request request) {
   register_messages();
   auto quiet = request.run.quiet;
   auto console = std::make_shared<console_progress>(console_progress::options{
     quiet ? console_style::quiet : console_style::automatic, 2, 1});
-  std::unique_ptr<system_config> config;
-  std::unique_ptr<caf::actor_system> own;
-  auto system = home_of(request.run.callback_actors);
-  if (!system) {
-    config = std::make_unique<system_config>();
-    own = std::make_unique<caf::actor_system>(*config);
-    system = own.get();
-  }
+  run_home home{home_of(request.run.callback_actors)};
   std::function<void(std::string_view)> print;
   if (!quiet)
     print = [console](std::string_view text) { console->print(text); };
-  auto run = run_handle::start(std::move(request), *system, std::move(print));
+  auto run =
+    run_handle::start(std::move(request), home.system(), std::move(print));
   if (!run) {
     if (!quiet)
       console->note(run.error().message);
     return failed_result(run.error());
   }
   auto outcome = watch(*run, *console);
-  if (run->threads_left_behind() > 0) {
-    // Their actors live in the system: ending it would wait for them forever.
-    (void) own.release();
-    (void) config.release();
-  }
+  if (run->threads_left_behind() > 0)
+    home.keep();
   return outcome;
+}
+
+result fit_valid(run_request request) {
+  request.run = resolve(std::move(request.run));
+  if (request.scaling.num_workers > 0)
+    return fit_in_actors(std::move(request));
+  loop_control control;
+  inline_watch signals{control};
+  return run_inline(request, control);
+}
+
+} // namespace
+
+result fit(run_request request) {
+  try {
+    if (auto ok = validate(request); !ok)
+      return failed_result(ok.error());
+    return fit_valid(std::move(request));
+  } catch (...) {
+    return failed_result(caught("the run could not go on"));
+  }
 }
 
 } // namespace troupe

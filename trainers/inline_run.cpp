@@ -5,6 +5,7 @@
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/failure_policy.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/inline_link.hpp"
 #include "troupe/trainers/rank_runner.hpp"
@@ -12,13 +13,6 @@
 namespace troupe {
 
 namespace {
-
-result failed_result(error reason) {
-  result x;
-  x.status = run_status_kind::errored;
-  x.error = make_run_error(std::move(reason));
-  return x;
-}
 
 /// One life of rank 0.
 loop_outcome run_attempt(const train_loop& loop, run_store& store,
@@ -96,8 +90,13 @@ run_end run_attempts(const run_request& request, run_store& store,
       return errored(make_run_error(outcome.reason));
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
     callbacks.after_exception(ranks);
-    if (!policy.on_ranks_failed())
+    if (store.next_report() > start->first_report)
+      policy.on_progress();
+    auto delay = policy.on_ranks_failed();
+    if (!delay)
       return errored(make_run_error(std::move(ranks), store.path()));
+    if (control.wait_for_end(*delay))
+      return {run_status_kind::aborted, make_run_error(control.reason())};
     if (!callbacks.end_reason())
       start = store.begin_attempt();
   }

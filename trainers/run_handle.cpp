@@ -17,6 +17,7 @@
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/process/private_folder.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/rank_runner.hpp"
@@ -166,6 +167,16 @@ user_callback_actor spawn_callbacks(listeners x, callback_errors policy,
 expected<run_handle>
 run_handle::start(run_request request, caf::actor_system& system,
                   std::function<void(std::string_view)> console) {
+  try {
+    return begin(std::move(request), system, std::move(console));
+  } catch (...) {
+    return tl::unexpected<error>{caught("the run could not start")};
+  }
+}
+
+expected<run_handle>
+run_handle::begin(run_request request, caf::actor_system& system,
+                  std::function<void(std::string_view)> console) {
   auto fail = [](error x) { return tl::unexpected<error>{std::move(x)}; };
   register_messages();
   if (auto ok = validate(request); !ok)
@@ -295,10 +306,15 @@ void run_handle::stop() {
   caf::anon_send(parts_->driver, stop_run{});
 }
 
-result run_handle::wait() {
+result run_handle::wait() noexcept {
   auto outcome = parts_->board->wait();
-  parts_->launcher->drain();
-  parts_->trackers->finish();
+  try {
+    parts_->launcher->drain();
+    parts_->trackers->finish();
+  } catch (...) {
+    parts_->board->note(
+      caught("the run's last files may be incomplete").message);
+  }
   return outcome;
 }
 

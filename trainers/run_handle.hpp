@@ -33,7 +33,7 @@ public:
   void stop();
 
   /// Waits for the end, and for what the ranks printed.
-  result wait();
+  result wait() noexcept;
 
   /// What the driver shows; for those who would rather be told than ask.
   run_board& board();
@@ -48,6 +48,11 @@ public:
 private:
   struct parts;
   explicit run_handle(std::unique_ptr<parts> x);
+
+  /// What `start` does; may throw.
+  static expected<run_handle>
+  begin(run_request request, caf::actor_system& system,
+        std::function<void(std::string_view)> console);
 
   std::unique_ptr<parts> parts_;
 };

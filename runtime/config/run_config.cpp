@@ -32,12 +32,21 @@ std::string generated_name() {
   return std::string{"troupe_run-"} + stamp + '-' + std::to_string(getpid());
 }
 
-fs::path expanded(const fs::path& path) {
+expected<fs::path> expanded(const fs::path& path) {
   auto text = path.string();
   auto home = std::getenv("HOME");
   if (home && (text == "~" || text.compare(0, 2, "~/") == 0))
     return fs::path{home} / text.substr(std::min<std::size_t>(2, text.size()));
-  return fs::absolute(path).lexically_normal();
+  if (path.is_absolute())
+    return path.lexically_normal();
+  boost::system::error_code code;
+  auto base = fs::current_path(code);
+  if (code)
+    return failure(ec::invalid_config,
+                   "run.storage_path '" + text
+                     + "' is relative and the current folder cannot be found: "
+                     + code.message());
+  return (base / path).lexically_normal();
 }
 
 } // namespace
@@ -48,6 +57,8 @@ expected<void> validate(const run_config& x) {
       return ok;
   if (x.storage_path.empty())
     return failure(ec::invalid_config, "run.storage_path is empty");
+  if (auto path = expanded(x.storage_path); !path)
+    return tl::unexpected{path.error()};
   if (x.failure.max_failures < -1)
     return failure(ec::invalid_config,
                    "failure.max_failures must be >= -1, got "
@@ -74,7 +85,8 @@ expected<void> validate(const run_config& x) {
 run_config resolve(run_config x) {
   if (!x.name)
     x.name = generated_name();
-  x.storage_path = expanded(x.storage_path);
+  if (auto path = expanded(x.storage_path))
+    x.storage_path = std::move(*path);
   return x;
 }
 

@@ -1,6 +1,8 @@
 #include "troupe/runtime/run/failure_policy.hpp"
 
 #include <algorithm>
+#include <random>
+#include <utility>
 
 namespace troupe {
 
@@ -10,7 +12,25 @@ bool over(std::int64_t failures, int limit) noexcept {
   return limit >= 0 && failures > limit;
 }
 
+/// Wait after *before* waits in a row. Seven doublings reach the longest delay;
+/// more would overflow one day.
+failure_policy::duration doubled(std::int64_t before) {
+  auto doublings = static_cast<int>(std::min<std::int64_t>(before, 7));
+  return std::min(failure_policy::first_delay * (1 << doublings),
+                  failure_policy::longest_delay);
+}
+
 } // namespace
+
+failure_policy::failure_policy(const failure_config& config,
+                               random_function random)
+  : config_(config), random_(std::move(random)) {}
+
+failure_policy::random_function failure_policy::default_random() {
+  return [engine = std::minstd_rand{std::random_device{}()}]() mutable {
+    return std::uniform_real_distribution<double>{}(engine);
+  };
+}
 
 bool is_retryable(ec code) noexcept {
   switch (code) {
@@ -31,7 +51,10 @@ std::optional<failure_policy::duration> failure_policy::on_ranks_failed() {
   ++rank_failures_;
   if (over(rank_failures_, config_.max_failures))
     return std::nullopt;
-  return duration{0};
+  if (++failures_in_a_row_ == 1)
+    return duration{0};
+  auto delay = doubled(failures_in_a_row_ - 2);
+  return delay - std::chrono::duration_cast<duration>(delay * (random_() / 2));
 }
 
 std::optional<failure_policy::duration>
@@ -40,9 +63,7 @@ failure_policy::on_start_failed(const error& reason) {
   if (!is_retryable(reason.code)
       || over(start_failures_, config_.controller_failure_limit))
     return std::nullopt;
-  // Seven doublings reach the longest delay; more would overflow one day.
-  auto doublings = std::min(failed_starts_in_a_row_++, 7);
-  return std::min(first_delay * (1 << doublings), longest_delay);
+  return doubled(failed_starts_in_a_row_++);
 }
 
 } // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <optional>
 
 #include "troupe/runtime/config/failure_config.hpp"
@@ -19,21 +20,36 @@ bool is_retryable(ec code) noexcept;
 /// never given back for progress: ranks that failed while the group ran, and
 /// groups that failed to start. A counter goes up first; the run ends once it
 /// is over its limit, so that a limit of n allows n restarts.
+///
+/// Ranks that fail for the first time since a report was stored are restarted
+/// at once. Those that fail again without a report in between wait: a loop that
+/// dies at its first line would otherwise be restarted a hundred times a
+/// second.
 class failure_policy {
 public:
   using duration = std::chrono::milliseconds;
 
-  /// Wait before the second start; doubles with each failure in a row.
+  /// A number of [0, 1), for the jitter of waits between restarts.
+  using random_function = std::function<double()>;
+
+  /// First wait between two starts; doubles with each failure in a row.
   static constexpr auto first_delay = duration{100};
 
   /// Longest wait between two starts.
   static constexpr auto longest_delay = duration{10'000};
 
-  explicit failure_policy(const failure_config& config) : config_(config) {}
+  explicit failure_policy(const failure_config& config,
+                          random_function random = default_random());
 
   /// Ranks of a running group failed. Returns how long to wait before the
-  /// restart (always zero), or nothing if the run is to end.
+  /// restart, or nothing if the run is to end. Zero for the first failure since
+  /// `on_progress`; then `first_delay`, doubled each time up to
+  /// `longest_delay`, of which the jitter takes up to a half: many runs that
+  /// failed for one reason do not come back at one moment.
   std::optional<duration> on_ranks_failed();
+
+  /// A report was stored: what fails next is a new failure.
+  void on_progress() noexcept { failures_in_a_row_ = 0; }
 
   /// A group failed to start for *reason*. Returns how long to wait before the
   /// next start, or nothing if the run is to end.
@@ -45,10 +61,17 @@ public:
   std::int64_t rank_failures() const noexcept { return rank_failures_; }
   std::int64_t start_failures() const noexcept { return start_failures_; }
 
+  /// Failures of ranks since a report was stored.
+  std::int64_t failures_in_a_row() const noexcept { return failures_in_a_row_; }
+
 private:
+  static random_function default_random();
+
   failure_config config_;
   std::int64_t rank_failures_ = 0;
   std::int64_t start_failures_ = 0;
+  random_function random_;
+  std::int64_t failures_in_a_row_ = 0;
   int failed_starts_in_a_row_ = 0;
 };
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
+#include <condition_variable>
 #include <functional>
 #include <mutex>
 
@@ -20,6 +22,9 @@ public:
   /// Why; `ec::none` while the loop may run.
   error reason() const;
 
+  /// Waits for the end, at most *limit*; whether the loop is to end.
+  bool wait_for_end(std::chrono::milliseconds limit) const;
+
   /// Calls *f* once when the loop is to end, on the thread that ends it, or
   /// here and now if it has been ended. An empty function takes the last one
   /// back; none is under way then any more.
@@ -28,6 +33,7 @@ public:
 private:
   std::atomic<bool> ended_{false};
   mutable std::mutex mutex_;
+  mutable std::condition_variable changed_;
   error reason_;
   std::function<void(const error&)> listener_;
 };

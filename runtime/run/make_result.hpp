@@ -1,5 +1,7 @@
 #pragma once
 
+#include <string_view>
+
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/run/result.hpp"
 #include "troupe/runtime/run/saved_run.hpp"
@@ -10,5 +12,12 @@ namespace troupe {
 /// *last_metrics* last.
 result make_result(const saved_run& x, const fs::path& path,
                    metrics last_metrics);
+
+/// The result of a run that failed for *reason* before it had a folder.
+result failed_result(error reason);
+
+/// The exception that is being handled, as an error that begins with *what*.
+/// For the edges that let nothing through.
+error caught(std::string_view what) noexcept;
 
 } // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <set>
+#include <system_error>
 #include <variant>
 
 #include "troupe/runtime/checkpoint/retention.hpp"
@@ -76,6 +77,28 @@ result make_result(const saved_run& x, const fs::path& path,
   out.error = x.error;
   out.attempts = x.next_attempt;
   return out;
+}
+
+result failed_result(error reason) {
+  result x;
+  x.status = run_status_kind::errored;
+  x.error = make_run_error(std::move(reason));
+  return x;
+}
+
+error caught(std::string_view what) noexcept {
+  auto text = [&](const char* why) { return std::string{what} + ": " + why; };
+  try {
+    throw;
+  } catch (const fs::filesystem_error& x) {
+    return {ec::storage, text(x.what())};
+  } catch (const std::system_error& x) {
+    return {ec::spawn, text(x.what())};
+  } catch (const std::exception& x) {
+    return {ec::protocol, text(x.what())};
+  } catch (...) {
+    return {ec::protocol, text("an exception that is no std::exception")};
+  }
 }
 
 expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,

@@ -15,6 +15,10 @@ void run_board::show(const run_status& status) {
 void run_board::note(std::string line) {
   std::lock_guard guard{mutex_};
   notes_.push_back(std::move(line));
+  if (notes_.size() > max_notes) {
+    notes_.pop_front();
+    ++notes_gone_;
+  }
   changed();
 }
 
@@ -42,7 +46,12 @@ run_status run_board::status() const {
 
 std::vector<std::string> run_board::take_notes() {
   std::lock_guard guard{mutex_};
-  return std::exchange(notes_, {});
+  std::vector<std::string> result;
+  if (auto gone = std::exchange(notes_gone_, 0); gone > 0)
+    result.push_back(std::to_string(gone) + " older notes were not taken");
+  for (auto& line : std::exchange(notes_, {}))
+    result.push_back(std::move(line));
+  return result;
 }
 
 const result& run_board::wait() const {
@@ -54,6 +63,11 @@ const result& run_board::wait() const {
 std::optional<result> run_board::outcome() const {
   std::lock_guard guard{mutex_};
   return finished_ ? std::optional{result_} : std::nullopt;
+}
+
+bool run_board::is_over() const {
+  std::lock_guard guard{mutex_};
+  return finished_;
 }
 
 void run_board::on_change(listener f) {

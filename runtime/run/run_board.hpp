@@ -1,10 +1,12 @@
 #pragma once
 
 #include <condition_variable>
+#include <deque>
 #include <functional>
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/run/result.hpp"
 #include "troupe/runtime/run/run_status.hpp"
@@ -19,7 +21,12 @@ public:
   /// a state, a note, the end.
   using listener = std::function<void()>;
 
+  /// Notes that are kept for someone who does not take them.
+  static constexpr std::size_t max_notes = 1000;
+
   void show(const run_status& status);
+
+  /// Adds *line*; beyond `max_notes` the oldest one goes.
   void note(std::string line);
 
   /// The result is known; callbacks may still be under way.
@@ -33,7 +40,8 @@ public:
 
   run_status status() const;
 
-  /// Notes since the last call, oldest first.
+  /// Notes since the last call, oldest first. The first one says how many have
+  /// gone, if any.
   std::vector<std::string> take_notes();
 
   /// Waits for the end.
@@ -41,6 +49,8 @@ public:
 
   /// The result once the run is over.
   std::optional<result> outcome() const;
+
+  bool is_over() const;
 
   void on_change(listener f);
 
@@ -50,7 +60,8 @@ private:
   mutable std::mutex mutex_;
   mutable std::condition_variable over_;
   run_status status_;
-  std::vector<std::string> notes_;
+  std::deque<std::string> notes_;
+  std::size_t notes_gone_ = 0;
   result result_;
   bool finished_ = false;
   listener listener_;

@@ -132,8 +132,10 @@ run_state_machine::on(const run_events::ranks_failed& x) {
     return refuse("ranks_failed");
   failures_ = x.failures;
   error why{ec::rank_failed, describe(failures_)};
-  if (!policy_.on_ranks_failed())
+  auto delay = policy_.on_ranks_failed();
+  if (!delay)
     return shut_down(run_state::errored, std::move(why));
+  restart_delay_ = *delay;
   return stop_group(run_state::restarting, std::move(why));
 }
 
@@ -146,7 +148,9 @@ run_state_machine::on(const run_events::group_stopped& x) {
   stopping_ = false;
   switch (state_) {
     case run_state::restarting:
-      return go(state_, {.what = kind::decide_size, .attempt = attempt_});
+      return go(state_, {.what = kind::decide_size,
+                         .attempt = attempt_,
+                         .delay = restart_delay_});
     case run_state::resizing:
       return start_group();
     default: // shutting_down

@@ -1,7 +1,9 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
+#include <utility>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/run/failure_policy.hpp"
@@ -31,12 +33,20 @@ public:
   /// *first_attempt* is the number of this driver life's first attempt.
   explicit run_state_machine(const failure_config& config,
                              std::uint64_t first_attempt = 0)
-    : policy_(config), attempt_(first_attempt), group_(first_attempt) {}
+    : run_state_machine(failure_policy{config}, first_attempt) {}
+
+  explicit run_state_machine(failure_policy policy,
+                             std::uint64_t first_attempt = 0)
+    : policy_(std::move(policy)), attempt_(first_attempt),
+      group_(first_attempt) {}
 
   /// What to do first: decide how many ranks there are.
   run_action begin() const;
 
   expected<run_decision> apply(const run_event& x);
+
+  /// A report was stored: what fails next is a new failure.
+  void on_progress() noexcept { policy_.on_progress(); }
 
   run_state state() const noexcept { return state_; }
 
@@ -97,6 +107,7 @@ private:
   std::uint64_t attempts_ = 1;
   int world_size_ = 0;
   bool stopping_ = false; // stop_group is unanswered
+  std::chrono::milliseconds restart_delay_{0};
   error reason_;
   std::map<int, rank_failure> failures_;
 };

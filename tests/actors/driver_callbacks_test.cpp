@@ -173,6 +173,31 @@ TEST_F(driver_test, a_stop_ends_a_run_whose_callbacks_have_yet_to_answer) {
   EXPECT_EQ(outcome().status, run_status_kind::aborted);
 }
 
+TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
+  run();
+  report(0);
+  caf::anon_send_exit(callbacks, caf::exit_reason::kill);
+  system.settle();
+  report(1);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_THAT(board->take_notes(),
+              ElementsAre(HasSubstr("the run goes on without callbacks")));
+  EXPECT_THAT(callback->calls,
+              ElementsAre("before_run 0", HasSubstr("after_report 0 [x=0]")));
+}
+
+TEST_F(driver_test, ends_although_callbacks_die_while_they_are_called) {
+  run();
+  system.hold(callbacks);
+  report(0);
+  finish();
+  EXPECT_FALSE(board->outcome());
+  caf::anon_send_exit(callbacks, caf::exit_reason::kill);
+  system.release();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+}
+
 TEST_F(driver_test,
        a_callback_that_throws_at_the_begin_ends_the_run_if_it_is_to) {
   config.callback_errors = callback_errors::abort;

@@ -4,6 +4,7 @@
 
 namespace troupe::test {
 
+using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
@@ -350,8 +351,95 @@ TEST_F(driver_test, ends_the_run_if_its_worker_group_is_gone) {
   caf::anon_send_exit(ranks.group, caf::exit_reason::kill);
   system.settle();
   ASSERT_TRUE(outcome().error);
-  EXPECT_EQ(outcome().error->message, "the worker group is gone");
+  EXPECT_THAT(outcome().error->message, HasSubstr("the worker group is gone"));
   EXPECT_TRUE(ranks.told_to_end(0)); // by its trainer
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+}
+
+TEST_F(driver_test, a_driver_that_dies_leaves_an_error_and_no_rank) {
+  run();
+  report_checkpoint(0);
+  store->on_append([] { throw std::runtime_error{"no more memory"}; });
+  auto answer = report(1);
+  EXPECT_FALSE(board->outcome()); // before its ranks are gone
+  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.told_to_end(1));
+  ranks.obey(0);
+  ranks.obey(1);
+  auto x = outcome();
+  EXPECT_EQ(x.status, run_status_kind::errored);
+  ASSERT_TRUE(x.error);
+  EXPECT_EQ(x.error->message, "the driver of the run died: no more memory; "
+                              "the next run of this name resumes");
+  ASSERT_TRUE(x.checkpoint);
+  EXPECT_EQ(x.checkpoint->name(), "c0");
+  EXPECT_TRUE(answer->failure);
+}
+
+TEST_F(driver_test, ranks_that_ignore_the_death_of_the_driver_are_killed) {
+  config.stop_timeout = ms{400};
+  run();
+  caf::anon_send_exit(driver, caf::exit_reason::kill);
+  system.pass(ms{400});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  ranks.kill(0, SIGKILL);
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(outcome().status, run_status_kind::errored);
+}
+
+TEST_F(driver_test, a_driver_that_dies_before_its_ranks_start_leaves_an_error) {
+  spawn();
+  caf::anon_send_exit(driver, caf::exit_reason::kill);
+  system.settle();
+  EXPECT_EQ(outcome().status, run_status_kind::errored);
+}
+
+TEST_F(driver_test, ends_the_run_if_its_committer_is_gone) {
+  config.failure.max_failures = -1;
+  run();
+  caf::anon_send_exit(storage, caf::exit_reason::kill);
+  system.settle();
+  ranks.obey(0);
+  ranks.obey(1);
+  auto x = outcome();
+  EXPECT_EQ(x.status, run_status_kind::errored);
+  ASSERT_TRUE(x.error);
+  EXPECT_THAT(x.error->message, HasSubstr("the committer is gone"));
+}
+
+TEST_F(driver_test, waits_longer_before_each_restart_without_a_report) {
+  config.failure.max_failures = -1;
+  run();
+  kill();
+  EXPECT_EQ(ranks.launcher->launched.size(), 4u); // at once
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  kill();
+  EXPECT_EQ(status().state, run_state::restarting);
+  EXPECT_THAT(board->take_notes(),
+              Contains(HasSubstr("failed 2 times without a report")));
+  system.pass(ms{49});
+  EXPECT_EQ(ranks.launcher->launched.size(), 4u);
+  system.pass(ms{51});
+  EXPECT_EQ(ranks.launcher->launched.size(), 6u);
+  ranks.attempt = 2;
+  ranks.rise_all(2);
+  report(0);
+  kill();
+  EXPECT_EQ(ranks.launcher->launched.size(), 8u); // progress: at once again
+}
+
+TEST_F(driver_test, can_be_stopped_while_it_waits_for_a_restart) {
+  config.failure.max_failures = -1;
+  run();
+  kill();
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  kill();
+  stop();
+  EXPECT_EQ(outcome().status, run_status_kind::aborted);
+  system.pass(ms{1000});
+  EXPECT_EQ(ranks.launcher->launched.size(), 4u);
 }
 
 TEST_F(driver_test, does_not_wait_for_the_answer_of_a_group_that_is_gone) {

@@ -30,6 +30,26 @@ TEST_P(bad_input_test, is_refused_before_anything_starts) {
   EXPECT_TRUE(fs::is_empty(storage_.path()));
 }
 
+TEST_F(run_test, a_relative_path_without_a_current_folder_is_an_error) {
+  auto before = fs::current_path();
+  auto gone = storage_ / "gone";
+  fs::create_directories(gone);
+  fs::current_path(gone);
+  fs::remove(gone);
+  for (int workers : {0, 2}) {
+    train_options options{.scaling = {.num_workers = workers}, .run = config()};
+    options.run.storage_path = "runs";
+    auto outcome = run({}, options);
+    EXPECT_EQ(outcome.status, run_status_kind::errored);
+    ASSERT_TRUE(outcome.error);
+    EXPECT_EQ(outcome.error->code, ec::invalid_config);
+    EXPECT_NE(outcome.error->message.find("current folder cannot be found"),
+              std::string::npos)
+      << outcome.error->message;
+  }
+  fs::current_path(before);
+}
+
 INSTANTIATE_TEST_SUITE_P(
   inputs, bad_input_test,
   ::testing::Values(

@@ -317,6 +317,31 @@ TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
   EXPECT_EQ(handle->status().state, run_state::aborted);
 }
 
+TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
+  register_messages();
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  {
+    system_config system_settings;
+    caf::actor_system system{system_settings};
+    auto handle =
+      data_parallel_trainer{counting_loop, fault_plan{.steps = 1'000'000'000},
+                            options}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    while (handle->status().reports < 3)
+      std::this_thread::yield();
+    caf::anon_send_exit(handle->driver(), caf::exit_reason::kill);
+    auto outcome = handle->wait();
+    EXPECT_EQ(outcome.status, run_status_kind::errored);
+    ASSERT_TRUE(outcome.error);
+    EXPECT_NE(outcome.error->message.find("the driver of the run died"),
+              std::string::npos)
+      << outcome.error->message;
+  }
+  auto next = run({.steps = 5}, options);
+  EXPECT_EQ(next.status, run_status_kind::finished);
+}
+
 TEST_F(run_test, two_runs_at_once_in_one_process_do_not_meet) {
   register_messages();
   system_config system_settings;

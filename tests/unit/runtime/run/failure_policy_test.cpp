@@ -11,10 +11,14 @@ using std::chrono::milliseconds;
 
 const error start_error{ec::timeout, "rank 1 did not start within 60 s"};
 
+double no_jitter() {
+  return 0;
+}
+
 TEST(failure_policy_test, FP_1_a_limit_of_n_allows_n_restarts) {
   failure_policy policy{{.max_failures = 3}};
   for (int i = 0; i < 3; ++i)
-    EXPECT_EQ(policy.on_ranks_failed(), milliseconds{0});
+    EXPECT_TRUE(policy.on_ranks_failed());
   EXPECT_FALSE(policy.on_ranks_failed());
   EXPECT_EQ(policy.rank_failures(), 4);
 }
@@ -50,6 +54,44 @@ TEST(failure_policy_test, FP_5_a_start_that_can_never_work_is_not_repeated) {
     failure_policy policy{{.controller_failure_limit = -1}};
     EXPECT_FALSE(policy.on_start_failed({code, "never"})) << to_string(code);
   }
+}
+
+TEST(failure_policy_test, the_first_failure_after_a_report_waits_for_nothing) {
+  failure_policy policy{{.max_failures = -1}};
+  for (int i = 0; i < 3; ++i) {
+    EXPECT_EQ(policy.on_ranks_failed(), milliseconds{0});
+    EXPECT_GT(policy.on_ranks_failed(), milliseconds{0});
+    EXPECT_EQ(policy.failures_in_a_row(), 2);
+    policy.on_progress();
+    EXPECT_EQ(policy.failures_in_a_row(), 0);
+  }
+  EXPECT_EQ(policy.rank_failures(), 6);
+}
+
+TEST(failure_policy_test, waits_longer_after_each_failure_without_a_report) {
+  failure_policy policy{{.max_failures = -1}, no_jitter};
+  for (auto expected :
+       {0, 100, 200, 400, 800, 1600, 3200, 6400, 10'000, 10'000})
+    EXPECT_EQ(policy.on_ranks_failed(), milliseconds{expected});
+}
+
+TEST(failure_policy_test, a_start_that_worked_is_no_progress_of_ranks) {
+  failure_policy policy{{.max_failures = -1}, no_jitter};
+  EXPECT_TRUE(policy.on_ranks_failed());
+  policy.on_group_started();
+  EXPECT_EQ(policy.on_ranks_failed(), failure_policy::first_delay);
+}
+
+TEST(failure_policy_test, jitter_takes_up_to_a_half_of_a_wait) {
+  failure_policy policy{{.max_failures = -1}, [] { return 0.5; }};
+  EXPECT_EQ(policy.on_ranks_failed(), milliseconds{0});
+  EXPECT_EQ(policy.on_ranks_failed(), milliseconds{75});
+  EXPECT_EQ(policy.on_ranks_failed(), milliseconds{150});
+  failure_policy other{{.max_failures = -1}};
+  EXPECT_TRUE(other.on_ranks_failed());
+  auto delay = *other.on_ranks_failed();
+  EXPECT_GE(delay, failure_policy::first_delay / 2);
+  EXPECT_LE(delay, failure_policy::first_delay);
 }
 
 TEST(failure_policy_test, waits_longer_after_each_failed_start_up_to_a_limit) {

@@ -20,6 +20,14 @@ TEST(loop_control_test, lets_a_loop_run_until_it_is_ended) {
   EXPECT_EQ(control.reason(), first);
 }
 
+TEST(loop_control_test, waits_for_the_end_up_to_a_limit) {
+  loop_control control;
+  EXPECT_FALSE(control.wait_for_end(std::chrono::milliseconds{0}));
+  std::thread other{[&] { control.end(first); }};
+  EXPECT_TRUE(control.wait_for_end(std::chrono::hours{1}));
+  other.join();
+}
+
 TEST(loop_control_test, only_the_first_reason_counts) {
   loop_control control;
   std::vector<error> heard;

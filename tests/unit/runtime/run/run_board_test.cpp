@@ -51,6 +51,18 @@ TEST_F(run_board_test, gives_every_note_once_in_order) {
   EXPECT_THAT(board.take_notes(), IsEmpty());
 }
 
+TEST_F(run_board_test, keeps_the_newest_notes_for_those_who_take_none) {
+  for (std::size_t i = 0; i < run_board::max_notes + 3; ++i)
+    board.note(std::to_string(i));
+  auto notes = board.take_notes();
+  ASSERT_EQ(notes.size(), run_board::max_notes + 1);
+  EXPECT_EQ(notes[0], "3 older notes were not taken");
+  EXPECT_EQ(notes[1], "3");
+  EXPECT_EQ(notes.back(), std::to_string(run_board::max_notes + 2));
+  board.note("next");
+  EXPECT_THAT(board.take_notes(), ElementsAre("next"));
+}
+
 TEST_F(run_board_test, has_no_outcome_before_the_run_is_over) {
   EXPECT_FALSE(board.outcome());
   board.prepare(outcome(1));

@@ -126,6 +126,22 @@ const situation situations[] = {
    {no, no, no, no, no, no, no, no, no, no, no}},
 };
 
+TEST(run_state_machine_test, waits_if_ranks_fail_again_without_a_report) {
+  run_state_machine machine{failure_policy{endless, [] { return 0.0; }}};
+  auto fail = [&machine](std::uint64_t attempt) {
+    EXPECT_TRUE(machine.apply(size_decided{2}));
+    EXPECT_TRUE(machine.apply(group_started{attempt}));
+    EXPECT_TRUE(machine.apply(ranks_failed{attempt, failed({0})}));
+    return machine.apply(group_stopped{attempt})->action.delay.count();
+  };
+  EXPECT_EQ(fail(0), 0);
+  EXPECT_EQ(fail(1), 100);
+  EXPECT_EQ(fail(2), 200);
+  machine.on_progress();
+  EXPECT_EQ(fail(3), 0);
+  EXPECT_EQ(fail(4), 100);
+}
+
 TEST(run_state_machine_test, answers_every_event_in_every_state) {
   for (auto& row : situations) {
     for (std::size_t i = 0; i < row.expected.size(); ++i) {

@@ -194,11 +194,15 @@ TEST_P(data_parallel, T8_ranks_may_have_different_numbers_of_batches) {
     bool divide_by_initial;
     bool find_unused;
     bool views;
+    bool static_graph = false;
   };
-  for (auto variant : {variant{true, false, true}, variant{false, false, true},
-                       variant{true, true, false}})
+  for (auto variant :
+       {variant{true, false, true}, variant{false, false, true},
+        variant{true, true, false}, variant{true, false, true, true},
+        variant{false, true, false, true}})
     on_ranks([variant](rank_of_test& self) {
       data_parallel_options options;
+      options.static_graph = variant.static_graph;
       options.find_unused_parameters = variant.find_unused;
       options.gradient_as_bucket_view = variant.views;
       auto model = make_ddp(seeded<convnet>(self.rank), self.group(), options);
@@ -495,6 +499,132 @@ TEST_P(data_parallel, a_static_graph_may_add_up_small_batches_later) {
       train(2 * step + 1);
       check_close(gradients(model.module()), gradients(*alone), 1e-6);
     }
+  });
+}
+
+// A window of small batches, as of `epoch_loop`, in every step from the first.
+TEST_P(data_parallel, a_static_graph_may_add_up_small_batches_from_the_start) {
+  for (auto views : {false, true})
+    for (int parts : {2, 3})
+      on_ranks([views, parts](rank_of_test& self) {
+        data_parallel_options options;
+        options.static_graph = true;
+        options.gradient_as_bucket_view = views;
+        auto model = make_ddp(seeded<reuse>(self.rank), self.group(), options);
+        auto alone = seeded<reuse>(0);
+        torch::optim::SGD ours{model.parameters(), sgd()};
+        torch::optim::SGD theirs{alone->parameters(), sgd()};
+        for (int step = 0; step < 5; ++step) {
+          model.zero_grad();
+          alone->zero_grad();
+          for (int part = 0; part < parts; ++part) {
+            std::optional<no_sync_guard> guard;
+            if (part + 1 < parts)
+              guard.emplace(model.no_sync());
+            auto [x, y] = samples(self.size * batch, parts * step + part);
+            cross_entropy(model(self.share(x)), self.share(y)).backward();
+            cross_entropy(alone->forward(x), y).backward();
+          }
+          check_close(gradients(model.module()), gradients(*alone), 1e-6);
+          ours.step();
+          theirs.step();
+          check_equal_on_ranks(self, model.parameters());
+        }
+        check_close(model.parameters(), alone->parameters(), 1e-5);
+      });
+}
+
+TEST_P(data_parallel, a_static_graph_needs_a_batch_of_every_rank_in_a_join) {
+  on_ranks([](rank_of_test& self) {
+    if (self.size == 1)
+      return;
+    data_parallel_options options;
+    options.static_graph = true;
+    auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
+    auto train = [&] {
+      model.join([&] {
+        for (int step = 0; step < self.rank; ++step) {
+          auto [x, y] = samples(self.size * batch, step);
+          model.zero_grad();
+          cross_entropy(model(self.share(x)), self.share(y)).backward();
+        }
+      });
+    };
+    if (self.rank == 0) {
+      auto message = refusal(train);
+      check(message.find("rank 0 has no batch") != std::string::npos, message);
+    } else {
+      bool failed = false;
+      try {
+        train();
+      } catch (const std::exception&) {
+        failed = true;
+      }
+      check(failed, "it trained without rank 0");
+    }
+  });
+}
+
+TEST_P(data_parallel, a_backward_that_would_not_be_averaged_is_refused) {
+  for (auto static_graph : {false, true})
+    on_ranks([static_graph](rank_of_test& self) {
+      if (self.size == 1)
+        return;
+      data_parallel_options options;
+      options.static_graph = static_graph;
+      auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
+      auto alone = seeded<mlp>(0);
+      auto [x, y] = samples(self.size * batch, 0);
+      auto mine = [&, x = x, y = y](const at::Tensor& output) {
+        return cross_entropy(output, self.share(y));
+      };
+      for (int step = 0; step < 3; ++step) {
+        auto message =
+          refusal([&] { mine(model->forward(self.share(x))).backward(); });
+        for (auto part : {"rank " + std::to_string(self.rank) + ": ",
+                          std::string{"parameter third."},
+                          std::string{"call model.forward(...)"}})
+          check(message.find(part) != std::string::npos, message);
+        model.zero_grad();
+        alone->zero_grad();
+        { // What is meant to stay on this rank is averaged with the next one.
+          auto guard = model.no_sync();
+          mine(model->forward(self.share(x))).backward();
+        }
+        auto loss = mine(model.forward(self.share(x)));
+        loss.backward({}, /*retain_graph=*/true);
+        for (int i = 0; i < 2; ++i)
+          cross_entropy(alone->forward(x), y).backward();
+        check_close(gradients(model.module()), gradients(*alone), 1e-6);
+        // Another backward of the same forward is not averaged either.
+        refusal([&] { loss.backward(); });
+        at::NoGradGuard no_grad;
+        model->forward(self.share(x));
+      }
+    });
+}
+
+// The loss does not come from the output, but from what forward leaves behind.
+TEST_P(data_parallel, a_static_graph_needs_a_loss_of_its_output) {
+  struct secretive : torch::nn::Module {
+    secretive() { register_module("layer", layer); }
+    double forward(const at::Tensor& x) {
+      loss = layer(x).square().mean();
+      return loss.item<double>();
+    }
+    torch::nn::Linear layer{20, 5};
+    at::Tensor loss;
+  };
+  on_ranks([](rank_of_test& self) {
+    if (self.size == 1)
+      return;
+    data_parallel_options options;
+    options.static_graph = true;
+    auto model = make_ddp(std::make_shared<secretive>(), self.group(), options);
+    model(torch::ones({1, 20}));
+    auto message = refusal([&] { model->loss.backward(); });
+    check(message.find("from what forward returns") != std::string::npos,
+          message);
   });
 }
 

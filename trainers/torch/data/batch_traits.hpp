@@ -12,21 +12,11 @@
 #include <ATen/ops/stack.h>
 #include <ATen/ops/tensor.h>
 
+#include "troupe/trainers/torch/visit_tensors.hpp"
+
 namespace troupe {
 
 namespace detail {
-
-template <class T>
-concept tuple_of_fields = requires {
-  std::tuple_size<T>::value;
-};
-
-/// A struct of one's own that lists its fields: `auto members() { return
-/// std::tie(image, label); }`.
-template <class T>
-concept has_members = requires(T& x) {
-  x.members();
-};
 
 /// `torch::data::Example`.
 template <class T>
@@ -34,11 +24,6 @@ concept has_data_and_target = requires(T& x) {
   x.data;
   x.target;
 };
-
-template <class T>
-inline constexpr bool is_vector = false;
-template <class T>
-inline constexpr bool is_vector<std::vector<T>> = true;
 
 /// References to the fields of *x*.
 template <class T>
@@ -56,23 +41,6 @@ concept has_fields =
   tuple_of_fields<T> || has_members<T> || has_data_and_target<T>;
 
 } // namespace detail
-
-/// Calls *f* with every tensor in *batch*: a tensor, a pair, tuple or array, a
-/// vector, a `torch::data::Example`, or a struct with `members()`. All else
-/// holds no tensor.
-template <class T, class F>
-void for_each_tensor(T& batch, F&& f) {
-  if constexpr (std::is_same_v<T, at::Tensor>) {
-    f(batch);
-  } else if constexpr (detail::is_vector<T>) {
-    if constexpr (!std::is_same_v<T, std::vector<bool>>)
-      for (auto& item : batch)
-        for_each_tensor(item, f);
-  } else if constexpr (detail::has_fields<T>) {
-    std::apply([&](auto&... field) { (for_each_tensor(field, f), ...); },
-               detail::fields(batch));
-  }
-}
 
 /// Makes one batch of *samples*: tensors of equal shape are stacked in a new
 /// first dimension, numbers become a tensor `[n]` (float32 for float, float64

@@ -26,8 +26,9 @@ namespace troupe {
 ///     ...
 ///
 /// A pass begins at the start of the epoch, or where `load_state` says. Leaving
-/// the loop early joins the threads that read ahead. Belongs to the thread of
-/// the loop; one pass at a time.
+/// the loop early joins the threads that read ahead. After an exception of the
+/// dataset, `++` of the iterator goes on with the next batch. Belongs to the
+/// thread of the loop; one pass at a time.
 template <map_dataset Dataset>
 class data_loader {
 public:
@@ -67,14 +68,15 @@ private:
 
   static std::vector<at::Tensor*> tensors(batch& x) {
     std::vector<at::Tensor*> result;
-    for_each_tensor(x, [&](at::Tensor& t) { result.push_back(&t); });
+    visit_tensors(x, [&](at::Tensor& t) { result.push_back(&t); });
     return result;
   }
 
   static loaded load(Dataset& dataset, const epoch_order& order,
+                     const sample_generators& random,
                      const device_transfer& transfer, std::int64_t k,
                      const std::stop_token& stop = {}) {
-    loaded result{read_batch(dataset, order.indices(k), stop), {}};
+    loaded result{read_batch(dataset, order.indices(k), random, stop), {}};
     result.ticket = transfer.send(tensors(result.data));
     return result;
   }
@@ -95,16 +97,17 @@ public:
   using iterator_concept = std::input_iterator_tag;
 
   explicit iterator(data_loader& loader)
-    : loader_(&loader), order_(loader.sampler_.rest()) {
+    : loader_(&loader), order_(loader.sampler_.rest()),
+      random_(loader.state().seed, loader.state().epoch) {
     if (loader.options_.workers > 0)
       prefetcher_ = std::make_unique<ordered_prefetcher<loaded>>(
         order_.batches(), loader.options_.workers,
         std::int64_t{loader.options_.workers} * loader.options_.prefetch,
-        [order = order_, transfer = loader.transfer_,
+        [order = order_, random = random_, transfer = loader.transfer_,
          datasets = loader.per_worker_](std::stop_token stop, int worker,
                                         std::int64_t k) {
           use_no_operator_threads(); // one core a worker
-          return load(*datasets[worker], order, transfer, k, stop);
+          return load(*datasets[worker], order, random, transfer, k, stop);
         });
     ++*this;
   }
@@ -114,11 +117,12 @@ public:
   iterator& operator++() {
     current_.reset();
     if (next_ < order_.batches()) {
+      const auto k = next_++; // a batch that can not be read is passed over
       current_ = prefetcher_ ? prefetcher_->next()
-                             : load(*loader_->dataset_, order_,
-                                    loader_->transfer_, next_);
+                             : load(*loader_->dataset_, order_, random_,
+                                    loader_->transfer_, k);
       loader_->transfer_.arrive(current_->ticket, tensors(current_->data));
-      loader_->sampler_.advance(order_.cursor_after(next_++));
+      loader_->sampler_.advance(order_.cursor_after(k));
     } else {
       loader_->sampler_.advance(order_.end());
     }
@@ -131,6 +135,7 @@ public:
 private:
   data_loader* loader_;
   epoch_order order_;
+  sample_generators random_;
   std::int64_t next_ = 0;
   mutable std::optional<loaded> current_;
   std::unique_ptr<ordered_prefetcher<loaded>> prefetcher_;

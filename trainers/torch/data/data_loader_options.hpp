@@ -13,7 +13,8 @@ struct data_loader_options {
   /// world size.
   std::int64_t batch_size = 1;
   bool shuffle = false;
-  /// Decides the order together with the epoch. Must be equal on all ranks.
+  /// Decides, together with the epoch, the order and the random numbers that
+  /// datasets are given. Must be equal on all ranks.
   std::uint64_t seed = 0;
   troupe::tail tail = troupe::tail::pad;
   /// Threads that read ahead; 0 reads in the thread of the loop.

@@ -3,7 +3,7 @@
 #include <string>
 #include <utility>
 
-#include "troupe/trainers/torch/data/permutation.hpp"
+#include "troupe/trainers/torch/data/epoch_random.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {

@@ -21,6 +21,13 @@ c10::Device check_loader_options(train_context& context,
 /// together by `collate`, or `get_batch(std::span<const std::int64_t>)`. With
 /// `workers` its const functions are called by several threads at once; if they
 /// are not const, each thread has a copy.
+///
+/// A dataset that draws random numbers, such as for augmentation, takes them
+/// from a second parameter: `get(index, at::Generator random)`, as in
+/// `torch::rand({2}, random)`, or `get_batch(indices, const sample_generators&
+/// random)` with `random.of(index)`. Then a sample depends on seed, epoch and
+/// index alone, for any number of workers and ranks. LibTorch's default
+/// generator is the model's: several threads would draw from it in any order.
 template <map_dataset Dataset>
 data_loader<Dataset>
 prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,

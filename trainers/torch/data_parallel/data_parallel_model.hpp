@@ -11,7 +11,8 @@ namespace troupe {
 
 /// A module of any type whose copies on all ranks are trained as one. Use it
 /// as the module itself: `model.forward(images)`, `model->eval()`,
-/// `model.parameters()`.
+/// `model.parameters()`. `model->forward(images)` is the module's own forward,
+/// for evaluation without gradients: a backward after it throws.
 ///
 ///   auto model = troupe::prepare_model(context, resnet18(1, 10));
 ///   auto loss = cross_entropy(model.forward(images), labels);

@@ -45,7 +45,8 @@ struct data_parallel_options {
   bool find_unused_parameters = false;
 
   /// The same parameters are used in the same way in every step. Finds unused
-  /// ones once, in the first step, and allows graphs that use a part twice.
+  /// ones once, in the first step, and allows graphs that use a part twice. In
+  /// a `join` every rank needs one batch at least.
   bool static_graph = false;
 
   /// Gradients live in the buckets, which saves their size in memory and a
@@ -68,7 +69,8 @@ struct data_parallel_options {
   gradient_compression compression = gradient_compression::none;
 
   /// Makes the hook that sums and divides the gradients of a bucket instead of
-  /// the built-in all-reduce; called once for each group.
+  /// the built-in all-reduce; called once for each group, and again if a static
+  /// graph begins with gradients that are not averaged (`no_sync`).
   std::function<std::unique_ptr<c10d::CommHookInterface>(
     const c10::intrusive_ptr<c10d::ProcessGroup>&)>
     comm_hook;

@@ -151,14 +151,15 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
 
 void distributed_data_parallel::start(bool with_broadcast) {
   auto model = source_();
-  std::vector<named_tensor> trained;
+  model_ = model.model;
+  reduced_.clear();
   for (auto& x : model.parameters)
     if (x.tensor.requires_grad() && !is_ignored(options_, x.name))
-      trained.push_back(x);
-  device_ = trained.empty() ? at::kCPU : trained.front().tensor.device();
-  agree(group_, problem_of(model, trained, options_), device_);
+      reduced_.push_back(x);
+  device_ = reduced_.empty() ? at::kCPU : reduced_.front().tensor.device();
+  agree(group_, problem_of(model, reduced_, options_), device_);
   std::vector<at::Tensor> parameters;
-  for (auto& x : trained)
+  for (auto& x : reduced_)
     parameters.push_back(x.tensor);
   std::string mismatch;
   try {
@@ -174,20 +175,26 @@ void distributed_data_parallel::start(bool with_broadcast) {
     append_detached(state, model.buffers, options_);
     broadcast(group_, state, options_, 0);
   }
-  reducer_ = make_reducer(trained, group_, options_);
+  make_reducer();
+}
+
+void distributed_data_parallel::make_reducer() {
+  logger_.reset(); // reads the reducer while it goes
+  reducer_.reset();
+  sink_ = std::make_shared<gradient_sink_state>();
+  sink_->static_graph = options_.static_graph;
+  reducer_ = troupe::make_reducer(reduced_, group_, options_, sync_, sink_);
+  sink_->reducer = reducer_;
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
   std::vector<int> devices;
   if (device_.has_index())
     devices.push_back(device_.index());
   logger_->set_construction_data_and_log(
-    model.model, devices, devices.empty() ? -1 : devices[0],
-    options_.sync_buffers, false, options_.static_graph);
+    model_, devices, devices.empty() ? -1 : devices[0], options_.sync_buffers,
+    false, options_.static_graph);
   if (options_.static_graph)
     logger_->set_static_graph();
-  sink_ = std::make_shared<gradient_sink_state>();
-  sink_->reducer = reducer_;
-  sink_->static_graph = options_.static_graph;
 }
 
 void distributed_data_parallel::zero_grad() {
@@ -215,7 +222,11 @@ void distributed_data_parallel::before_forward() {
   if (!active() || (join_ && !learns))
     return;
   on_rank(group_, [&] {
-    if (learns && sync_) {
+    // A static graph is learned from the first backward, which has to be one
+    // that is averaged.
+    if (learns && *sync_ && sink_->passed_by)
+      make_reducer();
+    if (learns && *sync_) {
       logger_->set_runtime_stats_and_log();
       reducer_->prepare_for_forward();
     }
@@ -232,7 +243,7 @@ void distributed_data_parallel::before_forward() {
 
 bool distributed_data_parallel::looks_at_outputs() const {
   if (options_.static_graph)
-    return sync_ && !sink_->delay_queued && at::GradMode::is_enabled();
+    return *sync_ && !sink_->delay_queued && at::GradMode::is_enabled();
   return options_.find_unused_parameters && at::GradMode::is_enabled();
 }
 
@@ -245,8 +256,8 @@ void distributed_data_parallel::after_forward(
     refuse("rank " + std::to_string(group_->getRank())
            + ": the forward's output has a type whose tensors are not known; "
              "give it a function `for_each_tensor(output&, f)` beside it");
-  buffers_are_due_ = learns && sync_;
-  if (learns && sync_) {
+  buffers_are_due_ = learns && *sync_;
+  if (learns && *sync_) {
     std::vector<at::Tensor> tensors;
     if (options_.find_unused_parameters && !options_.static_graph)
       for (auto x : outputs)
@@ -269,7 +280,10 @@ void distributed_data_parallel::after_forward(
 //   announce_sync: sum of ones           sum of zeros
 //   one reduction per bucket             one reduction per bucket of zeros
 //   sum of the map of used parameters    the same, if unused ones are looked
-//   for
+//                                        for in every step
+//
+// The first backward of a static graph sums that map before the buckets and
+// learns what a shadow can not: every rank has to make it itself.
 
 void distributed_data_parallel::begin_join(join_options options) {
   if (!active())
@@ -291,7 +305,7 @@ void distributed_data_parallel::announce_data() {
 }
 
 void distributed_data_parallel::announce_sync() {
-  all_reduce(group_, sync_ ? 1 : 0, c10d::ReduceOp::SUM, device_);
+  all_reduce(group_, *sync_ ? 1 : 0, c10d::ReduceOp::SUM, device_);
 }
 
 int distributed_data_parallel::common_rank(bool candidate) {
@@ -304,6 +318,11 @@ bool distributed_data_parallel::shadow_step() {
   group_->allreduce(others)->wait();
   if (others[0].item<float>() == 0)
     return false;
+  if (options_.static_graph && !sink_->delay_queued)
+    refuse("rank " + std::to_string(group_->getRank())
+           + " has no batch for the first step of a static graph, from which "
+             "it would learn the graph: give every rank one batch at least, or "
+             "set static_graph to false");
   reducer_->rebuild_buckets();
   if (buffers_are_due_ && options_.sync_buffers)
     buffers_from(common_rank(false));
@@ -316,7 +335,7 @@ bool distributed_data_parallel::shadow_step() {
     sums.push_back(reducer_->run_comm_hook(bucket));
   for (auto& sum : sums)
     sum->waitAndThrow();
-  if (options_.find_unused_parameters) {
+  if (options_.find_unused_parameters && !options_.static_graph) {
     std::vector<at::Tensor> used{reducer_->get_local_used_map_on_device()};
     group_->allreduce(used)->wait();
   }

@@ -2,6 +2,7 @@
 
 #include <memory>
 #include <optional>
+#include <string>
 #include <type_traits>
 #include <utility>
 #include <vector>
@@ -32,6 +33,10 @@ struct gradient_sink_state;
 /// `broadcast_buffers` are collectives: every rank makes the same calls in the
 /// same order. Without a group, or with one of a single rank, it does nothing.
 ///
+/// A backward whose gradients would not be averaged throws, unless a `no_sync`
+/// guard says that this is meant: one that no `forward` of this object came
+/// before, such as after the module's own forward.
+///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
 class distributed_data_parallel {
@@ -55,7 +60,7 @@ public:
   }
 
   /// Gradients of forwards inside the guard's life are not averaged.
-  no_sync_guard no_sync() { return no_sync_guard{sync_}; }
+  no_sync_guard no_sync() { return no_sync_guard{*sync_}; }
 
   /// Runs *body*, this rank's steps, and takes part in the others' steps until
   /// all have ended theirs: ranks may have different numbers of batches.
@@ -128,6 +133,7 @@ private:
   }
 
   void start(bool broadcast);
+  void make_reducer();
   void before_forward();
   bool looks_at_outputs() const;
   void after_forward(const std::vector<at::Tensor*>& outputs, bool known);
@@ -145,11 +151,13 @@ private:
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   data_parallel_options options_;
   std::vector<at::Tensor> trainable_;
+  std::string model_;                 // its name,
+  std::vector<named_tensor> reduced_; // and what the group averages of it
   at::Device device_{at::kCPU};
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
   std::shared_ptr<gradient_sink_state> sink_;
-  bool sync_ = true;
+  const std::shared_ptr<bool> sync_ = std::make_shared<bool>(true);
   bool buffers_are_due_ = true;
   bool dropped_ = false;
   std::optional<join_options> join_;

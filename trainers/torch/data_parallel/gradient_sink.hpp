@@ -16,6 +16,9 @@ struct gradient_sink_state {
   std::weak_ptr<c10d::Reducer> reducer;
   bool static_graph = false;
   bool delay_queued = false; ///< The first backward of a static graph ran.
+  /// A backward that was not to be averaged ran before that first one. The
+  /// Reducer has counted its gradients, so another one has to take its place.
+  bool passed_by = false;
 };
 
 /// Sends *outputs* through one identity in the graph, so that backward reaches

@@ -4,7 +4,13 @@
 #include <limits>
 #include <type_traits>
 
+#include <torch/csrc/autograd/engine.h>
+#include <torch/csrc/autograd/function.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
+
+#include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 
@@ -48,6 +54,84 @@ private:
   group_ptr group_;
 };
 
+/// A Reducer that says so when gradients arrive that it will not average. The
+/// Reducer itself lets them pass, and the ranks' weights drift apart.
+class guarded_reducer final : public c10d::Reducer {
+public:
+  using c10d::Reducer::Reducer;
+
+  ~guarded_reducer() {
+    for (auto& [node, key] : guards_)
+      node->del_post_hook(key);
+  }
+
+  void guard(std::vector<std::string> names, std::shared_ptr<const bool> sync,
+             std::shared_ptr<gradient_sink_state> sink) {
+    names_ = std::move(names);
+    sync_ = std::move(sync);
+    sink_ = std::move(sink);
+    for (std::size_t i = 0; i < grad_accumulators_.size(); ++i) {
+      auto* node = grad_accumulators_[i].get();
+      guards_.emplace_back(
+        node, node->add_post_hook(std::make_unique<hook>(*this, i)));
+    }
+  }
+
+private:
+  using variables = torch::autograd::variable_list;
+
+  struct hook final : torch::autograd::FunctionPostHook {
+    hook(guarded_reducer& self, std::size_t index) : self(self), index(index) {}
+
+    variables operator()(const variables& outputs, const variables&) override {
+      self.check(index);
+      return outputs;
+    }
+
+    guarded_reducer& self;
+    std::size_t index;
+  };
+
+  /// The gradient of parameter *index* has arrived.
+  void check(std::size_t index) {
+    auto expected = expects_gradients();
+    if (sink_->static_graph && !sink_->delay_queued && !(*sync_ && expected))
+      sink_->passed_by = true;
+    if (!*sync_)
+      return;
+    if (!expected)
+      refuse("rank " + std::to_string(process_group_->getRank())
+             + ": a backward reached parameter " + names_[index]
+             + " without a forward of the data-parallel model since the last "
+               "backward, so its gradient would not be averaged with those of "
+               "the other ranks: call model.forward(...), not "
+               "model->forward(...); gradients that are to stay on this rank "
+               "need a no_sync() guard around forward and backward");
+    if (sink_->static_graph && !sink_->delay_queued && !checks_first_) {
+      checks_first_ = true;
+      torch::autograd::Engine::get_default_engine().queue_callback(
+        [sink = sink_, rank = process_group_->getRank()] {
+          if (!sink->delay_queued)
+            refuse("rank " + std::to_string(rank)
+                   + ": the first backward of a static graph did not begin at "
+                     "an output of the forward, so its gradients would not be "
+                     "averaged: compute the loss from what forward returns");
+        });
+    }
+  }
+
+  bool expects_gradients() const {
+    std::lock_guard lock{mutex_};
+    return expect_autograd_hooks_;
+  }
+
+  std::vector<std::string> names_;
+  std::shared_ptr<const bool> sync_;
+  std::shared_ptr<gradient_sink_state> sink_;
+  bool checks_first_ = false;
+  std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> guards_;
+};
+
 struct reducer_arguments {
   std::vector<at::Tensor> parameters;
   bucket_list buckets;
@@ -62,21 +146,21 @@ struct reducer_arguments {
 
 /// `std::is_constructible` for the Reducer of one LibTorch or another.
 template <class... Ts>
-constexpr bool takes = std::is_constructible_v<c10d::Reducer, Ts...>;
+constexpr bool takes = std::is_constructible_v<guarded_reducer, Ts...>;
 
 template <class>
 constexpr bool always_false = false;
 
 /// The forms of the Reducer's constructor, newest first.
 template <class Parameters = std::vector<at::Tensor>>
-std::shared_ptr<c10d::Reducer> construct(reducer_arguments x,
-                                         const data_parallel_options& options) {
+std::shared_ptr<guarded_reducer>
+construct(reducer_arguments x, const data_parallel_options& options) {
   using sparse = std::vector<bool>;
   using sizes = std::vector<std::int64_t>;
   if constexpr (takes<Parameters, bucket_list, group_ptr, sparse, std::int64_t,
                       bool, bool, names_map, std::int64_t, bool, bool, sizes,
                       bool, bool>)
-    return std::make_shared<c10d::Reducer>(
+    return std::make_shared<guarded_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes, false, false,
@@ -85,13 +169,13 @@ std::shared_ptr<c10d::Reducer> construct(reducer_arguments x,
   else if constexpr (takes<Parameters, bucket_list, group_ptr, sparse,
                            std::int64_t, bool, bool, names_map, std::int64_t,
                            bool, bool>)
-    return std::make_shared<c10d::Reducer>(
+    return std::make_shared<guarded_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes, false, false);
   else if constexpr (takes<Parameters, bucket_list, group_ptr, sparse,
                            std::int64_t, bool, bool, names_map, std::int64_t>)
-    return std::make_shared<c10d::Reducer>(
+    return std::make_shared<guarded_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes);
@@ -130,13 +214,17 @@ void set_hook(c10d::Reducer& reducer, const group_ptr& group,
 
 std::shared_ptr<c10d::Reducer>
 make_reducer(const std::vector<named_tensor>& parameters,
-             const group_ptr& group, const data_parallel_options& options) {
+             const group_ptr& group, const data_parallel_options& options,
+             std::shared_ptr<const bool> sync,
+             std::shared_ptr<gradient_sink_state> sink) {
   reducer_arguments x;
   x.group = group;
+  std::vector<std::string> names;
   for (size_t i = 0; i < parameters.size(); ++i) {
     x.parameters.push_back(parameters[i].tensor);
     x.sparse.push_back(parameters[i].sparse_gradient);
     x.names.emplace(i, parameters[i].name);
+    names.push_back(parameters[i].name);
   }
   auto& list = options.bucket_bytes_list;
   x.bucket_bytes = !list.empty()
@@ -156,6 +244,7 @@ make_reducer(const std::vector<named_tensor>& parameters,
   set_hook(*reducer, group, options);
   if (options.static_graph)
     reducer->set_static_graph();
+  reducer->guard(std::move(names), std::move(sync), std::move(sink));
   return reducer;
 }
 

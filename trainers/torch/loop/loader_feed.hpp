@@ -7,8 +7,8 @@
 #include <type_traits>
 #include <utility>
 
-#include "troupe/trainers/torch/data/batch_traits.hpp"
 #include "troupe/trainers/torch/loop/batch_feed.hpp"
+#include "troupe/trainers/torch/visit_tensors.hpp"
 
 namespace troupe::detail {
 
@@ -64,8 +64,8 @@ public:
 
   std::int64_t samples() override {
     std::optional<std::int64_t> result;
-    for_each_tensor(current(), [&](at::Tensor& x) {
-      if (!result && x.defined() && x.dim() > 0)
+    visit_tensors(current(), [&](at::Tensor& x) {
+      if (!result && x.dim() > 0)
         result = x.size(0);
     });
     return result.value_or(1);

@@ -2,8 +2,8 @@
 
 #include <cstdint>
 
-#include "troupe/trainers/torch/data/batch_traits.hpp"
 #include "troupe/trainers/torch/loop/loop_module.hpp"
+#include "troupe/trainers/torch/visit_tensors.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -60,10 +60,7 @@ public:
 private:
   template <class T>
   static void move(T& x, at::Device device) {
-    for_each_tensor(x, [device](at::Tensor& t) {
-      if (t.defined())
-        t = t.to(device);
-    });
+    visit_tensors(x, [device](at::Tensor& t) { t = t.to(device); });
   }
 };
 

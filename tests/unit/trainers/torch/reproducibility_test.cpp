@@ -18,9 +18,10 @@ namespace {
 struct noise_dataset {
   int size() const { return 64; }
 
-  std::pair<at::Tensor, at::Tensor> get(std::size_t i) const {
+  std::pair<at::Tensor, at::Tensor> get(std::size_t i,
+                                        at::Generator random) const {
     auto x = at::linspace(0, 1, 3 * 8 * 8).view({3, 8, 8});
-    return {x.sin() * static_cast<double>(i),
+    return {x.sin() * static_cast<double>(i) + at::rand({3, 8, 8}, random),
             at::scalar_tensor(i % 4, at::kLong)};
   }
 };

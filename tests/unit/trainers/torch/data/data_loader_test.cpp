@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/data/prepare_data_loader.hpp"
 
+#include <map>
+#include <optional>
 #include <set>
 #include <stdexcept>
 #include <string>
@@ -65,6 +67,37 @@ struct named_dataset {
   }
 };
 
+/// Sample i is random; the model's dropout draws beside it.
+struct noisy_dataset {
+  std::int64_t size() const { return 48; }
+  std::pair<at::Tensor, std::int64_t> get(std::size_t index,
+                                          at::Generator random) const {
+    return {at::rand({3}, random), static_cast<std::int64_t>(index)};
+  }
+};
+
+/// The same numbers in whole batches.
+struct noisy_batches {
+  std::int64_t size() const { return 48; }
+  std::pair<at::Tensor, at::Tensor>
+  get_batch(std::span<const std::int64_t> indices,
+            const sample_generators& random) const {
+    std::vector<at::Tensor> rows;
+    for (auto index : indices)
+      rows.push_back(at::rand({3}, random.of(index)));
+    return {at::stack(rows), at::tensor(std::vector<std::int64_t>(
+                               indices.begin(), indices.end()))};
+  }
+};
+
+struct named_batches {
+  std::int64_t size() const { return 2; }
+  std::map<std::string, std::optional<at::Tensor>>
+  get_batch(std::span<const std::int64_t>) const {
+    return {{"image", at::ones({2})}, {"mask", std::nullopt}};
+  }
+};
+
 train_context make_context(int rank = 0, int world_size = 1) {
   return {{.rank = rank, .world_size = world_size}, nullptr, std::nullopt};
 }
@@ -73,6 +106,29 @@ std::vector<std::int64_t> to_vector(const at::Tensor& x) {
   auto flat = x.to(at::kLong).contiguous();
   return {flat.data_ptr<std::int64_t>(),
           flat.data_ptr<std::int64_t>() + flat.numel()};
+}
+
+using rows_by_index = std::map<std::int64_t, std::vector<float>>;
+
+/// The random rows of an epoch by sample, from the rest of a pass on, and what
+/// dropout drew meanwhile.
+template <class Loader>
+std::pair<rows_by_index, double> drawn(Loader& loader) {
+  at::manual_seed(3);
+  rows_by_index rows;
+  double dropped = 0;
+  for (auto& [numbers, indices] : loader) {
+    for (std::int64_t i = 0; i < indices.size(0); ++i) {
+      auto row = numbers[i].contiguous();
+      auto* first = row.template data_ptr<float>();
+      rows[indices[i].template item<std::int64_t>()] = {first, first + 3};
+    }
+    dropped = dropped * 0.9
+              + at::dropout(at::ones({16}), 0.5, true)
+                  .dot(at::arange(16, at::kFloat))
+                  .template item<double>();
+  }
+  return {rows, dropped};
 }
 
 template <class Loader>
@@ -274,6 +330,94 @@ TEST(data_loader_test, uses_the_device_of_the_data_plane) {
     prepare_data_loader(context, counting_dataset{}, {.move_to_device = false});
   EXPECT_TRUE((*there.begin()).first.is_meta());
   EXPECT_TRUE((*here.begin()).first.is_cpu());
+}
+
+TEST(data_loader_test, draws_the_same_for_a_sample_whoever_reads_it) {
+  auto context = make_context();
+  data_loader_options options{.batch_size = 4, .shuffle = true, .seed = 2};
+  auto plain = prepare_data_loader(context, noisy_dataset{}, options);
+  plain.set_epoch(1);
+  const auto [expected, dropped] = drawn(plain);
+  ASSERT_EQ(expected.size(), 48u);
+  EXPECT_NE(expected.at(0), expected.at(1));
+  auto expect_equal = [&](auto&& loader) {
+    loader.set_epoch(1);
+    const auto [rows, dropped_too] = drawn(loader);
+    for (auto& [index, row] : rows)
+      EXPECT_EQ(row, expected.at(index)) << index;
+    return dropped_too;
+  };
+  for (int workers : {0, 1, 3}) {
+    options.workers = workers;
+    EXPECT_EQ(
+      expect_equal(prepare_data_loader(context, noisy_dataset{}, options)),
+      dropped);
+    EXPECT_EQ(
+      expect_equal(prepare_data_loader(context, noisy_batches{}, options)),
+      dropped);
+    expect_equal(
+      prepare_data_loader(context, first_samples{noisy_dataset{}, 9}, options));
+    for (int rank = 0; rank < 3; ++rank) {
+      auto one_of_three = make_context(rank, 3);
+      expect_equal(prepare_data_loader(one_of_three, noisy_dataset{}, options));
+    }
+  }
+}
+
+TEST(data_loader_test, draws_other_numbers_in_another_epoch_or_with_a_seed) {
+  auto context = make_context();
+  auto first_row = [&](std::uint64_t seed, std::uint64_t epoch) {
+    auto loader = prepare_data_loader(context, noisy_dataset{}, {.seed = seed});
+    loader.set_epoch(epoch);
+    return drawn(loader).first.at(0);
+  };
+  EXPECT_EQ(first_row(1, 2), first_row(1, 2));
+  EXPECT_NE(first_row(1, 2), first_row(2, 1));
+  EXPECT_NE(first_row(1, 2), first_row(1, 3));
+}
+
+TEST(data_loader_test, draws_the_same_after_it_was_resumed) {
+  auto context = make_context();
+  const data_loader_options options{.batch_size = 4, .workers = 2};
+  auto loader = prepare_data_loader(context, noisy_dataset{}, options);
+  loader.set_epoch(5);
+  const auto whole = drawn(loader).first;
+  loader.set_epoch(5);
+  auto position = loader.begin();
+  ++position;
+  auto resumed = prepare_data_loader(context, noisy_dataset{}, options);
+  resumed.load_state(loader.state());
+  const auto rest = drawn(resumed).first;
+  EXPECT_EQ(rest.size(), 40u);
+  for (auto& [index, row] : rest)
+    EXPECT_EQ(row, whole.at(index));
+}
+
+TEST(data_loader_test, counts_a_batch_that_could_not_be_read) {
+  auto context = make_context();
+  for (int workers : {0, 2}) {
+    auto loader = prepare_data_loader(context, counting_dataset{13},
+                                      {.batch_size = 2, .workers = workers});
+    auto position = loader.begin();
+    ++position;
+    ++position;
+    EXPECT_EQ(loader.state().cursor, 6);
+    EXPECT_THROW(++position, train_error); // sample 7
+    EXPECT_EQ(loader.state().cursor, 6);
+    ++position;
+    EXPECT_EQ(to_vector((*position).second), (std::vector<std::int64_t>{8, 9}));
+    EXPECT_EQ(loader.state().cursor, 10);
+  }
+}
+
+TEST(data_loader_test, moves_the_tensors_of_maps_and_optionals) {
+  auto context = make_context();
+  context.data_plane() = std::make_shared<torch_data_plane>(
+    torch_data_plane{nullptr, at::Device{at::kMeta}});
+  auto loader =
+    prepare_data_loader(context, named_batches{}, {.batch_size = 2});
+  auto position = loader.begin();
+  EXPECT_TRUE((*position).at("image")->is_meta());
 }
 
 TEST(data_loader_test, refuses_options_out_of_range) {

@@ -8,7 +8,7 @@
 #include <cereal/archives/portable_binary.hpp>
 #include <gtest/gtest.h>
 
-#include "troupe/trainers/torch/data/permutation.hpp"
+#include "troupe/trainers/torch/data/epoch_random.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 using namespace troupe;

@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/data/permutation.hpp"
+#include "troupe/trainers/torch/data/epoch_random.hpp"
 
 #include <algorithm>
 #include <numeric>

@@ -1,7 +1,9 @@
-#include "troupe/trainers/torch/data/permutation.hpp"
+#include "troupe/trainers/torch/data/epoch_random.hpp"
 
 #include <numeric>
 #include <utility>
+
+#include <ATen/CPUGeneratorImpl.h>
 
 namespace troupe {
 
@@ -41,16 +43,45 @@ private:
   std::uint64_t count_ = 0;
 };
 
+/// Mixed one after the other, so that (1, 2) and (2, 1) differ.
+std::uint64_t key_of(std::uint64_t seed, std::uint64_t epoch) noexcept {
+  return mix(mix(seed + 1) + epoch);
+}
+
 } // namespace
 
 std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
                                       std::uint64_t epoch) {
   std::vector<std::int64_t> result(static_cast<std::size_t>(size));
   std::iota(result.begin(), result.end(), std::int64_t{0});
-  // Mixed one after the other, so that (1, 2) and (2, 1) differ.
-  counter_generator random{mix(mix(seed + 1) + epoch)};
+  counter_generator random{key_of(seed, epoch)};
   for (auto left = result.size(); left > 1; --left)
     std::swap(result[left - 1], result[random.below(left)]);
+  return result;
+}
+
+sample_generators::sample_generators(std::uint64_t seed,
+                                     std::uint64_t epoch) noexcept
+  : key_(mix(key_of(seed, epoch) + 1)) {} // not the key of the order
+
+at::Generator sample_generators::of(std::int64_t index) const {
+  const auto key = mix(key_ + static_cast<std::uint64_t>(index));
+  counter_generator random{key};
+  // LibTorch's own seeding looks at 32 bits of a seed, too few for the samples
+  // of many epochs. This state is twisted before its first number.
+  at::mt19937_data_pod state{};
+  state.seed_ = key;
+  state.left_ = 1;
+  state.seeded_ = true;
+  for (std::size_t i = 0; i < state.state_.size(); i += 2) {
+    const auto bits = random();
+    state.state_[i] = static_cast<std::uint32_t>(bits);
+    state.state_[i + 1] = static_cast<std::uint32_t>(bits >> 32);
+  }
+  at::mt19937 engine;
+  engine.set_data(state);
+  auto result = at::make_generator<at::CPUGeneratorImpl>(key);
+  at::check_generator<at::CPUGeneratorImpl>(result)->set_engine(engine);
   return result;
 }
 

@@ -1,0 +1,130 @@
+#pragma once
+
+#include <concepts>
+#include <cstddef>
+#include <optional>
+#include <ranges>
+#include <tuple>
+#include <type_traits>
+#include <utility>
+
+#include <ATen/core/Tensor.h>
+
+namespace torch::data {
+
+template <typename Data, typename Target>
+struct Example;
+
+} // namespace torch::data
+
+namespace troupe {
+
+namespace detail {
+
+/// Hides what the place of a call would find: a type's own `for_each_tensor` is
+/// looked up beside the type, and nowhere else.
+void for_each_tensor() = delete;
+
+struct tensor_probe {
+  void operator()(at::Tensor&) const;
+};
+
+/// A type that names its tensors itself:
+///
+///   struct outputs { at::Tensor logits, embedding; };
+///   template <class F>
+///   void for_each_tensor(outputs& x, F&& f) { f(x.logits); f(x.embedding); }
+template <class T>
+concept names_its_tensors = requires(T& x, tensor_probe f) {
+  for_each_tensor(x, f);
+};
+
+template <class T, class F>
+void ask_for_tensors(T& x, F&& f) {
+  for_each_tensor(x, f);
+}
+
+template <class T>
+concept tuple_of_fields = requires {
+  std::tuple_size<T>::value;
+};
+
+/// A struct of one's own that lists its fields: `auto members() { return
+/// std::tie(image, label); }`.
+template <class T>
+concept has_members = requires(T& x) {
+  x.members();
+};
+
+template <class T>
+inline constexpr bool is_optional = false;
+template <class T>
+inline constexpr bool is_optional<std::optional<T>> = true;
+
+template <class T>
+inline constexpr bool is_example = false;
+template <class Data, class Target>
+inline constexpr bool is_example<torch::data::Example<Data, Target>> = true;
+
+/// Numbers and texts: ranges whose elements are no tensors.
+template <class T>
+concept range_of_numbers =
+  std::ranges::range<T> && std::is_arithmetic_v<std::ranges::range_value_t<T>>;
+
+/// A range that holds its elements.
+template <class T>
+concept range_of_elements = std::ranges::range<T> && std::is_lvalue_reference_v<
+  std::ranges::range_reference_t<T>>;
+
+} // namespace detail
+
+/// Calls *f* with each tensor in *x* that is defined. Returns whether *T* is a
+/// type whose tensors are known; of any other none is found.
+///
+/// Known are a tensor, any nesting of tuples, pairs, optionals, maps and ranges
+/// of them, a `torch::data::Example`, a struct with `members()`, and a type
+/// with a `for_each_tensor` of its own beside it. Batches of loaders and
+/// outputs of models are both walked by this function.
+template <class T, class F>
+bool visit_tensors(T& x, F&& f) {
+  if constexpr (std::is_same_v<T, at::Tensor>) {
+    if (x.defined())
+      f(x);
+    return true;
+  } else if constexpr (std::is_same_v<T, const at::Tensor>) {
+    return false; // no other tensor can take its place
+  } else if constexpr (
+    std::is_arithmetic_v<
+      T> || std::is_enum_v<T> || detail::range_of_numbers<T>) {
+    return true;
+  } else if constexpr (detail::names_its_tensors<T>) {
+    detail::ask_for_tensors(x, [&f](at::Tensor& t) {
+      if (t.defined())
+        f(t);
+    });
+    return true;
+  } else if constexpr (detail::is_optional<std::remove_const_t<T>>) {
+    return !x || visit_tensors(*x, f);
+  } else if constexpr (detail::tuple_of_fields<T>) {
+    return std::apply(
+      [&f](auto&... fields) { return (visit_tensors(fields, f) & ... & true); },
+      x);
+  } else if constexpr (detail::has_members<T>) {
+    auto fields = x.members();
+    return visit_tensors(fields, f);
+  } else if constexpr (detail::is_example<std::remove_const_t<T>>) {
+    bool known = visit_tensors(x.data, f);
+    if constexpr (requires { x.target; })
+      known &= visit_tensors(x.target, f);
+    return known;
+  } else if constexpr (detail::range_of_elements<T>) {
+    bool known = true;
+    for (auto& element : x)
+      known &= visit_tensors(element, f);
+    return known;
+  } else {
+    return false;
+  }
+}
+
+} // namespace troupe

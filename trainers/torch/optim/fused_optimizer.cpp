@@ -1,6 +1,8 @@
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 #include <algorithm>
+#include <string_view>
+#include <type_traits>
 #include <unordered_set>
 #include <utility>
 
@@ -47,6 +49,29 @@ std::vector<std::string> slot_names(const Options& options) {
   }
 }
 
+/// Calls *f(name, value)* with each option of a group, a double or a bool.
+template <class Options, class F>
+void for_each_option(Options& x, F f) {
+  f("lr", x.lr);
+  if constexpr (requires { x.betas; }) {
+    f("beta1", x.betas.first);
+    f("beta2", x.betas.second);
+    f("eps", x.eps);
+    f("weight_decay", x.weight_decay);
+    f("amsgrad", x.amsgrad);
+  } else {
+    f("momentum", x.momentum);
+    f("dampening", x.dampening);
+    f("weight_decay", x.weight_decay);
+    f("nesterov", x.nesterov);
+  }
+  f("maximize", x.maximize);
+}
+
+std::string option_name(std::size_t group, const char* option) {
+  return "group." + std::to_string(group) + '.' + option;
+}
+
 /// *gradient* in the memory layout and data type of *parameter*: the kernels
 /// walk through both as flat memory.
 at::Tensor laid_out_as(const at::Tensor& parameter,
@@ -81,7 +106,13 @@ fused_optimizer<Options>::fused_optimizer(std::vector<group_type> groups)
 }
 
 template <class Options>
-void fused_optimizer<Options>::zero_grad() {
+void fused_optimizer<Options>::zero_grad(bool set_to_none) {
+  if (set_to_none) {
+    for (const auto& group : groups_)
+      for (const auto& parameter : group.parameters)
+        parameter.mutable_grad().reset();
+    return;
+  }
   const c10::NoGradGuard no_grad;
   std::vector<at::Tensor> dense;
   for (const auto& group : groups_) {
@@ -141,8 +172,10 @@ template <class Options>
 tensor_map fused_optimizer<Options>::state(const std::string& prefix) const {
   tensor_map result;
   for (std::size_t g = 0; g < groups_.size(); ++g)
-    result[prefix + "group." + std::to_string(g) + ".lr"] =
-      at::scalar_tensor(groups_[g].options.lr, at::kDouble);
+    for_each_option(groups_[g].options, [&](const char* name, auto value) {
+      result[prefix + option_name(g, name)] = at::scalar_tensor(
+        value, std::is_same_v<decltype(value), bool> ? at::kBool : at::kDouble);
+    });
   for (std::size_t i = 0; i < slots_.size(); ++i)
     for (const auto& [name, value] : slots_[i])
       result[prefix + "state." + std::to_string(i) + '.' + name] = value;
@@ -165,19 +198,25 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
   auto complain = [&](const std::string& name, const std::string& why) {
     problems += "; " + prefix + name + ' ' + why;
   };
-  std::vector<double> rates;
+  std::vector<Options> options;
   std::vector<slot> slots;
   for (std::size_t g = 0; g < groups_.size(); ++g) {
-    const auto lr_name = "group." + std::to_string(g) + ".lr";
-    const auto* lr = find(lr_name);
-    if (lr && lr->numel() == 1)
-      rates.push_back(lr->item().toDouble());
-    else
-      complain(lr_name, lr ? "is no single number" : "is missing");
+    options.push_back(groups_[g].options);
+    for_each_option(options.back(), [&](const char* option, auto& value) {
+      const auto name = option_name(g, option);
+      const auto* x = find(name);
+      if (x && x->numel() == 1)
+        value =
+          x->item().template to<std::remove_reference_t<decltype(value)>>();
+      else if (x)
+        complain(name, "is not a single number");
+      else if (option == std::string_view{"lr"})
+        complain(name, "is missing"); // of others older states have none
+    });
     for (const auto& parameter : groups_[g].parameters) {
       const auto stem = "state." + std::to_string(slots.size()) + '.';
       auto& slot = slots.emplace_back();
-      const auto names = slot_names(groups_[g].options);
+      const auto names = slot_names(options.back());
       for (const auto& name : names) {
         const auto* value = find(stem + name);
         if (!value)
@@ -203,7 +242,7 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
   if (!problems.empty())
     refuse("the state of an optimizer does not fit" + problems);
   for (std::size_t g = 0; g < groups_.size(); ++g)
-    groups_[g].options.lr = rates[g];
+    groups_[g].options = options[g];
   slots_ = std::move(slots);
 }
 

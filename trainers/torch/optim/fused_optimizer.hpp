@@ -26,9 +26,10 @@ public:
   fused_optimizer(const fused_optimizer&) = delete;
   fused_optimizer& operator=(const fused_optimizer&) = delete;
 
-  /// Zeroes the gradients in place, so that views into the buckets of a
-  /// data-parallel model stay what they are.
-  void zero_grad();
+  /// Forgets the gradients: a step then skips the parameters that got no new
+  /// one. With *set_to_none* false they are zeroed where they lie, which costs
+  /// two passes over memory, and a step updates all of them.
+  void zero_grad(bool set_to_none = true);
 
   /// Learning rate of group *group*.
   double lr(std::size_t group = 0) const {
@@ -47,13 +48,15 @@ public:
   std::vector<group_type>& groups() noexcept { return groups_; }
   const std::vector<group_type>& groups() const noexcept { return groups_; }
 
-  /// What has to be saved to continue exactly: `<prefix>group.<g>.lr` and
-  /// `<prefix>state.<i>.<name>` for parameter i, counted over all groups. The
-  /// tensors are the optimizer's own, not copies.
+  /// What has to be saved to continue exactly: `<prefix>group.<g>.<option>`
+  /// for every option of a group and `<prefix>state.<i>.<name>` for parameter
+  /// i, counted over all groups. The tensors are the optimizer's own, not
+  /// copies.
   tensor_map state(const std::string& prefix = "optimizer.") const;
 
-  /// Takes over all of *saved* that begins with *prefix*. Throws `train_error`
-  /// that lists what does not fit, and then nothing has changed.
+  /// Takes over all of *saved* that begins with *prefix*, options too: a state
+  /// without an option (but `lr`) leaves it as it is. Throws `train_error` that
+  /// lists what does not fit, and then nothing has changed.
   void load_state(const tensor_map& saved,
                   const std::string& prefix = "optimizer.");
 

@@ -217,13 +217,32 @@ TEST(fused_optimizer_test, gives_each_group_its_own_options) {
   EXPECT_TRUE(y.equal(at::zeros({2})));
 }
 
+TEST(fused_optimizer_test, forgets_gradients_unless_asked_to_zero_them) {
+  auto x = at::ones({3}).requires_grad_();
+  auto unused = at::ones({3}).requires_grad_();
+  fused_adamw optimizer{{x, unused}};
+  x.mutable_grad() = at::ones({3});
+  unused.mutable_grad() = at::ones({3});
+  optimizer.step();
+  optimizer.zero_grad();
+  EXPECT_FALSE(x.grad().defined());
+  EXPECT_FALSE(unused.grad().defined());
+  // Neither weight decay nor old momentum moves what got no gradient.
+  const auto before = unused.detach().clone();
+  x.mutable_grad() = at::ones({3});
+  optimizer.step();
+  EXPECT_TRUE(unused.equal(before));
+  optimizer.zero_grad(/*set_to_none=*/false);
+  EXPECT_TRUE(x.grad().equal(at::zeros({3})));
+}
+
 TEST(fused_optimizer_test, zeroes_gradients_where_they_lie) {
   auto bucket = at::ones({5});
   auto x = at::ones({3}).requires_grad_();
   auto frozen = at::ones({3});
   x.mutable_grad() = bucket.narrow(0, 1, 3);
   fused_adam optimizer{{x, frozen}};
-  optimizer.zero_grad();
+  optimizer.zero_grad(false);
   EXPECT_TRUE(bucket.equal(at::tensor({1.f, 0.f, 0.f, 0.f, 1.f})));
   EXPECT_EQ(x.grad().data_ptr(), bucket.narrow(0, 1, 3).data_ptr());
   EXPECT_FALSE(frozen.grad().defined());
@@ -236,7 +255,7 @@ TEST(fused_optimizer_test, zeroes_gradients_that_have_a_history) {
                                         /*create_graph=*/true);
   x.mutable_grad() = gradient.front();
   fused_adam optimizer{{x}};
-  optimizer.zero_grad();
+  optimizer.zero_grad(false);
   EXPECT_TRUE(x.grad().equal(at::zeros({2})));
   EXPECT_FALSE(x.grad().grad_fn());
 }
@@ -248,13 +267,47 @@ TEST(fused_optimizer_test, continues_exactly_from_a_saved_state) {
   check_resume<fused_sgd>(sgd_options{});
 }
 
+TEST(fused_optimizer_test, restores_all_options_of_a_group) {
+  auto x = at::ones({2}).requires_grad_();
+  x.mutable_grad() = at::ones({2});
+  fused_adamw saved{{x}, {.amsgrad = true, .maximize = true}};
+  auto& changed = saved.groups()[0].options;
+  changed.betas = {0.8, 0.95};
+  changed.eps = 1e-6;
+  changed.weight_decay = 0.2;
+  saved.step();
+  fused_adamw resumed{{x}};
+  resumed.load_state(saved.state());
+  auto& options = resumed.groups()[0].options;
+  EXPECT_EQ(options.betas, changed.betas);
+  EXPECT_EQ(options.eps, 1e-6);
+  EXPECT_EQ(options.weight_decay, 0.2);
+  EXPECT_TRUE(options.amsgrad);
+  EXPECT_TRUE(options.maximize);
+  fused_sgd sgd{{x}, {.momentum = 0.9, .dampening = 0.5}};
+  sgd.groups()[0].options.momentum = 0.7;
+  sgd.step();
+  fused_sgd other{{x}};
+  other.load_state(sgd.state());
+  EXPECT_EQ(other.groups()[0].options.momentum, 0.7);
+  EXPECT_EQ(other.groups()[0].options.dampening, 0.5);
+}
+
+TEST(fused_optimizer_test, takes_a_state_that_has_the_learning_rate_alone) {
+  auto x = at::ones({2}).requires_grad_();
+  fused_adam optimizer{{x}, {.weight_decay = 0.3}};
+  optimizer.load_state({{"optimizer.group.0.lr", at::scalar_tensor(0.5)}});
+  EXPECT_EQ(optimizer.lr(), 0.5);
+  EXPECT_EQ(optimizer.groups()[0].options.weight_decay, 0.3);
+}
+
 TEST(fused_optimizer_test, refuses_a_state_that_does_not_fit) {
   auto x = at::ones({2}).requires_grad_();
   x.mutable_grad() = at::ones({2});
   fused_adam optimizer{{x}};
   optimizer.step();
   const auto good = optimizer.state();
-  EXPECT_EQ(good.size(), 4u);
+  EXPECT_EQ(good.size(), 3u + 7u); // tensors and options
   auto bad = good;
   bad.erase("optimizer.group.0.lr");
   EXPECT_NE(load_failure(optimizer, bad).find("group.0.lr is missing"),
@@ -281,7 +334,7 @@ TEST(fused_optimizer_test, refuses_sparse_gradients) {
   fused_sgd sgd{embedding->parameters()};
   EXPECT_THROW(adam.step(), train_error);
   EXPECT_THROW(sgd.step(), train_error);
-  adam.zero_grad();
+  adam.zero_grad(false);
   EXPECT_EQ(embedding->weight.grad().to_dense().abs().sum().item<float>(), 0);
 }
 

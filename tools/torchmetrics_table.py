@@ -9,6 +9,7 @@ first, then widened for the peer. Data sets are shared by many cases; a case nam
 torchmetrics, its options, the value of each batch alone (forward) and the value over all batches. Where the peer
 throws, the case has its message, and "ours" where we have a value nevertheless (the reason is beside it, here).
 """
+import fractions
 import json
 import math
 import platform
@@ -167,6 +168,35 @@ def aggregations():
 
 
 # ----------------------------------------------------------------- regression
+
+
+def variations(batches):
+    """Exact sums over the samples of *batches*: (t - mean t)^2, (e - mean e)^2 and e^2 of the errors e = p - t."""
+    ps, ts = ([fractions.Fraction(x) for batch in batches for x in batch[i].tolist()] for i in (0, 1))
+    errors = [fractions.Fraction(float(p - t)) for p, t in zip(ps, ts)]
+
+    def around_mean(xs):
+        return sum((x - sum(xs) / len(xs)) ** 2 for x in xs)
+    return around_mean(ts), around_mean(errors), sum(e * e for e in errors)
+
+
+def far_off_regressions():
+    """Targets far from zero, whose variance the peer's sums of squares lose: ours are the exact values."""
+    own = numpy.random.RandomState(21)  # so that these cases change no others
+    for exponent in (6, 8, 9):
+        batches = []
+        for n in (40, 25, 3):
+            target = own.standard_normal(n) + 10.0 ** exponent
+            batches.append([tensor(target + 0.5 * own.standard_normal(n)), tensor(target)])
+        data = dataset(f"pairs_at_1e{exponent}", *batches)
+
+        def ours(value):
+            return {"ours": value(*variations(batches)), "ours_forward": [value(*variations([b])) for b in batches]}
+        case(data, "R2Score", **ours(lambda t, e, squares: float(1 - squares / t)))
+        case(data, "ExplainedVariance", **ours(lambda t, e, squares: float(1 - e / t)))
+        case(data, "RelativeSquaredError", **ours(lambda t, e, squares: float(squares / t)))
+        case(data, "RelativeSquaredError", squared=False,
+             **ours(lambda t, e, squares: math.sqrt(squares / t)))
 
 
 def regressions():
@@ -597,6 +627,7 @@ def main():
     binary()
     multiclass()
     multilabel()
+    far_off_regressions()
     used = {case["data"] for case in cases}
     table = {
         "versions": {"torchmetrics": torchmetrics.__version__, "torch": torch.__version__.split("+")[0],

@@ -23,7 +23,7 @@ at::Tensor r2_score::result() const {
     refuse_metric(name(),
                   "needs at least two samples, has " + std::to_string(n));
   auto& rss = squared_errors();
-  auto tss = squared_targets() - targets() * (targets() / n);
+  auto& tss = target_variation();
   auto scores = at::where(tss.abs() <= no_variance, 0, 1 - rss / tss);
   scores = at::where(rss.abs() <= no_variance, 1, scores);
   return adjusted(combined_outputs(scores, tss, options_.multioutput), n);

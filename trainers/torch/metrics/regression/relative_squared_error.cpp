@@ -1,5 +1,6 @@
 #include "troupe/trainers/torch/metrics/regression/relative_squared_error.hpp"
 
+#include <cmath>
 #include <limits>
 
 #include <ATen/ATen.h>
@@ -14,7 +15,7 @@ std::string relative_squared_error::name() const {
 }
 
 at::Tensor relative_squared_error::result() const {
-  auto variation = squared_targets() - targets() * targets() / samples();
+  auto variation = at::where(samples().eq(0), NAN, target_variation());
   auto errors = squared_errors()
                 / variation.clamp_min(std::numeric_limits<double>::epsilon());
   return (squared_ ? errors : errors.sqrt()).mean();

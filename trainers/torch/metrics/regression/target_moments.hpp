@@ -4,8 +4,13 @@
 
 namespace troupe {
 
-/// Metrics that compare squared errors with the variance of the targets, for
-/// each output: they share the sums of t, t^2, p - t and (p - t)^2.
+/// Metrics that compare errors with the variance of the targets, for each
+/// output: they share the means of t and p - t, the sums of squared distances
+/// from these means, and the sum of (p - t)^2.
+///
+/// Sums of t^2 would lose a small variance of large targets, such as times
+/// since 1970. Batches and ranks are combined by the parallel algorithm of
+/// Chan, Golub and LeVeque (1979).
 class target_moments : public prediction_metric {
 public:
   std::string state_key() const final { return "target_moments"; }
@@ -13,22 +18,21 @@ public:
 protected:
   target_moments();
 
-  const at::Tensor& targets() const { return state(targets_); }
-  const at::Tensor& squared_targets() const { return state(squared_targets_); }
-  const at::Tensor& errors() const { return state(errors_); }
-  const at::Tensor& squared_errors() const { return state(squared_errors_); }
+  /// Sum of (t - mean t)^2.
+  const at::Tensor& target_variation() const;
+
+  /// Sum of (e - mean e)^2 of the errors e = p - t.
+  const at::Tensor& error_variation() const;
+
+  /// Sum of (p - t)^2.
+  const at::Tensor& squared_errors() const;
 
   /// int64, 0-d.
-  const at::Tensor& samples() const { return state(samples_); }
+  const at::Tensor& samples() const;
 
 private:
   void add(const at::Tensor& preds, const at::Tensor& target) final;
-
-  std::size_t targets_;
-  std::size_t squared_targets_;
-  std::size_t errors_;
-  std::size_t squared_errors_;
-  std::size_t samples_;
+  void combine(metric_states& into, const metric_states& from) const final;
 };
 
 } // namespace troupe

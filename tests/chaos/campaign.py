@@ -95,21 +95,24 @@ class Driver:
 
     def command(self) -> list:
         plan, folder = self.case.plan, self.case.folder
+        workers = 0 if plan["placement"] == "inline" else plan["workers"]
         options = {"storage": folder / "s", "expected": folder / "x", "seed": plan["seed"], "steps": plan["steps"],
-                   "workers": plan["workers"], "every": plan["every"], "keep": plan["keep"],
+                   "workers": workers, "every": plan["every"], "keep": plan["keep"],
                    "step-us": plan["step_us"], "bytes": plan["bytes"], "report-timeout-ms": plan["report_timeout_ms"],
                    "tensorboard": plan["tensorboard"], "report-page": plan["report_page"],
-                   "placement": plan["placement"], "token": folder / "x" / f"token_{self.number}"}
+                   "placement": plan["placement"], "max-failures": plan["max_failures"],
+                   "token": folder / "x" / f"token_{self.number}"}
         for x in self.faults:
             if x["do"] == "driver-failpoint":
                 options["driver-failpoint"] = x["spec"]
             if x["do"] == "rank-failpoint":
                 options["rank-failpoint"] = x["spec"]
-            if x["do"] == "loop-fails":
+            if "by" in x:
                 options["fails-at"] = x["step"]
                 options["fails-by"] = faults.trainee_word(x["by"])
             if x["do"] == "close-stdout":
                 options["quiet"] = 0
+                options["ignore-sigpipe"] = x["ignored"]
         return [self.setting.program] + [str(y) for k, v in options.items() for y in (f"--{k}", v)]
 
     def environment(self) -> dict:
@@ -283,9 +286,6 @@ class Driver:
         self.reader = -1
         return True
 
-    def rot(self, fault: dict) -> bool:
-        return True  # once the driver has ended, see finish_folder
-
     def finish_folder(self) -> None:
         """What a fault leaves to be done when the driver has ended."""
         for fault in self.faults:
@@ -312,6 +312,8 @@ class Driver:
                 self.killed = self.killed or fault["kills"] and fault["delivered"]
             if fault["do"] == "file-limit":
                 fault["delivered"] = True
+            if fault["do"] == "close-stdout" and not fault["ignored"]:
+                self.killed = self.killed or self.process.returncode == -signal.SIGPIPE
             if fault["do"] == "rot":
                 fault["delivered"] = self.spoil(fault)
 
@@ -360,8 +362,11 @@ class Driver:
                    if str(self.case.folder) in x or f"/troupe-" in x and f"-{self.process.pid}-" in x]
         files = []
         if not self.killed:
-            files = [str(x.relative_to(self.case.folder)) for name in "rt" for x in (self.case.folder / name).rglob("*")]
+            folder = self.case.folder
+            files = [str(x.relative_to(folder)) for name in "rt" for x in (folder / name).rglob("*")]
             files += [str(x) for x in Path("/tmp").glob(f"troupe-*-{self.process.pid}-*")]
+        if self.process.returncode == 5:  # It was refused: it need not tidy up after others.
+            files = [x for x in files if f"-{self.process.pid}-" in x]
         return {"processes": names, "sockets": sockets, "files": files}
 
 
@@ -393,6 +398,7 @@ class Outcome:
     delivered: collections.Counter
     skipped: collections.Counter
     seconds: float
+    place: str
 
 
 def run_case(setting: Setting, seed: int, number: int, families: list) -> Outcome:
@@ -406,8 +412,8 @@ def run_case(setting: Setting, seed: int, number: int, families: list) -> Outcom
     try:
         for planned in [*lives, []]:
             full = next((x for x in planned if x["do"] == "full-disk"), None)
-            if full and not disk:
-                disk = SmallDisk(case.folder / "s", full["kib"]) if not any(case.folder.joinpath("s").iterdir()) else None
+            if full and not disk and not any((case.folder / "s").iterdir()):
+                disk = SmallDisk(case.folder / "s", full["kib"])
             driver = Driver(setting, case, len(case.lives), planned)
             life = driver.run()
             if disk and disk.works:
@@ -420,16 +426,28 @@ def run_case(setting: Setting, seed: int, number: int, families: list) -> Outcom
             case.save()
             words = ", ".join(faults.describe(x) + ("" if x["delivered"] else " (not hit)") for x in life["faults"])
             text.append(f"{words or 'no fault'} -> {life['rc']} after {life['seconds']:.1f} s, {life['rows']} reports")
-            over = life["rc"] == 0
+            over = is_over(case)
             violations = checker.check(case, over)
             if life["last"] and not over:
-                violations.append(("N7", f"a driver that nothing disturbed ended with {life['rc']}: {last_error(case)}"))
-            if violations or life["rc"] == 0:
+                text_ = f"a driver that nothing disturbed ended with {life['rc']}: {last_error(case)}"
+                violations.append(("N7", text_))
+            if violations or over:
                 break
     finally:
         if disk:
             disk.end()
-    return Outcome(number, text, violations, delivered, skipped, time.monotonic() - begin)
+    return Outcome(number, text, violations, delivered, skipped, time.monotonic() - begin,
+                   "" if plan["placement"] == "processes" else f", {plan['placement']}")
+
+
+def is_over(case: Case) -> bool:
+    """Whether the run has finished, though its driver may have been killed right after."""
+    if case.lives[-1]["rc"] not in (0, 5):
+        return False
+    try:
+        return (run_reader.read_document(case.run / "state.json") or {}).get("status") == "finished"
+    except run_reader.Damaged:
+        return case.lives[-1]["rc"] == 0
 
 
 def last_error(case: Case) -> str:
@@ -437,14 +455,15 @@ def last_error(case: Case) -> str:
     return results[-1].get("error") or results[-1].get("text", "") if results else "no result"
 
 
-def print_outcome(x: Outcome, seed: int, folder: Path) -> None:
-    print(f"case {x.number}: {'VIOLATED' if x.violations else 'ok'} ({x.seconds:.1f} s)")
+def print_outcome(x: Outcome, options: argparse.Namespace, folder: Path) -> None:
+    print(f"case {x.number}{x.place}: {'VIOLATED' if x.violations else 'ok'} ({x.seconds:.1f} s)")
     for line in x.text:
         print(f"  {line}")
     for clause, text in x.violations:
         print(f"  {clause}: {text}")
     if x.violations:
-        print(f"  again: ./dev chaos --seed {seed} --case {x.number}; its files: {folder}")
+        print(f"  again: ./dev chaos --seed {options.seed} --families {options.families} --case {x.number}; "
+              f"its files: {folder}")
     sys.stdout.flush()
 
 
@@ -486,16 +505,17 @@ def campaign(options: argparse.Namespace) -> int:
                 cases += 1
                 delivered += x.delivered
                 skipped += x.skipped
-                print_outcome(x, options.seed, root / str(x.number))
+                print_outcome(x, options, root / str(x.number))
                 if x.violations:
                     failed.append(x.number)
                 elif not options.keep:
                     shutil.rmtree(root / str(x.number), ignore_errors=True)
                 if sum(delivered.values()) < options.faults:
                     more()
-    print(f"seed {options.seed}: {cases} cases, {sum(delivered.values())} faults "
-          f"({', '.join(f'{n} {name}' for name, n in sorted(delivered.items()))}); "
-          f"{sum(skipped.values())} hit nothing; {len(failed)} cases violated{': ' + str(sorted(failed)) if failed else ''}")
+    by_family = ", ".join(f"{n} {name}" for name, n in sorted(delivered.items()))
+    print(f"seed {options.seed}: {cases} cases, {sum(delivered.values())} faults ({by_family}); "
+          f"{sum(skipped.values())} hit nothing; {len(failed)} cases violated{': ' if failed else ''}"
+          f"{', '.join(map(str, sorted(failed)))}")
     if not failed and not options.keep:
         shutil.rmtree(root, ignore_errors=True)
     return 1 if failed else 0

@@ -1,30 +1,42 @@
 """What a campaign does to a training, and when: everything follows from the seed and the number of the case.
 
 A case is a plan for the trainee and a list of drivers. Each driver has faults; a last one, which has none, finishes the
-run. A fault is a dict: `do` says what, `at` when (reports that rank 0 had acknowledged, or "ms" after the start), `wait_us`
-how long after that.
+run. A fault is a dict: `do` says what, `at` when ("acks": reports that rank 0 had acknowledged, or "ms": at the start),
+`wait_us` how long after that.
 """
 import errno
+import functools
 import random
+import re
 import signal
+from pathlib import Path
 
-# Points at which the driver's side can be killed; checker_test.py compares them with those in the sources.
-DRIVER_POINTS = ["journal.sync", "journal.append", "storage.sync_file", "storage.write", "replace.written",
-                 "replace.renamed", "commit.state_saved", "commit.evicting", "commit.gathered",
-                 "commit.manifest_written", "commit.begun", "commit.gathered_durably", "commit.renamed",
-                 "commit.parent_synced", "record_file.append", "record_file.commit", "csv.replaced", "sink_feed.log",
-                 "sink_feed.save", "tensorboard.begun"]
-# Points that can fail with an errno.
-FAILING_POINTS = ["journal.sync", "journal.append", "storage.sync_file", "storage.write", "record_file.append",
-                  "record_file.commit"]
+TREE = Path(__file__).resolve().parents[2]
+
+
+@functools.lru_cache
+def points() -> tuple:
+    """Failpoints of the sources: all of them, and those that can act as a system call that fails."""
+    every, failing = set(), set()
+    for layer in ("runtime", "callbacks", "actors", "trainers"):
+        for path in (TREE / layer).rglob("*.cpp"):
+            for before, name in re.findall(r'^(.*)\bfailpoint\("([^"]+)"\)', path.read_text("utf-8"), re.MULTILINE):
+                every.add(name)
+                if before.replace("(void)", "").strip():
+                    failing.add(name)
+    return sorted(every), sorted(failing)
+
+
+# What ranks pass, too.
 RANK_POINTS = ["storage.sync_file"]
 CALLS = ["open", "stat", "write", "fsync", "rename", "unlink", "mmap"]
 CODES = [errno.EIO, errno.ENOSPC, errno.EACCES, errno.ESTALE, errno.EMFILE, errno.EINTR]
 
 
 def make_plan(random_: random.Random) -> dict:
-    return {"seed": random_.getrandbits(32), "steps": random_.randint(8, 16), "workers": random_.choice([1, 2, 2, 2, 3]),
-            "every": random_.choice([1, 1, 2, 3]), "keep": random_.choice([0, 1, 2, 3]),
+    return {"seed": random_.getrandbits(32), "steps": random_.randint(8, 16),
+            "workers": random_.choice([1, 2, 2, 2, 3]), "every": random_.choice([1, 1, 2, 3]),
+            "keep": random_.choice([0, 1, 2, 3]), "max_failures": -1,
             "step_us": random_.randint(500, 8000), "bytes": random_.randint(100, 2500), "report_timeout_ms": 0,
             "tensorboard": int(random_.random() < 0.25), "report_page": int(random_.random() < 0.2),
             "placement": "processes"}
@@ -62,12 +74,13 @@ def stop(target, longest_ms):
 
 
 def driver_point(random_, plan):
-    return {"do": "driver-failpoint", "spec": f"{random_.choice(DRIVER_POINTS)}:{random_.randint(1, 12)}", "kills": True}
+    return {"do": "driver-failpoint", "kills": True,
+            "spec": f"{random_.choice(points()[0])}:{random_.randint(1, 12)}"}
 
 
 def driver_point_fails(random_, plan):
     return {"do": "driver-failpoint", "kills": False, "spec":
-            f"{random_.choice(FAILING_POINTS)}:{random_.randint(1, 20)}={random_.choice(['eio', 'enospc'])}"}
+            f"{random_.choice(points()[1])}:{random_.randint(1, 20)}={random_.choice(['eio', 'enospc'])}"}
 
 
 def rank_point(random_, plan):
@@ -95,6 +108,9 @@ def shim(role, delays):
                  "file": random_.choice(["", "", "state.json", "journal.jsonl", "checkpoints", "manifest.json"])}
         if fault["file"]:
             fault["nth"] = random_.randint(1, 10)
+        if role == "rank":  # Each rank counts by itself, and does little.
+            fault |= {"calls": random_.choice(["open", "open", "write", "fsync", "stat"]),
+                      "nth": random_.randint(1, 8), "file": random_.choice(["", "checkpoints"])}
         if delays:
             fault |= {"errno": 0, "delay_us": random_.choice([20_000, 200_000] if for_good else [200_000, 1_500_000])}
         return fault
@@ -110,15 +126,18 @@ def simple(do, **more):
 def rot(random_, plan):
     plan["keep"] = random_.choice([0, 2, 3])
     plan["every"] = 1
-    return {"do": "rot", "how": random_.choice(["flip", "cut", "remove"]), **moment(random_, plan)}
+    return {"do": "rot", "how": random_.choice(["flip", "cut", "remove"]), "by": "driver INT",
+            "step": random_.randint(3, plan["steps"] - 1)}
 
 
 def full_disk(random_, plan):
     plan["bytes"] = random_.randint(20_000, 60_000)
+    plan["max_failures"] = 2  # No restart makes room.
     return {"do": "full-disk", "kib": random_.randint(120, 700)}
 
 
 def file_limit(random_, plan):
+    plan["max_failures"] = 2
     return {"do": "file-limit", "bytes": random_.randint(500, 12_000)}
 
 
@@ -148,13 +167,21 @@ FAMILIES = {
     "folder-renamed": simple("rename-folder", back=True),
     "folder-replaced": simple("rename-folder", back=False),
     "runtime-removed": simple("remove-runtime"),
-    "stdout-closed": simple("close-stdout"),
+    "stdout-closed": simple("close-stdout", ignored=1),
+    "stdout-closed-signal": simple("close-stdout", ignored=0),
     "rot": rot,
     "full-disk": full_disk,
     "file-limit": file_limit,
 }
 # Families whose driver dies of the fault itself, or returns an error; the next driver resumes.
 ALONE = {"rot", "full-disk", "file-limit", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
+
+
+# Families that need no rank to be a process.
+WITHOUT_RANKS = {"driver-kill", "driver-pause", "driver-signal", "driver-hangup", "driver-point", "driver-io",
+                 "driver-io-delay", "driver-killed-by-rank", "driver-stopped-by-rank", "lock-removed",
+                 "lock-removed-two", "two-drivers", "folder-renamed", "folder-replaced", "stdout-closed",
+                 "stdout-closed-signal", "rot", "full-disk", "file-limit", "runtime-removed"}
 
 
 def make_case(seed: int, number: int, families: list) -> tuple:
@@ -171,7 +198,16 @@ def make_case(seed: int, number: int, families: list) -> tuple:
             if more["do"] == "signal" or more["do"] != life[0]["do"]:
                 life.append(more)
         lives.append(life)
+    place(random_, plan, {x["family"] for life in lives for x in life})
     return plan, lives
+
+
+def place(random_: random.Random, plan: dict, used: set) -> None:
+    """Some runs have their ranks in the driver's process, as threads or inline."""
+    if used <= WITHOUT_RANKS and random_.random() < 0.25:
+        plan["placement"] = random_.choice(["in_process", "inline"])
+        if plan["placement"] == "inline":
+            plan["workers"] = 1
 
 
 def describe(fault: dict) -> str:

@@ -404,6 +404,7 @@ train_options to_options(arguments& from) {
     run.report_timeout = milliseconds{limit};
   run.start_timeout = milliseconds{from.number("start-timeout-ms", 20'000)};
   run.stop_timeout = milliseconds{from.number("stop-timeout-ms", 5'000)};
+  run.exit_timeout = milliseconds{from.number("exit-timeout-ms", 3'000)};
   run.report_page = from.number("report-page", 0) != 0;
   run.quiet = from.number("quiet", 1) != 0;
   run.callbacks = {
@@ -445,6 +446,8 @@ int main(int argc, char** argv) {
       std::fprintf(stderr, "%s\n", ok.error().message.c_str());
       return 7;
     }
+  if (from.number("ignore-sigpipe", 0) != 0)
+    ::signal(SIGPIPE, SIG_IGN);
   auto results = from.text("expected") + "/results.jsonl";
   try {
     auto outcome =

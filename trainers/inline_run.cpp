@@ -15,8 +15,8 @@ namespace troupe {
 namespace {
 
 /// One life of rank 0.
-loop_outcome run_attempt(const train_loop& loop, run_store& store,
-                         inline_callbacks& callbacks,
+loop_outcome run_attempt(const train_loop& loop, std::vector<int> gpus,
+                         run_store& store, inline_callbacks& callbacks,
                          const attempt_start& start,
                          const loop_control& control, kept_contexts& kept) {
   callbacks.begin_attempt(start.attempt);
@@ -27,6 +27,7 @@ loop_outcome run_attempt(const train_loop& loop, run_store& store,
   facts.attempt = start.attempt;
   facts.first_report = start.first_report;
   facts.in_process = true;
+  facts.gpus = std::move(gpus);
   std::optional<checkpoint> resume;
   if (start.resume)
     resume = start.resume->data;
@@ -78,8 +79,8 @@ run_end run_attempts(const run_request& request, run_store& store,
       return errored(make_run_error(start.error()));
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
-    auto outcome =
-      run_attempt(request.loop, store, callbacks, *start, control, kept);
+    auto outcome = run_attempt(request.loop, gpus_of(request.scaling, 0), store,
+                               callbacks, *start, control, kept);
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
     if (!outcome.reason)

@@ -81,9 +81,10 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   return outcome;
 }
 
-loop_outcome call_loop(const train_loop& loop, train_context& context) {
+loop_outcome call_loop(const train_loop& loop, train_context& context,
+                       loop_stage stage) {
   try {
-    loop(context);
+    loop(context, stage);
     return {};
   } catch (const run_stopped& x) {
     return {x.reason(), true};
@@ -114,6 +115,8 @@ void call_after_loop(const rank_hooks& hooks, train_context& context,
 
 loop_outcome run_loop(const train_loop& loop, train_context& context) {
   auto& hooks = loop.hooks;
+  if (auto ready = call_loop(loop, context, loop_stage::prepare); ready.reason)
+    return ready;
   if (hooks.before_loop) {
     auto failure =
       call_rank_hook("before_loop", [&] { hooks.before_loop(context); });
@@ -121,7 +124,7 @@ loop_outcome run_loop(const train_loop& loop, train_context& context) {
       return {failure, failure.code == ec::stopped};
   }
   context.on_report(hooks.on_report);
-  auto outcome = call_loop(loop, context);
+  auto outcome = call_loop(loop, context, loop_stage::run);
   // A loop may swallow what leaves `report`; the rank has failed all the same.
   if (auto& failure = context.hook_failure())
     outcome = {failure, false};

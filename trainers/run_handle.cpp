@@ -89,14 +89,8 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   plan.in_process = request.scaling.where == placement::in_process;
   if (!plan.in_process)
     plan.cores = cpus.cores;
-  auto gpus =
-    static_cast<int>(request.scaling.resources_per_worker.gpus.value_or(
-      request.scaling.use_gpu ? 1 : 0));
-  for (int rank = 0; gpus > 0 && rank < plan.world_size; ++rank) {
-    plan.gpus.emplace_back();
-    for (int i = 0; i < gpus; ++i)
-      plan.gpus.back().push_back(rank * gpus + i);
-  }
+  for (int rank = 0; rank < plan.world_size; ++rank)
+    plan.gpus.push_back(gpus_of(request.scaling, rank));
   plan.report_timeout = request.run.report_timeout;
   plan.start_timeout = request.run.start_timeout;
   plan.stop_timeout = request.run.stop_timeout;

@@ -74,6 +74,8 @@ std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
 
 staged_checkpoint train_context::new_checkpoint() {
   link_for("new_checkpoint()");
+  if (before_report_)
+    before_report_();
   return value_or_leave(staged_checkpoint::create(
     facts_.run_path, facts_.attempt, next_report_, facts_.rank));
 }
@@ -100,6 +102,8 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   if (in_hook_)
     leave({ec::invalid_argument, "rank " + std::to_string(rank())
                                    + ": report() was called by on_report"});
+  if (before_report_)
+    before_report_();
   value_or_leave(validate(values));
   auto reported = on_report_ ? values : metrics{};
   std::chrono::duration<double> step =

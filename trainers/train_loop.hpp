@@ -23,6 +23,7 @@ struct no_config {
 
 /// Sets up nothing around a loop: the data plane of one without LibTorch.
 struct no_backend {
+  void prepare(train_context&) const {}
   void run(train_context&, const std::function<void()>& loop) const { loop(); }
   template <class Archive>
   void serialize(Archive&) {}
@@ -38,14 +39,18 @@ struct in_process_loop {
 template <class F>
 in_process_loop(F) -> in_process_loop<F>;
 
+/// What a rank asks of its loop: `prepare` comes before the rank's hooks, so
+/// that nothing of the user's runs on a process that is not ready for it.
+enum class loop_stage { prepare, run };
+
 /// A user's train loop with its config, ready to run on a rank: as two
 /// functions and bytes, which another process of the same program finds again,
 /// or as a closure.
 class train_loop {
 public:
-  /// Calls the loop behind *loop* with the config in *config*.
+  /// Prepares for or calls the loop behind *loop* with the config in *config*.
   using entry_type = void (*)(train_context&, const void* loop,
-                              const std::string& config);
+                              const std::string& config, loop_stage stage);
 
   /// A function or captureless lambda that takes a context and a config.
   template <class Backend, class F, class Config>
@@ -73,35 +78,44 @@ public:
                          const Config& config) {
     train_loop result;
     result.closure = [loop = std::move(x.loop), backend,
-                      config](train_context& context) {
-      backend.run(context, [&] { invoke(loop, context, config); });
+                      config](train_context& context, loop_stage stage) {
+      if (stage == loop_stage::prepare)
+        backend.prepare(context);
+      else
+        backend.run(context, [&] { invoke(loop, context, config); });
     };
     result.config_text = json(config);
     return result;
   }
 
-  void operator()(train_context& context) const {
+  void operator()(train_context& context, loop_stage stage) const {
     if (closure)
-      closure(context);
+      closure(context, stage);
     else
-      entry(context, loop, config);
+      entry(context, loop, config, stage);
   }
 
   entry_type entry = nullptr;
   const void* loop = nullptr;
   std::string config;      ///< Backend and config as cereal wrote them.
   std::string config_text; ///< The config as a JSON object, for people.
-  std::function<void(train_context&)> closure;
+  std::function<void(train_context&, loop_stage)> closure;
   rank_hooks hooks; ///< `run_config::rank_hooks`, for `run_loop`.
 
 private:
   template <class Backend, class Config, class Signature>
   static void call(train_context& context, const void* loop,
-                   const std::string& bytes) {
+                   const std::string& bytes, loop_stage stage) {
     std::istringstream in{bytes};
+    cereal::PortableBinaryInputArchive archive{in};
     Backend backend;
+    archive(backend);
+    if (stage == loop_stage::prepare) {
+      backend.prepare(context);
+      return;
+    }
     Config config;
-    cereal::PortableBinaryInputArchive{in}(backend, config);
+    archive(config);
     auto f = reinterpret_cast<Signature>(const_cast<void*>(loop));
     backend.run(context, [&] { invoke(f, context, config); });
   }

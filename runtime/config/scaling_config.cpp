@@ -6,7 +6,10 @@
 #include <cctype>
 #include <cmath>
 #include <cstdio>
+#include <cstdlib>
+#include <set>
 #include <string>
+#include <string_view>
 
 #include "troupe/runtime/fs.hpp"
 
@@ -20,7 +23,7 @@ std::string number(double x) {
   return buffer;
 }
 
-int count_gpus() {
+int count_cards() {
   // The driver makes /dev/nvidia0, /dev/nvidia1, …; other names are not cards.
   int result = 0;
   boost::system::error_code ignored;
@@ -32,6 +35,10 @@ int count_gpus() {
                  });
   }
   return result;
+}
+
+double gpus_per_rank(const scaling_config& x) {
+  return x.resources_per_worker.gpus.value_or(x.use_gpu ? 1 : 0);
 }
 
 expected<void> claim(const char* what, double each, int ranks, double have) {
@@ -53,8 +60,44 @@ host_resources local_resources() {
   cpu_set_t cores;
   CPU_ZERO(&cores);
   sched_getaffinity(0, sizeof(cores), &cores);
+  std::optional<std::string> variable;
+  if (auto given = std::getenv("CUDA_VISIBLE_DEVICES"))
+    variable = given;
   return {static_cast<double>(CPU_COUNT(&cores)),
-          static_cast<double>(count_gpus())};
+          static_cast<double>(visible_gpus(variable, count_cards()))};
+}
+
+int visible_gpus(const std::optional<std::string>& variable, int cards) {
+  if (!variable)
+    return cards;
+  std::set<std::string_view> seen;
+  std::string_view rest = *variable;
+  while (!rest.empty()) {
+    auto entry = rest.substr(0, rest.find(','));
+    rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
+    // A card goes by its number, or by the id of itself or of a part of it,
+    // which only the driver can look up.
+    auto is_number =
+      !entry.empty() && std::ranges::all_of(entry, [](unsigned char c) {
+        return std::isdigit(c) != 0;
+      });
+    auto is_id = entry.starts_with("GPU-") || entry.starts_with("MIG-");
+    if (!is_id
+        && !(is_number && entry.size() < 6
+             && std::stoi(std::string{entry}) < cards))
+      break;
+    if (!seen.insert(entry).second)
+      return 0; // CUDA shows none if one is named twice.
+  }
+  return cards == 0 ? 0 : static_cast<int>(seen.size());
+}
+
+std::vector<int> gpus_of(const scaling_config& x, int rank) {
+  auto each = static_cast<int>(gpus_per_rank(x));
+  std::vector<int> result;
+  for (int i = 0; i < each; ++i)
+    result.push_back(rank * each + i);
+  return result;
 }
 
 expected<void> validate(const scaling_config& x, const host_resources& host) {
@@ -65,7 +108,15 @@ expected<void> validate(const scaling_config& x, const host_resources& host) {
   auto& each = x.resources_per_worker;
   if (auto ok = claim("cpus", each.cpus.value_or(0), ranks, host.cpus); !ok)
     return ok;
-  return claim("gpus", each.gpus.value_or(x.use_gpu ? 1 : 0), ranks, host.gpus);
+  auto gpus = gpus_per_rank(x);
+  if (std::isfinite(gpus) && gpus != std::floor(gpus))
+    return failure(ec::invalid_config,
+                   "resources_per_worker.gpus must be a whole number, got "
+                     + number(gpus) + ": ranks do not share a GPU");
+  if (x.use_gpu && gpus == 0)
+    return failure(ec::invalid_config,
+                   "use_gpu asks for GPUs and resources_per_worker.gpus is 0");
+  return claim("gpus", gpus, ranks, host.gpus);
 }
 
 } // namespace troupe

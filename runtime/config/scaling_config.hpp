@@ -1,6 +1,8 @@
 #pragma once
 
 #include <optional>
+#include <string>
+#include <vector>
 
 #include "troupe/runtime/config/placement.hpp"
 #include "troupe/runtime/error.hpp"
@@ -12,7 +14,8 @@ struct resources {
   /// Cores claimed per rank. Unset claims none: ranks share what the host has,
   /// so that eight ranks run on two cores.
   std::optional<double> cpus;
-  /// GPUs claimed per rank; unset means one if `use_gpu`.
+  /// GPUs claimed per rank, a whole number: ranks do not share a GPU. Unset
+  /// means one if `use_gpu`.
   std::optional<double> gpus;
 };
 
@@ -32,10 +35,21 @@ struct host_resources {
   double gpus = 0;
 };
 
-/// Counts the cores this process may run on and the NVIDIA GPUs under /dev.
+/// Counts the cores this process may run on and the GPUs that CUDA shows it.
 host_resources local_resources();
 
-/// Refuses negative numbers and claims that *host* can never hold.
+/// How many of *cards* GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES
+/// is *variable*: the entries up to the first that names no card, as CUDA
+/// itself counts them. Unset shows all.
+int visible_gpus(const std::optional<std::string>& variable, int cards);
+
+/// The GPUs of *rank*, numbered as CUDA numbers those that it shows to this
+/// process; the first is the rank's device. Empty: the rank computes on the
+/// CPU.
+std::vector<int> gpus_of(const scaling_config& x, int rank);
+
+/// Refuses negative numbers, fractions of a GPU and claims that *host* can
+/// never hold.
 expected<void> validate(const scaling_config& x, const host_resources& host);
 
 } // namespace troupe

@@ -25,4 +25,10 @@ std::shared_ptr<torch_data_plane> data_plane(train_context& context);
 /// This rank's device.
 at::Device device(train_context& context);
 
+/// How many GPUs LibTorch can use in this process; 0 without its CUDA part or a
+/// driver. Loads the CUDA part: call it in `main`, before the first seed or
+/// tensor, if it decides about `use_gpu` or if ranks are threads of the
+/// program. (`torch::cuda::is_available()` is false until something has.)
+int gpu_count();
+
 } // namespace troupe

@@ -8,6 +8,7 @@
 #include <c10/util/Exception.h>
 
 #include "troupe/trainers/torch/groups/make_group.hpp"
+#include "troupe/trainers/torch/groups/nccl_group.hpp"
 
 namespace troupe {
 
@@ -24,6 +25,11 @@ void apply_thread_count(const train_context& context) {
 }
 
 } // namespace
+
+void torch_backend::prepare(train_context& context) const {
+  if (!context.facts().gpus.empty())
+    load_cuda(context.rank());
+}
 
 void torch_backend::run(train_context& context,
                         const std::function<void()>& loop) const {

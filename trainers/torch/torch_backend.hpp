@@ -13,6 +13,11 @@ class train_context;
 struct torch_backend {
   torch_config config;
 
+  /// Makes CUDA usable in a rank that has GPUs. Comes before the rank's hooks:
+  /// LibTorch gives CUDA up for good if a seed asks for it before its library
+  /// is loaded.
+  void prepare(train_context& context) const;
+
   /// Runs *loop* with a group and a device in `context.data_plane()`. Throws
   /// what the loop throws; errors of LibTorch without their C++ stack.
   void run(train_context& context, const std::function<void()>& loop) const;

@@ -156,7 +156,10 @@ void distributed_data_parallel::start(bool with_broadcast) {
   for (auto& x : model.parameters)
     if (x.tensor.requires_grad() && !is_ignored(options_, x.name))
       reduced_.push_back(x);
-  device_ = reduced_.empty() ? at::kCPU : reduced_.front().tensor.device();
+  // Without anything to train the ranks still agree on that, where the group
+  // can.
+  device_ = reduced_.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
+                             : reduced_.front().tensor.device();
   agree(group_, problem_of(model, reduced_, options_), device_);
   std::vector<at::Tensor> parameters;
   for (auto& x : reduced_)

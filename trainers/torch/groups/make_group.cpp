@@ -1,7 +1,9 @@
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
+#include <future>
 #include <thread>
 
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "troupe/trainers/rank_link.hpp"
@@ -21,6 +23,10 @@ using abort_function = std::function<void(const error&)>;
 /// How long the end of a loop waits for connections to close; after that they
 /// close on their own.
 constexpr auto close_limit = std::chrono::seconds{1};
+
+/// How long collectives that a loop has started may take on the GPU after the
+/// loop returned; a peer that never joins them ends by the run's own limits.
+constexpr auto drain_limit = std::chrono::seconds{30};
 
 [[noreturn]] void refuse(const train_context& context, ec code,
                          const std::string& what) {
@@ -128,18 +134,71 @@ group_ends join_gloo(train_context& context, const torch_config& config,
           }};
 }
 
+/// Calls *f* on a thread of its own; returns whether it was over within
+/// *limit*. What it throws ends it.
+bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
+  auto over = std::make_shared<std::promise<void>>();
+  auto finished = over->get_future();
+  std::thread{[f = std::move(f), over] {
+    try {
+      f();
+    } catch (...) {
+      // A group that cannot end well is aborted or destroyed by the caller.
+    }
+    over->set_value();
+  }}.detach();
+  return finished.wait_for(limit) == std::future_status::ready;
+}
+
+/// Ends *member* in order: what is under way on *device* finishes, then the
+/// communicators close. Destroying or aborting first could corrupt the last
+/// results, here and in the peers.
+void close_nccl(c10::intrusive_ptr<c10d::Backend> member, at::Device device) {
+  auto closed = finishes_within(drain_limit, [member, device] {
+    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
+      device.index());
+    member->shutdown();
+  });
+  if (!closed)
+    (void) finishes_within(close_limit, [member] { member->abort(); });
+  group_reaper::dispose(std::move(member));
+}
+
 group_ends join_nccl(train_context& context, const torch_config& config,
                      torch_data_plane& plane,
                      const c10::intrusive_ptr<c10d::Store>& store) {
+  // NCCL itself would wait for missing ranks without naming them.
+  meet(context, *store, config.timeout);
   auto member = make_nccl_group(store, context.rank(), context.world_size(),
                                 plane.device, config.timeout);
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::NCCL);
-  // An abort waits for the GPU; neither the control plane nor the end of the
-  // loop may.
-  return {[member](const error&) {
+  c10::intrusive_ptr<elastic_group> on_cpu;
+  if (has_gloo()) { // For tensors on the CPU, which NCCL does not carry.
+    on_cpu = c10::make_intrusive<elastic_group>(make_gloo_group(
+      c10::make_intrusive<c10d::PrefixStore>("cpu", store), context.rank(),
+      context.world_size(), context.local_world_size() == context.world_size(),
+      config.timeout));
+    plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
+  }
+  context.before_report([member, rank = context.rank()] {
+    if (member->getError() != c10d::ErrorType::SUCCESS)
+      throw train_error{
+        {ec::rank_failed,
+         "rank " + std::to_string(rank)
+           + ": NCCL aborted a collective, so what the loop computed since is "
+             "not valid and cannot be reported"}};
+  });
+  return {[member, on_cpu](const error& reason) {
+            if (on_cpu)
+              on_cpu->abort(reason);
+            // It waits for the GPU, which the control plane may not.
             std::thread{[member] { member->abort(); }}.detach();
           },
-          [member] { group_reaper::dispose(member); }};
+          [member, on_cpu, device = plane.device]() mutable {
+            if (on_cpu)
+              on_cpu->shutdown();
+            close_nccl(std::move(member), device);
+          }};
 }
 
 group_ends join(train_context& context, const torch_config& config,
@@ -167,9 +226,10 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config) {
   auto plane = std::make_unique<torch_data_plane>();
   if (!context.facts().gpus.empty()) {
-    load_cuda(context.rank());
     plane->device = at::Device{
       at::kCUDA, static_cast<c10::DeviceIndex>(context.facts().gpus.front())};
+    // For `torch::kCUDA` without an index, which otherwise means GPU 0.
+    c10::impl::VirtualGuardImpl{at::kCUDA}.setDevice(plane->device);
   }
   if (context.world_size() == 1)
     return plane;
@@ -179,8 +239,8 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
   return {plane.release(),
           [&link, close = std::move(ends.close)](torch_data_plane* x) {
             link.on_abort({});
+            delete x; // Before the group closes: it holds one, too.
             close();
-            delete x;
           }};
 }
 

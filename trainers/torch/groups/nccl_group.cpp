@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/Context.h>
+#include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
 #include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
@@ -20,7 +21,8 @@ namespace {
 }
 
 /// Where `troupe_nccl` may lie: where the user says, where it was built, where
-/// the loader looks.
+/// the loader looks. The package adds its own folder to the run path of
+/// programs.
 std::vector<std::string> places() {
   std::vector<std::string> result;
   if (auto* given = std::getenv("TROUPE_NCCL_LIBRARY"))
@@ -55,7 +57,16 @@ void load_cuda(int rank) {
     lacks(rank, std::string{"the CUDA part of LibTorch could not be loaded: "}
                   + ::dlerror());
   if (!at::hasCUDA())
-    lacks(rank, "LibTorch finds no GPU on this host");
+    lacks(rank, "LibTorch finds no GPU on this host, or was asked for one "
+                "before its CUDA part was loaded: call troupe::gpu_count() "
+                "before the first seed or tensor of a program whose ranks are "
+                "threads");
+}
+
+int gpu_count() {
+  if (!::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) || !at::hasCUDA())
+    return 0;
+  return c10::impl::VirtualGuardImpl{at::kCUDA}.deviceCount();
 }
 
 c10::intrusive_ptr<c10d::Backend>

@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
 
 #include <cstdlib>
+#include <string>
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
@@ -10,11 +11,18 @@ namespace {
 
 /// Defaults of c10d's NCCL that would end the process instead of telling the
 /// control plane. What the user set stays.
-void tame_watchdog() {
+void tame_watchdog(std::chrono::milliseconds timeout) {
   // On a failure abort the communicators and let the rank live: it reports.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
   // The control plane watches the ranks itself.
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
+  // Nothing asks for its flight recorder; its question to the store every
+  // second is saved.
+  ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
+  // c10d waits for a communicator that starts under the lock that an abort
+  // needs: 30 minutes, unless told otherwise.
+  auto limit = std::chrono::ceil<std::chrono::seconds>(timeout).count();
+  ::setenv("TORCH_NCCL_NONBLOCKING_TIMEOUT", std::to_string(limit).c_str(), 0);
 }
 
 class c10d_nccl_factory : public nccl_factory {
@@ -22,10 +30,10 @@ public:
   c10::intrusive_ptr<c10d::Backend>
   make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
        c10::Device device, std::chrono::milliseconds timeout) override {
-    tame_watchdog();
+    tame_watchdog(timeout);
     auto options = c10d::ProcessGroupNCCL::Options::create();
     options->timeout = timeout;
-    // A blocking communicator can not be aborted while it is being built.
+    // A blocking communicator cannot be aborted while it is being built.
     options->config.blocking = 0;
     auto group =
       c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);

@@ -13,8 +13,8 @@ class nccl_factory {
 public:
   virtual ~nccl_factory() = default;
 
-  /// NCCL between *size* ranks that meet at *store*, each with one GPU; the
-  /// communicator exists when this returns. Throws what c10d throws.
+  /// NCCL between *size* ranks that meet at *store*, each with one GPU. Waits
+  /// up to *timeout* for the communicator. Throws what c10d throws.
   virtual c10::intrusive_ptr<c10d::Backend>
   make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
        c10::Device device, std::chrono::milliseconds timeout) = 0;

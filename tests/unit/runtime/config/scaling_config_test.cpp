@@ -1,0 +1,51 @@
+#include "troupe/runtime/config/scaling_config.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+namespace troupe {
+
+TEST(scaling_config_test, counts_the_gpus_that_cuda_shows) {
+  EXPECT_EQ(visible_gpus(std::nullopt, 4), 4);
+  EXPECT_EQ(visible_gpus("", 4), 0);
+  EXPECT_EQ(visible_gpus("2", 4), 1);
+  EXPECT_EQ(visible_gpus("3,1", 4), 2);
+  EXPECT_EQ(visible_gpus("-1", 4), 0);
+  EXPECT_EQ(visible_gpus("0,9,1", 4), 1) << "the rest of the list is ignored";
+  EXPECT_EQ(visible_gpus("0,0", 4), 0);
+  EXPECT_EQ(visible_gpus("GPU-8932f937-d72c,MIG-a8f2", 1), 2);
+  EXPECT_EQ(visible_gpus("0", 0), 0);
+  EXPECT_EQ(visible_gpus("0,x", 2), 1);
+  EXPECT_EQ(visible_gpus("99999999999999999999", 2), 0);
+}
+
+TEST(scaling_config_test, gives_each_rank_gpus_of_its_own) {
+  scaling_config x{.num_workers = 2, .use_gpu = true};
+  EXPECT_THAT(gpus_of(x, 0), ::testing::ElementsAre(0));
+  EXPECT_THAT(gpus_of(x, 1), ::testing::ElementsAre(1));
+  x.resources_per_worker.gpus = 2;
+  EXPECT_THAT(gpus_of(x, 1), ::testing::ElementsAre(2, 3));
+  EXPECT_THAT(gpus_of({}, 1), ::testing::IsEmpty());
+}
+
+TEST(scaling_config_test, refuses_gpus_that_it_would_not_give) {
+  host_resources host{4, 4};
+  scaling_config x{.num_workers = 2, .use_gpu = true};
+  EXPECT_TRUE(validate(x, host));
+  for (double gpus : {0.5, 1.5}) {
+    x.resources_per_worker.gpus = gpus;
+    auto refused = validate(x, host);
+    ASSERT_FALSE(refused) << gpus;
+    EXPECT_EQ(refused.error().code, ec::invalid_config);
+    EXPECT_THAT(refused.error().message, ::testing::HasSubstr("whole number"));
+  }
+  x.resources_per_worker.gpus = 0;
+  auto refused = validate(x, host);
+  ASSERT_FALSE(refused);
+  EXPECT_THAT(refused.error().message, ::testing::HasSubstr("use_gpu"));
+  // The caller's thread is a rank as well.
+  EXPECT_FALSE(validate({.num_workers = 0, .use_gpu = true}, {4, 0}));
+  EXPECT_TRUE(validate({.num_workers = 0, .use_gpu = true}, {4, 1}));
+}
+
+} // namespace troupe

@@ -243,7 +243,7 @@ elastic_group::_allgather_base(at::Tensor& output, at::Tensor& input,
 elastic_group::work_ptr elastic_group::allgather_into_tensor_coalesced(
   tensors& outputs, tensors& inputs, const c10d::AllgatherOptions& options) {
   return forward(
-    c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, {outputs}, [&](auto& group) {
+    c10d::OpType::ALLGATHER_COALESCED, {outputs}, [&](auto& group) {
       return group.allgather_into_tensor_coalesced(outputs, inputs, options);
     });
 }
@@ -260,10 +260,9 @@ elastic_group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
 elastic_group::work_ptr elastic_group::reduce_scatter_tensor_coalesced(
   tensors& outputs, tensors& inputs,
   const c10d::ReduceScatterOptions& options) {
-  return forward(
-    c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, {outputs}, [&](auto& group) {
-      return group.reduce_scatter_tensor_coalesced(outputs, inputs, options);
-    });
+  return forward(c10d::OpType::REDUCE_SCATTER, {outputs}, [&](auto& group) {
+    return group.reduce_scatter_tensor_coalesced(outputs, inputs, options);
+  });
 }
 
 } // namespace troupe

@@ -26,7 +26,8 @@ public:
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
   std::uint64_t getSequencenumber() const override { return sequence_; }
-  std::chrono::milliseconds getTimeout() const override { return timeout_; }
+  /// Overrides what newer c10d::Work declare.
+  std::chrono::milliseconds getTimeout() const { return timeout_; }
 
 private:
   std::vector<std::vector<at::Tensor>> outputs_;

@@ -441,8 +441,8 @@ local_group::work_ptr local_group::allgather_into_tensor_coalesced(
   std::vector<tensors> lists;
   for (std::size_t i = 0; i < outputs.size(); ++i)
     lists.push_back(parts_of(outputs[i], inputs[i], size_));
-  return enqueue(c10d::OpType::ALLGATHER_INTO_TENSOR_COALESCED, {outputs},
-                 options.timeout, [this, inputs, lists](auto limit) mutable {
+  return enqueue(c10d::OpType::ALLGATHER_COALESCED, {outputs}, options.timeout,
+                 [this, inputs, lists](auto limit) mutable {
                    for (std::size_t i = 0; i < inputs.size(); ++i)
                      gather_tensor(inputs[i], lists[i], -1, limit);
                  });
@@ -471,7 +471,7 @@ local_group::work_ptr local_group::reduce_scatter_tensor_coalesced(
     lists.push_back(parts_of(inputs[i], outputs[i], size_));
   }
   return enqueue(
-    c10d::OpType::REDUCE_SCATTER_TENSOR_COALESCED, {outputs}, options.timeout,
+    c10d::OpType::REDUCE_SCATTER, {outputs}, options.timeout,
     [this, outputs, lists, op = options.reduceOp](auto limit) mutable {
       for (std::size_t i = 0; i < outputs.size(); ++i)
         scatter_reduced(lists[i], outputs[i], op, limit);

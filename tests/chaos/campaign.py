@@ -275,7 +275,7 @@ class Driver:
         if not self.case.run.is_dir():
             return False
         os.rename(self.case.run, self.case.run.with_name("moved"))
-        return not fault["back"] or True
+        return fault["back"] or self.second_driver(fault)
 
     def remove_runtime(self, fault: dict) -> bool:
         shutil.rmtree(self.case.folder / "r", ignore_errors=True)
@@ -346,10 +346,16 @@ class Driver:
         journal = run_reader.read_journal(self.case.run / "journal.jsonl")
         whole = [x.index for x in run_reader.read_checkpoints(self.case.run).values() if x.manifest and not x.problems]
         attempts = [x["attempt"] for x in journal.events("attempt_begun")]
-        return {"pid": self.process.pid, "rc": rc, "timed_out": timed_out, "stuck": stuck, "seconds": round(seconds, 3),
-                "bound_s": bound, "killed": self.killed, "faults": self.faults, "left": left, "last": not self.faults,
-                "newest": max(whole, default=-1), "rows": len(journal.batches),
+        return {"pid": self.process.pid, "rc": rc, "run_id": self.run_id(), "timed_out": timed_out, "stuck": stuck,
+                "seconds": round(seconds, 3), "bound_s": bound, "killed": self.killed, "faults": self.faults,
+                "left": left, "last": not self.faults, "newest": max(whole, default=-1), "rows": len(journal.batches),
                 "attempt_after": max(attempts, default=-1), "beside": self.beside.returncode if self.beside else None}
+
+    def run_id(self) -> str:
+        try:
+            return (run_reader.read_document(self.case.run / "run.json") or {}).get("id", "")
+        except run_reader.Damaged:
+            return ""
 
     def leftovers(self) -> dict:
         deadline = time.monotonic() + GONE_S

@@ -18,24 +18,35 @@ WRITE_FAULTS = {"shim", "file-limit", "full-disk", "driver-failpoint"}
 class Evidence:
     """What is on the disk and in the records, read once."""
 
-    def __init__(self, case: Case, over: bool):
-        self.case, self.plan, self.lives = case, case.plan, case.lives
+    def __init__(self, case: Case, over: bool, run: Path):
+        self.case, self.plan, self.run = case, case.plan, run
+        self.lives = case.lives if run == case.run else []  # of a folder that was replaced, no driver is to blame
         self.over = over  # whether the run has finished
         # Nothing disturbed the last driver's writes, so that what trackers keep on the disk is whole.
         self.trackers_whole = over and self.lives[-1]["rc"] == 0 and not (
             {x["do"] for x in self.lives[-1]["faults"]} & WRITE_FAULTS)
-        self.journal = run_reader.read_journal(case.run / "journal.jsonl")
+        self.journal = run_reader.read_journal(run / "journal.jsonl")
         self.rows = {x["batch"]: x for x in self.journal.batches}
-        self.checkpoints = run_reader.read_checkpoints(case.run)
+        self.checkpoints = run_reader.read_checkpoints(run)
         self.states = run_reader.states(self.plan["seed"], self.plan["steps"])
-        self.ranks = [run_reader.read_records(case.expected / f"rank_{r}.jsonl") for r in range(self.plan["workers"])]
-        self.told = run_reader.read_records(case.expected / "told.jsonl")
+        self.ranks = [self.own(run_reader.read_records(case.expected / f"rank_{r}.jsonl"))
+                      for r in range(self.plan["workers"])]
+        self.told = self.own(run_reader.read_records(case.expected / "told.jsonl"))
         self.results = run_reader.read_records(case.expected / "results.jsonl")
         self.state, self.state_problem = None, ""
         try:
-            self.state = run_reader.read_document(case.run / "state.json")
+            self.state = run_reader.read_document(run / "state.json")
         except Damaged as problem:
             self.state_problem = str(problem)
+
+    def own(self, records: list) -> list:
+        """Those of this folder's run: after the folder was renamed, another run may have taken its name."""
+        try:
+            id_ = (run_reader.read_document(self.run / "run.json") or {}).get("id")
+        except Damaged:
+            return records
+        runs = {x["pid"]: x["run"] for x in records if "run" in x}
+        return [x for x in records if id_ is None or runs.get(x["pid"]) == id_]
 
     def acked(self):
         """(rank, record) of each report() that returned."""
@@ -44,14 +55,11 @@ class Evidence:
     def begun(self):
         return [(r, x) for r, records in enumerate(self.ranks) for x in records if x["what"] == "begun"]
 
-    def has_checkpoint(self, step: int) -> bool:
-        return self.plan["every"] > 0 and step % self.plan["every"] == 0
-
     def promised(self) -> dict:
         """Name and attempt of the checkpoint of each index that report() or a callback vouched for."""
         result = {}
         for _, x in self.acked():
-            if self.has_checkpoint(x["step"]):
+            if x["saves"]:
                 result[x["index"]] = (name_of(x["index"]), x["attempt"])
         for x in self.told:
             if x["what"] == "after_report" and x["checkpoint"]:
@@ -72,6 +80,11 @@ def name_of(index: int) -> str:
 
 def index_of(name: str) -> int:
     return int(name.rsplit("_", 1)[1])
+
+
+def same_run(lives: list) -> list:
+    """The drivers of the run that the last one left."""
+    return [x for x in lives if x["run_id"] == lives[-1]["run_id"]]
 
 
 def kept_of(indices: list, keep: int, spoiled: set) -> list:
@@ -122,7 +135,7 @@ def n2_atomic(e: Evidence):
             yield f"{x.name} has not the files that the ranks added"
             continue
         for name, rank in names.items():
-            data = (e.case.run / "checkpoints" / x.name / name).read_bytes()
+            data = (e.run / "checkpoints" / x.name / name).read_bytes()
             head = data.split(b"\n")[0].split()
             if int(head[0]) != attempt:
                 yield f"{x.name}, of attempt {attempt}, holds {name} of attempt {int(head[0])}"
@@ -143,7 +156,7 @@ def n3_monotonic(e: Evidence):
             yield f"attempt {x['attempt']} of rank {rank} began with {x['resume'] or 'nothing'}, although " \
                   f"{promised[max(before)][0]} had been promised"
     newest = -1
-    for number, life in enumerate(e.lives):
+    for number, life in enumerate(same_run(e.lives)):
         if life["newest"] < newest and not spoiled:
             yield f"driver {number} left checkpoint {life['newest']} as the newest, the one before had left {newest}"
         newest = max(newest, life["newest"])
@@ -202,20 +215,20 @@ def n5_metrics(e: Evidence):
             yield f"report {x['index']} of rank {rank} returned and is not in the journal"
         elif rank >= len(row["values"]) or (row["attempt"], row["values"][rank]["state"]) != (x["attempt"], x["state"]):
             yield f"report {x['index']} of rank {rank} has other values in the journal than were reported"
-        elif e.has_checkpoint(x["step"]) != ("checkpoint" in row):
+        elif bool(x["saves"]) != ("checkpoint" in row):
             yield f"report {x['index']} of rank {rank}: the journal is wrong about its checkpoint"
     rows = 0
-    for number, life in enumerate(e.lives):
+    for number, life in enumerate(same_run(e.lives)):
         if life["rows"] < rows:
             yield f"driver {number} left {life['rows']} reports in the journal, the one before had left {rows}"
         rows = life["rows"]
     if e.trackers_whole:
-        for name, indices in run_reader.tracker_indices(e.case.run).items():
+        for name, indices in run_reader.tracker_indices(e.run).items():
             if indices != sorted(e.rows):
                 missing = sorted(set(e.rows) - set(indices))
                 twice = sorted({x for x in indices if indices.count(x) > 1})
                 yield f"{name} lacks reports {missing} and has {twice} twice"
-        for name in {"metrics.csv", "result.json", "mlruns"} - set(run_reader.tracker_indices(e.case.run)):
+        for name in {"metrics.csv", "result.json", "mlruns"} - set(run_reader.tracker_indices(e.run)):
             yield f"{name} is missing"
 
 
@@ -241,6 +254,8 @@ def n6_fencing(e: Evidence):
         if (rank, x["attempt"]) in seen:
             yield f"rank {rank} of attempt {x['attempt']} began twice"
         seen.add((rank, x["attempt"]))
+        if x["alive"]:
+            yield f"rank {rank} of attempt {x['attempt']} began while there was {x['alive']}"
     if e.over and e.state:
         if e.state["next_attempt"] <= attempt:
             yield f"state.json gives attempt {e.state['next_attempt']} out again"
@@ -268,8 +283,8 @@ def n7_bounded(e: Evidence):
     # A disk that does not let go of a folder is an event, and the next start's to tidy up after.
     excused = [str(x["fields"]) for kind in ("checkpoint_not_removed", "staging_not_removed")
                for x in e.journal.events(kind)]
-    for path in sorted(e.case.run.rglob("*")):
-        name = path.relative_to(e.case.run).as_posix()
+    for path in sorted(e.run.rglob("*")):
+        name = path.relative_to(e.run).as_posix()
         if path.name.startswith(".") and any(path.name.removeprefix(".evicted-") in x for x in excused):
             continue
         if ".rotten-" not in name and (path.name.startswith(".") or path.name.endswith((".new", ".tmp"))):
@@ -311,7 +326,7 @@ def n8_same_answer(e: Evidence):
 
 
 def n9_closed_door(e: Evidence):
-    for path in [e.case.run, *sorted(e.case.run.iterdir())] if e.case.run.is_dir() else []:
+    for path in [e.run, *sorted(e.run.iterdir())] if e.run.is_dir() else []:
         if path.is_symlink():
             yield f"{path.name} is a link"
         elif path.stat().st_mode & 0o022:
@@ -321,6 +336,8 @@ def n9_closed_door(e: Evidence):
 def n10_explains_itself(e: Evidence):
     if e.state_problem:
         yield e.state_problem
+    if not e.lives:
+        return
     begun = [x["attempt"] for x in e.journal.events("attempt_begun")]
     explained = {x["attempt"]: x["fields"].get("reason", "") for x in e.journal.events("ranks_failed")}
     ended = {x["attempt"] for x in e.journal.events("run_ended")}
@@ -374,8 +391,13 @@ CLAUSES = {"N1": n1_durable, "N2": n2_atomic, "N3": n3_monotonic, "N4": n4_callb
 
 def check(case: Case, over: bool) -> list:
     """(clause, sentence) of each violation."""
-    evidence = Evidence(case, over)
-    return [(clause, text) for clause, find in CLAUSES.items() for text in find(evidence)]
+    evidence = Evidence(case, over, case.run)
+    result = [(clause, text) for clause, find in CLAUSES.items() for text in find(evidence)]
+    moved = case.run.with_name("moved")
+    if moved.is_dir():
+        old = Evidence(case, False, moved)
+        result += [(clause, f"the renamed folder: {text}") for clause, find in CLAUSES.items() for text in find(old)]
+    return result
 
 
 def main() -> int:

@@ -391,8 +391,21 @@ def a_rank_runs_twice_in_one_attempt(p):
 
 
 @planted("N6")
+def two_attempts_run_at_once(p):
+    p.records("rank_0.jsonl", lambda x: edit(x, lambda y: y["what"] == "begun", alive="4711 of attempt 0; "))
+
+
+@planted("N6")
 def a_checkpoint_is_of_another_attempt_than_its_report(p):
     p.manifest(lambda x: x.update(attempt=77))
+
+
+@planted("N5")
+def a_folder_that_was_renamed_lost_reports(p):
+    """The run goes on elsewhere; what was promised for the old folder is still looked for in it."""
+    shutil.copytree(p.run, p.run.with_name("moved"))
+    path = p.run.with_name("moved") / "journal.jsonl"
+    path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))
 
 
 @planted("N6")

@@ -56,7 +56,9 @@ struct plan {
 /// One line of JSON.
 class line {
 public:
-  explicit line(const char* what) { text("what", what); }
+  explicit line(const char* what) {
+    text("what", what).number("pid", static_cast<std::uint64_t>(::getpid()));
+  }
 
   line& text(const char* name, const std::string& value) {
     std::string quoted;
@@ -220,9 +222,10 @@ metrics values_of(const model& x, int rank) {
           {"state", hex(x.state)}};
 }
 
-void report(train_context& context, const plan& x, const model& now) {
+void report(train_context& context, const plan& x, const model& now,
+            bool saves) {
   auto values = values_of(now, context.rank());
-  if (x.every == 0 || now.step % static_cast<std::uint64_t>(x.every) != 0) {
+  if (!saves) {
     context.report(std::move(values));
     return;
   }
@@ -240,6 +243,7 @@ void report(train_context& context, const plan& x, const model& now) {
 void train(train_context& context, const plan& x, const std::string& record,
            model now) {
   auto index = context.facts().first_report;
+  auto every = static_cast<std::uint64_t>(x.every);
   while (now.step < static_cast<std::uint64_t>(x.steps)) {
     if (static_cast<int>(now.step) == x.fails_at && context.rank() == 0
         && claim(x.token))
@@ -247,32 +251,75 @@ void train(train_context& context, const plan& x, const std::string& record,
     auto data = mixed(x.seed + now.step);
     now.train(context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0));
     pass_time(x.step_us);
+    // The last report before the run is taken off this host has a checkpoint.
+    auto leaves = context.stop_requested();
+    auto saves = every > 0 && (leaves || now.step % every == 0);
     auto step = [&](const char* what) {
       line{what}
         .number("attempt", context.attempt())
         .number("index", index)
         .number("step", now.step)
+        .number("saves", saves ? 1 : 0)
         .text("state", hex(now.state))
         .to(record);
     };
     step("sent");
-    report(context, x, now);
+    report(context, x, now, saves);
     step("acked");
     ++index;
+    if (leaves)
+      return;
   }
 }
 
+std::string record_of(const plan& x, int rank) {
+  return x.expected + "/rank_" + std::to_string(rank) + ".jsonl";
+}
+
+/// Whether process *pid* runs this program and is no zombie.
+bool is_alive(int pid) {
+  auto name = [](const std::string& who) {
+    return bytes_of("/proc/" + who + "/comm");
+  };
+  auto stat = bytes_of("/proc/" + std::to_string(pid) + "/stat");
+  auto state = stat.rfind(") ");
+  return state != std::string::npos && stat[state + 2] != 'Z'
+         && stat[state + 2] != 'X' && name(std::to_string(pid)) == name("self");
+}
+
+/// Processes of earlier attempts that are still there, as text.
+std::string earlier_ranks(train_context& context, const plan& x) {
+  std::string result;
+  for (int rank = 0; rank < context.world_size(); ++rank) {
+    std::ifstream records{record_of(x, rank)};
+    for (std::string text; std::getline(records, text);) {
+      int pid = 0;
+      unsigned long long attempt = 0;
+      auto run = text.find(context.trial_id());
+      if (std::sscanf(text.c_str(),
+                      R"({"what":"begun","pid":%d,"attempt":%llu)", &pid,
+                      &attempt)
+            == 2
+          && run != std::string::npos && attempt < context.attempt()
+          && !context.facts().in_process && pid != ::getpid() && is_alive(pid))
+        result +=
+          std::to_string(pid) + " of attempt " + std::to_string(attempt) + "; ";
+    }
+  }
+  return result;
+}
+
 void loop(train_context& context, const plan& x) {
-  auto record =
-    x.expected + "/rank_" + std::to_string(context.rank()) + ".jsonl";
+  auto record = record_of(x, context.rank());
+  auto earlier = earlier_ranks(context, x);
   restored from;
   auto& last = context.checkpoint();
   if (last)
     from = restore(*last, context.world_size(), x.bytes);
   line{"begun"}
-    .text("run", context.trial_id())
     .number("attempt", context.attempt())
-    .number("pid", static_cast<std::uint64_t>(::getpid()))
+    .text("run", context.trial_id())
+    .text("alive", earlier)
     .number("first", context.facts().first_report)
     .text("resume", last ? last->name() : "")
     .text("problem", from.problem)
@@ -341,8 +388,7 @@ public:
 private:
   static line about(const char* what, const run_context& run) {
     line result{what};
-    result.number("pid", static_cast<std::uint64_t>(::getpid()))
-      .text("run", run.id)
+    result.text("run", run.id)
       .number("attempt", run.attempt)
       .number("index", run.report_index);
     return result;
@@ -407,18 +453,19 @@ train_options to_options(arguments& from) {
   run.exit_timeout = milliseconds{from.number("exit-timeout-ms", 3'000)};
   run.report_page = from.number("report-page", 0) != 0;
   run.quiet = from.number("quiet", 1) != 0;
+  // A folder that is gone stays gone: a minute would not help.
+  tracker_options tracking{.finish_timeout = milliseconds{5'000}};
   run.callbacks = {
     std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl"),
-    result_json_tracker(), mlflow_tracker()};
+    result_json_tracker({}, tracking), mlflow_tracker({}, tracking)};
   if (from.number("tensorboard", 0) != 0)
-    run.callbacks.push_back(tensorboard_tracker());
+    run.callbacks.push_back(tensorboard_tracker({}, tracking));
   return result;
 }
 
 void record_result(const result& x, const std::string& file) {
   line out{"result"};
-  out.number("pid", static_cast<std::uint64_t>(::getpid()))
-    .text("status", std::string{to_string(x.status)})
+  out.text("status", std::string{to_string(x.status)})
     .number("attempts", x.attempts)
     .text("checkpoint", x.checkpoint ? x.checkpoint->name() : "")
     .number("code", x.error ? static_cast<std::uint64_t>(x.error->code) : 0)
@@ -455,10 +502,7 @@ int main(int argc, char** argv) {
     record_result(outcome, results);
     return code_of(outcome);
   } catch (const std::exception& problem) {
-    line{"threw"}
-      .number("pid", static_cast<std::uint64_t>(::getpid()))
-      .text("text", problem.what())
-      .to(results);
+    line{"threw"}.text("text", problem.what()).to(results);
     return 6;
   }
 }

@@ -25,8 +25,9 @@ import run_reader
 from run_reader import Case
 
 # Families that main is known to pass; `--families all` runs the rest, too.
-CLEAN = ["rank-kill", "rank-point", "loop-fails", "spawner-kill", "driver-pause", "driver-signal",
-         "driver-stopped-by-rank"]
+CLEAN = ["rank-kill", "rank-stop", "rank-point", "rank-io", "rank-io-delay", "loop-fails", "spawner-kill",
+         "spawner-pause", "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers",
+         "lock-removed", "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "full-disk"]
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
 # What a driver may take beside the limits it was given; it needs a second where nothing else runs.
@@ -133,14 +134,9 @@ class Driver:
         return result
 
     def start(self, output) -> subprocess.Popen:
-        limit = next((x["bytes"] for x in self.faults if x["do"] == "file-limit"), None)
-
         def prepare():
             os.setpgid(0, 0)
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-            if limit:
-                signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-                resource.setrlimit(resource.RLIMIT_FSIZE, (limit, resource.RLIM_INFINITY))
 
         return subprocess.Popen(self.command(), env=self.environment(), cwd=self.case.folder, stdin=subprocess.DEVNULL,
                                 stdout=output, stderr=subprocess.STDOUT, preexec_fn=prepare)
@@ -310,8 +306,6 @@ class Driver:
             if fault["do"] == "driver-failpoint":
                 fault["delivered"] = self.process.returncode == -signal.SIGKILL if fault["kills"] else True
                 self.killed = self.killed or fault["kills"] and fault["delivered"]
-            if fault["do"] == "file-limit":
-                fault["delivered"] = True
             if fault["do"] == "close-stdout" and not fault["ignored"]:
                 self.killed = self.killed or self.process.returncode == -signal.SIGPIPE
             if fault["do"] == "rot":
@@ -468,8 +462,8 @@ def print_outcome(x: Outcome, options: argparse.Namespace, folder: Path) -> None
     for clause, text in x.violations:
         print(f"  {clause}: {text}")
     if x.violations:
-        print(f"  again: ./dev chaos --seed {options.seed} --families {options.families} --case {x.number}; "
-              f"its files: {folder}")
+        chosen = "" if options.families == ",".join(CLEAN) else f" --families {options.families}"
+        print(f"  again: ./dev chaos --seed {options.seed}{chosen} --case {x.number}; its files: {folder}")
     sys.stdout.flush()
 
 

@@ -12,7 +12,7 @@ import run_reader
 from run_reader import Case, Damaged
 
 
-WRITE_FAULTS = {"shim", "file-limit", "full-disk", "driver-failpoint"}
+WRITE_FAULTS = {"shim", "full-disk", "driver-failpoint"}
 
 
 class Evidence:
@@ -278,8 +278,8 @@ def n7_bounded(e: Evidence):
         for kind, names in life["left"].items():
             for name in names:
                 yield f"{who} left {kind} behind: {name}"
-    if not e.over:
-        return
+    if not e.over or e.lives[-1]["rc"] != 0:
+        return  # A driver that was killed after the end can no longer tidy up, and no other one will.
     # A disk that does not let go of a folder is an event, and the next start's to tidy up after.
     excused = [str(x["fields"]) for kind in ("checkpoint_not_removed", "staging_not_removed")
                for x in e.journal.events(kind)]
@@ -315,9 +315,9 @@ def n8_same_answer(e: Evidence):
             yield f"report {row['batch']} is step {step}, {expected} should come here"
     if e.over and step != e.plan["steps"]:
         yield f"the run has finished at step {step} of {e.plan['steps']}"
-    last = e.results[-1] if e.results else {}
     if e.lives and e.lives[-1]["rc"] != 0:
         return  # It was refused: it has no result of the run.
+    last = next((x for x in e.results if e.lives and x["pid"] == e.lives[-1]["pid"]), {})
     if e.over and last.get("state") != f"{e.states[-1]:016x}":
         yield f"fit() returned state {last.get('state') or 'none'} of the model"
     newest = max((x.index for x in e.checkpoints.values()), default=-1)

@@ -136,11 +136,6 @@ def full_disk(random_, plan):
     return {"do": "full-disk", "kib": random_.randint(120, 700)}
 
 
-def file_limit(random_, plan):
-    plan["max_failures"] = 2
-    return {"do": "file-limit", "bytes": random_.randint(500, 12_000)}
-
-
 FAMILIES = {
     "rank-kill": to("rank", ["KILL", "SEGV", "ABRT", "TERM"]),
     "rank-stop": rank_stop,
@@ -171,17 +166,16 @@ FAMILIES = {
     "stdout-closed-signal": simple("close-stdout", ignored=0),
     "rot": rot,
     "full-disk": full_disk,
-    "file-limit": file_limit,
 }
 # Families whose driver dies of the fault itself, or returns an error; the next driver resumes.
-ALONE = {"rot", "full-disk", "file-limit", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
+ALONE = {"rot", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
 
 
 # Families that need no rank to be a process.
 WITHOUT_RANKS = {"driver-kill", "driver-pause", "driver-signal", "driver-hangup", "driver-point", "driver-io",
                  "driver-io-delay", "driver-killed-by-rank", "driver-stopped-by-rank", "lock-removed",
                  "lock-removed-two", "two-drivers", "folder-renamed", "folder-replaced", "stdout-closed",
-                 "stdout-closed-signal", "rot", "full-disk", "file-limit", "runtime-removed"}
+                 "stdout-closed-signal", "rot", "full-disk", "runtime-removed"}
 
 
 def make_case(seed: int, number: int, families: list) -> tuple:

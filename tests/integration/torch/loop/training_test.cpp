@@ -55,12 +55,14 @@ tensor_map by_hand(train_context& context) {
   return copies(named_tensors(model));
 }
 
-tensor_map by_loop(train_context& context, std::int64_t& steps) {
+tensor_map by_loop(train_context& context, bool static_graph,
+                   std::int64_t& steps) {
   auto module = std::make_shared<curve_module>();
   epoch_loop loop{context,
                   {.max_epochs = epochs,
                    .gradient_clip_val = clip,
-                   .accumulate_grad_batches = window}};
+                   .accumulate_grad_batches = window,
+                   .data_parallel = {.static_graph = static_graph}}};
   loop.fit(module, train_loader(context));
   steps = loop.global_step();
   return copies(named_tensors(module->net));
@@ -134,14 +136,16 @@ class weights_test : public loop_test,
 TEST_P(weights_test, weights_are_those_of_a_loop_written_by_hand) {
   auto x = run(GetParam(), [](train_context& context) {
     auto expected = by_hand(context);
-    std::int64_t steps = 0;
-    auto found = by_loop(context, steps);
-    EXPECT_EQ(steps, epochs * (context.world_size() == 1 ? 3 : 2));
-    ASSERT_EQ(found.size(), expected.size());
-    auto first = small_net{}.named_parameters()["first.weight"];
-    EXPECT_FALSE(torch::equal(found.at("first.weight"), first));
-    for (auto& [name, value] : expected)
-      EXPECT_TRUE(torch::equal(found.at(name), value)) << name;
+    for (auto static_graph : {false, true}) {
+      std::int64_t steps = 0;
+      auto found = by_loop(context, static_graph, steps);
+      EXPECT_EQ(steps, epochs * (context.world_size() == 1 ? 3 : 2));
+      ASSERT_EQ(found.size(), expected.size());
+      auto first = small_net{}.named_parameters()["first.weight"];
+      EXPECT_FALSE(torch::equal(found.at("first.weight"), first));
+      for (auto& [name, value] : expected)
+        EXPECT_TRUE(torch::equal(found.at(name), value)) << name;
+    }
   });
   EXPECT_FALSE(x.error) << x.error->message;
 }

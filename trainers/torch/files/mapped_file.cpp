@@ -27,8 +27,11 @@ expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
   } else if (!S_ISREG(facts.st_mode)) {
     code = S_ISDIR(facts.st_mode) ? EISDIR : EINVAL;
   } else if (facts.st_size > 0) {
-    memory = ::mmap(nullptr, static_cast<std::size_t>(facts.st_size),
-                    PROT_READ | PROT_WRITE, MAP_PRIVATE, file, 0);
+    // Without a reservation: the file may be larger than memory, and hardly
+    // any of its pages are written to.
+    memory =
+      ::mmap(nullptr, static_cast<std::size_t>(facts.st_size),
+             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0);
     if (memory == MAP_FAILED)
       code = errno;
   }

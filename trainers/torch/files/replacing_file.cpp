@@ -3,8 +3,9 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdlib>
+#include <cstdio>
 #include <cstring>
+#include <random>
 #include <string>
 #include <utility>
 
@@ -16,15 +17,21 @@
 namespace troupe {
 
 expected<replacing_file> replacing_file::create(const fs::path& path) {
-  // Another writer of the same path has a name of its own.
-  auto name =
-    (path.parent_path() / ("." + path.filename().string() + "-XXXXXX"))
-      .string();
-  const auto file = ::mkostemp(name.data(), O_CLOEXEC);
-  if (file == -1)
-    return failure(ec::storage, path.string() + " can not be written: "
-                                  + std::strerror(errno));
-  return replacing_file{path, name, file};
+  // Another writer of the same path has a name of its own. The system applies
+  // the process's mask to the mode.
+  std::random_device random;
+  for (;;) {
+    char suffix[16];
+    std::snprintf(suffix, sizeof(suffix), "-%08x", random());
+    auto name = path.parent_path() / ("." + path.filename().string() + suffix);
+    const auto file =
+      ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
+    if (file != -1)
+      return replacing_file{path, std::move(name), file};
+    if (errno != EEXIST)
+      return failure(ec::storage, path.string() + " cannot be written: "
+                                    + std::strerror(errno));
+  }
 }
 
 replacing_file::replacing_file(fs::path path, fs::path temporary, int file)
@@ -69,11 +76,7 @@ replacing_file::write(const std::vector<std::span<const std::byte>>& pieces) {
 }
 
 expected<void> replacing_file::commit() {
-  // Temporary files are private; give it what the user's mask grants others.
-  const auto mask = ::umask(0);
-  ::umask(mask);
-  if (::fchmod(file_, 0666 & ~mask) == -1
-      || ::rename(temporary_.c_str(), path_.c_str()) == -1)
+  if (::rename(temporary_.c_str(), path_.c_str()) == -1)
     return failed(errno);
   if (::close(std::exchange(file_, -1)) == -1)
     return failed(errno);
@@ -81,8 +84,8 @@ expected<void> replacing_file::commit() {
 }
 
 tl::unexpected<error> replacing_file::failed(int code) const {
-  return failure(ec::storage, path_.string() + " can not be written: "
-                                + std::strerror(code));
+  return failure(ec::storage,
+                 path_.string() + " cannot be written: " + std::strerror(code));
 }
 
 } // namespace troupe

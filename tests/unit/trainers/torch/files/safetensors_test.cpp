@@ -1,17 +1,35 @@
 #include "troupe/trainers/torch/files/safetensors.hpp"
 
 #include <csignal>
+#include <fstream>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include <fcntl.h>
 #include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
 
 #include "tests/support/python.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/trainers/torch/files/tensor_examples.hpp"
+#include "troupe/trainers/torch/files/mapped_file.hpp"
 #include "troupe/trainers/train_context.hpp"
+
+namespace {
+
+int umask_calls = 0;
+
+} // namespace
+
+/// Stands in for that of the C library, and counts.
+extern "C" mode_t umask(mode_t mask) noexcept {
+  ++umask_calls;
+  return static_cast<mode_t>(::syscall(SYS_umask, mask));
+}
 
 using namespace troupe;
 using testing::AllOf;
@@ -61,6 +79,32 @@ struct wrapper {
 };
 
 } // namespace
+
+TEST_F(safetensors_test, leaves_the_mask_of_the_process_alone) {
+  const auto before = ::umask(027);
+  umask_calls = 0;
+  save_safetensors(path_, tensor_map{{"x", torch::ones({2})}});
+  EXPECT_EQ(umask_calls, 0) << "files of other threads would be for everyone";
+  ::umask(before);
+  struct stat facts {};
+  ASSERT_EQ(::stat(path_.c_str(), &facts), 0);
+  EXPECT_EQ(facts.st_mode & 0777, 0640u);
+}
+
+TEST_F(safetensors_test, maps_files_that_are_larger_than_memory) {
+  const auto file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  ASSERT_NE(file, -1);
+  const auto made = ::ftruncate(file, off_t{1} << 40);
+  ::close(file);
+  if (made != 0)
+    GTEST_SKIP() << "this file system has no sparse file of 1 TiB";
+  std::ifstream policy{"/proc/sys/vm/overcommit_memory"};
+  if (policy.get() == '2')
+    GTEST_SKIP() << "this system reserves memory for every mapping";
+  auto mapped = mapped_file::open(path_);
+  ASSERT_TRUE(mapped) << mapped.error().message;
+  EXPECT_EQ((*mapped)->bytes().size(), std::size_t{1} << 40);
+}
 
 TEST_F(safetensors_test, gives_back_what_was_saved) {
   const auto tensors = test::tensor_examples();

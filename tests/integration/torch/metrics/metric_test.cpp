@@ -150,7 +150,7 @@ TEST(metric_test, refuses_a_state_of_another_metric) {
   mse.update(numbers({1}), numbers({3}));
   auto state = mse.state();
   EXPECT_THAT(refusal([&] { r2_score{}.load_state(state); }),
-              HasSubstr("r2_score: the state to load has 3 tensors, not 6"));
+              HasSubstr("r2_score: the state to load has 3 tensors, not 7"));
   EXPECT_THAT(refusal([&] { mean_metric{on_nan::ignore}.load_state(state); }),
               HasSubstr("mean: the state to load has no 'weight'"));
   auto more = state;

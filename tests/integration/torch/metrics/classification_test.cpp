@@ -89,6 +89,51 @@ TEST(classification_test, takes_a_nan_among_scores_for_the_lowest) {
   EXPECT_THAT(warnings.all(), Contains(HasSubstr("a score is NaN")));
 }
 
+// One batch of logits lies in [0, 1] by chance.
+TEST(classification_test,
+     decides_once_whether_the_scores_of_a_curve_are_logits) {
+  auto logits = at::tensor({0.2, 0.9, -3.0, 1.5});
+  auto target = labels({0, 1, 1, 0});
+  const auto whole = auroc{binary_task{}}(logits, target).item<double>();
+  EXPECT_EQ(whole, 0.25);
+  auto in_two = [&](auto metric) {
+    metric.update(logits.narrow(0, 0, 2), target.narrow(0, 0, 2));
+    metric.update(logits.narrow(0, 2, 2), target.narrow(0, 2, 2));
+    return metric.value();
+  };
+  constexpr binary_task told{.scores = score_kind::logits};
+  EXPECT_EQ(in_two(auroc{binary_task{}}), whole);
+  EXPECT_EQ(in_two(auroc{told}), whole);
+  EXPECT_EQ(in_two(auroc{told, {.bins = 101}}), whole);
+  EXPECT_THAT(refusal([&] {
+                in_two(auroc{binary_task{}, {.bins = 101}});
+              }),
+              HasSubstr("say in the task whether they are logits"));
+  // On two ranks: the states of metrics that saw one batch each.
+  auroc first{binary_task{}}, second{binary_task{}};
+  first.update(logits.narrow(0, 0, 2), target.narrow(0, 0, 2));
+  second.update(logits.narrow(0, 2, 2), target.narrow(0, 2, 2));
+  first.merge(second);
+  EXPECT_EQ(first.value(), whole);
+}
+
+TEST(classification_test, takes_scores_for_what_the_task_says_they_are) {
+  auto scores = at::tensor({0.2, 0.4, 0.9});
+  auto target = labels({1, 1, 1});
+  auto right = [&](std::optional<score_kind> kind) {
+    return accuracy{binary_task{.scores = kind}}(scores, target).item<double>();
+  };
+  EXPECT_NEAR(right(std::nullopt), 1 / 3.0, 1e-9);
+  EXPECT_NEAR(right(score_kind::probabilities), 1 / 3.0, 1e-9);
+  EXPECT_EQ(right(score_kind::logits), 1);
+  constexpr binary_task told{.scores = score_kind::probabilities};
+  auto outside = at::tensor({0.2, 1.4, 0.9});
+  EXPECT_THAT(refusal([&] { accuracy{told}.update(outside, target); }),
+              HasSubstr("accuracy: scores are probabilities, but one lies"));
+  EXPECT_THAT(refusal([&] { auroc{told}.update(outside, target); }),
+              HasSubstr("auroc: scores are probabilities, but one lies"));
+}
+
 TEST(classification_test, warns_of_classes_without_elements) {
   kept_warnings warnings;
   auroc{binary_task{}}(at::tensor({0.2, 0.4}), labels({1, 1}));
@@ -107,6 +152,7 @@ TEST(classification_test, keeps_states_of_different_tasks_apart) {
   EXPECT_NE(key(ten), key(multiclass_task{.num_classes = 10, .top_k = 2}));
   EXPECT_NE(key(ten), key(multiclass_task{10, 1, -1}));
   EXPECT_NE(key(binary_task{0.5}), key(binary_task{0.5000000001}));
+  EXPECT_NE(key(binary_task{}), key(binary_task{.scores = score_kind::logits}));
   EXPECT_EQ(auroc{ten}.state_key(), average_precision{ten}.state_key());
   EXPECT_NE((auroc{ten, {.bins = 5}}.state_key()), auroc{ten}.state_key());
   EXPECT_NE((auroc{ten, {.bins = 5}}.state_key()),

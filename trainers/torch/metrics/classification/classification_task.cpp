@@ -73,7 +73,10 @@ void check_task(const std::string& metric, const classification_task& task) {
 }
 
 std::string to_string(const classification_task& task) {
-  return std::visit(describer{}, task);
+  auto result = std::visit(describer{}, task);
+  if (auto kind = score_kind_of(task))
+    result += *kind == score_kind::logits ? ", logits" : ", probabilities";
+  return result;
 }
 
 bool is_multiclass(const classification_task& task) {
@@ -94,6 +97,10 @@ std::int64_t classes_of(const classification_task& task) {
 
 std::optional<std::int64_t> ignore_index_of(const classification_task& task) {
   return std::visit([](auto& x) { return x.ignore_index; }, task);
+}
+
+std::optional<score_kind> score_kind_of(const classification_task& task) {
+  return std::visit([](auto& x) { return x.scores; }, task);
 }
 
 } // namespace troupe

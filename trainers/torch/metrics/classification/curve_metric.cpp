@@ -19,6 +19,7 @@ constexpr std::size_t targets = 2;
 // Of a binned one, each columns x bins:
 constexpr std::size_t positives = 1;
 constexpr std::size_t negatives = 2;
+constexpr std::size_t kinds = 3; ///< Batches inside [0, 1], and others: 0 or 1.
 
 /// Refuses thresholds that make no curve; undefined if there are none.
 at::Tensor thresholds_of(const std::string& metric,
@@ -44,6 +45,11 @@ std::vector<std::int64_t> no_targets(const classification_task& task) {
   if (is_multiclass(task))
     return {0};
   return {0, columns_of(task)};
+}
+
+/// *scores* with NaN below all others.
+at::Tensor ranked(const at::Tensor& scores) {
+  return at::where(scores.isnan(), -1, scores);
 }
 
 at::Tensor mean(const at::Tensor& values, const at::Tensor& weights) {
@@ -74,6 +80,7 @@ curve_metric::curve_metric(std::string name, classification_task task,
     auto bins = at::zeros({columns, thresholds_.size(0) + 1}, at::kLong);
     add_state("positives", metric_reduction::sum, bins);
     add_state("negatives", metric_reduction::sum, bins);
+    add_state("kinds", metric_reduction::max, at::zeros({2}, at::kLong));
   }
 }
 
@@ -106,9 +113,11 @@ void curve_metric::keep(const score_batch& batch) {
 void curve_metric::count(const score_batch& batch) {
   const auto columns = columns_of(task_);
   const auto bins = thresholds_.size(0) + 1;
+  auto outside = any_outside(batch.scores);
+  auto found = ranked(as_probabilities(task_, batch.scores));
   // A threshold is rounded as the scores are, so that 0.7 reaches 0.7.
-  auto bin = at::bucketize(batch.scores, thresholds_.to(batch.scores.options()),
-                           false, /*right=*/true);
+  auto bin = at::bucketize(found, thresholds_.to(found.options()), false,
+                           /*right=*/true);
   auto column = at::arange(columns, bin.options());
   auto target = is_multiclass(task_) ? batch.target.unsqueeze(1) : batch.target;
   auto positive = is_multiclass(task_) ? target.eq(column) : target.eq(1);
@@ -121,10 +130,12 @@ void curve_metric::count(const score_batch& batch) {
   };
   state(positives) = counted(state(positives), positive);
   state(negatives) = counted(state(negatives), negative);
+  state(kinds) = at::maximum(
+    state(kinds), at::stack({outside.logical_not(), outside}).to(at::kLong));
 }
 
 std::vector<ranking_curve> curve_metric::exact_curves() const {
-  auto all_scores = joined(scores);
+  auto all_scores = ranked(as_probabilities(task_, joined(scores)));
   auto all_targets = joined(targets);
   if (average_ == average::micro) {
     all_scores = all_scores.reshape({-1, 1});
@@ -142,6 +153,11 @@ std::vector<ranking_curve> curve_metric::exact_curves() const {
 }
 
 std::vector<ranking_curve> curve_metric::binned_curves() const {
+  if (!score_kind_of(task_) && state(kinds).all().item<bool>())
+    refuse_metric(name_,
+                  "the scores of some batches lie in [0, 1] and those of "
+                  "others do not: say in the task whether they are "
+                  "logits or probabilities");
   auto of = [&](std::size_t number) {
     return average_ == average::micro ? state(number).sum(0, true)
                                       : state(number);

@@ -15,8 +15,11 @@ namespace troupe {
 /// states in a collection.
 ///
 /// Takes scores alone: N x classes x ... (or as the task says) of a float type.
-/// Those outside of [0, 1] make all of their batch logits (softmax or sigmoid
-/// follows). What a task's threshold and top_k are does not matter here.
+/// If the task does not say what they are, an exact curve takes all of them,
+/// over all batches and ranks, for logits if any lies outside of [0, 1]. A
+/// binned one decides batch by batch, and refuses to compute from batches that
+/// seem to be of both kinds. What a task's threshold and top_k are does not
+/// matter here.
 class curve_metric : public prediction_metric {
 public:
   std::string name() const override { return name_; }

@@ -68,20 +68,21 @@ at::Tensor range_of(const at::Tensor& labels) {
 }
 
 /// Scores of half precision are widened; others keep their precision, and with
-/// it what is equal.
-at::Tensor as_probabilities(const std::string& metric, at::Tensor scores,
-                            bool over_classes) {
+/// it what is equal. Says on the CPU, where that waits for nothing, what is
+/// strange about them.
+at::Tensor checked_scores(const std::string& metric,
+                          const classification_task& task, at::Tensor scores) {
   if (at::isReducedFloatingType(scores.scalar_type()))
     scores = scores.to(at::kFloat);
-  auto outside = scores.lt(0).logical_or(scores.gt(1)).any();
-  auto normalized = [&] {
-    return over_classes ? scores.softmax(1) : scores.sigmoid();
-  };
   if (!scores.is_cpu())
-    return at::where(outside, normalized(), scores);
+    return scores;
   if (scores.isnan().any().item<bool>())
     warn_metric(metric, "a score is NaN, and counts as below every threshold");
-  return outside.item<bool>() ? normalized() : scores;
+  if (score_kind_of(task) == score_kind::probabilities
+      && any_outside(scores).item<bool>())
+    refuse_metric(metric, "scores are probabilities, but one lies outside of "
+                          "[0, 1]");
+  return scores;
 }
 
 /// Which scores (elements x columns) are above the threshold, or the labels
@@ -95,7 +96,9 @@ at::Tensor above_threshold(const std::string& metric,
   auto* labels = std::get_if<multilabel_task>(&task);
   auto threshold =
     labels ? labels->threshold : std::get<binary_task>(task).threshold;
-  return as_probabilities(metric, columns, false).gt(threshold).to(at::kLong);
+  return as_probabilities(task, checked_scores(metric, task, columns))
+    .gt(threshold)
+    .to(at::kLong);
 }
 
 /// The class of the highest score of each row; the target, where that is among
@@ -130,6 +133,23 @@ at::Tensor decided(const std::string& metric, const classification_task& task,
 }
 
 } // namespace
+
+at::Tensor any_outside(const at::Tensor& scores) {
+  return scores.lt(0).logical_or(scores.gt(1)).any();
+}
+
+at::Tensor as_probabilities(const classification_task& task,
+                            const at::Tensor& scores) {
+  auto normalized = [&] {
+    return is_multiclass(task) ? scores.softmax(1) : scores.sigmoid();
+  };
+  if (auto kind = score_kind_of(task))
+    return *kind == score_kind::logits ? normalized() : scores;
+  auto outside = any_outside(scores);
+  if (!scores.is_cpu())
+    return at::where(outside, normalized(), scores);
+  return outside.item<bool>() ? normalized() : scores;
+}
 
 at::Tensor no_range() {
   return at::zeros({2}, at::kLong);
@@ -180,9 +200,7 @@ score_batch keep_scores(const std::string& metric,
     refuse_metric(metric, std::string{"predictions are scores, but have type "}
                             + at::toString(preds.scalar_type()));
   score_batch result;
-  auto scores =
-    as_probabilities(metric, by_column(preds, task), is_multiclass(task));
-  result.scores = at::where(scores.isnan(), -1, scores);
+  result.scores = checked_scores(metric, task, by_column(preds, task));
   result.target = target.to(at::kLong);
   result.target = is_multiclass(task) ? result.target.reshape({-1})
                                       : by_column(result.target, task);

@@ -21,7 +21,7 @@ struct label_batch {
 
 /// One batch with its scores kept.
 struct score_batch {
-  at::Tensor scores; ///< Elements x columns, in [0, 1], or -1 for NaN.
+  at::Tensor scores; ///< Elements x columns, as they were given.
   at::Tensor target; ///< int64, -1 where ignored; of a multiclass task 1-d.
   at::Tensor range;
 };
@@ -36,6 +36,14 @@ label_batch decide(const std::string& metric, const classification_task& task,
 score_batch keep_scores(const std::string& metric,
                         const classification_task& task,
                         const at::Tensor& preds, const at::Tensor& target);
+
+/// Whether any of *scores* lies outside [0, 1], as a 0-d tensor.
+at::Tensor any_outside(const at::Tensor& scores);
+
+/// Probabilities of *scores*, elements x columns, which are what *task* says;
+/// if it does not, logits if any lies outside [0, 1]. NaN stays NaN.
+at::Tensor as_probabilities(const classification_task& task,
+                            const at::Tensor& scores);
 
 /// The range of no labels at all; greater ranges are `at::maximum` of smaller.
 at::Tensor no_range();

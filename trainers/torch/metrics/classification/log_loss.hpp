@@ -4,15 +4,10 @@
 #include <optional>
 #include <string>
 
+#include "troupe/trainers/torch/metrics/classification/classification_task.hpp"
 #include "troupe/trainers/torch/metrics/prediction_metric.hpp"
 
 namespace troupe {
-
-/// What the scores of a log loss are.
-enum class score_kind {
-  logits,        ///< Softmax or sigmoid makes probabilities of them.
-  probabilities, ///< They are as they are; of several classes they sum to 1.
-};
 
 struct log_loss_options {
   score_kind scores = score_kind::logits;

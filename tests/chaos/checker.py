@@ -5,6 +5,7 @@
 
 Each clause is a function that yields sentences, one for each violation.
 """
+import os
 import sys
 from pathlib import Path
 
@@ -365,6 +366,10 @@ def n10_explains_itself(e: Evidence):
             continue
         if result["status"] != "finished" and not result["error"]:
             yield f"driver {number}: fit() returned {result['status']} without an error"
+        codes = {x["errno"] for x in life["faults"] if x["do"] == "shim" and x["delivered"] and x["errno"]}
+        words = [str(e.case.folder), *map(os.strerror, codes)]
+        if codes and result["status"] == "errored" and not any(x in result["error"] for x in words):
+            yield f"driver {number}: the error names neither a path nor what the system said: {result['error']}"
     if e.over:
         if not e.state or e.state["status"] != "finished":
             yield f"state.json says {e.state['status'] if e.state else 'nothing'} of a run that has finished"

@@ -537,6 +537,12 @@ def a_stopped_run_has_no_error(p):
 
 
 @planted("N10")
+def an_error_of_the_disk_names_no_path(p):
+    p.case.lives[0]["faults"].append({"do": "shim", "delivered": True, "errno": 5})
+    p.records("results.jsonl", lambda x: x[0].update(status="errored", error="something went wrong"))
+
+
+@planted("N10")
 def the_state_of_a_finished_run_says_running(p):
     p.state(lambda x: x.update(status="running"))
 

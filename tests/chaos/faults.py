@@ -140,6 +140,7 @@ FAMILIES = {
     "rank-kill": to("rank", ["KILL", "SEGV", "ABRT", "TERM"]),
     "rank-stop": rank_stop,
     "rank-point": rank_point,
+    "loop-throws": loop_fails(["throw"]),
     "loop-fails": loop_fails(["throw", "exit", "KILL", "SEGV", "ABRT"]),
     "driver-killed-by-rank": loop_fails(["driver KILL", "driver SEGV"]),
     "driver-stopped-by-rank": loop_fails(["driver INT", "driver TERM"]),
@@ -172,10 +173,10 @@ ALONE = {"rot", "full-disk", "folder-renamed", "folder-replaced", "two-drivers",
 
 
 # Families that need no rank to be a process.
-WITHOUT_RANKS = {"driver-kill", "driver-pause", "driver-signal", "driver-hangup", "driver-point", "driver-io",
-                 "driver-io-delay", "driver-killed-by-rank", "driver-stopped-by-rank", "lock-removed",
-                 "lock-removed-two", "two-drivers", "folder-renamed", "folder-replaced", "stdout-closed",
-                 "stdout-closed-signal", "rot", "full-disk", "runtime-removed"}
+WITHOUT_RANKS = {"driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
+                 "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced",
+                 "full-disk", "lock-removed", "lock-removed-two", "loop-throws", "rot", "runtime-removed",
+                 "stdout-closed", "stdout-closed-signal", "two-drivers"}
 
 
 def make_case(seed: int, number: int, families: list) -> tuple:

@@ -38,8 +38,8 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       args.board->prepare(std::move(*outcome));
       return caf::unit;
     },
-    [args](get_checkpoints) {
-      return checkpoint_list{entries_of(args.store->checkpoints())};
+    [args](get_checkpoints x) {
+      return page_of(args.store->checkpoints(), x.first);
     },
   };
 }

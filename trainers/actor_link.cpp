@@ -1,5 +1,8 @@
 #include "troupe/trainers/actor_link.hpp"
 
+#include <algorithm>
+#include <iterator>
+
 #include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/runtime/report/report_options.hpp"
 
@@ -73,10 +76,16 @@ expected<std::string> actor_link::join(bool broadcast,
 expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
   if (auto ok = drain(); !ok)
     return tl::unexpected<error>{std::move(ok.error())};
-  auto answer = ask<checkpoint_list>(get_checkpoints{});
-  if (!answer)
-    return tl::unexpected<error>{std::move(answer.error())};
-  return checkpoints_of(std::move(answer->entries));
+  std::vector<reported_checkpoint> result;
+  for (get_checkpoints next;; next.first = result.back().index + 1) {
+    auto answer = ask<checkpoint_list>(next);
+    if (!answer)
+      return tl::unexpected<error>{std::move(answer.error())};
+    auto page = checkpoints_of(std::move(answer->entries));
+    std::ranges::move(page, std::back_inserter(result));
+    if (!answer->more || result.empty())
+      return result;
+  }
 }
 
 bool actor_link::stop_requested() const noexcept {

@@ -76,8 +76,8 @@ staged_checkpoint train_context::new_checkpoint() {
   link_for("new_checkpoint()");
   if (before_report_)
     before_report_();
-  return value_or_leave(staged_checkpoint::create(
-    facts_.run_path, facts_.attempt, next_report_, facts_.rank));
+  return value_or_leave(
+    staged_checkpoint::create(facts_.run_path, facts_.attempt, facts_.rank));
 }
 
 void train_context::report(metrics values, const report_options& options) {
@@ -116,10 +116,12 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                                                 : options.checkpoint_name;
     mine =
       troupe::checkpoint::from_directory(run_path() / "checkpoints" / name);
-    x.part = checkpoint_part{std::move(name), value_or_leave(files->seal())};
+    x.part = value_or_leave(files->seal(next_report_, std::move(name)));
   }
   ++next_report_;
   value_or_leave(link.report(std::move(x), options.barrier));
+  if (files)
+    files->remove_sources();
   if (mine)
     checkpoint_ = mine;
   if (on_report_)

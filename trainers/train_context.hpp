@@ -94,7 +94,7 @@ public:
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> all_reported_checkpoints();
 
-  /// A folder on the run's storage for the checkpoint of the next report.
+  /// A folder on the run's storage for the checkpoint of a report to come.
   staged_checkpoint new_checkpoint();
 
   /// Reports *values*; returns once every rank has sent its report of the same

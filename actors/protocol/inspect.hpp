@@ -150,7 +150,7 @@ bool inspect(Inspector& f, log_event& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, get_checkpoints& x) {
-  return f.object(x).fields();
+  return f.object(x).fields(f.field("first", x.first));
 }
 
 template <class Inspector>
@@ -193,7 +193,8 @@ bool inspect(Inspector& f, result& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, checkpoint_list& x) {
-  return f.object(x).fields(f.field("entries", x.entries));
+  return f.object(x).fields(f.field("entries", x.entries),
+                            f.field("more", x.more));
 }
 
 template <class Inspector>

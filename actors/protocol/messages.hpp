@@ -173,8 +173,11 @@ struct log_event {
   loop_event event;
 };
 
-/// Asks for the committed checkpoints that were not evicted, oldest first.
-struct get_checkpoints {};
+/// Asks for the committed checkpoints that were not evicted, oldest first, from
+/// report index *first* on.
+struct get_checkpoints {
+  std::uint64_t first = 0;
+};
 
 /// One entry of `checkpoint_list`.
 struct checkpoint_entry {
@@ -184,8 +187,10 @@ struct checkpoint_entry {
   std::uint64_t attempt = 0;
 };
 
+/// As many as fit a message of moderate size.
 struct checkpoint_list {
   std::vector<checkpoint_entry> entries;
+  bool more = false; ///< Ask again, from the index after the last one.
 };
 
 // -- rendezvous store: trainer and worker group

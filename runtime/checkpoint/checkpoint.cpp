@@ -19,7 +19,7 @@ expected<fs::path> checkpoint::to_directory(const fs::path& target) const {
   fs::create_directories(target, code);
   if (code)
     return tl::unexpected{storage_error("make folder", target, code.value())};
-  return copy_files(path_, target, /*move=*/false).map([&] { return target; });
+  return copy_files(path_, target).map([&] { return target; });
 }
 
 expected<void> checkpoint::verify() const {

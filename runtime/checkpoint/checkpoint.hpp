@@ -20,7 +20,8 @@ public:
   /// Last part of the path: the name the run knows it by.
   std::string name() const { return path_.filename().string(); }
 
-  /// Copies all files into *target* (made if missing) and returns it.
+  /// Copies all files into *target* (made if missing) and returns it. Files of
+  /// the same name there are replaced, each atomically; others stay.
   expected<fs::path> to_directory(const fs::path& target) const;
 
   /// A folder to read the files from; on local storage the checkpoint itself.

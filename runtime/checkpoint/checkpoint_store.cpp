@@ -145,8 +145,31 @@ checkpoint_store::save(const checkpoint_registry& registry,
   return {};
 }
 
+// Reads the lists of files that were too long for a message.
+expected<report_batch> checkpoint_store::take_lists(std::uint64_t attempt,
+                                                    report_batch batch) const {
+  auto staging = staging_folder(run_path_, attempt, batch.index);
+  for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
+    auto& part = batch.parts[rank];
+    if (!part || part->listed == 0)
+      continue;
+    auto files = read_file_list(
+      staging / rank_list_file(static_cast<int>(rank)), part->listed);
+    if (!files)
+      return tl::unexpected{files.error()};
+    part->files = std::move(*files);
+    part->listed = 0;
+  }
+  return batch;
+}
+
 expected<reported_checkpoint>
 checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
+  for (auto& part : batch.parts)
+    if (part && part->listed > 0)
+      return take_lists(attempt, batch).and_then([&](const report_batch& x) {
+        return commit(attempt, x);
+      });
   auto name = batch.checkpoint_name();
   if (!name)
     return failure(ec::invalid_argument, "report " + std::to_string(batch.index)

@@ -67,6 +67,8 @@ private:
   checkpoint_store(fs::path run_path, std::string run_name,
                    const checkpoint_config& config, saved_run state);
 
+  expected<report_batch> take_lists(std::uint64_t attempt,
+                                    report_batch batch) const;
   expected<void> recover();
   expected<void> recover_unknown(const std::string& name, const manifest& x);
   /// Saves the state with *registry* in it, and *evicted* as let go.

@@ -3,8 +3,11 @@
 #include <fcntl.h>
 #include <sys/sendfile.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
+#include <string>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -15,7 +18,18 @@ namespace {
 
 /// What `fs::copy_file` should do: Boost 1.74 copies ranges, which Linux has
 /// refused between two kinds of file systems since 5.19.
-expected<void> copy_bytes(const fs::path& from, const fs::path& to) {
+int copy_bytes(int from, int to) {
+  constexpr std::size_t piece = 1 << 30;
+  ssize_t copied = 0;
+  do
+    copied = ::sendfile(to, from, nullptr, piece);
+  while (copied > 0 || (copied < 0 && errno == EINTR));
+  return copied < 0 ? errno : 0;
+}
+
+/// Replaces *to* by a copy of *from*: a reader of *to* finds the old file or
+/// the new one, and another writer does no harm.
+expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
   auto fail = [&](int code) {
     return tl::unexpected{
       storage_error("copy " + from.string() + " to", to, code)};
@@ -28,41 +42,25 @@ expected<void> copy_bytes(const fs::path& from, const fs::path& to) {
     return fail(errno);
   if (!S_ISREG(status.st_mode))
     return fail(EINVAL);
-  auto out = open_file(to, O_WRONLY | O_CREAT | O_EXCL, "write");
+  auto temporary = (to.parent_path() / ".copy-XXXXXX").string();
+  unique_fd out{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (!out)
-    return tl::unexpected{out.error()};
-  constexpr std::size_t piece = 1 << 30;
-  ssize_t copied = 0;
-  do
-    copied = ::sendfile(out->get(), in->get(), nullptr, piece);
-  while (copied > 0 || (copied < 0 && errno == EINTR));
-  if (copied < 0 || ::fchmod(out->get(), status.st_mode & 0777) != 0)
     return fail(errno);
-  return {};
+  auto code = copy_bytes(in->get(), out.get());
+  if (code == 0
+      && (::fchmod(out.get(), status.st_mode & 0777) != 0
+          || ::rename(temporary.c_str(), to.c_str()) != 0))
+    code = errno;
+  if (code == 0)
+    return {};
+  ::unlink(temporary.c_str());
+  return fail(code);
 }
 
-expected<void> copy_file(const fs::path& from, const fs::path& to, bool move) {
-  auto found = look_up_link(from);
-  if (!found)
-    return tl::unexpected{found.error()};
-  boost::system::error_code code;
-  if (move && !found->is_link()) {
-    fs::rename(from, to, code);
-    if (!code)
-      return {};
-    // Another file system: copy and remove.
-  }
-  if (auto ok = copy_bytes(from, to); !ok)
-    return ok;
-  if (move)
-    fs::remove(from, code);
-  return {};
-}
-
-} // namespace
-
-expected<void> copy_files(const fs::path& source, const fs::path& target,
-                          bool move) {
+/// Calls *place* with every file below *source* and where it belongs.
+template <class Place>
+expected<void> for_each_file(const fs::path& source, const fs::path& target,
+                             const Place& place) {
   auto folder = look_up(source);
   if (!folder)
     return tl::unexpected{folder.error()};
@@ -81,16 +79,41 @@ expected<void> copy_files(const fs::path& source, const fs::path& target,
       fs::create_directory(to, code);
       if (code)
         return tl::unexpected{storage_error("make folder", to, code.value())};
-      if (auto ok = copy_files(i->path(), to, move); !ok)
+      if (auto ok = for_each_file(i->path(), to, place); !ok)
         return ok;
-    } else if (name != manifest_file_name) {
-      if (auto ok = copy_file(i->path(), to, move); !ok)
+    } else if (!is_own_file(name.string())) {
+      if (auto ok = place(i->path(), to); !ok)
         return ok;
     }
   }
   if (code)
     return tl::unexpected{storage_error("list", source, code.value())};
   return {};
+}
+
+} // namespace
+
+expected<void> copy_files(const fs::path& source, const fs::path& target) {
+  return for_each_file(source, target, replace_by_copy);
+}
+
+expected<std::vector<fs::path>> link_files(const fs::path& source,
+                                           const fs::path& target) {
+  std::vector<fs::path> result;
+  auto link = [&](const fs::path& from, const fs::path& to) -> expected<void> {
+    result.push_back(from);
+    auto found = look_up_link(from);
+    if (!found)
+      return tl::unexpected{found.error()};
+    // Another file system, one without links, a file of somebody else, a
+    // symbolic link: a copy.
+    if (!found->is_file() || ::link(from.c_str(), to.c_str()) != 0)
+      return replace_by_copy(from, to);
+    return {};
+  };
+  return for_each_file(source, target, link).map([&] {
+    return std::move(result);
+  });
 }
 
 } // namespace troupe

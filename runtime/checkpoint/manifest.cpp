@@ -16,8 +16,9 @@ namespace troupe {
 
 namespace {
 
-// Largest manifest that is read: a million files with paths of 200 bytes.
-constexpr std::size_t max_manifest_bytes = 256 * 1024 * 1024;
+// Largest manifest that is read: a million files, each with a path of 200 bytes
+// and what is said about it, with room for the metrics of many ranks.
+constexpr std::size_t max_manifest_bytes = 1024 * 1024 * 1024;
 
 tl::unexpected<error> differs(const fs::path& file, const std::string& how) {
   return failure(ec::corrupt, file.string() + ' ' + how);
@@ -109,6 +110,11 @@ void append_report(std::string& out, const manifest& x) {
 
 } // namespace
 
+bool is_own_file(std::string_view path) {
+  return path == manifest_file_name
+         || path.starts_with(metadata_file_name + std::string{"."});
+}
+
 bool is_path_below(std::string_view path) noexcept {
   for (;;) {
     auto slash = path.find('/');
@@ -182,17 +188,15 @@ expected<void> verify_files(const fs::path& folder, const manifest& x) {
 
 expected<std::vector<std::string>> strangers_in(const fs::path& folder,
                                                 const manifest& x) {
-  std::set<std::string> known{manifest_file_name, metadata_file_name};
+  std::set<std::string> known{metadata_file_name};
   for (auto& file : x.files)
     known.insert(file.path);
-  // `set_metadata` of a process that was killed.
-  auto temporary = metadata_file_name + std::string{"."};
   std::vector<std::string> result;
   boost::system::error_code code;
   auto i = fs::recursive_directory_iterator{folder, code};
   for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
     auto path = i->path().lexically_relative(folder).generic_string();
-    if (known.contains(path) || path.starts_with(temporary))
+    if (known.contains(path) || is_own_file(path))
       continue;
     auto found = look_up_link(i->path());
     if (!found)

@@ -43,6 +43,10 @@ inline constexpr const char* manifest_file_name = "manifest.json";
 /// in no manifest.
 inline constexpr const char* metadata_file_name = ".metadata.json";
 
+/// Whether *path* within a checkpoint is true of that folder only: its
+/// manifest, or what a process left that was killed while it set the metadata.
+bool is_own_file(std::string_view path);
+
 /// Version of the format; a reader refuses any other.
 inline constexpr int manifest_format = 1;
 

@@ -1,9 +1,13 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 
 #include <fcntl.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -70,42 +74,42 @@ expected<void> seal_files(std::span<const fs::path> paths, const fs::path& root,
 }
 
 void remove_quietly(const fs::path& path) {
-  if (path.empty())
-    return;
   boost::system::error_code code;
-  fs::remove_all(path, code);
-  fs::remove(path.parent_path(), code); // if no other rank has files there
+  if (!path.empty())
+    fs::remove_all(path, code);
 }
 
 } // namespace
 
 expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
                                                       std::uint64_t attempt,
-                                                      std::uint64_t index,
                                                       int rank) {
-  auto path = staging_folder(run_path, attempt, index) / rank_folder(rank);
-  // A second one for the same report replaces the first.
-  if (auto ok = remove_tree(path); !ok)
-    return tl::unexpected{ok.error()};
-  // The folder above is the run's own: where it is gone, nothing would keep
-  // what is written.
-  for (auto& folder : {path.parent_path(), path}) {
-    boost::system::error_code code;
-    fs::create_directory(folder, code); // Another rank may be faster.
-    if (code)
-      return tl::unexpected{storage_error("make folder", folder, code.value())};
+  static std::atomic<std::uint64_t> serial = 0;
+  for (;;) {
+    auto path = working_folder(run_path, attempt, rank, serial++);
+    // The folder above is the run's own: where it is gone, nothing would keep
+    // what is written.
+    if (::mkdir(path.c_str(), 0700) == 0)
+      return staged_checkpoint{run_path, attempt, rank, std::move(path)};
+    if (errno != EEXIST) // What a start of the same attempt left stays.
+      return tl::unexpected{storage_error("make folder", path, errno)};
   }
-  return staged_checkpoint{std::move(path)};
 }
 
 staged_checkpoint::staged_checkpoint(staged_checkpoint&& other) noexcept
-  : path_(std::move(other.path_)) {
+  : run_path_(std::move(other.run_path_)), attempt_(other.attempt_),
+    rank_(other.rank_), path_(std::move(other.path_)),
+    sources_(std::move(other.sources_)) {
   other.path_.clear();
 }
 
 staged_checkpoint&
 staged_checkpoint::operator=(staged_checkpoint&& other) noexcept {
+  std::swap(run_path_, other.run_path_);
+  std::swap(attempt_, other.attempt_);
+  std::swap(rank_, other.rank_);
   std::swap(path_, other.path_);
+  std::swap(sources_, other.sources_);
   return *this;
 }
 
@@ -115,10 +119,15 @@ staged_checkpoint::~staged_checkpoint() {
 
 expected<void> staged_checkpoint::add_directory(const fs::path& source,
                                                 bool move) {
-  return copy_files(source, path_, move);
+  if (!move)
+    return copy_files(source, path_);
+  return link_files(source, path_).map([&](std::vector<fs::path> files) {
+    sources_.insert(sources_.end(), files.begin(), files.end());
+  });
 }
 
-expected<std::vector<file_entry>> staged_checkpoint::seal() {
+expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
+                                                  std::string name) {
   auto paths = list_files(path_);
   if (!paths)
     return tl::unexpected{paths.error()};
@@ -129,15 +138,46 @@ expected<std::vector<file_entry>> staged_checkpoint::seal() {
   if (std::ranges::binary_search(*paths, own))
     return failure(ec::invalid_argument,
                    own.string() + " has the name of the run's own manifest");
-  std::vector<file_entry> result;
+  checkpoint_part result{std::move(name), {}, 0};
   for (auto rest = std::span<const fs::path>{*paths}; !rest.empty();) {
     auto some = rest.first(std::min(rest.size(), files_at_once));
-    if (auto ok = seal_files(some, path_, result); !ok)
+    if (auto ok = seal_files(some, path_, result.files); !ok)
       return tl::unexpected{ok.error()};
     rest = rest.subspan(some.size());
   }
+  auto staging = staging_folder(run_path_, attempt_, index);
+  if (auto ok = hand_over(staging); !ok)
+    return tl::unexpected{ok.error()};
+  if (!is_long_list(result.files))
+    return result;
+  result.listed = result.files.size();
+  return write_file_list(staging / rank_list_file(rank_),
+                         std::exchange(result.files, {}))
+    .map([&] { return std::move(result); });
+}
+
+// Renames the folder to where the commit looks for this rank's files.
+expected<void> staged_checkpoint::hand_over(const fs::path& staging) {
+  auto to = staging / rank_folder(rank_);
+  if (::mkdir(staging.c_str(), 0700) != 0 && errno != EEXIST)
+    return tl::unexpected{storage_error("make folder", staging, errno)};
+  // What a start of the same attempt left that did not come up.
+  boost::system::error_code code;
+  fs::remove(staging / rank_list_file(rank_), code);
+  if (auto ok = remove_tree(to); !ok)
+    return ok;
+  if (::rename(path_.c_str(), to.c_str()) != 0)
+    return tl::unexpected{
+      storage_error("rename " + path_.string() + " to", to, errno)};
   path_.clear();
-  return result;
+  return {};
+}
+
+void staged_checkpoint::remove_sources() noexcept {
+  boost::system::error_code code;
+  for (auto& path : sources_)
+    fs::remove(path, code);
+  sources_.clear();
 }
 
 } // namespace troupe

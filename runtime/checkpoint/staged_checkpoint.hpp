@@ -1,9 +1,10 @@
 #pragma once
 
 #include <cstdint>
+#include <string>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/file_entry.hpp"
+#include "troupe/runtime/checkpoint/checkpoint_part.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
@@ -12,15 +13,14 @@ namespace troupe {
 /// A checkpoint that a rank is writing: a folder on the run's storage, so that
 /// committing it copies nothing.
 ///
-/// Write files below `path()`, then hand the object to `context.report`. One
-/// that is dropped instead removes its folder.
+/// Write files below `path()`, then hand the object to `context.report`, that
+/// of any report to come. One that is dropped instead removes its folder.
 class staged_checkpoint {
 public:
-  /// Makes the folder
-  /// `<run>/checkpoints/.staging-<attempt>-<index>/rank_<rank>/`.
+  /// Makes a folder in `<run>/checkpoints/` that no other rank, attempt or
+  /// object uses.
   static expected<staged_checkpoint> create(const fs::path& run_path,
-                                            std::uint64_t attempt,
-                                            std::uint64_t index, int rank);
+                                            std::uint64_t attempt, int rank);
 
   staged_checkpoint(staged_checkpoint&& other) noexcept;
   staged_checkpoint& operator=(staged_checkpoint&& other) noexcept;
@@ -29,18 +29,35 @@ public:
   /// Where this rank writes its files; subfolders are fine.
   const fs::path& path() const noexcept { return path_; }
 
-  /// Copies (or moves) every file below *source* into `path()`.
+  /// Copies every file below *source* into `path()`; a file of the same name is
+  /// replaced. With *move* the files in *source* are removed once the report is
+  /// stored: one that is refused takes nothing away.
   expected<void> add_directory(const fs::path& source, bool move);
 
   /// Checksums and fsyncs every file below `path()` and gives up ownership:
-  /// from now on the commit owns the files (and makes the folders it moves them
-  /// to durable). An empty checkpoint is an error; empty folders are not kept.
-  expected<std::vector<file_entry>> seal();
+  /// from now on the files are this rank's part of the checkpoint *name* of
+  /// report *index*, and the commit owns them (and makes the folders it moves
+  /// them to durable). An empty checkpoint is an error; empty folders are not
+  /// kept.
+  expected<checkpoint_part> seal(std::uint64_t index, std::string name);
+
+  /// The report is stored: removes what `add_directory` was to move, as far as
+  /// that is possible.
+  void remove_sources() noexcept;
 
 private:
-  explicit staged_checkpoint(fs::path path) : path_(std::move(path)) {}
+  staged_checkpoint(fs::path run_path, std::uint64_t attempt, int rank,
+                    fs::path path)
+    : run_path_(std::move(run_path)), attempt_(attempt), rank_(rank),
+      path_(std::move(path)) {}
 
+  expected<void> hand_over(const fs::path& staging);
+
+  fs::path run_path_;
+  std::uint64_t attempt_ = 0;
+  int rank_ = 0;
   fs::path path_; // empty once moved from or sealed
+  std::vector<fs::path> sources_;
 };
 
 } // namespace troupe

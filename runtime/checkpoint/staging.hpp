@@ -2,7 +2,10 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
+#include "troupe/runtime/checkpoint/file_entry.hpp"
+#include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
@@ -11,8 +14,18 @@ namespace troupe {
 /// some attempt; it goes when a run starts there.
 inline constexpr const char* staging_prefix = ".staging-";
 
-/// Where the ranks of *attempt* write the checkpoint of report *index*. Both
-/// numbers are in the name, so that no attempt finds files of another.
+/// Where a rank of *attempt* writes files that it has not reported yet; no two
+/// of one process have the same *serial*.
+inline fs::path working_folder(const fs::path& run_path, std::uint64_t attempt,
+                               int rank, std::uint64_t serial) {
+  return run_path / "checkpoints"
+         / (staging_prefix + std::to_string(attempt) + "-rank_"
+            + std::to_string(rank) + '-' + std::to_string(serial));
+}
+
+/// Where the files come together that the ranks of *attempt* sealed for report
+/// *index*. Both numbers are in the name, so that no attempt finds files of
+/// another.
 inline fs::path staging_folder(const fs::path& run_path, std::uint64_t attempt,
                                std::uint64_t index) {
   return run_path / "checkpoints"
@@ -24,5 +37,23 @@ inline fs::path staging_folder(const fs::path& run_path, std::uint64_t attempt,
 inline fs::path rank_folder(int rank) {
   return "rank_" + std::to_string(rank);
 }
+
+/// The list of one rank's files within the staging folder, where it is too long
+/// for a message.
+inline fs::path rank_list_file(int rank) {
+  return "rank_" + std::to_string(rank) + ".list";
+}
+
+/// Whether *files* belong into a list: in a message they would take more than
+/// half a MiB.
+bool is_long_list(const std::vector<file_entry>& files);
+
+/// Writes *files* to the new file *path*.
+expected<void> write_file_list(const fs::path& path,
+                               const std::vector<file_entry>& files);
+
+/// What `write_file_list` wrote, *count* files; anything else is `ec::corrupt`.
+expected<std::vector<file_entry>> read_file_list(const fs::path& path,
+                                                 std::uint64_t count);
 
 } // namespace troupe

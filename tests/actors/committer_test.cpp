@@ -5,6 +5,7 @@
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/stepped_system.hpp"
 #include "troupe/actors/committer.hpp"
+#include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
 namespace troupe::test {
@@ -90,6 +91,30 @@ TEST_F(committer_test, lists_what_was_committed_before_the_question) {
   EXPECT_EQ(entry.path, path_of("c0"));
   EXPECT_EQ(entry.values, (metrics{{"x", 0}}));
   EXPECT_EQ(entry.attempt, 0u);
+}
+
+TEST(checkpoint_page_test, gives_a_long_list_in_pages_that_fit_a_message) {
+  std::vector<reported_checkpoint> all;
+  for (std::uint64_t i = 0; i < 3000; ++i)
+    all.push_back({checkpoint::from_directory("/c" + std::to_string(i)),
+                   {{"notes", std::string(1000, 'x')}},
+                   2 * i,
+                   0});
+  std::vector<reported_checkpoint> found;
+  auto pages = 0;
+  for (auto more = true; more; ++pages) {
+    auto page = page_of(all, found.empty() ? 0 : found.back().index + 1);
+    ASSERT_FALSE(page.entries.empty());
+    EXPECT_LE(page.entries.size(), 1024u);
+    more = page.more;
+    for (auto& x : checkpoints_of(std::move(page.entries)))
+      found.push_back(x);
+  }
+  EXPECT_EQ(found, all);
+  EXPECT_GE(pages, 3);
+  EXPECT_TRUE(page_of(all, 6000).entries.empty());
+  all[0].values["notes"] = std::string(5 << 20, 'x'); // one at least
+  EXPECT_EQ(page_of(all, 0).entries.size(), 1u);
 }
 
 TEST_F(committer_test, says_that_the_journal_could_not_be_made_durable) {

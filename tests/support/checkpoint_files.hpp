@@ -18,16 +18,14 @@ using file_texts = std::map<std::string, std::string>;
 inline expected<checkpoint_part>
 stage(const fs::path& run_path, std::uint64_t attempt, std::uint64_t index,
       int rank, const std::string& name, const file_texts& files) {
-  auto staged = staged_checkpoint::create(run_path, attempt, index, rank);
+  auto staged = staged_checkpoint::create(run_path, attempt, rank);
   if (!staged)
     return tl::unexpected{staged.error()};
   for (auto& [path, text] : files) {
     fs::create_directories((staged->path() / path).parent_path());
     write_bytes(staged->path() / path, text);
   }
-  return staged->seal().map([&](std::vector<file_entry> sealed) {
-    return checkpoint_part{name, std::move(sealed)};
-  });
+  return staged->seal(index, name);
 }
 
 /// Report *index* of as many ranks as there are *ranks*, each with files.

@@ -156,6 +156,51 @@ TEST_F(run_test, reports_without_barrier_are_paired_all_the_same) {
       EXPECT_EQ(values.at("i"), metric_value{i});
 }
 
+void take_a_folder_early(train_context& context) {
+  auto files = context.new_checkpoint();
+  write_bytes(files.path() / ("r" + std::to_string(context.rank())), "x");
+  context.report({{"validation", 1}});
+  context.report({{"loss", 1}}, std::move(files));
+}
+
+TEST_F(run_test, a_folder_taken_before_another_report_becomes_a_checkpoint) {
+  for (int workers : {0, 2}) {
+    train_options options{.scaling = {.num_workers = workers}, .run = config()};
+    options.run.name = "run_" + std::to_string(workers);
+    auto outcome = data_parallel_trainer{take_a_folder_early, options}.fit();
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    ASSERT_TRUE(outcome.checkpoint);
+    EXPECT_EQ(outcome.checkpoint->name(), "checkpoint_000001");
+    EXPECT_TRUE(outcome.checkpoint->verify());
+  }
+}
+
+void move_and_be_refused(train_context& context, const fault_plan& plan) {
+  auto model = checkpoint::from_directory(plan.text);
+  try {
+    context.report({{"", 1}}, model, {.move_files = true});
+  } catch (const train_error&) {
+  }
+  context.report({{"left", fs::exists(model.path() / "weights")}});
+  context.report({}, model, {.move_files = true});
+  context.report({{"left", fs::exists(model.path() / "weights")}});
+}
+
+TEST_F(run_test, a_report_that_is_refused_takes_no_files_away) {
+  fs::create_directory(storage_ / "model");
+  write_bytes(storage_ / "model" / "weights", "1");
+  auto outcome =
+    data_parallel_trainer{
+      move_and_be_refused, fault_plan{.text = (storage_ / "model").string()},
+      train_options{.scaling = {.num_workers = 1}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history().value();
+  EXPECT_EQ(rows.at(0).values[0].at("left"), metric_value{true});
+  EXPECT_EQ(rows.at(2).values[0].at("left"), metric_value{false});
+  EXPECT_EQ(bytes_of(outcome.checkpoint->path() / "weights"), "1");
+}
+
 void list_checkpoints(train_context& context) {
   for (int i = 0; i < 3; ++i) {
     auto files = context.new_checkpoint();

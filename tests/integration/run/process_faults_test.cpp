@@ -3,6 +3,7 @@
 
 #include <unistd.h>
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
@@ -202,9 +203,9 @@ TEST_F(run_test, the_next_start_removes_what_a_killed_driver_left) {
   auto checkpoints = run_path() / "checkpoints";
   wait_for(storage_.path(), [&] {
     auto staged = names_in(checkpoints, ".staging-");
-    return !staged.empty()
-           && fs::exists(checkpoints / *staged.begin() / "rank_1"
-                         / "all_are_here");
+    return std::ranges::any_of(staged, [&](auto& name) {
+      return fs::exists(checkpoints / name / "all_are_here");
+    });
   });
   auto processes = descendants(pid);
   program.kill(SIGKILL);

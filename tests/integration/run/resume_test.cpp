@@ -1,7 +1,10 @@
 // Names that are used again, and drivers that die.
 
+#include <sys/wait.h>
+
 #include <algorithm>
 #include <csignal>
+#include <cstdlib>
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
@@ -82,6 +85,35 @@ public:
 
   std::vector<std::uint64_t> told;
 };
+
+// The driver dies between the checkpoint's commit and the journal's line.
+TEST_F(run_test, a_report_is_told_and_kept_if_its_checkpoint_is) {
+  for (auto moment : {"commit.renamed:3", "commit.state_saved:3"}) {
+    auto storage = storage_ / moment;
+    fs::create_directory(storage);
+    ::setenv("TROUPE_FAILPOINT", moment, 1);
+    victim program{storage.string(), "checkpoints"};
+    ::unsetenv("TROUPE_FAILPOINT");
+    EXPECT_TRUE(WIFSIGNALED(program.wait()));
+    auto callback = std::make_shared<told_indices>();
+    auto options =
+      train_options{.scaling = {.num_workers = 2}, .run = config()};
+    options.run.storage_path = storage;
+    options.run.callbacks = {callback};
+    // It was the last report of the run: there is nothing left to do.
+    auto outcome = run({.steps = 3}, options);
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    ASSERT_FALSE(callback->told.empty()) << moment;
+    EXPECT_EQ(callback->told.back(), 2u) << moment;
+    EXPECT_EQ(outcome.metrics.at("step"), metric_value{2});
+    auto rows = outcome.metrics_history().value();
+    ASSERT_EQ(rows.size(), 3u) << moment;
+    EXPECT_EQ(rows[2].index, 2u);
+    ASSERT_EQ(rows[2].values.size(), 2u);
+    EXPECT_EQ(rows[2].values[1].at("rank"), metric_value{1});
+    EXPECT_EQ(rows[2].checkpoint, outcome.checkpoint->name());
+  }
+}
 
 TEST_F(run_test, callbacks_are_told_what_a_killed_driver_had_not_told_them) {
   victim program{storage_.path().string(), "callback_waits"};

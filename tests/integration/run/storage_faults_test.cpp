@@ -29,6 +29,16 @@ void tell_much(train_context& context, const fault_plan& plan) {
   }
 }
 
+constexpr int many = 18'000;
+
+/// The names alone are more than a message takes.
+void save_many(train_context& context) {
+  auto files = context.new_checkpoint();
+  for (int i = 0; i < many; ++i)
+    write_bytes(files.path() / (std::string(230, 'x') + std::to_string(i)), "");
+  context.report({{"files", many}}, std::move(files));
+}
+
 } // namespace
 
 class storage_faults_test : public run_test {
@@ -93,6 +103,21 @@ TEST_F(storage_faults_test, a_rank_that_can_not_copy_its_files_says_why) {
   EXPECT_NE(what.find("weights"), std::string::npos) << what;
   ASSERT_TRUE(outcome.checkpoint);
   EXPECT_TRUE(outcome.checkpoint->verify());
+}
+
+TEST_F(storage_faults_test,
+       a_checkpoint_may_have_more_files_than_fit_a_message) {
+  small_disk disk{storage_ / "disk", "256m"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  auto given = options(disk.path());
+  given.scaling.num_workers = 1;
+  auto outcome = data_parallel_trainer{save_many, given}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  ASSERT_TRUE(outcome.checkpoint);
+  EXPECT_EQ(std::distance(fs::directory_iterator{outcome.checkpoint->path()},
+                          fs::directory_iterator{}),
+            many + 1);
 }
 
 TEST_F(storage_faults_test, files_are_copied_from_another_disk) {

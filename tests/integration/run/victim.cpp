@@ -39,10 +39,15 @@ int be_victim(const std::string& storage, const std::string& action) {
   fault_plan plan;
   plan.steps = 1'000'000'000;
   plan.checkpoint_by = -1;
-  if (action == "callback_waits")
+  if (action == "callback_waits") {
     config.callbacks = {std::make_shared<waiting_callback>()};
-  else
+  } else if (action == "checkpoints") {
+    config.callbacks = {std::make_shared<user_callback>()};
+    plan.checkpoint_by = 0;
+    plan.steps = 3;
+  } else {
     plan.action = action;
+  }
   plan.step = 2;
   auto outcome =
     data_parallel_trainer{

@@ -178,6 +178,24 @@ TEST_F(checkpoint_store_test, names_file_and_ranks_of_a_conflict) {
   EXPECT_TRUE(store.registry().all().empty());
 }
 
+TEST_F(checkpoint_store_test, commits_more_files_than_a_message_takes) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  file_texts many;
+  for (int i = 0; i < 4000; ++i)
+    many[std::string(200, 'x') + std::to_string(i)] = "1";
+  auto batch = stage_batch(run.path(), 0, 0, "c", {many, {{"a", "2"}}}).value();
+  EXPECT_EQ(batch.parts[0]->listed, many.size());
+  auto done = store.commit(0, batch);
+  ASSERT_TRUE(done) << done.error().message;
+  EXPECT_EQ(read_manifest(done->data.path())->files.size(), many.size() + 1);
+  EXPECT_TRUE(done->data.verify());
+  many = {{many.begin()->first, "3"}};
+  batch = stage_batch(run.path(), 0, 1, "d", {many, {{"a", "2"}}}).value();
+  batch.parts[0]->listed = 5; // there is no such list
+  EXPECT_EQ(store.commit(0, batch).error().code, ec::storage);
+}
+
 TEST_F(checkpoint_store_test, refuses_bad_names_and_names_in_use) {
   auto store = open();
   attempt = store.begin_attempt(0).value();

@@ -8,6 +8,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/checkpoint/checkpoint_store.hpp"
+#include "troupe/runtime/checkpoint/staging.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 
@@ -19,8 +20,17 @@ protected:
   staged_checkpoint_test() { fs::create_directory(run / "checkpoints"); }
 
   staged_checkpoint make() {
-    return staged_checkpoint::create(run.path(), 1, 7, 2).value();
+    return staged_checkpoint::create(run.path(), 1, 2).value();
   }
+
+  static expected<std::vector<file_entry>> seal(staged_checkpoint& x) {
+    return x.seal(7, "c").map([](checkpoint_part part) {
+      EXPECT_EQ(part.name, "c");
+      return std::move(part.files);
+    });
+  }
+
+  bool has_staging() const { return !fs::is_empty(run / "checkpoints"); }
 
   temporary_folder run;
   fs::path staging = run.path() / "checkpoints" / ".staging-1-7";
@@ -28,11 +38,10 @@ protected:
 
 TEST_F(staged_checkpoint_test, lists_its_files_with_sizes_and_checksums) {
   auto staged = make();
-  EXPECT_EQ(staged.path(), staging / "rank_2");
   write_bytes(staged.path() / "b", "hello");
   fs::create_directory(staged.path() / "a");
   write_bytes(staged.path() / "a" / "c", "");
-  auto files = staged.seal();
+  auto files = seal(staged);
   ASSERT_TRUE(files) << files.error().message;
   EXPECT_EQ(*files, (std::vector<file_entry>{{"a/c", 0, checksum("")},
                                              {"b", 5, checksum("hello")}}));
@@ -42,7 +51,7 @@ TEST_F(staged_checkpoint_test, seals_more_files_than_it_opens_at_once) {
   auto staged = make();
   for (int i = 0; i < 200; ++i)
     write_bytes(staged.path() / std::to_string(i), std::to_string(i));
-  EXPECT_EQ(staged.seal().value().size(), 200u);
+  EXPECT_EQ(seal(staged).value().size(), 200u);
 }
 
 TEST_F(staged_checkpoint_test, goes_when_it_is_dropped_and_stays_when_sealed) {
@@ -50,19 +59,89 @@ TEST_F(staged_checkpoint_test, goes_when_it_is_dropped_and_stays_when_sealed) {
     auto staged = make();
     write_bytes(staged.path() / "x", "x");
   }
-  EXPECT_FALSE(fs::exists(staging));
+  EXPECT_FALSE(has_staging());
   {
     auto staged = make();
     write_bytes(staged.path() / "x", "x");
     auto moved = std::move(staged);
-    ASSERT_TRUE(moved.seal());
+    ASSERT_TRUE(seal(moved));
   }
   EXPECT_TRUE(fs::exists(staging / "rank_2" / "x"));
 }
 
+TEST_F(staged_checkpoint_test,
+       leaves_the_sources_of_a_report_that_was_refused) {
+  temporary_folder source;
+  write_bytes(source / "x", "1");
+  {
+    auto staged = make();
+    ASSERT_TRUE(staged.add_directory(source.path(), true));
+  }
+  EXPECT_EQ(bytes_of(source / "x"), "1");
+  EXPECT_FALSE(has_staging());
+}
+
+// B8, D: a folder belongs to its object, whatever others of the rank or of its
+// peers do, and to the report that it goes with.
+TEST_F(staged_checkpoint_test, belongs_to_one_object_and_to_any_report) {
+  auto early = make();
+  auto late = make();
+  auto peer = staged_checkpoint::create(run.path(), 1, 0).value();
+  write_bytes(early.path() / "x", "early");
+  write_bytes(late.path() / "x", "late");
+  write_bytes(peer.path() / "y", "peer");
+  ASSERT_TRUE(early.seal(9, "c"));
+  { auto dropped = std::move(late); }
+  { auto dropped = staged_checkpoint::create(run.path(), 1, 1).value(); }
+  ASSERT_TRUE(peer.seal(9, "c"));
+  auto together = run.path() / "checkpoints" / ".staging-1-9";
+  EXPECT_EQ(bytes_of(together / "rank_2" / "x"), "early");
+  EXPECT_EQ(bytes_of(together / "rank_0" / "y"), "peer");
+}
+
+// B7: what is too long for a message travels as a file.
+TEST_F(staged_checkpoint_test, puts_a_long_list_of_files_beside_them) {
+  auto staged = make();
+  constexpr int count = 4000;
+  for (int i = 0; i < count; ++i)
+    write_bytes(staged.path() / (std::string(200, 'x') + std::to_string(i)),
+                "1");
+  auto part = staged.seal(7, "c").value();
+  EXPECT_TRUE(part.files.empty());
+  EXPECT_EQ(part.listed, count);
+  auto files = read_file_list(staging / "rank_2.list", count).value();
+  ASSERT_EQ(files.size(), count);
+  EXPECT_TRUE(std::ranges::is_sorted(files, {}, &file_entry::path));
+  EXPECT_EQ(files[0].checksum, checksum("1"));
+}
+
+TEST(file_list_test, holds_a_million_files_and_notices_damage) {
+  temporary_folder folder;
+  std::vector<file_entry> files;
+  for (std::uint64_t i = 0; i < 1'000'000; ++i)
+    files.push_back({"tensors/layer." + std::to_string(i), i, ~i});
+  files[7].path = "a line\nwith a break \xff";
+  EXPECT_TRUE(is_long_list(files));
+  ASSERT_TRUE(write_file_list(folder / "list", files));
+  EXPECT_EQ(read_file_list(folder / "list", files.size()).value(), files);
+  EXPECT_EQ(read_file_list(folder / "list", 7).error().code, ec::corrupt);
+  files.resize(3);
+  EXPECT_FALSE(is_long_list(files));
+  ASSERT_TRUE(write_file_list(folder / "short", files));
+  auto text = bytes_of(folder / "short");
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto damaged = text;
+    damaged[i] = static_cast<char>(damaged[i] ^ 1);
+    write_bytes(folder / "damaged", damaged);
+    EXPECT_EQ(read_file_list(folder / "damaged", 3).error().code, ec::corrupt);
+    write_bytes(folder / "damaged", text.substr(0, i));
+    EXPECT_EQ(read_file_list(folder / "damaged", 3).error().code, ec::corrupt);
+  }
+}
+
 TEST_F(staged_checkpoint_test, refuses_to_be_empty) {
   auto staged = make();
-  auto files = staged.seal();
+  auto files = seal(staged);
   ASSERT_FALSE(files);
   EXPECT_EQ(files.error().code, ec::invalid_argument);
   EXPECT_NE(files.error().message.find("has no files"), std::string::npos);
@@ -71,17 +150,17 @@ TEST_F(staged_checkpoint_test, refuses_to_be_empty) {
 TEST_F(staged_checkpoint_test, refuses_a_manifest_and_what_is_no_file) {
   auto staged = make();
   write_bytes(staged.path() / "manifest.json", "{}");
-  EXPECT_EQ(staged.seal().error().code, ec::invalid_argument);
+  EXPECT_EQ(seal(staged).error().code, ec::invalid_argument);
   fs::remove(staged.path() / "manifest.json");
   fs::create_symlink("/etc/passwd", staged.path() / "link");
-  EXPECT_EQ(staged.seal().error().code, ec::invalid_argument);
+  EXPECT_EQ(seal(staged).error().code, ec::invalid_argument);
 }
 
 TEST_F(staged_checkpoint_test, reports_a_failed_fsync) {
   auto staged = make();
   write_bytes(staged.path() / "x", "x");
   ASSERT_TRUE(arm_failpoint("storage.sync_file=eio"));
-  auto files = staged.seal();
+  auto files = seal(staged);
   ASSERT_TRUE(arm_failpoint(""));
   ASSERT_FALSE(files);
   EXPECT_NE(files.error().message.find("Input/output error"),
@@ -97,7 +176,9 @@ TEST_F(staged_checkpoint_test, takes_files_from_another_file_system) {
   for (auto move : {false, true}) {
     auto staged = make();
     ASSERT_TRUE(staged.add_directory(disk.path(), move));
-    EXPECT_EQ(bytes_of(staging / "rank_2" / "x"), "12");
+    EXPECT_EQ(bytes_of(staged.path() / "x"), "12");
+    EXPECT_TRUE(fs::exists(disk.path() / "x"));
+    staged.remove_sources();
     EXPECT_EQ(fs::exists(disk.path() / "x"), !move);
   }
 }
@@ -112,16 +193,20 @@ TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {
   {
     auto staged = make();
     ASSERT_TRUE(staged.add_directory(source.path(), false));
-    EXPECT_EQ(staged.seal().value().size(), 3u);
+    EXPECT_EQ(seal(staged).value().size(), 3u);
     EXPECT_TRUE(fs::exists(source / "x"));
   }
   fs::remove(source / "link");
   auto staged = make();
   ASSERT_TRUE(staged.add_directory(source.path(), true));
+  auto missing = staged.add_directory(run / "nowhere", false);
+  ASSERT_TRUE(seal(staged));
+  EXPECT_TRUE(fs::exists(source / "x")); // until the report is stored
+  staged.remove_sources();
   EXPECT_FALSE(fs::exists(source / "x"));
   EXPECT_FALSE(fs::exists(source.path() / "sub" / "y"));
+  EXPECT_TRUE(fs::exists(source / "manifest.json"));
   EXPECT_EQ(bytes_of(staging / "rank_2" / "sub" / "y"), "2");
-  auto missing = staged.add_directory(run / "nowhere", false);
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find((run / "nowhere").string()),
             std::string::npos);
@@ -129,7 +214,7 @@ TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {
 
 TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
   fs::remove_all(run.path());
-  auto staged = staged_checkpoint::create(run.path(), 0, 0, 0);
+  auto staged = staged_checkpoint::create(run.path(), 0, 0);
   ASSERT_FALSE(staged);
   EXPECT_EQ(staged.error().code, ec::storage);
   EXPECT_FALSE(fs::exists(run.path())); // not made anew
@@ -207,4 +292,25 @@ TEST(checkpoint_test, copies_its_files_to_a_folder) {
   EXPECT_EQ(x.to_directory(folder.path() / "a" / "b").value(),
             folder.path() / "a" / "b");
   EXPECT_EQ(bytes_of(folder.path() / "a" / "b" / "x"), "1");
+}
+
+TEST(checkpoint_test, is_merged_into_a_folder_that_has_an_earlier_copy) {
+  temporary_folder folder;
+  fs::create_directories(folder.path() / "from" / "sub");
+  fs::create_directories(folder.path() / "to" / "sub");
+  write_bytes(folder.path() / "from" / "x", "new");
+  write_bytes(folder.path() / "from" / "sub" / "y", "new");
+  write_bytes(folder.path() / "to" / "x", "old, and longer");
+  write_bytes(folder.path() / "to" / "mine", "mine");
+  auto x = checkpoint::from_directory(folder / "from");
+  for (int i = 0; i < 2; ++i)
+    ASSERT_TRUE(x.to_directory(folder / "to"));
+  EXPECT_EQ(bytes_of(folder.path() / "to" / "x"), "new");
+  EXPECT_EQ(bytes_of(folder.path() / "to" / "sub" / "y"), "new");
+  EXPECT_EQ(bytes_of(folder.path() / "to" / "mine"), "mine");
+  EXPECT_EQ(std::distance(fs::directory_iterator{folder / "to"},
+                          fs::directory_iterator{}),
+            3); // no temporary file
+  fs::create_directory(folder.path() / "from" / "mine");
+  EXPECT_FALSE(x.to_directory(folder / "to")); // a folder onto a file
 }

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <string>
 #include <vector>
 
@@ -15,7 +16,7 @@ namespace troupe {
 /// What a rank's thread asks of the control plane. Calls block the rank's own
 /// thread, never an actor; once the attempt ends or the run is to stop they
 /// fail with `ec::stopped`.
-class rank_link {
+class rank_link : public std::enable_shared_from_this<rank_link> {
 public:
   virtual ~rank_link() = default;
 

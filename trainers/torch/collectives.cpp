@@ -5,10 +5,16 @@
 namespace troupe {
 
 at::Tensor all_reduce_sum(train_context& context, at::Tensor x) {
-  if (auto group = data_plane(context)->group) {
-    std::vector<at::Tensor> tensors{x};
-    group->allreduce(tensors)->wait();
-  }
+  auto plane = data_plane(context);
+  if (!plane->group)
+    return x;
+  // A group of GPUs carries their tensors alone, and a group of c10d drops what
+  // is written to a conjugated or negated view.
+  std::vector<at::Tensor> there{
+    x.to(plane->device).resolve_conj().resolve_neg()};
+  plane->group->allreduce(there)->wait();
+  if (!there[0].is_same(x))
+    x.copy_(there[0]);
   return x;
 }
 

@@ -7,9 +7,9 @@ namespace troupe {
 class train_context;
 
 /// Sums *x* over all ranks, in place, and returns it; every rank gets the same
-/// bits. A collective: all ranks call it with equal shapes and types. In a
-/// world of one it does nothing. Throws `train_error` if the attempt ends
-/// meanwhile.
+/// bits. *x* may be on the CPU or on this rank's device. A collective: all
+/// ranks call it with equal shapes and types. In a world of one it does
+/// nothing. Throws `train_error` if the attempt ends meanwhile.
 at::Tensor all_reduce_sum(train_context& context, at::Tensor x);
 
 } // namespace troupe

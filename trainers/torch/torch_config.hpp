@@ -17,12 +17,17 @@ enum class backend : std::uint8_t {
 
 std::string_view to_string(backend x) noexcept;
 
+/// Longer limits of collectives count as this one: clocks would overflow.
+inline constexpr std::chrono::milliseconds longest_timeout =
+  std::chrono::hours{24 * 365 * 10};
+
 /// How the ranks of a torch run talk to each other.
 struct torch_config {
   troupe::backend backend = troupe::backend::automatic;
 
   /// How long a collective waits for the slowest rank. Ray Train and torch wait
-  /// as long with Gloo: a rank may load data or save for minutes.
+  /// as long with Gloo: a rank may load data or save for minutes. Must be
+  /// positive; `std::chrono::milliseconds::max()` waits for ever.
   std::chrono::milliseconds timeout = std::chrono::minutes{30};
 };
 

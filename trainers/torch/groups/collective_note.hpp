@@ -25,7 +25,6 @@ struct collective_note {
   std::uint32_t op = 0;       ///< `reduction_op`, where there is one.
   std::int32_t root = -1;     ///< -1: none.
   std::uint64_t elements = 0; ///< Of one rank's (part of the) tensor.
-  std::uint64_t layout = 0;   ///< Distinguishes what the others do not.
 
   bool operator==(const collective_note&) const = default;
 };

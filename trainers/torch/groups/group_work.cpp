@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/groups/group_work.hpp"
 
+#include <algorithm>
+
 namespace troupe {
 
 namespace {

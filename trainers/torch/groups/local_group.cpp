@@ -56,13 +56,25 @@ reduction reduction_of(const at::Tensor& x, const c10d::ReduceOp& op) {
   return how;
 }
 
-/// Complex numbers are summed and averaged as pairs of real ones.
+/// *x*, or a copy if its memory holds other numbers than *x*: those of views
+/// that are conjugated or negated when they are read.
+at::Tensor resolved(const at::Tensor& x) {
+  return x.is_conj() || x.is_neg() ? x.resolve_conj().resolve_neg() : x;
+}
+
+/// Whether the memory of *x* is its elements, one after the other.
+bool is_plain(const at::Tensor& x) {
+  return x.is_contiguous() && !x.is_conj() && !x.is_neg();
+}
+
+/// Complex numbers are summed and averaged as pairs of real ones. A view of
+/// *x*, if that is resolved.
 at::Tensor as_real(const at::Tensor& x, const c10d::ReduceOp& op) {
   if (!x.is_complex())
-    return x;
+    return resolved(x);
   if (!c10d::isComplexViewAsRealAllowed(op))
     refuse(ec::invalid_argument, "can only sum and average complex numbers");
-  return at::view_as_real(x);
+  return at::view_as_real(resolved(x));
 }
 
 void check(const at::Tensor& x) {
@@ -190,7 +202,8 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
 void local_group::reduce_tensor(at::Tensor& x, const c10d::ReduceOp& op,
                                 int root, clock_limit timeout) {
   plain_tensors guard;
-  auto real = as_real(x, op);
+  auto source = resolved(x);
+  auto real = as_real(source, op);
   auto how = reduction_of(real, op);
   auto note =
     note_of(root < 0 ? collective_kind::all_reduce : collective_kind::reduce,
@@ -199,8 +212,12 @@ void local_group::reduce_tensor(at::Tensor& x, const c10d::ReduceOp& op,
   auto flat = real.contiguous();
   collectives_.all_reduce({note, timeout}, bytes_of(flat),
                           static_cast<std::size_t>(flat.numel()), how);
-  if (!flat.is_same(real) && (root < 0 || root == rank_))
+  if (root >= 0 && root != rank_)
+    return;
+  if (!flat.is_same(real))
     real.copy_(flat);
+  if (!source.is_same(x))
+    x.copy_(source);
 }
 
 void local_group::reduce_sparse(at::Tensor& x, const c10d::ReduceOp& op,
@@ -245,11 +262,11 @@ void local_group::gather_tensor(const at::Tensor& input, tensors& outputs,
                                 int root, clock_limit timeout) {
   plain_tensors guard;
   const bool takes = root < 0 || root == rank_;
-  auto in = input.contiguous();
+  auto in = resolved(input).contiguous();
   tensors flat;
   std::vector<std::byte*> out;
   for (auto& output : outputs) {
-    flat.push_back(output.is_contiguous() ? output : at::empty_like(in));
+    flat.push_back(is_plain(output) ? output : at::empty_like(in));
     out.push_back(bytes_of(flat.back()));
   }
   auto kind = root < 0 ? collective_kind::all_gather : collective_kind::gather;
@@ -264,7 +281,8 @@ void local_group::scatter_reduced(const tensors& inputs, at::Tensor& output,
                                   const c10d::ReduceOp& op,
                                   clock_limit timeout) {
   plain_tensors guard;
-  auto real = as_real(output, op);
+  auto target = resolved(output);
+  auto real = as_real(target, op);
   auto how = reduction_of(real, op);
   auto note = note_of(collective_kind::reduce_scatter, real);
   note.op = static_cast<std::uint32_t>(how.op);
@@ -280,6 +298,8 @@ void local_group::scatter_reduced(const tensors& inputs, at::Tensor& output,
                               static_cast<std::size_t>(out.numel()), how);
   if (!out.is_same(real))
     real.copy_(out);
+  if (!target.is_same(output))
+    output.copy_(target);
 }
 
 local_group::work_ptr
@@ -341,7 +361,7 @@ local_group::broadcast(tensors& x, const c10d::BroadcastOptions& options) {
   return enqueue(c10d::OpType::BROADCAST, {x}, options.timeout,
                  [this, tensor, root](auto limit) {
                    plain_tensors guard;
-                   auto flat = tensor.contiguous();
+                   auto flat = resolved(tensor).contiguous();
                    collectives_.broadcast(
                      {note_of(collective_kind::broadcast, flat, root), limit},
                      bytes_of(flat), flat.nbytes());
@@ -389,10 +409,10 @@ local_group::scatter(tensors& outputs, std::vector<tensors>& inputs,
                    tensors flat;
                    std::vector<const std::byte*> in;
                    for (auto& input : list) {
-                     flat.push_back(input.contiguous());
+                     flat.push_back(resolved(input).contiguous());
                      in.push_back(bytes_of(flat.back()));
                    }
-                   auto out = output.is_contiguous()
+                   auto out = is_plain(output)
                                 ? output
                                 : at::empty(output.sizes(), output.options());
                    collectives_.scatter(

@@ -1,6 +1,8 @@
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
+#include <algorithm>
 #include <future>
+#include <memory>
 #include <thread>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
@@ -32,6 +34,16 @@ constexpr auto drain_limit = std::chrono::seconds{30};
                          const std::string& what) {
   throw train_error{
     {code, "rank " + std::to_string(context.rank()) + ": " + what}};
+}
+
+/// *config* with a timeout that clocks can count.
+torch_config checked(const train_context& context, torch_config config) {
+  if (config.timeout <= std::chrono::milliseconds::zero())
+    refuse(context, ec::invalid_argument,
+           "torch_config::timeout is " + std::to_string(config.timeout.count())
+             + " ms, but must be positive");
+  config.timeout = std::min(config.timeout, longest_timeout);
+  return config;
 }
 
 backend choose(const train_context& context, backend wanted) {
@@ -233,12 +245,14 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
   }
   if (context.world_size() == 1)
     return plane;
-  auto ends = join(context, config, *plane);
-  auto& link = context.link();
-  link.on_abort(std::move(ends.abort));
+  auto ends = join(context, checked(context, config), *plane);
+  // A plane may be kept for longer than the context and its link.
+  auto link = context.link().weak_from_this();
+  context.link().on_abort(std::move(ends.abort));
   return {plane.release(),
-          [&link, close = std::move(ends.close)](torch_data_plane* x) {
-            link.on_abort({});
+          [link, close = std::move(ends.close)](torch_data_plane* x) {
+            if (auto alive = link.lock())
+              alive->on_abort({});
             delete x; // Before the group closes: it holds one, too.
             close();
           }};

@@ -97,8 +97,11 @@ TROUPE_INLINE void load(const T* from, W* to, std::size_t count) {
       std::uint32_t bits = static_cast<std::uint32_t>(from[i].bits) << 16;
       std::memcpy(to + i, &bits, sizeof(bits));
     }
-  } else {
+  } else if constexpr (std::is_same_v<T, W>) {
     std::memcpy(to, from, count * sizeof(T));
+  } else {
+    for (std::size_t i = 0; i < count; ++i)
+      to[i] = from[i];
   }
 }
 
@@ -119,8 +122,11 @@ TROUPE_INLINE void store(const W* from, T* to, std::size_t count) {
       to[i].bits = static_cast<std::uint16_t>(
         (bits & 0x7fffffff) > 0x7f800000 ? nan : rounded);
     }
-  } else {
+  } else if constexpr (std::is_same_v<T, W>) {
     std::memcpy(to, from, count * sizeof(T));
+  } else {
+    for (std::size_t i = 0; i < count; ++i)
+      to[i] = static_cast<T>(from[i]);
   }
 }
 
@@ -153,11 +159,10 @@ TROUPE_INLINE W combine(W a, W b) {
   }
 }
 
-template <class T, reduction_op Op>
+template <class T, reduction_op Op, class W = typename wide<T>::type>
 TROUPE_INLINE void fold(std::byte* out_bytes, std::byte* copy,
                         const std::byte* const* sources, int ranks,
                         std::size_t count, int divisor) {
-  using W = typename wide<T>::type;
   alignas(64) std::array<W, block> sum;
   alignas(64) std::array<W, block> next;
   for (std::size_t at = 0; at < count; at += block) {
@@ -193,9 +198,13 @@ fold_numbers(reduction_op op, std::byte* out, std::byte* copy,
   switch (op) {
     case reduction_op::sum:
       return fold<T, reduction_op::sum>(out, copy, sources, ranks, count, 1);
-    case reduction_op::average:
-      return fold<T, reduction_op::sum>(out, copy, sources, ranks, count,
-                                        ranks);
+    case reduction_op::average: {
+      // A sum of integers may not fit into their type, their mean always does.
+      using sum_type = std::conditional_t<std::is_integral_v<T>, std::int64_t,
+                                          typename wide<T>::type>;
+      return fold<T, reduction_op::sum, sum_type>(out, copy, sources, ranks,
+                                                  count, ranks);
+    }
     case reduction_op::product:
       return fold<T, reduction_op::product>(out, copy, sources, ranks, count,
                                             1);

@@ -10,7 +10,8 @@ namespace troupe {
 /// How elements of several ranks become one.
 enum class reduction_op : std::uint8_t {
   sum,
-  average, ///< Sum divided by the number of ranks; integers truncate.
+  average, ///< Sum divided by the number of ranks; integers truncate. The sum
+           ///< of integers is 64 bits wide.
   product,
   min, ///< A NaN of any rank wins, here and for `max`.
   max,

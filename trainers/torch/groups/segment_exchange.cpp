@@ -1,5 +1,6 @@
 #include "troupe/trainers/torch/groups/segment_exchange.hpp"
 
+#include <algorithm>
 #include <cstring>
 #include <type_traits>
 
@@ -8,6 +9,7 @@
 
 #include "troupe/runtime/process/futex.hpp"
 #include "troupe/runtime/process/segment_rank.hpp"
+#include "troupe/trainers/torch/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -48,7 +50,8 @@ void segment_exchange::open(collective_note note,
   note.sequence = note_.sequence + 1;
   note_ = note;
   timeout_ = timeout;
-  deadline_ = std::chrono::steady_clock::now() + timeout;
+  deadline_ =
+    std::chrono::steady_clock::now() + std::min(timeout, longest_timeout);
   // Two notes and payloads suffice: nobody shows the next but one before all
   // have shown the next and so have read this one.
   auto parity = note_.sequence & 1;

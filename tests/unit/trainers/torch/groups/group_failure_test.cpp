@@ -1,4 +1,5 @@
 #include <csignal>
+#include <latch>
 
 #include <gtest/gtest.h>
 
@@ -166,6 +167,47 @@ TEST(group_failure_test, closing_ends_what_is_open_and_tells_the_others) {
   auto reason = reduce(*other, 4);
   EXPECT_EQ(reason.code, ec::rank_failed);
   EXPECT_TRUE(mentions(reason, "rank 0 has left the group")) << reason.message;
+}
+
+// A callback runs on the group's thread, which then can not wait for its own
+// end.
+TEST(group_failure_test, a_callback_may_let_go_of_the_last_reference) {
+  auto segment = shared_segment::create(2).value();
+  std::latch attached{1}; // rank 0's callback, before rank 1 comes
+  auto failures = test::run_threads(2, [&](int rank) {
+    auto group = join(segment, rank);
+    tensors x{at::ones({4})};
+    tensors y{at::ones({4})};
+    if (rank == 1)
+      attached.wait();
+    auto work = group->allreduce(x);
+    auto next = rank == 0 ? group->allreduce(y) : nullptr;
+    auto last = std::make_shared<c10::intrusive_ptr<c10d::Backend>>();
+    last->swap(group);
+    auto gone = work->getFuture()->then(
+      [last](c10::ivalue::Future&) {
+        last->reset();
+        return c10::IValue{};
+      },
+      c10::NoneType::get());
+    if (rank == 0)
+      attached.count_down();
+    gone->wait();
+    if (next) // was open when the group went
+      test::check(failure_of([&] { next->wait(); }).code != ec::none,
+                  "it was not failed");
+  });
+  EXPECT_EQ(failures, std::vector<std::string>(2));
+}
+
+TEST(group_failure_test, a_collective_may_wait_for_ever) {
+  auto segment = shared_segment::create(2).value();
+  auto failures = test::run_threads(2, [&](int rank) {
+    auto group = join(segment, rank, std::chrono::milliseconds::max());
+    auto reason = reduce(*group, 100'000);
+    test::check(reason.code == ec::none, reason.message);
+  });
+  EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
 TEST(group_failure_test, refuses_what_it_can_not_do_before_anybody_waits) {

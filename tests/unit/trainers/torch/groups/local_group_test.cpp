@@ -284,6 +284,68 @@ TEST(local_group_dtype_test, carries_complex_numbers_and_nan) {
     false);
 }
 
+TEST(local_group_dtype_test, averages_integers_whose_sum_does_not_fit) {
+  run(
+    2,
+    [](group_ptr group, int) {
+      auto expect = [&](at::ScalarType type, std::int64_t value) {
+        tensors x{at::full({3000}, value, type)};
+        c10d::AllreduceOptions mean;
+        mean.reduceOp = c10d::ReduceOp::AVG;
+        group->allreduce(x, mean)->wait();
+        expect_bits(x[0], at::full({3000}, value, type), toString(type));
+      };
+      expect(at::kChar, 100);
+      expect(at::kChar, -128);
+      expect(at::kByte, 250);
+      expect(at::kShort, -30'000);
+      expect(at::kInt, 2'000'000'000);
+    },
+    false);
+}
+
+TEST(local_group_dtype_test, sends_the_numbers_of_views_not_their_memory) {
+  run(
+    2,
+    [](group_ptr outer, int rank) {
+      // The outer group would hand on a copy, and drop what is written there.
+      auto group = outer->getBackend(at::kCPU);
+      auto number = [](double re, double im) {
+        return at::full({4}, c10::complex<double>(re, im));
+      };
+      auto conjugated = [&](int r) { return number(1.0 + r, 2.0 + r).conj(); };
+      auto negated = [&](int r) { return at::imag(conjugated(r)); };
+      check(conjugated(0).is_conj() && negated(0).is_neg(), "they are plain");
+      tensors x{conjugated(rank)};
+      group->allreduce(x)->wait();
+      check(at::equal(x[0], number(3, -5)), "all-reduce");
+      x = {negated(rank)};
+      group->allreduce(x)->wait();
+      check(x[0].eq(-5).all().item<bool>(), "all-reduce of a negated view");
+      x = {conjugated(rank)};
+      group->broadcast(x)->wait();
+      check(at::equal(x[0], number(1, -2)), "broadcast");
+      std::vector<tensors> lists{{number(0, 0).conj(), number(0, 0)}};
+      x = {conjugated(rank)};
+      group->allgather(lists, x)->wait();
+      check(at::equal(lists[0][0], number(1, -2))
+              && at::equal(lists[0][1], number(2, -3)),
+            "all-gather");
+      tensors out{number(0, 0).conj()};
+      lists = {{conjugated(0), conjugated(1)}};
+      group->reduce_scatter(out, lists)->wait();
+      check(at::equal(out[0], rank == 0 ? number(2, -4) : number(4, -6)),
+            "reduce-scatter");
+      out = {number(0, 0).conj()};
+      if (rank != 0)
+        lists.clear();
+      group->scatter(out, lists)->wait();
+      check(at::equal(out[0], rank == 0 ? number(1, -2) : number(2, -3)),
+            "scatter");
+    },
+    false);
+}
+
 TEST(local_group_dtype_test, rounds_half_precision_once) {
   run(
     3,

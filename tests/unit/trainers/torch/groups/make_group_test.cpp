@@ -148,6 +148,40 @@ TEST_F(make_group_test, a_world_of_one_needs_no_group) {
   EXPECT_TRUE(plane->device.is_cpu());
 }
 
+TEST_F(make_group_test, a_group_may_wait_for_ever) {
+  for (auto kind : {backend::local, backend::gloo}) {
+    if (kind == backend::gloo && !has_gloo())
+      continue;
+    auto failures = test::run_threads(2, [&](int rank) {
+      train_context context{facts(rank, 2),
+                            std::make_shared<test::memory_link>(store_),
+                            std::nullopt};
+      auto plane =
+        make_group(context, {kind, std::chrono::milliseconds::max()});
+      tensors x{at::full({1000}, rank + 1.0)};
+      plane->group->allreduce(x)->wait();
+      check(x[0].eq(3).all().item<bool>(), "the sum is wrong");
+    });
+    EXPECT_EQ(failures, no_failures) << to_string(kind);
+  }
+}
+
+TEST_F(make_group_test, a_plane_may_be_kept_for_longer_than_its_context) {
+  auto failures = test::run_threads(2, [&](int rank) {
+    std::shared_ptr<torch_data_plane> plane;
+    std::weak_ptr<test::memory_link> watched;
+    {
+      auto link = std::make_shared<test::memory_link>(store_);
+      watched = link;
+      train_context context{facts(rank, 2), std::move(link), std::nullopt};
+      plane = make_group(context, {.backend = backend::local, .timeout = 60s});
+    }
+    check(watched.expired(), "the plane keeps the link");
+    plane.reset();
+  });
+  EXPECT_EQ(failures, no_failures);
+}
+
 error refusal(test::memory_store& store, rank_facts facts,
               const torch_config& config) {
   auto link = std::make_shared<test::memory_link>(store);
@@ -172,6 +206,16 @@ TEST_F(make_group_test, local_without_a_segment_is_refused) {
   auto reason =
     refusal(store_, facts(0, 2, false), {.backend = backend::local});
   EXPECT_EQ(reason.code, ec::unsupported);
+}
+
+TEST_F(make_group_test, a_timeout_that_is_not_positive_is_refused) {
+  for (auto timeout : {0ms, -5ms}) {
+    auto reason = refusal(store_, facts(1, 2), {.timeout = timeout});
+    EXPECT_EQ(reason.code, ec::invalid_argument);
+    EXPECT_NE(reason.message.find("rank 1: torch_config::timeout is "),
+              std::string::npos)
+      << reason.message;
+  }
 }
 
 TEST_F(make_group_test, a_segment_for_another_world_is_refused) {

@@ -118,7 +118,7 @@ TEST(outputs_with_the_umbrella, are_refused_if_nothing_tells_their_tensors) {
     });
 }
 
-TEST(outputs_with_the_umbrella, of_what_can_not_be_replaced_are_not_known) {
+TEST(outputs_with_the_umbrella, of_what_cannot_be_replaced_are_not_known) {
   std::vector<at::Tensor*> found;
   const at::Tensor fixed = torch::ones(1);
   std::pair<const at::Tensor, int> in_pair{fixed, 1};

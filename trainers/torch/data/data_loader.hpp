@@ -117,7 +117,7 @@ public:
   iterator& operator++() {
     current_.reset();
     if (next_ < order_.batches()) {
-      const auto k = next_++; // a batch that can not be read is passed over
+      const auto k = next_++; // a batch that cannot be read is passed over
       current_ = prefetcher_ ? prefetcher_->next()
                              : load(*loader_->dataset_, order_, random_,
                                     loader_->transfer_, k);

@@ -286,7 +286,7 @@ void distributed_data_parallel::after_forward(
 //                                        for in every step
 //
 // The first backward of a static graph sums that map before the buckets and
-// learns what a shadow can not: every rank has to make it itself.
+// learns what a shadow cannot: every rank has to make it itself.
 
 void distributed_data_parallel::begin_join(join_options options) {
   if (!active())

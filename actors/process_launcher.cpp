@@ -3,7 +3,7 @@
 #include <csignal>
 
 #include "troupe/actors/rank_seed.hpp"
-#include "troupe/runtime/process/credential_variables.hpp"
+#include "troupe/runtime/process/secret_variables.hpp"
 
 namespace troupe {
 
@@ -15,8 +15,7 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
                               const events& listener) {
   spawn_request request;
   request.payload = rank_seed{args_.socket, attempt, rank}.to_bytes();
-  request.hidden.assign(credential_variables.begin(),
-                        credential_variables.end());
+  request.hidden.assign(secret_variables.begin(), secret_variables.end());
   request.environment = openmp_environment(args_.cpus);
   request.environment.insert(request.environment.end(),
                              args_.environment.begin(),

@@ -1,45 +1,235 @@
 #include "troupe/callbacks/http/redacted.hpp"
 
 #include <algorithm>
-#include <cstdlib>
-#include <regex>
+#include <optional>
+#include <utility>
+#include <vector>
+
+#include "troupe/runtime/process/secret_variables.hpp"
 
 namespace troupe {
 
 namespace {
 
-constexpr auto secret_variables = {
-  "WANDB_API_KEY",         "COMET_API_KEY",
-  "MLFLOW_TRACKING_TOKEN", "MLFLOW_TRACKING_PASSWORD",
-  "DATABRICKS_TOKEN",      "DATABRICKS_CLIENT_SECRET",
-  "AWS_SECRET_ACCESS_KEY", "AWS_SESSION_TOKEN",
-};
-
 constexpr std::size_t shortest_secret = 4;
+constexpr std::string_view mask = "***";
+constexpr std::string_view blank_characters = " \t\n\r\f\v";
 
-void erase_value(std::string& text, std::string_view secret) {
-  if (secret.size() < shortest_secret)
-    return;
-  for (auto i = text.find(secret); i != text.npos; i = text.find(secret, i + 3))
-    text.replace(i, secret.size(), "***");
+// Classes of ASCII; locales have no say in what a secret is.
+
+bool is_letter(char c) {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
 }
 
-std::string without_patterns(const std::string& text) {
-  constexpr auto options = std::regex::ECMAScript | std::regex::icase;
-  static const std::regex user_info{"://[^/?#\\s\"']*@", options};
-  static const std::regex authorization{
-    "(authorization[\"']?\\s*[:=]\\s*[\"']?)(?:[a-z]+[ ]+)?[^\\s\"',}]+",
-    options};
-  static const std::regex scheme{"\\b(bearer|basic)\\s+[a-z0-9+/._~=-]{8,}",
-                                 options};
-  static const std::regex field{
-    "((?:api[_-]?key|token|secret|password|signature|\\bsig)[\"']?\\s*[=:]\\s*"
-    "[\"']?)[^\\s&\"',}]+",
-    options};
-  auto result = std::regex_replace(text, user_info, "://***@");
-  result = std::regex_replace(result, authorization, "$1***");
-  result = std::regex_replace(result, scheme, "$1 ***");
-  return std::regex_replace(result, field, "$1***");
+bool is_digit(char c) {
+  return c >= '0' && c <= '9';
+}
+
+bool is_blank(char c) {
+  return blank_characters.find(c) != blank_characters.npos;
+}
+
+bool is_word(char c) {
+  return is_letter(c) || is_digit(c) || c == '_';
+}
+
+char lower(char c) {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+/// A place in a text that moves on over what a rule names. Each character is
+/// looked at a bounded number of times, whatever the text.
+class cursor {
+public:
+  cursor(std::string_view text, std::size_t at) : text_(text), at_(at) {}
+
+  std::size_t at() const { return at_; }
+
+  /// *word*, in lower case, in any case.
+  bool take(std::string_view word) {
+    if (text_.size() - at_ < word.size()
+        || !std::ranges::equal(text_.substr(at_, word.size()), word, {}, lower))
+      return false;
+    at_ += word.size();
+    return true;
+  }
+
+  bool take_one_of(std::string_view characters) {
+    auto found =
+      at_ < text_.size() && characters.find(text_[at_]) != characters.npos;
+    at_ += found ? 1 : 0;
+    return found;
+  }
+
+  /// As many as there are; how many.
+  template <class Is>
+  std::size_t take_all(Is is) {
+    auto begin = at_;
+    while (at_ < text_.size() && is(text_[at_]))
+      ++at_;
+    return at_ - begin;
+  }
+
+  bool begins_word() const {
+    return at_ == 0 || at_ == text_.size() || !is_word(text_[at_ - 1]);
+  }
+
+private:
+  std::string_view text_;
+  std::size_t at_;
+};
+
+/// Where values end. A value that many rules begin in is walked only once.
+class value_ends {
+public:
+  explicit value_ends(std::string_view text) : text_(text) {}
+
+  template <class Is>
+  std::size_t operator()(std::size_t at, Is is) {
+    if (at >= begin_ && at < end_)
+      return end_;
+    begin_ = end_ = at;
+    while (end_ < text_.size() && is(text_[end_]))
+      ++end_;
+    return end_;
+  }
+
+private:
+  std::string_view text_;
+  std::size_t begin_ = 0; // of the last one
+  std::size_t end_ = 0;
+};
+
+/// What of a text a mask takes the place of.
+struct secret_range {
+  std::size_t begin = 0;
+  std::size_t end = 0;
+};
+
+using finding = std::optional<secret_range>;
+
+bool is_value(char c) {
+  return !is_blank(c) && c != '"' && c != '\'' && c != ',' && c != '}';
+}
+
+// `= "`, `': '` and the like, which stand before a value.
+bool take_assignment(cursor& x, std::string_view signs) {
+  x.take_one_of("\"'");
+  x.take_all(is_blank);
+  if (!x.take_one_of(signs))
+    return false;
+  x.take_all(is_blank);
+  x.take_one_of("\"'");
+  return true;
+}
+
+// The user info of a URL: `://` to the last `@` before its path.
+finding user_info_at(std::string_view text, std::size_t at, value_ends&) {
+  cursor x{text, at};
+  if (!x.take("://"))
+    return std::nullopt;
+  auto begin = x.at();
+  x.take_all([](char c) {
+    return !is_blank(c) && c != '/' && c != '?' && c != '#' && c != '"'
+           && c != '\'';
+  });
+  auto end = text.substr(begin, x.at() - begin).rfind('@');
+  if (end == text.npos)
+    return std::nullopt;
+  return secret_range{begin, begin + end};
+}
+
+// `Authorization: Basic abc`
+finding authorization_at(std::string_view text, std::size_t at,
+                         value_ends& ends) {
+  cursor x{text, at};
+  if (!x.take("authorization") || !take_assignment(x, ":="))
+    return std::nullopt;
+  auto begin = x.at();
+  // A scheme goes along.
+  cursor scheme = x;
+  if (scheme.take_all(is_letter) > 0
+      && scheme.take_all([](char c) { return c == ' '; }) > 0)
+    if (auto end = ends(scheme.at(), is_value); end > scheme.at())
+      return secret_range{begin, end};
+  if (auto end = ends(begin, is_value); end > begin)
+    return secret_range{begin, end};
+  return std::nullopt;
+}
+
+// `Bearer abcdefgh`, wherever it stands.
+finding scheme_at(std::string_view text, std::size_t at, value_ends&) {
+  cursor x{text, at};
+  if (!x.begins_word() || !(x.take("bearer") || x.take("basic")))
+    return std::nullopt;
+  auto is_token = [](char c) {
+    constexpr std::string_view others = "+/._~=-";
+    return is_letter(c) || is_digit(c) || others.find(c) != others.npos;
+  };
+  if (x.take_all(is_blank) == 0)
+    return std::nullopt;
+  auto begin = x.at();
+  if (x.take_all(is_token) < 8)
+    return std::nullopt;
+  return secret_range{begin, x.at()};
+}
+
+// `token=abc`, `"api_key": "abc"` and their like, in queries, forms and JSON.
+finding field_at(std::string_view text, std::size_t at, value_ends& ends) {
+  cursor x{text, at};
+  auto begins_word = x.begins_word();
+  auto is_named = false;
+  if (x.take("api")) {
+    x.take_one_of("_-");
+    is_named = x.take("key");
+  } else {
+    is_named = x.take("token") || x.take("secret") || x.take("password")
+               || x.take("signature") || (begins_word && x.take("sig"));
+  }
+  if (!is_named || !take_assignment(x, "=:"))
+    return std::nullopt;
+  auto begin = x.at();
+  auto end = ends(begin, [](char c) { return is_value(c) && c != '&'; });
+  if (end == begin)
+    return std::nullopt;
+  return secret_range{begin, end};
+}
+
+/// Adds what *find* finds to *to*; *first* are the characters, in lower case,
+/// at which it can begin.
+template <class Find>
+void collect(std::vector<secret_range>& to, std::string_view text,
+             std::string_view first, Find find) {
+  value_ends ends{text};
+  for (std::size_t i = 0; i < text.size(); ++i)
+    if (first.find(lower(text[i])) != first.npos)
+      if (auto found = find(text, i, ends))
+        to.push_back(*found);
+}
+
+void collect(std::vector<secret_range>& to, std::string_view text,
+             std::string_view secret) {
+  if (secret.size() < shortest_secret)
+    return;
+  for (auto i = text.find(secret); i != text.npos;
+       i = text.find(secret, i + secret.size()))
+    to.push_back({i, i + secret.size()});
+}
+
+/// *text* with one mask for what is in one or more of *ranges*.
+std::string masked(std::string_view text, std::vector<secret_range> ranges) {
+  std::ranges::sort(ranges, {}, &secret_range::begin);
+  std::string result;
+  std::size_t copied = 0;
+  for (auto i = ranges.begin(); i != ranges.end();) {
+    auto range = *i;
+    for (++i; i != ranges.end() && i->begin < range.end; ++i)
+      range.end = std::max(range.end, i->end);
+    result += text.substr(copied, range.begin - copied);
+    result += mask;
+    copied = range.end;
+  }
+  return result += text.substr(copied);
 }
 
 } // namespace
@@ -49,12 +239,17 @@ std::string redacted(std::string_view text) {
 }
 
 std::string redacted(std::string_view text, std::string_view secret) {
-  std::string result{text};
-  erase_value(result, secret);
-  for (const auto* name : secret_variables)
-    if (const auto* value = std::getenv(name))
-      erase_value(result, value);
-  return without_patterns(result);
+  // Each rule sees the whole text: what one takes out may be what another goes
+  // by.
+  std::vector<secret_range> ranges;
+  collect(ranges, text, secret);
+  for (const auto& value : secret_values())
+    collect(ranges, text, value);
+  collect(ranges, text, ":", user_info_at);
+  collect(ranges, text, "a", authorization_at);
+  collect(ranges, text, "b", scheme_at);
+  collect(ranges, text, "atsp", field_at);
+  return masked(text, std::move(ranges));
 }
 
 std::string shown_url(std::string_view url) {

@@ -62,8 +62,8 @@ struct run_config {
   /// What every rank calls around its loop and after its reports.
   troupe::rank_hooks rank_hooks;
   /// Environment variables that rank processes get beside the program's own.
-  /// They do not get the credentials of trackers (`credential_variables`)
-  /// unless these are named here: only the driver's side talks to trackers.
+  /// They do not get what `secret_variables` lists (*_TOKEN, *_API_KEY, ...)
+  /// unless it is named here: only the driver's side talks to trackers.
   std::map<std::string, std::string> worker_env;
   /// No progress line and nothing of rank 0's output on the console.
   bool quiet = false;

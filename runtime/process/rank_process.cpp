@@ -1,16 +1,21 @@
 #include "troupe/runtime/process/rank_process.hpp"
 
+#include <algorithm>
+#include <cinttypes>
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <cstring>
 #include <iostream>
 #include <system_error>
 
+#include <fcntl.h>
 #include <sched.h>
 #include <sys/prctl.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/last_words.hpp"
+#include "troupe/runtime/process/secret_variables.hpp"
 
 namespace troupe {
 namespace {
@@ -66,6 +71,54 @@ void pin_to(const std::vector<int>& cores) {
               << std::system_category().message(errno) << std::endl;
 }
 
+// The strings that the program was started with, which the kernel shows as
+// `/proc/<pid>/environ`; empty if they cannot be found.
+std::pair<char*, char*> environment_block() {
+  char text[4096] = {};
+  unique_fd file{::open("/proc/self/stat", O_RDONLY | O_CLOEXEC)};
+  if (!file || ::read(file.get(), text, sizeof(text) - 1) <= 0)
+    return {};
+  // Fields 50 and 51; the second, a name, may have blanks, and ends with `)`.
+  const char* at = std::strrchr(text, ')');
+  for (int field = 2; at && field < 50; ++field)
+    at = std::strchr(at + 1, ' ');
+  std::uintptr_t begin = 0, end = 0;
+  if (!at || std::sscanf(at, " %" SCNuPTR " %" SCNuPTR, &begin, &end) != 2)
+    return {};
+  return {reinterpret_cast<char*>(begin), reinterpret_cast<char*>(end)};
+}
+
+// Overwrites the values as well: `unsetenv` alone leaves them in this process's
+// memory, in its core dumps and in `/proc`.
+void hide_variables(const std::vector<std::string>& hidden) {
+  std::vector<std::string> names;
+  auto erase = [&](char* variable) {
+    auto size = std::strlen(variable);
+    auto sign = std::find(variable, variable + size, '=');
+    std::string_view name{variable, static_cast<std::size_t>(sign - variable)};
+    if (sign == variable + size
+        || std::ranges::none_of(hidden, [&](const std::string& pattern) {
+             return is_variable_of(name, pattern);
+           }))
+      return;
+    names.emplace_back(name);
+    std::memset(sign + 1, 0,
+                static_cast<std::size_t>(variable + size - sign) - 1);
+  };
+  auto [begin, end] = environment_block();
+  while (begin < end) {
+    auto next = std::find(begin, end, '\0') + 1;
+    if (next <= end)
+      erase(begin);
+    begin = next;
+  }
+  // Those that were set since, which lie elsewhere.
+  for (auto variable = environ; variable && *variable; ++variable)
+    erase(*variable);
+  for (auto& name : names)
+    ::unsetenv(name.c_str());
+}
+
 } // namespace
 
 void become_rank(rank_birth birth) noexcept {
@@ -74,8 +127,7 @@ void become_rank(rank_birth birth) noexcept {
   redirect(birth.descriptors.at(0), birth.descriptors.at(1));
   keep_last_words_in(birth.last_words.release());
   pin_to(birth.order.cores);
-  for (const auto& name : birth.order.hidden)
-    ::unsetenv(name.c_str());
+  hide_variables(birth.order.hidden);
   for (const auto& [name, value] : birth.order.environment)
     ::setenv(name.c_str(), value.c_str(), 1);
   ::on_exit(leave_on_exit, nullptr);

@@ -13,7 +13,8 @@ struct spawn_request {
   /// Handed to `rank_main` as it is; at most 64 MiB.
   std::string payload;
 
-  /// Variables of the program's environment that the process does not get.
+  /// Variables of the program's environment that the process does not get, not
+  /// even in `/proc/<pid>/environ`; a `*` stands for any characters.
   std::vector<std::string> hidden;
 
   /// Set before `rank_main` starts, over what the program's environment has.

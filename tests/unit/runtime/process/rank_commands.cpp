@@ -3,8 +3,10 @@
 #include <csignal>
 #include <cstdio>
 #include <cstdlib>
+#include <fstream>
 #include <functional>
 #include <iostream>
+#include <iterator>
 #include <map>
 #include <stdexcept>
 #include <thread>
@@ -64,6 +66,15 @@ commands() {
   static const std::map<std::string,
                         std::function<int(const std::string&, descriptors)>>
     table{
+      {"environ", // All that the kernel and this process know of it.
+       [](auto&, descriptors fds) {
+         std::ifstream in{"/proc/self/environ", std::ios::binary};
+         std::string all{std::istreambuf_iterator<char>{in}, {}};
+         for (auto variable = environ; *variable; ++variable)
+           all += *variable;
+         say(fds.at(0), all);
+         return 0;
+       }},
       {"return", [](auto& x, descriptors) { return std::stoi(x); }},
       {"exit",
        [](auto& x, descriptors) -> int {

@@ -117,6 +117,21 @@ TEST_F(spawner_test, hides_variables_unless_they_are_asked_for) {
   EXPECT_EQ(answer_of(client, std::move(request)), "elsewhere");
 }
 
+TEST_F(spawner_test, leaves_nothing_of_a_hidden_variable_in_a_rank) {
+  auto home = std::string{"HOME="} + std::getenv("HOME");
+  EXPECT_THAT(answer_of(client, command("environ")), HasSubstr(home));
+  auto request = command("environ");
+  request.hidden = {"H*E"};
+  auto environment = answer_of(client, std::move(request));
+  EXPECT_THAT(environment, testing::Not(HasSubstr(home)));
+  EXPECT_THAT(environment, HasSubstr("PATH=")); // And of no other.
+  request = command("environ");
+  request.hidden = {"H*E"};
+  request.environment = {{"HOME", "asked for"}};
+  EXPECT_THAT(answer_of(client, std::move(request)),
+              HasSubstr("HOME=asked for"));
+}
+
 TEST_F(spawner_test, pins_a_rank_to_its_cores) {
   auto core = available_cores().back();
   auto request = command("cores");

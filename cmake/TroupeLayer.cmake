@@ -14,6 +14,19 @@ foreach(header train torch actors trackers)
     ${TROUPE_INCLUDE_DIR}/troupe/${header}.hpp SYMBOLIC)
 endforeach()
 
+# What our own headers depend on among the options. In a file, so that only those that include it are compiled again.
+if(TROUPE_FAILPOINTS)
+  set(with_failpoints 1)
+else()
+  set(with_failpoints 0)
+endif()
+file(CONFIGURE OUTPUT ${TROUPE_INCLUDE_DIR}/troupe/build_options.hpp CONTENT
+"#pragma once
+
+// How this build of Troupe was configured.
+#define TROUPE_FAILPOINTS ${with_failpoints}
+")
+
 function(troupe_layer name)
   cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})

@@ -5,6 +5,8 @@ option(TROUPE_WITH_NCCL "Build the troupe_nccl library where its headers are fou
 option(TROUPE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
+# Whoever sets TROUPE_FAILPOINT in the environment of such a build can end the process or make its writes fail.
+option(TROUPE_FAILPOINTS "Let tests end the process or fail system calls at named points; not for installation" OFF)
 option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
 # Templates of other libraries (LibTorch 10 s, JSON 2 s) cost the compiler more than what is in a file of ours.
 set(TROUPE_COMPILE_IN_BATCHES "" CACHE STRING "Compile several files at once, of: layers;tests. Quicker as a whole, slower after an edit")

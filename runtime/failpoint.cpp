@@ -13,6 +13,8 @@
 
 namespace troupe {
 
+#if TROUPE_FAILPOINTS
+
 namespace {
 
 enum class action { kill, exit, eio, enospc };
@@ -134,5 +136,14 @@ expected<void> arm_failpoint(const std::string& specs) {
   detail::failpoints_armed = !armed.armed.empty();
   return {};
 }
+
+#else
+
+expected<void> arm_failpoint(const std::string& spec) {
+  return failure(ec::unsupported, "this build has no failpoint '" + spec
+                                    + "': configure with TROUPE_FAILPOINTS=ON");
+}
+
+#endif
 
 } // namespace troupe

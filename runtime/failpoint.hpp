@@ -3,9 +3,12 @@
 #include <atomic>
 #include <string>
 
+#include "troupe/build_options.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe {
+
+#if TROUPE_FAILPOINTS
 
 namespace detail {
 
@@ -18,6 +21,8 @@ int hit_failpoint(const char* name);
 } // namespace detail
 
 /// A named point at which a test ends the process or makes a system call fail.
+/// Only builds configured with `TROUPE_FAILPOINTS` have them; in others this is
+/// 0 and the variable is not looked at.
 ///
 /// Armed by the environment variable `TROUPE_FAILPOINT=name[:n[+]][=action]`,
 /// several of them joined by commas, read once at the start of the process, or
@@ -31,7 +36,16 @@ inline int failpoint(const char* name) {
   return detail::hit_failpoint(name);
 }
 
+#else
+
+constexpr int failpoint(const char*) {
+  return 0;
+}
+
+#endif
+
 /// Arms *specs* in place of what was armed; an empty text disarms.
+/// `ec::unsupported`: this build has no failpoints.
 expected<void> arm_failpoint(const std::string& specs);
 
 } // namespace troupe

@@ -8,7 +8,10 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <cctype>
 #include <cerrno>
+#include <exception>
+#include <system_error>
 
 #include "troupe/runtime/process/system_failure.hpp"
 
@@ -32,6 +35,31 @@ std::string refusal(const char* status) {
 
 bool would_wait() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
+}
+
+/// How long clients wait in the kernel's queue after one could not be let in,
+/// most likely for want of a descriptor.
+constexpr std::chrono::milliseconds accept_pause{100};
+
+std::string lowered(std::string_view x) {
+  std::string result{x};
+  for (auto& c : result)
+    c = static_cast<char>(std::tolower(static_cast<unsigned char>(c)));
+  return result;
+}
+
+/// The `Host` of *request*, in lower case and without port; empty: none.
+std::string asked_host(const std::string& request) {
+  auto head = lowered(request.substr(0, request.find("\r\n\r\n")));
+  auto at = head.find("\r\nhost:");
+  if (at == head.npos)
+    return {};
+  at = head.find_first_not_of(" \t", at + 7);
+  auto host = head.substr(std::min(at, head.size()));
+  host.resize(std::min(host.find_first_of(" \t\r"), host.size()));
+  if (!host.starts_with('['))
+    host.resize(std::min(host.find(':'), host.size()));
+  return host;
 }
 
 } // namespace
@@ -59,15 +87,28 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
       || ::getsockname(listener.get(), generic, &size) != 0)
     return system_failure(ec::conflict, "nothing can be served at " + where);
   where = address + ":" + std::to_string(ntohs(name.sin_port));
-  return std::unique_ptr<page_server>{new page_server{
-    std::move(listener), std::move(stop), std::move(where), std::move(what)}};
+  auto loopback = ntohl(name.sin_addr.s_addr) >> 24 == 127;
+  try {
+    return std::unique_ptr<page_server>{
+      new page_server{std::move(listener), std::move(stop), std::move(where),
+                      loopback, std::move(what)}};
+  } catch (const std::system_error& x) {
+    return failure(ec::spawn,
+                   std::string{"no thread can serve the page: "} + x.what());
+  }
 }
 
 page_server::page_server(unique_fd listener, unique_fd stop,
-                         std::string address, page what)
+                         std::string address, bool loopback, page what)
   : listener_(std::move(listener)), stop_(std::move(stop)),
-    address_(std::move(address)), page_(std::move(what)),
-    thread_([this] { run(); }) {}
+    address_(std::move(address)), loopback_(loopback), page_(std::move(what)),
+    thread_([this] {
+      try {
+        run();
+      } catch (const std::exception&) {
+        // No memory for a connection: the page ends, the run does not.
+      }
+    }) {}
 
 page_server::~page_server() {
   ::eventfd_write(stop_.get(), 1);
@@ -84,11 +125,14 @@ void page_server::run() {
       limit = std::min(limit, x.deadline);
     }
     // Who finds no place waits in the kernel's queue.
-    if (connections_.size() < max_connections)
+    if (clock::now() < next_accept_)
+      limit = std::min(limit, next_accept_);
+    else if (connections_.size() < max_connections)
       waits.push_back({listener_.get(), POLLIN, 0});
     auto left = std::chrono::ceil<std::chrono::milliseconds>(
       std::max(limit - clock::now(), clock::duration{0}));
-    auto timeout = connections_.empty() ? -1 : static_cast<int>(left.count());
+    auto timeout =
+      limit == clock::time_point::max() ? -1 : static_cast<int>(left.count());
     if (::poll(waits.data(), waits.size(), timeout) < 0 && errno != EINTR)
       return;
     if (waits.front().revents != 0)
@@ -114,6 +158,8 @@ void page_server::accept_one() {
   if (socket)
     connections_.push_back(
       {std::move(socket), clock::now() + page_.patience, {}, {}, false});
+  else if (!would_wait())
+    next_accept_ = clock::now() + accept_pause;
 }
 
 bool page_server::serve(connection& x) {
@@ -146,6 +192,16 @@ bool page_server::serve(connection& x) {
   return true;
 }
 
+// A name that a stranger can point to this host is no reason to answer; an
+// address is none that he can choose.
+bool page_server::is_for_us(const std::string& request) const {
+  auto host = asked_host(request);
+  in_addr address{};
+  return !loopback_ || host.empty() || host == "localhost"
+         || host.starts_with('[')
+         || ::inet_pton(AF_INET, host.c_str(), &address) == 1;
+}
+
 std::string page_server::reply_to(const std::string& request) const {
   if (request.find("\r\n\r\n") > max_request)
     return refusal("431 Request Header Fields Too Large");
@@ -156,11 +212,17 @@ std::string page_server::reply_to(const std::string& request) const {
     return refusal("400 Bad Request");
   auto method = line.substr(0, first);
   auto path = line.substr(first + 1, last - first - 1);
+  if (!is_for_us(request))
+    return refusal("421 Misdirected Request");
   if (method != "GET" && method != "HEAD")
     return refusal("405 Method Not Allowed");
   if (path.substr(0, path.find('?')) != page_.path)
     return refusal("404 Not Found");
-  return reply("200 OK", page_.content_type, page_.make(), method == "GET");
+  try {
+    return reply("200 OK", page_.content_type, page_.make(), method == "GET");
+  } catch (const std::exception&) {
+    return refusal("500 Internal Server Error");
+  }
 }
 
 } // namespace troupe

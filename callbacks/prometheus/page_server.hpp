@@ -17,13 +17,19 @@ namespace troupe {
 ///
 /// Knows GET and HEAD. A request of more than 8 KiB is refused; a client that
 /// sends its request, or takes the reply, too slowly is dropped. At most 32
-/// connections; each serves one request.
+/// connections; each serves one request. Without a free descriptor, clients
+/// wait until there is one.
+///
+/// Served at a loopback address, it refuses requests whose `Host` is another
+/// name than `localhost`: a web page could point its own name here (DNS
+/// rebinding) and have a browser on this host read the page.
 class page_server {
 public:
   struct page {
     std::string path; ///< `/metrics`
     std::string content_type;
-    std::function<std::string()> make; ///< Called on the server's thread.
+    /// Called on the server's thread. What it throws is a reply of status 500.
+    std::function<std::string()> make;
     /// For a client to send its request, and again to take the reply.
     std::chrono::milliseconds patience{5000};
   };
@@ -56,18 +62,21 @@ private:
   };
 
   page_server(unique_fd listener, unique_fd stop, std::string address,
-              page what);
+              bool loopback, page what);
 
   void run();
   void accept_one();
-  /// Whether the connection goes on.
+  /// Whether the connection stays open.
   bool serve(connection& x);
+  bool is_for_us(const std::string& request) const;
   std::string reply_to(const std::string& request) const;
 
   unique_fd listener_;
   unique_fd stop_;
   std::string address_;
+  bool loopback_;
   page page_;
+  clock::time_point next_accept_; ///< Not before: it failed.
   std::vector<connection> connections_;
   std::thread thread_;
 };

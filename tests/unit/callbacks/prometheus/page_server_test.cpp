@@ -3,7 +3,19 @@
 #include <arpa/inet.h>
 #include <gtest/gtest.h>
 #include <netinet/in.h>
+#include <sys/resource.h>
 #include <sys/socket.h>
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cstdlib>
+#include <cstring>
+#include <set>
+#include <stdexcept>
+#include <thread>
+
+#include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 namespace {
@@ -12,12 +24,17 @@ int port_of(const page_server& x) {
   return std::stoi(x.address().substr(x.address().find(':') + 1));
 }
 
+sockaddr_in name_of(const page_server& x) {
+  sockaddr_in result{};
+  result.sin_family = AF_INET;
+  result.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+  result.sin_port = htons(static_cast<std::uint16_t>(port_of(x)));
+  return result;
+}
+
 unique_fd connect_to(const page_server& x) {
   unique_fd result{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_in name{};
-  name.sin_family = AF_INET;
-  name.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-  name.sin_port = htons(static_cast<std::uint16_t>(port_of(x)));
+  auto name = name_of(x);
   EXPECT_EQ(
     ::connect(result.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name)),
     0);
@@ -36,6 +53,22 @@ std::string rest_of(const unique_fd& from) {
   for (ssize_t n; (n = ::recv(from.get(), buffer, sizeof(buffer), 0)) > 0;)
     result.append(buffer, static_cast<std::size_t>(n));
   return result;
+}
+
+// Threads of this process.
+std::set<std::string> threads() {
+  std::set<std::string> result;
+  for (fs::directory_iterator i{"/proc/self/task"}, end; i != end; ++i)
+    result.insert(i->path().filename().string());
+  return result;
+}
+
+// How often the thread with this *status* went to sleep by itself.
+long sleeps_in(const unique_fd& status) {
+  char text[8192] = {};
+  EXPECT_GT(::pread(status.get(), text, sizeof(text) - 1, 0), 0);
+  auto at = std::strstr(text, "\nvoluntary_ctxt_switches:");
+  return at ? std::atol(at + 26) : -1;
 }
 
 class page_server_test : public testing::Test {
@@ -60,7 +93,7 @@ protected:
 
 TEST_F(page_server_test, serves_its_page) {
   serve();
-  EXPECT_EQ(ask("GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n"),
+  EXPECT_EQ(ask("GET /metrics HTTP/1.1\r\nHost: localhost:9\r\n\r\n"),
             "HTTP/1.1 200 OK\r\nContent-Type: text/x\r\nContent-Length: 5\r\n"
             "Connection: close\r\n\r\npage\n");
   EXPECT_TRUE(ask("GET /metrics?a=b HTTP/1.0\r\n\r\n").ends_with("page\n"));
@@ -128,6 +161,73 @@ TEST_F(page_server_test, takes_no_more_connections_than_it_may) {
     idle.push_back(connect_to(*server));
   // The idle ones are dropped in their time, then it is served.
   EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\n\r\n").ends_with("page\n"));
+}
+
+TEST_F(page_server_test, answers_no_one_who_calls_it_by_another_name) {
+  serve();
+  for (auto host : {"rebound.example", "rebound.example:9099",
+                    "localhost.example", "127.0.0.1.example", "x"}) {
+    auto reply = ask("GET /metrics HTTP/1.1\r\nAccept: a\r\nhOsT: "
+                     + std::string{host} + "\r\nX: y\r\n\r\n");
+    EXPECT_TRUE(reply.starts_with("HTTP/1.1 421 ")) << host;
+    EXPECT_EQ(reply.find("page"), reply.npos) << host;
+  }
+  for (auto host : {"localhost", "LOCALHOST:1", "127.0.0.1:9099", "[::1]:9099"})
+    EXPECT_TRUE(
+      ask("GET /metrics HTTP/1.1\r\nHost: " + std::string{host} + "\r\n\r\n")
+        .ends_with("page\n"))
+      << host;
+}
+
+TEST_F(page_server_test, is_called_as_one_likes_where_the_network_may_call_it) {
+  auto made = page_server::start("0.0.0.0", 0,
+                                 {"/metrics", "text/x", [] { return "p"; }});
+  ASSERT_TRUE(made) << made.error().message;
+  server = std::move(*made);
+  EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\nHost: node-7\r\n\r\n")
+                .starts_with("HTTP/1.1 200 "));
+}
+
+TEST_F(page_server_test, lets_clients_wait_while_there_is_no_descriptor) {
+  auto others = threads();
+  serve();
+  auto all = threads();
+  std::erase_if(all, [&](auto& x) { return others.contains(x); });
+  ASSERT_EQ(all.size(), 1u);
+  unique_fd status{
+    ::open(("/proc/self/task/" + *all.begin() + "/status").c_str(),
+           O_RDONLY | O_CLOEXEC)};
+  ASSERT_TRUE(status);
+  EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\n\r\n").ends_with("page\n"));
+  unique_fd client{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  auto name = name_of(*server);
+  rlimit before{};
+  ASSERT_EQ(::getrlimit(RLIMIT_NOFILE, &before), 0);
+  auto none = before;
+  // The next descriptor that is free is one too many.
+  none.rlim_cur = static_cast<rlim_t>(unique_fd{::dup(0)}.get());
+  ASSERT_EQ(::setrlimit(RLIMIT_NOFILE, &none), 0);
+  auto connected =
+    ::connect(client.get(), reinterpret_cast<sockaddr*>(&name), sizeof(name));
+  // A thread that asks again and again never sleeps, and this never ends.
+  auto enough = sleeps_in(status) + 5;
+  while (connected == 0 && sleeps_in(status) < enough)
+    std::this_thread::yield();
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_EQ(connected, 0);
+  put(client, "GET /metrics HTTP/1.1\r\n\r\n");
+  EXPECT_TRUE(rest_of(client).ends_with("page\n"));
+}
+
+TEST_F(page_server_test, says_that_a_page_could_not_be_made) {
+  auto made = page_server::start("127.0.0.1", 0,
+                                 {"/metrics", "text/x", []() -> std::string {
+                                    throw std::runtime_error{"no status"};
+                                  }});
+  ASSERT_TRUE(made) << made.error().message;
+  server = std::move(*made);
+  EXPECT_TRUE(
+    ask("GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 500 "));
 }
 
 TEST_F(page_server_test, ends_with_clients_connected) {

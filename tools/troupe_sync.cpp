@@ -1,5 +1,6 @@
 // Sends what trackers have not taken yet: troupe-sync <run folder>.
 
+#include <cerrno>
 #include <charconv>
 #include <cstdio>
 #include <map>
@@ -8,7 +9,11 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/callbacks/tracking/folder_options.hpp"
 #include "troupe/callbacks/tracking/make_sink.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/runtime/run/run_folder.hpp"
@@ -19,7 +24,7 @@ namespace {
 using namespace troupe;
 
 constexpr auto usage =
-  R"(usage: troupe-sync RUN_FOLDER [--tracker NAME] [--timeout SECONDS]
+  R"(usage: troupe-sync RUN_FOLDER [--tracker NAME] [--set TRACKER.OPTION=VALUE]... [--timeout SECONDS]
 
 Sends to the trackers of a run what they have not taken yet: because they were
 down, because the credential was missing, because the host had no network. Goes
@@ -27,10 +32,15 @@ on where the run came to; a second call sends nothing.
 
   RUN_FOLDER          the folder <storage>/<run name>; no driver may have the run
   --tracker NAME      this tracker only (mlflow, wandb, ...); default: all
+  --set TRACKER.OPTION=VALUE
+                      an option of a tracker, as --set mlflow.tracking_uri=http://host:5000
   --timeout SECONDS   how long to try (default: 600)
   --help              this text
 
-Credentials come from the environment, as in the run itself.
+Credentials come from the environment, as in the run itself. Programs, servers
+and paths come from the environment and from --set: of the options that the run's
+folder has for a tracker, only those are taken that say what is shown. A folder or
+a file of another user is refused.
 Exit codes: 0 all is sent, 1 something is not, 2 wrong arguments.
 )";
 
@@ -39,7 +49,8 @@ constexpr std::size_t max_options_bytes = 1024 * 1024;
 
 struct arguments {
   fs::path run;
-  std::string tracker; ///< Empty: all.
+  std::string tracker;                          ///< Empty: all.
+  std::map<std::string, given_options> options; ///< By tracker.
   std::chrono::seconds timeout{600};
   bool help = false;
 };
@@ -58,10 +69,20 @@ expected<std::chrono::seconds> to_seconds(std::string_view text) {
   return std::chrono::seconds{count};
 }
 
+expected<void> set_option(arguments& x, const std::string& text) {
+  auto sign = text.find('=');
+  auto dot = text.substr(0, sign).find('.');
+  if (sign == text.npos || dot == text.npos || dot == 0 || dot + 1 == sign)
+    return wrong("--set needs TRACKER.OPTION=VALUE, not '" + text + "'");
+  x.options[text.substr(0, dot)][text.substr(dot + 1, sign - dot - 1)] =
+    text.substr(sign + 1);
+  return {};
+}
+
 expected<arguments> parse(const std::vector<std::string>& given) {
   arguments result;
   for (auto i = given.begin(); i != given.end(); ++i) {
-    auto takes_value = *i == "--tracker" || *i == "--timeout";
+    auto takes_value = *i == "--tracker" || *i == "--timeout" || *i == "--set";
     if (takes_value && std::next(i) == given.end())
       return wrong(*i + " needs a value");
     if (*i == "--help" || *i == "-h") {
@@ -70,6 +91,9 @@ expected<arguments> parse(const std::vector<std::string>& given) {
     }
     if (*i == "--tracker") {
       result.tracker = *++i;
+    } else if (*i == "--set") {
+      if (auto ok = set_option(result, *++i); !ok)
+        return tl::unexpected{ok.error()};
     } else if (*i == "--timeout") {
       auto seconds = to_seconds(*++i);
       if (!seconds)
@@ -91,6 +115,45 @@ expected<arguments> parse(const std::vector<std::string>& given) {
   return result;
 }
 
+/// What somebody else wrote is not sent with the caller's credentials.
+expected<void> check_owner(const fs::path& path) {
+  struct stat info {};
+  if (::lstat(path.c_str(), &info) != 0)
+    return errno == ENOENT
+             ? expected<void>{}
+             : tl::unexpected{storage_error("look at", path, errno)};
+  if (S_ISLNK(info.st_mode))
+    return failure(ec::conflict,
+                   path.string() + " is a link, which is not followed");
+  if (info.st_uid != ::geteuid())
+    return failure(ec::conflict, path.string() + " belongs to user "
+                                   + std::to_string(info.st_uid)
+                                   + ", not to you ("
+                                   + std::to_string(::geteuid())
+                                   + "): whoever wrote it must send it");
+  return {};
+}
+
+expected<void> check_owners(const fs::path& run) {
+  // The folder itself is the caller's word, a link to it, too.
+  boost::system::error_code code;
+  auto folder = fs::canonical(run, code);
+  if (code)
+    return tl::unexpected{storage_error("find", run, code.value())};
+  for (auto& path :
+       {folder, run / "run.json", run / "journal.jsonl", run / "sinks"})
+    if (auto ok = check_owner(path); !ok)
+      return ok;
+  for (fs::directory_iterator i{run / "sinks", code}, end; !code && i != end;
+       i.increment(code))
+    if (auto ok = check_owner(i->path()); !ok)
+      return ok;
+  if (code && code.value() != ENOENT)
+    return tl::unexpected{
+      storage_error("read folder", run / "sinks", code.value())};
+  return {};
+}
+
 /// The trackers that the run in *run* had, by name.
 expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
   std::map<std::string, std::string> result;
@@ -107,20 +170,52 @@ expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
   return result;
 }
 
+void note(const std::string& text) {
+  std::fprintf(stderr, "%s\n", text.c_str());
+}
+
 /// Sends the rest to one tracker; empty, or what is unsent.
 std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
                       std::chrono::seconds timeout) {
   auto name = target->name();
   if (auto ok = target->check(run); !ok)
     return "tracker " + name + ": " + ok.error().message;
-  sink_thread thread{std::move(target), run, {}, [](const std::string& text) {
-                       std::fprintf(stderr, "%s\n", text.c_str());
-                     }};
+  sink_thread thread{std::move(target), run, {}, note};
   thread.close();
   return thread.join(sink_thread::clock::now() + timeout);
 }
 
+/// As `send_rest`, with the options that the folder has as *in_folder*.
+std::string send_to(const std::string& name, const std::string& in_folder,
+                    const tracked_run& run, const arguments& x) {
+  auto plain = make_sink(name, "{}");
+  if (!plain)
+    return plain.error().message;
+  if (sink_feed{std::move(*plain), run, {}, note}.unsent() == 0)
+    return {};
+  auto given = x.options.find(name);
+  auto chosen =
+    choose_options(name, in_folder,
+                   given == x.options.end() ? given_options{} : given->second);
+  if (!chosen)
+    return chosen.error().message;
+  for (auto& option : chosen->taken)
+    std::printf("%s: the run's folder says %s\n", name.c_str(), option.c_str());
+  std::string unconfirmed;
+  for (auto& option : chosen->unconfirmed)
+    unconfirmed += (unconfirmed.empty() ? "" : ", ") + option;
+  if (!unconfirmed.empty())
+    return "not sent: the run's folder says " + unconfirmed
+           + ", which is taken from you only: confirm it with --set " + name
+           + ".OPTION=VALUE";
+  auto target = make_sink(name, chosen->options);
+  return target ? send_rest(std::move(*target), run, x.timeout)
+                : target.error().message;
+}
+
 expected<int> send_all(const arguments& x) {
+  if (auto ok = check_owners(x.run); !ok)
+    return tl::unexpected{ok.error()};
   auto description = read_description(x.run);
   if (!description)
     return tl::unexpected{description.error()};
@@ -138,11 +233,8 @@ expected<int> send_all(const arguments& x) {
   for (auto& [name, text] : *options) {
     if (!x.tracker.empty() && name != x.tracker)
       continue;
-    auto target = make_sink(name, text);
     auto unsent =
-      target ? send_rest(std::move(*target),
-                         describe_tracked_run(*description, x.run), x.timeout)
-             : target.error().message;
+      send_to(name, text, describe_tracked_run(*description, x.run), x);
     std::printf("%s: %s\n", name.c_str(),
                 unsent.empty() ? "all is sent" : unsent.c_str());
     status = unsent.empty() ? status : 1;

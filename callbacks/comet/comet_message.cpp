@@ -1,5 +1,6 @@
 #include "troupe/callbacks/comet/comet_message.hpp"
 
+#include <algorithm>
 #include <cmath>
 #include <set>
 
@@ -35,7 +36,9 @@ expected<std::vector<comet_message>> files_of(const logged_artifact& x,
 
 metrics buckets_of(const logged_histogram& x) {
   metrics result{{"min", x.min}, {"max", x.max}, {"sum", x.sum}};
-  for (std::size_t i = 0; i < x.limits.size(); ++i) {
+  // As many as a journal has of both: it may be damaged or somebody else's.
+  auto buckets = std::min(x.limits.size(), x.counts.size());
+  for (std::size_t i = 0; i < buckets; ++i) {
     result["limits/" + std::to_string(i)] = x.limits[i];
     result["counts/" + std::to_string(i)] = x.counts[i];
   }

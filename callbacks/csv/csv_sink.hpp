@@ -23,6 +23,7 @@ public:
   explicit csv_sink(csv_options options = {});
 
   std::string name() const override { return "csv"; }
+  std::string file() const override { return options_.file; }
   std::string options() const override;
   expected<void> check(const tracked_run& run) const override;
   sink_result start(const tracked_run& run, const std::string& state) override;
@@ -30,6 +31,7 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override;
+  std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
   sink_result open();

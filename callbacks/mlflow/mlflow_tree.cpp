@@ -121,6 +121,10 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
     id_ = x.value("run_id", id_);
     sizes_ = x.value("sizes", sizes_type{});
   }
+  if (id_.empty() || id_ == "." || id_ == ".." || id_.find('/') != id_.npos)
+    return sink_fails(
+      kind::permanent,
+      {ec::invalid_config, "'" + id_ + "' can not be the id of a run"});
   try {
     auto experiment = experiment_folder();
     if (!experiment)

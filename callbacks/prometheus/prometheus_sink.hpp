@@ -25,6 +25,7 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override { return {}; }
+  std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
   /// `127.0.0.1:9099`; empty until a run has started.
   std::string address() const;

@@ -23,6 +23,7 @@ public:
   explicit report_page_sink(clock now = &std::chrono::steady_clock::now);
 
   std::string name() const override { return "report_page"; }
+  std::string file() const override { return "report.html"; }
   std::string options() const override { return "{}"; }
 
   sink_result start(const tracked_run& run, const std::string& state) override;
@@ -32,6 +33,9 @@ public:
 
   /// The page needs nothing but the run's folder.
   std::string state() const override { return {}; }
+
+  /// It reads the values itself.
+  std::size_t ranks() const override { return 0; }
 
 private:
   sink_result write();

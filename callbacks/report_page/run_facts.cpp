@@ -1,13 +1,17 @@
 #include "troupe/callbacks/report_page/run_facts.hpp"
 
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
 #include <array>
+#include <cerrno>
 #include <charconv>
-#include <fstream>
 #include <string_view>
 
 #include "troupe/callbacks/report_page/html_text.hpp"
 #include "troupe/callbacks/tracking/config_values.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -97,13 +101,13 @@ std::optional<int> rank_of(std::string_view name) {
   return rank;
 }
 
-std::vector<std::pair<int, fs::path>> log_files(const fs::path& folder) {
-  std::vector<std::pair<int, fs::path>> result;
+std::vector<std::pair<int, std::string>> log_files(const fs::path& folder) {
+  std::vector<std::pair<int, std::string>> result;
   boost::system::error_code code;
   for (fs::directory_iterator i{folder, code}, end; !code && i != end;
        i.increment(code))
-    if (auto rank = rank_of(i->path().filename().string()))
-      result.emplace_back(*rank, i->path());
+    if (auto name = i->path().filename().string(); auto rank = rank_of(name))
+      result.emplace_back(*rank, std::move(name));
   std::ranges::sort(result);
   return result;
 }
@@ -122,16 +126,43 @@ bool keep_last_lines(std::string& text) {
   return false;
 }
 
-expected<log_tail> read_tail(const fs::path& path, std::size_t limit) {
-  std::ifstream in{path.string(), std::ios::binary | std::ios::ate};
-  if (!in)
-    return failure(ec::storage, "can not open " + path.string());
-  auto size = static_cast<std::size_t>(std::max<std::streamoff>(in.tellg(), 0));
-  log_tail result{path.filename().string(), {}, size <= limit};
-  result.text.resize(std::min(size, limit));
-  in.seekg(static_cast<std::streamoff>(size - result.text.size()));
-  in.read(result.text.data(), static_cast<std::streamsize>(result.text.size()));
-  result.text.resize(static_cast<std::size_t>(in.gcount()));
+/// The last *limit* bytes of *file*, whose size goes to *size*.
+expected<std::string> read_end(const unique_fd& file, const fs::path& path,
+                               std::size_t limit, std::size_t& size) {
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  size = static_cast<std::size_t>(info.st_size);
+  std::string result(std::min(size, limit), '\0');
+  std::size_t done = 0;
+  while (done < result.size()) {
+    auto at = size - result.size() + done;
+    auto count = ::pread(file.get(), result.data() + done, result.size() - done,
+                         static_cast<off_t>(at));
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count < 0)
+      return tl::unexpected{storage_error("read", path, errno)};
+    if (count == 0)
+      break;
+    done += static_cast<std::size_t>(count);
+  }
+  result.resize(done);
+  return result;
+}
+
+// What a link in the folder leads to is not the run's: a page of a stranger's
+// run would show the reader's own files.
+expected<log_tail> read_tail(const fs::path& run_path, const std::string& name,
+                             std::size_t limit) {
+  auto file = open_inside(run_path, "logs/" + name);
+  if (!file)
+    return tl::unexpected{file.error()};
+  std::size_t size = 0;
+  auto text = read_end(*file, run_path / "logs" / name, limit, size);
+  if (!text)
+    return tl::unexpected{text.error()};
+  log_tail result{name, std::move(*text), size <= limit};
   if (!result.whole) // begin with a whole line, if there is one
     if (auto end = result.text.find('\n'); end != std::string::npos)
       result.text.erase(0, end + 1);
@@ -141,7 +172,8 @@ expected<log_tail> read_tail(const fs::path& path, std::size_t limit) {
   return result;
 }
 
-void read_logs(const fs::path& folder, run_facts& to) {
+void read_logs(const fs::path& run_path, run_facts& to) {
+  auto folder = run_path / "logs";
   auto files = log_files(folder);
   if (files.size() > max_logs) {
     to.complaints.push_back("The logs of " + std::to_string(files.size())
@@ -152,8 +184,8 @@ void read_logs(const fs::path& folder, run_facts& to) {
   }
   auto limit = std::min(
     max_log_bytes, max_all_log_bytes / std::max<std::size_t>(files.size(), 1));
-  for (auto& [rank, path] : files)
-    if (auto tail = read_tail(path, limit))
+  for (auto& [rank, name] : files)
+    if (auto tail = read_tail(run_path, name, limit))
       to.logs.push_back(std::move(*tail));
     else
       to.complaints.push_back(tail.error().message);
@@ -173,7 +205,7 @@ run_facts read_run_facts(const fs::path& run_path) {
   else
     result.complaints.push_back("There is no "
                                 + (run_path / "state.json").string() + ".");
-  read_logs(run_path / "logs", result);
+  read_logs(run_path, result);
   return result;
 }
 

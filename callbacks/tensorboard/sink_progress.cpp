@@ -32,6 +32,10 @@ expected<sink_progress> progress_from_json(const std::string& text) {
                       json::field(x, "seconds").get<std::int64_t>(),
                       json::field(x, "file").get<std::string>(),
                       json::to_unsigned(json::field(x, "size"))};
+      if (result.place.file.find('/') != std::string::npos
+          || result.place.file == "..")
+        throw json::format_error{"'" + result.place.file
+                                 + "' is no name of a file"};
       result.has_attempt = json::field(x, "has_attempt").get<bool>();
       result.params = json::to_metrics(json::field(x, "params"));
       for (const auto& [tag, checksum] : json::field(x, "texts").items())

@@ -28,6 +28,7 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override;
+  std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
   fs::path folder() const;

@@ -6,9 +6,11 @@ namespace troupe {
 
 namespace {
 
-/// They write to the run's own storage: where that fails for so long, the run
-/// has failed, too.
-constexpr tracker_options own_files{.finish_timeout =
+/// They are on by default, and people expect them to be whole when `fit()`
+/// returns: a run that wrote much is waited for, a disk that takes nothing is
+/// not.
+constexpr tracker_options own_files{.finish_timeout = std::chrono::minutes{10},
+                                    .failing_timeout =
                                       std::chrono::milliseconds{2000}};
 
 } // namespace

@@ -4,6 +4,7 @@
 #include <string_view>
 
 #include "troupe/callbacks/tracking/event_kinds.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 
 namespace troupe {
 
@@ -74,8 +75,9 @@ run_status_kind status_in(const metrics& fields) {
 
 expected<record_reader> record_reader::open(const fs::path& run_path,
                                             std::uint64_t offset,
-                                            loop_words words) {
-  return journal_reader::open(run_path / "journal.jsonl", offset)
+                                            loop_words words,
+                                            std::size_t ranks) {
+  return journal_reader::open(run_path / "journal.jsonl", offset, ranks)
     .map([&](journal_reader journal) {
       return record_reader{std::move(journal), run_path, std::move(words)};
     });
@@ -98,6 +100,10 @@ expected<std::optional<tracker_record>> record_reader::next() {
 
 std::optional<tracker_record> record_reader::convert(journal_entry entry) {
   if (auto row = std::get_if<history_row>(&entry)) {
+    // A checkpoint is a name in `checkpoints/`, and nothing else.
+    if (row->checkpoint.find('/') != std::string::npos
+        || row->checkpoint == "..")
+      row->checkpoint.clear();
     auto attempt = row->attempt;
     auto time = row->time;
     return tracker_record{attempt, time, offset(), std::move(*row)};
@@ -116,6 +122,10 @@ record_reader::content_of(const journal_event& event) {
   auto& fields = event.fields;
   auto step = integer_of(fields, "step");
   auto name = text_of(fields, "name");
+  auto file = text_of(fields, "file");
+  if ((event.kind == tracker_image || event.kind == tracker_artifact)
+      && !is_inside(run_path_, file))
+    return std::nullopt; // Nothing of ours names such a file.
   auto integer = [&](std::string_view field) {
     return static_cast<int>(integer_of(fields, field));
   };
@@ -144,14 +154,14 @@ record_reader::content_of(const journal_event& event) {
   else if (event.kind == tracker_image)
     return logged_image{step,
                         name,
-                        run_path_ / text_of(fields, "file"),
+                        run_path_ / file,
                         integer("width"),
                         integer("height"),
                         integer("channels")};
   else if (event.kind == tracker_histogram)
     return histogram_of(fields);
   else if (event.kind == tracker_artifact)
-    return logged_artifact{run_path_ / text_of(fields, "file"), name};
+    return logged_artifact{run_path_ / file, name};
   return std::nullopt;
 }
 

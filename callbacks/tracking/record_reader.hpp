@@ -23,14 +23,16 @@ struct loop_words {
 
 /// Reads the journal of a run as records for trackers. Entries that are none of
 /// a tracker's business, and kinds of a later version, are passed over; so are
-/// damaged lines.
+/// damaged lines, and files that are not in the run's folder.
 class record_reader {
 public:
   /// Starts at byte *offset* of the journal of the run in *run_path*; *words*
-  /// are those of the entries before it.
+  /// are those of the entries before it. Of each report the values of the first
+  /// *ranks* are read; the others are empty.
   static expected<record_reader> open(const fs::path& run_path,
                                       std::uint64_t offset = 0,
-                                      loop_words words = {});
+                                      loop_words words = {},
+                                      std::size_t ranks = all_ranks);
 
   /// The next record; nothing at the end, where more may come later.
   expected<std::optional<tracker_record>> next();

@@ -8,6 +8,7 @@
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_record.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/journal/journal_line.hpp"
 
 namespace troupe {
 
@@ -25,6 +26,9 @@ public:
 
   /// Stable, good as file name, one per run: `mlflow`.
   virtual std::string name() const = 0;
+
+  /// The file in the run's folder that it writes, if it is one.
+  virtual std::string file() const { return {}; }
 
   /// What `make_sink(name(), options())` builds an equal sink from in another
   /// process: a JSON object without any secret.
@@ -54,6 +58,10 @@ public:
   /// What the next `start` needs beside the records: ids, sizes of files. Text
   /// of the sink's choice without any secret.
   virtual std::string state() const = 0;
+
+  /// Of how many ranks, from the first on, it uses the values of a report. The
+  /// others are given empty: a journal of many ranks is read much faster so.
+  virtual std::size_t ranks() const { return all_ranks; }
 
   /// Most records that one call of `log` is given.
   virtual std::size_t max_batch() const { return 1000; }

@@ -45,6 +45,17 @@ std::optional<sink_feed::clock::time_point>
 sink_feed::pump(clock::time_point now) {
   if (blocked_)
     return std::nullopt;
+  try {
+    return pump_once(now);
+  } catch (const std::exception& x) {
+    return threw(x.what(), now);
+  } catch (...) {
+    return threw("an exception of an unknown type", now);
+  }
+}
+
+std::optional<sink_feed::clock::time_point>
+sink_feed::pump_once(clock::time_point now) {
   if (auto ok = read(); !ok)
     return fail(ok.error(), now);
   if (held_.empty())
@@ -55,6 +66,7 @@ sink_feed::pump(clock::time_point now) {
     note_("tracker " + target_->name() + " takes records again");
   retry_.reset();
   same_failures_ = 0;
+  throws_ = 0;
   limit_ = std::min(max_batch_, limit_ * 2);
   return now;
 }
@@ -70,7 +82,8 @@ expected<void> sink_feed::read() {
     if (!offset)
       return tl::unexpected{offset.error()};
     position_.offset = *offset;
-    auto reader = record_reader::open(run_.path, *offset, position_.words);
+    auto reader = record_reader::open(run_.path, *offset, position_.words,
+                                      target_->ranks());
     if (!reader)
       return tl::unexpected{reader.error()};
     reader_.emplace(std::move(*reader));
@@ -154,10 +167,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     retry_.reset();
   }
   if (x.what == sink_failure::kind::permanent) {
-    blocked_ = true;
-    trouble_ = x.reason;
-    note_("tracker " + target_->name()
-          + " gets nothing more: " + x.reason.message);
+    block(x.reason);
     return std::nullopt;
   }
   auto refused = x.what == sink_failure::kind::rejected;
@@ -177,6 +187,26 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     (void) taken(1);
   }
   return now;
+}
+
+// Nobody knows how far the sink came: it begins again with what was saved.
+std::optional<sink_feed::clock::time_point>
+sink_feed::threw(const char* what, clock::time_point now) {
+  reader_.reset();
+  held_.clear();
+  position_ = {};
+  started_ = false;
+  if (++throws_ < max_throws)
+    return fail({ec::storage, what}, now);
+  block({ec::storage,
+         "it failed " + std::to_string(throws_) + " times in a row: " + what});
+  return std::nullopt;
+}
+
+void sink_feed::block(error reason) {
+  blocked_ = true;
+  note_("tracker " + target_->name() + " gets nothing more: " + reason.message);
+  trouble_ = std::move(reason);
 }
 
 std::optional<sink_feed::clock::time_point>
@@ -221,9 +251,8 @@ expected<void> sink_feed::save() {
 
 std::uint64_t sink_feed::unsent() const {
   auto count = static_cast<std::uint64_t>(held_.size());
-  if (!reader_)
-    return count;
-  auto rest = record_reader::open(run_.path, reader_->offset());
+  auto rest = record_reader::open(
+    run_.path, reader_ ? reader_->offset() : unread(), {}, 0);
   while (rest) {
     auto record = rest->next();
     if (!record || !*record)
@@ -231,6 +260,13 @@ std::uint64_t sink_feed::unsent() const {
     ++count;
   }
   return count;
+}
+
+std::uint64_t sink_feed::unread() const {
+  auto saved = load_position(file(".offset"));
+  if (!saved || !*saved)
+    return 0;
+  return resume_offset(**saved, run_.path).value_or(0);
 }
 
 fs::path sink_feed::file(const char* ending) const {

@@ -23,7 +23,9 @@ namespace troupe {
 ///   - A transient failure is repeated after a `backoff`. A batch whose records
 ///     are refused is halved until the record that is refused stands alone;
 ///     that one goes to `sinks/<name>.rejected.jsonl`.
-///   - After a permanent failure the sink gets nothing more in this life.
+///   - After a permanent failure the sink gets nothing more from this feed.
+///   - An exception counts as a transient failure and the sink begins again
+///     from the saved place; after `max_throws` in a row it gets nothing more.
 class sink_feed {
 public:
   using clock = std::chrono::steady_clock;
@@ -31,6 +33,9 @@ public:
   /// Says what people should know: once when a tracker begins to fail, once
   /// when it takes records again.
   using note_function = std::function<void(std::string)>;
+
+  /// How often in a row a sink may throw before it gets nothing more.
+  static constexpr int max_throws = 5;
 
   sink_feed(std::shared_ptr<sink> target, tracked_run run,
             const tracker_options& options, note_function note);
@@ -52,6 +57,10 @@ public:
   const sink& target() const noexcept { return *target_; }
 
 private:
+  std::optional<clock::time_point> pump_once(clock::time_point now);
+  std::optional<clock::time_point> threw(const char* what,
+                                         clock::time_point now);
+  void block(error reason);
   sink_result open();
   sink_result send();
   sink_result send_records(std::size_t count);
@@ -65,6 +74,7 @@ private:
   sink_result taken(std::size_t count);
   expected<void> reject(const tracker_record& x, const error& reason);
   expected<void> save();
+  std::uint64_t unread() const;
   fs::path file(const char* ending) const;
 
   std::shared_ptr<sink> target_;
@@ -79,6 +89,7 @@ private:
   std::size_t limit_ = 0; ///< Most records of the next batch.
   bool started_ = false;
   bool blocked_ = false; ///< By a permanent failure.
+  int throws_ = 0;       ///< In a row.
   error trouble_;
   int same_failures_ = 0; ///< Of one batch, that the tracker answered with.
 };

@@ -3,6 +3,8 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <system_error>
+
 namespace troupe {
 
 namespace {
@@ -24,7 +26,7 @@ sink_thread::sink_thread(std::shared_ptr<sink> target, tracked_run run,
 sink_thread::~sink_thread() {
   if (!follower_.joinable())
     return;
-  if (!sender_.joinable())
+  if (!sender_.joinable() && !alone_)
     close();
   (void) join(clock::now());
 }
@@ -38,12 +40,16 @@ void sink_thread::notify() noexcept {
 }
 
 void sink_thread::close() {
+  try {
+    sender_ = std::thread{[this] { send_rest(); }};
+  } catch (const std::system_error&) {
+    alone_ = true; // The host has no thread left: `follow` sends the rest.
+  }
   {
     std::lock_guard guard{mutex_};
     closed_ = true;
   }
   changed_.notify_all();
-  sender_ = std::thread{[this] { send_rest(); }};
 }
 
 std::string sink_thread::join(clock::time_point deadline) {
@@ -54,16 +60,29 @@ std::string sink_thread::join(clock::time_point deadline) {
   }
   changed_.notify_all();
   cancel_.request_stop();
-  sender_.join();
+  if (sender_.joinable())
+    sender_.join();
   follower_.join();
   auto unsent = feed_.unsent();
   if (unsent == 0)
     return {};
-  auto text = "tracker " + feed_.target().name() + ": " + std::to_string(unsent)
-              + " records are unsent";
+  auto file = feed_.target().file();
+  auto text = "tracker " + name() + ": "
+              + (file.empty() ? std::string{} : file + " is not whole, ")
+              + std::to_string(unsent) + " records are unsent";
   if (feed_.trouble())
     text += " (" + feed_.trouble().message + ')';
   return text + "; they are kept, troupe-sync sends them";
+}
+
+// The feed makes failures of exceptions; what is thrown while it does so (no
+// memory for the sentence) must not end the user's process either.
+std::optional<sink_thread::clock::time_point> sink_thread::pump() noexcept {
+  try {
+    return feed_.pump(clock::now());
+  } catch (...) {
+    return std::nullopt;
+  }
 }
 
 void sink_thread::follow() {
@@ -73,24 +92,36 @@ void sink_thread::follow() {
   while (!closed_) {
     lock.unlock();
     news_.store(false, std::memory_order_release);
-    auto next = feed_.pump(clock::now());
+    auto next = pump();
     if (!next || *next > clock::now())
       wait(next);
     lock.lock();
   }
   left_ = true;
   changed_.notify_all();
+  if (alone_)
+    send_rest(lock);
   changed_.wait(lock, [this] { return ended_; });
 }
 
 void sink_thread::send_rest() {
   std::unique_lock lock{mutex_};
   changed_.wait(lock, [this] { return left_; });
+  send_rest(lock);
+}
+
+void sink_thread::send_rest(std::unique_lock<std::mutex>& lock) {
+  std::optional<clock::time_point> give_up; // If it goes on failing.
   while (!stopped_) {
     lock.unlock();
-    auto next = feed_.pump(clock::now());
+    auto next = pump();
+    auto limit = options_.failing_timeout;
+    if (!feed_.trouble())
+      give_up.reset();
+    else if (limit && !give_up)
+      give_up = clock::now() + *limit;
     lock.lock();
-    if (!next)
+    if (!next || (give_up && *next > *give_up))
       break; // All is sent, or nothing more will be.
     changed_.wait_until(lock, *next, [this] { return stopped_; });
   }

@@ -37,16 +37,22 @@ public:
   void close();
 
   /// After `close`: waits until all is sent, at most until *deadline*, and ends
-  /// the threads. Empty, or a sentence that says what is unsent.
+  /// the threads. Empty, or a sentence that says what is unsent. A tracker that
+  /// fails is given up after its `failing_timeout`.
   std::string join(clock::time_point deadline);
 
   const tracker_options& options() const noexcept { return options_; }
 
+  std::string name() const { return feed_.target().name(); }
+
 private:
+  std::optional<clock::time_point> pump() noexcept;
+
   /// Sends what comes, until `close`; then waits for `send_rest`: programs that
   /// a sink started may end with the thread that started them.
   void follow();
   void send_rest();
+  void send_rest(std::unique_lock<std::mutex>& lock);
 
   /// Waits until there is something to do; *next* is when a retry is due.
   void wait(std::optional<clock::time_point> next);
@@ -59,7 +65,8 @@ private:
   std::condition_variable changed_;
   bool closed_ = false;  // nothing more comes
   bool left_ = false;    // `follow` has left the feed
-  bool stopped_ = false; // nobody waits any longer
+  bool alone_ = false;   // there is no second thread
+  bool stopped_ = false; // no one waits any longer
   bool ended_ = false;   // `send_rest` has left the feed
   std::thread follower_;
   std::thread sender_;

@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <cstddef>
+#include <optional>
 
 #include "troupe/callbacks/tracking/backoff.hpp"
 
@@ -16,6 +17,9 @@ struct tracker_options {
   /// How long the end of the run waits for the tracker. What is unsent then
   /// stays in the run's folder, for `troupe-sync` or the next driver.
   std::chrono::milliseconds finish_timeout{60'000};
+  /// The same for a tracker that takes nothing all the while. Unset: no
+  /// shorter.
+  std::optional<std::chrono::milliseconds> failing_timeout = std::nullopt;
   /// Between attempts while the tracker fails.
   backoff::limits retry;
 };

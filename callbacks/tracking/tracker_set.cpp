@@ -1,6 +1,7 @@
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 
 #include <set>
+#include <system_error>
 
 #include "troupe/callbacks/tracking/default_trackers.hpp"
 #include "troupe/callbacks/tracking/describe_tracked_run.hpp"
@@ -62,8 +63,13 @@ expected<void> tracker_set::add(const tracker& x, tracked_run run) {
   auto file = run.path / "sinks" / (target.name() + ".options");
   if (auto ok = replace_file(file, target.options()); !ok)
     return ok;
-  threads_.push_back(std::make_unique<sink_thread>(x.target(), std::move(run),
-                                                   x.options(), to_.note));
+  try {
+    threads_.push_back(std::make_unique<sink_thread>(x.target(), std::move(run),
+                                                     x.options(), to_.note));
+  } catch (const std::system_error& problem) {
+    return failure(ec::spawn, "tracker " + target.name()
+                                + " gets no thread: " + problem.what());
+  }
   return {};
 }
 
@@ -72,14 +78,18 @@ void tracker_set::notify() noexcept {
     x->notify();
 }
 
-void tracker_set::finish() {
+std::vector<std::string> tracker_set::finish() {
+  std::vector<std::string> result;
   for (auto& x : threads_)
     x->close();
   auto begin = sink_thread::clock::now();
   for (auto& x : std::exchange(threads_, {}))
     if (auto unsent = x->join(begin + x->options().finish_timeout);
-        !unsent.empty())
-      to_.note(std::move(unsent));
+        !unsent.empty()) {
+      to_.note(unsent);
+      result.push_back(std::move(unsent));
+    }
+  return result;
 }
 
 std::vector<std::shared_ptr<user_callback>>

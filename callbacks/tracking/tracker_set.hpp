@@ -36,8 +36,8 @@ public:
   void notify() noexcept;
 
   /// The run is over: waits for each tracker, at most its `finish_timeout`.
-  /// What is unsent then is noted.
-  void finish();
+  /// What is unsent then is noted and returned, a sentence per tracker.
+  std::vector<std::string> finish();
 
 private:
   explicit tracker_set(listeners to) : to_(std::move(to)) {}

@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/wandb/rank_console.hpp"
 #include "troupe/callbacks/wandb/wandb_batch.hpp"
 #include "troupe/callbacks/wandb/wandb_options_json.hpp"
@@ -238,7 +239,7 @@ void wandb_sink::add_stats() {
 }
 
 void wandb_sink::add_console(wandb_place& place) {
-  if (!options_.console)
+  if (!options_.console || !is_inside(run_.path, "logs/rank_0.log"))
     return;
   auto now = std::chrono::system_clock::now();
   for (auto& line :

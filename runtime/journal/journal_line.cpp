@@ -15,6 +15,7 @@ namespace {
 constexpr std::string_view attempt_field = ",\"attempt\":";
 constexpr std::string_view time_field = ",\"time_us\":";
 constexpr std::string_view batch_begin = "{\"batch\":";
+constexpr std::string_view values_field = ",\"values\":[";
 
 void append_head(std::string& out, std::uint64_t attempt,
                  std::int64_t time_us) {
@@ -76,6 +77,28 @@ journal_event to_event(const json::document& x) {
           json::to_metrics(json::field(x, "fields"))};
 }
 
+// *line* with `{}` for the values of each rank behind the first *ranks*.
+std::string shortened(std::string_view line, std::size_t ranks) {
+  auto at = line.find(values_field);
+  if (at == std::string_view::npos)
+    return std::string{line};
+  at += values_field.size();
+  std::string result{line.substr(0, at)};
+  std::size_t rank = 0, depth = 0, begin = at;
+  for (; at < line.size() && (depth > 0 || line[at] != ']'); ++at) {
+    if (line[at] == '"') {
+      for (++at; at < line.size() && line[at] != '"'; ++at)
+        at += line[at] == '\\' ? 1 : 0;
+    } else if (line[at] == '{') {
+      begin = depth++ == 0 ? at : begin;
+    } else if (line[at] == '}' && depth > 0 && --depth == 0) {
+      result += rank > 0 ? "," : "";
+      result += rank++ < ranks ? line.substr(begin, at + 1 - begin) : "{}";
+    }
+  }
+  return result += line.substr(std::min(at, line.size()));
+}
+
 std::optional<journal_entry> to_entry(const json::document& x) {
   if (x.contains("batch"))
     return to_batch(x);
@@ -98,7 +121,7 @@ void append_batch_line(std::string& out, std::uint64_t attempt,
   out += batch_begin;
   json::append(out, batch.index);
   append_head(out, attempt, time_us);
-  out += ",\"values\":[";
+  out += values_field;
   auto separator = "";
   for (auto& values : batch.values) {
     out += separator;
@@ -155,10 +178,14 @@ std::optional<journal_line_head> parse_line_head(std::string_view line) {
   return std::nullopt;
 }
 
-expected<std::optional<journal_entry>> parse_line(std::string_view line,
-                                                  const std::string& what) {
+expected<std::optional<journal_entry>>
+parse_line(std::string_view line, const std::string& what, std::size_t ranks) {
   return verify_sum(line, what).and_then([&] {
-    return json::read<std::optional<journal_entry>>(line, what, to_entry);
+    auto is_short = ranks == all_ranks || !line.starts_with(batch_begin);
+    return is_short
+             ? json::read<std::optional<journal_entry>>(line, what, to_entry)
+             : json::read<std::optional<journal_entry>>(shortened(line, ranks),
+                                                        what, to_entry);
   });
 }
 

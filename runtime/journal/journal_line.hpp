@@ -43,9 +43,14 @@ struct journal_line_head {
 /// Reads the head without parsing the rest; nothing for the first line.
 std::optional<journal_line_head> parse_line_head(std::string_view line);
 
+/// As a number of ranks: all there are.
+inline constexpr std::size_t all_ranks = static_cast<std::size_t>(-1);
+
 /// Checks and parses a line; nothing for the first one. *what* names file and
-/// line in the error.
-expected<std::optional<journal_entry>> parse_line(std::string_view line,
-                                                  const std::string& what);
+/// line in the error. Of a batch, the ranks behind the first *ranks* get no
+/// values: to parse them is most of the work with many ranks.
+expected<std::optional<journal_entry>>
+parse_line(std::string_view line, const std::string& what,
+           std::size_t ranks = all_ranks);
 
 } // namespace troupe

@@ -2,15 +2,15 @@
 
 #include <string>
 
-#include "troupe/runtime/journal/journal_line.hpp"
 #include "troupe/runtime/storage/checked_text.hpp"
 
 namespace troupe {
 
 expected<journal_reader> journal_reader::open(const fs::path& path,
-                                              std::uint64_t offset) {
-  return line_reader::open(path, offset).map([](line_reader lines) {
-    return journal_reader{std::move(lines)};
+                                              std::uint64_t offset,
+                                              std::size_t ranks) {
+  return line_reader::open(path, offset).map([ranks](line_reader lines) {
+    return journal_reader{std::move(lines), ranks};
   });
 }
 
@@ -24,7 +24,7 @@ expected<std::optional<journal_entry>> journal_reader::next() {
       return std::optional<journal_entry>{};
     auto what = lines_.path().string() + " line " + std::to_string(++line_)
                 + " (byte " + std::to_string(begin) + ")";
-    auto entry = parse_line(**line, what);
+    auto entry = parse_line(**line, what, ranks_);
     if (!entry || *entry)
       return entry;
   }

@@ -7,6 +7,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/journal/journal_entry.hpp"
+#include "troupe/runtime/journal/journal_line.hpp"
 #include "troupe/runtime/journal/line_reader.hpp"
 
 namespace troupe {
@@ -15,9 +16,11 @@ namespace troupe {
 class journal_reader {
 public:
   /// Starts at byte *offset*, the begin of a line: 0, or what `offset()` of an
-  /// earlier reader was.
+  /// earlier reader was. Reads the values of the first *ranks* of each batch;
+  /// the others are empty.
   static expected<journal_reader> open(const fs::path& path,
-                                       std::uint64_t offset = 0);
+                                       std::uint64_t offset = 0,
+                                       std::size_t ranks = all_ranks);
 
   /// The next entry; nothing at the end, where a torn last line counts as not
   /// written yet: more may come later. A damaged line is `ec::corrupt` with its
@@ -28,9 +31,11 @@ public:
   std::uint64_t offset() const noexcept { return lines_.offset(); }
 
 private:
-  explicit journal_reader(line_reader lines) : lines_(std::move(lines)) {}
+  journal_reader(line_reader lines, std::size_t ranks)
+    : lines_(std::move(lines)), ranks_(ranks) {}
 
   line_reader lines_;
+  std::size_t ranks_;
   std::uint64_t line_ = 0; // number of the last line read, from where it began
 };
 

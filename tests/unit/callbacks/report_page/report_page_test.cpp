@@ -217,6 +217,21 @@ TEST(report_page_test, a_journal_that_was_replaced_is_read_anew) {
   EXPECT_THAT(*html, Not(HasSubstr("\"loss\"")));
 }
 
+TEST(report_page_test, it_shows_nothing_that_a_link_leads_to) {
+  temporary_folder elsewhere;
+  write_bytes(elsewhere / "key", "a stranger's key\n");
+  written_run run;
+  run.log(0, "own words\n");
+  fs::create_symlink(elsewhere / "key", run.path() / "logs/rank_1.log");
+  auto html = page_of(run);
+  EXPECT_THAT(html, HasSubstr("own words"));
+  EXPECT_THAT(html, HasSubstr("rank_1.log is reached by a link"));
+  EXPECT_THAT(html, Not(HasSubstr("stranger")));
+  fs::rename(run.path() / "logs", elsewhere / "logs");
+  fs::create_symlink(elsewhere / "logs", run.path() / "logs");
+  EXPECT_THAT(page_of(run), Not(HasSubstr("own words")));
+}
+
 TEST(report_page_test, it_is_written_into_the_folder) {
   written_run run;
   ASSERT_TRUE(write_report_page(run.path()));

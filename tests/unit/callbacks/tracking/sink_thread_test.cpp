@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include <semaphore>
+#include <stdexcept>
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
@@ -71,13 +72,16 @@ TEST_F(sink_thread_test, sends_while_the_run_goes_on_and_the_rest_at_its_end) {
 }
 
 TEST_F(sink_thread_test, says_what_is_unsent_once_its_time_is_over) {
-  target->answer = [](auto) {
+  std::counting_semaphore<> asked{0};
+  target->answer = [&](auto) {
+    asked.release();
     return sink_fails(sink_failure::kind::transient,
                       {ec::storage, "connection refused"});
   };
   auto trackers =
     start({.finish_timeout = std::chrono::milliseconds{20}}).value();
   report(0);
+  asked.acquire();
   trackers->finish();
   ASSERT_FALSE(notes.empty());
   EXPECT_THAT(notes.back(), HasSubstr("2 records are unsent"));
@@ -101,6 +105,62 @@ TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
   hangs.acquire();
   trackers->finish(); // Comes back.
   EXPECT_THAT(notes.back(), HasSubstr("unsent"));
+}
+
+TEST_F(sink_thread_test, makes_a_failure_of_what_a_tracker_throws) {
+  auto throws = 0;
+  target->answer = [&](auto) -> sink_result {
+    if (++throws == 1)
+      throw std::runtime_error{"Too many levels of symbolic links"};
+    return {};
+  };
+  auto trackers = start({.retry = {std::chrono::milliseconds{1}}}).value();
+  report(0);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  EXPECT_TRUE(trackers->finish().empty());
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
+  EXPECT_THAT(notes.front(), HasSubstr("Too many levels of symbolic links"));
+  EXPECT_THAT(notes.back(), HasSubstr("takes records again"));
+}
+
+TEST_F(sink_thread_test, gives_a_tracker_that_keeps_throwing_nothing_more) {
+  target->answer = [](auto) -> sink_result { throw 7; };
+  auto trackers = start({.retry = {std::chrono::milliseconds{1},
+                                   std::chrono::milliseconds{1}}})
+                    .value();
+  report(0);
+  auto unfinished = trackers->finish();
+  ASSERT_EQ(unfinished.size(), 1u);
+  EXPECT_THAT(unfinished[0], HasSubstr("tracker recorded"));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("gets nothing more")));
+  EXPECT_THAT(unfinished[0], HasSubstr("2 records are unsent"));
+  EXPECT_EQ(notes.back(), unfinished[0]);
+}
+
+TEST_F(sink_thread_test, waits_no_longer_than_it_may_for_one_that_fails) {
+  target->answer = [](auto) {
+    return sink_fails(sink_failure::kind::transient,
+                      {ec::storage, "connection refused"});
+  };
+  // Without the shorter limit this test would take an hour.
+  auto trackers = start({.finish_timeout = std::chrono::hours{1},
+                         .failing_timeout = std::chrono::milliseconds{0}})
+                    .value();
+  report(0);
+  EXPECT_EQ(trackers->finish().size(), 1u);
+}
+
+TEST_F(sink_thread_test, says_which_file_is_not_whole) {
+  config.metrics_csv = true;
+  fs::create_directory(store->path() / "metrics.csv"); // No table can be there.
+  config.callbacks.clear();
+  auto trackers = tracker_set::start(config, store->description(),
+                                     store->path(), {[](std::string) {}, {}})
+                    .value();
+  report(0);
+  auto unfinished = trackers->finish();
+  ASSERT_EQ(unfinished.size(), 1u);
+  EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is not whole"));
 }
 
 TEST_F(sink_thread_test, refuses_a_tracker_that_lacks_what_it_needs) {

@@ -60,6 +60,30 @@ protected:
   fs::path path = folder / "journal.jsonl";
 };
 
+TEST_F(journal_test, reads_the_values_of_the_first_ranks_where_asked_to) {
+  metrics hard{{"quotes \"}]\\", "text {[\"\\\"]}"},
+               {"bytes", "\xFF"},
+               {"bad", std::numeric_limits<double>::quiet_NaN()},
+               {",\"values\":[", 1}};
+  auto row = batch(7, {hard, {}, {{"loss", 0.5}}, hard});
+  row.step_s = {0.5, 0.25, 0.5, 0.5};
+  auto log = journal::open(path).value();
+  ASSERT_TRUE(log->append_batch(3, row, "c7", 0.5));
+  ASSERT_TRUE(log->append_event("tracker_log", 3, hard));
+  for (std::size_t ranks = 0; ranks <= 5; ++ranks) {
+    auto reader = journal_reader::open(path, 0, ranks).value();
+    auto read = std::get<history_row>(reader.next().value().value());
+    for (std::size_t rank = ranks; rank < row.values.size(); ++rank)
+      row.values[rank] = {};
+    EXPECT_EQ(read.values, row.values) << ranks;
+    EXPECT_EQ(read.step_s.size(), 4u);
+    EXPECT_EQ(read.checkpoint, "c7");
+    auto event = std::get<journal_event>(reader.next().value().value());
+    EXPECT_EQ(event.fields, hard);
+    row.values = {hard, {}, {{"loss", 0.5}}, hard};
+  }
+}
+
 TEST_F(journal_test, gives_back_batches_and_events_as_they_were) {
   auto nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<metrics> values{{{"loss", nan}, {"step", 7}}, {{"loss", 1.0}}};

@@ -1,0 +1,67 @@
+#include "troupe/callbacks/tracking/run_files.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <cerrno>
+#include <string>
+
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Opens one part of a path after the other; errno says why not.
+unique_fd open_below(const fs::path& run_path, std::string_view name,
+                     int flags) {
+  unique_fd result{::open(run_path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};
+  while (result && !name.empty()) {
+    auto slash = name.find('/');
+    auto is_last = slash == name.npos;
+    std::string part{name.substr(0, slash)};
+    name.remove_prefix(is_last ? name.size() : slash + 1);
+    result =
+      unique_fd{::openat(result.get(), part.c_str(),
+                         (is_last ? flags : O_PATH) | O_NOFOLLOW | O_CLOEXEC)};
+  }
+  return result;
+}
+
+bool is_link(const unique_fd& file) {
+  struct stat info {};
+  return ::fstat(file.get(), &info) == 0 && S_ISLNK(info.st_mode);
+}
+
+} // namespace
+
+expected<unique_fd> open_inside(const fs::path& run_path,
+                                std::string_view name) {
+  auto path = run_path / std::string{name};
+  if (!is_path_below(name))
+    return failure(ec::invalid_argument, "'" + std::string{name}
+                                           + "' leads out of "
+                                           + run_path.string());
+  auto file = open_below(run_path, name, O_RDONLY | O_NONBLOCK);
+  if (!file && (errno == ELOOP || errno == ENOTDIR))
+    return failure(ec::invalid_argument,
+                   path.string()
+                     + " is reached by a link, which is not "
+                       "followed");
+  struct stat info {};
+  if (!file || ::fstat(file.get(), &info) != 0)
+    return tl::unexpected{storage_error("open", path, errno)};
+  if (!S_ISREG(info.st_mode))
+    return failure(ec::storage, path.string() + " is not a regular file");
+  return file;
+}
+
+bool is_inside(const fs::path& run_path, std::string_view name) {
+  if (!is_path_below(name))
+    return false;
+  auto file = open_below(run_path, name, O_PATH);
+  return file ? !is_link(file) : errno == ENOENT;
+}
+
+} // namespace troupe

@@ -1,0 +1,95 @@
+#include "troupe/callbacks/tracking/run_files.hpp"
+
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/written_run.hpp"
+#include "troupe/callbacks/tracking/record_reader.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::HasSubstr;
+
+class run_files_test : public testing::Test {
+protected:
+  run_files_test() {
+    fs::create_directories(run.path() / "artifacts/deep");
+    write_bytes(run.path() / "artifacts/deep/own", "own");
+    write_bytes(strangers / "secret", "secret");
+    fs::create_symlink(strangers / "secret", run.path() / "artifacts/link");
+    fs::create_symlink(strangers.path(), run.path() / "artifacts/folder");
+  }
+
+  std::vector<tracker_record> records() {
+    std::vector<tracker_record> result;
+    auto reader = record_reader::open(run.path()).value();
+    while (auto next = reader.next().value())
+      result.push_back(std::move(*next));
+    return result;
+  }
+
+  written_run run;
+  temporary_folder strangers;
+};
+
+TEST_F(run_files_test, opens_what_lies_in_the_folder) {
+  auto file = open_inside(run.path(), "artifacts/deep/own");
+  ASSERT_TRUE(file) << file.error().message;
+  char text[8] = {};
+  EXPECT_EQ(::read(file->get(), text, sizeof(text)), 3);
+  EXPECT_STREQ(text, "own");
+}
+
+TEST_F(run_files_test, follows_no_link_and_no_way_out) {
+  auto way_out = "../" + run.path().filename().string() + "/run.json";
+  for (std::string name :
+       {"artifacts/link", "artifacts/folder/secret", "../x", way_out.c_str(),
+        "/etc/passwd", "artifacts/../run.json", ""}) {
+    auto file = open_inside(run.path(), name);
+    ASSERT_FALSE(file) << name;
+    EXPECT_EQ(file.error().code, ec::invalid_argument) << name;
+    EXPECT_FALSE(is_inside(run.path(), name)) << name;
+  }
+  EXPECT_TRUE(is_inside(run.path(), "artifacts/deep"));
+  EXPECT_TRUE(is_inside(run.path(), "artifacts/deep/own"));
+  EXPECT_TRUE(is_inside(run.path(), "artifacts/gone"));
+}
+
+TEST_F(run_files_test, opens_no_folder_and_no_pipe) {
+  ASSERT_EQ(::mkfifo((run.path() / "pipe").c_str(), 0600), 0);
+  for (auto name : {"artifacts", "pipe"}) {
+    auto file = open_inside(run.path(), name);
+    ASSERT_FALSE(file) << name;
+    EXPECT_THAT(file.error().message, HasSubstr("not a regular file"));
+  }
+}
+
+TEST_F(run_files_test, trackers_get_no_file_that_is_not_the_runs) {
+  for (auto name :
+       {"artifacts/deep/own", "artifacts/link", "artifacts/folder/secret",
+        "../../etc/passwd", "/etc/passwd"}) {
+    run.event(1, "tracker_artifact", {{"name", "a"}, {"file", name}});
+    run.event(2, "tracker_image", {{"name", "i"}, {"file", name}});
+  }
+  auto all = records();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(std::get<logged_artifact>(all[0].content).path,
+            run.path() / "artifacts/deep/own");
+  EXPECT_EQ(std::get<logged_image>(all[1].content).file,
+            run.path() / "artifacts/deep/own");
+}
+
+TEST_F(run_files_test, trackers_get_no_checkpoint_elsewhere) {
+  run.report({.index = 0, .values = {{}}, .checkpoint = "../../home"});
+  run.report({.index = 1, .values = {{}}, .checkpoint = "c1"});
+  auto all = records();
+  ASSERT_EQ(all.size(), 2u);
+  EXPECT_EQ(std::get<history_row>(all[0].content).checkpoint, "");
+  EXPECT_EQ(std::get<history_row>(all[1].content).checkpoint, "c1");
+}
+
+} // namespace
+} // namespace troupe::test

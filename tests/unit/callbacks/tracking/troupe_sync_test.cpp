@@ -1,0 +1,126 @@
+// The program troupe-sync, run as a user would.
+
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <array>
+#include <cstdio>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/written_run.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+using ::testing::HasSubstr;
+using ::testing::Not;
+
+constexpr uid_t stranger = 65534;
+
+std::string quoted(const std::string& x) {
+  return "'" + x + "'";
+}
+
+class troupe_sync_test : public testing::Test {
+protected:
+  troupe_sync_test() {
+    fs::create_directories(run.path() / "sinks");
+    run.begin_attempt(0, 0);
+    run.report({.index = 0, .seconds = 1, .values = {{{"loss", 0.5}}}});
+    run.event(2, "run_ended", {{"status", "finished"}});
+  }
+
+  void options(const std::string& tracker, const std::string& json) {
+    write_bytes(run.path() / "sinks" / (tracker + ".options"), json);
+  }
+
+  /// Its exit code; what it printed goes to `output`.
+  int sync(const std::string& arguments = {},
+           const std::string& variables = {}) {
+    output.clear();
+    auto command = variables + " '" + TROUPE_SYNC + "' "
+                   + quoted(run.path().string()) + " --timeout 20 " + arguments
+                   + " 2>&1";
+    auto* pipe = ::popen(command.c_str(), "re");
+    std::array<char, 4096> buffer;
+    while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
+      output.append(buffer.data(), n);
+    auto status = ::pclose(pipe);
+    return WIFEXITED(status) ? WEXITSTATUS(status) : -1;
+  }
+
+  written_run run;
+  temporary_folder folder;
+  std::string output;
+};
+
+} // namespace
+
+TEST_F(troupe_sync_test, runs_no_program_that_a_folder_names) {
+  auto evil = folder / "evil";
+  write_bytes(evil, "#!/bin/sh\necho \"$WANDB_API_KEY\" >> '"
+                      + (folder / "stolen").string() + "'\n");
+  fs::permissions(evil, fs::owner_all);
+  options("wandb", R"({"mode":"online","program":")" + evil.string() + "\"}");
+  EXPECT_EQ(sync({}, "WANDB_API_KEY=0123456789012345678901234567890123456789"),
+            1);
+  EXPECT_FALSE(fs::exists(folder / "stolen")) << output;
+  EXPECT_THAT(output, HasSubstr("program=\"" + evil.string() + "\""));
+  EXPECT_THAT(output, HasSubstr("--set wandb.OPTION=VALUE"));
+}
+
+TEST_F(troupe_sync_test, asks_its_caller_for_servers_and_paths) {
+  auto tree = folder / "tree";
+  options("mlflow", R"({"tracking_uri":")" + tree.string()
+                      + R"(","experiment":"digits"})");
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("tracking_uri=\"" + tree.string() + "\""));
+  EXPECT_FALSE(fs::exists(tree));
+  EXPECT_EQ(sync("--set mlflow.tracking_uri=" + quoted(tree.string())), 0)
+    << output;
+  EXPECT_TRUE(fs::exists(tree));
+  // What is harmless comes from the folder, and is shown.
+  EXPECT_THAT(output, HasSubstr("experiment=\"digits\""));
+  // There is nothing left to send, wherever to.
+  EXPECT_EQ(sync(), 0) << output;
+}
+
+TEST_F(troupe_sync_test, takes_a_servers_address_from_the_environment) {
+  auto tree = folder / "tree";
+  options("mlflow", R"({"tracking_uri":")" + tree.string() + "\"}");
+  EXPECT_EQ(sync({}, "MLFLOW_TRACKING_URI=" + quoted(tree.string())), 0)
+    << output;
+  EXPECT_TRUE(fs::exists(tree));
+}
+
+TEST_F(troupe_sync_test, takes_no_option_that_it_does_not_know) {
+  options("csv", R"({"shell":"true"})");
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("shell="));
+  EXPECT_EQ(sync("--set csv.no_such=1"), 1);
+  EXPECT_THAT(output, HasSubstr("there is no option no_such"));
+  EXPECT_EQ(sync("--set csv=1"), 2);
+}
+
+TEST_F(troupe_sync_test, refuses_what_belongs_to_somebody_else) {
+  options("csv", "{}");
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give files away";
+  auto file = run.path() / "sinks/csv.options";
+  ASSERT_EQ(::chown(file.c_str(), stranger, stranger), 0);
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("csv.options belongs to user 65534"));
+  ASSERT_EQ(::chown(file.c_str(), 0, 0), 0);
+  ASSERT_EQ(::chown(run.path().c_str(), stranger, stranger), 0);
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("belongs to user 65534"));
+  EXPECT_FALSE(fs::exists(run.path() / "metrics.csv"));
+  ASSERT_EQ(::chown(run.path().c_str(), 0, 0), 0);
+  EXPECT_EQ(sync(), 0) << output;
+  EXPECT_TRUE(fs::exists(run.path() / "metrics.csv"));
+}
+
+} // namespace troupe::test

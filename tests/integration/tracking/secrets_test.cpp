@@ -63,7 +63,7 @@ void loop(train_context& context, const config& cfg) {
 }
 
 // Trackers on files, and one whose server is down and named with a password.
-int run_in(const std::string& folder) {
+int run_with_trackers(const std::string& folder) {
   run_config run;
   run.name = "run";
   run.storage_path = folder + "/runs";
@@ -119,7 +119,7 @@ TEST(secrets_test, no_secret_of_the_program_gets_into_ranks_files_or_output) {
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   if (argc > 2 && std::string{argv[1]} == "--run")
-    return troupe::test::run_in(argv[2]);
+    return troupe::test::run_with_trackers(argv[2]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

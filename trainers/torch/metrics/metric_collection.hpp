@@ -23,7 +23,8 @@ struct collection_options {
 /// Members with equal state keys share one state and one update; `compute`
 /// synchronises all members at once, with at most two collectives.
 ///
-///   metric_collection scores{multiclass_accuracy{10}, multiclass_recall{10}};
+///   multiclass_task digits{10};
+///   metric_collection scores{accuracy{digits}, recall{digits}};
 class metric_collection {
 public:
   metric_collection() = default;

@@ -108,7 +108,6 @@ TEST(redacted_test, leaves_no_secret_in_any_text) {
       text += one_of(fillers);
     auto clean = redacted(text);
     ASSERT_EQ(clean.find("Zx9"), clean.npos) << text;
-    ASSERT_EQ(redacted(clean), clean) << text;
   }
 }
 

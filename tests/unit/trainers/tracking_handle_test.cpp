@@ -1,0 +1,120 @@
+#include "troupe/trainers/tracking_handle.hpp"
+
+#include <array>
+#include <limits>
+#include <memory>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/memory_link.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::IsEmpty;
+
+/// Keeps what a rank logs.
+class recorded_link : public memory_link {
+public:
+  using memory_link::memory_link;
+
+  expected<void> log(loop_event x) override {
+    events.push_back(std::move(x));
+    return {};
+  }
+
+  std::vector<loop_event> events;
+};
+
+class tracking_handle_test : public testing::Test {
+protected:
+  train_context context_of(int rank) {
+    rank_facts facts;
+    facts.run_path = run.path().string();
+    facts.rank = rank;
+    facts.world_size = 2;
+    return {facts, link, std::nullopt};
+  }
+
+  /// The only event of *kind* but that the tracker began and ended.
+  const metrics& fields_of(const std::string& kind) {
+    static const metrics none;
+    for (auto& x : link->events)
+      if (x.kind == kind)
+        return x.fields;
+    ADD_FAILURE() << "no event " << kind;
+    return none;
+  }
+
+  temporary_folder run;
+  temporary_folder elsewhere;
+  memory_store store;
+  std::shared_ptr<recorded_link> link = std::make_shared<recorded_link>(store);
+};
+
+TEST_F(tracking_handle_test, counts_values_in_buckets_of_equal_width) {
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  std::array values{0.0,
+                    0.5,
+                    1.0,
+                    3.5,
+                    4.0,
+                    std::numeric_limits<double>::quiet_NaN(),
+                    std::numeric_limits<double>::infinity()};
+  tracker.log_histogram("weights", values, 7, 4);
+  auto& fields = fields_of("tracker_histogram");
+  EXPECT_EQ(fields.at("name"), metric_value{"weights"});
+  EXPECT_EQ(fields.at("step"), metric_value{7});
+  EXPECT_EQ(fields.number("min"), 0);
+  EXPECT_EQ(fields.number("max"), 4);
+  EXPECT_EQ(fields.number("sum"), 9);
+  EXPECT_EQ(fields.number("sum_squares"), 29.5);
+  EXPECT_EQ(fields.at("limits"), metric_value{"1 2 3 4"});
+  EXPECT_EQ(fields.at("counts"), metric_value{"3 0 0 2"});
+}
+
+TEST_F(tracking_handle_test, copies_a_file_from_elsewhere_into_the_run) {
+  write_bytes(elsewhere / "notes.txt", "notes");
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  tracker.log_artifact(elsewhere / "notes.txt", "docs/notes.txt");
+  EXPECT_EQ(bytes_of(run / "artifacts/docs/notes.txt"), "notes");
+  auto& fields = fields_of("tracker_artifact");
+  EXPECT_EQ(fields.at("name"), metric_value{"docs/notes.txt"});
+  EXPECT_EQ(fields.at("file"), metric_value{"artifacts/docs/notes.txt"});
+}
+
+TEST_F(tracking_handle_test, leaves_a_file_of_the_run_where_it_is) {
+  write_bytes(run / "own.txt", "own");
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  tracker.log_artifact(run / "own.txt");
+  EXPECT_EQ(fields_of("tracker_artifact").at("file"), metric_value{"own.txt"});
+  EXPECT_FALSE(fs::exists(run / "artifacts"));
+}
+
+TEST_F(tracking_handle_test,
+       refuses_an_artifact_that_is_not_there_or_leads_out) {
+  write_bytes(elsewhere / "notes.txt", "notes");
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  EXPECT_THROW(tracker.log_artifact(elsewhere / "gone"), train_error);
+  EXPECT_THROW(tracker.log_artifact(elsewhere / "notes.txt", "../../up.txt"),
+               train_error);
+}
+
+TEST_F(tracking_handle_test, does_nothing_on_other_ranks) {
+  auto context = context_of(1);
+  auto tracker = start_tracking(context);
+  std::array values{1.0};
+  tracker.log_histogram("weights", values, 0);
+  tracker.log_artifact(elsewhere / "gone");
+  EXPECT_FALSE(tracker.active());
+  EXPECT_THAT(link->events, IsEmpty());
+}
+
+} // namespace
+} // namespace troupe::test

@@ -16,6 +16,8 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
   spawn_request request;
   request.payload = rank_seed{args_.socket, attempt, rank}.to_bytes();
   request.hidden.assign(secret_variables.begin(), secret_variables.end());
+  request.hidden.insert(request.hidden.end(), tracker_addresses.begin(),
+                        tracker_addresses.end());
   request.environment = openmp_environment(args_.cpus);
   request.environment.insert(request.environment.end(),
                              args_.environment.begin(),

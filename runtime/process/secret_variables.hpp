@@ -36,6 +36,15 @@ inline constexpr auto secret_variables = std::to_array<std::string_view>({
   "MLFLOW_TRACKING_USERNAME",
 });
 
+/// Addresses of trackers, which may hold a login. Rank processes do not get
+/// them either: only the driver's side talks to trackers. A text loses the
+/// login in them by its place, not the address.
+inline constexpr auto tracker_addresses = std::to_array<std::string_view>({
+  "COMET_URL_OVERRIDE",
+  "MLFLOW_TRACKING_URI",
+  "WANDB_BASE_URL",
+});
+
 /// Whether *name* fits *pattern*, as those in `secret_variables`.
 bool is_variable_of(std::string_view name, std::string_view pattern) noexcept;
 

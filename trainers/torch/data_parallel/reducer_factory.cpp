@@ -169,7 +169,7 @@ construct(reducer_arguments x, const data_parallel_options& options) {
   else if constexpr (takes<Parameters, bucket_list, group_ptr, sparse,
                            std::int64_t, bool, bool, names_map, std::int64_t,
                            bool, bool, sizes>)
-    return std::make_shared<c10d::Reducer>(
+    return std::make_shared<guarded_reducer>(
       std::move(x.parameters), std::move(x.buckets), std::move(x.group),
       std::move(x.sparse), x.bucket_bytes, options.find_unused_parameters,
       x.views, std::move(x.names), x.first_bytes, false, false,

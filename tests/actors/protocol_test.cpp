@@ -18,7 +18,7 @@ namespace troupe::test {
 namespace {
 
 const error problem{ec::storage, "no space left"};
-const checkpoint_part part{"best", {{"model.bin", 7, 99}, {"a/b", 8, 100}}};
+const checkpoint_part part{"best", {{"model.bin", 7, 99}, {"a/b", 8, 100}}, 3};
 const rank_report one_report{1, 12, {{"x", 1}, {"y", 0.5}}, part};
 const report_batch batch{
   12, {{{"x", 1}}, {{"ok", true}, {"s", "text"}}}, {part, std::nullopt}};
@@ -120,9 +120,9 @@ void for_each_sample(F f) {
   f(reports_awaited{2, 1});
   f(join_barrier{2, 1, 3, true, "payload", problem});
   f(barrier_released{"payload"});
-  f(get_checkpoints{});
+  f(get_checkpoints{7});
   f(checkpoint_entry{"/c", {{"x", 1}}, 12, 2});
-  f(checkpoint_list{{{"/c", {{"x", 1}}, 12, 2}}});
+  f(checkpoint_list{{{"/c", {{"x", 1}}, 12, 2}}, true});
   f(store_set{2, "key", "value"});
   f(store_get{2, "key"});
   f(store_add{2, "key", -3});

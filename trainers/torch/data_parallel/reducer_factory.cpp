@@ -252,7 +252,8 @@ make_reducer(const std::vector<named_tensor>& parameters,
   set_hook(*reducer, group, options);
   if (options.static_graph)
     reducer->set_static_graph();
-  reducer->guard(std::move(names), std::move(sync), std::move(sink));
+  if (sync)
+    reducer->guard(std::move(names), std::move(sync), std::move(sink));
   return reducer;
 }
 

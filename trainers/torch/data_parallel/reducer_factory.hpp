@@ -17,14 +17,15 @@ struct gradient_sink_state;
 /// A Reducer over *parameters* (all trainable, on one device) for the LibTorch
 /// that this is compiled with. No collective.
 ///
-/// A backward that it would not average throws `train_error`, unless *sync* is
-/// false: one without a forward of the data-parallel model before it, and the
-/// first one of a static graph if it does not come through *sink*.
+/// With *sync* and *sink*, a backward that it would not average throws
+/// `train_error`, unless *sync* is false: one without a forward of the
+/// data-parallel model before it, and the first one of a static graph if it
+/// does not come through *sink*.
 std::shared_ptr<c10d::Reducer>
 make_reducer(const std::vector<named_tensor>& parameters,
              const c10::intrusive_ptr<c10d::ProcessGroup>& group,
              const data_parallel_options& options,
-             std::shared_ptr<const bool> sync,
-             std::shared_ptr<gradient_sink_state> sink);
+             std::shared_ptr<const bool> sync = nullptr,
+             std::shared_ptr<gradient_sink_state> sink = nullptr);
 
 } // namespace troupe

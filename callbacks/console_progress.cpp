@@ -105,7 +105,8 @@ void console_progress::show_live(time_point now) {
   shown_ = status_;
   shown_time_ = now;
   std::chrono::duration<double> since_status = now - status_time_;
-  line_ = live_text(*status_, status_->elapsed_s + since_status.count());
+  line_ = live_text(*status_, status_->elapsed_s + since_status.count(),
+                    terminal_columns(options_.progress_fd) - 1);
   draw();
 }
 
@@ -115,7 +116,7 @@ void console_progress::show_plain(time_point now, bool all) {
   // The last report of a state comes before the next state.
   bool due = !reported_at_ || now - *reported_at_ >= report_interval;
   if (reported && (changed || all || due)) {
-    write_line(report_text(*status_));
+    write_line(report_text(*status_, line_columns));
     reported_at_ = now;
   } else if (!changed) {
     return;

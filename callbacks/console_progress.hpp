@@ -41,6 +41,9 @@ public:
   /// Gap between two lines about reports in a log.
   static constexpr auto report_interval = std::chrono::seconds{1};
 
+  /// Columns that a line about a report fills with metrics in a log.
+  static constexpr int line_columns = 160;
+
   /// Longest piece of output without a newline that is held back.
   static constexpr std::size_t max_partial_line = 4096;
 

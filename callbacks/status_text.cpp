@@ -5,6 +5,7 @@
 #include <cstdio>
 
 #include "troupe/callbacks/elapsed_text.hpp"
+#include "troupe/callbacks/terminal_text.hpp"
 
 namespace troupe {
 
@@ -18,12 +19,29 @@ std::string rate_text(double per_second) {
 }
 
 std::string with_metrics(std::string text, const run_status& x,
-                         const char* separator) {
-  return x.last_metrics.empty() ? text
-                                : text + separator + to_string(x.last_metrics);
+                         const char* separator, int columns) {
+  if (x.last_metrics.empty())
+    return text;
+  text += separator;
+  return text + metrics_text(x.last_metrics, columns - display_width(text));
 }
 
 } // namespace
+
+std::string metrics_text(const metrics& x, int columns) {
+  std::string text;
+  auto left = x.size();
+  for (auto& [name, value] : x) {
+    auto next = (text.empty() ? "" : " ") + name + '=' + to_string(value);
+    auto more = left > 1 ? " + " + std::to_string(left - 1) + " more" : "";
+    // The first one is shown in any case, or the line would tell nothing.
+    if (!text.empty() && display_width(text + next + more) > columns)
+      return text + " + " + std::to_string(left) + " more";
+    text += next;
+    --left;
+  }
+  return text;
+}
 
 std::string state_text(const run_status& x) {
   std::string text{to_string(x.state)};
@@ -35,15 +53,15 @@ std::string state_text(const run_status& x) {
   return text;
 }
 
-std::string report_text(const run_status& x) {
+std::string report_text(const run_status& x, int columns) {
   std::string text;
   if (x.last_report)
     text = "report " + std::to_string(*x.last_report) + ", ";
   text += rate_text(x.reports_per_second) + ", " + elapsed_text(x.elapsed_s);
-  return with_metrics(std::move(text), x, ": ");
+  return with_metrics(std::move(text), x, ": ", columns);
 }
 
-std::string live_text(const run_status& x, double elapsed_s) {
+std::string live_text(const run_status& x, double elapsed_s, int columns) {
   auto text = state_text(x) + " | " + std::to_string(x.reports)
               + (x.reports == 1 ? " report" : " reports");
   if (x.reports > 0)
@@ -51,7 +69,7 @@ std::string live_text(const run_status& x, double elapsed_s) {
   text += " | " + elapsed_text(elapsed_s);
   if (x.callback_queue > 0)
     text += " | " + std::to_string(x.callback_queue) + " wait for callbacks";
-  return with_metrics(std::move(text), x, " | ");
+  return with_metrics(std::move(text), x, " | ", columns);
 }
 
 } // namespace troupe

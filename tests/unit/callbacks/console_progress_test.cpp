@@ -102,6 +102,15 @@ public:
   int writer = -1;
 };
 
+metrics thousand_metrics() {
+  metrics result;
+  for (int i = 0; i < 1000; ++i) {
+    auto number = std::to_string(i);
+    result["m" + std::string(4 - number.size(), '0') + number] = i;
+  }
+  return result;
+}
+
 /// What a terminal shows after *bytes*: carriage return, erase to the end of
 /// the line and newlines are carried out. Any other escape is left visible.
 std::string screen(const std::string& bytes) {
@@ -252,6 +261,16 @@ TEST_F(live_progress_test, fits_the_line_to_the_width_of_the_terminal) {
   EXPECT_EQ(display_width(screen(terminal.seen())), 79);
 }
 
+TEST_F(live_progress_test, says_how_many_metrics_have_no_room) {
+  auto status = running(1);
+  status.last_metrics = thousand_metrics();
+  progress.update(status, t0);
+  auto line = screen(terminal.seen());
+  EXPECT_LE(display_width(line), 79);
+  EXPECT_THAT(line, HasSubstr("m0000=0"));
+  EXPECT_THAT(line, testing::MatchesRegex(".* \\+ 99[0-9] more"));
+}
+
 TEST_F(live_progress_test, no_metric_can_move_the_cursor) {
   auto status = running(1);
   status.last_metrics = {{"note", "a\x1b[2Jb\nc\rd"}};
@@ -306,6 +325,15 @@ protected:
   pipe_pair log;
   console_progress progress{{console_style::automatic, log.writer, log.writer}};
 };
+
+TEST_F(plain_progress_test, a_line_about_a_thousand_metrics_is_a_line) {
+  auto status = running(1);
+  status.last_metrics = thousand_metrics();
+  progress.update(status, t0);
+  auto text = log.seen();
+  EXPECT_LE(text.size(), 2u * console_progress::line_columns);
+  EXPECT_THAT(text, testing::ContainsRegex("m0000=0 .* \\+ 98[0-9] more\n"));
+}
 
 TEST_F(plain_progress_test, is_chosen_where_there_is_no_terminal) {
   EXPECT_EQ(progress.style(), console_style::plain);

@@ -132,7 +132,8 @@ sink_result sink_feed::send_records(std::size_t count) {
   (void) failpoint("sink_feed.log");
   if (auto ok = target_->log({held_.data(), count}); !ok)
     return ok;
-  return taken(count);
+  // The end goes out next and is saved with what it follows.
+  return taken(count, count == held_.size() || !is_end(held_[count]));
 }
 
 sink_result sink_feed::send_end() {
@@ -144,7 +145,7 @@ sink_result sink_feed::send_end() {
   return taken(1);
 }
 
-sink_result sink_feed::taken(std::size_t count) {
+sink_result sink_feed::taken(std::size_t count, bool saved) {
   auto& last = held_[count - 1];
   auto line_end = line_end_at(run_.path / "journal.jsonl", last.end);
   position_.offset = last.end;
@@ -154,6 +155,8 @@ sink_result sink_feed::taken(std::size_t count) {
   position_.words = reader_->words();
   held_.erase(held_.begin(),
               held_.begin() + static_cast<std::ptrdiff_t>(count));
+  if (!saved)
+    return {};
   if (auto ok = save(); !ok)
     return transient(ok.error());
   return {};

@@ -71,7 +71,8 @@ private:
   std::optional<clock::time_point>
   fail(error reason, clock::time_point now,
        std::optional<std::chrono::seconds> asked = std::nullopt);
-  sink_result taken(std::size_t count);
+  /// The sink has the first *count* records; *saved* on disk as well.
+  sink_result taken(std::size_t count, bool saved = true);
   expected<void> reject(const tracker_record& x, const error& reason);
   expected<void> save();
   std::uint64_t unread() const;

@@ -1,5 +1,10 @@
 // Runs that end as they should: what they leave behind.
 
+#include <algorithm>
+#include <atomic>
+#include <thread>
+
+#include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 
 namespace troupe::test {
@@ -223,6 +228,63 @@ TEST_F(run_test, a_rank_lists_what_the_run_has_kept) {
   EXPECT_EQ(
     outcome.metrics,
     (metrics{{"known", 3}, {"first", 0.0}, {"mine", "checkpoint_000002"}}));
+}
+
+void report_much(train_context& context) {
+  metrics values;
+  for (int i = 0; i < 300; ++i)
+    values["name" + std::to_string(i)] = i + 0.25;
+  for (int i = 0; i < 100; ++i)
+    context.report(values);
+}
+
+TEST_F(run_test, files_that_are_on_by_default_are_whole_when_fit_returns) {
+  for (int workers : {0, 2}) {
+    auto name = "run" + std::to_string(workers);
+    auto outcome =
+      data_parallel_trainer{
+        report_much,
+        train_options{.scaling = {.num_workers = workers}, .run = config(name)}}
+        .fit();
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    EXPECT_TRUE(outcome.unsent.empty());
+    auto csv = bytes_of(storage_ / name / "metrics.csv");
+    EXPECT_EQ(std::count(csv.begin(), csv.end(), '\n'), 101);
+    EXPECT_NE(bytes_of(storage_ / name / "report.html").find("name299"),
+              std::string::npos);
+  }
+}
+
+TEST_F(run_test, a_result_says_which_files_are_not_whole) {
+  // No page takes the place of a folder.
+  fs::create_directories(run_path() / "report.html");
+  auto outcome = run({});
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  ASSERT_EQ(outcome.unsent.size(), 1u);
+  EXPECT_NE(outcome.unsent[0].find("tracker report_page: "), std::string::npos)
+    << outcome.unsent[0];
+}
+
+TEST_F(run_test, a_callback_that_never_comes_back_holds_the_run_to_a_limit) {
+  // Released at the end, so that the test leaves no thread either.
+  static std::atomic<bool> release;
+  static std::atomic<bool> left;
+  release = left = false;
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.callback_limit = std::chrono::milliseconds{100};
+  options.run.callbacks = {on_report(1, [] {
+    while (!release)
+      std::this_thread::yield();
+    left = true;
+  })};
+  auto outcome = run({}, options);
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  auto journal = bytes_of(run_path() / "journal.jsonl");
+  EXPECT_NE(journal.find("did not come back for 0 s"), std::string::npos);
+  EXPECT_NE(journal.find("in after_report"), std::string::npos);
+  release = true;
+  while (!left)
+    std::this_thread::yield();
 }
 
 } // namespace troupe::test

@@ -1,6 +1,7 @@
 // Drivers and spawners that die or are told to stop at a bad moment, and what
 // runs leave behind.
 
+#include <malloc.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -75,6 +76,27 @@ std::ostream& operator<<(std::ostream& out, const belongings& x) {
 }
 
 } // namespace
+
+TEST_F(run_test, runs_one_after_the_other_keep_no_memory) {
+#ifdef __SANITIZE_ADDRESS__
+  GTEST_SKIP() << "the sanitizer's own allocator counts otherwise";
+#else
+  auto in_use_after = [this, number = 0](int runs) mutable {
+    for (int i = 0; i < runs; ++i) {
+      train_options options{.scaling = {.num_workers = 2},
+                            .run = config("run" + std::to_string(++number))};
+      auto outcome = run({}, options);
+      EXPECT_FALSE(outcome.error) << outcome.error->message;
+    }
+    auto all = mallinfo2();
+    return static_cast<double>(all.uordblks + all.hblkhd);
+  };
+  // What threads keep at hand counts as in use, too: it does not add up.
+  auto first = in_use_after(20);
+  auto later = in_use_after(60);
+  EXPECT_LT((later - first) / 60, 2048) << "bytes per run";
+#endif
+}
 
 TEST_F(run_test, a_run_goes_on_after_its_spawner_was_killed) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};

@@ -21,7 +21,7 @@ std::string why_gone(const caf::error& reason) {
   if (!reason || reason == caf::exit_reason::normal)
     return "has ended";
   if (reason == caf::exit_reason::remote_link_unreachable)
-    return "can not be reached any more";
+    return "cannot be reached any more";
   return "has ended: " + text_of(reason);
 }
 
@@ -44,19 +44,29 @@ void callback_chain_state::begin() {
 }
 
 void callback_chain_state::ask_classes() {
-  auto send = [this](const auto& message) {
-    self->request(args.classes, caf::infinite, message)
+  asking_classes = true;
+  open_turn();
+  auto send = [this, mine = turn, last = links.empty()](auto& message) {
+    auto copy = last ? std::move(message) : message;
+    self->request(args.classes, caf::infinite, std::move(copy))
       .then(
-        [this](callback_done& x) {
-          rounds.front().answer = std::move(x);
-          ask_next();
+        [this, mine](callback_done& x) {
+          if (asking_classes && mine == turn)
+            classes_answered(std::move(x));
         },
-        [this](caf::error& reason) {
-          rounds.front().answer.failures.push_back(from_caf(reason));
-          ask_next();
+        [this, mine](caf::error& reason) {
+          if (asking_classes && mine == turn)
+            classes_answered({0, false, {from_caf(reason)}, {}});
         });
   };
   std::visit(send, rounds.front().what);
+}
+
+void callback_chain_state::classes_answered(callback_done x) {
+  asking_classes = false;
+  close_turn();
+  rounds.front().answer = std::move(x);
+  ask_next();
 }
 
 void callback_chain_state::ask_next() {
@@ -81,8 +91,8 @@ void callback_chain_state::ask_next() {
 
 void callback_chain_state::ask(link& x) {
   waiting = true;
-  asked_at = self->clock().now();
-  auto send = [this, &x, mine = ++turn](const auto& message) {
+  open_turn();
+  auto send = [this, &x, mine = turn](const auto& message) {
     self->request(x.who.actor, caf::infinite, message)
       .then(
         [this, mine](callback_done& done) {
@@ -141,12 +151,83 @@ void callback_chain_state::fail(std::vector<error> failures) {
 }
 
 void callback_chain_state::end_turn(std::vector<error> failures) {
+  close_turn();
   std::chrono::duration<double> spent = self->clock().now() - asked_at;
   auto& answer = rounds.front().answer;
   answer.seconds += spent.count();
   answer.times.push_back({links[current].who.name, spent.count()});
   fail(std::move(failures));
   ++current;
+  ask_next();
+}
+
+// -- those that do not answer
+
+void callback_chain_state::open_turn() {
+  ++turn;
+  asked_at = self->clock().now();
+  alarm.asked(asked_at);
+  watch_turn();
+}
+
+void callback_chain_state::close_turn() {
+  alarm.answered();
+}
+
+void callback_chain_state::watch_turn() {
+  auto next = alarm.next_check(self->clock().now());
+  if (!next || std::exchange(alarm_set, true))
+    return;
+  self->run_delayed(*next, [this] { check_turn(); });
+}
+
+void callback_chain_state::check_turn() {
+  alarm_set = false;
+  auto now = self->clock().now();
+  auto waited = [&] {
+    return std::to_string(alarm.waited(now).count() / 1000) + " s";
+  };
+  switch (alarm.check(now)) {
+    case callback_alarm::verdict::wait:
+      break;
+    case callback_alarm::verdict::name:
+      if (args.patience.note)
+        args.patience.note(who_is_asked() + " has not come back for " + waited()
+                           + "; the run waits for it");
+      break;
+    case callback_alarm::verdict::give_up:
+      give_up(waited());
+      break;
+  }
+  watch_turn();
+}
+
+std::string callback_chain_state::who_is_asked() const {
+  if (waiting)
+    return name_of(current, links[current].who.name) + " in "
+           + std::string{hook_of(rounds.front().what)};
+  auto text = args.watch ? args.watch->text() : std::string{};
+  return text.empty() ? "the thread of the callbacks" : text;
+}
+
+void callback_chain_state::give_up(const std::string& waited) {
+  error reason{ec::callback_failed, who_is_asked() + " did not come back for "
+                                      + waited
+                                      + "; the run goes on without it"};
+  if (waiting) {
+    links[current].gone = true;
+    waiting = false;
+    end_turn({std::move(reason)});
+    return;
+  }
+  reason.message += " and the callbacks beside it, whose thread is left behind";
+  asking_classes = false;
+  self->unlink_from(args.classes);
+  args.classes = nullptr;
+  if (args.patience.left_behind)
+    *args.patience.left_behind = true;
+  close_turn();
+  fail({std::move(reason)});
   ask_next();
 }
 
@@ -159,6 +240,8 @@ callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
     state.links.push_back({std::move(x)});
   }
   state.args = std::move(args);
+  state.alarm =
+    callback_alarm{state.args.patience.timeout, state.args.patience.limit};
   if (state.args.classes)
     self->link_to(state.args.classes);
   self->set_down_handler([&state](const caf::down_msg& x) {

@@ -1,6 +1,11 @@
 #pragma once
 
+#include <atomic>
+#include <chrono>
 #include <deque>
+#include <functional>
+#include <memory>
+#include <optional>
 #include <string>
 #include <variant>
 #include <vector>
@@ -9,7 +14,9 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/callbacks/callback_list.hpp"
 #include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/run/callback_alarm.hpp"
 
 namespace troupe {
 
@@ -19,11 +26,24 @@ struct named_callback_actor {
   user_callback_actor actor;
 };
 
+/// Says which callbacks of a run did not answer, and whether one was left
+/// behind. Any thread.
+struct callback_patience {
+  std::chrono::milliseconds timeout{0}; ///< Zero: no one is named.
+  std::optional<std::chrono::milliseconds> limit;
+  /// Hears what people should know; may be empty.
+  std::function<void(std::string)> note;
+  /// Set once the thread of the classes was left behind.
+  std::shared_ptr<std::atomic<bool>> left_behind;
+};
+
 struct callback_chain_args {
   user_callback_actor classes; ///< Those that are classes; invalid: none. Ends
                                ///< with the chain.
   std::vector<named_callback_actor> actors;
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
+  callback_patience patience;
+  std::shared_ptr<callback_watch> watch; ///< Of the classes.
 };
 
 /// What the chain remembers between messages.
@@ -52,9 +72,19 @@ struct callback_chain_state {
 
   caf::result<callback_done> add(event x);
 
+  /// An answer is open: watches how long it takes.
+  void open_turn();
+  void close_turn();
+  void watch_turn();
+  void check_turn();
+  /// The turn has lasted longer than it may: goes on without who has it.
+  void give_up(const std::string& waited);
+  std::string who_is_asked() const;
+
   /// Begins with the first round that waits.
   void begin();
   void ask_classes();
+  void classes_answered(callback_done x);
   /// Goes on with the current actor; ends the round after the last.
   void ask_next();
   void ask(link& x);
@@ -71,12 +101,19 @@ struct callback_chain_state {
   std::size_t current = 0; ///< Of the links: whose turn it is.
   std::uint64_t turn = 0;  ///< Number of the question that is open.
   bool waiting = false;    ///< For the answer of link `current`.
+  bool asking_classes = false;
+  callback_alarm alarm;
+  bool alarm_set = false;
   time_point asked_at;
 };
 
 /// Behavior of a USER CALLBACK actor that hands each event to the classes and
 /// then to the user's own actors, one after the other: the next event waits
 /// until all have answered. Waits for nobody inside a handler.
+///
+/// One that does not answer is named after each `timeout`; after `limit` it has
+/// failed, the events go on without it and its later answers are dropped. The
+/// classes share one thread: they are left behind together.
 ///
 /// An actor that answers an error has failed like a class that throws. One that
 /// has ended, or whose connection has gone, has failed once, and the later

@@ -1,5 +1,7 @@
 #include "troupe/actors/driver.hpp"
 
+#include <algorithm>
+
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
@@ -16,6 +18,8 @@ run_status_kind status_of(run_state outcome) {
       return run_status_kind::finished;
     case run_state::aborted:
       return run_status_kind::aborted;
+    case run_state::preempted:
+      return run_status_kind::preempted;
     default:
       return run_status_kind::errored;
   }
@@ -80,6 +84,37 @@ void driver_state::stop() {
   apply(run_events::stop_requested{});
 }
 
+void driver_state::preempt(const preempt_run& x) {
+  grace =
+    x.grace_ms < 0 ? args.stop_grace : std::chrono::milliseconds{x.grace_ms};
+  if (args.longest_grace)
+    grace = std::min(grace, *args.longest_grace);
+  apply(run_events::preempt_requested{{ec::stopped, x.reason}});
+}
+
+void driver_state::preempt_group(const run_action& action) {
+  auto deadline = self->clock().now() + grace;
+  if (leave_by && *leave_by <= deadline)
+    return;
+  leave_by = deadline;
+  auto unix_time = std::chrono::system_clock::now() + grace;
+  self->send(
+    args.group,
+    preempt_attempt{action.attempt, action.reason.message,
+                    std::chrono::duration_cast<std::chrono::milliseconds>(
+                      unix_time.time_since_epoch())
+                      .count()});
+  args.board->note(action.reason.message + "; ranks have "
+                   + std::to_string(grace.count())
+                   + " ms to leave their loops after one of their reports");
+  note_event("preempted",
+             {{"reason", action.reason.message},
+              {"grace_s", std::chrono::duration<double>(grace).count()}});
+  self->run_delayed(grace, [this, attempt = action.attempt] {
+    apply(run_events::grace_over{attempt});
+  });
+}
+
 void driver_state::apply(const run_event& event) {
   auto decision = machine->apply(event);
   if (!decision)
@@ -119,6 +154,9 @@ void driver_state::act(const run_action& action) {
                                             args.stop_timeout.count()});
       else
         apply(run_events::group_stopped{action.attempt});
+      return;
+    case kind::preempt_group:
+      preempt_group(action);
       return;
     case kind::end:
       postponed.reset();
@@ -160,7 +198,7 @@ void driver_state::ended(const attempt_ended& x) {
   group_alive = false;
   refuse_batches({ec::stopped, "the attempt is over"});
   if (!x.stopped)
-    apply(run_events::ranks_finished{x.attempt});
+    apply(run_events::ranks_finished{x.attempt, x.preempted});
   apply(run_events::group_stopped{x.attempt});
 }
 
@@ -476,6 +514,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   return {
     [&state](start_run) { state.begin(); },
     [&state](stop_run) { state.stop(); },
+    [&state](const preempt_run& x) { state.preempt(x); },
     [&state](get_status) { return state.status(); },
     [&state](const attempt_started& x) { state.started(x); },
     [&state](const attempt_ended& x) { state.ended(x); },

@@ -31,6 +31,9 @@ struct driver_args {
   int world_size = 1;
   std::size_t callback_queue = 64;
   std::chrono::milliseconds stop_timeout{0};
+  std::chrono::milliseconds stop_grace{0};
+  /// Longest grace, whatever was asked for. Unset: none.
+  std::optional<std::chrono::milliseconds> longest_grace;
 };
 
 /// What the DRIVER remembers between messages.
@@ -50,6 +53,7 @@ struct driver_state {
 
   void begin();
   void stop();
+  void preempt(const preempt_run& x);
   run_status status() const;
 
   void started(const attempt_started& x);
@@ -67,6 +71,7 @@ struct driver_state {
   /// Tells the state machine *event* and does what it decides.
   void apply(const run_event& event);
   void act(const run_action& action);
+  void preempt_group(const run_action& action);
   void start_group(const run_action& action);
   void launch(const attempt_begun& x);
   void finish(const error& reason);
@@ -108,6 +113,8 @@ struct driver_state {
   bool result_ready = false; ///< On the board; callbacks may be under way.
   std::size_t callbacks_under_way = 0;
   run_status shown;
+  std::chrono::milliseconds grace{0}; ///< Of the last `preempt_run`.
+  std::optional<caf::actor_clock::time_point> leave_by;
   clock::time_point start_time;
   std::optional<rate_meter> rate;
 };

@@ -224,6 +224,11 @@ void worker_group_state::stop(const stop_attempt& x) {
               std::chrono::milliseconds{x.grace_ms});
 }
 
+void worker_group_state::preempt(const preempt_attempt& x) {
+  if (auto a = current(x.attempt))
+    a->preemption = x;
+}
+
 void worker_group_state::on_failure() {
   auto a = attempt ? &*attempt : nullptr;
   if (!a || !a->tracker.failed() || a->tracker.end_ordered() || a->settling)
@@ -303,7 +308,10 @@ void worker_group_state::check_over() {
                attempt_failed{a.number, a.started || a.tracker.loop_failed(),
                               a.end_reason, a.tracker.failures()});
   else
-    self->send(driver, attempt_ended{a.number, !a.tracker.all_returned()});
+    self->send(driver,
+               attempt_ended{a.number, !a.tracker.all_returned(),
+                             a.leave_after
+                               && a.meetings.next_report() > *a.leave_after});
   attempt.reset();
   if (leaving)
     self->quit();
@@ -365,6 +373,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       state.start(x, std::move(from));
     },
     [&state](const stop_attempt& x) { state.stop(x); },
+    [&state](const preempt_attempt& x) { state.preempt(x); },
     [&state](const trainer_ready& x, trainer_actor& trainer) {
       return state.welcome(x, std::move(trainer));
     },

@@ -73,6 +73,11 @@ struct worker_group_state {
     rendezvous_table store;
     wait_alarm report_alarm;
     wait_alarm barrier_alarm;
+    std::optional<preempt_attempt> preemption;
+    std::optional<std::uint64_t> leave_after; ///< Report that all ranks leave
+                                              ///< after, once it is fixed.
+    std::optional<std::uint64_t> last_ahead;  ///< Last report of a rank that
+                                              ///< did not wait.
     bool alarm_set = false;
     bool started = false;
     bool settling = false;
@@ -88,6 +93,7 @@ struct worker_group_state {
 
   void start(const start_attempt& x, driver_actor from);
   void stop(const stop_attempt& x);
+  void preempt(const preempt_attempt& x);
   caf::result<start_loop> welcome(const trainer_ready& x,
                                   trainer_actor trainer);
   caf::result<report_committed> add(report& x);
@@ -121,6 +127,8 @@ struct worker_group_state {
   /// Ends the attempt if ranks wait for each other in different calls.
   void check_calls();
   void release(const barrier_release& x);
+  /// What the answer to report *index* says about leaving.
+  std::optional<stop_notice> notice_for(std::uint64_t index);
   void release(const rendezvous_table::waiter_list& waiters);
 
   /// A rank failed: waits a moment for the causes of others, then ends all.

@@ -5,6 +5,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/report/report_options.hpp"
 
 namespace troupe {
 
@@ -16,6 +17,8 @@ caf::result<report_committed> worker_group_state::add(report& x) {
     return to_caf(a->end_reason);
   auto rank = x.value.rank;
   auto index = x.value.index;
+  if (!x.waits)
+    a->last_ahead = std::max(a->last_ahead.value_or(0), index);
   auto batch =
     a->meetings.add(std::move(x.value), x.waits, self->clock().now());
   if (!batch) {
@@ -56,10 +59,29 @@ void worker_group_state::commit(report_batch batch) {
   };
   self->request(driver, caf::infinite, commit_batch{number, std::move(batch)})
     .then(
-      [deliver](batch_committed& x) {
-        deliver(report_committed{x.index, std::move(x.checkpoint)});
+      [this, number, deliver](batch_committed& x) {
+        std::optional<stop_notice> stop;
+        if (attempt && attempt->number == number)
+          stop = notice_for(x.index);
+        deliver(
+          report_committed{x.index, std::move(x.checkpoint), std::move(stop)});
       },
       [deliver](caf::error& reason) { deliver(reason); });
+}
+
+std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
+  auto& a = *attempt;
+  if (!a.preemption)
+    return std::nullopt;
+  // All ranks hear of it with this answer. One that did not wait for it may be
+  // ahead by so many reports; before it is ahead any further, it has the
+  // answer.
+  if (!a.leave_after)
+    a.leave_after = a.last_ahead && *a.last_ahead >= index
+                      ? index + max_reports_ahead
+                      : index;
+  return stop_notice{*a.leave_after, a.preemption->reason,
+                     a.preemption->deadline_ms};
 }
 
 caf::result<barrier_released> worker_group_state::join(join_barrier& x) {

@@ -19,6 +19,17 @@ std::string name_of(const user_callback& x) {
 
 } // namespace
 
+void callback_watch::set(std::string who, std::string_view hook) {
+  std::lock_guard guard{mutex_};
+  who_ = std::move(who);
+  hook_ = hook;
+}
+
+std::string callback_watch::text() const {
+  std::lock_guard guard{mutex_};
+  return who_.empty() ? who_ : who_ + " in " + std::string{hook_};
+}
+
 callback_list::callback_list(
   std::vector<std::shared_ptr<user_callback>> callbacks, callback_errors policy,
   clock_function now)
@@ -62,15 +73,16 @@ callback_list::round(std::string_view hook, bool call_all,
   auto last = begin;
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
     auto& [callback, name] = callbacks_[i];
-    auto failed = [&, &name = name](std::string_view what) {
+    auto who = "callback " + std::to_string(i + 1) + " (" + name + ')';
+    auto failed = [&](std::string_view what) {
       result.errors.push_back(
-        {ec::callback_failed, "callback " + std::to_string(i + 1) + " (" + name
-                                + ") threw in " + std::string{hook} + ": "
-                                + std::string{what}});
+        {ec::callback_failed,
+         who + " threw in " + std::string{hook} + ": " + std::string{what}});
       result.abort = policy_ == callback_errors::abort;
     };
     if (!result.abort || call_all)
       try {
+        watch_->set(who, hook);
         call(*callback);
       } catch (const std::exception& x) {
         failed(x.what());
@@ -82,6 +94,7 @@ callback_list::round(std::string_view hook, bool call_all,
       {name, std::chrono::duration<double>(now - last).count()});
     last = now;
   }
+  watch_->set({}, hook);
   result.spent = last - begin;
   return result;
 }

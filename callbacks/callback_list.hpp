@@ -4,6 +4,7 @@
 #include <functional>
 #include <map>
 #include <memory>
+#include <mutex>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -29,6 +30,21 @@ struct callback_outcome {
   std::chrono::nanoseconds spent{0};
 };
 
+/// Which callback is being called, for those who watch from another thread.
+class callback_watch {
+public:
+  /// *who* is called in *hook* from now on; empty: no one.
+  void set(std::string who, std::string_view hook);
+
+  /// "callback 2 (name) in after_report"; empty if none is being called.
+  std::string text() const;
+
+private:
+  mutable std::mutex mutex_;
+  std::string who_;
+  std::string_view hook_; // a literal
+};
+
 /// Calls the callbacks of a run in order and catches what they throw.
 ///
 /// Under `callback_errors::log` each is called whatever the others do. Under
@@ -42,6 +58,11 @@ public:
   explicit callback_list(std::vector<std::shared_ptr<user_callback>> callbacks,
                          callback_errors policy = callback_errors::log,
                          clock_function now = clock::now);
+
+  /// Where the calls show.
+  const std::shared_ptr<callback_watch>& watch() const noexcept {
+    return watch_;
+  }
 
   callback_outcome before_run(const run_context& run);
   callback_outcome after_report(const run_context& run,
@@ -62,6 +83,7 @@ private:
     std::string name;
   };
 
+  std::shared_ptr<callback_watch> watch_ = std::make_shared<callback_watch>();
   std::vector<entry> callbacks_;
   callback_errors policy_;
   clock_function now_;

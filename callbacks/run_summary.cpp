@@ -1,6 +1,8 @@
 #include "troupe/callbacks/run_summary.hpp"
 
+#include "troupe/callbacks/console_progress.hpp"
 #include "troupe/callbacks/elapsed_text.hpp"
+#include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/run/result.hpp"
 
 namespace troupe {
@@ -32,6 +34,8 @@ run_state state_of(run_status_kind x) {
       return run_state::errored;
     case run_status_kind::aborted:
       return run_state::aborted;
+    case run_status_kind::preempted:
+      return run_state::preempted;
   }
   return run_state::errored;
 }
@@ -65,7 +69,8 @@ std::string to_string(const run_summary& x) {
   if (x.reason)
     line("error: ", x.reason.message);
   if (!x.last_metrics.empty())
-    line("last metrics: ", to_string(x.last_metrics));
+    line("last metrics: ",
+         metrics_text(x.last_metrics, console_progress::line_columns));
   if (x.best_checkpoint)
     line("best checkpoint: ", *x.best_checkpoint);
   line("files: ", x.path);

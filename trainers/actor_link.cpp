@@ -13,6 +13,7 @@ actor_link::actor_link(caf::actor_system& system, network_thread* network,
   : self_(system, network), args_(std::move(args)), store_(system, args_) {}
 
 expected<void> actor_link::report(rank_report x, bool wait) {
+  auto index = x.index;
   under_way_.push_back(
     self_->request(args_.group, caf::infinite,
                    troupe::report{args_.attempt, std::move(x), wait}));
@@ -23,6 +24,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
     if (auto ok = receive(oldest); !ok)
       return ok;
   }
+  args_.control->reported(index);
   return {};
 }
 
@@ -89,11 +91,24 @@ expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
 }
 
 bool actor_link::stop_requested() const noexcept {
-  return args_.control->ended();
+  return args_.control->stop_requested();
+}
+
+std::optional<stop_info> actor_link::stop_info() const {
+  return args_.control->stop_info();
 }
 
 void actor_link::on_abort(std::function<void(const error&)> f) {
   args_.control->on_end(std::move(f));
+}
+
+void actor_link::hear(std::optional<stop_notice>& x) {
+  if (x)
+    args_.control->preempt({stop_info::kind_type::preempted,
+                            std::move(x->reason),
+                            std::chrono::system_clock::time_point{
+                              std::chrono::milliseconds{x->deadline_ms}}},
+                           x->index);
 }
 
 template <class Answer, class Message>
@@ -104,7 +119,7 @@ expected<Answer> actor_link::ask(Message message) {
 
 expected<void> actor_link::receive(pending_report& answer) {
   expected<void> result;
-  answer.receive([](report_committed&) {},
+  answer.receive([this](report_committed& x) { hear(x.stop); },
                  [&](caf::error& reason) {
                    result = tl::unexpected<error>{explain(args_, reason)};
                  });

@@ -25,6 +25,7 @@ public:
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return store_; }
   bool stop_requested() const noexcept override;
+  std::optional<troupe::stop_info> stop_info() const override;
   void on_abort(std::function<void(const error&)> f) override;
 
   /// Waits for the reports that did not wait themselves.
@@ -41,6 +42,7 @@ private:
   template <class Answer, class Message>
   expected<Answer> ask(Message message);
   expected<void> receive(pending_report& answer);
+  void hear(std::optional<stop_notice>& x);
   expected<std::string> join(bool broadcast, expected<std::string> payload);
 
   network_waiter self_;

@@ -44,7 +44,7 @@ public:
 
   /// Runs the loop and waits for the end. Never throws: what went wrong is in
   /// the result, beside all that was kept.
-  result fit() const { return troupe::fit(request_); }
+  result fit() const noexcept { return troupe::fit(request_); }
 
   /// Starts the run in *system*, which must load CAF's middleman and outlive
   /// the handle, and returns at once. Include "troupe/actors.hpp" to call it.

@@ -4,7 +4,11 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include <algorithm>
+#include <cerrno>
+#include <cstring>
 #include <memory>
+#include <optional>
 #include <thread>
 
 #include <caf/actor_system.hpp>
@@ -28,16 +32,49 @@ using clock_type = std::chrono::steady_clock;
 /// How often the console looks at the clock. Nothing of the run waits for it.
 constexpr int tick_ms = 200;
 
+std::string preempted_by(int signal) {
+  auto name = sigabbrev_np(signal);
+  return "the run was preempted by "
+         + (name ? std::string{"SIG"} + name
+                 : "signal " + std::to_string(signal));
+}
+
+/// Passes on what signals ask for, each time they ask for more.
+class signal_orders {
+public:
+  explicit signal_orders(const std::vector<int>& preempting)
+    : signals_(preempting) {}
+
+  int fd() const noexcept { return signals_.fd(); }
+
+  template <class Preempt, class Stop>
+  void obey(Preempt preempt, Stop stop) {
+    auto asked = signals_.asked();
+    if (asked <= obeyed_)
+      return;
+    obeyed_ = asked;
+    if (asked == interrupt::stop)
+      stop();
+    else
+      preempt(preempted_by(signals_.first_signal()));
+  }
+
+private:
+  interrupt_watch signals_;
+  interrupt obeyed_ = interrupt::none;
+};
+
 /// Shows the run and watches for signals until it is over.
-result watch(run_handle& run, console_progress& console) {
+result watch(run_handle& run, console_progress& console,
+             const std::vector<int>& preempt_signals) {
   auto wake =
     std::make_shared<unique_fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   run.board().on_change([wake] {
     std::uint64_t one = 1;
     (void) !write(wake->get(), &one, sizeof(one));
   });
-  interrupt_watch interrupts;
-  pollfd sources[] = {{wake->get(), POLLIN, 0}, {interrupts.fd(), POLLIN, 0}};
+  signal_orders signals{preempt_signals};
+  pollfd sources[] = {{wake->get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   auto show_notes = [&] {
     for (auto& line : run.board().take_notes())
       console.note(line);
@@ -59,18 +96,23 @@ result watch(run_handle& run, console_progress& console) {
       std::uint64_t count = 0;
       (void) !read(wake->get(), &count, sizeof(count));
     }
-    if (sources[1].revents & POLLIN) {
-      run.stop();
-      sources[1].fd = -1; // It stays readable; once is enough.
-    }
+    if (sources[1].revents & POLLIN)
+      sources[1].fd =
+        -1; // It stays readable; what comes later is seen by tick.
+    signals.obey(
+      [&](std::string why) { run.preempt(std::nullopt, std::move(why)); },
+      [&] { run.stop(); });
   }
 }
 
-/// Ends *control* for a signal, as long as it lives.
+/// Passes signals on to the loop of an inline run, as long as it lives.
 class inline_watch {
 public:
-  explicit inline_watch(loop_control& control)
-    : watcher_([this, &control] { run(control); }) {}
+  inline_watch(const run_config& config, loop_control& control)
+    : grace_(std::min(config.stop_grace,
+                      longest_grace(config).value_or(config.stop_grace))),
+      control_(control), signals_(config.preempt_signals),
+      watcher_([this] { run(); }) {}
 
   ~inline_watch() {
     std::uint64_t one = 1;
@@ -82,16 +124,36 @@ public:
   inline_watch& operator=(const inline_watch&) = delete;
 
 private:
-  void run(loop_control& control) {
-    pollfd sources[] = {{over_.get(), POLLIN, 0},
-                        {interrupts_.fd(), POLLIN, 0}};
-    poll(sources, 2, -1);
-    if (sources[1].revents & POLLIN)
-      control.end({ec::stopped, "the run was asked to stop"});
+  void run() {
+    pollfd sources[] = {{over_.get(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
+    for (;;) {
+      auto ready = poll(sources, 2, sources[1].fd < 0 ? tick_ms : -1);
+      if ((ready < 0 && errno != EINTR)
+          || (ready > 0 && sources[0].revents & POLLIN))
+        return;
+      if (ready > 0 && sources[1].revents & POLLIN)
+        sources[1].fd = -1;
+      signals_.obey([this](std::string why) { preempt(std::move(why)); },
+                    [this] {
+                      control_.end({ec::stopped, "the run was asked to stop"});
+                    });
+      if (leave_by_ && clock_type::now() >= *leave_by_)
+        control_.end({ec::stopped, control_.preemption()->reason
+                                     + "; its loop did not leave in time"});
+    }
   }
 
-  interrupt_watch interrupts_;
+  void preempt(std::string why) {
+    leave_by_ = clock_type::now() + grace_;
+    control_.preempt({stop_info::kind_type::preempted, std::move(why),
+                      std::chrono::system_clock::now() + grace_});
+  }
+
+  std::chrono::milliseconds grace_;
+  loop_control& control_;
+  signal_orders signals_;
   unique_fd over_{eventfd(0, EFD_CLOEXEC)};
+  std::optional<clock_type::time_point> leave_by_;
   std::thread watcher_;
 };
 
@@ -135,6 +197,7 @@ private:
 result fit_in_actors(run_request request) {
   register_messages();
   auto quiet = request.run.quiet;
+  auto preempt_signals = request.run.preempt_signals;
   auto console = std::make_shared<console_progress>(console_progress::options{
     quiet ? console_style::quiet : console_style::automatic, 2, 1});
   run_home home{home_of(request.run.callback_actors)};
@@ -148,7 +211,7 @@ result fit_in_actors(run_request request) {
       console->note(run.error().message);
     return failed_result(run.error());
   }
-  auto outcome = watch(*run, *console);
+  auto outcome = watch(*run, *console, preempt_signals);
   if (run->threads_left_behind() > 0)
     home.keep();
   return outcome;
@@ -159,17 +222,17 @@ result fit_valid(run_request request) {
   if (request.scaling.num_workers > 0)
     return fit_in_actors(std::move(request));
   loop_control control;
-  inline_watch signals{control};
+  inline_watch signals{request.run, control};
   return run_inline(request, control);
 }
 
 } // namespace
 
-result fit(run_request request) {
+result fit(const run_request& request) noexcept {
   try {
     if (auto ok = validate(request); !ok)
       return failed_result(ok.error());
-    return fit_valid(std::move(request));
+    return fit_valid(request);
   } catch (...) {
     return failed_result(caught("the run could not go on"));
   }

@@ -13,11 +13,11 @@ error never_comes(const std::string& key) {
 } // namespace
 
 inline_link::inline_link(run_store& store, inline_callbacks& callbacks,
-                         const loop_control& control)
+                         loop_control& control)
   : run_(store), callbacks_(callbacks), control_(control) {}
 
 expected<void> inline_link::report(rank_report x, bool) {
-  if (stop_requested())
+  if (control_.ended())
     return tl::unexpected<error>{control_.reason()};
   if (auto& reason = callbacks_.end_reason())
     return tl::unexpected<error>{reason};
@@ -35,6 +35,7 @@ expected<void> inline_link::report(rank_report x, bool) {
   callbacks_.after_report(batch.index, batch.values, data);
   if (auto& reason = callbacks_.end_reason())
     return tl::unexpected<error>{reason};
+  control_.reported(batch.index);
   return {};
 }
 
@@ -43,7 +44,7 @@ expected<void> inline_link::log(loop_event x) {
 }
 
 expected<void> inline_link::barrier() {
-  if (stop_requested())
+  if (control_.ended())
     return tl::unexpected<error>{control_.reason()};
   return {};
 }

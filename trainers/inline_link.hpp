@@ -15,7 +15,7 @@ namespace troupe {
 class inline_link : public rank_link, private key_value_store {
 public:
   inline_link(run_store& store, inline_callbacks& callbacks,
-              const loop_control& control);
+              loop_control& control);
 
   expected<void> report(rank_report x, bool wait) override;
   expected<void> log(loop_event x) override;
@@ -23,7 +23,12 @@ public:
   expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return *this; }
-  bool stop_requested() const noexcept override { return control_.ended(); }
+  bool stop_requested() const noexcept override {
+    return control_.stop_requested();
+  }
+  std::optional<troupe::stop_info> stop_info() const override {
+    return control_.stop_info();
+  }
   void on_abort(std::function<void(const error&)> f) override;
 
 private:
@@ -42,7 +47,7 @@ private:
 
   run_store& run_;
   inline_callbacks& callbacks_;
-  const loop_control& control_;
+  loop_control& control_;
   rendezvous_table table_;
 };
 

@@ -17,8 +17,8 @@ namespace {
 /// One life of rank 0.
 loop_outcome run_attempt(const train_loop& loop, std::vector<int> gpus,
                          run_store& store, inline_callbacks& callbacks,
-                         const attempt_start& start,
-                         const loop_control& control, kept_contexts& kept) {
+                         const attempt_start& start, loop_control& control,
+                         kept_contexts& kept) {
   callbacks.begin_attempt(start.attempt);
   rank_facts facts;
   facts.run_name = callbacks.context().name;
@@ -64,9 +64,17 @@ run_end errored(run_error reason) {
   return {run_status_kind::errored, std::move(reason)};
 }
 
+run_end aborted(error reason) {
+  return {run_status_kind::aborted, make_run_error(std::move(reason))};
+}
+
+run_end preempted(error reason) {
+  return {run_status_kind::preempted, make_run_error(std::move(reason))};
+}
+
 /// From the first attempt to the last.
 run_end run_attempts(const run_request& request, run_store& store,
-                     inline_callbacks& callbacks, const loop_control& control,
+                     inline_callbacks& callbacks, loop_control& control,
                      kept_contexts& kept) {
   failure_policy policy{request.run.failure};
   auto start = store.begin_attempt();
@@ -83,21 +91,30 @@ run_end run_attempts(const run_request& request, run_store& store,
                                callbacks, *start, control, kept);
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
+    auto preemption = control.preemption();
     if (!outcome.reason)
-      return {};
+      return preemption && control.stop_requested()
+               ? preempted({ec::stopped, preemption->reason})
+               : run_end{};
     if (outcome.stopped)
-      return {run_status_kind::aborted, make_run_error(outcome.reason)};
+      return preemption ? preempted(outcome.reason) : aborted(outcome.reason);
     if (!is_loop_failure(outcome))
       return errored(make_run_error(outcome.reason));
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
     callbacks.after_exception(ranks);
     if (store.next_report() > start->first_report)
       policy.on_progress();
+    if (preemption)
+      return preempted({ec::stopped, preemption->reason + "; rank 0: "
+                                       + outcome.reason.message});
     auto delay = policy.on_ranks_failed();
     if (!delay)
       return errored(make_run_error(std::move(ranks), store.path()));
-    if (control.wait_for_end(*delay))
-      return {run_status_kind::aborted, make_run_error(control.reason())};
+    if (control.wait_for_end(*delay)) {
+      if (auto left = control.preemption())
+        return preempted({ec::stopped, left->reason});
+      return aborted(control.reason());
+    }
     if (!callbacks.end_reason())
       start = store.begin_attempt();
   }
@@ -144,7 +161,7 @@ result run_inline(const run_request& given, loop_control& control) {
     outcome = std::move(last);
   }
   callbacks.after_run(*outcome);
-  (*trackers)->finish();
+  outcome->unsent = (*trackers)->finish();
   return std::move(*outcome);
 }
 

@@ -8,7 +8,7 @@ namespace troupe {
 
 /// Runs the loop of *request* inline on the calling thread as rank 0 of 1: no
 /// actor, no process, and all else like any run: storage, callbacks, restarts.
-/// *control* ends it at its next report.
+/// *control* ends it at its next report, or has it leave after one.
 result run_inline(const run_request& request, loop_control& control);
 
 } // namespace troupe

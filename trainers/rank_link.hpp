@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,6 +11,7 @@
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/report/rank_report.hpp"
 #include "troupe/runtime/run/loop_event.hpp"
+#include "troupe/runtime/run/stop_info.hpp"
 
 namespace troupe {
 
@@ -41,6 +43,9 @@ public:
   virtual key_value_store& store() = 0;
 
   virtual bool stop_requested() const noexcept = 0;
+
+  /// Why, if `stop_requested()`.
+  virtual std::optional<troupe::stop_info> stop_info() const = 0;
 
   /// Calls *f* once, from another thread and at once, when a peer has failed or
   /// the run is to stop. An empty function takes the last one back; no call is

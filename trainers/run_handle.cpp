@@ -1,5 +1,7 @@
 #include "troupe/trainers/run_handle.hpp"
 
+#include <atomic>
+
 #include <caf/io/middleman.hpp>
 #include <caf/send.hpp>
 
@@ -34,6 +36,9 @@ struct run_handle::parts {
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
   std::optional<published_socket> socket;
   std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
+  std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
+    std::make_shared<std::atomic<bool>>(false);
+  std::vector<std::string> unsent; ///< By trackers, once the run is over.
   driver_actor driver;
   worker_group_actor group;
   /// Where ranks' threads find the group, which comes after their launcher.
@@ -142,18 +147,22 @@ expected<listeners> find_listeners(const run_config& config,
     });
 }
 
-/// Invalid: nobody.
-user_callback_actor spawn_callbacks(listeners x, callback_errors policy,
-                                    caf::actor_system& system) {
-  user_callback_actor result;
+/// Invalid: no one.
+template <class Spawn>
+user_callback_actor spawn_callbacks(listeners x, const run_config& config,
+                                    callback_patience patience,
+                                    caf::actor_system& system, Spawn spawn) {
+  if (!x.told)
+    return {};
+  callback_chain_args args;
+  args.watch = x.classes->watch();
   if (!x.classes->empty())
-    result = system.spawn<caf::detached>(callback_runner,
-                                         user_callback_args{x.classes});
-  if (!x.actors.empty())
-    result = system.spawn(
-      callback_chain,
-      callback_chain_args{std::move(result), std::move(x.actors), policy});
-  return result;
+    args.classes = system.spawn<caf::detached>(callback_runner,
+                                               user_callback_args{x.classes});
+  args.actors = std::move(x.actors);
+  args.callback_errors = config.callback_errors;
+  args.patience = std::move(patience);
+  return spawn(callback_chain, std::move(args));
 }
 
 } // namespace
@@ -241,9 +250,13 @@ run_handle::begin(run_request request, caf::actor_system& system,
   }
 
   worker_group_args group_args{x->launcher, std::move(*plan)};
-  x->group = in_process ? system.spawn(worker_group, std::move(group_args))
-                        : spawn_on_network_thread(system, worker_group,
-                                                  std::move(group_args));
+  // Where their messages come in, if they come from other processes.
+  auto spawn = [&](auto behavior, auto xs) {
+    return in_process
+             ? system.spawn(behavior, std::move(xs))
+             : spawn_on_network_thread(system, behavior, std::move(xs));
+  };
+  x->group = spawn(worker_group, std::move(group_args));
   *x->group_cell = x->group;
   driver_args args;
   args.store = x->store;
@@ -251,18 +264,22 @@ run_handle::begin(run_request request, caf::actor_system& system,
   args.committer =
     system.spawn<caf::detached>(committer, committer_args{x->store, x->board});
   args.told = told->told;
-  args.callbacks =
-    spawn_callbacks(std::move(*told), request.run.callback_errors, system);
+  args.callbacks = spawn_callbacks(
+    std::move(*told), request.run,
+    {request.run.callback_timeout, request.run.callback_limit,
+     [board = x->board](std::string text) { board->note(std::move(text)); },
+     x->callbacks_left_behind},
+    system, spawn);
   args.context = context_of(request, *x->store);
   args.failure = request.run.failure;
   args.first = std::move(*first);
   args.world_size = request.scaling.num_workers;
   args.callback_queue = static_cast<std::size_t>(request.run.callback_queue);
   args.stop_timeout = request.run.stop_timeout;
+  args.stop_grace = request.run.stop_grace;
+  args.longest_grace = longest_grace(request.run);
   args.group = x->group;
-  x->driver = in_process ? system.spawn(troupe::driver, std::move(args))
-                         : spawn_on_network_thread(system, troupe::driver,
-                                                   std::move(args));
+  x->driver = spawn(troupe::driver, std::move(args));
   run_handle result{std::move(x)};
   if (!in_process) {
     auto socket = publish(system, result.parts_->group, socket_path,
@@ -300,15 +317,24 @@ void run_handle::stop() {
   caf::anon_send(parts_->driver, stop_run{});
 }
 
+void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
+                         std::string reason) {
+  caf::anon_send(parts_->driver,
+                 preempt_run{std::move(reason), grace ? grace->count() : -1});
+}
+
 result run_handle::wait() noexcept {
   auto outcome = parts_->board->wait();
   try {
     parts_->launcher->drain();
-    parts_->trackers->finish();
+    for (auto& text : parts_->trackers->finish())
+      parts_->unsent.push_back(std::move(text));
   } catch (...) {
-    parts_->board->note(
+    parts_->unsent.push_back(
       caught("the run's last files may be incomplete").message);
+    parts_->board->note(parts_->unsent.back());
   }
+  outcome.unsent = parts_->unsent;
   return outcome;
 }
 
@@ -321,7 +347,8 @@ const driver_actor& run_handle::driver() const {
 }
 
 int run_handle::threads_left_behind() const {
-  return parts_->threads ? parts_->threads->running() : 0;
+  return (parts_->threads ? parts_->threads->running() : 0)
+         + (*parts_->callbacks_left_behind ? 1 : 0);
 }
 
 } // namespace troupe

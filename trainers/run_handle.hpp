@@ -1,6 +1,9 @@
 #pragma once
 
+#include <chrono>
+#include <functional>
 #include <memory>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -32,7 +35,13 @@ public:
   /// Ends the run in good order; returns at once.
   void stop();
 
-  /// Waits for the end, and for what the ranks printed.
+  /// Says that the run has to go: ranks get *grace*, unset: as the config says,
+  /// to leave their loops with a last checkpoint, and the run ends as
+  /// `preempted`. Returns at once.
+  void preempt(std::optional<std::chrono::milliseconds> grace = std::nullopt,
+               std::string reason = "the run was preempted");
+
+  /// Waits for the end, for what the ranks printed and for trackers.
   result wait() noexcept;
 
   /// What the driver shows; for those who would rather be told than ask.
@@ -41,8 +50,9 @@ public:
   /// The DRIVER actor, to be composed with actors of the caller's own.
   const driver_actor& driver() const;
 
-  /// Ranks' threads that did not leave their loops. They use the actor system:
-  /// it must not end while there are any.
+  /// Ranks' threads that did not leave their loops, and the thread of callbacks
+  /// that did not come back. They use the actor system: it must not end while
+  /// there are any.
   int threads_left_behind() const;
 
 private:

@@ -43,6 +43,12 @@ expected<void> validate(const run_request& x) {
     return failure(ec::invalid_config,
                    "an in_process_loop can not run in processes: set "
                    "scaling.where to placement::in_process");
+  if (x.loop.config.size() > max_config_bytes)
+    return failure(
+      ec::invalid_config,
+      "the config of the train loop has " + std::to_string(x.loop.config.size())
+        + " bytes, the limit is " + std::to_string(max_config_bytes)
+        + ": give it the path of a file that ranks read");
   return refuse_closures(x.run.rank_hooks);
 }
 

@@ -13,6 +13,10 @@ struct run_request {
   train_loop loop;
 };
 
+/// Largest config of a loop that runs in processes, as cereal writes it: it
+/// travels in one message, with room for the rest.
+inline constexpr std::size_t max_config_bytes = 3 * 1024 * 1024;
+
 /// Refuses what can never work on this host, before anything is started or
 /// written.
 expected<void> validate(const run_request& x);

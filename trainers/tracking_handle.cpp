@@ -101,8 +101,10 @@ tracking_handle::~tracking_handle() {
   if (!active())
     return;
   auto status = run_status_kind::finished;
-  if (context_->stop_requested())
-    status = run_status_kind::aborted;
+  if (auto stop = context_->stop_info())
+    status = stop->kind == stop_info::kind_type::preempted
+               ? run_status_kind::preempted
+               : run_status_kind::aborted;
   else if (std::uncaught_exceptions() > exceptions_)
     status = run_status_kind::errored;
   try {

@@ -166,6 +166,10 @@ bool train_context::stop_requested() const noexcept {
   return link_->stop_requested();
 }
 
+std::optional<stop_info> train_context::stop_info() const {
+  return link_->stop_info();
+}
+
 train_context& context() {
   if (current)
     return *current;

@@ -25,6 +25,7 @@
 #include "troupe/runtime/report/report_options.hpp"
 #include "troupe/runtime/run/loop_event.hpp"
 #include "troupe/runtime/run/rank_facts.hpp"
+#include "troupe/runtime/run/stop_info.hpp"
 
 namespace troupe {
 
@@ -129,9 +130,14 @@ public:
     return result;
   }
 
-  /// Whether the run was asked to stop; the next `report` or `barrier` throws
+  /// Whether the loop is to leave. It turns true on all ranks at the same
+  /// report if the run is preempted: leave by returning, after a last
+  /// checkpoint. If the run was stopped, the next `report` or `barrier` throws
   /// `run_stopped`.
   bool stop_requested() const noexcept;
+
+  /// Why and by when, if `stop_requested()`.
+  std::optional<troupe::stop_info> stop_info() const;
 
   /// The loop has ended: lets go of the data plane and refuses all calls to
   /// come.

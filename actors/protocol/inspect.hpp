@@ -12,7 +12,7 @@ bool inspect(Inspector& f, run_status_kind& x) {
   auto get = [&x] { return static_cast<std::uint8_t>(x); };
   auto set = [&x](std::uint8_t value) {
     x = static_cast<run_status_kind>(value);
-    return value <= static_cast<std::uint8_t>(run_status_kind::aborted);
+    return value <= static_cast<std::uint8_t>(run_status_kind::preempted);
   };
   return f.apply(get, set);
 }
@@ -32,6 +32,13 @@ bool inspect(Inspector& f, stop_attempt& x) {
 }
 
 template <class Inspector>
+bool inspect(Inspector& f, preempt_attempt& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("reason", x.reason),
+                            f.field("deadline_ms", x.deadline_ms));
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, attempt_started& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
                             f.field("world_size", x.world_size));
@@ -40,7 +47,8 @@ bool inspect(Inspector& f, attempt_started& x) {
 template <class Inspector>
 bool inspect(Inspector& f, attempt_ended& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("stopped", x.stopped));
+                            f.field("stopped", x.stopped),
+                            f.field("preempted", x.preempted));
 }
 
 template <class Inspector>
@@ -118,9 +126,17 @@ bool inspect(Inspector& f, report& x) {
 }
 
 template <class Inspector>
+bool inspect(Inspector& f, stop_notice& x) {
+  return f.object(x).fields(f.field("index", x.index),
+                            f.field("reason", x.reason),
+                            f.field("deadline_ms", x.deadline_ms));
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, report_committed& x) {
   return f.object(x).fields(f.field("index", x.index),
-                            f.field("checkpoint", x.checkpoint));
+                            f.field("checkpoint", x.checkpoint),
+                            f.field("stop", x.stop));
 }
 
 template <class Inspector>
@@ -336,6 +352,12 @@ bool inspect(Inspector& f, stop_run& x) {
 template <class Inspector>
 bool inspect(Inspector& f, get_status& x) {
   return f.object(x).fields();
+}
+
+template <class Inspector>
+bool inspect(Inspector& f, preempt_run& x) {
+  return f.object(x).fields(f.field("reason", x.reason),
+                            f.field("grace_ms", x.grace_ms));
 }
 
 } // namespace troupe

@@ -21,6 +21,8 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(start_run),
   // Anyone ends it in good order.
   caf::result<void>(stop_run),
+  // Anyone says that it has to go: ranks get time for a last checkpoint.
+  caf::result<void>(preempt_run),
   // Anyone asks how the run is; answers at once from memory.
   caf::result<run_status>(get_status),
   // The worker group tells what became of an attempt.
@@ -39,6 +41,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(start_attempt, driver_actor),
   // The driver ends the attempt; `attempt_ended` or `attempt_failed` follows.
   caf::result<void>(stop_attempt),
+  // The driver asks the ranks to leave; they hear with their next report.
+  caf::result<void>(preempt_attempt),
   // A rank is up; answers with what it is to run.
   caf::result<start_loop>(trainer_ready, trainer_actor),
   // A rank reports; answers once the report of every rank is stored.

@@ -44,6 +44,15 @@ struct stop_attempt {
   std::int64_t grace_ms = 0;
 };
 
+/// Asks the ranks of *attempt* to leave their loops by *deadline_ms* (Unix
+/// time): they hear of it with one of their next reports, all with the same. A
+/// later one changes no more than the deadline.
+struct preempt_attempt {
+  std::uint64_t attempt = 0;
+  std::string reason;
+  std::int64_t deadline_ms = 0;
+};
+
 /// Every rank runs its loop.
 struct attempt_started {
   std::uint64_t attempt = 0;
@@ -55,6 +64,7 @@ struct attempt_started {
 struct attempt_ended {
   std::uint64_t attempt = 0;
   bool stopped = false;
+  bool preempted = false; ///< All had heard of `preempt_attempt`.
 };
 
 /// At least one rank failed; every rank is gone.
@@ -139,9 +149,17 @@ struct report {
   bool waits = true; ///< false: only while `max_reports_ahead` are under way.
 };
 
+/// Every rank is to leave its loop once its report *index* has returned.
+struct stop_notice {
+  std::uint64_t index = 0;
+  std::string reason;
+  std::int64_t deadline_ms = 0; ///< Unix time.
+};
+
 struct report_committed {
   std::uint64_t index = 0;
   std::optional<std::string> checkpoint;
+  std::optional<stop_notice> stop; ///< Set once the run is preempted.
 };
 
 /// *rank* waits until all that it has reported is stored.
@@ -338,5 +356,12 @@ struct start_run {};
 struct stop_run {};
 
 struct get_status {};
+
+/// Gives the ranks *grace_ms* (negative: as long as the run's config says) to
+/// leave their loops, and ends the run.
+struct preempt_run {
+  std::string reason;
+  std::int64_t grace_ms = -1;
+};
 
 } // namespace troupe

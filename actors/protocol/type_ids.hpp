@@ -75,6 +75,9 @@ CAF_ADD_TYPE_ID(troupe, (troupe::hook_spec))
 CAF_ADD_TYPE_ID(troupe, (troupe::loop_event))
 CAF_ADD_TYPE_ID(troupe, (troupe::log_event))
 CAF_ADD_TYPE_ID(troupe, (troupe::reports_awaited))
+CAF_ADD_TYPE_ID(troupe, (troupe::preempt_attempt))
+CAF_ADD_TYPE_ID(troupe, (troupe::stop_notice))
+CAF_ADD_TYPE_ID(troupe, (troupe::preempt_run))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

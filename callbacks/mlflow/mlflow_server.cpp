@@ -58,6 +58,7 @@ const char* status_text(run_status_kind x) {
     case run_status_kind::errored:
       return "FAILED";
     case run_status_kind::aborted:
+    case run_status_kind::preempted:
       return "KILLED";
     case run_status_kind::running:
       break;

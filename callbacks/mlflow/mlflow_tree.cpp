@@ -50,6 +50,7 @@ int status_number(run_status_kind x) {
     case run_status_kind::errored:
       return 4;
     case run_status_kind::aborted:
+    case run_status_kind::preempted:
       return 5;
   }
   return 1;

@@ -16,6 +16,8 @@ run_state state_of(run_status_kind x) {
       return run_state::finished;
     case run_status_kind::aborted:
       return run_state::aborted;
+    case run_status_kind::preempted:
+      return run_state::preempted;
     default:
       return run_state::errored;
   }

@@ -69,7 +69,7 @@ void run_gauges::write_status(prometheus_text& out,
                               const run_status& now) const {
   const prometheus_text::labels run{{"run", run_}};
   out.family("troupe_run_state", "gauge", "1 for the state the run is in.");
-  for (auto i = 0; i <= static_cast<int>(run_state::aborted); ++i) {
+  for (auto i = 0; i <= static_cast<int>(run_state::preempted); ++i) {
     auto x = static_cast<run_state>(i);
     out.sample({{"run", run_}, {"state", std::string{to_string(x)}}},
                std::uint64_t{x == now.state});

@@ -28,6 +28,7 @@ int exit_code_of(run_status_kind x) {
     case run_status_kind::finished:
       return 0;
     case run_status_kind::aborted:
+    case run_status_kind::preempted:
       return 255;
     default:
       return 1;

@@ -49,6 +49,32 @@ expected<fs::path> expanded(const fs::path& path) {
   return (base / path).lexically_normal();
 }
 
+expected<void> validate_preemption(const run_config& x) {
+  if (x.stop_grace.count() < 0)
+    return failure(ec::invalid_config, "run.stop_grace must be >= 0");
+  if (x.sender_grace && x.sender_grace->count() < 0)
+    return failure(ec::invalid_config,
+                   "run.sender_grace must be >= 0 or unset");
+  for (auto signal : x.preempt_signals)
+    if (signal < 1 || signal > 64 || signal == SIGKILL || signal == SIGSTOP)
+      return failure(ec::invalid_config,
+                     "run.preempt_signals has " + std::to_string(signal)
+                       + ", which is no signal that a program can handle");
+  return {};
+}
+
+/// What the environment says about the sender of signals.
+std::optional<std::chrono::milliseconds> sender_grace_of_host() {
+  auto text = std::getenv("TROUPE_SENDER_GRACE");
+  if (!text)
+    return std::nullopt;
+  char* end = nullptr;
+  auto seconds = std::strtod(text, &end);
+  if (end == text || *end != '\0' || !(seconds >= 0) || seconds > 1e9)
+    return std::nullopt;
+  return std::chrono::milliseconds{static_cast<std::int64_t>(seconds * 1000)};
+}
+
 } // namespace
 
 expected<void> validate(const run_config& x) {
@@ -70,6 +96,11 @@ expected<void> validate(const run_config& x) {
   if (x.callback_queue < 1)
     return failure(ec::invalid_config, "run.callback_queue must be >= 1, got "
                                          + std::to_string(x.callback_queue));
+  if (x.callback_timeout.count() < 0)
+    return failure(ec::invalid_config, "run.callback_timeout must be >= 0");
+  if (x.callback_limit && x.callback_limit->count() <= 0)
+    return failure(ec::invalid_config,
+                   "run.callback_limit must be > 0 or unset");
   if (x.report_timeout && x.report_timeout->count() <= 0)
     return failure(ec::invalid_config,
                    "run.report_timeout must be > 0 or unset");
@@ -79,6 +110,8 @@ expected<void> validate(const run_config& x) {
     return failure(ec::invalid_config, "run.stop_timeout must be >= 0");
   if (x.exit_timeout.count() < 0)
     return failure(ec::invalid_config, "run.exit_timeout must be >= 0");
+  if (auto ok = validate_preemption(x); !ok)
+    return ok;
   return validate(x.checkpoint);
 }
 
@@ -87,7 +120,16 @@ run_config resolve(run_config x) {
     x.name = generated_name();
   if (auto path = expanded(x.storage_path))
     x.storage_path = std::move(*path);
+  if (!x.sender_grace)
+    x.sender_grace = sender_grace_of_host();
   return x;
+}
+
+std::optional<std::chrono::milliseconds> longest_grace(const run_config& x) {
+  if (!x.sender_grace)
+    return std::nullopt;
+  return std::max(*x.sender_grace - x.stop_timeout,
+                  std::chrono::milliseconds{0});
 }
 
 } // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <map>
 #include <memory>
 #include <optional>
@@ -46,6 +47,14 @@ struct run_config {
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
   /// Report batches that may wait for callbacks before `report()` is held back.
   int callback_queue = 64;
+  /// A callback that has not come back for so long is named on the console, and
+  /// again each time as much has passed. Zero: never.
+  std::chrono::milliseconds callback_timeout = std::chrono::seconds{30};
+  /// After so long without an answer the run goes on without the callback, as
+  /// if it had failed: `fit()` returns even if a callback never does. Unset: it
+  /// waits for good.
+  std::optional<std::chrono::milliseconds> callback_limit =
+    std::chrono::hours{1};
   /// How long a rank may wait for the others in `report()`, `barrier()` or a
   /// broadcast. Unset: without limit, with a warning that names the missing
   /// ranks every 30 s.
@@ -59,6 +68,17 @@ struct run_config {
   /// memory, a GPU, a last flush to slow storage. It is killed then, and counts
   /// as returned all the same.
   std::chrono::milliseconds exit_timeout = std::chrono::seconds{60};
+  /// How long ranks may go on reporting once the run is preempted, before they
+  /// are ended as by a stop.
+  std::chrono::milliseconds stop_grace = std::chrono::seconds{30};
+  /// Signals that preempt the run; SIGINT and what is missing here of SIGTERM
+  /// and SIGHUP stop it.
+  std::vector<int> preempt_signals = {SIGTERM, SIGUSR1, SIGHUP};
+  /// How long whoever sends such a signal waits before it kills the process
+  /// (`terminationGracePeriodSeconds` of Kubernetes, say): the grace is cut so
+  /// that `stop_timeout` fits in behind it. Unset: the environment variable
+  /// `TROUPE_SENDER_GRACE`, in seconds, if there is one.
+  std::optional<std::chrono::milliseconds> sender_grace;
   /// What every rank calls around its loop and after its reports.
   troupe::rank_hooks rank_hooks;
   /// Environment variables that rank processes get beside the program's own.
@@ -73,7 +93,12 @@ struct run_config {
 /// `validate(checkpoint_config)` refuses.
 expected<void> validate(const run_config& x);
 
-/// *x* with name and an absolute storage path filled in.
+/// *x*, which `validate` has let pass, with all filled in that depends on where
+/// and when the run begins: its name, an absolute storage path, the sender's
+/// grace.
 run_config resolve(run_config x);
+
+/// The longest grace that the sender of a signal leaves to the ranks of *x*.
+std::optional<std::chrono::milliseconds> longest_grace(const run_config& x);
 
 } // namespace troupe

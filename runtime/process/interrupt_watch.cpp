@@ -5,7 +5,9 @@
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
+#include <map>
 #include <mutex>
+#include <utility>
 
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -16,15 +18,23 @@ namespace {
 // The handler may only touch these.
 std::atomic<int> signals_seen{0};
 std::atomic<int> signal_seen_first{0};
+std::atomic<std::uint64_t> kinds_seen{0};
 std::atomic<int> event{-1};
 
-constexpr std::array watched{SIGINT, SIGTERM};
+/// What whoever wants a process to end sends, beside those that preempt.
+constexpr std::array always_watched{SIGINT, SIGTERM, SIGHUP};
+
+constexpr int max_signal = 64;
+
+constexpr std::uint64_t bit_of(int signal) {
+  return std::uint64_t{1} << (signal - 1);
+}
 
 struct shared_watch {
   std::mutex mutex;
   int users = 0;
   unique_fd event_owner;
-  std::array<struct sigaction, watched.size()> before;
+  std::map<int, struct sigaction> before; ///< Of the signals that are watched.
 };
 
 shared_watch& shared() {
@@ -34,6 +44,7 @@ shared_watch& shared() {
 
 void on_signal(int signal) {
   int saved_errno = errno;
+  kinds_seen |= bit_of(signal);
   int n = ++signals_seen;
   if (n == 1) {
     signal_seen_first = signal;
@@ -45,49 +56,64 @@ void on_signal(int signal) {
   errno = saved_errno;
 }
 
-void install(shared_watch& state) {
+void begin(shared_watch& state) {
   signals_seen = 0;
   signal_seen_first = 0;
+  kinds_seen = 0;
   state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   event = state.event_owner.get();
+}
+
+void watch(shared_watch& state, int signal) {
+  if (signal < 1 || signal > max_signal || state.before.contains(signal))
+    return;
   struct sigaction ours {};
   ours.sa_handler = on_signal;
   ours.sa_flags = SA_RESTART;
-  for (std::size_t i = 0; i < watched.size(); ++i) {
-    ::sigaction(watched[i], nullptr, &state.before[i]);
-    if (state.before[i].sa_handler == SIG_DFL)
-      ::sigaction(watched[i], &ours, nullptr);
-  }
+  struct sigaction before {};
+  if (::sigaction(signal, nullptr, &before) != 0
+      || before.sa_handler != SIG_DFL)
+    return;
+  if (::sigaction(signal, &ours, nullptr) == 0)
+    state.before[signal] = before;
 }
 
 void restore(shared_watch& state) {
-  for (std::size_t i = 0; i < watched.size(); ++i) {
+  for (auto& [signal, before] : state.before) {
     struct sigaction now {};
-    ::sigaction(watched[i], nullptr, &now);
+    ::sigaction(signal, nullptr, &now);
     // The program may have put in a handler of its own meanwhile.
     if (now.sa_handler == on_signal)
-      ::sigaction(watched[i], &state.before[i], nullptr);
+      ::sigaction(signal, &before, nullptr);
   }
+  state.before.clear();
   event = -1;
   state.event_owner.reset();
 }
 
 } // namespace
 
-interrupt_watch::interrupt_watch() {
+interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {
+  for (auto signal : preempting)
+    if (signal >= 1 && signal <= max_signal)
+      preempting_ |= bit_of(signal);
   auto& state = shared();
   std::lock_guard guard{state.mutex};
   if (state.users == 0) {
     if (::gettid() != ::getpid())
       return;
-    install(state);
+    begin(state);
   }
+  for (auto signal : always_watched)
+    watch(state, signal);
+  for (auto signal : preempting)
+    watch(state, signal);
   auto copy = duplicate(state.event_owner.get());
   if (copy) {
     fd_ = std::move(*copy);
     ++state.users;
   } else if (state.users == 0) {
-    restore(state); // Nobody could be told of a signal.
+    restore(state); // No one could be told of a signal.
   }
 }
 
@@ -100,12 +126,27 @@ interrupt_watch::~interrupt_watch() {
     restore(state);
 }
 
+interrupt interrupt_watch::asked() const noexcept {
+  auto seen = fd_ ? kinds_seen.load() : 0;
+  if ((seen & ~preempting_) != 0)
+    return interrupt::stop;
+  return seen != 0 ? interrupt::preempt : interrupt::none;
+}
+
 int interrupt_watch::first_signal() const noexcept {
   return fd_ ? signal_seen_first.load() : 0;
 }
 
 int interrupt_watch::count() const noexcept {
   return fd_ ? signals_seen.load() : 0;
+}
+
+void leave_signals_to_the_driver() noexcept {
+  struct sigaction pass {};
+  pass.sa_handler = [](int) {};
+  pass.sa_flags = SA_RESTART;
+  for (int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
+    ::sigaction(signal, &pass, nullptr);
 }
 
 } // namespace troupe

@@ -1,12 +1,23 @@
 #pragma once
 
+#include <cstdint>
+#include <vector>
+
 #include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
 
-/// While it lives, SIGINT and SIGTERM ask for an end in good order instead of
-/// ending the process: the first makes `fd()` readable, the second changes
-/// nothing, the third leaves at once with exit code 128 + signal.
+/// What signals ask of a run.
+enum class interrupt {
+  none,
+  preempt, ///< The run has to go, and gets time for a last checkpoint.
+  stop,    ///< Somebody wants it to end.
+};
+
+/// While it lives, SIGINT, SIGTERM, SIGHUP and the signals it was made with ask
+/// for an end in good order instead of ending the process: the first makes
+/// `fd()` readable, the second may ask for more, the third leaves at once with
+/// exit code 128 + signal.
 ///
 /// A signal for which the program has a handler of its own, or which it
 /// ignores, stays the program's. Several watches may live at once, in any
@@ -15,7 +26,9 @@ namespace troupe {
 /// nothing: signals are then the business of the service that started the run.
 class interrupt_watch {
 public:
-  interrupt_watch();
+  /// The signals of *preempting* announce that the run has to go; all others
+  /// stop it.
+  explicit interrupt_watch(const std::vector<int>& preempting = {});
   interrupt_watch(const interrupt_watch&) = delete;
   interrupt_watch& operator=(const interrupt_watch&) = delete;
   ~interrupt_watch();
@@ -23,6 +36,9 @@ public:
   /// Becomes readable, and stays so, with the first signal; -1 if nothing is
   /// watched. Not to be read from.
   int fd() const noexcept { return fd_.get(); }
+
+  /// What the signals so far ask for: a stop counts more than a preemption.
+  interrupt asked() const noexcept;
 
   /// The first signal since the first of the living watches was made, 0 if
   /// there was none.
@@ -32,7 +48,13 @@ public:
   int count() const noexcept;
 
 private:
+  std::uint64_t preempting_ = 0; // one bit per signal
   unique_fd fd_;
 };
+
+/// Lets signals pass that are meant for the driver: whoever ends a run by
+/// SIGTERM to all its processes (systemd, Slurm) must not kill ranks before
+/// their last checkpoint. Programs that this process executes get the defaults.
+void leave_signals_to_the_driver() noexcept;
 
 } // namespace troupe

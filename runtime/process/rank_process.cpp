@@ -14,6 +14,7 @@
 #include <sys/prctl.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/last_words.hpp"
 #include "troupe/runtime/process/secret_variables.hpp"
 
@@ -42,8 +43,9 @@ void die_with(pid_t spawner) {
 }
 
 void reset_signals() {
-  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGQUIT, SIGCHLD})
+  for (int signal : {SIGINT, SIGQUIT, SIGCHLD})
     ::signal(signal, SIG_DFL);
+  leave_signals_to_the_driver();
   ::signal(SIGPIPE, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);

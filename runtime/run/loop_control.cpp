@@ -9,10 +9,46 @@ void loop_control::end(error reason) {
   if (ended_)
     return;
   reason_ = std::move(reason);
+  ended_at_ = std::chrono::system_clock::now();
   ended_.store(true, std::memory_order_release);
   changed_.notify_all();
   if (auto f = std::exchange(listener_, nullptr))
     f(reason_);
+}
+
+void loop_control::preempt(troupe::stop_info info, std::uint64_t index) {
+  std::lock_guard guard{mutex_};
+  if (preempting_) {
+    info_.deadline = info.deadline;
+    return;
+  }
+  info_ = std::move(info);
+  index_ = index;
+  preempting_.store(true, std::memory_order_release);
+  changed_.notify_all();
+}
+
+void loop_control::reported(std::uint64_t index) noexcept {
+  if (!preempting_.load(std::memory_order_acquire) || preempted_)
+    return;
+  std::lock_guard guard{mutex_};
+  if (index >= index_)
+    preempted_.store(true, std::memory_order_release);
+}
+
+std::optional<stop_info> loop_control::stop_info() const {
+  std::lock_guard guard{mutex_};
+  if (preempted_)
+    return info_;
+  if (!ended_)
+    return std::nullopt;
+  return troupe::stop_info{stop_info::kind_type::stopped, reason_.message,
+                           ended_at_};
+}
+
+std::optional<stop_info> loop_control::preemption() const {
+  std::lock_guard guard{mutex_};
+  return preempting_ ? std::optional{info_} : std::nullopt;
 }
 
 error loop_control::reason() const {
@@ -22,7 +58,8 @@ error loop_control::reason() const {
 
 bool loop_control::wait_for_end(std::chrono::milliseconds limit) const {
   std::unique_lock guard{mutex_};
-  return changed_.wait_for(guard, limit, [this] { return ended(); });
+  return changed_.wait_for(guard, limit,
+                           [this] { return ended_ || preempting_; });
 }
 
 void loop_control::on_end(std::function<void(const error&)> f) {

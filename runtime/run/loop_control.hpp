@@ -3,26 +3,51 @@
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
+#include <cstdint>
 #include <functional>
 #include <mutex>
+#include <optional>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/run/stop_info.hpp"
 
 namespace troupe {
 
 /// Tells the loop of one rank, from another thread, that it is to end: the run
-/// is to stop or a peer has failed.
+/// is to stop or a peer has failed; or that it is to leave by itself, because
+/// the run is preempted.
 class loop_control {
 public:
   /// Ends the loop for *reason*; only the first call counts.
   void end(error reason);
 
+  /// Asks the loop to leave by itself once it has reported *index*. A later
+  /// call changes no more than the deadline.
+  void preempt(stop_info info, std::uint64_t index = 0);
+
+  /// The loop's report *index* has returned.
+  void reported(std::uint64_t index) noexcept;
+
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
+
+  /// Whether the loop is to leave: it was ended, or it was preempted and has
+  /// come to the index that all ranks leave after.
+  bool stop_requested() const noexcept {
+    return ended() || preempted_.load(std::memory_order_acquire);
+  }
+
+  /// Why, if `stop_requested()`.
+  std::optional<troupe::stop_info> stop_info() const;
+
+  /// Why the loop is to leave by itself, be it now or after later reports;
+  /// nothing if it was not preempted.
+  std::optional<troupe::stop_info> preemption() const;
 
   /// Why; `ec::none` while the loop may run.
   error reason() const;
 
-  /// Waits for the end, at most *limit*; whether the loop is to end.
+  /// Waits until the loop is to end or to leave, at most *limit*; whether it
+  /// is.
   bool wait_for_end(std::chrono::milliseconds limit) const;
 
   /// Calls *f* once when the loop is to end, on the thread that ends it, or
@@ -32,9 +57,14 @@ public:
 
 private:
   std::atomic<bool> ended_{false};
+  std::atomic<bool> preempted_{false};
+  std::atomic<bool> preempting_{false}; ///< From `index_` on.
   mutable std::mutex mutex_;
   mutable std::condition_variable changed_;
   error reason_;
+  std::chrono::system_clock::time_point ended_at_;
+  troupe::stop_info info_;
+  std::uint64_t index_ = 0;
   std::function<void(const error&)> listener_;
 };
 

@@ -30,6 +30,10 @@ struct result {
   /// Why the run did not finish; unset for a finished one.
   std::optional<run_error> error;
   std::uint64_t attempts = 0; ///< Lives of the ranks so far, restarts included.
+  /// One sentence for each tracker, `metrics.csv` and `report.html` included,
+  /// that had not taken all when the run was over. The next start or
+  /// `troupe-sync` sends the rest.
+  std::vector<std::string> unsent;
 
   /// The best of `best_checkpoints` by *metric*; ties go to the newer. An error
   /// lists the known names if no checkpoint has such a number.

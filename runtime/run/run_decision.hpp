@@ -18,7 +18,9 @@ struct run_action {
     stop_group,  ///< Stop the ranks of `attempt` for `reason` (`ec::none`: they
                  ///< are done); answer `group_stopped` or `group_stop_failed`,
                  ///< at once if there is no such group.
-    end,         ///< The run is over; `reason` tells why unless it finished.
+    preempt_group, ///< Ask the ranks of `attempt` to leave their loops for
+                   ///< `reason`; answer `grace_over` if they take too long.
+    end,           ///< The run is over; `reason` tells why unless it finished.
   };
 
   kind what = kind::none;

@@ -37,6 +37,7 @@ struct group_start_failed {
 /// The loop of every rank returned.
 struct ranks_finished {
   std::uint64_t attempt = 0;
+  bool preempted = false; ///< After they were asked to leave.
 };
 
 /// Ranks ended before their loops returned.
@@ -67,7 +68,17 @@ struct stop_requested {
   error reason{ec::stopped, "the run was asked to stop"};
 };
 
-/// End the run now; nobody waits for the group.
+/// The run has to go: let ranks leave their loops with a last checkpoint.
+struct preempt_requested {
+  error reason{ec::stopped, "the run was preempted"};
+};
+
+/// The ranks of a run that was preempted have had their time.
+struct grace_over {
+  std::uint64_t attempt = 0;
+};
+
+/// End the run now; no one waits for the group.
 struct abort_requested {
   error reason{ec::stopped, "the run was aborted"};
 };
@@ -80,7 +91,8 @@ using run_event =
                run_events::ranks_finished, run_events::ranks_failed,
                run_events::group_stopped, run_events::group_stop_failed,
                run_events::run_failed, run_events::stop_requested,
-               run_events::abort_requested>;
+               run_events::abort_requested, run_events::preempt_requested,
+               run_events::grace_over>;
 
 /// The event's type as it is spelled in the code.
 std::string_view name_of(const run_event& x) noexcept;

@@ -24,6 +24,8 @@ std::string_view to_string(run_state x) noexcept {
       return "errored";
     case run_state::aborted:
       return "aborted";
+    case run_state::preempted:
+      return "preempted";
   }
   return "unknown";
 }

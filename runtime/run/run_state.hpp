@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// Where a run is. The last three are final.
+/// Where a run is. The last four are final.
 enum class run_state : std::uint8_t {
   initializing,  ///< No attempt was made yet.
   scheduling,    ///< A group is being started.
@@ -17,6 +17,7 @@ enum class run_state : std::uint8_t {
   finished,
   errored,
   aborted,
+  preempted,
 };
 
 std::string_view to_string(run_state x) noexcept;

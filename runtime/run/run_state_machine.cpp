@@ -48,6 +48,8 @@ run_state_machine::on(const run_events::size_decided& x) {
       world_size_ = x.world_size;
       return start_group();
     case run_state::running:
+      if (preemption_)
+        return stay();
       world_size_ = x.world_size;
       return stop_group(
         run_state::resizing,
@@ -113,6 +115,8 @@ run_state_machine::on(const run_events::ranks_finished& x) {
     return stay(); // the loops returned while the group was told to stop
   if (state_ != run_state::running)
     return refuse("ranks_finished");
+  if (x.preempted)
+    return shut_down(run_state::preempted, preemption_);
   return shut_down(run_state::finished, {});
 }
 
@@ -131,6 +135,10 @@ run_state_machine::on(const run_events::ranks_failed& x) {
   if (state_ != run_state::running && state_ != run_state::scheduling)
     return refuse("ranks_failed");
   failures_ = x.failures;
+  if (preemption_)
+    return shut_down(
+      run_state::preempted,
+      {ec::stopped, preemption_.message + "; " + describe(failures_)});
   error why{ec::rank_failed, describe(failures_)};
   auto delay = policy_.on_ranks_failed();
   if (!delay)
@@ -187,6 +195,30 @@ run_state_machine::on(const run_events::stop_requested& x) {
 expected<run_decision>
 run_state_machine::on(const run_events::abort_requested& x) {
   return end(run_state::aborted, x.reason);
+}
+
+expected<run_decision>
+run_state_machine::on(const run_events::preempt_requested& x) {
+  if (state_ == run_state::shutting_down)
+    return stay();
+  if (state_ != run_state::running)
+    return shut_down(run_state::preempted, x.reason); // No loop has begun.
+  if (!preemption_)
+    preemption_ = x.reason;
+  return go(
+    state_,
+    {.what = kind::preempt_group, .attempt = group_, .reason = preemption_});
+}
+
+expected<run_decision> run_state_machine::on(const run_events::grace_over& x) {
+  if (x.attempt != group_)
+    return refuse_attempt(x.attempt);
+  if (state_ != run_state::running || !preemption_)
+    return refuse("grace_over");
+  return shut_down(
+    run_state::preempted,
+    {ec::stopped,
+     preemption_.message + "; ranks did not leave their loops in time"});
 }
 
 run_decision run_state_machine::go(run_state to, run_action action) {

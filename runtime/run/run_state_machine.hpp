@@ -28,6 +28,8 @@ namespace troupe {
 ///   RSM-4  An event that the state does not know, or of another attempt, is
 ///          refused with `ec::protocol` and changes nothing.
 ///   RSM-5  A run that was ending with an error keeps that error.
+///   RSM-6  Ranks that fail after they were asked to leave are not charged and
+///          not restarted.
 class run_state_machine {
 public:
   /// *first_attempt* is the number of this driver life's first attempt.
@@ -87,6 +89,8 @@ private:
   expected<run_decision> on(const run_events::run_failed& x);
   expected<run_decision> on(const run_events::stop_requested& x);
   expected<run_decision> on(const run_events::abort_requested& x);
+  expected<run_decision> on(const run_events::preempt_requested& x);
+  expected<run_decision> on(const run_events::grace_over& x);
 
   /// Moves to *to* and returns the decision with *action*.
   run_decision go(run_state to, run_action action = {});
@@ -107,6 +111,7 @@ private:
   std::uint64_t attempts_ = 1;
   int world_size_ = 0;
   bool stopping_ = false; // stop_group is unanswered
+  error preemption_;      // why the ranks were asked to leave
   std::chrono::milliseconds restart_delay_{0};
   error reason_;
   std::map<int, rank_failure> failures_;

@@ -33,7 +33,7 @@ bool inspect(Inspector& f, run_status& x) {
   auto get = [&x] { return static_cast<std::uint8_t>(x.state); };
   auto set = [&x](std::uint8_t state) {
     x.state = static_cast<run_state>(state);
-    return state <= static_cast<std::uint8_t>(run_state::aborted);
+    return state <= static_cast<std::uint8_t>(run_state::preempted);
   };
   return f.object(x).fields(
     f.field("state", get, set), f.field("attempt", x.attempt),

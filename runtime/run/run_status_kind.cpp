@@ -12,6 +12,8 @@ std::string_view to_string(run_status_kind x) noexcept {
       return "errored";
     case run_status_kind::aborted:
       return "aborted";
+    case run_status_kind::preempted:
+      return "preempted";
   }
   return "unknown";
 }
@@ -19,7 +21,8 @@ std::string_view to_string(run_status_kind x) noexcept {
 std::optional<run_status_kind>
 run_status_from_string(std::string_view name) noexcept {
   for (auto x : {run_status_kind::running, run_status_kind::finished,
-                 run_status_kind::errored, run_status_kind::aborted})
+                 run_status_kind::errored, run_status_kind::aborted,
+                 run_status_kind::preempted})
     if (to_string(x) == name)
       return x;
   return std::nullopt;

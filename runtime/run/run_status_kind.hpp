@@ -9,10 +9,11 @@ namespace troupe {
 /// How a run stands on storage. Only `finished` closes its name: a run of any
 /// other kind is resumed when its name is used again.
 enum class run_status_kind : std::uint8_t {
-  running,  ///< Not ended yet, or its driver died.
-  finished, ///< Every rank returned from its loop.
-  errored,  ///< It failed more often than it may.
-  aborted,  ///< It was asked to stop.
+  running,   ///< Not ended yet, or its driver died.
+  finished,  ///< Every rank returned from its loop.
+  errored,   ///< It failed more often than it may.
+  aborted,   ///< It was asked to stop.
+  preempted, ///< It had to go, with time for a last checkpoint.
 };
 
 std::string_view to_string(run_status_kind x) noexcept;

@@ -9,6 +9,7 @@
 
 namespace troupe::test {
 
+using namespace std::chrono_literals;
 using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -22,7 +23,8 @@ struct actor_script {
   std::string name;
   std::string fails_in;  ///< Answers an error.
   std::string throws_in; ///< Ends by an exception.
-  std::string keeps_in;  ///< Never answers.
+  std::string keeps_in;  ///< Never answers, or when it is told of ranks that
+                         ///< failed.
   std::vector<caf::typed_response_promise<callback_done>> kept = {};
 };
 
@@ -32,6 +34,9 @@ caf::result<callback_done> play(user_callback_actor::pointer self,
                                 actor_script& x, const std::string& hook,
                                 const std::string& more) {
   x.log->push_back(x.name + ' ' + hook + more);
+  if (hook == "after_exception")
+    for (auto& late : std::exchange(x.kept, {}))
+      late.deliver(callback_done{});
   if (hook == x.throws_in)
     throw std::runtime_error{"off"};
   if (hook == x.fails_in)
@@ -77,7 +82,12 @@ protected:
     return args.actors.back().actor;
   }
 
-  void spawn() { chain = system.spawn(callback_chain, args); }
+  void spawn() {
+    args.patience.note = [this](std::string text) {
+      notes.push_back(std::move(text));
+    };
+    chain = system.spawn(callback_chain, args);
+  }
 
   done report(std::uint64_t index) {
     return system.ask<callback_done>(
@@ -95,6 +105,7 @@ protected:
   }
 
   std::vector<std::string> log;
+  std::vector<std::string> notes;
   stepped_system system;
   std::vector<script> scripts; // Answers that are due need their system.
   callback_chain_args args;
@@ -198,7 +209,7 @@ TEST_F(callback_chain_test, one_that_lost_its_connection_is_not_waited_for) {
   caf::anon_send_exit(a, caf::exit_reason::remote_link_unreachable);
   system.settle();
   EXPECT_THAT(failures(first),
-              ElementsAre(HasSubstr("can not be reached any more")));
+              ElementsAre(HasSubstr("cannot be reached any more")));
   EXPECT_THAT(failures(second), IsEmpty());
 }
 
@@ -213,7 +224,7 @@ TEST_F(callback_chain_test, one_that_failed_and_then_ends_is_not_waited_for) {
   caf::anon_send_exit(a, caf::exit_reason::remote_link_unreachable);
   system.settle();
   EXPECT_THAT(failures(second),
-              ElementsAre(HasSubstr("can not be reached any more")));
+              ElementsAre(HasSubstr("cannot be reached any more")));
 }
 
 TEST_F(callback_chain_test, under_abort_the_first_that_fails_is_the_last) {
@@ -273,6 +284,68 @@ TEST_F(callback_chain_test, its_end_ends_the_classes_but_no_actor_of_a_user) {
   EXPECT_TRUE(gone->failure);
   auto there = system.ask<callback_done>(a, after_run{});
   EXPECT_TRUE(there->value);
+}
+
+TEST_F(callback_chain_test, one_that_does_not_answer_is_named_again_and_again) {
+  args.patience.timeout = 30s;
+  add({.name = "a", .keeps_in = "after_report"});
+  spawn();
+  auto first = report(0);
+  system.pass(30s);
+  system.pass(29s);
+  EXPECT_THAT(notes, ElementsAre("callback actor 1 (a) in after_report has not "
+                                 "come back for 30 s; the run waits for it"));
+  system.pass(1s);
+  EXPECT_THAT(notes.back(), HasSubstr("for 60 s"));
+  EXPECT_TRUE(first->pending());
+  system.ask<callback_done>(args.actors[0].actor, after_exception{});
+  EXPECT_THAT(failures(first), IsEmpty());
+  system.pass(90s);
+  EXPECT_EQ(notes.size(), 2u);
+}
+
+TEST_F(callback_chain_test, goes_on_at_the_limit_without_who_does_not_answer) {
+  args.patience.limit = 50s;
+  add({.name = "a", .keeps_in = "after_report"});
+  add({.name = "b"});
+  spawn();
+  auto first = report(0);
+  system.pass(49s);
+  EXPECT_TRUE(first->pending());
+  system.pass(1s);
+  EXPECT_THAT(failures(first),
+              ElementsAre("callback actor 1 (a) in after_report did not come "
+                          "back for 50 s; the run goes on without it"));
+  auto second = report(1);
+  EXPECT_THAT(failures(second), IsEmpty());
+  // Its late answer is none of the second event.
+  system.ask<callback_done>(args.actors[0].actor, after_exception{});
+  EXPECT_THAT(log, ElementsAre("a after_report 0", "b after_report 0",
+                               "b after_report 1", "a after_exception 0"));
+}
+
+TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
+  auto list =
+    std::make_shared<callback_list>(std::vector<std::shared_ptr<user_callback>>{
+      std::make_shared<recorded_callback>()});
+  args.classes = system.spawn(callback_runner, user_callback_args{list});
+  args.watch = list->watch();
+  args.watch->set("callback 1 (slow)", "after_report");
+  args.patience.limit = 50s;
+  args.patience.left_behind = std::make_shared<std::atomic<bool>>(false);
+  auto classes = args.classes;
+  add({.name = "b"});
+  spawn();
+  system.hold(classes);
+  auto first = report(0);
+  system.pass(50s);
+  EXPECT_THAT(failures(first),
+              ElementsAre(AllOf(HasSubstr("callback 1 (slow) in after_report"),
+                                HasSubstr("thread is left behind"))));
+  EXPECT_TRUE(*args.patience.left_behind);
+  EXPECT_THAT(failures(report(1)), IsEmpty());
+  system.release(); // It comes back too late.
+  EXPECT_THAT(log, ElementsAre("b after_report 0", "b after_report 1"));
 }
 
 // -- the driver with a chain

@@ -43,6 +43,8 @@ protected:
     args.world_size = 2;
     args.callback_queue = static_cast<std::size_t>(config.callback_queue);
     args.stop_timeout = config.stop_timeout;
+    args.stop_grace = config.stop_grace;
+    args.longest_grace = longest_grace(config);
     group_plan plan;
     plan.run_name = "r";
     plan.run_path = store->path().string();

@@ -104,8 +104,9 @@ void for_each_sample(F f) {
   f(cause);
   f(start_attempt{2, "/c", 3});
   f(stop_attempt{2, problem, 5000});
+  f(preempt_attempt{2, "text", 14});
   f(attempt_started{2, 4});
-  f(attempt_ended{2, true});
+  f(attempt_ended{2, true, true});
   f(attempt_failed{2, true, problem, {{1, failed}}});
   f(attempt_warning{2, "text"});
   f(commit_batch{2, batch});
@@ -116,7 +117,8 @@ void for_each_sample(F f) {
   f(stop_loop{2, problem});
   f(loop_ended{2, 1, problem, true});
   f(report{2, one_report, false});
-  f(report_committed{12, "/c"});
+  f(report_committed{12, "/c", stop_notice{13, "text", 14}});
+  f(stop_notice{13, "text", 14});
   f(reports_awaited{2, 1});
   f(join_barrier{2, 1, 3, true, "payload", problem});
   f(barrier_released{"payload"});
@@ -154,6 +156,7 @@ void for_each_sample(F f) {
   f(start_run{});
   f(stop_run{});
   f(get_status{});
+  f(preempt_run{"text", 15});
 }
 
 template <class T>

@@ -24,6 +24,9 @@ public:
   }
   key_value_store& store() override { return store_; }
   bool stop_requested() const noexcept override { return false; }
+  std::optional<troupe::stop_info> stop_info() const override {
+    return std::nullopt;
+  }
 
   void on_abort(std::function<void(const error&)> f) override {
     std::lock_guard guard{mutex_};

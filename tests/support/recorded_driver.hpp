@@ -46,6 +46,7 @@ recorded_driver(driver_actor::pointer self,
         promise.deliver(batch_committed{x.attempt, x.batch.index, folder});
     },
     [](stop_run) {},
+    [](const preempt_run&) {},
     [](get_status) { return run_status{}; },
     [record](const attempt_started& x) { record->started.push_back(x); },
     [record](const attempt_ended& x) { record->ended.push_back(x); },

@@ -30,6 +30,20 @@ TEST_P(bad_input_test, is_refused_before_anything_starts) {
   EXPECT_TRUE(fs::is_empty(storage_.path()));
 }
 
+TEST_F(run_test, a_config_too_large_for_a_message_is_refused_with_its_size) {
+  fault_plan plan;
+  plan.text = std::string(5 * 1024 * 1024, 'x');
+  auto outcome = run(plan);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::invalid_config);
+  EXPECT_NE(outcome.error->message.find("the limit is 3145728"),
+            std::string::npos)
+    << outcome.error->message;
+  EXPECT_TRUE(fs::is_empty(storage_.path()));
+  // It travels nowhere if the loop runs here.
+  EXPECT_FALSE(run(plan, 0).error);
+}
+
 TEST_F(run_test, a_relative_path_without_a_current_folder_is_an_error) {
   auto before = fs::current_path();
   auto gone = storage_ / "gone";
@@ -80,6 +94,15 @@ INSTANTIATE_TEST_SUITE_P(
       "timeout",
       [](auto& x) { x.run.report_timeout = std::chrono::milliseconds{0}; },
       "report_timeout"},
+    bad_input{"grace",
+              [](auto& x) { x.run.stop_grace = std::chrono::milliseconds{-1}; },
+              "stop_grace"},
+    bad_input{"signal", [](auto& x) { x.run.preempt_signals = {SIGKILL}; },
+              "preempt_signals has 9"},
+    bad_input{
+      "callback_limit",
+      [](auto& x) { x.run.callback_limit = std::chrono::milliseconds{0}; },
+      "callback_limit"},
     bad_input{"null_callback",
               [](auto& x) { x.run.callbacks.push_back(nullptr); }, "null"}),
   [](auto& info) { return info.param.name; });

@@ -95,7 +95,7 @@ TEST_F(callback_actor_test, one_whose_process_dies_is_noted_once) {
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(peer.wait(), 7);
   auto journal = bytes_of(run_path() / "journal.jsonl");
-  auto first = journal.find("callback actor 1 (listener) can not be reached");
+  auto first = journal.find("callback actor 1 (listener) cannot be reached");
   ASSERT_NE(first, std::string::npos) << journal;
   EXPECT_EQ(journal.find("callback actor 1", first + 1), std::string::npos);
 }

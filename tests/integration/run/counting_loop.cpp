@@ -78,6 +78,8 @@ void counting_loop(train_context& context, const fault_plan& plan) {
   if (auto& last = context.checkpoint())
     std::ifstream{(last->path() / "step.txt").string()} >> step;
   for (; step < plan.steps; ++step) {
+    if (plan.action == "leave" && context.stop_requested())
+      return;
     if (is_due(context, plan, step)) {
       misbehave(context, plan);
       if (plan.action == "return")

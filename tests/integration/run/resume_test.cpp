@@ -157,14 +157,11 @@ TEST_F(run_test, a_second_driver_of_the_same_run_is_refused) {
     << second.error->message;
 }
 
-class signal_test : public run_test,
-                    public ::testing::WithParamInterface<int> {};
-
-TEST_P(signal_test, the_first_signal_stops_the_run_in_good_order) {
+TEST_F(run_test, an_interrupt_stops_the_run_in_good_order) {
   victim program{storage_.path().string()};
   wait_for_lines(run_path(), 50);
   auto processes = descendants(program.pid());
-  program.kill(GetParam());
+  program.kill(SIGINT);
   auto status = program.wait();
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 42); // the result says aborted
@@ -174,8 +171,5 @@ TEST_P(signal_test, the_first_signal_stops_the_run_in_good_order) {
   ASSERT_TRUE(left);
   EXPECT_EQ(left->status, run_status_kind::aborted);
 }
-
-INSTANTIATE_TEST_SUITE_P(signals, signal_test,
-                         ::testing::Values(SIGINT, SIGTERM));
 
 } // namespace troupe::test

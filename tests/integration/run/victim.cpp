@@ -48,12 +48,16 @@ int be_victim(const std::string& storage, const std::string& action) {
   } else {
     plan.action = action;
   }
+  if (action == "leave")
+    plan.checkpoint_by = 0;
   plan.step = 2;
   auto outcome =
     data_parallel_trainer{
       counting_loop, plan,
       train_options{.scaling = {.num_workers = 2}, .run = config}}
       .fit();
+  if (outcome.status == run_status_kind::preempted)
+    return 43;
   return outcome.status == run_status_kind::aborted ? 42 : 1;
 }
 

@@ -13,7 +13,8 @@ namespace troupe::test {
 /// Runs a counting loop without end in *storage*, as a program of its own that
 /// a test kills; every rank does *action* at its third report. With
 /// `callback_waits` its callback never comes back from that report instead.
-/// 42: the run was stopped.
+/// With `leave` they save and leave when they are asked to. 42: the run was
+/// stopped; 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);
 
 /// This program as a victim, in a process group of its own.

@@ -133,7 +133,12 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   // Hooks up to here may have drawn numbers that the run did not draw at this
   // point of its first life.
   set_random_state(mine.random, device(context_));
-  for (; epoch_ < options_.max_epochs && !stopping_; ++epoch_)
+  auto may_go_on = [this] {
+    // A run that is preempted says so with the same report on every rank.
+    return epoch_ < options_.max_epochs && !stopping_
+           && !context_.stop_requested();
+  };
+  for (; may_go_on(); ++epoch_)
     train_epoch(train, validation);
   call(&loop_callback::on_train_end);
   module_->on_train_end();

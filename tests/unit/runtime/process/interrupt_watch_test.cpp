@@ -44,6 +44,45 @@ TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
   EXPECT_EQ(watch.count(), 2);
 }
 
+TEST(interrupt_watch_test, tells_a_stop_from_a_preemption) {
+  interrupt_watch watch{{SIGTERM, SIGUSR1}};
+  EXPECT_EQ(watch.asked(), interrupt::none);
+  ::raise(SIGUSR1);
+  EXPECT_TRUE(is_readable(watch.fd()));
+  EXPECT_EQ(watch.asked(), interrupt::preempt);
+  EXPECT_EQ(watch.first_signal(), SIGUSR1);
+  ::raise(SIGINT);
+  EXPECT_EQ(watch.asked(), interrupt::stop);
+}
+
+TEST(interrupt_watch_test, what_does_not_preempt_stops) {
+  for (auto signal : {SIGINT, SIGTERM, SIGHUP}) {
+    interrupt_watch watch;
+    ::raise(signal);
+    EXPECT_EQ(watch.asked(), interrupt::stop);
+  }
+  EXPECT_EQ(handler_of(SIGHUP), SIG_DFL);
+}
+
+TEST(interrupt_watch_test, each_watch_has_its_own_idea_of_a_preemption) {
+  interrupt_watch stops;
+  interrupt_watch preempts{{SIGTERM, SIGUSR2}};
+  ::raise(SIGTERM);
+  EXPECT_EQ(stops.asked(), interrupt::stop);
+  EXPECT_EQ(preempts.asked(), interrupt::preempt);
+  EXPECT_NE(handler_of(SIGUSR2), SIG_DFL);
+}
+
+TEST(interrupt_watch_test, leaves_a_hang_up_that_is_ignored_alone) {
+  ::signal(SIGHUP, SIG_IGN); // nohup
+  {
+    interrupt_watch watch{{SIGHUP}};
+    EXPECT_EQ(handler_of(SIGHUP), SIG_IGN);
+  }
+  EXPECT_EQ(handler_of(SIGHUP), SIG_IGN);
+  ::signal(SIGHUP, SIG_DFL);
+}
+
 TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
   auto program = test::start_program("three_interrupts");
   auto status = program.wait();

@@ -204,9 +204,9 @@ TEST_F(spawner_test, kills_a_rank_on_request) {
   request.descriptors.push_back(std::move(pipe.reader));
   auto rank = start_rank(client, std::move(request));
   auto pid = rank.pid.get().value();
-  client.kill(pid, SIGTERM);
-  EXPECT_EQ(to_string(rank.end.get()), "killed by signal 15 (SIGTERM)");
-  client.kill(pid, SIGTERM); // Ended: nobody gets the signal.
+  client.kill(pid, SIGQUIT);
+  EXPECT_EQ(to_string(rank.end.get()), "killed by signal 3 (SIGQUIT)");
+  client.kill(pid, SIGQUIT); // Ended: no one gets the signal.
 }
 
 TEST_F(spawner_test, serves_two_threads_at_once) {

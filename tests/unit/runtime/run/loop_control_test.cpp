@@ -28,6 +28,47 @@ TEST(loop_control_test, waits_for_the_end_up_to_a_limit) {
   other.join();
 }
 
+const stop_info away{
+  stop_info::kind_type::preempted, "SIGTERM",
+  std::chrono::system_clock::time_point{std::chrono::seconds{7}}};
+
+TEST(loop_control_test, a_preempted_loop_leaves_after_the_report_it_is_told) {
+  loop_control control;
+  control.reported(3);
+  control.preempt(away, 5);
+  EXPECT_EQ(control.preemption(), away);
+  control.reported(4);
+  EXPECT_FALSE(control.stop_requested());
+  EXPECT_FALSE(control.stop_info());
+  control.reported(5);
+  EXPECT_TRUE(control.stop_requested());
+  EXPECT_EQ(control.stop_info(), away);
+  EXPECT_FALSE(control.ended());
+}
+
+TEST(loop_control_test, a_second_preemption_changes_the_deadline_alone) {
+  loop_control control;
+  control.preempt(away, 5);
+  auto later = away;
+  later.reason = "SIGUSR1";
+  later.deadline += std::chrono::seconds{1};
+  control.preempt(later, 2);
+  control.reported(4);
+  EXPECT_FALSE(control.stop_requested());
+  EXPECT_EQ(control.preemption()->reason, "SIGTERM");
+  EXPECT_EQ(control.preemption()->deadline, later.deadline);
+}
+
+TEST(loop_control_test, an_ended_loop_knows_why) {
+  loop_control control;
+  control.end(first);
+  EXPECT_TRUE(control.stop_requested());
+  ASSERT_TRUE(control.stop_info());
+  EXPECT_EQ(control.stop_info()->kind, stop_info::kind_type::stopped);
+  EXPECT_EQ(control.stop_info()->reason, first.message);
+  EXPECT_FALSE(control.preemption());
+}
+
 TEST(loop_control_test, only_the_first_reason_counts) {
   loop_control control;
   std::vector<error> heard;

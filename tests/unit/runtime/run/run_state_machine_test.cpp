@@ -25,8 +25,8 @@ std::map<int, rank_failure> failed(std::initializer_list<int> ranks) {
 }
 
 std::string action_name(action_kind x) {
-  static constexpr std::array names{"none", "decide_size", "start_group",
-                                    "stop_group", "end"};
+  static constexpr std::array names{
+    "none", "decide_size", "start_group", "stop_group", "preempt_group", "end"};
   return names.at(static_cast<std::size_t>(x));
 }
 
@@ -48,7 +48,7 @@ const error start_error{ec::spawn, "rank 1 could not be forked"};
 const error disk_error{ec::storage, "the disk is full"};
 
 /// Every event, about the group of *attempt*.
-std::array<run_event, 11> all_events(std::uint64_t attempt) {
+std::array<run_event, 13> all_events(std::uint64_t attempt) {
   return {size_decided{2},
           size_undecided{},
           group_started{attempt},
@@ -59,13 +59,15 @@ std::array<run_event, 11> all_events(std::uint64_t attempt) {
           group_stop_failed{attempt, {ec::timeout, "rank 0 can not be killed"}},
           run_failed{disk_error},
           stop_requested{},
-          abort_requested{}};
+          abort_requested{},
+          preempt_requested{},
+          grace_over{attempt}};
 }
 
 struct situation {
   const char* name;
   std::vector<run_event> events;        // that lead there, attempt 0
-  std::array<const char*, 11> expected; // in the order of all_events
+  std::array<const char*, 13> expected; // in the order of all_events
 };
 
 constexpr auto stop = "shutting_down stop_group";
@@ -77,54 +79,90 @@ const situation situations[] = {
   {"initializing",
    {},
    {"scheduling start_group", "initializing decide_size", no, no, no, no, no,
-    no, stop, stop, abort_now}},
+    no, stop, stop, abort_now, stop, no}},
   {"scheduling",
    {size_decided{2}},
    {no, no, "running none", "rescheduling decide_size", no,
-    "restarting stop_group", no, no, stop, stop, abort_now}},
+    "restarting stop_group", no, no, stop, stop, abort_now, stop, no}},
   {"running",
    {size_decided{2}, group_started{0}},
    {"resizing stop_group", "running none", no, no, stop,
-    "restarting stop_group", no, no, stop, stop, abort_now}},
+    "restarting stop_group", no, no, stop, stop, abort_now,
+    "running preempt_group", no}},
+  {"running, preempted",
+   {size_decided{2}, group_started{0}, preempt_requested{}},
+   {"running none", "running none", no, no, stop, stop, no, no, stop, stop,
+    abort_now, "running preempt_group", stop}},
   {"restarting, the group is going",
    {size_decided{2}, group_started{0}, ranks_failed{0, failed({0})}},
    {no, no, no, no, "restarting none", "restarting none",
-    "restarting decide_size", stop, down, down, abort_now}},
+    "restarting decide_size", stop, down, down, abort_now, down, no}},
   {"restarting, the group is gone",
    {size_decided{2}, group_started{0}, ranks_failed{0, failed({0})},
     group_stopped{0}},
    {"scheduling start_group", "restarting decide_size", no, no, no, no, no, no,
-    stop, stop, abort_now}},
+    stop, stop, abort_now, stop, no}},
   {"resizing",
    {size_decided{2}, group_started{0}, size_decided{3}},
    {no, no, no, no, "resizing none", "resizing none", "scheduling start_group",
-    stop, down, down, abort_now}},
+    stop, down, down, abort_now, down, no}},
   {"rescheduling",
    {size_decided{2}, group_start_failed{0, start_error}},
    {"scheduling start_group", "rescheduling decide_size", no, no, no, no, no,
-    no, stop, stop, abort_now}},
+    no, stop, stop, abort_now, stop, no}},
   {"shutting down to finished",
    {size_decided{2}, group_started{0}, ranks_finished{0}},
    {no, no, down, down, down, down, "finished end", "errored end", down, down,
-    abort_now}},
+    abort_now, down, no}},
   {"shutting down to errored",
    {size_decided{2}, group_started{0}, run_failed{disk_error}},
    {no, no, down, down, down, down, "errored end", "errored end", down, down,
-    abort_now}},
+    abort_now, down, no}},
   {"shutting down to aborted",
    {size_decided{2}, group_started{0}, stop_requested{}},
    {no, no, down, down, down, down, "aborted end", "errored end", down, down,
-    abort_now}},
+    abort_now, down, no}},
+  {"shutting down to preempted",
+   {size_decided{2}, group_started{0}, preempt_requested{}, grace_over{0}},
+   {no, no, down, down, down, down, "preempted end", "errored end", down, down,
+    abort_now, down, no}},
   {"finished",
    {size_decided{2}, group_started{0}, ranks_finished{0}, group_stopped{0}},
-   {no, no, no, no, no, no, no, no, no, no, no}},
+   {no, no, no, no, no, no, no, no, no, no, no, no, no}},
   {"errored",
    {run_failed{disk_error}, group_stopped{0}},
-   {no, no, no, no, no, no, no, no, no, no, no}},
+   {no, no, no, no, no, no, no, no, no, no, no, no, no}},
   {"aborted",
    {abort_requested{}},
-   {no, no, no, no, no, no, no, no, no, no, no}},
+   {no, no, no, no, no, no, no, no, no, no, no, no, no}},
+  {"preempted",
+   {preempt_requested{}, group_stopped{0}},
+   {no, no, no, no, no, no, no, no, no, no, no, no, no}},
 };
+
+TEST(run_state_machine_test, ranks_that_heard_of_a_preemption_end_it) {
+  auto machine = machine_after({size_decided{2}, group_started{0},
+                                preempt_requested{{ec::stopped, "w"}},
+                                ranks_finished{0, true}, group_stopped{0}});
+  EXPECT_EQ(machine.state(), run_state::preempted);
+  EXPECT_EQ(machine.reason().message, "w");
+}
+
+TEST(run_state_machine_test, ranks_that_were_done_before_they_heard_finish) {
+  auto machine =
+    machine_after({size_decided{2}, group_started{0}, preempt_requested{},
+                   ranks_finished{0, false}, group_stopped{0}});
+  EXPECT_EQ(machine.state(), run_state::finished);
+}
+
+TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
+  auto machine = machine_after(
+    {size_decided{2}, group_started{0}, preempt_requested{{ec::stopped, "w"}},
+     ranks_failed{0, failed({1})}, group_stopped{0}});
+  EXPECT_EQ(machine.state(), run_state::preempted);
+  EXPECT_EQ(machine.policy().rank_failures(), 0);
+  EXPECT_NE(machine.reason().message.find("rank 1"), std::string::npos);
+}
 
 TEST(run_state_machine_test, waits_if_ranks_fail_again_without_a_report) {
   run_state_machine machine{failure_policy{endless, [] { return 0.0; }}};
@@ -164,7 +202,7 @@ TEST(run_state_machine_test, answers_every_event_in_every_state) {
 
 TEST(run_state_machine_test, RSM_4_refuses_events_of_another_attempt) {
   for (auto& row : situations) {
-    for (std::size_t i = 2; i < 8; ++i) {
+    for (std::size_t i : {2, 3, 4, 5, 6, 7, 12}) {
       auto machine = machine_after(row.events);
       auto decision = machine.apply(all_events(7)[i]);
       EXPECT_FALSE(decision) << row.name << " + " << name_of(all_events(7)[i]);
@@ -382,7 +420,7 @@ TEST(run_state_machine_test, keeps_its_invariants_over_random_events) {
       }
     }
   }
-  EXPECT_EQ(seen.size(), 10u) << "not every state was visited";
+  EXPECT_EQ(seen.size(), 11u) << "not every state was visited";
 }
 
 } // namespace

@@ -142,11 +142,11 @@ TEST_F(run_store_test, keeps_a_finished_run_finished_without_its_state) {
   }
 }
 
-TEST_F(run_store_test, resumes_errored_aborted_and_broken_off_runs) {
+TEST_F(run_store_test, resumes_all_but_finished_runs) {
   auto attempt = std::uint64_t{0};
   auto report = std::uint64_t{0};
   for (auto status : {run_status_kind::errored, run_status_kind::aborted,
-                      run_status_kind::running}) {
+                      run_status_kind::preempted, run_status_kind::running}) {
     auto store = open().value();
     EXPECT_EQ(store->resumed(), attempt > 0);
     auto start = store->begin_attempt().value();

@@ -77,8 +77,10 @@ TEST(run_values_test, a_report_batch_keeps_the_part_of_each_rank) {
 TEST(run_values_test, states_are_spelled_as_in_the_code) {
   EXPECT_EQ(to_string(run_state::shutting_down), "shutting_down");
   EXPECT_EQ(to_string(run_state::aborted), "aborted");
+  EXPECT_EQ(to_string(run_state::preempted), "preempted");
   EXPECT_FALSE(is_terminal(run_state::shutting_down));
   EXPECT_TRUE(is_terminal(run_state::finished));
+  EXPECT_TRUE(is_terminal(run_state::preempted));
 }
 
 } // namespace

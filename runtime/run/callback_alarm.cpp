@@ -1,0 +1,42 @@
+#include "troupe/runtime/run/callback_alarm.hpp"
+
+#include <algorithm>
+
+namespace troupe {
+
+void callback_alarm::asked(time_point now) {
+  since_ = now;
+  next_name_ = now + timeout_;
+}
+
+callback_alarm::verdict callback_alarm::check(time_point now) {
+  if (!since_)
+    return verdict::wait;
+  if (limit_ && now >= *since_ + *limit_)
+    return verdict::give_up;
+  if (timeout_.count() == 0 || now < next_name_)
+    return verdict::wait;
+  next_name_ = now + timeout_;
+  return verdict::name;
+}
+
+callback_alarm::duration callback_alarm::waited(time_point now) const {
+  return since_ ? std::chrono::duration_cast<duration>(now - *since_)
+                : duration{0};
+}
+
+std::optional<callback_alarm::duration>
+callback_alarm::next_check(time_point now) const {
+  if (!since_)
+    return std::nullopt;
+  std::optional<time_point> next;
+  if (timeout_.count() > 0)
+    next = next_name_;
+  if (limit_)
+    next = next ? std::min(*next, *since_ + *limit_) : *since_ + *limit_;
+  if (!next)
+    return std::nullopt;
+  return std::max(std::chrono::ceil<duration>(*next - now), duration{0});
+}
+
+} // namespace troupe

@@ -1,0 +1,179 @@
+// Runs that have to go: a signal or a call, a last checkpoint, and the next
+// start that resumes.
+
+#include <sys/wait.h>
+
+#include <csignal>
+#include <cstdlib>
+#include <thread>
+
+#include <troupe/actors.hpp>
+
+#include "tests/integration/run/run_test.hpp"
+#include "tests/integration/run/victim.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+/// Reports until the run is preempted, then once more: after which report it
+/// left.
+void report_until_preempted(train_context& context, const fault_plan& plan) {
+  int step = 0;
+  while (!context.stop_requested()) {
+    if (plan.action == "raise" && step == plan.step)
+      raise(SIGUSR1);
+    context.report({{"step", step++}},
+                   report_options{.barrier = plan.action != "ahead"});
+    // The ranks are not equally fast.
+    for (int i = 0; i < context.rank() * 50; ++i)
+      std::this_thread::yield();
+  }
+  auto why = context.stop_info();
+  auto kind = why ? static_cast<int>(why->kind) : -1;
+  context.report({{"left_after", step}, {"kind", kind}});
+}
+
+/// The last row of the history of *x*.
+history_row last_row(const result& x) {
+  auto rows = x.metrics_history();
+  EXPECT_TRUE(rows && !rows->empty());
+  return rows && !rows->empty() ? rows->back() : history_row{};
+}
+
+constexpr auto preempted_kind =
+  static_cast<int>(stop_info::kind_type::preempted);
+
+} // namespace
+
+class preemption_by_signal : public run_test,
+                             public testing::WithParamInterface<int> {};
+
+TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
+  {
+    victim program{storage_.path().string(), "leave"};
+    wait_for_lines(run_path(), 5);
+    // Whoever ends a run may tell all of its processes.
+    for (auto pid : descendants(program.pid()))
+      kill(pid, GetParam());
+    program.kill(GetParam());
+    auto status = program.wait();
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), 43);
+  }
+  auto left = result::from_path(run_path());
+  ASSERT_TRUE(left) << left.error().message;
+  EXPECT_EQ(left->status, run_status_kind::preempted);
+  ASSERT_TRUE(left->checkpoint);
+  EXPECT_TRUE(left->checkpoint->verify());
+  auto last = last_row(*left);
+  EXPECT_EQ(last.checkpoint, left->checkpoint->name());
+  ASSERT_EQ(last.values.size(), 2u);
+  EXPECT_EQ(last.values[0].at("step"), last.values[1].at("step"));
+  auto step = static_cast<int>(*last.values[0].number("step"));
+  auto next =
+    run({.steps = step + 3},
+        train_options{.scaling = {.num_workers = 2}, .run = config()});
+  ASSERT_FALSE(next.error) << next.error->message;
+  EXPECT_EQ(next.attempts, 2u);
+}
+
+INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
+                         testing::Values(SIGTERM, SIGUSR1, SIGHUP));
+
+struct preempted_place {
+  placement where;
+  const char* action;
+};
+
+class preemption_by_call : public run_test,
+                           public testing::WithParamInterface<preempted_place> {
+};
+
+TEST_P(preemption_by_call, all_ranks_leave_after_the_same_report) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto handle = data_parallel_trainer{
+    report_until_preempted, fault_plan{.action = GetParam().action},
+    train_options{
+      .scaling = {.num_workers = 3, .where = GetParam().where},
+      .run =
+        config()}}.start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  while (handle->status().reports < 20)
+    std::this_thread::yield();
+  handle->preempt();
+  auto outcome = handle->wait();
+  EXPECT_EQ(outcome.status, run_status_kind::preempted);
+  auto row = last_row(outcome);
+  ASSERT_EQ(row.values.size(), 3u);
+  for (auto& x : row.values) {
+    EXPECT_EQ(x.at("left_after"), row.values[0].at("left_after"));
+    EXPECT_EQ(x.at("kind"), metric_value{preempted_kind});
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(
+  places, preemption_by_call,
+  testing::Values(preempted_place{placement::processes, ""},
+                  preempted_place{placement::processes, "ahead"},
+                  preempted_place{placement::in_process, "ahead"}));
+
+TEST_F(run_test, an_inline_run_is_preempted_by_a_signal) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  auto outcome =
+    data_parallel_trainer{report_until_preempted,
+                          fault_plan{.action = "raise", .step = 3}, options}
+      .fit();
+  EXPECT_EQ(outcome.status, run_status_kind::preempted);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->message, "the run was preempted by SIGUSR1");
+  EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
+}
+
+TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  options.run.stop_grace = std::chrono::milliseconds{1};
+  auto stay = [](train_context& context) {
+    raise(SIGTERM);
+    for (int i = 0;; ++i)
+      context.report({{"i", i}});
+  };
+  auto outcome = data_parallel_trainer{stay, options}.fit();
+  EXPECT_EQ(outcome.status, run_status_kind::preempted);
+  EXPECT_NE(outcome.error->message.find("did not leave in time"),
+            std::string::npos)
+    << outcome.error->message;
+}
+
+TEST_F(run_test, the_environment_says_how_long_a_sender_waits) {
+  setenv("TROUPE_SENDER_GRACE", "90", 1);
+  auto told = resolve(config());
+  unsetenv("TROUPE_SENDER_GRACE");
+  EXPECT_EQ(told.sender_grace, std::chrono::seconds{90});
+  // What is left of it once ranks that stay were ended.
+  EXPECT_EQ(longest_grace(told), std::chrono::seconds{85});
+  EXPECT_EQ(longest_grace(resolve(config())), std::nullopt);
+}
+
+TEST_F(run_test, ranks_that_never_report_are_ended_at_the_deadline) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto options = train_options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.stop_timeout = std::chrono::milliseconds{1};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, fault_plan{.action = "wait_forever", .step = 2}, options}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  while (handle->status().reports < 2)
+    std::this_thread::yield();
+  handle->preempt(std::chrono::milliseconds{1});
+  auto outcome = handle->wait();
+  EXPECT_EQ(outcome.status, run_status_kind::preempted);
+  EXPECT_TRUE(outcome.checkpoint);
+}
+
+} // namespace troupe::test

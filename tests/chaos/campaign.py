@@ -25,9 +25,10 @@ import run_reader
 from run_reader import Case
 
 # Families that main is known to pass; `--families all` runs the rest, too.
-CLEAN = ["rank-kill", "rank-stop", "rank-point", "rank-io", "rank-io-delay", "loop-fails", "spawner-kill",
-         "spawner-pause", "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers",
-         "lock-removed", "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "full-disk"]
+CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-stop", "rank-pause", "rank-point", "rank-io",
+         "rank-io-delay", "loop-fails", "spawner-kill", "spawner-pause", "driver-pause", "driver-signal",
+         "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed", "runtime-removed",
+         "stdout-closed", "stdout-closed-signal", "rot", "full-disk"]
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
 # What a driver may take beside the limits it was given; it needs a second where nothing else runs.
@@ -89,7 +90,7 @@ class Driver:
         self.marker = f"CHAOS_CASE={case.folder}"
         self.killed = False
         self.beside = None  # a second driver
-        self.to_continue = []  # (time, pid)
+        self.to_do = []  # (time, what): second parts of faults
         self.acks_before = self.acks()
 
     # -- before the start
@@ -169,7 +170,7 @@ class Driver:
                 timed_out, stuck = True, self.diagnosis()
                 break
             pending = [x for x in pending if not self.deliver_if_due(x, now - begin)]
-            self.continue_stopped(now)
+            self.do_due(now)
             time.sleep(0.002)
         if timed_out:
             for pid in processes_of(self.marker):
@@ -218,11 +219,10 @@ class Driver:
         fault["delivered"] = self.deliver(fault)
         return True
 
-    def continue_stopped(self, now: float) -> None:
-        for due, pid in list(self.to_continue):
-            if now >= due:
-                kill(pid, signal.SIGCONT)
-                self.to_continue.remove((due, pid))
+    def do_due(self, now: float) -> None:
+        for x in [x for x in self.to_do if now >= x[0]]:
+            self.to_do.remove(x)
+            x[1]()
 
     # -- the faults
 
@@ -232,24 +232,30 @@ class Driver:
         return getattr(self, fault["do"].replace("-", "_"))(fault)
 
     def signal(self, fault: dict) -> bool:
+        number = signal.Signals["SIG" + fault["signal"]]
+        if fault["target"] == "ranks":
+            return any([kill(x, number) for x in self.rank_processes()])
+        if "again_ms" in fault:
+            self.to_do.append((time.monotonic() + fault["again_ms"] * 1e-3,
+                               lambda: any([kill(x, number) for x in self.rank_processes()[:1]])))
         target = self.target(fault)
         fault["attempt"] = target[1]
-        if not target[0] or not kill(target[0], signal.Signals["SIG" + fault["signal"]]):
+        if not target[0] or not kill(target[0], number):
             return False
         if fault["target"] == "driver" and fault["signal"] in ("KILL", "SEGV", "ABRT"):
             self.killed = True
         if fault["then_continue_ms"] >= 0:
-            self.to_continue.append((time.monotonic() + fault["then_continue_ms"] * 1e-3, target[0]))
+            self.to_do.append((time.monotonic() + fault["then_continue_ms"] * 1e-3,
+                               lambda: kill(target[0], signal.SIGCONT)))
         return True
 
     def target(self, fault: dict) -> tuple:
         """(pid, attempt); pid 0 if there is no such process, attempt -1 if its rank is not known to run its loop."""
         if fault["target"] == "driver":
             return self.process.pid, -1
-        spawners = children_of(self.process.pid)
         if fault["target"] == "spawner":
-            return (spawners[0] if spawners else 0), -1
-        ranks = [x for spawner in spawners for x in children_of(spawner)]
+            return next(iter(children_of(self.process.pid)), 0), -1
+        ranks = self.rank_processes()
         records = run_reader.read_records(self.case.expected / f"rank_{fault['rank']}.jsonl")
         for x in reversed(records):
             if x["what"] in ("returned", "stopped", "failed"):
@@ -257,6 +263,9 @@ class Driver:
             if x["what"] == "begun" and x["pid"] in ranks:
                 return x["pid"], x["attempt"]
         return (ranks[fault["rank"] % len(ranks)] if ranks else 0), -1
+
+    def rank_processes(self) -> list:
+        return [x for spawner in children_of(self.process.pid) for x in children_of(spawner)]
 
     def remove_lock(self, fault: dict) -> bool:
         (self.case.run / "lock").unlink(missing_ok=True)
@@ -365,8 +374,8 @@ class Driver:
             folder = self.case.folder
             files = [str(x.relative_to(folder)) for name in "rt" for x in (folder / name).rglob("*")]
             files += [str(x) for x in Path("/tmp").glob(f"troupe-*-{self.process.pid}-*")]
-        if self.process.returncode == 5:  # It was refused: it need not tidy up after others.
-            files = [x for x in files if f"-{self.process.pid}-" in x]
+        if self.process.returncode != 0:  # It may have ended before it could tidy up after those that were killed.
+            files = [x for x in files if not any(f"-{life['pid']}-" in x for life in self.case.lives)]
         return {"processes": names, "sockets": sockets, "files": files}
 
 

@@ -5,6 +5,7 @@
 
 Each clause is a function that yields sentences, one for each violation.
 """
+import collections
 import os
 import sys
 from pathlib import Path
@@ -250,11 +251,13 @@ def n6_fencing(e: Evidence):
     for x in e.checkpoints.values():
         if x.manifest and x.index in e.rows and e.rows[x.index]["attempt"] != x.manifest["attempt"]:
             yield f"{x.name} is of attempt {x.manifest['attempt']}, its report of {e.rows[x.index]['attempt']}"
-    seen = set()
+    # A group that did not come up is started again under its number; its ranks may have begun.
+    starts = collections.Counter(x["attempt"] for x in e.journal.events("ranks_failed"))
+    seen: collections.Counter = collections.Counter()
     for rank, x in e.begun():
-        if (rank, x["attempt"]) in seen:
+        seen[rank, x["attempt"]] += 1
+        if seen[rank, x["attempt"]] > 1 + starts[x["attempt"]]:
             yield f"rank {rank} of attempt {x['attempt']} began twice"
-        seen.add((rank, x["attempt"]))
         if x["alive"]:
             yield f"rank {rank} of attempt {x['attempt']} began while there was {x['alive']}"
     if e.over and e.state:
@@ -356,7 +359,7 @@ def n10_explains_itself(e: Evidence):
         for x in life["faults"]:
             if len(life["faults"]) > 1 or not x["delivered"]:
                 continue
-            if x["do"] == "signal" and x["target"] == "rank" and x["then_continue_ms"] < 0:
+            if x["do"] == "signal" and x["target"] == "rank" and x["then_continue_ms"] < 0 and "again_ms" not in x:
                 yield from unexplained(x["rank"], x["signal"], explained.get(x["attempt"]))
             if x["do"] == "loop-fails" and not x["by"].startswith("driver"):
                 yield from unexplained(0, x["by"], explained.get(x["attempt"], "no event"))

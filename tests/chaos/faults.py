@@ -67,6 +67,11 @@ def rank_stop(random_, plan):
                     "then_continue_ms": random_.choice([-1, -1, random_.randint(1, 400), 2500])}
 
 
+def kill_again(random_, plan):
+    """A second rank dies while the group recovers from the death of the first."""
+    return to("rank", ["KILL"])(random_, plan) | {"again_ms": random_.randint(0, 60)}
+
+
 def stop(target, longest_ms):
     def family(random_, plan):
         return to(target, ["STOP"])(random_, plan) | {"then_continue_ms": random_.randint(1, longest_ms)}
@@ -111,6 +116,8 @@ def shim(role, delays):
         if role == "rank":  # Each rank counts by itself, and does little.
             fault |= {"calls": random_.choice(["open", "open", "write", "fsync", "stat"]),
                       "nth": random_.randint(1, 8), "file": random_.choice(["", "checkpoints"])}
+        if for_good and fault["errno"] == errno.EINTR:
+            fault["errno"] = errno.EIO  # Nothing is interrupted for ever.
         if delays:
             fault |= {"errno": 0, "delay_us": random_.choice([20_000, 200_000] if for_good else [200_000, 1_500_000])}
         return fault
@@ -139,6 +146,9 @@ def full_disk(random_, plan):
 FAMILIES = {
     "rank-kill": to("rank", ["KILL", "SEGV", "ABRT", "TERM"]),
     "rank-stop": rank_stop,
+    "rank-pause": stop("rank", 500),
+    "all-ranks-kill": to("ranks", ["KILL", "SEGV"]),
+    "rank-kill-again": kill_again,
     "rank-point": rank_point,
     "loop-throws": loop_fails(["throw"]),
     "loop-fails": loop_fails(["throw", "exit", "KILL", "SEGV", "ABRT"]),
@@ -173,10 +183,11 @@ ALONE = {"rot", "full-disk", "folder-renamed", "folder-replaced", "two-drivers",
 
 
 # Families that need no rank to be a process.
-WITHOUT_RANKS = {"driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
-                 "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced",
-                 "full-disk", "lock-removed", "lock-removed-two", "loop-throws", "rot", "runtime-removed",
-                 "stdout-closed", "stdout-closed-signal", "two-drivers"}
+WITHOUT_RANKS = {
+    "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
+    "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced", "full-disk",
+    "lock-removed", "lock-removed-two", "loop-throws", "rot", "runtime-removed", "stdout-closed",
+    "stdout-closed-signal", "two-drivers"}
 
 
 def make_case(seed: int, number: int, families: list) -> tuple:
@@ -211,6 +222,8 @@ def describe(fault: dict) -> str:
     if fault["do"] == "signal":
         who = f"rank {fault['rank']}" if fault["target"] == "rank" else fault["target"]
         text += f" SIG{fault['signal']} {who}"
+        if "again_ms" in fault:
+            text += f" again +{fault['again_ms']} ms"
         if fault["then_continue_ms"] >= 0:
             text += f" SIGCONT +{fault['then_continue_ms']} ms"
     for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes"):

@@ -25,10 +25,10 @@ import run_reader
 from run_reader import Case
 
 # Families that main is known to pass; `--families all` runs the rest, too.
-CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-stop", "rank-pause", "rank-point", "rank-io",
-         "rank-io-delay", "loop-fails", "spawner-kill", "spawner-pause", "driver-pause", "driver-signal",
-         "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed", "runtime-removed",
-         "stdout-closed", "stdout-closed-signal", "rot", "full-disk"]
+CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-point", "rank-io", "rank-io-delay",
+         "loop-fails", "spawner-kill", "spawner-pause", "driver-kill", "driver-killed-by-rank", "driver-point",
+         "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed",
+         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "full-disk"]
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
 # What a driver may take beside the limits it was given; it needs a second where nothing else runs.

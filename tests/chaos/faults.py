@@ -84,8 +84,9 @@ def driver_point(random_, plan):
 
 
 def driver_point_fails(random_, plan):
+    for_good = random_.choice(["", "", "+"])
     return {"do": "driver-failpoint", "kills": False, "spec":
-            f"{random_.choice(points()[1])}:{random_.randint(1, 20)}={random_.choice(['eio', 'enospc'])}"}
+            f"{random_.choice(points()[1])}:{random_.randint(1, 20)}{for_good}={random_.choice(['eio', 'enospc'])}"}
 
 
 def rank_point(random_, plan):

@@ -184,6 +184,7 @@ void driver_state::launch(const attempt_begun& x) {
   for (auto& event : args.store->take_events())
     args.board->note(event.kind + ": " + to_string(event.fields));
   group_alive = true;
+  shown.waits.clear();
   self->send(args.group, start_attempt{x.attempt, x.resume, x.first_report},
              driver_actor{self});
 }
@@ -225,6 +226,8 @@ void driver_state::failed(attempt_failed& x) {
 }
 
 void driver_state::warned(const attempt_warning& x) {
+  shown.waits = x.waits ? x.text : std::string{};
+  show();
   args.board->note(x.text);
   note_event("warning", {{"text", x.text}});
 }

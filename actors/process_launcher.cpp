@@ -4,6 +4,7 @@
 
 #include "troupe/actors/rank_seed.hpp"
 #include "troupe/runtime/process/secret_variables.hpp"
+#include "troupe/runtime/process/stack_dump.hpp"
 
 namespace troupe {
 
@@ -79,10 +80,24 @@ expected<void> process_launcher::open_log(int rank, spawn_request& request) {
 }
 
 void process_launcher::kill(int rank) {
+  if (auto pid = pid_of(rank))
+    args_.spawner->kill(pid, SIGKILL);
+}
+
+std::optional<process_vitals> process_launcher::vitals(int rank) {
+  auto pid = pid_of(rank);
+  return pid != 0 ? vitals_of(pid) : std::nullopt;
+}
+
+bool process_launcher::show_stacks(int rank) {
+  auto pid = pid_of(rank);
+  return pid != 0 && ask_for_stacks(pid);
+}
+
+pid_t process_launcher::pid_of(int rank) const {
   std::lock_guard guard{*mutex_};
   auto local = static_cast<std::size_t>(rank);
-  if (local < pids_->size() && (*pids_)[local] != 0)
-    args_.spawner->kill((*pids_)[local], SIGKILL);
+  return local < pids_->size() ? (*pids_)[local] : 0;
 }
 
 } // namespace troupe

@@ -32,10 +32,14 @@ public:
   void launch(std::uint64_t attempt, int rank, int segment,
               const events& listener) override;
   void kill(int rank) override;
+  std::optional<process_vitals> vitals(int rank) override;
+  bool show_stacks(int rank) override;
   void drain() override { tee_.reset(); }
 
 private:
   expected<void> open_log(int rank, spawn_request& request);
+  /// Process of *rank*; 0 if it has none yet.
+  pid_t pid_of(int rank) const;
 
   process_launcher_args args_;
   std::optional<log_tee> tee_;               ///< Of rank 0, for all attempts.

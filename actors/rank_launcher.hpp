@@ -2,9 +2,11 @@
 
 #include <cstdint>
 #include <functional>
+#include <optional>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/process/process_vitals.hpp"
 
 namespace troupe {
 
@@ -28,6 +30,13 @@ public:
   /// Ends *rank* of the last attempt at once, if that is possible: threads can
   /// only be asked.
   virtual void kill(int rank) = 0;
+
+  /// Signs of life of *rank* of the last attempt, if it is a process.
+  virtual std::optional<process_vitals> vitals(int) { return std::nullopt; }
+
+  /// Asks *rank* of the last attempt to write the stacks of its threads to its
+  /// file among the logs. Returns whether it will.
+  virtual bool show_stacks(int) { return false; }
 
   /// Waits, after the end of all ranks, until what they printed is where it
   /// belongs.

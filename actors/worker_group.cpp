@@ -20,21 +20,21 @@ constexpr auto exit_patience = std::chrono::seconds{2};
 
 } // namespace
 
-worker_group_state::attempt_state::attempt_state(
-  std::uint64_t number, int world_size, std::uint64_t first_report,
-  std::optional<std::chrono::milliseconds> timeout)
-  : number(number), first_report(first_report), tracker(world_size),
-    meetings(world_size, first_report), report_alarm(timeout),
-    barrier_alarm(timeout), trainers(static_cast<std::size_t>(world_size)) {}
+worker_group_state::attempt_state::attempt_state(const start_attempt& x,
+                                                 const group_plan& plan)
+  : number(x.attempt), first_report(x.first_report), resume(x.resume),
+    tracker(plan.world_size), meetings(plan.world_size, x.first_report),
+    monitor(plan.world_size, {plan.report_timeout, plan.hang_timeout}),
+    stragglers(plan.world_size),
+    waited(static_cast<std::size_t>(plan.world_size)),
+    trainers(static_cast<std::size_t>(plan.world_size)) {}
 
 // -- life of an attempt
 
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
   auto& plan = args.plan;
-  attempt.emplace(x.attempt, plan.world_size, x.first_report,
-                  plan.report_timeout);
-  attempt->resume = x.resume;
+  attempt.emplace(x, plan);
   auto segment = shared_segment::create(plan.world_size);
   if (!segment) {
     self->send(driver, attempt_failed{x.attempt, false, segment.error(), {}});
@@ -130,6 +130,7 @@ caf::result<start_loop> worker_group_state::welcome(const trainer_ready& x,
   if (!a->started && a->tracker.all_ready()) {
     a->started = true;
     self->send(driver, attempt_started{a->number, args.plan.world_size});
+    watch_ranks();
   }
   return start_loop{facts_of(x.rank), a->resume, args.plan.loop};
 }
@@ -138,8 +139,14 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   auto a = current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return to_caf(too_late(x.attempt));
-  a->tracker.loop_ended(x.rank, x.reason,
-                        x.stopped && a->tracker.end_ordered());
+  // A rank that gave up on its peers is not the one to blame.
+  auto late = x.reason.code == ec::timeout ? late_in_collectives(x.rank)
+                                           : std::vector<int>{};
+  if (!a->tracker.end_ordered())
+    for (auto rank : late)
+      a->tracker.timed_out(rank, x.reason.message);
+  auto stopped = x.stopped && a->tracker.end_ordered();
+  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty());
   if (!x.reason && !a->tracker.end_ordered()) {
     if (auto ok = a->meetings.loop_ended(x.rank); !ok)
       a->tracker.broke_a_rule(x.rank, ok.error().message);
@@ -339,7 +346,7 @@ group_status worker_group_state::status() const {
   result.attempt = attempt->number;
   result.next_report = attempt->meetings.next_report();
   result.store_keys = attempt->store.size();
-  for (auto& wait : attempt->meetings.waits())
+  for (auto& wait : waits())
     result.missing.insert(result.missing.end(), wait.missing.begin(),
                           wait.missing.end());
   std::ranges::sort(result.missing);
@@ -348,6 +355,8 @@ group_status worker_group_state::status() const {
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
     result.ranks.push_back(attempt->tracker.status(rank));
     result.ranks.back().reports = attempt->meetings.reports_of(rank);
+    if (result.ranks.back().where == rank_status::phase::running)
+      result.ranks.back().place = place_of(rank);
   }
   return result;
 }

@@ -11,10 +11,12 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/rank_launcher.hpp"
+#include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
+#include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/rank_meetings.hpp"
-#include "troupe/runtime/report/wait_alarm.hpp"
+#include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 
 namespace troupe {
@@ -29,6 +31,7 @@ struct group_plan {
   std::vector<std::vector<int>> cores; ///< Per rank; empty lists: not pinned.
   std::vector<std::vector<int>> gpus;  ///< Per rank.
   std::optional<std::chrono::milliseconds> report_timeout;
+  std::optional<std::chrono::milliseconds> hang_timeout;
   std::chrono::milliseconds start_timeout{0};
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds exit_timeout{0};
@@ -61,9 +64,7 @@ struct worker_group_state {
 
   /// The one attempt under way.
   struct attempt_state {
-    attempt_state(std::uint64_t number, int world_size,
-                  std::uint64_t first_report,
-                  std::optional<std::chrono::milliseconds> timeout);
+    attempt_state(const start_attempt& x, const group_plan& plan);
 
     std::uint64_t number;
     std::uint64_t first_report;
@@ -71,14 +72,16 @@ struct worker_group_state {
     attempt_tracker tracker;
     rank_meetings meetings;
     rendezvous_table store;
-    wait_alarm report_alarm;
-    wait_alarm barrier_alarm;
+    hang_monitor monitor;
+    straggler_monitor stragglers;
+    std::vector<rank_activity::clock::rep> waited; ///< At the last report.
+    bool limit_timer = false; ///< A timer for `report_timeout` is set.
+    bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
     std::optional<std::uint64_t> leave_after; ///< Report that all ranks leave
                                               ///< after, once it is fixed.
     std::optional<std::uint64_t> last_ahead;  ///< Last report of a rank that
                                               ///< did not wait.
-    bool alarm_set = false;
     bool started = false;
     bool settling = false;
     error end_reason;
@@ -124,6 +127,8 @@ struct worker_group_state {
   rank_facts facts_of(int rank) const;
   void launch(int rank);
   void commit(report_batch batch);
+  /// Learns how fast ranks are.
+  void note_steps(const report_batch& batch);
   /// Ends the attempt if ranks wait for each other in different calls.
   void check_calls();
   void release(const barrier_release& x);
@@ -139,8 +144,18 @@ struct worker_group_state {
   void answer_all(const error& reason);
   void check_over();
 
-  void watch_waits();
-  void check_waits(std::uint64_t number);
+  /// Looks at the ranks at the monitor's interval for as long as they run.
+  void watch_ranks();
+  /// Looks at them at the moment at which the earliest wait is over its limit.
+  void watch_limit();
+  void check_waits();
+  /// Who waits for whom, in reports and barriers and beyond them.
+  std::vector<rank_wait> waits() const;
+  /// Ranks that have entered fewer collectives than *rank*.
+  std::vector<int> late_in_collectives(int rank) const;
+  /// Where *rank* is and for how long, as people call it.
+  std::string place_of(int rank) const;
+  rank_look look_at(int rank) const;
 
   pointer self = nullptr;
   worker_group_args args;

@@ -5,9 +5,33 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/process/segment_rank.hpp"
+#include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/runtime/report/report_options.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// When a rank came to *place*; nothing if it is not there.
+std::optional<rank_activity::clock::time_point>
+time_of(const std::atomic<rank_activity::clock::rep>& place) {
+  auto since = place.load(std::memory_order_relaxed);
+  if (since == 0)
+    return std::nullopt;
+  return rank_activity::clock::time_point{
+    rank_activity::clock::duration{since}};
+}
+
+collective_place collective_place_of(const segment_rank& x) {
+  auto since = time_of(x.activity.in_collective);
+  // Bit 0 of the progress is none of its steps.
+  return {since.has_value(), since.value_or(rank_activity::clock::time_point{}),
+          x.activity.collectives.load(std::memory_order_relaxed),
+          x.progress.load(std::memory_order_relaxed) >> 1};
+}
+
+} // namespace
 
 caf::result<report_committed> worker_group_state::add(report& x) {
   auto a = current(x.attempt);
@@ -45,7 +69,27 @@ void worker_group_state::awaited(const reports_awaited& x) {
   check_calls();
 }
 
+void worker_group_state::note_steps(const report_batch& batch) {
+  for (int rank = 0; rank < args.plan.world_size; ++rank)
+    attempt->monitor.stepped(rank,
+                             batch.step_s[static_cast<std::size_t>(rank)]);
+  // In a loop with collectives all steps are as long as that of the slowest.
+  auto own = batch.step_s;
+  for (std::size_t rank = 0; rank < own.size(); ++rank) {
+    auto waited =
+      attempt->segment->activity(static_cast<int>(rank)).waited.load();
+    auto before = std::exchange(attempt->waited[rank], waited);
+    std::chrono::duration<double> here =
+      rank_activity::clock::duration{waited - before};
+    own[rank] = std::max(0.0, own[rank] - here.count());
+  }
+  if (auto text = attempt->stragglers.stepped(own))
+    self->send(driver, attempt_warning{attempt->number, std::move(*text),
+                                       attempt->named_wait});
+}
+
 void worker_group_state::commit(report_batch batch) {
+  note_steps(batch);
   auto number = attempt->number;
   auto index = batch.index;
   auto deliver = [this, number, index](auto answer) {
@@ -122,7 +166,7 @@ void worker_group_state::release(const barrier_release& x) {
 void worker_group_state::check_calls() {
   auto mismatch = attempt->meetings.mismatch();
   if (!mismatch) {
-    watch_waits();
+    watch_limit();
     return;
   }
   for (auto rank : mismatch->ranks)
@@ -130,47 +174,116 @@ void worker_group_state::check_calls() {
   on_failure();
 }
 
-void worker_group_state::watch_waits() {
-  if (attempt->alarm_set)
-    return;
-  attempt->alarm_set = true;
-  auto& a = *attempt;
-  std::chrono::milliseconds interval = wait_alarm::warn_interval;
-  if (auto limit = args.plan.report_timeout) {
-    interval = std::min(interval, *limit);
-    // A wait that is under way already has less time left.
-    auto now = self->clock().now();
-    for (auto& wait : a.meetings.waits())
-      interval =
-        std::min(interval, std::chrono::ceil<std::chrono::milliseconds>(
-                             wait.since + *limit - now));
-  }
-  self->run_delayed(interval,
-                    [this, number = a.number] { check_waits(number); });
+// -- who waits for whom
+
+void worker_group_state::watch_ranks() {
+  self->run_delayed(attempt->monitor.interval(),
+                    [this, number = attempt->number] {
+                      if (!attempt || attempt->number != number)
+                        return;
+                      check_waits(); // The attempt may be gone now.
+                      if (attempt && !attempt->tracker.end_ordered())
+                        watch_ranks();
+                    });
 }
 
-void worker_group_state::check_waits(std::uint64_t number) {
-  if (!attempt || attempt->number != number || attempt->tracker.end_ordered())
+void worker_group_state::watch_limit() {
+  auto limit = args.plan.report_timeout;
+  if (!limit || attempt->limit_timer)
     return;
-  attempt->alarm_set = false;
-  auto now = self->clock().now();
-  // Whether the attempt goes on.
-  auto check = [&](wait_alarm& alarm, const std::optional<rank_wait>& wait) {
-    auto verdict = alarm.check(wait, now);
-    if (!verdict) {
-      for (auto rank : wait->missing)
-        attempt->tracker.timed_out(rank, verdict.error().message);
-      on_failure(); // The attempt may be gone now.
-    } else if (*verdict) {
-      self->send(driver, attempt_warning{number, **verdict});
-    }
-    return verdict.has_value();
+  std::optional<clock::time_point> first;
+  for (auto& wait : attempt->meetings.waits())
+    first = std::min(first.value_or(wait.since), wait.since);
+  if (!first)
+    return;
+  attempt->limit_timer = true;
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(
+    *first + *limit - self->clock().now());
+  self->run_delayed(std::max(left, std::chrono::milliseconds{1}),
+                    [this, number = attempt->number] {
+                      if (!attempt || attempt->number != number)
+                        return;
+                      attempt->limit_timer = false;
+                      check_waits();
+                      if (attempt && !attempt->tracker.end_ordered())
+                        watch_limit();
+                    });
+}
+
+void worker_group_state::check_waits() {
+  if (attempt->tracker.end_ordered())
+    return;
+  auto verdict = attempt->monitor.check(
+    waits(), [this](int rank) { return look_at(rank); }, self->clock().now());
+  std::string stacks;
+  for (auto rank : verdict.show_stacks)
+    if (args.launcher->show_stacks(rank))
+      stacks += (stacks.empty() ? "" : ", ") + ("logs/" + stacks_name(rank));
+  if (!stacks.empty())
+    stacks = "; the stacks of its threads are in " + stacks;
+  attempt->named_wait = attempt->monitor.has_named();
+  for (auto& text : verdict.over)
+    self->send(driver,
+               attempt_warning{attempt->number, text, attempt->named_wait});
+  for (auto& text : verdict.named)
+    self->send(driver, attempt_warning{attempt->number, text + stacks, true});
+  for (auto& [rank, why] : verdict.hung)
+    attempt->tracker.timed_out(rank, why);
+  if (!verdict.hung.empty())
+    on_failure();
+}
+
+std::vector<rank_wait> worker_group_state::waits() const {
+  auto result = attempt->meetings.waits();
+  std::vector<collective_place> places;
+  std::vector<int> elsewhere;
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    auto& shown = attempt->segment->activity(rank);
+    places.push_back(collective_place_of(attempt->segment->rank(rank)));
+    if (time_of(shown.at_store) || time_of(shown.asks_driver))
+      elsewhere.push_back(rank);
+  }
+  if (auto wait = collective_wait(places))
+    result.push_back(std::move(*wait));
+  blame_awaited(result, elsewhere);
+  return result;
+}
+
+std::vector<int> worker_group_state::late_in_collectives(int rank) const {
+  auto entered = [this](int x) {
+    return attempt->segment->activity(x).collectives.load();
   };
-  auto reports = attempt->meetings.report_wait();
-  auto barriers = attempt->meetings.barrier_wait();
-  if (check(attempt->report_alarm, reports)
-      && check(attempt->barrier_alarm, barriers) && (reports || barriers))
-    watch_waits();
+  std::vector<int> result;
+  for (int other = 0; other < args.plan.world_size; ++other)
+    if (entered(other) < entered(rank))
+      result.push_back(other);
+  return result;
+}
+
+std::string worker_group_state::place_of(int rank) const {
+  if (auto call = attempt->meetings.call_of(rank); !call.empty())
+    return "in " + call;
+  auto& shown = attempt->segment->activity(rank);
+  auto entered = shown.collectives.load(std::memory_order_relaxed);
+  auto now = self->clock().now();
+  if (auto since = time_of(shown.in_data_loader))
+    return "in its data loader for " + wait_text(now - *since);
+  if (auto since = time_of(shown.at_store))
+    return "at the rendezvous store for " + wait_text(now - *since);
+  if (auto since = time_of(shown.asks_driver))
+    return "waiting for the driver for " + wait_text(now - *since);
+  if (auto since = time_of(shown.in_collective))
+    return "in collective " + std::to_string(entered) + " for "
+           + wait_text(now - *since);
+  return "in its train loop";
+}
+
+rank_look worker_group_state::look_at(int rank) const {
+  rank_look result{place_of(rank), args.launcher->vitals(rank)};
+  // A GPU works while its rank sleeps.
+  if (result.vitals && !facts_of(rank).gpus.empty())
+    result.vitals->busy = true;
+  return result;
 }
 
 } // namespace troupe

@@ -23,6 +23,7 @@ public:
   expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return *this; }
+  rank_activity& activity() noexcept override { return activity_; }
   bool stop_requested() const noexcept override {
     return control_.stop_requested();
   }
@@ -49,6 +50,7 @@ private:
   inline_callbacks& callbacks_;
   loop_control& control_;
   rendezvous_table table_;
+  rank_activity activity_{};
 };
 
 } // namespace troupe

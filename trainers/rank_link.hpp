@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/report/rank_report.hpp"
 #include "troupe/runtime/run/loop_event.hpp"
@@ -41,6 +42,10 @@ public:
   virtual expected<std::vector<reported_checkpoint>> reported_checkpoints() = 0;
 
   virtual key_value_store& store() = 0;
+
+  /// Where the worker group looks up what this rank waits in, apart from the
+  /// calls above.
+  virtual rank_activity& activity() noexcept = 0;
 
   virtual bool stop_requested() const noexcept = 0;
 

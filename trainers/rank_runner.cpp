@@ -9,6 +9,8 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 
@@ -53,6 +55,18 @@ expected<void> say_goodbye(caf::scoped_actor& self, const rank_args& args,
   return result;
 }
 
+/// Where the rank shows what it waits in; a rank process also answers requests
+/// for its stacks from here on.
+std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
+  if (!x.in_process)
+    answer_with_stacks(x.run_path + "/logs/" + stacks_name(x.rank));
+  auto segment = shared_segment::attach(x.segment);
+  if (!segment) // No one can look, and nothing else depends on it.
+    return std::make_shared<rank_activity>();
+  auto memory = std::make_shared<shared_segment>(std::move(*segment));
+  return std::shared_ptr<rank_activity>{memory, &memory->activity(x.rank)};
+}
+
 loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
                            start_loop start,
                            const std::shared_ptr<loop_control>& control) {
@@ -61,9 +75,10 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
     return {loop.error(), false};
   if (args.segment >= 0)
     start.facts.segment = args.segment;
+  auto activity = show_activity(start.facts);
   auto link = std::make_shared<actor_link>(
     system, args.network,
-    group_link{args.group, args.attempt, args.rank, control});
+    group_link{args.group, args.attempt, args.rank, control, activity});
   std::optional<checkpoint> resume;
   if (start.resume)
     resume = checkpoint::from_directory(*start.resume);

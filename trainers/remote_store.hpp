@@ -7,6 +7,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
 
@@ -18,6 +19,7 @@ struct group_link {
   std::uint64_t attempt = 0;
   int rank = 0;
   std::shared_ptr<loop_control> control;
+  std::shared_ptr<rank_activity> activity; ///< Where the rank shows its waits.
 };
 
 /// Why a request of the rank behind *link* failed: because the loop is to end,

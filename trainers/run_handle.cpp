@@ -97,6 +97,7 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   for (int rank = 0; rank < plan.world_size; ++rank)
     plan.gpus.push_back(gpus_of(request.scaling, rank));
   plan.report_timeout = request.run.report_timeout;
+  plan.hang_timeout = request.run.hang_timeout;
   plan.start_timeout = request.run.start_timeout;
   plan.stop_timeout = request.run.stop_timeout;
   plan.exit_timeout = request.run.exit_timeout;

@@ -61,7 +61,7 @@ bool inspect(Inspector& f, attempt_failed& x) {
 template <class Inspector>
 bool inspect(Inspector& f, attempt_warning& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("text", x.text));
+                            f.field("text", x.text), f.field("waits", x.waits));
 }
 
 template <class Inspector>

@@ -80,6 +80,7 @@ struct attempt_failed {
 struct attempt_warning {
   std::uint64_t attempt = 0;
   std::string text;
+  bool waits = false; ///< Ranks wait, until a warning says otherwise.
 };
 
 /// The report of every rank is there: store it.

@@ -104,6 +104,8 @@ expected<void> validate(const run_config& x) {
   if (x.report_timeout && x.report_timeout->count() <= 0)
     return failure(ec::invalid_config,
                    "run.report_timeout must be > 0 or unset");
+  if (x.hang_timeout && x.hang_timeout->count() <= 0)
+    return failure(ec::invalid_config, "run.hang_timeout must be > 0 or unset");
   if (x.start_timeout.count() <= 0)
     return failure(ec::invalid_config, "run.start_timeout must be > 0");
   if (x.stop_timeout.count() < 0)

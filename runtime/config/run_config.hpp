@@ -56,9 +56,15 @@ struct run_config {
   std::optional<std::chrono::milliseconds> callback_limit =
     std::chrono::hours{1};
   /// How long a rank may wait for the others in `report()`, `barrier()` or a
-  /// broadcast. Unset: without limit, with a warning that names the missing
-  /// ranks every 30 s.
+  /// broadcast, whatever they do meanwhile. Unset: without limit; ranks that
+  /// are missing are named after 10 s and three of their usual steps.
   std::optional<std::chrono::milliseconds> report_timeout;
+  /// How long a rank that others wait for may show no sign of life, before it
+  /// is ended: it is stopped, or has used no CPU time and done no I/O, nor have
+  /// its child processes. Unset: without limit. A rank with a GPU is only ended
+  /// if it is stopped.
+  std::optional<std::chrono::milliseconds> hang_timeout =
+    std::chrono::seconds{60};
   /// How long a group may take from spawn until every rank runs its loop.
   std::chrono::milliseconds start_timeout = std::chrono::seconds{60};
   /// How long ranks may take to leave their loops once the run was asked to

@@ -7,6 +7,8 @@
 #include <cstdint>
 #include <string_view>
 
+#include "troupe/runtime/process/rank_activity.hpp"
+
 namespace troupe {
 
 /// How a wait for a rank ended.
@@ -52,6 +54,9 @@ struct segment_rank {
 
   /// What the rank does in its current and its last collective.
   alignas(64) std::array<std::array<std::byte, 64>, 2> note;
+
+  /// Where it waits, for the worker group to read.
+  alignas(64) rank_activity activity;
 
   /// 0: here, 1: writes why it leaves, 2: left.
   alignas(64) std::atomic<std::uint32_t> departure;

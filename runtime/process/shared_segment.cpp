@@ -161,6 +161,10 @@ segment_rank& shared_segment::rank(int rank) const noexcept {
   return reinterpret_cast<segment_rank*>(first)[rank];
 }
 
+rank_activity& shared_segment::activity(int rank) const noexcept {
+  return this->rank(rank).activity;
+}
+
 std::byte* shared_segment::inline_area(int rank,
                                        std::uint64_t parity) const noexcept {
   return static_cast<std::byte*>(base_) + areas_offset(ranks())

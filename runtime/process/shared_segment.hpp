@@ -9,6 +9,7 @@
 namespace troupe {
 
 struct segment_header;
+struct rank_activity;
 struct segment_rank;
 
 /// Memory that the ranks of one attempt on one host share: a file without a
@@ -55,6 +56,9 @@ public:
 
   /// Why, cut to a few hundred bytes; `ec::none` while not aborted.
   error abort_reason() const;
+
+  /// Where *rank* waits.
+  rank_activity& activity(int rank) const noexcept;
 
   /// The words and areas of *rank*, for the group over this segment.
   segment_rank& rank(int rank) const noexcept;

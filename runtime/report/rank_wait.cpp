@@ -1,6 +1,8 @@
 #include "troupe/runtime/report/rank_wait.hpp"
 
 #include <algorithm>
+#include <set>
+#include <utility>
 
 namespace troupe {
 
@@ -9,6 +11,50 @@ namespace {
 constexpr std::size_t max_listed_ranks = 16;
 
 } // namespace
+
+std::optional<rank_wait>
+collective_wait(const std::vector<collective_place>& ranks) {
+  auto place = [](const collective_place& x) {
+    return std::pair{x.entered, x.steps};
+  };
+  std::pair<std::uint64_t, std::uint32_t> furthest;
+  for (auto& x : ranks)
+    furthest = std::max(furthest, place(x));
+  rank_wait result{.what = "collective " + std::to_string(furthest.first),
+                   .has_own_limit = true};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    auto& x = ranks[i];
+    if (place(x) < furthest) {
+      result.missing.push_back(static_cast<int>(i));
+    } else if (x.inside) {
+      if (result.waiting.empty() || x.since < result.since)
+        result.since = x.since;
+      result.waiting.push_back(static_cast<int>(i));
+    }
+  }
+  if (result.missing.empty() || result.waiting.empty())
+    return std::nullopt;
+  return result;
+}
+
+void blame_awaited(std::vector<rank_wait>& waits,
+                   const std::vector<int>& elsewhere) {
+  std::set<int> waiting{elsewhere.begin(), elsewhere.end()};
+  for (auto& wait : waits)
+    waiting.insert(wait.waiting.begin(), wait.waiting.end());
+  for (auto& wait : waits) {
+    auto missing = wait.missing;
+    std::erase_if(missing, [&](int rank) { return waiting.contains(rank); });
+    if (!missing.empty())
+      wait.missing = std::move(missing);
+  }
+}
+
+std::string wait_text(rank_wait::time_point::duration x) {
+  auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(x).count();
+  return ms < 1000 ? std::to_string(ms) + " ms"
+                   : std::to_string(ms / 1000) + " s";
+}
 
 std::string rank_name(int rank) {
   return "rank " + std::to_string(rank);
@@ -25,15 +71,9 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 std::string to_string(const rank_wait& x, rank_wait::time_point now) {
-  using std::chrono::milliseconds;
-  auto ms = std::chrono::duration_cast<milliseconds>(now - x.since).count();
-  auto text = x.what + ": " + rank_list(x.missing)
-              + (x.missing.size() == 1 ? " is" : " are") + " missing for ";
-  if (ms >= 1000)
-    text += std::to_string(ms / 1000) + " s, ";
-  else
-    text += std::to_string(ms) + " ms, ";
-  return text + rank_list(x.waiting)
+  return x.what + ": " + rank_list(x.missing)
+         + (x.missing.size() == 1 ? " is" : " are") + " missing for "
+         + wait_text(now - x.since) + ", " + rank_list(x.waiting)
          + (x.waiting.size() == 1 ? " waits" : " wait");
 }
 

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <chrono>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -14,12 +16,37 @@ struct rank_wait {
   std::vector<int> waiting; ///< Ranks that are there, ascending.
   std::vector<int> missing; ///< Ranks that are not, ascending.
   time_point since;         ///< When the first began to wait for them.
+  bool has_own_limit =
+    false; ///< Whether those that wait give up by themselves.
 
   bool operator==(const rank_wait&) const = default;
 };
 
+/// Where a rank stands in the collectives of its data plane.
+struct collective_place {
+  bool inside = false;         ///< In the last one that it entered.
+  rank_wait::time_point since; ///< When it entered that.
+  std::uint64_t entered = 0;   ///< How many so far.
+  std::uint32_t steps = 0; ///< Steps taken together with the others, if known.
+};
+
+/// Ranks that are in a collective, and those that have not come that far yet;
+/// one entry of *ranks* per rank. Nothing if no one is behind.
+std::optional<rank_wait>
+collective_wait(const std::vector<collective_place>& ranks);
+
+/// Takes out of what each of *waits* lacks the ranks that wait somewhere
+/// themselves, in one of *waits* or for something else in *elsewhere*: they are
+/// not to blame. A wait that would lack no one then is one of a circle, and
+/// stays as it is.
+void blame_awaited(std::vector<rank_wait>& waits,
+                   const std::vector<int>& elsewhere);
+
 /// "report 3: rank 1 is missing for 30 s, ranks 0, 2 wait".
 std::string to_string(const rank_wait& x, rank_wait::time_point now);
+
+/// "30 s", or "30 ms" below a second.
+std::string wait_text(rank_wait::time_point::duration x);
 
 /// "rank 1".
 std::string rank_name(int rank);

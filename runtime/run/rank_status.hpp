@@ -19,6 +19,8 @@ struct rank_status {
   std::int64_t pid = 0; ///< 0: not known yet.
   std::string host;
   std::uint64_t reports = 0; ///< Reports of this attempt that arrived.
+  /// Where its loop is, such as "in report 3" or "in its data loader for 4 s".
+  std::string place;
 
   bool operator==(const rank_status&) const = default;
 };
@@ -32,7 +34,8 @@ bool inspect(Inspector& f, rank_status& x) {
   };
   return f.object(x).fields(f.field("rank", x.rank), f.field("where", get, set),
                             f.field("pid", x.pid), f.field("host", x.host),
-                            f.field("reports", x.reports));
+                            f.field("reports", x.reports),
+                            f.field("place", x.place));
 }
 
 } // namespace troupe

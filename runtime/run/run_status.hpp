@@ -24,6 +24,9 @@ struct run_status {
   double callback_s = 0;            ///< Seconds spent in callbacks so far.
   /// The same per callback, in the order of their calls: classes, then actors.
   std::vector<callback_time> callbacks;
+  /// What was said last about ranks that let others wait; empty: none do, or
+  /// not for long.
+  std::string waits;
 
   bool operator==(const run_status&) const = default;
 };
@@ -42,7 +45,8 @@ bool inspect(Inspector& f, run_status& x) {
     f.field("reports_per_second", x.reports_per_second),
     f.field("last_metrics", x.last_metrics), f.field("elapsed_s", x.elapsed_s),
     f.field("callback_queue", x.callback_queue),
-    f.field("callback_s", x.callback_s), f.field("callbacks", x.callbacks));
+    f.field("callback_s", x.callback_s), f.field("callbacks", x.callbacks),
+    f.field("waits", x.waits));
 }
 
 } // namespace troupe

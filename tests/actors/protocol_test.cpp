@@ -50,7 +50,8 @@ const run_status status{.state = run_state::restarting,
                         .elapsed_s = 61,
                         .callback_queue = 2,
                         .callback_s = 0.25,
-                        .callbacks = {{"csv", 0.25}}};
+                        .callbacks = {{"csv", 0.25}},
+                        .waits = "report 3: rank 1 is missing"};
 const hook_spec hooks{address, function_address{"", 79, "ef"},
                       function_address{"", 80, "ef"}};
 const run_context context{
@@ -94,7 +95,8 @@ void for_each_sample(F f) {
                             .where = rank_status::phase::running,
                             .pid = 77,
                             .host = "here",
-                            .reports = 5}},
+                            .reports = 5,
+                            .place = "in report 5"}},
                  .next_report = 6,
                  .missing = {1},
                  .store_keys = 2,
@@ -108,7 +110,7 @@ void for_each_sample(F f) {
   f(attempt_started{2, 4});
   f(attempt_ended{2, true, true});
   f(attempt_failed{2, true, problem, {{1, failed}}});
-  f(attempt_warning{2, "text"});
+  f(attempt_warning{2, "text", true});
   f(commit_batch{2, batch});
   f(batch_committed{2, 12, "/c"});
   f(loop);

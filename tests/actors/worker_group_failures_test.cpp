@@ -250,28 +250,196 @@ TEST_F(worker_group_test, a_barrier_that_waits_too_long_names_who_is_missing) {
   EXPECT_THAT(failure_of(0).what, HasSubstr("barrier 0: rank 0 is missing"));
 }
 
-TEST_F(worker_group_test, warns_every_30_seconds_about_ranks_that_are_missing) {
+TEST_F(worker_group_test, names_a_rank_that_others_wait_for) {
   start_all();
+  ranks.launcher->lives[1].busy = true;
   auto waits = ranks.report(0, 10);
-  system.pass(ms{29'999});
+  pass_seconds(9);
   EXPECT_TRUE(record->warnings.empty());
-  system.pass(ms{1});
+  pass_seconds(1);
   ASSERT_EQ(record->warnings.size(), 1u);
   EXPECT_EQ(record->warnings[0].attempt, 3u);
-  EXPECT_THAT(record->warnings[0].text,
-              HasSubstr("report 10: rank 1 is missing for 30 s"));
-  system.pass(ms{30'000});
+  EXPECT_TRUE(record->warnings[0].waits);
+  EXPECT_EQ(record->warnings[0].text,
+            "report 10: rank 1 is missing for 10 s, rank 0 waits; rank 1 is in "
+            "its train loop, at work; the stacks of its threads are in "
+            "logs/rank_1.stacks");
+  EXPECT_THAT(ranks.launcher->asked, ElementsAre(1));
+  pass_seconds(30);
   EXPECT_EQ(record->warnings.size(), 2u);
   EXPECT_TRUE(waits->pending());
+  ranks.report(1, 10);
+  commit();
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 3u);
+  EXPECT_FALSE(record->warnings[2].waits);
+}
+
+TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  ASSERT_TRUE(segment);
+  segment->activity(1).in_data_loader =
+    state().self->clock().now().time_since_epoch().count();
+  ranks.report(0, 10);
+  pass_seconds(10);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("rank 1 is in its data loader for 10 s"));
+  auto status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[0].place, "in report 10");
+  EXPECT_EQ(status->value->ranks[1].place, "in its data loader for 10 s");
+}
+
+TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  ASSERT_TRUE(segment);
+  for (int rank : {0, 2}) {
+    auto& x = segment->activity(rank);
+    x.enter_collective();
+    x.in_collective = state().self->clock().now().time_since_epoch().count();
+  }
+  pass_seconds(9);
+  EXPECT_TRUE(record->warnings.empty());
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(
+    record->warnings[0].text,
+    HasSubstr("collective 1: rank 1 is missing for 10 s, ranks 0, 2 wait"));
+  segment->activity(1).enter_collective();
+  pass_seconds(1);
+  EXPECT_EQ(record->warnings.size(), 2u);
+  EXPECT_FALSE(record->warnings[1].waits);
+}
+
+TEST_F(worker_group_test, blames_the_rank_that_a_collective_gave_up_on) {
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  ASSERT_TRUE(segment);
+  segment->activity(0).enter_collective();
+  segment->activity(2).enter_collective();
+  error late{ec::timeout, "rank 1 did not come within 400 ms"};
+  ranks.end_loop(0, late);
+  ranks.end_loop(2, late);
+  for (int rank : {0, 1, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_EQ(failure_of(1).what, late.message);
+}
+
+TEST_F(worker_group_test, a_timeout_of_a_ranks_own_is_its_own_failure) {
+  start_all();
+  ranks.end_loop(0, {ec::timeout, "the data set did not answer"});
+  system.pass(ms{20});
+  ranks.kill(1, SIGKILL);
+  ranks.exit(0);
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+}
+
+TEST_F(worker_group_test, ends_a_rank_that_shows_no_sign_of_life) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 3;
+  plan.gpus = {{}, {}, {}};
+  start_all();
+  ranks.launcher->lives[1];
+  ranks.launcher->lives[2].busy = true;
+  ranks.report(0, 10);
+  pass_seconds(59);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  pass_seconds(3);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1, 2));
+  for (int rank : {0, 1, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u) << "rank 2 is at work";
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("without CPU time or I/O for 60"));
+}
+
+TEST_F(worker_group_test, never_ends_a_rank_that_works) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  ranks.report(0, 10);
+  for (int i = 0; i < 600; ++i) {
+    ranks.launcher->lives[1].cpu += ms{10};
+    pass_seconds(1);
+  }
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, a_rank_with_a_gpu_may_wait_for_it_without_cpu_time) {
+  plan.hang_timeout = ms{60'000};
+  plan.gpus = {{0}, {1}};
+  start_all();
+  ranks.report(0, 10);
+  ranks.launcher->lives[1];
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.launcher->lives[1].stopped = true;
+  pass_seconds(62);
+  EXPECT_FALSE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  ASSERT_TRUE(segment);
+  segment->activity(1).at_store =
+    state().self->clock().now().time_since_epoch().count();
+  ranks.launcher->lives[1];
+  ranks.launcher->lives[2].busy = true;
+  ranks.report(0, 10);
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  EXPECT_THAT(record->warnings.at(0).text,
+              HasSubstr("report 10: rank 2 is missing"));
+}
+
+TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  ASSERT_TRUE(segment);
+  for (std::uint64_t i = 10; i < 20; ++i) {
+    for (int rank : {0, 2})
+      segment->activity(rank).waited +=
+        rank_activity::clock::duration{ms{900}}.count();
+    for (int rank = 0; rank < 3; ++rank)
+      system.ask<report_committed>(
+        ranks.group, report{3, {.rank = rank, .index = i, .step_s = 1.0}});
+    commit();
+  }
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text, HasSubstr("rank 1 is slower"));
+}
+
+TEST_F(worker_group_test, names_a_straggler_within_ten_steps) {
+  plan.world_size = 3;
+  start_all();
+  for (std::uint64_t i = 10; i < 20; ++i) {
+    for (int rank = 0; rank < 3; ++rank)
+      system.ask<report_committed>(
+        ranks.group,
+        report{3, {.rank = rank, .index = i, .step_s = rank == 1 ? 1.0 : 0.1}});
+    commit();
+  }
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text, HasSubstr("rank 1 is slower"));
+  EXPECT_FALSE(record->warnings[0].waits);
 }
 
 TEST_F(worker_group_test, does_not_warn_about_a_wait_that_is_over) {
   start_all();
   ranks.report(0, 10);
-  system.pass(ms{20'000});
+  pass_seconds(9);
   ranks.report(1, 10);
   commit();
-  system.pass(ms{60'000});
+  pass_seconds(60);
   EXPECT_TRUE(record->warnings.empty());
 }
 

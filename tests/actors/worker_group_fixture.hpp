@@ -48,6 +48,11 @@ protected:
     system.settle();
   }
 
+  void pass_seconds(int n) {
+    for (int i = 0; i < n; ++i)
+      system.pass(ms{1000});
+  }
+
   void commit() {
     caf::anon_send(driver, start_run{});
     system.settle();

@@ -23,6 +23,7 @@ public:
     return {};
   }
   key_value_store& store() override { return store_; }
+  rank_activity& activity() noexcept override { return activity_; }
   bool stop_requested() const noexcept override { return false; }
   std::optional<troupe::stop_info> stop_info() const override {
     return std::nullopt;
@@ -47,6 +48,7 @@ public:
 
 private:
   key_value_store& store_;
+  rank_activity activity_{};
   std::mutex mutex_;
   std::function<void(const error&)> abort_;
 };

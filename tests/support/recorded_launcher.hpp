@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <map>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -27,6 +28,16 @@ public:
 
   void kill(int rank) override { killed.push_back(rank); }
 
+  std::optional<process_vitals> vitals(int rank) override {
+    auto i = lives.find(rank);
+    return i == lives.end() ? std::nullopt : std::optional{i->second};
+  }
+
+  bool show_stacks(int rank) override {
+    asked.push_back(rank);
+    return true;
+  }
+
   /// Who hears about *rank* of the last attempt.
   const events& listener(int rank) const {
     auto i = std::find_if(launched.rbegin(), launched.rend(),
@@ -39,6 +50,8 @@ public:
 
   std::vector<launch_order> launched;
   std::vector<int> killed;
+  std::vector<int> asked;              ///< For their stacks.
+  std::map<int, process_vitals> lives; ///< By rank; others cannot be seen.
 };
 
 } // namespace troupe::test

@@ -103,6 +103,10 @@ INSTANTIATE_TEST_SUITE_P(
       "callback_limit",
       [](auto& x) { x.run.callback_limit = std::chrono::milliseconds{0}; },
       "callback_limit"},
+    bad_input{
+      "hang_timeout",
+      [](auto& x) { x.run.hang_timeout = std::chrono::milliseconds{0}; },
+      "hang_timeout"},
     bad_input{"null_callback",
               [](auto& x) { x.run.callbacks.push_back(nullptr); }, "null"}),
   [](auto& info) { return info.param.name; });

@@ -33,6 +33,8 @@ void misbehave(train_context& context, const fault_plan& plan) {
   }
   if (plan.action == "kill")
     raise(SIGKILL);
+  if (plan.action == "stop")
+    raise(SIGSTOP);
   if (plan.action == "thread_throw")
     std::thread{[] {
       throw std::out_of_range{"the helper thread fell"};

@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/trainers/torch/data/data_loader_options.hpp"
 #include "troupe/trainers/torch/data/dataset_traits.hpp"
 #include "troupe/trainers/torch/data/device_transfer.hpp"
@@ -60,6 +61,9 @@ public:
 
   Dataset& dataset() noexcept { return *dataset_; }
 
+  /// Shows in *x*, which must outlive this, when the loop waits for a batch.
+  void show_waits_in(rank_activity& x) noexcept { activity_ = &x; }
+
 private:
   struct loaded {
     batch data;
@@ -86,6 +90,7 @@ private:
   distributed_sampler sampler_;
   data_loader_options options_;
   device_transfer transfer_;
+  rank_activity* activity_ = nullptr;
 };
 
 /// Reads one pass; owns the threads that read ahead.
@@ -118,6 +123,9 @@ public:
     current_.reset();
     if (next_ < order_.batches()) {
       const auto k = next_++; // a batch that cannot be read is passed over
+      std::optional<activity_scope> waits;
+      if (loader_->activity_)
+        waits.emplace(loader_->activity_->in_data_loader);
       current_ = prefetcher_ ? prefetcher_->next()
                              : load(*loader_->dataset_, order_, random_,
                                     loader_->transfer_, k);

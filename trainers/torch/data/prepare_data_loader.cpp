@@ -3,6 +3,7 @@
 #include <any>
 #include <string>
 
+#include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
 
 namespace troupe {
@@ -24,6 +25,10 @@ c10::Device check_loader_options(train_context& context,
   auto* plane = std::any_cast<plane_type>(&context.data_plane());
   const auto moves = options.move_to_device && plane != nullptr;
   return moves ? (*plane)->device : c10::Device{c10::kCPU};
+}
+
+rank_activity& loader_activity(train_context& context) {
+  return context.link().activity();
 }
 
 } // namespace troupe

@@ -13,6 +13,9 @@ namespace troupe {
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
+/// Where this rank shows that it waits for a batch.
+rank_activity& loader_activity(train_context& context);
+
 /// This rank's loader over *dataset*: divided among the ranks of *context*, its
 /// batches on the rank's device. Must be called with equal arguments on every
 /// rank. Throws `train_error` for options out of range.
@@ -40,7 +43,10 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .shuffle = options.shuffle,
                                .seed = options.seed,
                                .tail = options.tail}};
-  return {std::move(dataset), std::move(sampler), options, device};
+  data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
+                              device};
+  result.show_waits_in(loader_activity(context));
+  return result;
 }
 
 template <map_dataset Dataset>

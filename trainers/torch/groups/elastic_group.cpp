@@ -39,21 +39,30 @@ public:
 /// group, so they share it.
 struct elastic_group::open_works {
   std::mutex mutex;
-  std::unordered_set<work*> works; // Each holds a reference of ours.
+  std::unordered_set<work*> works;   // Each holds a reference of ours.
+  rank_activity* activity = nullptr; // Until the group is closed.
 
   void add(const c10::intrusive_ptr<work>& x) {
     std::lock_guard guard{mutex};
     works.insert(c10::intrusive_ptr<work>{x}.release());
+    if (activity)
+      activity->enter_collective();
   }
 
   /// Our reference to *x*; nullptr if somebody else took it.
   c10::intrusive_ptr<work> take(work* x) {
     std::lock_guard guard{mutex};
-    return works.erase(x) ? c10::intrusive_ptr<work>::reclaim(x) : nullptr;
+    if (works.erase(x) == 0)
+      return nullptr;
+    if (activity && works.empty())
+      activity->leave_collective();
+    return c10::intrusive_ptr<work>::reclaim(x);
   }
 
   std::vector<c10::intrusive_ptr<work>> take_all() {
     std::lock_guard guard{mutex};
+    if (auto* mine = std::exchange(activity, nullptr))
+      mine->leave_collective();
     std::vector<c10::intrusive_ptr<work>> all;
     for (auto* x : std::exchange(works, {}))
       all.push_back(c10::intrusive_ptr<work>::reclaim(x));
@@ -61,9 +70,11 @@ struct elastic_group::open_works {
   }
 };
 
-elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner)
+elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
+                             rank_activity& activity)
   : Backend(inner->getRank(), inner->getSize()), name_(inner->getBackendName()),
     inner_(std::move(inner)), open_(std::make_shared<open_works>()) {
+  open_->activity = &activity;
   init();
 }
 

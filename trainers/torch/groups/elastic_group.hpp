@@ -7,6 +7,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
 
 namespace troupe {
@@ -19,7 +20,10 @@ namespace troupe {
 /// references to the tensors they work on, so nothing is overwritten.
 class elastic_group : public c10d::Backend {
 public:
-  explicit elastic_group(c10::intrusive_ptr<c10d::Backend> inner);
+  /// Shows in *activity*, which must outlive the group, what this rank waits
+  /// in.
+  elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
+                rank_activity& activity);
 
   /// Gives the inner group to the reaper.
   ~elastic_group() override;

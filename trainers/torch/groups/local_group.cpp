@@ -181,15 +181,18 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
     timeout = options_->timeout;
   auto work = c10::make_intrusive<group_work>(rank_, type, std::move(outputs),
                                               calls_++, timeout);
-  auto run = [work, timeout, f = std::move(f), state = at::ThreadLocalState{}] {
+  auto run = [this, work, timeout, f = std::move(f),
+              state = at::ThreadLocalState{}] {
     // Callbacks of the future see the modes of the caller.
     at::ThreadLocalStateGuard guard{state};
     try {
       f(timeout);
     } catch (...) {
+      exchange_.close();
       work->fail(std::current_exception());
       return;
     }
+    exchange_.close();
     work->succeed();
   };
   if (!worker_.add(std::move(run)))

@@ -135,9 +135,11 @@ group_ends join_gloo(train_context& context, const torch_config& config,
              + " groups of earlier attempts still wait for their peers");
   if (has_gloo())
     meet(context, *store, config.timeout);
-  auto member = c10::make_intrusive<elastic_group>(make_gloo_group(
-    store, context.rank(), context.world_size(),
-    context.local_world_size() == context.world_size(), config.timeout));
+  auto member = c10::make_intrusive<elastic_group>(
+    make_gloo_group(store, context.rank(), context.world_size(),
+                    context.local_world_size() == context.world_size(),
+                    config.timeout),
+    context.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
   return {[member](const error& reason) { member->abort(reason); },
           [member] {
@@ -186,10 +188,12 @@ group_ends join_nccl(train_context& context, const torch_config& config,
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::NCCL);
   c10::intrusive_ptr<elastic_group> on_cpu;
   if (has_gloo()) { // For tensors on the CPU, which NCCL does not carry.
-    on_cpu = c10::make_intrusive<elastic_group>(make_gloo_group(
-      c10::make_intrusive<c10d::PrefixStore>("cpu", store), context.rank(),
-      context.world_size(), context.local_world_size() == context.world_size(),
-      config.timeout));
+    on_cpu = c10::make_intrusive<elastic_group>(
+      make_gloo_group(c10::make_intrusive<c10d::PrefixStore>("cpu", store),
+                      context.rank(), context.world_size(),
+                      context.local_world_size() == context.world_size(),
+                      config.timeout),
+      context.link().activity());
     plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
   }
   context.before_report([member, rank = context.rank()] {

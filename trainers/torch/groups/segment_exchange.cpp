@@ -52,6 +52,7 @@ void segment_exchange::open(collective_note note,
   timeout_ = timeout;
   deadline_ =
     std::chrono::steady_clock::now() + std::min(timeout, longest_timeout);
+  segment_.activity(rank_).enter_collective();
   // Two notes and payloads suffice: nobody shows the next but one before all
   // have shown the next and so have read this one.
   auto parity = note_.sequence & 1;
@@ -73,6 +74,13 @@ void segment_exchange::meet() {
 
 void segment_exchange::wait_for(int peer) {
   auto& words = segment_.rank(peer);
+  if (words.reached(step_))
+    return;
+  struct stopwatch {
+    ~stopwatch() { sum.fetch_add(rank_activity::now() - begin); }
+    std::atomic<rank_activity::clock::rep>& sum;
+    rank_activity::clock::rep begin = rank_activity::now();
+  } watch{segment_.activity(rank_).waited};
   switch (words.wait_for(step_, spins_, deadline_, cancelled_)) {
     case segment_wait::reached:
       return;
@@ -107,6 +115,10 @@ void segment_exchange::compare_notes() {
                                   + ": the ranks do not call the same "
                                     "collective: this one calls a "
                                   + to_string(note_) + others});
+}
+
+void segment_exchange::close() noexcept {
+  segment_.activity(rank_).leave_collective();
 }
 
 void segment_exchange::cancel() noexcept {

@@ -44,6 +44,9 @@ public:
   /// Says that this rank has finished the step.
   void advance() noexcept;
 
+  /// The collective is over for this rank, well or not.
+  void close() noexcept;
+
   /// What *rank* gave to `open` for this collective.
   const std::byte* payload(int rank) const noexcept;
 

@@ -1,0 +1,24 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+
+#include <sys/types.h>
+
+namespace troupe {
+
+/// Signs of life of a process, as the kernel sees them.
+struct process_vitals {
+  std::chrono::nanoseconds cpu{0}; ///< CPU time of it and its descendants.
+  std::uint64_t io_bytes = 0;      ///< What it has read and written.
+  bool stopped = false;            ///< By a signal such as SIGSTOP.
+  /// A thread runs, is ready to run or waits for a device, or a debugger holds
+  /// the process: it need not use CPU time to be alive.
+  bool busy = false;
+};
+
+/// The vitals of process *pid*; nothing if there is no such process.
+std::optional<process_vitals> vitals_of(pid_t pid);
+
+} // namespace troupe

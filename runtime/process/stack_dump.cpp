@@ -1,0 +1,302 @@
+#include "troupe/runtime/process/stack_dump.hpp"
+
+#include <dlfcn.h>
+#include <execinfo.h>
+#include <fcntl.h>
+#include <sys/auxv.h>
+#include <sys/syscall.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <charconv>
+#include <csignal>
+#include <cstddef>
+#include <cstring>
+#include <fstream>
+#include <string_view>
+
+#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/symbol_table.hpp"
+
+// Everything from `on_signal` down runs in a signal handler: no allocation, no
+// locks, system calls only.
+
+namespace troupe {
+
+namespace {
+
+/// How long a thread may take to write its stack.
+constexpr int patience_ms = 500;
+
+std::array<char, 4097> stacks_path{};
+
+/// Where the program itself begins in memory.
+const void* program = nullptr;
+
+/// The file that stacks go to; -1: no dump is under way.
+std::atomic<int> output{-1};
+std::atomic<bool> busy{false};
+
+/// The thread that is to write its stack, negative while it does; 0: none, or
+/// it is done.
+std::atomic<pid_t> writer{0};
+
+int stack_signal() noexcept {
+  return SIGRTMIN + 9;
+}
+
+pid_t thread_id() noexcept {
+  return static_cast<pid_t>(::syscall(SYS_gettid));
+}
+
+void write_text(int file, std::string_view text) noexcept {
+  [[maybe_unused]] auto n = ::write(file, text.data(), text.size());
+}
+
+void write_number(int file, long x) noexcept {
+  std::array<char, 24> text{};
+  auto end = std::to_chars(text.data(), text.data() + text.size(), x).ptr;
+  write_text(file, {text.data(), static_cast<std::size_t>(end - text.data())});
+}
+
+void sleep_ms(long ms) noexcept {
+  timespec time{0, ms * 1'000'000};
+  ::nanosleep(&time, nullptr);
+}
+
+/// A file of /proc below the thread *task*, such as its name.
+std::size_t read_task_file(std::string_view task, std::string_view name,
+                           char* buffer, std::size_t size) noexcept {
+  std::array<char, 96> path{};
+  std::string_view folder = "/proc/self/task/";
+  if (folder.size() + task.size() + name.size() >= path.size())
+    return 0;
+  char* end = path.data();
+  for (auto part : {folder, task, name})
+    end += part.copy(end, part.size());
+  int file = ::open(path.data(), O_RDONLY | O_CLOEXEC);
+  if (file < 0)
+    return 0;
+  auto n = ::read(file, buffer, size);
+  ::close(file);
+  return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+void write_header(int file, std::string_view task) noexcept {
+  std::array<char, 64> name{};
+  auto n = read_task_file(task, "/comm", name.data(), name.size());
+  while (n > 0 && name[n - 1] == '\n')
+    --n;
+  write_text(file, "\nthread ");
+  write_text(file, task);
+  write_text(file, " (");
+  write_text(file, {name.data(), n});
+  write_text(file, ")\n");
+}
+
+/// A line that is built up and written at once.
+class line {
+public:
+  void add(std::string_view x) noexcept {
+    length_ += x.copy(text_.data() + length_, text_.size() - length_ - 1);
+  }
+
+  void add_hex(std::uint64_t x) noexcept {
+    std::array<char, 24> text{};
+    auto end = std::to_chars(text.data(), text.data() + text.size(), x, 16).ptr;
+    add("+0x");
+    add({text.data(), static_cast<std::size_t>(end - text.data())});
+  }
+
+  void write_to(int file) noexcept {
+    text_[length_++] = '\n';
+    write_text(file, {text_.data(), length_});
+  }
+
+private:
+  std::array<char, 1024> text_;
+  std::size_t length_ = 0;
+};
+
+/// Writes "/path/program(+0x1234) function+0x56"; *known* is the module in
+/// *symbols*.
+void write_frame(int file, const void* address, symbol_table& symbols,
+                 const char*& known) noexcept {
+  // A return address may lie behind the end of its function.
+  auto* call = static_cast<const char*>(address) - 1;
+  line text;
+  Dl_info module{};
+  if (::dladdr(call, &module) == 0 || !module.dli_fname) {
+    text.add("?");
+    text.add_hex(reinterpret_cast<std::uint64_t>(address));
+    text.write_to(file);
+    return;
+  }
+  if (known != module.dli_fname) {
+    known = module.dli_fname;
+    // The program may have been started by a path that leads nowhere now.
+    if (!symbols.open(known, module.dli_fbase) && module.dli_fbase == program)
+      symbols.open("/proc/self/exe", module.dli_fbase);
+  }
+  text.add(module.dli_fname);
+  text.add("(");
+  text.add_hex(static_cast<std::uint64_t>(
+    call + 1 - static_cast<const char*>(module.dli_fbase)));
+  text.add(")");
+  if (auto function = symbols.find(call); !function.name.empty()) {
+    text.add(" ");
+    text.add(function.name.data());
+    text.add_hex(function.offset + 1);
+  } else if (module.dli_sname) {
+    text.add(" ");
+    text.add(module.dli_sname);
+    text.add_hex(static_cast<std::uint64_t>(
+      call + 1 - static_cast<const char*>(module.dli_saddr)));
+  }
+  text.write_to(file);
+}
+
+void write_own_stack(int file) noexcept {
+  std::array<void*, 128> frames{};
+  auto n = ::backtrace(frames.data(), static_cast<int>(frames.size()));
+  symbol_table symbols;
+  const char* known = nullptr;
+  for (int i = 0; i < n; ++i)
+    write_frame(file, frames[static_cast<std::size_t>(i)], symbols, known);
+}
+
+void wait_for_writer() noexcept {
+  for (int i = 0; i < patience_ms / 2 && writer.load() != 0; ++i)
+    sleep_ms(2);
+}
+
+void have_stack_written(int file, std::string_view task) noexcept {
+  pid_t thread = 0;
+  std::from_chars(task.data(), task.data() + task.size(), thread);
+  write_header(file, task);
+  if (thread == thread_id()) {
+    write_own_stack(file);
+    return;
+  }
+  writer.store(thread);
+  if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) == 0)
+    wait_for_writer();
+  if (auto asked = thread; writer.compare_exchange_strong(asked, 0))
+    write_text(file, "does not answer: it is gone, blocks the signal, or is in "
+                     "an uninterruptible call\n");
+  else if (writer.load() != 0)
+    wait_for_writer();
+}
+
+void for_each_task(int file) noexcept {
+  struct entry { // linux_dirent64
+    std::uint64_t inode;
+    std::int64_t offset;
+    unsigned short length;
+    unsigned char type;
+    char name[1];
+  };
+  int folder = ::open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (folder < 0)
+    return;
+  alignas(entry) std::array<char, 2048> buffer{};
+  for (;;) {
+    auto n = ::syscall(SYS_getdents64, folder, buffer.data(), buffer.size());
+    if (n <= 0)
+      break;
+    for (long at = 0; at < n;) {
+      auto* x = reinterpret_cast<entry*>(buffer.data() + at);
+      at += x->length;
+      if (x->name[0] != '.')
+        have_stack_written(file, x->name);
+    }
+  }
+  ::close(folder);
+}
+
+void write_dump(int file) noexcept {
+  write_text(file, "== stacks of process ");
+  write_number(file, ::getpid());
+  timespec now{};
+  ::clock_gettime(CLOCK_REALTIME, &now);
+  write_text(file, ", ");
+  write_number(file, now.tv_sec);
+  write_text(file, " s after 1970\n");
+  output.store(file);
+  for_each_task(file);
+  output.store(-1);
+  write_text(file, "\n== end\n");
+}
+
+void dump_all() noexcept {
+  if (busy.exchange(true))
+    return;
+  int file =
+    ::open(stacks_path.data(),
+           O_WRONLY | O_CREAT | O_APPEND | O_NOFOLLOW | O_CLOEXEC, 0600);
+  if (file >= 0)
+    write_dump(file);
+  // A thread that is still at it must not write to what reuses the number.
+  auto done = writer.load() == 0;
+  busy.store(false);
+  if (file >= 0 && done)
+    ::close(file);
+}
+
+void on_signal(int, siginfo_t* info, void*) {
+  int saved = errno;
+  if (info->si_code == SI_TKILL) {
+    // Part of a dump, unless it has stopped waiting for this thread.
+    auto me = thread_id();
+    int file = output.load();
+    if (auto asked = me; writer.compare_exchange_strong(asked, -me)) {
+      write_own_stack(file);
+      writer.store(0);
+    }
+  } else {
+    dump_all();
+  }
+  errno = saved;
+}
+
+} // namespace
+
+void answer_with_stacks(const std::string& path) {
+  if (path.size() >= stacks_path.size())
+    return;
+  path.copy(stacks_path.data(), path.size());
+  // The first call loads a library, which a handler must not.
+  std::array<void*, 1> warm{};
+  ::backtrace(warm.data(), 1);
+  Dl_info module{};
+  if (::dladdr(reinterpret_cast<void*>(::getauxval(AT_PHDR)), &module) != 0)
+    program = module.dli_fbase;
+  struct sigaction action {};
+  action.sa_sigaction = on_signal;
+  action.sa_flags = SA_SIGINFO | SA_RESTART;
+  sigfillset(&action.sa_mask);
+  ::sigaction(stack_signal(), &action, nullptr);
+}
+
+bool ask_for_stacks(pid_t pid) {
+  // Held before the look, so that both concern one process.
+  auto process = open_pidfd(pid);
+  if (!process)
+    return false;
+  std::ifstream status{"/proc/" + std::to_string(pid) + "/status"};
+  std::string line;
+  while (std::getline(status, line))
+    if (line.starts_with("SigCgt:")) {
+      auto caught = std::stoull(line.substr(7), nullptr, 16);
+      if ((caught >> (stack_signal() - 1) & 1) == 0)
+        return false;
+      send_signal(process, stack_signal());
+      return true;
+    }
+  return false;
+}
+
+} // namespace troupe

@@ -1,0 +1,171 @@
+#include "troupe/runtime/report/hang_monitor.hpp"
+
+#include <algorithm>
+#include <utility>
+
+namespace troupe {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Between the first two warnings of a wait; doubled from then on.
+constexpr auto first_pause = 30s;
+constexpr int most_doublings = 5;
+
+/// Missing ranks that a warning describes one by one.
+constexpr std::size_t max_described = 4;
+
+/// A process that uses less than this part of a core is idle: threads that only
+/// wait wake up now and then.
+constexpr int idle_part = 1000;
+
+bool is_same(const rank_wait& x, const rank_wait& y) {
+  return x.what == y.what && x.since == y.since;
+}
+
+} // namespace
+
+hang_monitor::hang_monitor(int world_size, limits x)
+  : limits_(x), ranks_(static_cast<std::size_t>(world_size)) {}
+
+hang_monitor::duration hang_monitor::interval() const noexcept {
+  duration result = 1s;
+  if (limits_.idle)
+    result = std::clamp(*limits_.idle / 16, duration{10}, result);
+  return result;
+}
+
+hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
+                                 const look_function& look, time_point now) {
+  hang_verdict result;
+  end_waits(waits, result, now);
+  std::map<int, rank_look> looks;
+  for (auto& wait : waits)
+    for (auto rank : wait.missing)
+      if (!looks.contains(rank))
+        look_at(at(rank), looks.emplace(rank, look(rank)).first->second, now);
+  for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
+    if (!looks.contains(rank)) {
+      at(rank).last.reset();
+      at(rank).idle = {};
+    }
+  for (auto& wait : waits)
+    judge(wait, looks, result, now);
+  return result;
+}
+
+bool hang_monitor::has_named() const noexcept {
+  return std::ranges::any_of(known_, [](auto& x) { return x.warnings > 0; });
+}
+
+void hang_monitor::end_waits(const std::vector<rank_wait>& waits,
+                             hang_verdict& result, time_point now) {
+  std::erase_if(known_, [&](const known_wait& x) {
+    if (std::ranges::any_of(waits,
+                            [&](auto& wait) { return is_same(wait, x.wait); }))
+      return false;
+    if (x.warnings > 0)
+      result.over.push_back(x.wait.what + " is no longer waited in, after "
+                            + wait_text(now - x.wait.since));
+    return true;
+  });
+}
+
+hang_monitor::known_wait& hang_monitor::follow(const rank_wait& wait) {
+  for (auto& x : known_)
+    if (is_same(x.wait, wait))
+      return x;
+  return known_.emplace_back(
+    known_wait{wait, 0, wait.since + patience_for(wait)});
+}
+
+void hang_monitor::look_at(rank_state& rank, const rank_look& look,
+                           time_point now) {
+  auto& seen = look.vitals;
+  if (!seen || !rank.last) {
+    rank.idle = {};
+  } else {
+    // Whoever was not asked for long, because the machine slept or the driver
+    // was stopped, must not take that for a silence of the rank.
+    auto passed =
+      std::min(std::chrono::duration_cast<duration>(now - rank.last_look),
+               2 * interval());
+    auto worked = seen->busy || seen->io_bytes != rank.last->io_bytes
+                  || (seen->cpu - rank.last->cpu) * idle_part > passed;
+    // Work of a stack dump that was asked for is neither a sign of life nor
+    // silence.
+    auto own_doing =
+      std::exchange(rank.own_doing, std::max(0, rank.own_doing - 1));
+    if (seen->stopped || !worked)
+      rank.idle += passed;
+    else if (own_doing == 0)
+      rank.idle = {};
+  }
+  rank.last = seen;
+  rank.last_look = now;
+}
+
+void hang_monitor::judge(const rank_wait& wait,
+                         const std::map<int, rank_look>& looks,
+                         hang_verdict& result, time_point now) {
+  auto& known = follow(wait);
+  auto text = to_string(wait, now);
+  auto described = std::min(wait.missing.size(), max_described);
+  for (std::size_t i = 0; i < described; ++i)
+    text += "; " + describe(wait.missing[i], looks.at(wait.missing[i]));
+  for (auto rank : wait.missing)
+    if ((limits_.wait && !wait.has_own_limit
+         && now - wait.since >= *limits_.wait)
+        || (limits_.idle && at(rank).idle >= *limits_.idle))
+      result.hung.emplace(rank, text);
+  if (now < known.next_warning)
+    return;
+  if (known.warnings == 0)
+    for (auto rank : wait.missing)
+      if (auto& last = at(rank).last; last && !last->stopped) {
+        result.show_stacks.push_back(rank);
+        at(rank).own_doing = 2;
+      }
+  result.named.push_back(std::move(text));
+  known.next_warning =
+    now + first_pause * (1 << std::min(known.warnings, most_doublings));
+  ++known.warnings;
+}
+
+hang_monitor::duration hang_monitor::patience_for(const rank_wait& wait) {
+  double step = 0;
+  for (auto rank : wait.missing) {
+    auto mine = usual_step(at(rank));
+    step = rank == wait.missing.front() ? mine : std::min(step, mine);
+  }
+  auto result = patience + duration{static_cast<duration::rep>(3000 * step)};
+  // Before a rank is ended, it is named.
+  return limits_.idle ? std::min<duration>(result, *limits_.idle / 2) : result;
+}
+
+double hang_monitor::usual_step(const rank_state& rank) const {
+  auto steps = rank.steps;
+  auto seen = std::min<std::uint64_t>(rank.steps_seen, steps.size());
+  if (seen == 0)
+    return 0;
+  auto middle = steps.begin() + static_cast<std::ptrdiff_t>(seen / 2);
+  std::nth_element(steps.begin(), middle,
+                   steps.begin() + static_cast<std::ptrdiff_t>(seen));
+  return *middle;
+}
+
+std::string hang_monitor::describe(int rank, const rank_look& look) {
+  auto text = rank_name(rank) + " is " + look.place;
+  if (!look.vitals)
+    return text;
+  if (look.vitals->stopped)
+    return text + ", stopped by a signal";
+  auto idle = at(rank).idle;
+  return text
+         + (idle >= 2 * interval()
+              ? ", without CPU time or I/O for " + wait_text(idle)
+              : ", at work");
+}
+
+} // namespace troupe

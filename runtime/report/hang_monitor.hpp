@@ -1,0 +1,106 @@
+#pragma once
+
+#include <array>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/process/process_vitals.hpp"
+#include "troupe/runtime/report/rank_wait.hpp"
+
+namespace troupe {
+
+/// What a rank that others wait for looks like from outside.
+struct rank_look {
+  std::string place; ///< Where it is, such as "in its train loop for 12 s".
+  /// Signs of life; unset: they cannot be had.
+  std::optional<process_vitals> vitals;
+};
+
+/// What to do about ranks that let others wait.
+struct hang_verdict {
+  std::vector<std::string> named;  ///< Waits that people should know of now.
+  std::vector<std::string> over;   ///< Named waits that have come to an end.
+  std::vector<int> show_stacks;    ///< Ranks to ask for their stacks.
+  std::map<int, std::string> hung; ///< Ranks to end, and why.
+};
+
+/// Decides when a rank that others wait for is worth a word, and when it is to
+/// be ended. Asked about once a second; knows no process and no clock.
+///
+/// A wait is named `patience` and three of the missing rank's own usual steps
+/// after it began, and then again and again at growing intervals. A rank is
+/// ended for two reasons only: a limit of the user's own, or because it cannot
+/// be alive. The latter takes `idle_limit` without CPU time and I/O, or as a
+/// stopped process, while others wait: a rank that computes for an hour while
+/// the others sit in a barrier is well.
+class hang_monitor {
+public:
+  using duration = std::chrono::milliseconds;
+  using time_point = rank_wait::time_point;
+  using look_function = std::function<rank_look(int rank)>;
+
+  struct limits {
+    std::optional<duration> wait; ///< Longest wait for a rank; unset: none.
+    std::optional<duration> idle; ///< Unset: no rank is ended for being idle.
+  };
+
+  /// Longer than the batches and checkpoints that everyone is used to.
+  static constexpr auto patience = std::chrono::seconds{10};
+
+  hang_monitor(int world_size, limits x);
+
+  /// How often to ask, so that limits are kept closely.
+  duration interval() const noexcept;
+
+  /// The loop of *rank* took *seconds* for a step.
+  void stepped(int rank, double seconds) noexcept {
+    auto& x = ranks_[static_cast<std::size_t>(rank)];
+    x.steps[x.steps_seen++ % x.steps.size()] = static_cast<float>(seconds);
+  }
+
+  /// Judges *waits*, all that there are now. Asks *look* for ranks that are
+  /// missing in one.
+  hang_verdict check(const std::vector<rank_wait>& waits,
+                     const look_function& look, time_point now);
+
+  /// Whether a wait that was named is still under way.
+  bool has_named() const noexcept;
+
+private:
+  struct rank_state {
+    std::array<float, 15> steps{}; // Seconds, the last ones.
+    std::uint64_t steps_seen = 0;
+    std::optional<process_vitals> last;
+    time_point last_look{};
+    duration idle{0};
+    int own_doing = 0; // Looks to come that may show the work of a stack dump.
+  };
+
+  struct known_wait {
+    rank_wait wait;
+    int warnings = 0;
+    time_point next_warning{};
+  };
+
+  rank_state& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  void end_waits(const std::vector<rank_wait>& waits, hang_verdict& result,
+                 time_point now);
+  known_wait& follow(const rank_wait& wait);
+  void look_at(rank_state& rank, const rank_look& look, time_point now);
+  void judge(const rank_wait& wait, const std::map<int, rank_look>& looks,
+             hang_verdict& result, time_point now);
+  duration patience_for(const rank_wait& wait);
+  double usual_step(const rank_state& rank) const;
+  std::string describe(int rank, const rank_look& look);
+
+  limits limits_;
+  std::vector<rank_state> ranks_;
+  std::vector<known_wait> known_;
+};
+
+} // namespace troupe

@@ -1,0 +1,135 @@
+#include "troupe/runtime/process/process_vitals.hpp"
+
+#include <signal.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#include <gtest/gtest.h>
+
+#include "tests/unit/runtime/process/started_rank.hpp"
+
+namespace troupe::test {
+namespace {
+
+using namespace std::chrono_literals;
+
+/// Uses CPU time of the calling process.
+void burn(std::chrono::nanoseconds time) {
+  timespec now{};
+  do {
+    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+  } while (std::chrono::seconds{now.tv_sec}
+             + std::chrono::nanoseconds{now.tv_nsec}
+           < time);
+}
+
+/// A child that runs *body* and then waits until the test lets it go.
+class waiting_child {
+public:
+  template <class Body>
+  explicit waiting_child(Body body) {
+    auto ready = make_pipe();
+    auto let_go = make_pipe();
+    pid = ::fork();
+    if (pid == 0) {
+      let_go.writer.reset();
+      body();
+      ready.writer.reset();
+      char byte = 0;
+      while (::read(let_go.reader.get(), &byte, 1) > 0)
+        continue;
+      ::_exit(0);
+    }
+    ready.writer.reset();
+    let_go_ = std::move(let_go.writer);
+    read_all(ready.reader.get()); // until *body* has returned
+  }
+
+  ~waiting_child() {
+    let_go_.reset();
+    ::kill(pid, SIGCONT);
+    ::waitpid(pid, nullptr, 0);
+  }
+
+  /// Its vitals once it waits.
+  process_vitals vitals() const {
+    for (;;)
+      if (auto x = vitals_of(pid); !x || !x->busy)
+        return x.value_or(process_vitals{});
+  }
+
+  void give(const std::string& bytes) const {
+    EXPECT_EQ(::write(let_go_.get(), bytes.data(), bytes.size()),
+              static_cast<ssize_t>(bytes.size()));
+  }
+
+  pid_t pid = -1;
+
+private:
+  unique_fd let_go_;
+};
+
+TEST(process_vitals_test, a_process_that_only_waits_uses_nothing) {
+  waiting_child child{[] {}};
+  auto first = child.vitals();
+  auto second = child.vitals();
+  EXPECT_EQ(second.cpu, first.cpu);
+  EXPECT_EQ(second.io_bytes, first.io_bytes);
+  EXPECT_FALSE(second.stopped);
+}
+
+TEST(process_vitals_test, sees_the_cpu_time_of_a_process) {
+  waiting_child child{[] { burn(30ms); }};
+  EXPECT_GE(child.vitals().cpu, 30ms);
+}
+
+TEST(process_vitals_test, sees_what_a_process_reads) {
+  waiting_child child{[] {}};
+  auto before = child.vitals().io_bytes;
+  child.give(std::string(1000, 'x'));
+  while (child.vitals().io_bytes < before + 1000)
+    continue;
+}
+
+TEST(process_vitals_test, counts_the_children_of_a_process) {
+  waiting_child child{[] {
+    auto burnt = make_pipe();
+    if (::fork() == 0) {
+      ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+      burn(30ms);
+      ::close_range(0, ~0U, 0); // the test waits for the end of its pipes
+      for (;;)
+        ::pause();
+    }
+    burnt.writer.reset();
+    read_all(burnt.reader.get());
+  }};
+  EXPECT_GE(child.vitals().cpu, 30ms);
+  EXPECT_EQ(vitals_of(child.pid)->stopped, false);
+}
+
+TEST(process_vitals_test, tells_a_stopped_process) {
+  waiting_child child{[] {}};
+  ASSERT_EQ(::kill(child.pid, SIGSTOP), 0);
+  int status = 0;
+  ASSERT_EQ(::waitpid(child.pid, &status, WUNTRACED), child.pid);
+  EXPECT_TRUE(WIFSTOPPED(status));
+  EXPECT_TRUE(vitals_of(child.pid)->stopped);
+}
+
+TEST(process_vitals_test, a_process_that_runs_is_busy) {
+  EXPECT_TRUE(vitals_of(::getpid())->busy);
+}
+
+TEST(process_vitals_test, a_process_that_is_gone_has_none) {
+  auto pid = ::fork();
+  if (pid == 0)
+    ::_exit(0);
+  ::waitpid(pid, nullptr, 0);
+  EXPECT_FALSE(vitals_of(pid));
+}
+
+} // namespace
+} // namespace troupe::test

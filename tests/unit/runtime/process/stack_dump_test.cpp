@@ -1,0 +1,150 @@
+#include "troupe/runtime/process/stack_dump.hpp"
+
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/unit/runtime/process/started_rank.hpp"
+#include "troupe/runtime/process/process_vitals.hpp"
+#include "troupe/runtime/process/symbol_table.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::HasSubstr;
+
+// Functions that the program does not export, with names that a stack shows.
+
+[[gnu::noinline]] void main_waits_here(int fd) {
+  char byte = 0;
+  while (::read(fd, &byte, 1) != 0) // EINTR after the dump
+    continue;
+}
+
+[[gnu::noinline]] void thread_waits_here(int fd) {
+  char byte = 0;
+  while (::read(fd, &byte, 1) != 0)
+    continue;
+}
+
+/// A child with a second thread; it answers requests for its stacks through a
+/// pipe that has a name.
+class stack_dump_test : public testing::Test {
+protected:
+  void start(bool answers, bool thread_is_deaf = false) {
+    ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+    auto ready = make_pipe();
+    auto let_go = make_pipe();
+    pid_ = ::fork();
+    if (pid_ == 0) {
+      let_go.writer.reset();
+      ready.reader.reset();
+      if (answers)
+        answer_with_stacks(path_);
+      std::thread other{[&, fd = let_go.reader.get()] {
+        ::pthread_setname_np(::pthread_self(), "other-thread");
+        if (thread_is_deaf) {
+          sigset_t all;
+          sigfillset(&all);
+          ::pthread_sigmask(SIG_BLOCK, &all, nullptr);
+        }
+        ready.writer.reset();
+        thread_waits_here(fd);
+      }};
+      main_waits_here(let_go.reader.get());
+      other.join();
+      ::_exit(0);
+    }
+    ready.writer.reset();
+    let_go_ = std::move(let_go.writer);
+    read_all(ready.reader.get());
+    while (vitals_of(pid_)->busy) // until both threads wait
+      continue;
+  }
+
+  void TearDown() override {
+    let_go_.reset();
+    if (pid_ > 0) {
+      int status = 0;
+      ::waitpid(pid_, &status, 0);
+      EXPECT_EQ(status, 0) << "the child did not live on";
+    }
+  }
+
+  /// Everything that the child writes into its file.
+  std::string read_stacks() {
+    unique_fd file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
+    return read_all(file.get());
+  }
+
+  temporary_folder folder_;
+  std::string path_ = (folder_ / "stacks").string();
+  pid_t pid_ = -1;
+  unique_fd let_go_;
+};
+
+TEST_F(stack_dump_test, a_process_writes_the_stacks_of_all_its_threads) {
+  start(true);
+  ASSERT_TRUE(ask_for_stacks(pid_));
+  auto text = read_stacks();
+  EXPECT_THAT(text, HasSubstr("stacks of process " + std::to_string(pid_)));
+  EXPECT_THAT(text, HasSubstr("main_waits_here"));
+  EXPECT_THAT(text, HasSubstr("(other-thread)"));
+  EXPECT_THAT(text, HasSubstr("thread_waits_here"));
+  EXPECT_THAT(text, HasSubstr("== end")) << text;
+}
+
+TEST_F(stack_dump_test, a_process_answers_again_and_again) {
+  start(true);
+  for (int i = 0; i < 20; ++i) {
+    ASSERT_TRUE(ask_for_stacks(pid_));
+    EXPECT_THAT(read_stacks(), HasSubstr("thread_waits_here"));
+  }
+}
+
+TEST_F(stack_dump_test, a_thread_that_blocks_the_signal_is_named) {
+  start(true, true);
+  ASSERT_TRUE(ask_for_stacks(pid_));
+  auto text = read_stacks();
+  EXPECT_THAT(text, HasSubstr("(other-thread)\ndoes not answer"));
+  EXPECT_THAT(text, HasSubstr("main_waits_here"));
+}
+
+TEST_F(stack_dump_test, a_process_that_does_not_answer_is_left_alone) {
+  start(false);
+  EXPECT_FALSE(ask_for_stacks(pid_));
+}
+
+TEST_F(stack_dump_test, a_process_that_is_gone_is_not_asked) {
+  start(true);
+  let_go_.reset();
+  ::waitpid(pid_, nullptr, 0);
+  EXPECT_FALSE(ask_for_stacks(pid_));
+  pid_ = -1;
+}
+
+TEST(symbol_table_test, a_file_that_is_cut_has_no_symbols_and_does_no_harm) {
+  temporary_folder folder;
+  auto whole = bytes_of("/proc/self/exe");
+  auto path = (folder / "cut").string();
+  for (std::size_t part = 0; part < 16; ++part) {
+    write_bytes(path, whole.substr(0, whole.size() * part / 16));
+    symbol_table symbols;
+    EXPECT_FALSE(symbols.open(path.c_str(), nullptr));
+    EXPECT_EQ(symbols.find(&path).name, "");
+  }
+  symbol_table symbols;
+  EXPECT_FALSE(symbols.open((folder / "missing").c_str(), nullptr));
+  EXPECT_TRUE(symbols.open("/proc/self/exe", nullptr));
+}
+
+} // namespace
+} // namespace troupe::test

@@ -26,11 +26,6 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       return batch_committed{x.attempt, x.batch.index,
                              committed->data.path().string()};
     },
-    [args](sync_journal) -> caf::result<void> {
-      if (auto ok = args.store->sync_journal(); !ok)
-        return to_caf(ok.error());
-      return caf::unit;
-    },
     [args](finish_run& x) -> caf::result<void> {
       auto outcome = args.store->finish(x.status, std::move(x.reason));
       if (!outcome)

@@ -9,9 +9,6 @@ namespace troupe {
 
 namespace {
 
-/// Longest time that journal lines may wait for the disk (N5).
-constexpr auto sync_interval = std::chrono::seconds{1};
-
 run_status_kind status_of(run_state outcome) {
   switch (outcome) {
     case run_state::finished:
@@ -170,6 +167,7 @@ void driver_state::start_group(const run_action& action) {
     launch(*begun);
     return;
   }
+  args.store->note_failures(machine->policy().counts());
   self->request(args.committer, caf::infinite, begin_attempt{})
     .then([this](const attempt_begun& x) { launch(x); },
           [this](caf::error& reason) {
@@ -328,7 +326,6 @@ void driver_state::stored(batch_committed x) {
   shown.last_metrics = values.front();
   call_back(after_report{x.index, x.attempt, std::move(values),
                          std::move(x.checkpoint)});
-  sync_later();
   show();
   store_next();
 }
@@ -344,19 +341,6 @@ void driver_state::refuse_batches(const error& reason) {
 void driver_state::act_postponed() {
   if (auto action = std::exchange(postponed, std::nullopt))
     act(*action);
-}
-
-void driver_state::sync_later() {
-  if (std::exchange(sync_set, true))
-    return;
-  self->run_delayed(sync_interval, [this] {
-    sync_set = false;
-    self->request(args.committer, caf::infinite, sync_journal{})
-      .then([] {},
-            [this](caf::error& reason) {
-              apply(run_events::run_failed{from_caf(reason)});
-            });
-  });
 }
 
 // -- callbacks
@@ -450,6 +434,7 @@ void driver_state::store_end() {
     call_back(after_run{args.board->prepared()});
     end_if_told();
   };
+  args.store->note_failures(machine->policy().counts());
   self
     ->request(args.committer, caf::infinite,
               finish_run{status_of(machine->state()), end_reason})
@@ -499,7 +484,9 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   state.self = self;
   state.args = std::move(args);
   auto& first = state.args.first;
-  state.machine.emplace(state.args.failure, first.attempt);
+  failure_policy policy{state.args.failure};
+  policy.count_on(state.args.store->failures());
+  state.machine.emplace(std::move(policy), first.attempt);
   state.begun = attempt_begun{first.attempt, first.first_report, std::nullopt};
   if (first.resume)
     state.begun->resume = first.resume->data.path().string();
@@ -527,6 +514,9 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](const log_event& x) { return state.log(x); },
     [&state, self](get_checkpoints x) {
       return self->delegate(state.args.committer, x);
+    },
+    [&state](storage_lost& x) {
+      state.apply(run_events::run_failed{std::move(x.reason)});
     },
   };
 }

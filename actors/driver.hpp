@@ -87,7 +87,6 @@ struct driver_state {
   void refuse_batches(const error& reason);
   /// Does what waited for the commit that has just ended.
   void act_postponed();
-  void sync_later();
 
   /// Hands *message* to the callbacks, if there are any.
   template <class Message>
@@ -104,7 +103,6 @@ struct driver_state {
   std::deque<pending_batch> batches;
   bool group_alive = false;
   bool storing = false;
-  bool sync_set = false;
   bool run_announced = false; ///< Callbacks have answered `before_run`.
   bool finishing = false;
   bool end_stored = false;             ///< Or on its way to storage.

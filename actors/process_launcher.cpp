@@ -36,6 +36,12 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
     return;
   }
   request.descriptors.push_back(std::move(*memory));
+  auto lock = args_.ranks_lock();
+  if (!lock) {
+    listener.failed(rank, lock.error());
+    return;
+  }
+  request.descriptors.push_back(std::move(*lock));
   {
     std::lock_guard guard{*mutex_};
     pids_->resize(std::max(pids_->size(), local + 1));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -22,6 +23,8 @@ struct process_launcher_args {
   cpu_plan cpus;
   std::map<std::string, std::string> environment; ///< What ranks get beside it.
   log_tee::sink console; ///< Gets what rank 0 prints, beside its log.
+  /// What a rank holds as long as it lives: see `run_folder::ranks_lock`.
+  std::function<expected<unique_fd>()> ranks_lock;
 };
 
 /// Starts ranks as processes of this host.

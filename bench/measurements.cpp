@@ -11,6 +11,7 @@ std::vector<measurement> measurements() {
 #endif
     {"report_2", "us", {.max_ratio = 3}, report_2},
     {"report_8", "us", {.max_ratio = 3}, report_8},
+    {"report_10k_keys", "ms", {.max_ratio = 1.5}, report_10k_keys},
     {"reports_per_s", "1/s", {.min_value = 2000}, reports_per_s},
     {"after_report", "ms", {.max_value = 3}, after_report},
     {"tail", "ms", {.max_value = 30}, tail},

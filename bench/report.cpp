@@ -1,3 +1,4 @@
+#include <string>
 #include <utility>
 
 #include <troupe/train.hpp>
@@ -18,10 +19,11 @@ struct config {
   std::string times;
   int rounds = 0;
   int per_round = 0;
+  int keys = 0; ///< Metrics of a report; 0: two.
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(hub, times, rounds, per_round);
+    ar(hub, times, rounds, per_round, keys);
   }
 
   std::size_t samples() const {
@@ -64,6 +66,28 @@ struct samples {
   std::vector<double> reports;
   std::vector<double> barriers;
 };
+
+/// Gradient norms, as a large model has them.
+metrics norms(int keys) {
+  metrics result;
+  for (int i = 0; i < keys; ++i)
+    result["gradient_norm/layer_" + std::to_string(i)] = 0.5 * i;
+  return result;
+}
+
+/// Rounds of reports of `keys` metrics and of a tenth of them in turn.
+void wide_loop(train_context& context, const config& cfg) {
+  auto n = cfg.samples();
+  shared_numbers times{cfg.times, 2 * n};
+  auto wide = norms(cfg.keys);
+  auto narrow = norms(cfg.keys / 10);
+  context.report(wide);
+  for (std::size_t at = 0; at < n; at += cfg.per_round) {
+    time_calls(cfg.per_round, times, at, [&](int) { context.report(wide); });
+    time_calls(cfg.per_round, times, at + n,
+               [&](int) { context.report(narrow); });
+  }
+}
 
 samples run(workplace& place, int ranks, int rounds, int per_round) {
   config cfg{"troupe_bench" + place.new_path("hub"), place.new_path("times"),
@@ -110,6 +134,18 @@ figure report_2(workplace& place) {
 
 figure report_8(workplace& place) {
   return report_p50(place, 8);
+}
+
+figure report_10k_keys(workplace& place) {
+  config cfg{{}, place.new_path("times"), 10, 10, 10'000};
+  auto n = cfg.samples();
+  shared_numbers times{cfg.times, 2 * n};
+  data_parallel_trainer{
+    wide_loop, cfg, {.scaling = {.num_workers = 1}, .run = place.new_run()}}
+    .fit()
+    .value_or_throw();
+  // What ten times as much may cost is ten times the tenth.
+  return {median(times.part(0, n)) * 1e3, median(times.part(n, n)) * 1e4};
 }
 
 figure reports_per_s(workplace& place) {

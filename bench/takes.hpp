@@ -10,9 +10,10 @@ namespace troupe::bench {
 
 figure start_cold(workplace& place);
 figure start_warm(workplace& place);
-figure report_2(workplace& place);      // report.cpp
-figure report_8(workplace& place);      // report.cpp
-figure reports_per_s(workplace& place); // report.cpp
+figure report_2(workplace& place);        // report.cpp
+figure report_8(workplace& place);        // report.cpp
+figure report_10k_keys(workplace& place); // report.cpp
+figure reports_per_s(workplace& place);   // report.cpp
 figure after_report(workplace& place);
 figure tail(workplace& place);
 figure ddp_step(workplace& place);

@@ -77,6 +77,7 @@ run_end run_attempts(const run_request& request, run_store& store,
                      inline_callbacks& callbacks, loop_control& control,
                      kept_contexts& kept) {
   failure_policy policy{request.run.failure};
+  policy.count_on(store.failures());
   auto start = store.begin_attempt();
   if (start) {
     callbacks.begin_attempt(start->attempt);
@@ -108,6 +109,7 @@ run_end run_attempts(const run_request& request, run_store& store,
       return preempted({ec::stopped, preemption->reason + "; rank 0: "
                                        + outcome.reason.message});
     auto delay = policy.on_ranks_failed();
+    store.note_failures(policy.counts());
     if (!delay)
       return errored(make_run_error(std::move(ranks), store.path()));
     if (control.wait_for_end(*delay)) {
@@ -131,6 +133,7 @@ result run_inline(const run_request& given, loop_control& control) {
   if (!opened)
     return failed_result(opened.error());
   auto& store = **opened;
+  request.run.name = store.description().name;
   auto trackers =
     tracker_set::start(request.run, store.description(), store.path(),
                        {[quiet = request.run.quiet](std::string text) {
@@ -161,7 +164,10 @@ result run_inline(const run_request& given, loop_control& control) {
     outcome = std::move(last);
   }
   callbacks.after_run(*outcome);
+  if (store.folder().is_ousted())
+    (*trackers)->abandon();
   outcome->unsent = (*trackers)->finish();
+  store.release();
   return std::move(*outcome);
 }
 

@@ -207,6 +207,7 @@ run_handle::begin(run_request request, caf::actor_system& system,
   if (!store)
     return fail(store.error());
   x->store = std::move(*store);
+  request.run.name = x->store->description().name;
   auto trackers = tracker_set::start(
     request.run, x->store->description(), x->store->path(),
     {[board = x->board](std::string text) { board->note(std::move(text)); },
@@ -247,7 +248,8 @@ run_handle::begin(run_request request, caf::actor_system& system,
     socket_path = x->folder->path() + "/group";
     x->launcher = std::make_shared<process_launcher>(process_launcher_args{
       client, socket_path, (x->store->path() / "logs").string(), cpus,
-      request.run.worker_env, std::move(console)});
+      request.run.worker_env, std::move(console),
+      [store = x->store] { return store->ranks_lock(); }});
   }
 
   worker_group_args group_args{x->launcher, std::move(*plan)};
@@ -281,6 +283,9 @@ run_handle::begin(run_request request, caf::actor_system& system,
   args.longest_grace = longest_grace(request.run);
   args.group = x->group;
   x->driver = spawn(troupe::driver, std::move(args));
+  x->store->on_loss([driver = x->driver](const error& reason) {
+    caf::anon_send(driver, storage_lost{reason});
+  });
   run_handle result{std::move(x)};
   if (!in_process) {
     auto socket = publish(system, result.parts_->group, socket_path,
@@ -328,6 +333,8 @@ result run_handle::wait() noexcept {
   auto outcome = parts_->board->wait();
   try {
     parts_->launcher->drain();
+    if (parts_->store->folder().is_ousted())
+      parts_->trackers->abandon();
     for (auto& text : parts_->trackers->finish())
       parts_->unsent.push_back(std::move(text));
   } catch (...) {
@@ -335,6 +342,8 @@ result run_handle::wait() noexcept {
       caught("the run's last files may be incomplete").message);
     parts_->board->note(parts_->unsent.back());
   }
+  // Nothing of the run writes to its folder any more.
+  parts_->store->release();
   outcome.unsent = parts_->unsent;
   return outcome;
 }

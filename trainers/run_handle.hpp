@@ -42,6 +42,8 @@ public:
                std::string reason = "the run was preempted");
 
   /// Waits for the end, for what the ranks printed and for trackers.
+  /// Then the run's name is free: a run that did not finish can be started
+  /// again.
   result wait() noexcept;
 
   /// What the driver shows; for those who would rather be told than ask.

@@ -293,8 +293,8 @@ bool inspect(Inspector& f, attempt_begun& x) {
 }
 
 template <class Inspector>
-bool inspect(Inspector& f, sync_journal& x) {
-  return f.object(x).fields();
+bool inspect(Inspector& f, storage_lost& x) {
+  return f.object(x).fields(f.field("reason", x.reason));
 }
 
 template <class Inspector>

@@ -33,7 +33,9 @@ using driver_actor = caf::typed_actor<
   // A rank logs, through its worker group; answers once it is in the journal.
   caf::result<void>(log_event),
   // A rank asks, through its worker group, what the run has kept.
-  caf::result<checkpoint_list>(get_checkpoints)>;
+  caf::result<checkpoint_list>(get_checkpoints),
+  // The run's store, which looks once a second, ends the run.
+  caf::result<void>(storage_lost)>;
 
 /// The WORKER GROUP actor: owns the ranks of one attempt.
 using worker_group_actor = caf::typed_actor<
@@ -75,8 +77,6 @@ using committer_actor = caf::typed_actor<
   caf::result<attempt_begun>(begin_attempt),
   // Answers once the checkpoint is durable, registered and visible.
   caf::result<batch_committed>(commit_checkpoint),
-  // Makes the journal durable.
-  caf::result<void>(sync_journal),
   // Answers once the end of the run is durable; its result is on the board.
   caf::result<void>(finish_run),
   // Answers with the registered checkpoints, after all commits before it.

@@ -295,9 +295,6 @@ struct attempt_begun {
   std::optional<std::string> resume;
 };
 
-/// Makes the journal durable.
-struct sync_journal {};
-
 /// Notes how the run ended; answered by nothing once that is durable.
 struct finish_run {
   run_status_kind status = run_status_kind::finished;
@@ -363,6 +360,14 @@ struct get_status {};
 struct preempt_run {
   std::string reason;
   std::int64_t grace_ms = -1;
+};
+
+// -- from the run's store to the driver
+
+/// The run can not go on: its journal could not be made durable, or another
+/// driver has taken it.
+struct storage_lost {
+  error reason;
 };
 
 } // namespace troupe

@@ -23,8 +23,10 @@ public:
   /// A handshake carries a node id and the signatures of one interface.
   static constexpr std::uint32_t max_handshake = 64 * 1024;
 
-  /// Twice the largest message of ours; bulk data never travels in messages.
-  static constexpr std::uint32_t max_payload = 4 * 1024 * 1024;
+  /// Room for the metrics of many ranks' reports (`max_metrics_bytes` each);
+  /// bulk data never travels in messages. Buffers grow with what arrives, so
+  /// that no peer can make us hold more than it has sent.
+  static constexpr std::uint32_t max_payload = 64 * 1024 * 1024;
 
   explicit frame_guard(side s) noexcept : side_(s) {}
 

@@ -150,6 +150,7 @@ sink_result sink_feed::taken(std::size_t count, bool saved) {
   auto line_end = line_end_at(run_.path / "journal.jsonl", last.end);
   position_.offset = last.end;
   position_.time_us = unix_us(last.time);
+  position_.attempt = last.attempt;
   position_.line_end = line_end.value_or(std::string{});
   position_.state = target_->state();
   position_.words = reader_->words();

@@ -24,14 +24,25 @@ void append_field(std::string& out, const char* name, std::string_view text) {
   json::append(out, text);
 }
 
+/// Whether a line was written after the record at *x*.
+bool is_later(const journal_line_head& line, const sink_position& x) {
+  if (x.attempt && line.attempt != *x.attempt)
+    return line.attempt > *x.attempt;
+  return line.time_us > x.time_us;
+}
+
 sink_position to_position(const json::document& x) {
   json::check_format(x, 1);
+  std::optional<std::uint64_t> attempt;
+  if (x.contains("attempt"))
+    attempt = json::to_unsigned(x["attempt"]);
   auto text = [&x](const char* name) {
     return json::to_text(json::field(x, name));
   };
   return {
     json::to_unsigned(json::field(x, "offset")),
     static_cast<std::int64_t>(json::to_unsigned(json::field(x, "time_us"))),
+    attempt,
     text("line_end"),
     text("state"),
     {text("project"), text("experiment"), text("display_name"),
@@ -45,6 +56,10 @@ expected<void> save_position(const sink_position& x, const fs::path& path) {
   json::append(out, x.offset);
   out += ",\"time_us\":";
   json::append(out, static_cast<std::uint64_t>(x.time_us));
+  if (x.attempt) {
+    out += ",\"attempt\":";
+    json::append(out, *x.attempt);
+  }
   append_field(out, "line_end", x.line_end);
   append_field(out, "state", x.state);
   append_field(out, "project", x.words.project);
@@ -103,7 +118,7 @@ expected<std::uint64_t> resume_offset(const sink_position& x,
     if (!*line)
       return begin;
     auto head = parse_line_head(**line);
-    if (head && head->time_us > x.time_us && has_valid_sum(**line))
+    if (head && is_later(*head, x) && has_valid_sum(**line))
       return begin;
   }
 }

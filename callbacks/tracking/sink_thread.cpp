@@ -52,6 +52,16 @@ void sink_thread::close() {
   changed_.notify_all();
 }
 
+void sink_thread::abandon() {
+  {
+    std::lock_guard guard{mutex_};
+    closed_ = stopped_ = true;
+    ended_ = true; // Nobody waits for what is unsent.
+  }
+  changed_.notify_all();
+  cancel_.request_stop();
+}
+
 std::string sink_thread::join(clock::time_point deadline) {
   {
     std::unique_lock lock{mutex_};

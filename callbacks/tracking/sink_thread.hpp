@@ -36,6 +36,10 @@ public:
   /// Nothing more comes: what is left is sent without a pause. Call it once.
   void close();
 
+  /// The run's folder is not ours any more: nothing further is read, sent or
+  /// written. `close` and `join` are still due.
+  void abandon();
+
   /// After `close`: waits until all is sent, at most until *deadline*, and ends
   /// the threads. Empty, or a sentence that says what is unsent. A tracker that
   /// fails is given up after its `failing_timeout`.

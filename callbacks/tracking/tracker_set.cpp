@@ -78,6 +78,11 @@ void tracker_set::notify() noexcept {
     x->notify();
 }
 
+void tracker_set::abandon() {
+  for (auto& x : threads_)
+    x->abandon();
+}
+
 std::vector<std::string> tracker_set::finish() {
   std::vector<std::string> result;
   for (auto& x : threads_)

@@ -35,6 +35,9 @@ public:
   /// The journal has grown. Cheap; any thread may call.
   void notify() noexcept;
 
+  /// Another driver has the run: its folder is left alone from now on.
+  void abandon();
+
   /// The run is over: waits for each tracker, at most its `finish_timeout`.
   /// What is unsent then is noted and returned, a sentence per tracker.
   std::vector<std::string> finish();

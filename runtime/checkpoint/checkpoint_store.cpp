@@ -50,17 +50,23 @@ expected<manifest> verify(const reported_checkpoint& x,
 
 checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
                                    const checkpoint_config& config,
-                                   saved_run state)
+                                   saved_run state, save_function save)
   : run_path_(std::move(run_path)), run_name_(std::move(run_name)),
-    state_(std::move(state)), registry_(config, state_.checkpoints) {
+    state_(std::move(state)), registry_(config, state_.checkpoints),
+    save_state_(std::move(save)) {
   state_.retention = config;
+  if (!save_state_)
+    save_state_ = [path = run_path_](const saved_run& x) {
+      return save_run(x, path);
+    };
 }
 
 expected<checkpoint_store>
 checkpoint_store::open(fs::path run_path, std::string run_name,
-                       const checkpoint_config& config, saved_run state) {
+                       const checkpoint_config& config, saved_run state,
+                       save_function save) {
   checkpoint_store result{std::move(run_path), std::move(run_name), config,
-                          std::move(state)};
+                          std::move(state), std::move(save)};
   if (auto ok = result.recover(); !ok)
     return tl::unexpected{ok.error()};
   return result;
@@ -138,7 +144,7 @@ checkpoint_store::save(const checkpoint_registry& registry,
     next.next_report = std::max(next.next_report, latest->index + 1);
     next.next_attempt = std::max(next.next_attempt, latest->attempt + 1);
   }
-  if (auto ok = save_run(next, run_path_); !ok)
+  if (auto ok = save_state_(next); !ok)
     return ok;
   state_ = std::move(next);
   registry_ = registry;
@@ -335,7 +341,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
   next.error.reset();
   next.next_report = std::max(next.next_report, next_report);
   auto attempt = next.next_attempt++;
-  if (auto ok = save_run(next, run_path_); !ok)
+  if (auto ok = save_state_(next); !ok)
     return tl::unexpected{ok.error()};
   state_ = std::move(next);
   drop(staging_prefix); // what ranks of earlier attempts left
@@ -349,7 +355,7 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   next.status = status;
   next.error = error;
   next.next_report = std::max(next.next_report, next_report);
-  if (auto ok = save_run(next, run_path_); !ok)
+  if (auto ok = save_state_(next); !ok)
     return ok;
   state_ = std::move(next);
   drop(staging_prefix);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <functional>
 #include <optional>
 #include <string>
 #include <vector>
@@ -26,14 +27,17 @@ namespace troupe {
 /// One thread at a time.
 class checkpoint_store {
 public:
+  /// Replaces the run's state durably.
+  using save_function = std::function<expected<void>(const saved_run&)>;
+
   /// Takes over the files of the run in *run_path*, whose lock the caller
   /// holds. Staging folders of dead attempts are removed. A whole checkpoint
   /// that the state does not know is adopted if it is newer than all it knows:
   /// the crash came between rename and state.
-  static expected<checkpoint_store> open(fs::path run_path,
-                                         std::string run_name,
-                                         const checkpoint_config& config,
-                                         saved_run state);
+  /// *save* replaces `state.json` in the run's folder if it is unset.
+  static expected<checkpoint_store>
+  open(fs::path run_path, std::string run_name, const checkpoint_config& config,
+       saved_run state, save_function save = {});
 
   /// Makes the files that ranks staged for *batch* a checkpoint. An error
   /// leaves the registered checkpoints as they were; if only saving the state
@@ -57,6 +61,9 @@ public:
                         const std::optional<run_error>& error,
                         std::uint64_t next_report);
 
+  /// Goes into the state with the next save.
+  void note_failures(const failure_counts& x) { state_.failures = x; }
+
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }
 
@@ -65,7 +72,8 @@ public:
 
 private:
   checkpoint_store(fs::path run_path, std::string run_name,
-                   const checkpoint_config& config, saved_run state);
+                   const checkpoint_config& config, saved_run state,
+                   save_function save);
 
   expected<report_batch> take_lists(std::uint64_t attempt,
                                     report_batch batch) const;
@@ -94,6 +102,7 @@ private:
   std::string run_name_;
   saved_run state_;
   checkpoint_registry registry_;
+  save_function save_state_;
   std::vector<store_event> events_;
 };
 

@@ -23,15 +23,6 @@ expected<void> validate_name(const std::string& name) {
   return {};
 }
 
-std::string generated_name() {
-  auto now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-  return std::string{"troupe_run-"} + stamp + '-' + std::to_string(getpid());
-}
-
 expected<fs::path> expanded(const fs::path& path) {
   auto text = path.string();
   auto home = std::getenv("HOME");
@@ -117,9 +108,16 @@ expected<void> validate(const run_config& x) {
   return validate(x.checkpoint);
 }
 
+std::string generated_name() {
+  auto now = std::time(nullptr);
+  std::tm local{};
+  localtime_r(&now, &local);
+  char stamp[32];
+  std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
+  return std::string{"troupe_run-"} + stamp + '-' + std::to_string(getpid());
+}
+
 run_config resolve(run_config x) {
-  if (!x.name)
-    x.name = generated_name();
   if (auto path = expanded(x.storage_path))
     x.storage_path = std::move(*path);
   if (!x.sender_grace)

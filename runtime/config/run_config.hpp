@@ -29,7 +29,8 @@ enum class callback_errors {
 struct run_config {
   /// Name of the run, one path component. Storage path + name is the run's
   /// identity: an unfinished run of that name is resumed, a finished one is
-  /// refused. Unset: `troupe_run-<date>-<time>-<pid>`.
+  /// refused. Unset: `troupe_run-<date>-<time>-<pid>`, with a number after it
+  /// if that is taken.
   std::optional<std::string> name;
   /// Folder of all runs; relative paths are made absolute, a leading `~` is the
   /// home folder.
@@ -99,9 +100,12 @@ struct run_config {
 /// `validate(checkpoint_config)` refuses.
 expected<void> validate(const run_config& x);
 
+/// What a run is called that has no name; the storage adds a number where that
+/// is taken.
+std::string generated_name();
+
 /// *x*, which `validate` has let pass, with all filled in that depends on where
-/// and when the run begins: its name, an absolute storage path, the sender's
-/// grace.
+/// and when the run begins: an absolute storage path, the sender's grace.
 run_config resolve(run_config x);
 
 /// The longest grace that the sender of a signal leaves to the ranks of *x*.

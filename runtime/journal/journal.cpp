@@ -29,20 +29,29 @@ journal::journal(unique_fd file, fs::path path)
   : file_(std::move(file)), path_(std::move(path)) {}
 
 expected<std::unique_ptr<journal>> journal::open(const fs::path& path) {
-  auto file = open_file(path, O_RDWR | O_CREAT, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
-  std::unique_ptr<journal> result{new journal{std::move(*file), path}};
+  return open_file(path, open_flags(), "open").and_then([&](unique_fd file) {
+    return open(std::move(file), path);
+  });
+}
+
+expected<std::unique_ptr<journal>> journal::open(unique_fd file,
+                                                 const fs::path& path) {
+  std::unique_ptr<journal> result{new journal{std::move(file), path}};
   return result->recover().map([&] { return std::move(result); });
 }
 
+int journal::open_flags() noexcept {
+  return O_RDWR | O_CREAT | O_APPEND;
+}
+
 expected<void> journal::recover() {
-  auto lines = line_reader::open(path_, 0);
-  if (!lines)
-    return tl::unexpected{lines.error()};
+  auto file = duplicate(file_.get());
+  if (!file)
+    return tl::unexpected{file.error()};
+  line_reader lines{std::move(*file), path_, 0};
   std::int64_t good = 0, count = 0, damaged = 0, bad_run = 0, first_bad = 0;
   for (;;) {
-    auto line = lines->next();
+    auto line = lines.next();
     if (!line)
       return tl::unexpected{line.error()};
     if (!*line)
@@ -52,9 +61,12 @@ expected<void> journal::recover() {
       first_bad = damaged + bad_run++ == 0 ? count : first_bad;
       continue;
     }
-    ++good;
+    if (good++ == 0)
+      if (auto first = parse_line(**line, path_.string());
+          !first && first.error().code == ec::unsupported)
+        return tl::unexpected{first.error()};
     damaged += std::exchange(bad_run, 0); // a good line follows: not a tail
-    size_ = lines->offset();
+    size_ = lines.offset();
     auto head = parse_line_head(**line);
     if (!head)
       continue;
@@ -139,7 +151,7 @@ bool journal::is_lost() const {
 }
 
 expected<void> journal::write_line() {
-  auto written = torn_ ? cut() : expected<void>{};
+  auto written = torn_ > 0 ? cut() : expected<void>{};
   if (written)
     written = write_all(line_);
   line_.clear();
@@ -153,8 +165,7 @@ expected<void> journal::write_all(std::string_view line) {
     auto code = failpoint("journal.append");
     auto count =
       code != 0 ? -1
-                : ::pwrite(file_.get(), line.data() + done, line.size() - done,
-                           static_cast<off_t>(size_ + done));
+                : ::write(file_.get(), line.data() + done, line.size() - done);
     if (count >= 0) {
       done += static_cast<std::size_t>(count);
       continue;
@@ -162,8 +173,8 @@ expected<void> journal::write_all(std::string_view line) {
     code = code != 0 ? code : errno;
     if (code == EINTR)
       continue;
-    torn_ = done > 0;
-    if (torn_)
+    torn_ = done;
+    if (torn_ > 0)
       (void) cut(); // or else before the next line
     return tl::unexpected{storage_error("append to", path_, code)};
   }
@@ -172,18 +183,31 @@ expected<void> journal::write_all(std::string_view line) {
 }
 
 expected<void> journal::cut() {
+  struct stat info {};
+  if (::fstat(file_.get(), &info) != 0)
+    return tl::unexpected{storage_error("read", path_, errno)};
+  if (torn_ > 0 && static_cast<std::uint64_t>(info.st_size) != size_ + torn_)
+    return failure(ec::storage, path_.string()
+                                  + " grew by more than this driver wrote to "
+                                    "it, so that its torn end stays");
   if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
     return tl::unexpected{storage_error("cut the torn end of", path_, errno)};
-  torn_ = false;
+  torn_ = 0;
   return {};
 }
 
 std::int64_t journal::next_time() noexcept {
   using namespace std::chrono;
-  auto now = system_clock::now().time_since_epoch();
-  last_time_us_ = std::max(
-    last_time_us_, std::int64_t{duration_cast<microseconds>(now).count()});
-  return last_time_us_;
+  auto now = std::int64_t{
+    duration_cast<microseconds>(system_clock::now().time_since_epoch())
+      .count()};
+  if (now > last_time_us_) {
+    ahead_us_ = 0;
+  } else {
+    ahead_us_ = std::max(ahead_us_, last_time_us_ + 1 - now);
+    now += ahead_us_;
+  }
+  return last_time_us_ = now;
 }
 
 } // namespace troupe

@@ -29,6 +29,15 @@ public:
   /// with lines of which none is a journal's is `ec::corrupt` and left alone.
   static expected<std::unique_ptr<journal>> open(const fs::path& path);
 
+  /// The same of *file*, which is open for reading and appending; *path* is
+  /// where it lies. Closes it after an error.
+  static expected<std::unique_ptr<journal>> open(unique_fd file,
+                                                 const fs::path& path);
+
+  /// How a journal's file is to be opened. Appended to, so that what two
+  /// writers add (one that was ousted and does not know yet) never overlaps.
+  static int open_flags() noexcept;
+
   /// One line for a report batch; *checkpoint* is the name of its checkpoint,
   /// empty if it has none, which took *checkpoint_s* seconds to commit. An
   /// error leaves the journal as it was.
@@ -71,9 +80,11 @@ private:
   fs::path path_;
   std::string line_;       // kept, so that appends allocate nothing
   std::uint64_t size_ = 0; // end of the last whole line, bytes
-  bool torn_ = false;      // there is more in the file than `size_`
-  std::int64_t last_time_us_ =
-    0; // times never go back, whatever the clock does
+  std::uint64_t torn_ = 0; // bytes of a line that could not be written whole
+  // Times rise from line to line. Where the clock was set back, they go on as
+  // far ahead of it as they were.
+  std::int64_t last_time_us_ = 0;
+  std::int64_t ahead_us_ = 0;
   std::atomic<std::uint64_t> next_report_ = 0;
   std::atomic<std::uint64_t> next_attempt_ = 0;
   std::atomic<bool> sync_failed_ = false;

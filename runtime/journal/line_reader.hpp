@@ -17,6 +17,10 @@ public:
   /// Starts at byte *offset*, the begin of a line.
   static expected<line_reader> open(const fs::path& path, std::uint64_t offset);
 
+  /// Reads *file*, which is open; *path* is for the error's sentence.
+  line_reader(unique_fd file, fs::path path, std::uint64_t offset)
+    : file_(std::move(file)), path_(std::move(path)), offset_(offset) {}
+
   /// The next line with its line end, valid until the next call; nothing if
   /// there is no whole line (yet).
   expected<std::optional<std::string_view>> next();
@@ -27,9 +31,6 @@ public:
   const fs::path& path() const noexcept { return path_; }
 
 private:
-  line_reader(unique_fd file, fs::path path, std::uint64_t offset)
-    : file_(std::move(file)), path_(std::move(path)), offset_(offset) {}
-
   expected<bool> fill();
 
   unique_fd file_;

@@ -38,16 +38,16 @@ expected<void> validate(const metrics& x) {
       return failure(ec::invalid_argument, "the metric name '"
                                              + name.substr(0, 64)
                                              + "' has a control character");
-    bytes += name.size() + sizeof(double);
-    if (auto text = std::get_if<std::string>(&value.variant()))
-      bytes += text->size();
-    if (bytes > max_metrics_bytes)
-      return failure(ec::invalid_argument,
-                     "metrics of one report may have "
-                       + std::to_string(max_metrics_bytes) + " bytes in all; '"
-                       + name.substr(0, 64)
-                       + "' goes over that (put files into a checkpoint)");
+    auto text = std::get_if<std::string>(&value.variant());
+    bytes += name.size() + (text ? text->size() : sizeof(double));
   }
+  if (bytes > max_metrics_bytes)
+    return failure(ec::invalid_argument,
+                   "the " + std::to_string(x.size())
+                     + " metrics of a report have " + std::to_string(bytes)
+                     + " bytes, more than the "
+                     + std::to_string(max_metrics_bytes)
+                     + " they may have (put files into a checkpoint)");
   return {};
 }
 

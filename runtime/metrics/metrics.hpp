@@ -57,10 +57,11 @@ private:
   map_type values_;
 };
 
-/// Largest size of all names and texts of one report together, in bytes.
-/// Metrics travel in messages and are written to the journal at every report;
-/// files belong into checkpoints.
-inline constexpr std::size_t max_metrics_bytes = 64 * 1024;
+/// Largest size of the metrics of one rank's report, in bytes: names, texts,
+/// and 8 for each number. Far over the gradient norms of a large model. Metrics
+/// travel in messages and are written to the journal at every report; files
+/// belong into checkpoints.
+inline constexpr std::size_t max_metrics_bytes = 4 * 1024 * 1024;
 
 /// Refuses empty names, names with control characters and reports over
 /// `max_metrics_bytes`.

@@ -142,8 +142,9 @@ private:
 };
 
 expected<log_tee> log_tee::start(const std::string& path, sink console) {
-  unique_fd log{
-    ::open(path.c_str(), O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
+  unique_fd log{::open(path.c_str(),
+                       O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
+                       0600)};
   if (!log)
     return system_failure(ec::storage, "cannot open the log " + path);
   int ends[2];

@@ -2,8 +2,6 @@
 
 #include <cerrno>
 #include <cstdlib>
-#include <fstream>
-#include <optional>
 #include <utility>
 #include <vector>
 
@@ -11,6 +9,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/process_identity.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
 namespace troupe {
@@ -23,23 +22,6 @@ constexpr const char* prefix = "troupe-";
 
 // sun_path takes 107 bytes; 20 are for the name of a socket in the folder.
 constexpr std::size_t max_path = 107 - 20;
-
-/// When process *pid* started, in clock ticks since boot; nothing if there is
-/// no such process.
-std::optional<std::string> start_time_of(const std::string& pid) {
-  std::ifstream file{"/proc/" + pid + "/stat"};
-  std::string line;
-  if (!std::getline(file, line))
-    return std::nullopt;
-  // The second field, the name, is in parentheses and may hold anything; the
-  // start time is field 22.
-  auto at = line.rfind(')');
-  for (int field = 2; field < 22 && at != std::string::npos; ++field)
-    at = line.find(' ', at + 1);
-  if (at == std::string::npos)
-    return std::nullopt;
-  return line.substr(at + 1, line.find(' ', at + 1) - at - 1);
-}
 
 /// Containers may share /tmp, but not their process ids.
 std::string process_namespace() {

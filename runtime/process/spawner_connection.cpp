@@ -27,8 +27,9 @@ constexpr int farewell_timeout_ms = 2000;
 
 expected<unique_fd> open_output(const spawn_request& request, int standard) {
   if (!request.log_path.empty()) {
-    unique_fd file{::open(request.log_path.c_str(),
-                          O_WRONLY | O_APPEND | O_CREAT | O_CLOEXEC, 0644)};
+    unique_fd file{
+      ::open(request.log_path.c_str(),
+             O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)};
     if (!file)
       return system_failure(ec::spawn,
                             "cannot open the log " + request.log_path);

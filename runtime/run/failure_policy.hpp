@@ -14,10 +14,20 @@ namespace troupe {
 /// differently. A configuration that can never work can not.
 bool is_retryable(ec code) noexcept;
 
+/// How many failures of each kind a run has had. Kept with the run, so that the
+/// next driver counts on.
+struct failure_counts {
+  std::int64_t ranks = 0;  ///< Groups whose ranks failed.
+  std::int64_t starts = 0; ///< Groups that failed to start.
+
+  bool operator==(const failure_counts&) const = default;
+};
+
 /// Says after every failure whether the run goes on.
 ///
-/// Two budgets that never touch each other, counted over the whole run and
-/// never given back for progress: ranks that failed while the group ran, and
+/// Two budgets that never touch each other, counted over the whole run, also
+/// where its driver was killed meanwhile (`count_on`), and never given back for
+/// progress: ranks that failed while the group ran, and
 /// groups that failed to start. A counter goes up first; the run ends once it
 /// is over its limit, so that a limit of n allows n restarts.
 ///
@@ -57,6 +67,16 @@ public:
 
   /// A group runs: the next failed start waits `first_delay` again.
   void on_group_started() noexcept { failed_starts_in_a_row_ = 0; }
+
+  /// An earlier driver of the run counted *x*.
+  void count_on(const failure_counts& x) noexcept {
+    rank_failures_ += x.ranks;
+    start_failures_ += x.starts;
+  }
+
+  failure_counts counts() const noexcept {
+    return {rank_failures_, start_failures_};
+  }
 
   std::int64_t rank_failures() const noexcept { return rank_failures_; }
   std::int64_t start_failures() const noexcept { return start_failures_; }

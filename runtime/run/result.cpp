@@ -117,8 +117,8 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
   return retention{{1, metric, order}}.best(scored).back();
 }
 
-expected<std::vector<history_row>> result::metrics_history() const {
-  std::vector<history_row> rows;
+expected<run_history> result::metrics_history() const {
+  run_history rows;
   auto found = look_up(journal_file(path));
   if (!found)
     return tl::unexpected{found.error()};
@@ -129,6 +129,10 @@ expected<std::vector<history_row>> result::metrics_history() const {
     return tl::unexpected{reader.error()};
   for (;;) {
     auto entry = reader->next();
+    if (!entry && entry.error().code == ec::corrupt) {
+      rows.damaged.push_back(entry.error().message);
+      continue;
+    }
     if (!entry)
       return tl::unexpected{entry.error()};
     if (!*entry)

@@ -15,6 +15,13 @@
 
 namespace troupe {
 
+/// A run's reports, oldest first.
+struct run_history : std::vector<history_row> {
+  /// What is missing: one sentence for each damaged line of the journal, which
+  /// was passed over. `journal_damaged` in the journal says so, too.
+  std::vector<std::string> damaged;
+};
+
 /// What a run left behind: the outcome, the last metrics, the checkpoints.
 struct result {
   run_status_kind status = run_status_kind::running;
@@ -40,9 +47,8 @@ struct result {
   expected<reported_checkpoint> best_checkpoint(const std::string& metric,
                                                 score_order order) const;
 
-  /// One row per report batch, oldest first, read from the journal. A corrupt
-  /// line is `ec::corrupt` with its number; `journal_reader` can go on past it.
-  expected<std::vector<history_row>> metrics_history() const;
+  /// One row per report batch, oldest first, read from the journal.
+  expected<run_history> metrics_history() const;
 
   /// This result; throws `run_failed` if the run has an error.
   const result& value_or_throw() const;

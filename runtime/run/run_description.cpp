@@ -57,9 +57,7 @@ std::string new_id() {
   return text;
 }
 
-fs::path file_of(const fs::path& run_path) {
-  return run_path / "run.json";
-}
+constexpr const char* file_name = "run.json";
 
 void append_field(std::string& out, const char* name, std::string_view text) {
   out += std::string{",\n\""} + name + "\":";
@@ -96,9 +94,16 @@ run_description to_description(const json::document& x) {
           text("config")};
 }
 
+expected<run_description> from_json(const std::string& text,
+                                    const fs::path& path) {
+  return verify_sum(text, path.string()).and_then([&] {
+    return json::read<run_description>(text, path.string(), to_description);
+  });
+}
+
 } // namespace
 
-expected<run_description> describe_run(const fs::path& run_path,
+expected<run_description> describe_run(const held_folder& run,
                                        const std::string& name,
                                        const std::string& config) {
   run_description x{.name = name,
@@ -113,21 +118,22 @@ expected<run_description> describe_run(const fs::path& run_path,
                     .compiler = __VERSION__,
                     .config = config};
   // A damaged description is no reason not to go on: the run gets a new id.
-  if (auto earlier = read_description(run_path)) {
+  auto text = run.read_file(file_name, max_bytes);
+  if (auto earlier = text.and_then([&](const std::string& bytes) {
+        return from_json(bytes, run.path() / file_name);
+      })) {
     x.id = earlier->id;
     x.begun = earlier->begun;
   }
-  return replace_file(file_of(run_path), to_json(x)).map([&] {
+  return run.replace_file(file_name, to_json(x)).map([&] {
     return std::move(x);
   });
 }
 
 expected<run_description> read_description(const fs::path& run_path) {
-  auto path = file_of(run_path);
+  auto path = run_path / file_name;
   return read_file(path, max_bytes).and_then([&](const std::string& text) {
-    return verify_sum(text, path.string()).and_then([&] {
-      return json::read<run_description>(text, path.string(), to_description);
-    });
+    return from_json(text, path);
   });
 }
 

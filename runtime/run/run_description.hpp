@@ -5,6 +5,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -25,9 +26,9 @@ struct run_description {
   std::string config;    ///< The loop's config as JSON text; may be empty.
 };
 
-/// Describes the run *name* in the folder *run_path* as this process runs it:
-/// its `run.json` is replaced; id and begin of an earlier life are kept.
-expected<run_description> describe_run(const fs::path& run_path,
+/// Describes the run *name* in the folder *run* as this process runs it: its
+/// `run.json` is replaced; id and begin of an earlier life are kept.
+expected<run_description> describe_run(const held_folder& run,
                                        const std::string& name,
                                        const std::string& config);
 

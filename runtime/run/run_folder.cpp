@@ -2,62 +2,415 @@
 
 #include <fcntl.h>
 #include <sys/file.h>
-#include <sys/utsname.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
+#include <thread>
 
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
-std::string host_name() {
-  utsname host{};
-  return ::uname(&host) == 0 ? host.nodename : "unknown host";
-}
+constexpr std::size_t max_claim_bytes = 4096;
+constexpr const char* state_name = "state.json";
 
-// The lock file says who holds it. It is written after the lock was taken, so a
-// reader may find it empty.
-std::string holder_of(const fs::path& lock) {
-  auto text = read_file(lock, 4096);
-  return text && !text->empty() ? *text : "another process";
-}
-
-expected<unique_fd> take_lock(const fs::path& path) {
-  auto file = open_file(path, O_RDWR | O_CREAT, "open");
-  if (!file)
-    return file;
-  while (::flock(file->get(), LOCK_EX | LOCK_NB) != 0) {
+/// Takes the `flock` of *file*; false if someone else has it.
+expected<bool> lock_file(const unique_fd& file, const fs::path& path) {
+  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
-      return failure(ec::conflict, "the run " + path.parent_path().string()
-                                     + " is held by " + holder_of(path));
+      return false;
     if (errno != EINTR)
       return tl::unexpected{storage_error("lock", path, errno)};
   }
-  auto me = "pid " + std::to_string(::getpid()) + " on " + host_name();
-  if (::ftruncate(file->get(), 0) != 0
-      || ::pwrite(file->get(), me.data(), me.size(), 0) < 0)
-    return tl::unexpected{storage_error("write", path, errno)};
-  return file;
+  return true;
+}
+
+/// Storage that maps users gives files another owner than the process that
+/// makes them (a network share mounted with a fixed owner, root on NFS).
+bool makes_files_of(uid_t owner, const held_folder& folder) {
+  auto name = ".owner-" + std::to_string(::getpid());
+  auto file = folder.open_file(name, O_WRONLY | O_CREAT | O_EXCL, "create");
+  struct stat found {};
+  auto same =
+    file && ::fstat(file->get(), &found) == 0 && found.st_uid == owner;
+  if (file)
+    (void) folder.remove_file(name);
+  return same;
+}
+
+expected<void> refuse_stranger(const held_folder& folder) {
+  struct stat found {};
+  if (::fstat(folder.descriptor().get(), &found) != 0)
+    return tl::unexpected{storage_error("look up", folder.path(), errno)};
+  if (found.st_uid == ::geteuid() || makes_files_of(found.st_uid, folder))
+    return {};
+  return failure(ec::storage, "the run folder " + folder.path().string()
+                                + " belongs to user "
+                                + std::to_string(found.st_uid)
+                                + ", and this process runs as user "
+                                + std::to_string(::geteuid())
+                                + ": choose another run.name or storage_path");
+}
+
+expected<held_folder> open_run_folder(const fs::path& path) {
+  if (auto ok = make_folders(path.parent_path()); !ok)
+    return tl::unexpected{ok.error()};
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    if (auto ok = sync_folder(path.parent_path()); !ok)
+      return tl::unexpected{ok.error()};
+  } else if (errno != EEXIST) {
+    return tl::unexpected{storage_error("make folder", path, errno)};
+  }
+  return held_folder::open(path);
+}
+
+/// The processes that have *file* open, for people; empty if none is found.
+std::string processes_with(const struct stat& file) {
+  std::string result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{"/proc", code}, end; !code && i != end;
+       i.increment(code)) {
+    auto pid = i->path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    boost::system::error_code gone;
+    for (fs::directory_iterator fd{i->path() / "fd", gone}; !gone && fd != end;
+         fd.increment(gone)) {
+      struct stat found {};
+      if (::stat(fd->path().c_str(), &found) != 0 || !is_same_file(found, file))
+        continue;
+      result += (result.empty() ? "pid " : ", pid ") + pid;
+      break;
+    }
+  }
+  return result;
+}
+
+error folder_is_gone(const fs::path& path) {
+  return {ec::storage, "the run's folder " + path.string()
+                         + " is gone: it was removed, renamed or replaced "
+                           "while the run was writing to it"};
+}
+
+bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
+  return is_same_file(a, b) && a.st_size == b.st_size
+         && a.st_mtim.tv_sec == b.st_mtim.tv_sec
+         && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
 }
 
 } // namespace
 
-expected<run_folder> run_folder::open(const fs::path& storage_path,
-                                      const std::string& name) {
-  auto path = storage_path / name;
-  if (auto ok = make_folders(path); !ok)
+expected<std::unique_ptr<run_folder>>
+run_folder::open(const fs::path& storage_path, const std::string& name) {
+  return open_run_folder(storage_path / name).and_then(take);
+}
+
+expected<std::unique_ptr<run_folder>>
+run_folder::open_new(const fs::path& storage_path) {
+  if (auto ok = make_folders(storage_path); !ok)
     return tl::unexpected{ok.error()};
-  auto lock = take_lock(path / "lock");
-  if (!lock)
-    return tl::unexpected{lock.error()};
-  run_folder result{std::move(path), std::move(*lock)};
-  for (auto& folder : {result.checkpoints(), result.logs(), result.sinks()})
-    if (auto ok = make_folders(folder); !ok)
+  // The same second, or one that comes again because the clock was set back.
+  auto base = generated_name();
+  for (int n = 1;; ++n) {
+    auto path = storage_path / (n == 1 ? base : base + '-' + std::to_string(n));
+    if (::mkdir(path.c_str(), 0700) == 0)
+      return sync_folder(storage_path)
+        .and_then([&] { return held_folder::open(path); })
+        .and_then(take);
+    if (errno != EEXIST)
+      return tl::unexpected{storage_error("make folder", path, errno)};
+  }
+}
+
+expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
+  if (auto ok = refuse_stranger(folder); !ok)
+    return tl::unexpected{ok.error()};
+  std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
+  if (auto ok = result->take_lock(); !ok)
+    return tl::unexpected{ok.error()};
+  for (auto below : {"checkpoints", "logs", "sinks"})
+    if (auto ok = result->folder_.folder(below); !ok)
       return tl::unexpected{ok.error()};
-  return result;
+  return result->folder_.folder("attempts")
+    .and_then([&](held_folder x) {
+      result->attempts_ = std::move(x);
+      return result->refuse_living_claims();
+    })
+    .map([&] { return std::move(result); });
+}
+
+expected<void> run_folder::take_lock() {
+  auto path = folder_.path() / "lock";
+  auto file = folder_.open_file("lock", O_RDWR | O_CREAT, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto taken = lock_file(*file, path);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  if (!*taken) {
+    // Written after the lock was taken: a reader may find it empty.
+    auto holder = read_open_file(*file, path, max_claim_bytes);
+    return failure(
+      ec::conflict,
+      "the run " + folder_.path().string() + " is held by "
+        + (holder && !holder->empty() ? *holder : "another process"));
+  }
+  auto me = to_string(me_);
+  if (::ftruncate(file->get(), 0) != 0
+      || ::pwrite(file->get(), me.data(), me.size(), 0) < 0)
+    return tl::unexpected{storage_error("write", path, errno)};
+  lock_ = std::move(*file);
+  return {};
+}
+
+expected<void> run_folder::refuse_living_claims() const {
+  auto names = attempts_.names();
+  if (!names)
+    return tl::unexpected{names.error()};
+  for (auto& name : *names) {
+    auto file = attempts_.open_file(name, O_RDWR, "open");
+    if (!file)
+      return tl::unexpected{file.error()};
+    auto free = lock_file(*file, attempts_.path() / name);
+    if (!free)
+      return tl::unexpected{free.error()};
+    if (*free)
+      continue;
+    auto text = read_open_file(*file, attempts_.path() / name, max_claim_bytes);
+    auto who = text ? process_from_line(*text) : std::nullopt;
+    return failure(ec::conflict,
+                   "the run " + path().string() + " is held by "
+                     + (who ? to_string(*who) : "another process")
+                     + ", which is at attempt " + name
+                     + "; the run's file 'lock' was removed under it");
+  }
+  return {};
+}
+
+expected<bool> run_folder::claim(std::uint64_t attempt) {
+  auto name = std::to_string(attempt);
+  if (name == claim_name_)
+    return false;
+  // Who has a claim already removes no other: it could be the successor's.
+  auto stranger_lives = expected<bool>{false};
+  if (claim_name_.empty())
+    stranger_lives = oust_others();
+  else if (auto ok = check_all(); !ok)
+    return tl::unexpected{ok.error()};
+  if (!stranger_lives)
+    return stranger_lives;
+  if (auto ok = make_claim(name); !ok)
+    return tl::unexpected{ok.error()};
+  return stranger_lives;
+}
+
+expected<bool> run_folder::oust_others() const {
+  auto others = attempts_.names();
+  if (!others)
+    return tl::unexpected{others.error()};
+  auto stranger_lives = false;
+  for (auto& x : *others) {
+    auto text = attempts_.read_file(x, max_claim_bytes);
+    auto who = text ? process_from_line(*text) : std::nullopt;
+    stranger_lives = stranger_lives || (who && who->boot != me_.boot);
+    if (auto ok = attempts_.remove_file(x); !ok)
+      return tl::unexpected{ok.error()};
+  }
+  return stranger_lives;
+}
+
+expected<void> run_folder::make_claim(const std::string& name) {
+  auto path = attempts_.path() / name;
+  auto file = attempts_.open_file(name, O_RDWR | O_CREAT | O_EXCL, "create");
+  struct stat made {};
+  if (!file && attempts_.look_up(name, made) == 0)
+    return failure(ec::conflict, "another driver is taking the run "
+                                   + this->path().string() + " at this moment");
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto taken = lock_file(*file, path);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  auto line = to_line(me_);
+  if (!*taken
+      || ::pwrite(file->get(), line.data(), line.size(), 0)
+           != static_cast<ssize_t>(line.size())
+      || ::fstat(file->get(), &made) != 0)
+    return tl::unexpected{storage_error("claim", path, errno)};
+  std::string before;
+  {
+    std::lock_guard guard{mutex_};
+    before = std::exchange(claim_name_, name);
+    claim_ = std::move(*file);
+    claim_file_ = made;
+  }
+  return before.empty() ? expected<void>{} : attempts_.remove_file(before);
+}
+
+expected<void> run_folder::await_ranks(std::chrono::milliseconds limit) {
+  {
+    std::lock_guard guard{mutex_};
+    ranks_.reset();
+  }
+  auto file = folder_.open_file("ranks", O_RDWR | O_CREAT, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    auto taken = lock_file(*file, path() / "ranks");
+    if (!taken)
+      return tl::unexpected{taken.error()};
+    if (*taken)
+      break;
+    if (std::chrono::steady_clock::now() >= deadline) {
+      file->reset();
+      return failure(ec::timeout, "no attempt of the run " + path().string()
+                                    + " can begin: processes of an earlier one "
+                                      "have not ended within "
+                                    + std::to_string(limit.count())
+                                    + " ms: " + ranks_left());
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+  std::lock_guard guard{mutex_};
+  ranks_ = std::move(*file);
+  return {};
+}
+
+std::string run_folder::ranks_left() const {
+  struct stat file {};
+  auto found =
+    folder_.look_up("ranks", file) == 0 ? processes_with(file) : std::string{};
+  return found.empty() ? "none that can be seen from here" : found;
+}
+
+expected<unique_fd> run_folder::ranks_lock() const {
+  std::lock_guard guard{mutex_};
+  return duplicate(ranks_.get());
+}
+
+expected<void> run_folder::check() const {
+  std::lock_guard guard{mutex_};
+  if (ousted_)
+    return tl::unexpected{ousted_};
+  if (claim_name_.empty())
+    return failure(ec::conflict,
+                   "the run " + path().string() + " was given back");
+  struct stat found {};
+  auto code = attempts_.look_up(claim_name_, found);
+  if (code == 0 && is_same_file(found, claim_file_))
+    return {};
+  if (code != 0 && code != ENOENT && code != ENOTDIR && code != ESTALE)
+    return tl::unexpected{
+      storage_error("look up", attempts_.path() / claim_name_, code)};
+  if (auto there = folder_.is_at_its_path(); there && !*there)
+    return oust(folder_is_gone(path()));
+  return oust({ec::conflict, "the run " + path().string() + " was taken by "
+                               + holder() + ": the claim attempts/"
+                               + claim_name_
+                               + " is gone, and this driver writes no more"});
+}
+
+expected<void> run_folder::check_all() const {
+  if (auto ok = check(); !ok)
+    return ok;
+  auto there = folder_.is_at_its_path();
+  if (!there)
+    return tl::unexpected{there.error()};
+  if (*there)
+    return {};
+  std::lock_guard guard{mutex_};
+  return oust(folder_is_gone(path()));
+}
+
+// The caller holds the mutex.
+tl::unexpected<error> run_folder::oust(error reason) const {
+  ousted_ = std::move(reason);
+  return tl::unexpected{ousted_};
+}
+
+// Who has the latest claim now.
+std::string run_folder::holder() const {
+  auto names = attempts_.names();
+  if (names)
+    for (auto& name : *names)
+      if (auto text = attempts_.read_file(name, max_claim_bytes))
+        if (auto who = process_from_line(*text))
+          return to_string(*who);
+  return "someone else";
+}
+
+bool run_folder::is_ousted() const {
+  std::lock_guard guard{mutex_};
+  return static_cast<bool>(ousted_);
+}
+
+void run_folder::release() {
+  std::lock_guard guard{mutex_};
+  if (claim_ && !ousted_) // A driver on another host need not wait for us.
+    (void) !::ftruncate(claim_.get(), 0);
+  claim_name_.clear();
+  claim_.reset();
+  ranks_.reset();
+  lock_.reset();
+}
+
+expected<std::optional<saved_run>> run_folder::load_state() {
+  struct stat found {};
+  auto code = folder_.look_up(state_name, found);
+  if (code == ENOENT)
+    return std::optional<saved_run>{};
+  if (code != 0)
+    return tl::unexpected{storage_error("look up", path() / state_name, code)};
+  auto file = folder_.open_file(state_name, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  if (::fstat(file->get(), &found) != 0)
+    return tl::unexpected{storage_error("read", path() / state_name, errno)};
+  {
+    std::lock_guard guard{mutex_};
+    state_file_ = found;
+  }
+  return read_open_file(*file, path() / state_name, max_state_bytes)
+    .and_then([&](const std::string& text) {
+      return saved_run_from_json(text, path());
+    })
+    .map([](saved_run x) { return std::optional{std::move(x)}; });
+}
+
+expected<void> run_folder::save_state(const saved_run& x) {
+  if (auto ok = check_all(); !ok)
+    return ok;
+  if (auto ok = check_state_file(); !ok)
+    return ok;
+  auto saved = folder_.replace_file(state_name, to_json(x));
+  // Even if that failed: the new file may be the one that is there.
+  struct stat found {};
+  if (folder_.look_up(state_name, found) == 0) {
+    std::lock_guard guard{mutex_};
+    state_file_ = found;
+  }
+  return saved;
+}
+
+// A state that is missing is no other driver's: it is written again.
+expected<void> run_folder::check_state_file() const {
+  struct stat found {};
+  auto code = folder_.look_up(state_name, found);
+  if (code == ENOENT)
+    return {};
+  if (code != 0)
+    return tl::unexpected{storage_error("look up", path() / state_name, code)};
+  std::lock_guard guard{mutex_};
+  if (state_file_ && is_same_state(*state_file_, found))
+    return {};
+  return oust({ec::conflict, "someone else has replaced "
+                               + (path() / state_name).string()
+                               + ": this driver writes no more"});
 }
 
 } // namespace troupe

@@ -1,37 +1,117 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <optional>
 #include <string>
+
+#include <sys/stat.h>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/process_identity.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/run/saved_run.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
 /// The folder `<storage>/<name>` of a run, held by one driver at a time.
 ///
-/// The lock is a `flock` of the file `lock` and goes with the object, or with
-/// the process however it ends.
+/// The file `lock` keeps apart drivers that start at once. The right to write
+/// to the run is a *claim*: the file `attempts/<n>` of the driver's attempt,
+/// which names its process and is locked as long as that lives. Whoever takes
+/// the run over removes it, and the driver that was ousted finds it gone: see
+/// docs/decisions/ownership.md.
+///
+/// All calls but `open` and `claim` may come from any thread.
 class run_folder {
 public:
   /// Makes what is missing and takes the lock. `ec::storage` if the storage can
-  /// not be written to, with the reason; `ec::conflict` with the holder's pid
-  /// and host if another driver has the run.
-  static expected<run_folder> open(const fs::path& storage_path,
-                                   const std::string& name);
+  /// not be written to, with the reason, or if the folder belongs to another
+  /// user; `ec::conflict` with the holder's pid and host if another driver has
+  /// the run, even if someone removed its lock.
+  static expected<std::unique_ptr<run_folder>>
+  open(const fs::path& storage_path, const std::string& name);
 
-  const fs::path& path() const noexcept { return path_; }
-  fs::path checkpoints() const { return path_ / "checkpoints"; }
-  fs::path logs() const { return path_ / "logs"; }
-  fs::path sinks() const { return path_ / "sinks"; }
-  fs::path journal_file() const { return path_ / "journal.jsonl"; }
+  /// The same for a run without a name: makes a folder that was not there.
+  static expected<std::unique_ptr<run_folder>>
+  open_new(const fs::path& storage_path);
+
+  /// Claims the run for attempt *attempt*; the claim of an earlier one is
+  /// given up, and whoever else had one is ousted. Returns whether a driver on
+  /// another host may still live that does not know it yet: it notices within
+  /// `takeover_wait`.
+  expected<bool> claim(std::uint64_t attempt);
+
+  /// Waits, at most *limit*, until no process of an earlier attempt is left:
+  /// all that were given its `ranks_lock`. `ec::timeout` names those that are.
+  /// Then there is a new lock, for the attempt that begins.
+  expected<void> await_ranks(std::chrono::milliseconds limit);
+
+  /// What every rank process of the attempt is to hold as long as it lives.
+  expected<unique_fd> ranks_lock() const;
+
+  /// Whether the run is still this driver's; an error says who has it. A look
+  /// at the claim alone: a microsecond. Once it failed it always fails.
+  expected<void> check() const;
+
+  /// The same, and whether the folder still lies at its path.
+  expected<void> check_all() const;
+
+  /// Whether `check` found the run taken. A look-up that failed is no such
+  /// finding: the disk may answer again.
+  bool is_ousted() const;
+
+  /// Gives the run back: another driver may take it. `check` fails from now on.
+  void release();
+
+  /// Reads `state.json`; nothing if there is none yet.
+  expected<std::optional<saved_run>> load_state();
+
+  /// Replaces `state.json`, unless someone else has done so since it was read
+  /// or replaced here.
+  expected<void> save_state(const saved_run& x);
+
+  /// As long as a driver on another host can take to see that it was ousted: it
+  /// looks once a second, and files on a network may lag a little.
+  static constexpr auto takeover_wait = std::chrono::seconds{3};
+
+  const held_folder& files() const noexcept { return folder_; }
+  const fs::path& path() const noexcept { return folder_.path(); }
+  fs::path checkpoints() const { return path() / "checkpoints"; }
+  fs::path logs() const { return path() / "logs"; }
+  fs::path sinks() const { return path() / "sinks"; }
+  fs::path journal_file() const { return path() / "journal.jsonl"; }
 
 private:
-  run_folder(fs::path path, unique_fd lock)
-    : path_(std::move(path)), lock_(std::move(lock)) {}
+  static expected<std::unique_ptr<run_folder>> take(held_folder folder);
+  explicit run_folder(held_folder folder) : folder_(std::move(folder)) {}
 
-  fs::path path_;
+  expected<void> take_lock();
+  /// Removes all claims; whether one may be of a living driver elsewhere.
+  expected<bool> oust_others() const;
+  expected<void> make_claim(const std::string& name);
+  expected<void> refuse_living_claims() const;
+  expected<void> check_state_file() const;
+  tl::unexpected<error> oust(error reason) const;
+  std::string holder() const;
+  std::string ranks_left() const;
+
+  held_folder folder_;
+  held_folder attempts_;
   unique_fd lock_;
+  const process_identity me_ = own_identity();
+
+  mutable std::mutex mutex_; // guards what follows
+  std::string claim_name_;   // empty: none yet, or given back
+  unique_fd claim_;
+  struct stat claim_file_ {};
+  unique_fd ranks_;
+  std::optional<struct stat> state_file_; // as we read or wrote it
+  mutable error ousted_;                  // why nothing may be written any more
 };
 
 } // namespace troupe

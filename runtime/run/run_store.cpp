@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <chrono>
+#include <thread>
 #include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
@@ -102,37 +103,73 @@ metrics first_values(std::optional<history_row> x) {
   return x && !x->values.empty() ? std::move(x->values[0]) : metrics{};
 }
 
+// Before anything is written: a finished run stays as it is, and so does one
+// whose state cannot be read now. Returns the number of the next attempt.
+expected<std::uint64_t> refuse_finished(run_folder& folder) {
+  auto saved = folder.load_state();
+  if (!saved && saved.error().code != ec::corrupt)
+    return tl::unexpected{saved.error()};
+  if (!saved || !*saved)
+    return 0;
+  if ((*saved)->status == run_status_kind::finished)
+    return already_finished(folder);
+  return (*saved)->next_attempt;
+}
+
+expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
+  return folder.files()
+    .open_file("journal.jsonl", journal::open_flags(), "open")
+    .and_then([&](unique_fd file) {
+      return journal::open(std::move(file), folder.journal_file());
+    });
+}
+
+// Claims the run and waits until no driver of another host writes to it.
+expected<void> take(run_folder& folder, std::uint64_t attempt) {
+  auto stranger_lives = folder.claim(attempt);
+  if (!stranger_lives)
+    return tl::unexpected{stranger_lives.error()};
+  if (*stranger_lives)
+    std::this_thread::sleep_for(run_folder::takeover_wait);
+  return {};
+}
+
 } // namespace
 
-run_store::run_store(run_folder folder, std::unique_ptr<journal> log,
-                     checkpoint_store checkpoints, run_description description,
-                     bool resumed)
+run_store::run_store(std::unique_ptr<run_folder> folder,
+                     std::unique_ptr<journal> log, checkpoint_store checkpoints,
+                     run_description description, bool resumed)
   : folder_(std::move(folder)), journal_(std::move(log)),
     checkpoints_(std::move(checkpoints)), description_(std::move(description)),
     resumed_(resumed) {}
 
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text) {
-  if (!config.name)
-    return failure(ec::invalid_config, "run.name is unset");
-  auto folder = run_folder::open(config.storage_path, *config.name);
+  auto folder = config.name
+                  ? run_folder::open(config.storage_path, *config.name)
+                  : run_folder::open_new(config.storage_path);
   if (!folder)
     return tl::unexpected{folder.error()};
-  // Before anything is written: a finished run stays as it is, and so does one
-  // whose state cannot be read now.
-  auto saved = load_run(folder->path());
+  auto& files = **folder;
+  auto name = files.path().filename().string();
+  auto number = refuse_finished(files);
+  if (!number)
+    return tl::unexpected{number.error()};
+  if (auto ok = take(files, *number); !ok)
+    return tl::unexpected{ok.error()};
+  // Until now another driver could write.
+  auto saved = files.load_state();
   if (!saved && saved.error().code != ec::corrupt)
     return tl::unexpected{saved.error()};
-  if (saved && *saved && (*saved)->status == run_status_kind::finished)
-    return already_finished(*folder);
-  auto log = journal::open(folder->journal_file());
+  auto log = open_journal(files);
   if (!log)
     return tl::unexpected{log.error()};
-  auto found = find_state(*folder, **log, std::move(saved));
+  auto found = find_state(files, **log, std::move(saved));
   if (!found)
     return tl::unexpected{found.error()};
   auto checkpoints = checkpoint_store::open(
-    folder->path(), *config.name, config.checkpoint, std::move(found->state));
+    files.path(), name, config.checkpoint, std::move(found->state),
+    [&files](const saved_run& x) { return files.save_state(x); });
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
   if (auto ok = complete(**log, checkpoints->registry().all()); !ok)
@@ -142,33 +179,95 @@ run_store::open(const run_config& config, const std::string& config_text) {
     for (auto& x : found->events)
       if (auto ok = (*log)->append_event(x.kind, 0, x.fields); !ok)
         return tl::unexpected{ok.error()};
-    return already_finished(*folder);
+    return already_finished(files);
   }
-  auto last = read_last_batch(folder->journal_file());
+  auto last = read_last_batch(files.journal_file());
   if (!last)
     return tl::unexpected{last.error()};
-  auto description = describe_run(folder->path(), *config.name, config_text);
+  auto description = describe_run(files.files(), name, config_text);
   if (!description)
     return tl::unexpected{description.error()};
   std::unique_ptr<run_store> result{
     new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
                   std::move(*description), found->existed}};
   result->last_metrics_ = first_values(std::move(*last));
+  result->start_timeout_ = config.start_timeout;
+  auto& state = result->checkpoints_.state();
+  result->attempt_ = state.next_attempt;
+  if (state.status != run_status_kind::errored)
+    result->failures_ = state.failures;
   return result->note_events(result->journal_->events())
     .and_then([&] { return result->note_events(std::move(found->events)); })
     .and_then(
       [&] { return result->note_events(result->checkpoints_.take_events()); })
+    .and_then([&] {
+      return result->sync_.start([x = result.get()] { return x->keep(); });
+    })
     .map([&] { return std::move(result); });
 }
 
 expected<void> run_store::note_events(std::vector<store_event> events) {
   for (auto& x : events) {
-    if (auto ok = journal_->append_event(x.kind, attempt_, x.fields); !ok)
-      return ok;
+    auto noted = append_ours(
+      [&] { return journal_->append_event(x.kind, attempt_, x.fields); });
+    if (!noted)
+      return noted;
     std::lock_guard guard{notes_mutex_};
     events_.push_back(std::move(x));
   }
   return {};
+}
+
+void run_store::on_loss(std::function<void(const error&)> f) {
+  std::unique_lock lock{notes_mutex_};
+  lost_ = std::move(f);
+  if (!is_lost_)
+    return;
+  lock.unlock();
+  lost_(loss_);
+}
+
+expected<void> run_store::check() const {
+  if (is_lost_) {
+    std::lock_guard guard{notes_mutex_};
+    return tl::unexpected{loss_};
+  }
+  return folder_->check();
+}
+
+bool run_store::keep() {
+  auto kept = folder_->check_all();
+  if (kept || !folder_->is_ousted())
+    kept = journal_->sync();
+  if (kept)
+    return true;
+  std::function<void(const error&)> tell;
+  {
+    std::lock_guard guard{notes_mutex_};
+    loss_ = kept.error();
+    is_lost_ = true;
+    tell = lost_;
+  }
+  if (tell)
+    tell(kept.error());
+  return false;
+}
+
+void run_store::release() {
+  sync_.stop();
+  folder_->release();
+  std::lock_guard guard{notes_mutex_};
+  lost_ = {};
+}
+
+failure_counts run_store::failures() const {
+  std::lock_guard guard{notes_mutex_};
+  return failures_;
+}
+
+void run_store::note_failures(const failure_counts& x) {
+  std::lock_guard guard{notes_mutex_};
+  failures_ = x;
 }
 
 metrics run_store::last_metrics() const {
@@ -178,6 +277,11 @@ metrics run_store::last_metrics() const {
 
 expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
+  if (auto ok = folder_->claim(checkpoints_.state().next_attempt); !ok)
+    return tl::unexpected{ok.error()};
+  if (auto ok = folder_->await_ranks(start_timeout_); !ok)
+    return tl::unexpected{ok.error()};
+  checkpoints_.note_failures(failures());
   auto resume = checkpoints_.resume_checkpoint();
   if (!resume)
     return tl::unexpected{resume.error()};
@@ -192,14 +296,18 @@ expected<attempt_start> run_store::begin_attempt() {
   metrics fields{{"first_report", result.first_report}};
   if (result.resume)
     fields["resume"] = result.resume->data.name();
-  return journal_->append_event("attempt_begun", *attempt, fields).map([&] {
-    return std::move(result);
-  });
+  return append_ours([&] {
+           return journal_->append_event("attempt_begun", *attempt, fields);
+         })
+    .map([&] { return std::move(result); });
 }
 
 expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
                                                 const report_batch& batch) {
   std::lock_guard guard{checkpoints_mutex_};
+  auto ours = check().and_then([this] { return folder_->check_all(); });
+  if (!ours)
+    return tl::unexpected{ours.error()};
   auto result = checkpoints_.commit(attempt, batch);
   // The commit stands, whatever becomes of the journal.
   auto events = checkpoints_.take_events();
@@ -212,10 +320,11 @@ expected<void> run_store::append(std::uint64_t attempt,
                                  const report_batch& batch,
                                  const std::string& checkpoint,
                                  double checkpoint_s) {
-  if (auto ok =
-        journal_->append_batch(attempt, batch, checkpoint, checkpoint_s);
-      !ok)
-    return ok;
+  auto stored = append_ours([&] {
+    return journal_->append_batch(attempt, batch, checkpoint, checkpoint_s);
+  });
+  if (!stored)
+    return stored;
   {
     std::lock_guard guard{notes_mutex_};
     last_metrics_ = batch.values.empty() ? metrics{} : batch.values[0];
@@ -244,9 +353,9 @@ run_store::store(std::uint64_t attempt, const report_batch& batch) {
 expected<void> run_store::append_event(std::string_view kind,
                                        std::uint64_t attempt,
                                        const metrics& fields) {
-  return journal_->append_event(kind, attempt, fields).map([this] {
-    appended_();
-  });
+  return append_ours(
+           [&] { return journal_->append_event(kind, attempt, fields); })
+    .map([this] { appended_(); });
 }
 
 std::vector<reported_checkpoint> run_store::checkpoints() const {
@@ -256,15 +365,19 @@ std::vector<reported_checkpoint> run_store::checkpoints() const {
 
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
+  sync_.stop();
   metrics fields{{"status", to_string(status)}};
   if (error)
     fields["error"] = error->message;
-  auto noted =
-    journal_->append_event("run_ended", attempt_, fields).and_then([&] {
-      return journal_->sync();
-    });
+  auto noted = append_ours([&] {
+                 return journal_->append_event("run_ended", attempt_, fields);
+               }).and_then([&] { return journal_->sync(); });
   std::lock_guard guard{checkpoints_mutex_};
+  // A run that is another driver's by now has not ended.
+  if (auto ours = folder_->check_all(); !ours)
+    return tl::unexpected{ours.error()};
   // Even if the journal is broken: the state says how the run ended.
+  checkpoints_.note_failures(failures());
   auto saved = checkpoints_.finish(status, error, journal_->next_report());
   if (!saved)
     return tl::unexpected{saved.error()};

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <memory>
 #include <mutex>
@@ -15,6 +16,7 @@
 #include "troupe/runtime/run/result.hpp"
 #include "troupe/runtime/run/run_description.hpp"
 #include "troupe/runtime/run/run_folder.hpp"
+#include "troupe/runtime/run/sync_thread.hpp"
 
 namespace troupe {
 
@@ -26,15 +28,16 @@ namespace troupe {
 /// as the disk); calls of the checkpoint side wait for a commit under way.
 class run_store {
 public:
-  /// Takes the run that *config* (resolved) names: makes its folder, locks it,
+  /// Takes the run that *config* (resolved) names, or a new one if it names
+  /// none: makes its folder, locks it,
   /// recovers journal and checkpoints, and notes what was odd in the journal.
   /// An unfinished run is resumed; a finished one is `ec::conflict` with what
   /// to do about it. *config_text* goes into `run.json`.
   static expected<std::unique_ptr<run_store>>
   open(const run_config& config, const std::string& config_text = {});
 
-  const fs::path& path() const noexcept { return folder_.path(); }
-  const run_folder& folder() const noexcept { return folder_; }
+  const fs::path& path() const noexcept { return folder_->path(); }
+  const run_folder& folder() const noexcept { return *folder_; }
 
   const run_description& description() const noexcept { return description_; }
 
@@ -47,9 +50,21 @@ public:
   /// How many reports the journal has.
   std::uint64_t next_report() const noexcept { return journal_->next_report(); }
 
+  /// The failures that count against the run's budgets, as an earlier driver
+  /// left them. Those of a run that ended for its errors are forgiven: whoever
+  /// starts it again has seen them.
+  failure_counts failures() const;
+
+  /// What they are now; durable with the next attempt, or with the end.
+  void note_failures(const failure_counts& x);
+
   /// Reserves the number of the next attempt and finds the checkpoint it goes
   /// on from. From now on nothing of an earlier attempt can be committed.
+  /// Waits for the processes of an earlier attempt, at most `start_timeout`.
   expected<attempt_start> begin_attempt();
+
+  /// What every rank process of the attempt is to hold as long as it lives.
+  expected<unique_fd> ranks_lock() const { return folder_->ranks_lock(); }
 
   /// Commits the checkpoint of *batch*, which must have one. The caller appends
   /// the batch to the journal afterwards.
@@ -73,8 +88,12 @@ public:
   /// that appends it. Set it before the run begins.
   void on_append(std::function<void()> f) { appended_ = std::move(f); }
 
-  /// Makes the journal durable; call it at least once a second (N5).
-  expected<void> sync_journal() { return journal_->sync(); }
+  /// Calls *f* once, on a thread of the store, when the run can not go on: its
+  /// journal could not be made durable, or another driver has taken the run.
+  /// The store looks at both once a second, whatever else goes on (N5). From
+  /// then on nothing can be appended or committed; *f* is not called once
+  /// `finish` or `release` was.
+  void on_loss(std::function<void(const error&)> f);
 
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> checkpoints() const;
@@ -82,6 +101,10 @@ public:
   /// Notes the end of the run, in journal and state, and returns its result.
   expected<result> finish(run_status_kind status,
                           std::optional<run_error> error = std::nullopt);
+
+  /// Gives the run's name back: another driver may take it, and nothing more
+  /// is written to the run here. Whatever else writes to its folder has ended.
+  void release();
 
   /// The result as it stands.
   result current_result() const;
@@ -91,13 +114,27 @@ public:
   std::vector<store_event> take_events();
 
 private:
-  run_store(run_folder folder, std::unique_ptr<journal> log,
+  run_store(std::unique_ptr<run_folder> folder, std::unique_ptr<journal> log,
             checkpoint_store checkpoints, run_description description,
             bool resumed);
 
   expected<void> note_events(std::vector<store_event> events);
 
-  run_folder folder_;
+  /// Calls *append*, a line for the journal, as long as the run is ours. Looks
+  /// again afterwards: a line that another driver may have missed does not
+  /// count as written.
+  template <class Append>
+  expected<void> append_ours(Append append) {
+    return check().and_then(append).and_then(
+      [this] { return folder_->check(); });
+  }
+
+  expected<void> check() const;
+  /// Makes the journal durable and looks whether the run is still ours; what
+  /// the store's thread does.
+  bool keep();
+
+  std::unique_ptr<run_folder> folder_;
   std::unique_ptr<journal> journal_;
   std::atomic<std::uint64_t> attempt_ = 0; // for events
   mutable std::mutex checkpoints_mutex_;   // guards `checkpoints_`
@@ -105,9 +142,15 @@ private:
   mutable std::mutex notes_mutex_; // guards what follows; taken last
   metrics last_metrics_;
   std::vector<store_event> events_;
+  failure_counts failures_;
+  error loss_; // why the run can not go on
+  std::function<void(const error&)> lost_;
+  std::atomic<bool> is_lost_ = false; // `loss_` is set
   const run_description description_;
+  std::chrono::milliseconds start_timeout_{0};
   std::function<void()> appended_ = [] {};
   const bool resumed_;
+  sync_thread sync_; // the last member: it uses the others
 };
 
 } // namespace troupe

@@ -10,8 +10,6 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
-
 fs::path state_file(const fs::path& run_path) {
   return run_path / "state.json";
 }
@@ -106,6 +104,18 @@ run_status_kind to_status(const json::document& x) {
   throw json::format_error{"no status is called '" + name + "'"};
 }
 
+// Runs of earlier versions did not keep them.
+failure_counts to_failures(const json::document& x) {
+  failure_counts result;
+  if (x.contains("rank_failures"))
+    result.ranks =
+      static_cast<std::int64_t>(json::to_unsigned(x["rank_failures"]));
+  if (x.contains("start_failures"))
+    result.starts =
+      static_cast<std::int64_t>(json::to_unsigned(x["start_failures"]));
+  return result;
+}
+
 checkpoint_config to_retention(const json::document& x) {
   checkpoint_config result;
   if (auto& keep = json::field(x, "num_to_keep"); !keep.is_null())
@@ -171,6 +181,10 @@ std::string to_json(const saved_run& x) {
   append_text(out, "status", to_string(x.status));
   append_field(out, "next_attempt", x.next_attempt);
   append_field(out, "next_report", x.next_report);
+  append_field(out, "rank_failures",
+               static_cast<std::uint64_t>(x.failures.ranks));
+  append_field(out, "start_failures",
+               static_cast<std::uint64_t>(x.failures.starts));
   append_retention(out, x.retention);
   out += ",\n\"error\":";
   if (x.error)
@@ -193,6 +207,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
       result.status = to_status(json::field(x, "status"));
       result.next_attempt = json::to_unsigned(json::field(x, "next_attempt"));
       result.next_report = json::to_unsigned(json::field(x, "next_report"));
+      result.failures = to_failures(x);
       result.retention = to_retention(x);
       if (auto& reason = json::field(x, "error"); !reason.is_null())
         result.error = to_run_error(reason);

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
@@ -7,6 +8,7 @@
 
 #include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
 #include "troupe/runtime/config/checkpoint_config.hpp"
+#include "troupe/runtime/run/failure_policy.hpp"
 #include "troupe/runtime/run/run_error.hpp"
 #include "troupe/runtime/run/run_status_kind.hpp"
 
@@ -34,10 +36,14 @@ struct saved_run {
   /// Folders of rotten checkpoints that were set aside, oldest first.
   std::vector<std::string> rotten;
   std::optional<run_error> error;
+  failure_counts failures;
 };
 
 /// Version of the format; a reader refuses any other.
 inline constexpr int saved_run_format = 1;
+
+/// Largest `state.json` that is read.
+inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
 
 /// JSON with a checksum of its own as last field. Checkpoints go by name, so
 /// that the run's folder can be moved.

@@ -38,10 +38,12 @@ find_checkpoint(const std::vector<reported_checkpoint>& kept,
 } // namespace
 
 expected<told_reports> told_reports::open_file_of(const run_store& store) {
-  auto path = store.path() / "callbacks.told";
-  return open_file(path, O_RDWR | O_CREAT, "open").map([&](unique_fd file) {
-    return told_reports{path, std::move(file)};
-  });
+  auto& files = store.folder().files();
+  return files.open_file("callbacks.told", O_RDWR | O_CREAT, "open")
+    .map([&](unique_fd file) {
+      return told_reports{store, files.path() / "callbacks.told",
+                          std::move(file)};
+    });
 }
 
 expected<told_reports> told_reports::open(const run_store& store) {
@@ -77,7 +79,8 @@ std::vector<untold_report> told_reports::take_untold() {
 }
 
 expected<void> told_reports::told(std::uint64_t index) {
-  return set_count(index + 1);
+  return store_->folder().check().and_then(
+    [&] { return set_count(index + 1); });
 }
 
 expected<std::uint64_t> told_reports::count() const {

@@ -26,7 +26,8 @@ struct untold_report {
 /// then reports are told twice, and none is left out.
 class told_reports {
 public:
-  /// Of the run of *store*, before its first attempt begins to report.
+  /// Of the run of *store*, before its first attempt begins to report. The
+  /// store has to live as long as the result.
   static expected<told_reports> open(const run_store& store);
 
   /// The run goes on without callbacks: nobody will be told of what it reports.
@@ -36,17 +37,19 @@ public:
   std::vector<untold_report> take_untold();
 
   /// Callbacks were told of all reports up to *index*. One small write in
-  /// place, which does not wait for the disk.
+  /// place, which does not wait for the disk. Refused once the run is another
+  /// driver's.
   expected<void> told(std::uint64_t index);
 
 private:
-  told_reports(fs::path path, unique_fd file)
-    : path_(std::move(path)), file_(std::move(file)) {}
+  told_reports(const run_store& store, fs::path path, unique_fd file)
+    : store_(&store), path_(std::move(path)), file_(std::move(file)) {}
 
   expected<std::uint64_t> count() const;
   expected<void> set_count(std::uint64_t count);
   static expected<told_reports> open_file_of(const run_store& store);
 
+  const run_store* store_;
   fs::path path_;
   unique_fd file_;
   std::vector<untold_report> untold_;

@@ -165,11 +165,15 @@ expected<void> replace_shared_file(const fs::path& path,
 }
 
 expected<std::string> read_file(const fs::path& path, std::size_t limit) {
-  auto file = open_file(path, O_RDONLY, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
+  return open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& file) {
+    return read_open_file(file, path, limit);
+  });
+}
+
+expected<std::string> read_open_file(const unique_fd& file,
+                                     const fs::path& path, std::size_t limit) {
   struct stat info {};
-  if (::fstat(file->get(), &info) != 0)
+  if (::fstat(file.get(), &info) != 0)
     return storage_failure("read", path, errno);
   auto size = static_cast<std::size_t>(info.st_size);
   if (size > limit)
@@ -180,7 +184,7 @@ expected<std::string> read_file(const fs::path& path, std::size_t limit) {
   std::size_t done = 0;
   while (done < size) {
     auto count = uninterrupted(
-      [&] { return ::read(file->get(), result.data() + done, size - done); });
+      [&] { return ::read(file.get(), result.data() + done, size - done); });
     if (count < 0)
       return storage_failure("read", path, errno);
     if (count == 0)

@@ -62,6 +62,10 @@ expected<void> write_durably(const unique_fd& file, const fs::path& path,
 /// damaged size asks for.
 expected<std::string> read_file(const fs::path& path, std::size_t limit);
 
+/// The same of a *file* that is open; *path* is for the error's sentence.
+expected<std::string> read_open_file(const unique_fd& file,
+                                     const fs::path& path, std::size_t limit);
+
 /// Opens *path* with *flags* (`O_CLOEXEC` is added), interrupted calls
 /// repeated; *action* is for the error's sentence.
 expected<unique_fd> open_file(const fs::path& path, int flags,

@@ -117,13 +117,6 @@ TEST(checkpoint_page_test, gives_a_long_list_in_pages_that_fit_a_message) {
   EXPECT_EQ(page_of(all, 0).entries.size(), 1u);
 }
 
-TEST_F(committer_test, says_that_the_journal_could_not_be_made_durable) {
-  begin();
-  EXPECT_TRUE(system.ask<void>(actor, sync_journal{})->value);
-  ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
-  EXPECT_EQ(system.ask<void>(actor, sync_journal{})->failure.code, ec::storage);
-}
-
 TEST_F(committer_test, puts_the_result_on_the_board_once_it_is_durable) {
   begin();
   commit(0, 0);

@@ -140,7 +140,6 @@ void for_each_sample(F f) {
   f(rank_launch_failed{2, 1, problem});
   f(begin_attempt{});
   f(attempt_begun{2, 12, "/c"});
-  f(sync_journal{});
   f(finish_run{run_status_kind::aborted,
                run_error{ec::stopped, "text", {{1, failed}}}});
   f(commit_checkpoint{2, batch});
@@ -148,6 +147,7 @@ void for_each_sample(F f) {
   f(after_report{12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
   f(after_exception{2, {{1, failed}}});
   f(after_run{outcome()});
+  f(storage_lost{problem});
   f(callback_done{0.5, true, {problem}, {{"csv", 0.5}}});
   f(context);
   f(outcome());

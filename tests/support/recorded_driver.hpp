@@ -62,6 +62,7 @@ recorded_driver(driver_actor::pointer self,
     [](get_checkpoints) {
       return checkpoint_list{{{"/checkpoints/a", {{"x", 1}}, 4, 2}}};
     },
+    [](const storage_lost&) {},
   };
 }
 

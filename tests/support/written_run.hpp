@@ -30,7 +30,7 @@ public:
 
   explicit written_run(const std::string& config = {}) {
     fs::create_directories(folder_ / "run/logs");
-    (void) describe_run(path(), "run", config);
+    (void) describe_run(held_folder::open(path()).value(), "run", config);
     add([](std::string& out) { append_header_line(out); });
   }
 

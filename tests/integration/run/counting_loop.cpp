@@ -55,7 +55,13 @@ void misbehave(train_context& context, const fault_plan& plan) {
   if (plan.action == "hang_at_exit")
     std::cout.rdbuf(new hanging_buffer);
   if (plan.action == "huge_metrics")
-    context.report({{"text", std::string(1 << 20, 'x')}});
+    context.report({{"text", std::string(5 << 20, 'x')}});
+  if (plan.action == "many_metrics") {
+    metrics norms;
+    for (int i = 0; i < 10'000; ++i)
+      norms["gradient_norm/layer_" + std::to_string(i)] = 0.5 * i;
+    context.report(norms);
+  }
   if (plan.action == "empty_name")
     context.report({{"", 1}});
   if (plan.action == "empty_checkpoint")

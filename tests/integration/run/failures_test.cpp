@@ -158,7 +158,20 @@ TEST_F(run_test, a_file_from_two_ranks_is_refused_with_both_named) {
 
 TEST_F(run_test, metrics_that_are_too_large_are_refused) {
   auto outcome = run({.action = "huge_metrics", .rank = 0, .step = 1});
-  EXPECT_NE(only_failure(outcome, 0).what.find("65536"), std::string::npos);
+  auto& what = only_failure(outcome, 0).what;
+  EXPECT_NE(what.find("4194304"), std::string::npos) << what;
+  EXPECT_NE(what.find(std::to_string((5 << 20) + 4)), std::string::npos);
+}
+
+TEST_F(run_test, a_report_of_ten_thousand_metrics_is_stored) {
+  auto outcome = run({.action = "many_metrics", .rank = 0, .step = 0}, 1);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history();
+  ASSERT_TRUE(rows);
+  ASSERT_FALSE(rows->empty());
+  EXPECT_EQ(rows->front().values[0].size(), 10'000u);
+  EXPECT_EQ(rows->front().values[0].at("gradient_norm/layer_9999"),
+            metric_value{4999.5});
 }
 
 TEST_F(run_test, a_metric_without_a_name_is_refused) {

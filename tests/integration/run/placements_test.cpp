@@ -7,7 +7,9 @@
 #include <gmock/gmock.h>
 #include <troupe/actors.hpp>
 
+#include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
 
 namespace troupe::test {
@@ -103,6 +105,47 @@ TEST_P(placement_test, an_exception_restarts_from_the_last_checkpoint) {
   EXPECT_THAT(callback->attempts, ::testing::ElementsAre(0u, 1u, 1u));
   EXPECT_EQ(outcome.metrics.at("step"), metric_value{2});
   EXPECT_EQ(callback->calls.at(2), "after_exception of rank 0");
+}
+
+TEST_P(placement_test, a_journal_that_is_not_durable_ends_the_run) {
+  auto given = options();
+  given.run.callbacks = {
+    on_report(1, [] { (void) arm_failpoint("journal.sync=eio"); })};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
+  (void) arm_failpoint("");
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(outcome.error->code, ec::storage);
+  EXPECT_NE(outcome.error->message.find("journal.jsonl"), std::string::npos)
+    << outcome.error->message;
+}
+
+TEST_P(placement_test, a_driver_that_was_ousted_says_so_and_writes_no_more) {
+  std::unique_ptr<run_store> second;
+  std::string state;
+  auto given = options();
+  given.run.callbacks = {on_report(3, [&] {
+    // As on storage whose locks another host does not see.
+    fs::remove(run_path() / "lock");
+    for (auto& x : fs::directory_iterator{run_path() / "attempts"}) {
+      auto claim = bytes_of(x.path());
+      fs::remove(x.path());
+      write_bytes(x.path(), claim);
+    }
+    second = run_store::open(resolve(config())).value();
+    state = bytes_of(run_path() / "state.json");
+  })};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(outcome.error->code, ec::conflict);
+  EXPECT_NE(
+    outcome.error->message.find("was taken by pid " + std::to_string(getpid())),
+    std::string::npos)
+    << outcome.error->message;
+  ASSERT_TRUE(second);
+  EXPECT_EQ(bytes_of(run_path() / "state.json"), state);
+  EXPECT_TRUE(second->append_event("still_mine", 1));
 }
 
 TEST_P(placement_test, an_exception_ends_the_run) {

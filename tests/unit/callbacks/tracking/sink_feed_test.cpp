@@ -7,6 +7,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
 #include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/runtime/journal/journal_line.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 
 using namespace troupe;
@@ -271,4 +272,29 @@ TEST_F(sink_feed_test, finds_its_place_in_a_journal_that_lost_its_tail) {
   auto feed = new_feed();
   drain(feed);
   EXPECT_EQ(target->indices(), up_to(13));
+}
+
+TEST_F(sink_feed_test, finds_new_lines_although_the_clock_was_set_back) {
+  report_until(5);
+  auto journal = store->path() / "journal.jsonl";
+  auto whole = bytes_of(journal);
+  report_until(8);
+  {
+    auto feed = new_feed();
+    drain(feed);
+  }
+  // A power cut takes the tail and the time; the next attempt writes on.
+  auto facts = describe_tracked_run(store->description(), store->path());
+  store.reset();
+  for (std::uint64_t i = 8; i < 11; ++i) {
+    report_batch batch{.index = i, .values = {{{"loss", 0.5}}}};
+    std::string line;
+    append_batch_line(line, attempt + 1, static_cast<std::int64_t>(i), batch,
+                      {}, 0);
+    whole += line;
+  }
+  write_bytes(journal, whole);
+  sink_feed feed{target, facts, tracker_options{}, [](const std::string&) {}};
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(11));
 }

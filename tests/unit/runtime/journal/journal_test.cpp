@@ -260,11 +260,61 @@ TEST_F(journal_test, times_never_go_back_between_two_writers) {
                      + std::to_string(far) + R"(,"fields":{})";
   append_sum(line);
   write_bytes(path, bytes_of(path) + line);
-  ASSERT_TRUE(journal::open(path).value()->append_event("y", 0));
+  auto log = journal::open(path).value();
+  for (int i = 0; i < 1000; ++i)
+    ASSERT_TRUE(log->append_event("y", 0));
   auto entries = read_all(path);
-  ASSERT_EQ(entries.size(), 2u);
-  EXPECT_GE(std::get<journal_event>(entries[1]).time,
-            std::get<journal_event>(entries[0]).time);
+  ASSERT_EQ(entries.size(), 1001u);
+  for (std::size_t i = 1; i < entries.size(); ++i)
+    EXPECT_GT(std::get<journal_event>(entries[i]).time,
+              std::get<journal_event>(entries[i - 1]).time);
+}
+
+TEST_F(journal_test, times_keep_their_pace_after_the_clock_was_set_back) {
+  auto far = std::chrono::system_clock::now() + std::chrono::hours{1};
+  { auto log = journal::open(path).value(); }
+  std::string line =
+    R"({"event":"x","attempt":0,"time_us":)"
+    + std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(
+                       far.time_since_epoch())
+                       .count())
+    + R"(,"fields":{})";
+  append_sum(line);
+  write_bytes(path, bytes_of(path) + line);
+  auto log = journal::open(path).value();
+  ASSERT_TRUE(log->append_event("begin", 0));
+  auto begin = std::chrono::system_clock::now();
+  while (std::chrono::system_clock::now() - begin
+         < std::chrono::milliseconds{5}) {
+  }
+  ASSERT_TRUE(log->append_event("end", 0));
+  auto entries = read_all(path);
+  ASSERT_EQ(entries.size(), 3u);
+  EXPECT_GE(std::get<journal_event>(entries[2]).time
+              - std::get<journal_event>(entries[1]).time,
+            std::chrono::milliseconds{5});
+}
+
+TEST_F(journal_test, lines_of_two_writers_never_overlap) {
+  auto first = journal::open(path).value();
+  auto second = journal::open(path).value();
+  for (std::uint64_t i = 0; i < 50; ++i) {
+    ASSERT_TRUE(first->append_batch(0, batch(i, {{{"text", "of the first"}}})));
+    ASSERT_TRUE(second->append_batch(1, batch(i, {{{"x", i}}})));
+  }
+  EXPECT_EQ(read_all(path).size(), 100u);
+}
+
+TEST_F(journal_test, refuses_a_format_it_does_not_know_and_changes_nothing) {
+  std::string head = R"({"journal":2)";
+  append_sum(head);
+  auto bytes = head + "a line that this version cannot judge\n and a torn one";
+  write_bytes(path, bytes);
+  auto log = journal::open(path);
+  ASSERT_FALSE(log);
+  EXPECT_EQ(log.error().code, ec::unsupported);
+  EXPECT_NE(log.error().message.find(path.string()), std::string::npos);
+  EXPECT_EQ(bytes_of(path), bytes);
 }
 
 TEST_F(journal_test, finds_the_last_batch_without_the_rest) {

@@ -2,7 +2,9 @@
 
 #include <gtest/gtest.h>
 
+#include <future>
 #include <limits>
+#include <set>
 #include <thread>
 
 #include "tests/support/checkpoint_files.hpp"
@@ -356,6 +358,102 @@ TEST_F(run_store_test, appends_while_another_thread_commits) {
   committer.join();
   EXPECT_EQ(store->checkpoints().size(), 20u);
   EXPECT_EQ(store->current_result().metrics_history()->size(), 2000u);
+}
+
+TEST_F(run_store_test, passes_over_damaged_lines_of_its_history_and_says_so) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  for (std::uint64_t i = 0; i < 4; ++i)
+    ASSERT_TRUE(store->append(0, metrics_only(i, {{{"x", i}}})));
+  auto journal = run / "journal.jsonl";
+  EXPECT_TRUE(store->current_result().metrics_history()->damaged.empty());
+  auto bytes = bytes_of(journal);
+  bytes[bytes.find("\"batch\":1") + 2] ^= 1;
+  write_bytes(journal, bytes);
+  auto history = store->current_result().metrics_history();
+  ASSERT_TRUE(history) << history.error().message;
+  ASSERT_EQ(history->size(), 3u);
+  EXPECT_EQ((*history)[1].index, 2u);
+  ASSERT_EQ(history->damaged.size(), 1u);
+  EXPECT_NE(history->damaged[0].find("journal.jsonl line 4 "),
+            std::string::npos)
+    << history->damaged[0];
+}
+
+TEST_F(run_store_test, counts_failures_on_for_the_driver_that_comes_next) {
+  auto status = run_in_child([&] {
+    auto store = open().value();
+    (void) store->begin_attempt().value();
+    store->note_failures({2, 1});
+    (void) store->begin_attempt().value();
+    kill(getpid(), SIGKILL);
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  for (auto end : {run_status_kind::aborted, run_status_kind::errored}) {
+    auto store = open().value();
+    EXPECT_EQ(store->failures(), (failure_counts{2, 1}));
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(store->finish(end));
+  }
+  // Whoever starts a run again that its errors ended has seen them.
+  EXPECT_EQ(open().value()->failures(), failure_counts{});
+}
+
+TEST_F(run_store_test, gives_every_run_without_a_name_one_of_its_own) {
+  auto unnamed = config();
+  unnamed.name.reset();
+  std::set<std::string> names;
+  for (int i = 0; i < 5; ++i) {
+    auto store = run_store::open(unnamed);
+    ASSERT_TRUE(store) << store.error().message;
+    EXPECT_EQ((*store)->path().parent_path(), storage / "runs");
+    EXPECT_EQ((*store)->path().filename(), (*store)->description().name);
+    names.insert((*store)->description().name);
+    ASSERT_TRUE((*store)->finish(run_status_kind::finished));
+  }
+  EXPECT_EQ(names.size(), 5u);
+}
+
+TEST_F(run_store_test, makes_its_journal_durable_without_being_asked) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  ASSERT_TRUE(store->append(0, metrics_only(0, {{{"x", 1}}})));
+  std::promise<error> lost;
+  store->on_loss([&](const error& x) { lost.set_value(x); });
+  ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
+  auto why = lost.get_future().get(); // Who syncs? The store.
+  ASSERT_TRUE(arm_failpoint(""));
+  EXPECT_EQ(why.code, ec::storage);
+  EXPECT_TRUE(mentions(why, "journal.jsonl"));
+  // What the disk lost is not known: nothing more is acknowledged.
+  EXPECT_EQ(store->append(0, metrics_only(1, {{{"x", 2}}})).error(), why);
+  EXPECT_EQ(store->append_event("note", 0).error(), why);
+  EXPECT_EQ(store->commit(0, with_checkpoint(0, 1, {})).error(), why);
+}
+
+TEST_F(run_store_test, notices_by_itself_that_its_folder_was_renamed) {
+  auto store = open().value();
+  std::promise<error> lost;
+  store->on_loss([&](const error& x) { lost.set_value(x); });
+  fs::rename(run, storage / "elsewhere");
+  auto why = lost.get_future().get();
+  EXPECT_EQ(why.code, ec::storage);
+  EXPECT_TRUE(mentions(why, run.string()));
+  EXPECT_FALSE(fs::exists(run));
+}
+
+TEST_F(run_store_test, gives_its_name_back_when_it_is_released) {
+  auto store = open().value();
+  auto start = store->begin_attempt().value();
+  ASSERT_TRUE(store->finish(run_status_kind::aborted));
+  EXPECT_FALSE(open());
+  store->release();
+  auto next = open();
+  ASSERT_TRUE(next) << next.error().message;
+  EXPECT_EQ((*next)->begin_attempt()->attempt, start.attempt + 1);
+  EXPECT_FALSE(store->append(0, metrics_only(0, {{{"x", 1}}})));
+  EXPECT_FALSE(store->finish(run_status_kind::errored));
+  EXPECT_TRUE((*next)->append_event("still_mine", 1));
 }
 
 TEST_F(run_store_test, says_why_a_storage_can_not_be_used) {

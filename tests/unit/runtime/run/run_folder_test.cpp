@@ -1,0 +1,319 @@
+// Who may write to a run, and where its files are.
+
+#include "troupe/runtime/run/run_folder.hpp"
+
+#include <gtest/gtest.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/checkpoint_files.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/run/told_reports.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+bool says(const error& x, const std::string& text) {
+  return x.message.find(text) != std::string::npos;
+}
+
+mode_t mode_of(const fs::path& path) {
+  struct stat info {};
+  EXPECT_EQ(::stat(path.c_str(), &info), 0) << path;
+  return info.st_mode & 0777;
+}
+
+} // namespace
+
+class run_folder_test : public testing::Test {
+protected:
+  expected<std::unique_ptr<run_store>> open() {
+    run_config config;
+    config.name = "r";
+    config.storage_path = storage.path();
+    return run_store::open(config);
+  }
+
+  /// Report *index* of the driver *who*, with a checkpoint if *file*.
+  expected<void> report(run_store& store, std::uint64_t attempt,
+                        std::uint64_t index, const char* who,
+                        bool file = false) {
+    report_batch batch;
+    if (file)
+      batch = stage_batch(run, attempt, index,
+                          std::string{"c"} + who + std::to_string(index),
+                          {{{"weights", who}}}, {{"who", std::string{who}}})
+                .value();
+    else
+      batch = {index, {{{"who", std::string{who}}}}, {std::nullopt}};
+    return store.store(attempt, batch).map([](auto&&) {});
+  }
+
+  /// Whose reports the journal has, in order; "?" for a damaged line.
+  std::string writers() {
+    auto reader = journal_reader::open(run / "journal.jsonl").value();
+    std::string result;
+    for (;;) {
+      auto entry = reader.next();
+      if (!entry)
+        result += '?';
+      else if (!*entry)
+        return result;
+      else if (auto row = std::get_if<history_row>(&**entry))
+        result += to_string(row->values[0].at("who"));
+    }
+  }
+
+  /// As on storage where a lock holds on one host only: the files are there,
+  /// and another host finds none of them locked.
+  void forget_locks() {
+    for (auto& x : fs::directory_iterator{run / "attempts"}) {
+      auto text = bytes_of(x.path());
+      fs::remove(x.path());
+      write_bytes(x.path(), text);
+    }
+    fs::remove(run / "lock");
+    fs::remove(run / "ranks");
+  }
+
+  temporary_folder storage;
+  fs::path run = storage / "r";
+};
+
+TEST_F(run_folder_test, refuses_a_second_driver_although_the_lock_was_removed) {
+  auto first = open().value();
+  auto start = first->begin_attempt().value();
+  ASSERT_TRUE(report(*first, start.attempt, 0, "A"));
+  fs::remove(run / "lock");
+  auto second = open();
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ec::conflict);
+  EXPECT_TRUE(says(second.error(), "pid " + std::to_string(::getpid())))
+    << second.error().message;
+  // The first one goes on as if nothing had been.
+  ASSERT_TRUE(report(*first, start.attempt, 1, "A", true));
+  ASSERT_TRUE(first->finish(run_status_kind::finished));
+  EXPECT_EQ(writers(), "AA");
+}
+
+TEST_F(run_folder_test, an_ousted_driver_loses_nothing_and_writes_no_more) {
+  auto first = open().value();
+  auto a = first->begin_attempt().value();
+  ASSERT_TRUE(report(*first, a.attempt, 0, "A"));
+  ASSERT_TRUE(report(*first, a.attempt, 1, "A", true));
+  auto told = told_reports::open(*first).value();
+  forget_locks();
+  auto second = open().value();
+  auto b = second->begin_attempt().value();
+  EXPECT_GT(b.attempt, a.attempt);
+  EXPECT_EQ(b.first_report, 2u);
+  ASSERT_TRUE(b.resume);
+  EXPECT_EQ(b.resume->data.name(), "cA1");
+  // Both go on; what is acknowledged is there in the end.
+  std::string acknowledged = "AA";
+  for (std::uint64_t i = 2; i < 6; ++i) {
+    auto with_file = i == 4;
+    auto old = report(*first, a.attempt, i, "A", with_file);
+    ASSERT_FALSE(old);
+    EXPECT_EQ(old.error().code, ec::conflict);
+    EXPECT_TRUE(says(old.error(), "pid " + std::to_string(::getpid())))
+      << old.error().message;
+    ASSERT_TRUE(report(*second, b.attempt, i, "B", with_file));
+    acknowledged += 'B';
+  }
+  EXPECT_FALSE(first->append_event("note", a.attempt));
+  EXPECT_FALSE(first->begin_attempt());
+  EXPECT_FALSE(told.told(5));
+  auto state = bytes_of(run / "state.json");
+  auto staged = staged_checkpoint::create(run, b.attempt, 0).value();
+  write_bytes(staged.path() / "weights", "half");
+  auto end = first->finish(run_status_kind::errored);
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error().code, ec::conflict);
+  EXPECT_EQ(bytes_of(run / "state.json"), state);
+  EXPECT_TRUE(fs::exists(staged.path() / "weights"));
+  EXPECT_EQ(writers(), acknowledged);
+  for (auto name : {"cA1", "cB4"})
+    EXPECT_TRUE(checkpoint::from_directory(run / "checkpoints" / name).verify())
+      << name;
+  first.reset(); // gives back nothing that is not its own
+  ASSERT_TRUE(report(*second, b.attempt, 6, "B"));
+}
+
+TEST_F(run_folder_test, a_driver_whose_folder_was_replaced_leaves_it_alone) {
+  auto first = open().value();
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(first->begin_attempt());
+  ASSERT_TRUE(report(*first, 4, 0, "A"));
+  fs::rename(run, storage / "old");
+  auto second = open().value();
+  auto b = second->begin_attempt().value();
+  EXPECT_EQ(b.attempt, 0u);
+  auto staged = staged_checkpoint::create(run, b.attempt, 0).value();
+  write_bytes(staged.path() / "weights", "half");
+  auto state = bytes_of(run / "state.json");
+  auto commit = report(*first, 4, 1, "A", true);
+  ASSERT_FALSE(commit);
+  EXPECT_TRUE(says(commit.error(), run.string())) << commit.error().message;
+  auto end = first->finish(run_status_kind::errored);
+  ASSERT_FALSE(end);
+  EXPECT_EQ(end.error(), commit.error());
+  EXPECT_EQ(bytes_of(run / "state.json"), state);
+  EXPECT_TRUE(fs::exists(staged.path() / "weights"));
+  ASSERT_TRUE(report(*second, b.attempt, 0, "B"));
+  EXPECT_EQ(writers(), "B");
+  run = storage / "old";
+  EXPECT_EQ(writers(), "A"); // what had been acknowledged went with it
+}
+
+TEST_F(run_folder_test, a_state_that_someone_else_replaced_is_left_alone) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  auto other = to_json(saved_run{.next_attempt = 7});
+  fs::remove(run / "state.json");
+  write_bytes(run / "state.json", other);
+  auto again = store->begin_attempt();
+  ASSERT_FALSE(again);
+  EXPECT_EQ(again.error().code, ec::conflict);
+  EXPECT_TRUE(says(again.error(), "state.json")) << again.error().message;
+  EXPECT_FALSE(store->finish(run_status_kind::finished));
+  EXPECT_EQ(bytes_of(run / "state.json"), other);
+}
+
+TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
+  {
+    auto folder = run_folder::open(storage.path(), "r").value();
+    EXPECT_FALSE(folder->claim(3).value());
+  }
+  // A driver that died here is gone for sure.
+  EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(3).value());
+  for (auto& x : fs::directory_iterator{run / "attempts"})
+    fs::remove(x.path());
+  write_bytes(run / "attempts" / "3",
+              to_line({"elsewhere", "another-boot", 17, "4711"}));
+  auto folder = run_folder::open(storage.path(), "r").value();
+  EXPECT_TRUE(folder->claim(4).value());
+  EXPECT_TRUE(folder->check());
+  EXPECT_FALSE(fs::exists(run / "attempts" / "3"));
+  auto me = process_from_line(bytes_of(run / "attempts" / "4"));
+  ASSERT_TRUE(me);
+  EXPECT_EQ(*me, own_identity());
+  // One that gave the run back does not write.
+  folder.reset();
+  write_bytes(run / "attempts" / "4", "");
+  EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(5).value());
+}
+
+TEST_F(run_folder_test, refuses_a_folder_of_another_user) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  fs::create_directory(run);
+  ASSERT_EQ(::chown(run.c_str(), 65534, 65534), 0);
+  auto store = open();
+  ASSERT_FALSE(store);
+  EXPECT_EQ(store.error().code, ec::storage);
+  EXPECT_TRUE(says(store.error(), "belongs to user 65534"))
+    << store.error().message;
+  EXPECT_TRUE(fs::is_empty(run));
+}
+
+TEST_F(run_folder_test, writes_through_no_link) {
+  auto target = storage / "of_someone";
+  for (auto name : {"lock", "state.json", "journal.jsonl"}) {
+    fs::remove_all(run);
+    fs::create_directory(run);
+    write_bytes(target, "one line of theirs");
+    fs::create_symlink(target, run / name);
+    auto store = open();
+    ASSERT_FALSE(store) << name;
+    EXPECT_EQ(store.error().code, ec::storage);
+    EXPECT_TRUE(says(store.error(), "symbolic link")) << store.error().message;
+    EXPECT_EQ(bytes_of(target), "one line of theirs") << name;
+  }
+  auto elsewhere = storage / "folder";
+  for (auto name : {"attempts", "logs", "sinks", "checkpoints"}) {
+    fs::remove_all(run);
+    fs::create_directory(run);
+    fs::create_directory(elsewhere);
+    fs::create_directory_symlink(elsewhere, run / name);
+    EXPECT_FALSE(open()) << name;
+    EXPECT_TRUE(fs::is_empty(elsewhere)) << name;
+  }
+  fs::remove_all(run);
+  fs::create_directory_symlink(elsewhere, run);
+  EXPECT_FALSE(open());
+  EXPECT_TRUE(fs::is_empty(elsewhere));
+  fs::remove(run);
+  auto store = open().value();
+  fs::create_symlink(target, run / "callbacks.told");
+  EXPECT_FALSE(told_reports::open(*store));
+  EXPECT_EQ(bytes_of(target), "one line of theirs");
+  // What is replaced is the link, not where it leads.
+  fs::remove(run / "run.json");
+  fs::create_symlink(target, run / "run.json");
+  store.reset();
+  ASSERT_TRUE(open());
+  EXPECT_EQ(bytes_of(target), "one line of theirs");
+}
+
+TEST_F(run_folder_test, keeps_its_files_to_its_user) {
+  auto before = ::umask(0);
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  ASSERT_TRUE(told_reports::open(*store));
+  ::umask(before);
+  for (auto name : {".", "attempts", "logs", "sinks", "checkpoints"})
+    EXPECT_EQ(mode_of(run / name), mode_t{0700}) << name;
+  for (auto name : {"lock", "run.json", "state.json", "journal.jsonl",
+                    "callbacks.told", "attempts/0"})
+    EXPECT_EQ(mode_of(run / name), mode_t{0600}) << name;
+}
+
+TEST_F(run_folder_test, leaves_one_claim_whatever_the_number_of_attempts) {
+  auto store = open().value();
+  for (int i = 0; i < 5; ++i)
+    ASSERT_TRUE(store->begin_attempt());
+  std::vector<std::string> names;
+  for (auto& x : fs::directory_iterator{run / "attempts"})
+    names.push_back(x.path().filename().string());
+  EXPECT_EQ(names, std::vector<std::string>{"4"});
+}
+
+TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
+  auto first = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(first->claim(0));
+  ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
+  auto lock = first->ranks_lock().value();
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  auto rank = ::fork();
+  if (rank == 0) { // has what a rank has, and nothing else of the driver's
+    ::dup2(ends[0], 200);
+    ::dup2(lock.get(), 201);
+    ::close_range(3, 199, 0);
+    ::close_range(202, ~0u, 0);
+    char end;
+    (void) !::read(200, &end, 1);
+    ::_exit(0);
+  }
+  lock.reset();
+  ::close(ends[0]);
+  // The driver's own restart, and the next driver.
+  EXPECT_FALSE(first->await_ranks(std::chrono::milliseconds{0}));
+  first.reset();
+  auto second = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(second->claim(1));
+  auto refused = second->await_ranks(std::chrono::milliseconds{20});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::timeout);
+  EXPECT_TRUE(says(refused.error(), "pid " + std::to_string(rank)))
+    << refused.error().message;
+  ::close(ends[1]);
+  ASSERT_TRUE(second->await_ranks(std::chrono::seconds{60}));
+  ::waitpid(rank, nullptr, 0);
+}

@@ -1,5 +1,6 @@
 #include "troupe/actors/process_launcher.hpp"
 
+#include <algorithm>
 #include <csignal>
 
 #include "troupe/actors/rank_seed.hpp"
@@ -9,13 +10,12 @@
 namespace troupe {
 
 process_launcher::process_launcher(process_launcher_args args)
-  : args_(std::move(args)), pids_(std::make_shared<std::vector<pid_t>>()),
-    mutex_(std::make_shared<std::mutex>()) {}
+  : args_(std::move(args)) {}
 
 void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
                               const events& listener) {
   spawn_request request;
-  request.payload = rank_seed{args_.socket, attempt, rank}.to_bytes();
+  request.payload = rank_seed{attempt, rank}.to_bytes();
   request.hidden.assign(secret_variables.begin(), secret_variables.end());
   request.hidden.insert(request.hidden.end(), tracker_addresses.begin(),
                         tracker_addresses.end());
@@ -35,35 +35,40 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
     listener.failed(rank, memory.error());
     return;
   }
-  request.descriptors.push_back(std::move(*memory));
+  auto socket = args_.let_in();
+  if (!socket) {
+    listener.failed(rank, socket.error());
+    return;
+  }
   auto lock = args_.ranks_lock();
   if (!lock) {
     listener.failed(rank, lock.error());
     return;
   }
+  request.descriptors.push_back(std::move(*memory));
+  request.descriptors.push_back(std::move(*socket));
   request.descriptors.push_back(std::move(*lock));
-  {
-    std::lock_guard guard{*mutex_};
-    pids_->resize(std::max(pids_->size(), local + 1));
-    (*pids_)[local] = 0;
-  }
-  auto started = [rank, local, listener, pids = pids_,
-                  mutex = mutex_](expected<pid_t> pid) {
+  auto started = [rank, listener, pids = pids_](expected<pid_t> pid) {
     if (!pid) {
       listener.failed(rank, pid.error());
       return;
     }
     {
-      std::lock_guard guard{*mutex};
-      (*pids)[local] = *pid;
+      std::lock_guard guard{pids->mutex};
+      pids->of_rank[rank] = *pid;
     }
     listener.launched(rank, *pid);
   };
-  auto ended = [rank, listener](process_exit cause) {
+  auto ended = [rank, listener, pids = pids_](process_exit cause) {
+    {
+      std::lock_guard guard{pids->mutex};
+      pids->of_rank.erase(rank);
+    }
     listener.exited(rank, std::move(cause));
   };
-  args_.spawner->spawn(std::move(request), std::move(started),
-                       std::move(ended));
+  ids_.resize(std::max(ids_.size(), local + 1));
+  ids_[local] = args_.spawner->spawn(std::move(request), std::move(started),
+                                     std::move(ended));
 }
 
 expected<void> process_launcher::open_log(int rank, spawn_request& request) {
@@ -86,8 +91,9 @@ expected<void> process_launcher::open_log(int rank, spawn_request& request) {
 }
 
 void process_launcher::kill(int rank) {
-  if (auto pid = pid_of(rank))
-    args_.spawner->kill(pid, SIGKILL);
+  auto local = static_cast<std::size_t>(rank);
+  if (local < ids_.size())
+    args_.spawner->kill(ids_[local], SIGKILL);
 }
 
 std::optional<process_vitals> process_launcher::vitals(int rank) {
@@ -101,9 +107,9 @@ bool process_launcher::show_stacks(int rank) {
 }
 
 pid_t process_launcher::pid_of(int rank) const {
-  std::lock_guard guard{*mutex_};
-  auto local = static_cast<std::size_t>(rank);
-  return local < pids_->size() ? (*pids_)[local] : 0;
+  std::lock_guard guard{pids_->mutex};
+  auto found = pids_->of_rank.find(rank);
+  return found != pids_->of_rank.end() ? found->second : 0;
 }
 
 } // namespace troupe

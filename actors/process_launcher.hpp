@@ -18,7 +18,8 @@ namespace troupe {
 
 struct process_launcher_args {
   spawner_client* spawner = nullptr;
-  std::string socket;   ///< Where the worker group is published.
+  /// A socket through which a rank reaches its worker group.
+  std::function<expected<unique_fd>()> let_in;
   std::string log_path; ///< Folder of `rank_<r>.log`.
   cpu_plan cpus;
   std::map<std::string, std::string> environment; ///< What ranks get beside it.
@@ -44,10 +45,16 @@ private:
   /// Process of *rank*; 0 if it has none yet.
   pid_t pid_of(int rank) const;
 
+  /// Filled and emptied by the threads that hear of processes.
+  struct process_table {
+    std::mutex mutex;
+    std::map<int, pid_t> of_rank;
+  };
+
   process_launcher_args args_;
-  std::optional<log_tee> tee_;               ///< Of rank 0, for all attempts.
-  std::shared_ptr<std::vector<pid_t>> pids_; ///< By rank; 0: none.
-  std::shared_ptr<std::mutex> mutex_;        ///< Guards `*pids_`.
+  std::shared_ptr<process_table> pids_ = std::make_shared<process_table>();
+  std::optional<log_tee> tee_; ///< Of rank 0, for all attempts.
+  std::vector<spawner_client::process_id> ids_; ///< By rank.
 };
 
 } // namespace troupe

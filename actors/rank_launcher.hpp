@@ -28,7 +28,8 @@ public:
                       const events& listener) = 0;
 
   /// Ends *rank* of the last attempt at once, if that is possible: threads can
-  /// only be asked.
+  /// only be asked. A rank that is not there yet is not started any more, and
+  /// told as `failed`.
   virtual void kill(int rank) = 0;
 
   /// Signs of life of *rank* of the last attempt, if it is a process.

@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// All that a new rank process is told: whom to ask for the rest.
+/// What a new rank process is told. The rest it asks its worker group for,
+/// through the second of its descriptors; the first is the shared segment.
 struct rank_seed {
-  std::string socket; ///< Where its worker group is published.
   std::uint64_t attempt = 0;
   int rank = 0;
 

@@ -7,6 +7,8 @@
 #include <system_error>
 #include <thread>
 
+#include "troupe/runtime/process/unique_fd.hpp"
+
 namespace troupe {
 
 /// Outlives the launcher as long as a thread is left behind.
@@ -22,10 +24,19 @@ struct thread_launcher::shared {
 thread_launcher::thread_launcher(body_type body)
   : shared_(std::make_shared<shared>(std::move(body))) {}
 
-void thread_launcher::launch(std::uint64_t attempt, int rank, int,
+void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
                              const events& listener) {
-  auto run = [=, x = shared_] {
-    x->body(attempt, rank);
+  // Its own: a thread that is left behind must not meet the segment of another
+  // attempt under the same number.
+  auto memory = duplicate(segment);
+  if (!memory) {
+    listener.failed(rank, memory.error());
+    return;
+  }
+  auto own = std::make_shared<unique_fd>(std::move(*memory));
+  auto run = [=, x = shared_]() mutable {
+    x->body(attempt, rank, own->get());
+    own.reset();
     listener.exited(rank, process_exit{});
     std::lock_guard guard{x->mutex};
     --x->running;

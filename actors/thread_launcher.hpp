@@ -11,8 +11,10 @@ namespace troupe {
 /// loop can not be ended: it is left behind.
 class thread_launcher : public rank_launcher {
 public:
-  /// What a rank's thread does; must not throw.
-  using body_type = std::function<void(std::uint64_t attempt, int rank)>;
+  /// What a rank's thread does; must not throw. *segment* stays open as long as
+  /// it runs, whatever becomes of its attempt.
+  using body_type =
+    std::function<void(std::uint64_t attempt, int rank, int segment)>;
 
   explicit thread_launcher(body_type body);
 

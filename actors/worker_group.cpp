@@ -18,6 +18,10 @@ constexpr auto settle_time = std::chrono::milliseconds{20};
 /// to be gone.
 constexpr auto exit_patience = std::chrono::seconds{2};
 
+/// How long a killed process may take to be gone. A spawner that hangs is
+/// overcome within two seconds; what takes longer waits for a disk or a device.
+constexpr auto kill_patience = std::chrono::seconds{10};
+
 } // namespace
 
 worker_group_state::attempt_state::attempt_state(const start_attempt& x,
@@ -35,7 +39,8 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
   auto& plan = args.plan;
   attempt.emplace(x, plan);
-  auto segment = shared_segment::create(plan.world_size);
+  auto segment =
+    shared_segment::create(plan.world_size, {plan.run_id, x.attempt});
   if (!segment) {
     self->send(driver, attempt_failed{x.attempt, false, segment.error(), {}});
     attempt.reset();
@@ -47,10 +52,13 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   self->run_delayed(plan.start_timeout, [this, number = x.attempt] {
     if (!attempt || attempt->number != number || attempt->started)
       return;
-    auto what = "was not up " + std::to_string(args.plan.start_timeout.count())
-                + " ms after its launch";
+    auto limit = std::to_string(args.plan.start_timeout.count());
     for (auto rank : attempt->tracker.not_ready())
-      attempt->tracker.timed_out(rank, what);
+      attempt->tracker.timed_out(rank, attempt->tracker.pid(rank) == 0
+                                         ? "was not started within " + limit
+                                             + " ms: its spawner did not answer"
+                                         : "was not up " + limit
+                                             + " ms after its launch");
     on_failure();
   });
 }
@@ -92,7 +100,6 @@ rank_facts worker_group_state::facts_of(int rank) const {
   x.in_process = plan.in_process;
   x.cores = mine(plan.cores);
   x.gpus = mine(plan.gpus);
-  x.segment = attempt->segment->descriptor();
   x.first_report = attempt->first_report;
   x.report_timeout_ms = plan.report_timeout ? plan.report_timeout->count() : 0;
   return x;
@@ -104,7 +111,7 @@ void worker_group_state::launched(const rank_launched& x) {
     return;
   a->tracker.launched(x.rank, x.pid);
   if (a->tracker.end_ordered())
-    args.launcher->kill(x.rank);
+    kill_rank(x.rank);
 }
 
 void worker_group_state::launch_failed(const rank_launch_failed& x) {
@@ -169,7 +176,7 @@ void worker_group_state::watch_exit(int rank) {
       attempt->tracker.give_up(rank);
     } else {
       what += "process was killed";
-      args.launcher->kill(rank);
+      kill_rank(rank);
     }
     self->send(driver, attempt_warning{number, std::move(what)});
     check_over();
@@ -276,16 +283,33 @@ void worker_group_state::kill_ranks(std::uint64_t number) {
   if (!attempt || attempt->number != number)
     return;
   for (auto rank : attempt->tracker.still_there()) {
-    args.launcher->kill(rank);
-    if (args.plan.in_process) {
-      attempt->tracker.timed_out(
-        rank, "did not leave its loop "
-                + std::to_string(args.plan.stop_timeout.count())
-                + " ms after it was told to; its thread is left behind");
-      attempt->tracker.give_up(rank);
+    if (!args.plan.in_process) {
+      kill_rank(rank);
+      continue;
     }
+    attempt->tracker.timed_out(
+      rank, "did not leave its loop "
+              + std::to_string(args.plan.stop_timeout.count())
+              + " ms after it was told to; its thread is left behind");
+    attempt->tracker.give_up(rank);
   }
   check_over();
+}
+
+void worker_group_state::kill_rank(int rank) {
+  args.launcher->kill(rank);
+  self->run_delayed(kill_patience, [this, rank, number = attempt->number] {
+    if (!attempt || attempt->number != number || attempt->tracker.gone(rank))
+      return;
+    auto& tracker = attempt->tracker;
+    if (!tracker.loop_over(rank))
+      tracker.lost(rank, "its process was still there "
+                           + std::to_string(kill_patience.count())
+                           + " s after it was killed; it is left behind");
+    tracker.give_up(rank);
+    on_failure();
+    check_over();
+  });
 }
 
 void worker_group_state::answer_all(const error& reason) {

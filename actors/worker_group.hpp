@@ -141,6 +141,8 @@ struct worker_group_state {
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_ranks(const error& reason, std::chrono::milliseconds grace);
   void kill_ranks(std::uint64_t number);
+  /// Kills the process of *rank*, and gives it up if that takes too long.
+  void kill_rank(int rank);
   void answer_all(const error& reason);
   void check_over();
 

@@ -64,18 +64,19 @@ expected<void> run(const std::string& payload,
   auto seed = rank_seed::from_bytes(payload);
   if (!seed)
     return tl::unexpected<error>{std::move(seed.error())};
+  if (descriptors.size() < 2)
+    return failure(ec::protocol, "a rank process got no way to its driver");
   // Never destroyed: the process ends right after its goodbye, and an orderly
   // shutdown of the system would only delay that.
   static auto config = new system_config;
   static auto system = new caf::actor_system{config->with_own_network_thread()};
   static auto network = new network_thread{*system};
   static auto kept = new auto{std::make_shared<kept_contexts>()};
-  auto group = connect<worker_group_actor>(*system, seed->socket);
+  auto group = connect<worker_group_actor>(*system, unique_fd{descriptors[1]});
   if (!group)
     return tl::unexpected<error>{std::move(group.error())};
   return run_rank(*system, {std::move(*group), seed->attempt, seed->rank,
-                            descriptors.empty() ? -1 : descriptors.front(),
-                            find_loop, *kept, network});
+                            descriptors[0], find_loop, *kept, network});
 }
 
 } // namespace

@@ -60,7 +60,7 @@ expected<void> say_goodbye(caf::scoped_actor& self, const rank_args& args,
 std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
   if (!x.in_process)
     answer_with_stacks(x.run_path + "/logs/" + stacks_name(x.rank));
-  auto segment = shared_segment::attach(x.segment);
+  auto segment = shared_segment::attach(x.segment, {x.run_id, x.attempt});
   if (!segment) // No one can look, and nothing else depends on it.
     return std::make_shared<rank_activity>();
   auto memory = std::make_shared<shared_segment>(std::move(*segment));
@@ -73,8 +73,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   auto loop = args.find(start.loop);
   if (!loop)
     return {loop.error(), false};
-  if (args.segment >= 0)
-    start.facts.segment = args.segment;
+  start.facts.segment = args.segment;
   auto activity = show_activity(start.facts);
   auto link = std::make_shared<actor_link>(
     system, args.network,

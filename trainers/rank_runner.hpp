@@ -26,8 +26,7 @@ struct rank_args {
   worker_group_actor group;
   std::uint64_t attempt = 0;
   int rank = 0;
-  int segment = -1; ///< Descriptor of the shared segment in this process; -1:
-                    ///< as the facts say.
+  int segment = -1; ///< Descriptor of the shared segment in this process.
   loop_finder find;
   std::shared_ptr<kept_contexts> kept;
   network_thread* network = nullptr; ///< Of the rank's own process, if any.

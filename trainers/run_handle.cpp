@@ -13,11 +13,10 @@
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/thread_launcher.hpp"
-#include "troupe/actors/transport/published_socket.hpp"
+#include "troupe/actors/transport/private_door.hpp"
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/runtime/process/private_folder.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
@@ -28,13 +27,18 @@ namespace troupe {
 
 /// All that lives as long as the run; the last member goes first.
 struct run_handle::parts {
+  // The group, and with it the launcher, may live as long as the actor system;
+  // the door must not.
+  ~parts() { door->reset(); }
+
   std::shared_ptr<run_store> store;
   std::shared_ptr<run_board> board = std::make_shared<run_board>();
   std::shared_ptr<tracker_set> trackers;
-  std::optional<private_folder> folder;
   std::shared_ptr<rank_launcher> launcher;
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
-  std::optional<published_socket> socket;
+  /// Where its launcher finds the way to the group, which comes later.
+  std::shared_ptr<std::optional<private_door>> door =
+    std::make_shared<std::optional<private_door>>();
   std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
     std::make_shared<std::atomic<bool>>(false);
@@ -227,7 +231,6 @@ run_handle::begin(run_request request, caf::actor_system& system,
   if (!plan)
     return fail(plan.error());
 
-  std::string socket_path;
   if (in_process) {
     x->threads = std::make_shared<thread_launcher>(
       [&system,
@@ -235,21 +238,15 @@ run_handle::begin(run_request request, caf::actor_system& system,
          return loop;
        },
        group = x->group_cell,
-       kept = x->contexts](std::uint64_t attempt, int rank) {
-        (void) run_rank(system, {*group, attempt, rank, -1, find, kept});
+       kept = x->contexts](std::uint64_t attempt, int rank, int segment) {
+        (void) run_rank(system, {*group, attempt, rank, segment, find, kept});
       });
     x->launcher = x->threads;
   } else {
-    private_folder::remove_stale();
-    auto folder = private_folder::make();
-    if (!folder)
-      return fail(folder.error());
-    x->folder.emplace(std::move(*folder));
-    socket_path = x->folder->path() + "/group";
     x->launcher = std::make_shared<process_launcher>(process_launcher_args{
-      client, socket_path, (x->store->path() / "logs").string(), cpus,
-      request.run.worker_env, std::move(console),
-      [store = x->store] { return store->ranks_lock(); }});
+      client, [door = x->door] { return (*door)->let_in(); },
+      (x->store->path() / "logs").string(), cpus, request.run.worker_env,
+      std::move(console), [store = x->store] { return store->ranks_lock(); }});
   }
 
   worker_group_args group_args{x->launcher, std::move(*plan)};
@@ -288,15 +285,16 @@ run_handle::begin(run_request request, caf::actor_system& system,
   });
   run_handle result{std::move(x)};
   if (!in_process) {
-    auto socket = publish(system, result.parts_->group, socket_path,
-                          [board = result.parts_->board](std::string why) {
-                            board->note(std::move(why));
-                          });
-    if (!socket) {
+    auto door =
+      open_private_door(system, result.parts_->group,
+                        [board = result.parts_->board](std::string why) {
+                          board->note(std::move(why));
+                        });
+    if (!door) {
       caf::anon_send(result.parts_->driver, stop_run{});
-      return fail(socket.error());
+      return fail(door.error());
     }
-    result.parts_->socket.emplace(std::move(*socket));
+    result.parts_->door->emplace(std::move(*door));
   }
   caf::anon_send(result.parts_->driver, start_run{});
   return result;

@@ -12,27 +12,25 @@ namespace troupe {
 
 namespace {
 
-error explain(const caf::error& reason, const fs::path& path,
+error explain(const caf::error& reason, const std::string& where,
               std::chrono::milliseconds timeout) {
   if (reason == caf::sec::request_timeout)
-    return {ec::timeout, "no answer at the socket " + path.string() + " within "
+    return {ec::timeout, "no answer at " + where + " within "
                            + std::to_string(timeout.count()) + " ms"};
-  return {ec::protocol, "no connection through the socket " + path.string()
-                          + ": " + caf::to_string(reason)};
+  return {ec::protocol,
+          "no connection through " + where + ": " + caf::to_string(reason)};
 }
 
-} // namespace
-
-expected<caf::strong_actor_ptr>
-connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              const fs::path& path, std::chrono::milliseconds timeout) {
-  auto socket = connect_to(path, timeout);
-  if (!socket)
-    return tl::unexpected{std::move(socket.error())};
+/// Asks the peer of *socket* for its actor; errors call the socket *where*.
+expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
+                                      const std::set<std::string>& interface,
+                                      unique_fd socket,
+                                      const std::string& where,
+                                      std::chrono::milliseconds timeout) {
   auto& loop =
     static_cast<unix_scribe::multiplexer&>(system.middleman().backend());
   caf::io::scribe_ptr scribe = caf::make_counted<unix_scribe>(
-    loop, socket->release(), frame_guard::side::client,
+    loop, socket.release(), frame_guard::side::client,
     std::make_shared<door>());
   expected<caf::strong_actor_ptr> result;
   caf::scoped_actor self{system, true};
@@ -46,11 +44,11 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
           result = std::move(actor);
         else
           result =
-            failure(ec::protocol, "the actor at the socket " + path.string()
+            failure(ec::protocol, "the actor at " + where
                                     + " has another interface than expected");
       },
       [&](const caf::error& reason) {
-        result = tl::unexpected{explain(reason, path, timeout)};
+        result = tl::unexpected{explain(reason, where, timeout)};
         // A late answer must not leave a connection that nobody uses.
         loop.post([scribe] {
           if (!scribe->detached())
@@ -58,6 +56,25 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
         });
       });
   return result;
+}
+
+} // namespace
+
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              const fs::path& path, std::chrono::milliseconds timeout) {
+  auto socket = connect_to(path, timeout);
+  if (!socket)
+    return tl::unexpected{std::move(socket.error())};
+  return greet(system, interface, std::move(*socket),
+               "the socket " + path.string(), timeout);
+}
+
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              unique_fd socket, std::chrono::milliseconds timeout) {
+  return greet(system, interface, std::move(socket),
+               "the other end of a private door", timeout);
 }
 
 } // namespace troupe

@@ -9,6 +9,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
 
@@ -16,10 +17,13 @@ namespace troupe {
 /// than a millisecond; a stopped or overloaded one shows here.
 constexpr auto connect_timeout = std::chrono::seconds{10};
 
-/// The untyped part of `connect`: *interface* is what the caller expects.
+/// The untyped parts of `connect`: *interface* is what the caller expects.
 expected<caf::strong_actor_ptr>
 connect_actor(caf::actor_system& system, std::set<std::string> interface,
               const fs::path& path, std::chrono::milliseconds timeout);
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              unique_fd socket, std::chrono::milliseconds timeout);
 
 /// The actor that was published at the socket *path*, by a process of the same
 /// user. Blocks; not for use inside an actor.
@@ -33,6 +37,19 @@ expected<Handle> connect(caf::actor_system& system, const fs::path& path,
   return connect_actor(system,
                        system.message_types(caf::detail::type_list<Handle>{}),
                        path, timeout)
+    .map([](caf::strong_actor_ptr x) {
+      return caf::actor_cast<Handle>(std::move(x));
+    });
+}
+
+/// The actor at the other end of *socket*, which came through its
+/// `private_door`. Fails as the other `connect`.
+template <class Handle>
+expected<Handle> connect(caf::actor_system& system, unique_fd socket,
+                         std::chrono::milliseconds timeout = connect_timeout) {
+  return connect_actor(system,
+                       system.message_types(caf::detail::type_list<Handle>{}),
+                       std::move(socket), timeout)
     .map([](caf::strong_actor_ptr x) {
       return caf::actor_cast<Handle>(std::move(x));
     });

@@ -8,6 +8,7 @@
 #include <caf/actor_system.hpp>
 
 #include "troupe/actors/transport/door.hpp"
+#include "troupe/actors/transport/publication.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
@@ -19,8 +20,7 @@ namespace troupe {
 /// stay. Must go before its actor system.
 class published_socket {
 public:
-  published_socket(caf::actor_system& system, fs::path path, std::uint16_t slot,
-                   door_ptr door);
+  published_socket(publication published, fs::path path, door_ptr door);
   published_socket(published_socket&& other) noexcept;
   published_socket& operator=(published_socket&& other) noexcept;
   ~published_socket();
@@ -37,11 +37,10 @@ public:
   }
 
 private:
-  void close() noexcept;
+  void remove() noexcept;
 
-  caf::actor_system* system_; // null: moved from
-  fs::path path_;
-  std::uint16_t slot_;
+  publication published_;
+  fs::path path_; // empty: moved from
   door_ptr door_;
 };
 
@@ -55,9 +54,10 @@ expected<published_socket> publish_actor(caf::actor_system& system,
 /// Opens the socket *path* and answers whoever connects to it with *whom*.
 ///
 /// *on_refusal* gets one sentence per refused peer or connection, on the
-/// network thread. Fails with `invalid_config` if *path* is longer than a
-/// socket's address (107 bytes) or its folder is open to other users, with
-/// `conflict` if something lies at *path* already.
+/// network thread. Takes the place of a socket that a killed process left at
+/// *path*. Fails with `invalid_config` if *path* is longer than a socket's
+/// address (107 bytes) or its folder is open to other users, with `conflict` if
+/// something else lies at *path* already.
 template <class Handle>
 expected<published_socket> publish(caf::actor_system& system,
                                    const Handle& whom, const fs::path& path,

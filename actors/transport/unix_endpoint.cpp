@@ -2,9 +2,11 @@
 
 #include <cerrno>
 #include <cstring>
+#include <ctime>
 #include <string>
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/un.h>
@@ -42,6 +44,39 @@ expected<void> check_folder(const fs::path& folder) {
   return {};
 }
 
+/// The right to open sockets in *folder*, until the result goes. Empty on a
+/// file system without locks.
+expected<unique_fd> lock_folder(const fs::path& folder) {
+  auto fd =
+    unique_fd{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!fd)
+    return system_failure(ec::storage, "the socket folder " + folder.string());
+  // Held for a few system calls, unless its holder is stopped.
+  constexpr int tries = 100;
+  constexpr timespec pause{0, 10'000'000};
+  for (int i = 0; i < tries; ++i) {
+    if (::flock(fd.get(), LOCK_EX | LOCK_NB) == 0)
+      return fd;
+    if (errno != EWOULDBLOCK)
+      return unique_fd{};
+    ::nanosleep(&pause, nullptr);
+  }
+  return failure(ec::conflict, "another process holds the socket folder "
+                                 + folder.string() + " locked");
+}
+
+/// Whether the socket at *address* is one that no process listens at.
+bool is_left_behind(const sockaddr_un& address) {
+  struct stat facts;
+  if (::lstat(address.sun_path, &facts) != 0 || !S_ISSOCK(facts.st_mode))
+    return false;
+  auto fd =
+    unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
+  auto generic = reinterpret_cast<const sockaddr*>(&address);
+  return fd && ::connect(fd.get(), generic, sizeof(address)) != 0
+         && errno == ECONNREFUSED;
+}
+
 /// Limits how long `connect` waits for room in the listener's backlog.
 void limit_waiting(int socket, std::chrono::milliseconds timeout) {
   timeval limit{};
@@ -64,8 +99,18 @@ expected<unique_fd> listen_at(const fs::path& path) {
     return system_failure(ec::storage, "no socket for " + path.string());
   // Set before bind, this is the mode of the file.
   fchmod(fd.get(), 0600);
+  // Under the lock no process is between its bind and its listen: who refuses
+  // connections is dead.
+  auto lock = lock_folder(path.parent_path());
+  if (!lock)
+    return tl::unexpected{std::move(lock.error())};
   auto generic = reinterpret_cast<const sockaddr*>(&*address);
-  if (bind(fd.get(), generic, sizeof(*address)) != 0)
+  auto failed = bind(fd.get(), generic, sizeof(*address)) != 0;
+  if (failed && errno == EADDRINUSE && *lock && is_left_behind(*address)) {
+    ::unlink(address->sun_path);
+    failed = bind(fd.get(), generic, sizeof(*address)) != 0;
+  }
+  if (failed)
     return system_failure(errno == EADDRINUSE ? ec::conflict : ec::storage,
                           "the socket " + path.string());
   if (listen(fd.get(), backlog) != 0)

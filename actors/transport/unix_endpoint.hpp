@@ -10,9 +10,10 @@ namespace troupe {
 
 /// A listening socket at *path* that only this user may connect to.
 ///
+/// Takes the place of a socket that a process left behind when it was killed.
 /// Fails with `invalid_config` if *path* is longer than a socket's address
 /// (107 bytes) or its folder is open to other users, with `conflict` if
-/// something lies at *path* already.
+/// something else lies at *path* already.
 expected<unique_fd> listen_at(const fs::path& path);
 
 /// A socket connected to *path*, whose listener belongs to this user.

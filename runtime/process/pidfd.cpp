@@ -1,5 +1,8 @@
 #include "troupe/runtime/process/pidfd.hpp"
 
+#include <cerrno>
+
+#include <poll.h>
 #include <sys/syscall.h>
 #include <unistd.h>
 
@@ -13,6 +16,13 @@ unique_fd open_pidfd(pid_t pid) noexcept {
 
 void send_signal(const unique_fd& process, int signal) noexcept {
   ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+}
+
+bool has_ended(const unique_fd& process, int timeout_ms) noexcept {
+  pollfd wait{process.get(), POLLIN, 0};
+  while (::poll(&wait, 1, timeout_ms) < 0 && errno == EINTR)
+    continue;
+  return wait.revents != 0;
 }
 
 } // namespace troupe

@@ -14,4 +14,8 @@ unique_fd open_pidfd(pid_t pid) noexcept;
 /// ended.
 void send_signal(const unique_fd& process, int signal) noexcept;
 
+/// Waits until *process* has ended, at most *timeout_ms* (-1: without limit).
+/// Returns whether it has.
+bool has_ended(const unique_fd& process, int timeout_ms) noexcept;
+
 } // namespace troupe

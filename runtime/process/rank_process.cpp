@@ -7,6 +7,7 @@
 #include <cstdlib>
 #include <cstring>
 #include <iostream>
+#include <string_view>
 #include <system_error>
 
 #include <fcntl.h>
@@ -36,6 +37,10 @@ void leave_on_exit(int code, void*) {
 }
 
 void die_with(pid_t spawner) {
+  // What the rank starts can be killed with it: it is in its group, or falls to
+  // the spawner when the rank ends, not before.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
   // The spawner may have died before the line above.
   if (::getppid() != spawner)

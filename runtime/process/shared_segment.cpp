@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstring>
+#include <string_view>
 #include <utility>
 
 #include <fcntl.h>
@@ -44,7 +45,8 @@ auto system_failure(const std::string& what) {
 
 } // namespace
 
-expected<shared_segment> shared_segment::create(int ranks) {
+expected<shared_segment> shared_segment::create(int ranks,
+                                                const segment_owner& whose) {
   if (ranks < 1 || ranks > max_ranks)
     return failure(ec::invalid_argument,
                    "a shared segment is for 1 to " + std::to_string(max_ranks)
@@ -69,10 +71,14 @@ expected<shared_segment> shared_segment::create(int ranks) {
   header.magic = segment_header::expected_magic;
   header.version = segment_header::expected_version;
   header.ranks = ranks;
+  header.attempt = whose.attempt;
+  header.run_id_length = static_cast<std::uint32_t>(
+    whose.run_id.copy(header.run_id.data(), header.run_id.size()));
   return result;
 }
 
-expected<shared_segment> shared_segment::attach(int descriptor) {
+expected<shared_segment> shared_segment::attach(int descriptor,
+                                                const segment_owner& whose) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
     return system_failure("descriptor " + std::to_string(descriptor)
@@ -94,6 +100,16 @@ expected<shared_segment> shared_segment::attach(int descriptor) {
       || header.version != segment_header::expected_version || header.ranks < 1
       || header.ranks > max_ranks || size_for(header.ranks) != size)
     return foreign();
+  auto run_id = std::string_view{
+    header.run_id.data(),
+    std::min<std::size_t>(header.run_id_length, header.run_id.size())};
+  if (header.attempt != whose.attempt
+      || run_id != whose.run_id.substr(0, header.run_id.size()))
+    return failure(ec::protocol, "the shared segment is of attempt "
+                                   + std::to_string(header.attempt) + " of run "
+                                   + std::string{run_id} + ", not of attempt "
+                                   + std::to_string(whose.attempt) + " of run "
+                                   + whose.run_id);
   return result;
 }
 

@@ -12,6 +12,12 @@ struct segment_header;
 struct rank_activity;
 struct segment_rank;
 
+/// The attempt of a run that a segment serves.
+struct segment_owner {
+  std::string run_id; ///< At most 128 bytes count.
+  std::uint64_t attempt = 0;
+};
+
 /// Memory that the ranks of one attempt on one host share: a file without a
 /// name (memfd), passed on as a descriptor. The driver's side creates it, the
 /// `local` group of each rank attaches to it.
@@ -32,11 +38,14 @@ public:
   static constexpr std::size_t inline_bytes = std::size_t{16} << 10;
 
   /// A new segment for *ranks* ranks. Its descriptor is closed on exec.
-  static expected<shared_segment> create(int ranks);
+  static expected<shared_segment> create(int ranks,
+                                         const segment_owner& whose = {});
 
   /// Maps the segment behind *descriptor*, which stays the caller's and may be
-  /// closed afterwards. `ec::protocol` if it is no segment of this version.
-  static expected<shared_segment> attach(int descriptor);
+  /// closed afterwards. `ec::protocol` if it is no segment of this version, or
+  /// one of another attempt than *whose*.
+  static expected<shared_segment> attach(int descriptor,
+                                         const segment_owner& whose = {});
 
   shared_segment(shared_segment&& other) noexcept;
   shared_segment& operator=(shared_segment&& other) noexcept;

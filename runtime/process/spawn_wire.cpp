@@ -85,7 +85,8 @@ constexpr std::size_t control_size =
 } // namespace
 
 ssize_t send_with_descriptors(int socket, std::string_view bytes,
-                              const std::vector<unique_fd>& descriptors) {
+                              const std::vector<unique_fd>& descriptors,
+                              int flags) {
   iovec part{const_cast<char*>(bytes.data()), bytes.size()};
   msghdr message{};
   message.msg_iov = &part;
@@ -106,11 +107,12 @@ ssize_t send_with_descriptors(int socket, std::string_view bytes,
       numbers += sizeof(number);
     }
   }
-  return ::sendmsg(socket, &message, MSG_NOSIGNAL);
+  return ::sendmsg(socket, &message, MSG_NOSIGNAL | flags);
 }
 
 ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
-                                 std::vector<unique_fd>& descriptors) {
+                                 std::vector<unique_fd>& descriptors, int flags,
+                                 bool* dropped) {
   iovec part{data, size};
   msghdr message{};
   message.msg_iov = &part;
@@ -118,9 +120,11 @@ ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
   alignas(cmsghdr) char control[control_size];
   message.msg_control = control;
   message.msg_controllen = sizeof(control);
-  auto n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC);
+  auto n = ::recvmsg(socket, &message, MSG_CMSG_CLOEXEC | flags);
   if (n <= 0)
     return n;
+  if (dropped)
+    *dropped = (message.msg_flags & MSG_CTRUNC) != 0;
   for (auto* head = CMSG_FIRSTHDR(&message); head;
        head = CMSG_NXTHDR(&message, head)) {
     if (head->cmsg_level != SOL_SOCKET || head->cmsg_type != SCM_RIGHTS)

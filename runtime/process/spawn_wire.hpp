@@ -22,7 +22,7 @@ enum class spawn_frame : std::uint32_t {
   hello,   ///< From the spawner, once: it is ready.
   start,   ///< To the spawner: a `spawn_order`.
   signal,  ///< To the spawner: id, signal.
-  started, ///< From the spawner: id, pid.
+  started, ///< From the spawner: id, pid; with a pidfd of the process.
   refused, ///< From the spawner: id, why.
   ended,   ///< From the spawner: id, `process_exit`.
 };
@@ -90,13 +90,16 @@ std::string make_frame(spawn_frame kind, std::string_view body,
                        std::size_t descriptors = 0);
 
 /// Sends bytes, and with the first of them the descriptors; the number of
-/// bytes sent, or -1 with errno.
+/// bytes sent, or -1 with errno. *flags* are those of `sendmsg`.
 ssize_t send_with_descriptors(int socket, std::string_view bytes,
-                              const std::vector<unique_fd>& descriptors);
+                              const std::vector<unique_fd>& descriptors,
+                              int flags = 0);
 
 /// Receives at most *size* bytes and appends the descriptors that came with
-/// them; 0 at the end, -1 with errno.
+/// them; 0 at the end, -1 with errno. The kernel drops descriptors that this
+/// process has no room for: *dropped* is set then.
 ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
-                                 std::vector<unique_fd>& descriptors);
+                                 std::vector<unique_fd>& descriptors,
+                                 int flags = 0, bool* dropped = nullptr);
 
 } // namespace troupe

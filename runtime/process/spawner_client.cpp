@@ -18,13 +18,14 @@ spawner_client::~spawner_client() {
     static_cast<void>(impl_.release());
 }
 
-void spawner_client::spawn(spawn_request request, started_callback started,
-                           ended_callback ended) {
-  impl_->spawn(std::move(request), std::move(started), std::move(ended));
+spawner_client::process_id spawner_client::spawn(spawn_request request,
+                                                 started_callback started,
+                                                 ended_callback ended) {
+  return impl_->spawn(std::move(request), std::move(started), std::move(ended));
 }
 
-void spawner_client::kill(pid_t pid, int signal) {
-  impl_->kill(pid, signal);
+void spawner_client::kill(process_id id, int signal) {
+  impl_->kill(id, signal);
 }
 
 pid_t spawner_client::spawner_pid() const {

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstdint>
 #include <functional>
 #include <memory>
 
@@ -19,15 +21,28 @@ class spawner_connection;
 ///
 /// All callbacks run on one thread of the client, which starts with the first
 /// request; they must not block. For each request `started` is called once,
-/// and, if it got a pid, later `ended` once.
+/// and, if it got a pid, later `ended` once. Without a thread or a descriptor
+/// for it `spawn` itself calls `started` with the failure.
 ///
-/// If the spawner dies, its ranks die with it: each is reported as
-/// `process_exit::kind::lost` with the cause in its last words, requests under
-/// way fail with `ec::spawn`, and the next request starts a new spawner.
+/// The client holds a pidfd of each process: it kills and sees ends without
+/// the spawner, which only knows causes. If the spawner dies, its ranks die
+/// with it: once they are gone each is reported as `process_exit::kind::lost`
+/// with the cause in its last words, requests under way fail with `ec::spawn`,
+/// and the next request starts a new spawner.
+///
+/// A spawner that owes an answer for `answer_limit` has hung. The end of a rank
+/// is reported without its cause then, and the spawner is killed: at once if it
+/// was to start a process that is not wanted any more, else when none of its
+/// ranks is left.
 class spawner_client {
 public:
   using started_callback = std::function<void(expected<pid_t>)>;
   using ended_callback = std::function<void(process_exit)>;
+
+  /// Names a request and its process.
+  using process_id = std::uint64_t;
+
+  static constexpr std::chrono::seconds answer_limit{2};
 
   explicit spawner_client(spawner_link link);
 
@@ -39,12 +54,12 @@ public:
   ~spawner_client();
 
   /// Queues *request* and returns at once.
-  void spawn(spawn_request request, started_callback started,
-             ended_callback ended);
+  process_id spawn(spawn_request request, started_callback started,
+                   ended_callback ended);
 
-  /// Sends *signal* to a process of this client; does nothing if it has ended
-  /// already, even if its pid belongs to another process by now.
-  void kill(pid_t pid, int signal);
+  /// Sends *signal* to process *id*; does nothing if it has ended already. A
+  /// process that is not there yet is not started any more.
+  void kill(process_id id, int signal);
 
   /// The process id of the spawner, -1 while there is none.
   pid_t spawner_pid() const;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstring>
+#include <set>
 
 #include <fcntl.h>
 #include <poll.h>
@@ -24,6 +25,14 @@ constexpr std::chrono::seconds hello_timeout{60};
 // How long the spawner may take to end its ranks before it is killed, which
 // kills them too.
 constexpr int farewell_timeout_ms = 2000;
+
+constexpr const char* no_answer = "did not answer for 2 s and was killed";
+
+int milliseconds_until(std::chrono::steady_clock::time_point x) {
+  auto left = std::chrono::ceil<std::chrono::milliseconds>(
+    x - std::chrono::steady_clock::now());
+  return static_cast<int>(std::max<std::int64_t>(0, left.count()));
+}
 
 expected<unique_fd> open_output(const spawn_request& request, int standard) {
   if (!request.log_path.empty()) {
@@ -61,35 +70,45 @@ spawner_connection::~spawner_connection() {
   if (!link_.socket)
     return;
   link_.socket.reset();
-  bury(link_, farewell_timeout_ms);
+  reap(link_, farewell_timeout_ms);
 }
 
-void spawner_connection::spawn(spawn_request request,
-                               spawner_client::started_callback started,
-                               spawner_client::ended_callback ended) {
+spawner_connection::process_id
+spawner_connection::spawn(spawn_request request,
+                          spawner_client::started_callback started,
+                          spawner_client::ended_callback ended) {
   order x;
   x.request = std::move(request);
-  std::uint64_t id = 0;
+  process made;
+  made.started = std::move(started);
+  made.ended = std::move(ended);
+  process_id id = 0;
   {
     std::lock_guard guard{mutex_};
     id = x.id = ++last_id_;
-    processes_.emplace(x.id, process{-1, std::move(started), std::move(ended)});
+    processes_.emplace(id, std::move(made));
   }
   if (auto ok = push(std::move(x)); !ok)
     refuse(id, ok.error());
+  return id;
 }
 
-void spawner_connection::kill(pid_t pid, int signal) {
-  order x;
+void spawner_connection::kill(process_id id, int signal) {
+  order x{id, signal, {}};
   {
     std::lock_guard guard{mutex_};
-    auto found =
-      std::find_if(processes_.begin(), processes_.end(),
-                   [pid](const auto& x) { return x.second.pid == pid; });
-    if (pid <= 0 || signal <= 0 || found == processes_.end())
+    auto found = processes_.find(id);
+    if (signal <= 0 || found == processes_.end())
       return;
-    x.id = found->first;
-    x.signal = signal;
+    auto& process = found->second;
+    if (process.handle)
+      return send_signal(process.handle, signal);
+    if (!process.due)
+      process.due = clock::now() + spawner_client::answer_limit;
+    if (process.pid < 0) {
+      process.unwanted = true;
+      return wake();
+    }
   }
   (void) push(std::move(x)); // The thread is there: it told of the pid.
 }
@@ -142,58 +161,161 @@ bool spawner_connection::ensure_spawner() {
     fail_everything(link.error());
     return false;
   }
-  ready_ = false;
-  deadline_ = std::chrono::steady_clock::now() + hello_timeout;
+  ready_ = hung_ = false;
+  deadline_ = clock::now() + hello_timeout;
   std::lock_guard guard{mutex_};
   link_ = std::move(*link);
   return true;
 }
 
 void spawner_connection::wait() {
-  bool sends = sending_.sent < sending_.bytes.size() || next_frame();
+  drop_unwanted();
+  // Nothing is sent before the hello: until then a request can be taken back.
+  bool sends =
+    ready_ && (sending_.sent < sending_.bytes.size() || next_frame());
   // poll skips a negative descriptor: without a spawner only a wake-up counts.
-  pollfd waits[] = {{wake_.get(), POLLIN, 0}, {link_.socket.get(), POLLIN, 0}};
+  std::vector<pollfd> waits{{wake_.get(), POLLIN, 0},
+                            {link_.socket.get(), POLLIN, 0}};
   if (sends)
     waits[1].events |= POLLOUT;
-  int timeout_ms = -1;
-  if (link_.socket && !ready_) {
-    auto left = std::chrono::duration_cast<std::chrono::milliseconds>(
-      deadline_ - std::chrono::steady_clock::now());
-    if (left.count() <= 0)
-      return lose_spawner("did not answer within 60 s: main does not get to "
-                          "troupe::init");
-    timeout_ms = static_cast<int>(left.count()) + 1;
-  }
-  if (::poll(waits, 2, timeout_ms) <= 0)
+  auto watched = watch_processes(waits);
+  if (::poll(waits.data(), waits.size(), time_left()) < 0)
     return;
   std::uint64_t count = 0;
   if (waits[0].revents != 0)
     static_cast<void>(::read(wake_.get(), &count, sizeof(count)) > 0);
+  for (std::size_t i = 0; i < watched.size(); ++i)
+    if (waits[i + 2].revents != 0)
+      see_end(watched[i]);
+  // Nothing is sent to a spawner that is gone, and one that says something is
+  // not blamed for what it has not said yet.
   if ((waits[1].revents & ~POLLOUT) != 0)
-    receive(); // First, so that nothing is sent to a spawner that is gone.
-  else if (waits[1].revents != 0)
+    return receive();
+  if (waits[1].revents != 0)
     send();
+  check_answers();
+}
+
+int spawner_connection::time_left() const {
+  std::lock_guard guard{mutex_};
+  std::optional<clock::time_point> first;
+  if (link_.socket && !ready_)
+    first = deadline_;
+  for (const auto& [id, process] : processes_)
+    if (process.due && (!first || *process.due < *first))
+      first = process.due;
+  return first ? milliseconds_until(*first) : -1;
+}
+
+std::vector<spawner_connection::process_id>
+spawner_connection::watch_processes(std::vector<pollfd>& waits) {
+  std::vector<process_id> result;
+  std::lock_guard guard{mutex_};
+  for (const auto& [id, process] : processes_) {
+    if (!process.handle || process.gone)
+      continue;
+    waits.push_back({process.handle.get(), POLLIN, 0});
+    result.push_back(id);
+  }
+  return result;
+}
+
+void spawner_connection::see_end(process_id id) {
+  std::string lost;
+  {
+    std::lock_guard guard{mutex_};
+    auto& process = processes_.at(id);
+    process.gone = true;
+    // How it ended is for the spawner to tell.
+    process.due = clock::now() + spawner_client::answer_limit;
+    lost = process.lost;
+  }
+  if (!lost.empty())
+    tell_ended(id, {process_exit::kind::lost, 0, std::move(lost)});
+}
+
+void spawner_connection::drop_unwanted() {
+  std::vector<process_id> dropped;
+  {
+    std::lock_guard guard{mutex_};
+    std::erase_if(orders_, [&](const order& x) {
+      auto found = processes_.find(x.id);
+      if (found == processes_.end() || x.signal != 0 || !found->second.unwanted)
+        return false;
+      dropped.push_back(x.id);
+      return true;
+    });
+  }
+  for (auto id : dropped)
+    refuse(id, {ec::spawn, "not started: it was not wanted any more"});
+}
+
+void spawner_connection::check_answers() {
+  auto now = clock::now();
+  if (link_.socket && !ready_ && deadline_ <= now)
+    return lose_spawner("did not answer within 60 s: main does not get to "
+                        "troupe::init");
+  std::vector<process_id> ended;
+  bool unanswered = false;
+  bool has_ranks = false;
+  {
+    std::lock_guard guard{mutex_};
+    for (const auto& [id, process] : processes_) {
+      auto overdue = process.due && *process.due <= now;
+      if (process.gone && overdue)
+        ended.push_back(id);
+      else if (overdue)
+        unanswered = true;
+      else if (process.pid >= 0)
+        has_ranks = true;
+    }
+  }
+  for (auto id : ended)
+    tell_ended(id, {process_exit::kind::lost, 0,
+                    "ended; the spawner did not say how within 2 s"});
+  hung_ = hung_ || !ended.empty();
+  // Its ranks, if it has any, may still come to a good end.
+  if (link_.socket && (unanswered || (hung_ && !has_ranks)))
+    lose_spawner(no_answer);
 }
 
 void spawner_connection::receive() {
   char bytes[16384];
-  auto n = ::recv(link_.socket.get(), bytes, sizeof(bytes), MSG_DONTWAIT);
+  std::vector<unique_fd> descriptors;
+  bool dropped = false;
+  auto n = receive_with_descriptors(link_.socket.get(), bytes, sizeof(bytes),
+                                    descriptors, MSG_DONTWAIT, &dropped);
   if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
     return lose_spawner({});
-  received_.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+  if (n < 0)
+    return;
+  hung_ = false;
+  // A frame has one at most, and one call takes those of one frame.
+  if (dropped && descriptors.empty())
+    descriptors.emplace_back();
+  for (auto& x : descriptors)
+    received_descriptors_.push_back(std::move(x));
+  received_.append(bytes, static_cast<std::size_t>(n));
   std::string_view rest = received_;
   spawn_frame_header header;
   while (rest.size() >= sizeof(header)) {
     std::memcpy(&header, rest.data(), sizeof(header));
     if (rest.size() - sizeof(header) < header.size)
       break;
-    handle(header.kind, rest.substr(sizeof(header), header.size));
+    unique_fd descriptor;
+    if (header.descriptors > 0 && !received_descriptors_.empty()) {
+      descriptor = std::move(received_descriptors_.front());
+      received_descriptors_.pop_front();
+    }
+    handle(header.kind, rest.substr(sizeof(header), header.size),
+           std::move(descriptor));
     rest.remove_prefix(sizeof(header) + header.size);
   }
   received_.erase(0, received_.size() - rest.size());
 }
 
-void spawner_connection::handle(spawn_frame kind, std::string_view body) {
+void spawner_connection::handle(spawn_frame kind, std::string_view body,
+                                unique_fd descriptor) {
   if (kind == spawn_frame::hello) {
     ready_ = true;
     return;
@@ -202,37 +324,55 @@ void spawner_connection::handle(spawn_frame kind, std::string_view body) {
   auto id = in.number();
   if (kind == spawn_frame::refused)
     return refuse(id, {ec::spawn, in.text()});
-  if (kind == spawn_frame::started) {
-    auto pid = static_cast<pid_t>(in.number());
-    spawner_client::started_callback started;
-    {
-      std::lock_guard guard{mutex_};
-      auto& process = processes_.at(id);
-      process.pid = pid;
-      started = std::move(process.started);
-    }
-    if (started)
-      started(pid);
-  } else if (kind == spawn_frame::ended) {
-    process_exit end;
-    end.how = static_cast<process_exit::kind>(in.number());
-    end.code = static_cast<int>(in.number());
-    end.last_words = in.text();
-    spawner_client::ended_callback ended;
-    {
-      std::lock_guard guard{mutex_};
-      ended = std::move(processes_.at(id).ended);
-      processes_.erase(id);
-    }
-    if (ended)
-      ended(std::move(end));
+  if (kind == spawn_frame::started)
+    return tell_started(id, static_cast<pid_t>(in.number()),
+                        std::move(descriptor));
+  if (kind != spawn_frame::ended)
+    return;
+  process_exit end;
+  end.how = static_cast<process_exit::kind>(in.number());
+  end.code = static_cast<int>(in.number());
+  end.last_words = in.text();
+  tell_ended(id, std::move(end));
+}
+
+void spawner_connection::tell_started(process_id id, pid_t pid,
+                                      unique_fd handle) {
+  spawner_client::started_callback started;
+  bool unwanted = false;
+  {
+    std::lock_guard guard{mutex_};
+    auto& process = processes_.at(id);
+    process.pid = pid;
+    process.handle = std::move(handle);
+    process.due.reset();
+    started = std::move(process.started);
+    unwanted = process.unwanted;
   }
+  if (unwanted)
+    kill(id, SIGKILL);
+  if (started)
+    started(pid);
+}
+
+void spawner_connection::tell_ended(process_id id, process_exit how) {
+  spawner_client::ended_callback ended;
+  {
+    std::lock_guard guard{mutex_};
+    auto found = processes_.find(id);
+    if (found == processes_.end())
+      return; // Told already: the spawner took too long.
+    ended = std::move(found->second.ended);
+    processes_.erase(found);
+  }
+  if (ended)
+    ended(std::move(how));
 }
 
 void spawner_connection::send() {
   auto n = send_with_descriptors(
     link_.socket.get(), std::string_view{sending_.bytes}.substr(sending_.sent),
-    sending_.descriptors);
+    sending_.descriptors, MSG_DONTWAIT);
   if (n < 0) {
     if (errno != EAGAIN && errno != EINTR)
       lose_spawner({});
@@ -271,7 +411,7 @@ bool spawner_connection::next_frame() {
 }
 
 expected<spawner_connection::frame>
-spawner_connection::make_start_frame(std::uint64_t id, spawn_request request) {
+spawner_connection::make_start_frame(process_id id, spawn_request request) {
   if (request.payload.size() > max_spawn_payload)
     return failure(ec::spawn, "a rank's payload of "
                                 + std::to_string(request.payload.size())
@@ -298,7 +438,7 @@ spawner_connection::make_start_frame(std::uint64_t id, spawn_request request) {
   return result;
 }
 
-void spawner_connection::refuse(std::uint64_t id, const error& why) {
+void spawner_connection::refuse(process_id id, const error& why) {
   spawner_client::started_callback started;
   {
     std::lock_guard guard{mutex_};
@@ -313,36 +453,49 @@ void spawner_connection::refuse(std::uint64_t id, const error& why) {
 }
 
 void spawner_connection::lose_spawner(std::string why) {
-  // Killed first: after this no rank can be left that nobody watches.
+  // Its ranks die with it, and what they started is killed: after this nothing
+  // can be left that nobody watches.
   send_signal(link_.process, SIGKILL);
-  auto end = bury(link_, -1);
+  auto end = reap(link_, 0);
   auto was_ready = std::exchange(ready_, false);
+  hung_ = false;
   if (why.empty())
     why = was_ready ? end : end + " before it was ready";
-  std::map<std::uint64_t, process> lost;
+  auto cause = "ended with the spawner, which " + why;
+  process_map refused, ended;
   {
     std::lock_guard guard{mutex_};
     link_ = {};
     // What was not sent yet is for the next spawner.
+    std::set<process_id> waiting;
     for (const auto& x : orders_)
       if (was_ready && x.signal == 0)
-        if (auto node = processes_.extract(x.id))
-          lost.insert(std::move(node));
-    std::swap(lost, processes_);
+        waiting.insert(x.id);
+    for (auto i = processes_.begin(); i != processes_.end();) {
+      auto& [id, process] = *i;
+      auto at = i++;
+      if (process.pid < 0) {
+        if (waiting.count(id) == 0)
+          refused.insert(processes_.extract(at));
+      } else if (process.handle && !process.gone) {
+        send_signal(process.handle, SIGKILL);
+        process.lost = cause; // Told when it is gone.
+      } else {
+        ended.insert(processes_.extract(at));
+      }
+    }
     std::erase_if(orders_,
-                  [&](const order& x) { return processes_.count(x.id) == 0; });
+                  [&](const order& x) { return waiting.count(x.id) == 0; });
   }
   received_.clear();
+  received_descriptors_.clear();
   sending_ = {};
-  auto cause = "ended with the spawner, which " + why;
-  for (auto& [id, process] : lost) {
-    if (process.pid < 0) {
-      if (process.started)
-        process.started(failure(ec::spawn, "not started: the spawner " + why));
-    } else if (process.ended) {
+  for (auto& [id, process] : refused)
+    if (process.started)
+      process.started(failure(ec::spawn, "not started: the spawner " + why));
+  for (auto& [id, process] : ended)
+    if (process.ended)
       process.ended({process_exit::kind::lost, 0, cause});
-    }
-  }
 }
 
 void spawner_connection::fail_everything(const error& why) {

@@ -5,9 +5,12 @@
 #include <deque>
 #include <map>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <thread>
 #include <vector>
+
+#include <poll.h>
 
 #include "troupe/runtime/process/spawn_wire.hpp"
 #include "troupe/runtime/process/spawner_client.hpp"
@@ -23,24 +26,38 @@ public:
   spawner_connection& operator=(const spawner_connection&) = delete;
   ~spawner_connection();
 
-  void spawn(spawn_request request, spawner_client::started_callback started,
-             spawner_client::ended_callback ended);
-  void kill(pid_t pid, int signal);
+  using process_id = spawner_client::process_id;
+
+  process_id spawn(spawn_request request,
+                   spawner_client::started_callback started,
+                   spawner_client::ended_callback ended);
+  void kill(process_id id, int signal);
   pid_t spawner_pid() const;
 
   /// The process that made this object.
   pid_t owner() const noexcept { return owner_; }
 
 private:
+  using clock = std::chrono::steady_clock;
+
   struct process {
-    pid_t pid = -1; ///< -1 until the spawner has answered.
+    pid_t pid = -1;   ///< -1 until the spawner has answered.
+    unique_fd handle; ///< Its pidfd; empty if there was no descriptor for it.
     spawner_client::started_callback started;
     spawner_client::ended_callback ended;
+    bool unwanted = false; ///< Killed before it was started.
+    bool gone = false;     ///< Its pidfd says so.
+    /// When the spawner owes an answer about it at the latest.
+    std::optional<clock::time_point> due;
+    std::string lost; ///< Why its spawner can say no more about it.
   };
 
-  /// Something to tell the spawner: a request, or a signal to process *id*.
+  using process_map = std::map<process_id, process>;
+
+  /// Something to tell the spawner: a request, or a signal to a process without
+  /// a pidfd.
   struct order {
-    std::uint64_t id = 0;
+    process_id id = 0;
     int signal = 0;
     spawn_request request;
   };
@@ -59,12 +76,22 @@ private:
   void run();
   bool ensure_spawner();
   void wait();
+  /// Milliseconds until something is due; -1: nothing is.
+  int time_left() const;
+  /// What to poll beside the spawner: the processes that are there, by their
+  /// pidfds.
+  std::vector<process_id> watch_processes(std::vector<pollfd>& waits);
+  void see_end(process_id id);
+  void drop_unwanted();
+  void check_answers();
   void receive();
-  void handle(spawn_frame kind, std::string_view body);
+  void handle(spawn_frame kind, std::string_view body, unique_fd descriptor);
+  void tell_started(process_id id, pid_t pid, unique_fd handle);
+  void tell_ended(process_id id, process_exit how);
   void send();
   bool next_frame();
-  expected<frame> make_start_frame(std::uint64_t id, spawn_request request);
-  void refuse(std::uint64_t id, const error& why);
+  expected<frame> make_start_frame(process_id id, spawn_request request);
+  void refuse(process_id id, const error& why);
   void lose_spawner(std::string why);
   void fail_everything(const error& why);
 
@@ -73,16 +100,18 @@ private:
 
   mutable std::mutex mutex_;
   bool stopping_ = false;
-  std::uint64_t last_id_ = 0;
-  std::map<std::uint64_t, process> processes_;
+  process_id last_id_ = 0;
+  process_map processes_;
   std::deque<order> orders_;
   spawner_link link_;
   std::thread thread_;
 
   // Used by the thread alone.
-  bool ready_ = false; ///< The spawner has said hello.
-  std::chrono::steady_clock::time_point deadline_; ///< For its hello.
+  bool ready_ = false;         ///< The spawner has said hello.
+  bool hung_ = false;          ///< It owed an answer for too long.
+  clock::time_point deadline_; ///< For its hello.
   std::string received_;
+  std::deque<unique_fd> received_descriptors_; ///< Empty ones were dropped.
   frame sending_;
 };
 

@@ -3,20 +3,27 @@
 #include <cerrno>
 #include <csignal>
 
-#include <poll.h>
 #include <sys/wait.h>
 
 #include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/process/process_tree.hpp"
 
 namespace troupe {
+namespace {
 
-std::string bury(const spawner_link& link, int timeout_ms) {
-  pollfd wait{link.process.get(), POLLIN, 0};
-  while (::poll(&wait, 1, timeout_ms) < 0 && errno == EINTR)
-    continue;
-  if (wait.revents == 0)
+/// How long what was killed may take to be gone. Only a process that waits for
+/// a disk takes longer than milliseconds.
+constexpr int kill_limit_ms = 2000;
+
+} // namespace
+
+std::string reap(const spawner_link& link, int timeout_ms) {
+  if (!has_ended(link.process, timeout_ms))
     send_signal(link.process, SIGKILL);
+  end_session(link.pid, std::chrono::milliseconds{kill_limit_ms});
+  if (!has_ended(link.process, kill_limit_ms))
+    return "was killed and does not end";
   siginfo_t info{};
   int rc = 0;
   do {

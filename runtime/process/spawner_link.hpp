@@ -16,8 +16,9 @@ struct spawner_link {
   unique_fd process; ///< A pidfd: names the spawner even after its end.
 };
 
-/// Waits until the spawner has ended, at most *timeout_ms* (-1: without limit),
-/// then kills it; says how it ended, e.g. "exited with code 0".
-std::string bury(const spawner_link& link, int timeout_ms);
+/// Waits until the spawner has ended, at most *timeout_ms*, then kills it.
+/// Nothing of its session is left then: no rank, and nothing that ranks
+/// started. Says how it ended, e.g. "exited with code 0".
+std::string reap(const spawner_link& link, int timeout_ms);
 
 } // namespace troupe

@@ -13,10 +13,25 @@
 
 #include "troupe/runtime/process/last_words.hpp"
 #include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/process_tree.hpp"
 #include "troupe/runtime/process/rank_process.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
 namespace troupe {
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+/// How long the end of a rank waits for what it left behind. Killed processes
+/// are gone in milliseconds unless they wait for a disk.
+constexpr std::chrono::seconds orphan_limit{1};
+
+void wait_for(pid_t child) {
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR)
+    continue;
+}
+
+} // namespace
 
 spawner_loop::spawner_loop(unique_fd socket, pid_t parent, rank_main entry)
   : socket_{std::move(socket)}, parent_{parent}, entry_{entry} {
@@ -40,6 +55,9 @@ void spawner_loop::detach() {
   unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     ::dup2(null.get(), fd);
+  // Descendants that lose their parents come here.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  spared_ = own_children();
   parent_process_ = open_pidfd(parent_);
   if (::getppid() != parent_)
     finish();
@@ -55,11 +73,18 @@ void spawner_loop::run() {
 }
 
 void spawner_loop::finish() {
-  for (const auto& rank : ranks_)
+  for (const auto& rank : ranks_) {
+    ::kill(-rank.pid, SIGKILL);
     send_signal(rank.process, SIGKILL);
+  }
   for (const auto& rank : ranks_)
-    while (::waitpid(rank.pid, nullptr, 0) < 0 && errno == EINTR)
-      continue;
+    wait_for(rank.pid);
+  ranks_.clear();
+  for (kill_orphans(); !orphans_.empty(); kill_orphans()) {
+    for (const auto& x : orphans_)
+      wait_for(x.pid);
+    orphans_.clear();
+  }
   ::_exit(EXIT_SUCCESS);
 }
 
@@ -71,13 +96,36 @@ void spawner_loop::await_socket() {
                               {parent_process_.get(), POLLIN, 0}};
     for (const auto& rank : ranks_)
       waits.push_back({rank.process.get(), POLLIN, 0});
-    if (::poll(waits.data(), waits.size(), -1) < 0)
+    for (const auto& x : orphans_)
+      waits.push_back({x.process.get(), POLLIN, 0});
+    int timeout_ms = -1;
+    if (!endings_.empty())
+      timeout_ms = static_cast<int>(
+        std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(
+                                    endings_.front().due - clock_type::now())
+                                    .count()));
+    if (::poll(waits.data(), waits.size(), timeout_ms) < 0)
       continue;
     if (waits[1].revents != 0)
       finish();
-    for (std::size_t i = ranks_.size(); i > 0; --i)
-      if (waits[i + 1].revents != 0)
-        report_ended(i - 1);
+    bool changed = false;
+    auto first_orphan = ranks_.size() + 2;
+    for (std::size_t i = orphans_.size(); i > 0; --i) {
+      if (waits[first_orphan + i - 1].revents == 0)
+        continue;
+      wait_for(orphans_[i - 1].pid);
+      orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      changed = true;
+    }
+    for (std::size_t i = first_orphan - 2; i > 0; --i) {
+      if (waits[i + 1].revents == 0)
+        continue;
+      take_leave_of(i - 1);
+      changed = true;
+    }
+    if (changed)
+      kill_orphans();
+    tell_endings();
     if (waits[0].revents != 0)
       return;
   }
@@ -97,14 +145,18 @@ std::string spawner_loop::receive(std::size_t size,
   return bytes;
 }
 
-void spawner_loop::send(spawn_frame kind, std::string_view body) {
-  auto frame = make_frame(kind, body);
+void spawner_loop::send(spawn_frame kind, std::string_view body,
+                        std::vector<unique_fd> descriptors) {
+  auto frame = make_frame(kind, body, descriptors.size());
   std::string_view rest = frame;
   while (!rest.empty()) {
-    auto n = send_with_descriptors(socket_.get(), rest, {});
+    auto n = send_with_descriptors(socket_.get(), rest, descriptors);
     if (n < 0 && errno != EINTR)
       finish();
-    rest.remove_prefix(static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    if (n <= 0)
+      continue;
+    descriptors.clear();
+    rest.remove_prefix(static_cast<std::size_t>(n));
   }
 }
 
@@ -143,23 +195,29 @@ void spawner_loop::start(std::string_view body,
   if (pid == 0) {
     ::prctl(PR_SET_NAME, program_name_);
     ranks_.clear();
+    orphans_.clear();
     socket_.reset();
     parent_process_.reset();
     become_rank({entry_, spawner, std::move(*order), std::move(descriptors),
                  std::move(words)});
   }
+  // By both, so that neither is too late.
+  ::setpgid(pid, pid);
   auto process = open_pidfd(pid);
-  if (!process) {
+  auto copy = process ? duplicate(process.get()) : expected<unique_fd>{};
+  if (!process || !copy) {
     auto why = system_failure(ec::spawn, "pidfd_open").value().message;
     ::kill(pid, SIGKILL);
-    ::waitpid(pid, nullptr, 0);
+    wait_for(pid);
     return refuse(id, why);
   }
   ranks_.push_back({id, pid, std::move(process), std::move(words)});
   spawn_writer answer;
   answer.put(id);
   answer.put(static_cast<std::uint64_t>(pid));
-  send(spawn_frame::started, answer.take());
+  std::vector<unique_fd> with;
+  with.push_back(std::move(*copy));
+  send(spawn_frame::started, answer.take(), std::move(with));
 }
 
 void spawner_loop::refuse(std::uint64_t id, std::string_view why) {
@@ -178,19 +236,48 @@ void spawner_loop::signal_rank(std::string_view body) {
       send_signal(rank.process, signal);
 }
 
-void spawner_loop::report_ended(std::size_t index) {
+void spawner_loop::take_leave_of(std::size_t index) {
   auto rank = std::move(ranks_[index]);
   ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(index));
+  // Before its number can be another's.
+  ::kill(-rank.pid, SIGKILL);
   int status = 0;
   while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR)
     continue;
-  auto end = process_exit_of(status, read_last_words(rank.last_words.get()));
-  spawn_writer answer;
-  answer.put(rank.id);
-  answer.put(static_cast<std::uint64_t>(end.how));
-  answer.put(static_cast<std::uint64_t>(end.code));
-  answer.put(std::string_view{end.last_words});
-  send(spawn_frame::ended, answer.take());
+  endings_.push_back(
+    {rank.id, process_exit_of(status, read_last_words(rank.last_words.get())),
+     clock_type::now() + orphan_limit});
+}
+
+void spawner_loop::kill_orphans() {
+  auto is_known = [this](pid_t pid) {
+    auto same = [pid](const auto& x) { return x.pid == pid; };
+    return std::any_of(ranks_.begin(), ranks_.end(), same)
+           || std::any_of(orphans_.begin(), orphans_.end(), same)
+           || std::find(spared_.begin(), spared_.end(), pid) != spared_.end();
+  };
+  for (auto pid : own_children()) {
+    if (is_known(pid))
+      continue;
+    // A child that was not waited for keeps its number.
+    ::kill(pid, SIGKILL);
+    if (auto process = open_pidfd(pid))
+      orphans_.push_back({pid, std::move(process)});
+  }
+}
+
+void spawner_loop::tell_endings() {
+  while (!endings_.empty()
+         && (orphans_.empty() || endings_.front().due <= clock_type::now())) {
+    auto [id, how, due] = std::move(endings_.front());
+    endings_.erase(endings_.begin());
+    spawn_writer answer;
+    answer.put(id);
+    answer.put(static_cast<std::uint64_t>(how.how));
+    answer.put(static_cast<std::uint64_t>(how.code));
+    answer.put(std::string_view{how.last_words});
+    send(spawn_frame::ended, answer.take());
+  }
 }
 
 } // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <chrono>
 #include <string>
 #include <vector>
 
@@ -12,6 +13,10 @@ namespace troupe {
 
 /// The life of a spawner: takes orders from its socket, forks ranks, and tells
 /// how they end. Everything happens on one thread.
+///
+/// Each rank leads a process group and adopts what its descendants leave
+/// behind. What is left when it ends falls to the spawner and is killed: the
+/// end of a rank is told when nothing that it started is there any more.
 class spawner_loop {
 public:
   spawner_loop(unique_fd socket, pid_t parent, rank_main entry);
@@ -28,25 +33,44 @@ private:
     unique_fd last_words;
   };
 
+  /// Something that a rank started and that outlived it; killed already.
+  struct orphan {
+    pid_t pid = -1;
+    unique_fd process; ///< A pidfd.
+  };
+
+  /// The end of a rank that is not told yet.
+  struct ending {
+    std::uint64_t id = 0;
+    process_exit how;
+    std::chrono::steady_clock::time_point due; ///< Told now at the latest.
+  };
+
   void detach();
   [[noreturn]] void finish();
 
   /// Waits until the socket has something; ends with the user's process.
   void await_socket();
   std::string receive(std::size_t size, std::vector<unique_fd>& descriptors);
-  void send(spawn_frame kind, std::string_view body);
+  void send(spawn_frame kind, std::string_view body,
+            std::vector<unique_fd> descriptors = {});
 
   void serve_frame();
   void start(std::string_view body, std::vector<unique_fd> descriptors);
   void refuse(std::uint64_t id, std::string_view why);
   void signal_rank(std::string_view body);
-  void report_ended(std::size_t index);
+  void take_leave_of(std::size_t index);
+  void kill_orphans();
+  void tell_endings();
 
   unique_fd socket_;
   pid_t parent_;
   rank_main entry_;
   unique_fd parent_process_;
   std::vector<rank> ranks_;
+  std::vector<orphan> orphans_;
+  std::vector<ending> endings_;
+  std::vector<pid_t> spared_; ///< Children from before: not of any rank.
   char program_name_[16] = {};
 };
 

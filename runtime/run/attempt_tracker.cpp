@@ -43,7 +43,10 @@ void attempt_tracker::launched(int rank, int pid) {
 }
 
 void attempt_tracker::launch_failed(int rank, const error& reason) {
-  fail(rank, {rank_failure::kind_type::start_failed, 0, reason.message, 0, {}});
+  // A launch may be taken back by the order to end.
+  if (!end_ordered_)
+    fail(rank,
+         {rank_failure::kind_type::start_failed, 0, reason.message, 0, {}});
   at(rank).gone = true;
 }
 

@@ -43,8 +43,8 @@ public:
   /// *rank* took longer than a limit; *what* names it.
   void timed_out(int rank, std::string what);
 
-  /// Counts *rank* as gone although its thread is still there: threads can not
-  /// be killed.
+  /// Counts *rank* as gone although it is still there: a thread, which cannot
+  /// be killed, or a process that does not end when it is.
   void give_up(int rank);
 
   /// From now on ranks end because they are told to.

@@ -199,6 +199,44 @@ TEST_F(worker_group_test,
   EXPECT_TRUE(record->failed[0].started);
 }
 
+TEST_F(worker_group_test, a_rank_that_was_never_launched_is_named_and_ended) {
+  plan.start_timeout = ms{700};
+  start();
+  ranks.rise(0);
+  system.pass(ms{700});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  ranks.kill(0, SIGKILL);
+  ranks.launcher->listener(1).failed(1, {ec::spawn, "not wanted any more"});
+  system.settle();
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_EQ(failure_of(1).what, "was not started within 700 ms: its spawner "
+                                "did not answer");
+}
+
+TEST_F(worker_group_test, a_launch_that_a_stop_takes_back_is_no_failure) {
+  start();
+  ranks.launched(0);
+  stop(0);
+  ranks.kill(0, SIGKILL);
+  ranks.launcher->listener(1).failed(1, {ec::spawn, "not wanted any more"});
+  system.settle();
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->ended[0].stopped);
+  EXPECT_TRUE(record->failed.empty());
+}
+
+TEST_F(worker_group_test, a_process_that_a_kill_does_not_end_is_left_behind) {
+  start_all();
+  ranks.kill(1, SIGSEGV);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  system.pass(ms{9'999});
+  EXPECT_TRUE(record->failed.empty());
+  system.pass(ms{1});
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+  EXPECT_EQ(failure_of(0).kind, kind::lost);
+  EXPECT_THAT(failure_of(0).what, HasSubstr("left behind"));
+}
+
 TEST_F(worker_group_test, a_rank_launched_after_the_end_is_killed_at_once) {
   start();
   ranks.launcher->listener(0).failed(0, {ec::spawn, "no"});
@@ -277,7 +315,8 @@ TEST_F(worker_group_test, names_a_rank_that_others_wait_for) {
 
 TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
   ASSERT_TRUE(segment);
   segment->activity(1).in_data_loader =
     state().self->clock().now().time_since_epoch().count();
@@ -294,7 +333,8 @@ TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
 TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
   plan.world_size = 3;
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
   ASSERT_TRUE(segment);
   for (int rank : {0, 2}) {
     auto& x = segment->activity(rank);
@@ -317,7 +357,8 @@ TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
 TEST_F(worker_group_test, blames_the_rank_that_a_collective_gave_up_on) {
   plan.world_size = 3;
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
   ASSERT_TRUE(segment);
   segment->activity(0).enter_collective();
   segment->activity(2).enter_collective();
@@ -387,7 +428,8 @@ TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
   plan.hang_timeout = ms{60'000};
   plan.world_size = 3;
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
   ASSERT_TRUE(segment);
   segment->activity(1).at_store =
     state().self->clock().now().time_since_epoch().count();
@@ -403,7 +445,8 @@ TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
 TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
   plan.world_size = 3;
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
   ASSERT_TRUE(segment);
   for (std::uint64_t i = 10; i < 20; ++i) {
     for (int rank : {0, 2})
@@ -510,7 +553,8 @@ TEST_F(worker_group_test, nobody_is_let_in_or_waits_after_a_stop) {
 
 TEST_F(worker_group_test, aborts_the_shared_segment_when_it_ends_the_ranks) {
   start_all();
-  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
   ASSERT_TRUE(segment);
   stop();
   EXPECT_TRUE(segment->aborted());

@@ -16,7 +16,7 @@ TEST_F(worker_group_test, launches_every_rank_with_the_segment_they_share) {
     auto& x = ranks.launcher->launched[static_cast<std::size_t>(rank)];
     EXPECT_EQ(x.attempt, 3u);
     EXPECT_EQ(x.rank, rank);
-    auto segment = shared_segment::attach(x.segment);
+    auto segment = shared_segment::attach(x.segment, {plan.run_id, 3});
     ASSERT_TRUE(segment) << segment.error().message;
     EXPECT_EQ(segment->ranks(), 2);
   }

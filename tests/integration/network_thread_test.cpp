@@ -15,11 +15,11 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_waiter.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/system_config.hpp"
-#include "troupe/runtime/process/private_folder.hpp"
 
 namespace troupe {
 
@@ -99,8 +99,8 @@ struct network_thread_test : testing::Test {
     return result;
   }
 
-  private_folder folder = private_folder::make().value();
-  fs::path path = fs::path{folder.path()} / "half";
+  test::private_folder folder;
+  fs::path path = folder.path() / "half";
   half_server server{path};
   client rank{path};
 };

@@ -24,11 +24,14 @@
 #include <caf/send.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/named_sockets.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/private_door.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
-#include "troupe/runtime/process/private_folder.hpp"
+#include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
@@ -164,8 +167,8 @@ std::size_t resident_bytes() {
 
 class transport_test : public testing::Test {
 protected:
-  private_folder folder = std::move(private_folder::make().value());
-  fs::path path = fs::path{folder.path()} / "run";
+  test::private_folder folder;
+  fs::path path = folder.path() / "run";
 };
 
 // -- actors meet --------------------------------------------------------------
@@ -217,7 +220,7 @@ TEST_F(transport_test, a_message_larger_than_any_socket_buffer_arrives_whole) {
 
 TEST_F(transport_test, two_sockets_of_one_system_lead_to_two_actors) {
   echo_server server{path};
-  auto other_path = fs::path{folder.path()} / "other";
+  auto other_path = folder.path() / "other";
   auto other = server.system.spawn(doubler);
   auto socket = publish(server.system, other, other_path);
   ASSERT_TRUE(socket) << socket.error().message;
@@ -262,6 +265,69 @@ TEST_F(transport_test, an_actor_on_the_network_thread_answers_from_there) {
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
+// -- doors without a name -----------------------------------------------------
+
+TEST_F(transport_test,
+       a_process_with_the_other_end_gets_through_a_private_door) {
+  system_config server_config;
+  caf::actor_system system{server_config};
+  auto actor = system.spawn(echo);
+  auto before = test::named_sockets();
+  auto door = open_private_door(system, actor);
+  ASSERT_TRUE(door) << door.error().message;
+  std::vector<unique_fd> ends;
+  for (int i = 0; i < 3; ++i)
+    ends.push_back(door->let_in().value());
+  for (int i = 0; i < 3; ++i) {
+    system_config config;
+    caf::actor_system client{config};
+    auto found = connect<echo_actor>(client, std::move(ends[i]));
+    ASSERT_TRUE(found) << found.error().message;
+    EXPECT_EQ(ask(client, *found, std::to_string(i)), std::to_string(i));
+  }
+  EXPECT_EQ(test::named_sockets(), before);
+  caf::anon_send_exit(actor, caf::exit_reason::kill);
+}
+
+TEST_F(transport_test, noise_at_a_private_door_ends_its_connection_only) {
+  std::promise<std::string> reason;
+  system_config server_config;
+  caf::actor_system system{server_config};
+  auto actor = system.spawn(echo);
+  auto door = open_private_door(
+    system, actor, [&](const std::string& x) { reason.set_value(x); });
+  ASSERT_TRUE(door) << door.error().message;
+  auto noisy = door->let_in().value();
+  auto good = door->let_in().value();
+  send_all(noisy, caf::byte_buffer(1024, caf::byte{0xff}));
+  await_close(noisy);
+  EXPECT_NE(reason.get_future().get().find("handshake"), std::string::npos);
+  system_config config;
+  caf::actor_system client{config};
+  auto found = connect<echo_actor>(client, std::move(good));
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(ask(client, *found, "hello"), "hello");
+  caf::anon_send_exit(actor, caf::exit_reason::kill);
+}
+
+TEST_F(transport_test, a_private_door_leaves_nothing_behind) {
+  auto before = open_descriptors();
+  {
+    system_config server_config;
+    caf::actor_system system{server_config};
+    auto actor = system.spawn(echo);
+    auto door = open_private_door(system, actor);
+    ASSERT_TRUE(door) << door.error().message;
+    auto unused = door->let_in();
+    auto used = door->let_in().value();
+    system_config config;
+    caf::actor_system client{config};
+    EXPECT_FALSE(connect<doubler_actor>(client, std::move(used)));
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  }
+  EXPECT_EQ(open_descriptors(), before);
+}
+
 // -- what cannot work is an error ---------------------------------------------
 
 TEST_F(transport_test, an_actor_of_another_interface_is_an_error) {
@@ -288,15 +354,73 @@ TEST_F(transport_test, a_socket_is_not_opened_where_it_cannot_be_private) {
   auto twice = publish(server.system, server.actor, path);
   ASSERT_FALSE(twice);
   EXPECT_EQ(twice.error().code, ec::conflict);
-  auto too_long = publish(server.system, server.actor,
-                          fs::path{folder.path()} / std::string(108, 'x'));
+  auto too_long =
+    publish(server.system, server.actor, folder.path() / std::string(108, 'x'));
   ASSERT_FALSE(too_long);
   EXPECT_EQ(too_long.error().code, ec::invalid_config);
   chmod(folder.path().c_str(), 0711);
-  auto open =
-    publish(server.system, server.actor, fs::path{folder.path()} / "open");
+  auto open = publish(server.system, server.actor, folder.path() / "open");
   ASSERT_FALSE(open);
   EXPECT_EQ(open.error().code, ec::invalid_config);
+}
+
+TEST_F(transport_test, a_killed_server_gives_way_to_the_next_one) {
+  auto killed = serve_in_child(path);
+  ASSERT_GT(killed, 0);
+  kill(killed, SIGKILL);
+  exit_code_of(killed);
+  ASSERT_TRUE(fs::exists(path));
+  echo_server server{path};
+  ASSERT_TRUE(server.socket) << server.socket.error().message;
+  system_config config;
+  caf::actor_system client{config};
+  auto found = connect<echo_actor>(client, path);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(ask(client, *found, "hello"), "hello");
+}
+
+TEST_F(transport_test, of_many_that_take_over_a_socket_one_gets_it) {
+  auto killed = serve_in_child(path);
+  ASSERT_GT(killed, 0);
+  kill(killed, SIGKILL);
+  exit_code_of(killed);
+  int go[2], end[2];
+  ASSERT_EQ(pipe(go), 0);
+  ASSERT_EQ(pipe(end), 0);
+  std::vector<pid_t> takers;
+  for (int i = 0; i < 8; ++i)
+    takers.push_back(in_child([&] {
+      char byte;
+      if (read(go[0], &byte, 1) != 1)
+        return 1;
+      auto taken = listen_at(path);
+      if (!taken)
+        return taken.error().code == ec::conflict ? 2 : 3;
+      // Held until all others have tried.
+      return read(end[0], &byte, 1) == 1 ? 0 : 1;
+    }));
+  ASSERT_EQ(write(go[1], "12345678", 8), 8);
+  int refused = 0;
+  for (int i = 0; i < 7; ++i) {
+    int status = 0;
+    ASSERT_GT(wait(&status), 0);
+    refused += WIFEXITED(status) && WEXITSTATUS(status) == 2;
+  }
+  EXPECT_EQ(refused, 7);
+  ASSERT_EQ(write(end[1], "e", 1), 1);
+  int status = 0;
+  ASSERT_GT(wait(&status), 0);
+  EXPECT_EQ(status, 0);
+  for (int fd : {go[0], go[1], end[0], end[1]})
+    close(fd);
+}
+
+TEST_F(transport_test, a_file_that_is_no_socket_is_not_taken_over) {
+  test::write_bytes(path, "mine");
+  echo_server server{path};
+  ASSERT_FALSE(server.socket);
+  EXPECT_EQ(server.socket.error().code, ec::conflict);
+  EXPECT_EQ(test::bytes_of(path), "mine");
 }
 
 TEST_F(transport_test, a_stopped_server_is_a_timeout) {
@@ -448,8 +572,7 @@ TEST_F(transport_test, a_socket_that_closes_at_once_is_gone) {
     std::promise<void> gate;
     auto opened = gate.get_future().share();
     server.system.middleman().run_later([opened] { opened.wait(); });
-    EXPECT_TRUE(
-      publish(server.system, server.actor, fs::path{folder.path()} / "brief"));
+    EXPECT_TRUE(publish(server.system, server.actor, folder.path() / "brief"));
     gate.set_value();
   }
   EXPECT_EQ(open_descriptors(), before);

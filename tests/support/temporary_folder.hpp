@@ -32,6 +32,12 @@ private:
   fs::path path_;
 };
 
+/// A folder for sockets: only this user can enter it.
+class private_folder : public temporary_folder {
+public:
+  private_folder() { fs::permissions(path(), fs::owner_all); }
+};
+
 inline std::string bytes_of(const fs::path& path) {
   std::ifstream in{path.string(), std::ios::binary};
   return {std::istreambuf_iterator<char>{in}, {}};

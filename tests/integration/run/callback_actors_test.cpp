@@ -11,7 +11,6 @@
 
 #include "tests/integration/run/listener.hpp"
 #include "tests/integration/run/run_test.hpp"
-#include "troupe/runtime/process/private_folder.hpp"
 
 namespace troupe::test {
 
@@ -56,8 +55,8 @@ protected:
     return {.scaling = {.num_workers = 2}, .run = config()};
   }
 
-  private_folder folder = std::move(private_folder::make().value());
-  std::string socket = folder.path() + "/listener";
+  private_folder folder;
+  std::string socket = (folder / "listener").string();
   fs::path file = storage_ / "heard";
 };
 

@@ -22,6 +22,23 @@ struct hanging_buffer : std::streambuf {
   }
 };
 
+/// Starts a process without end, such as the worker of a data loader.
+void leave_child(bool in_a_session_of_its_own) {
+  int ready[2];
+  if (pipe(ready) != 0 || fork() != 0) {
+    char byte;
+    close(ready[1]);
+    (void) !read(ready[0], &byte, 1);
+    close(ready[0]);
+    return;
+  }
+  if (in_a_session_of_its_own)
+    setsid();
+  (void) !write(ready[1], "r", 1);
+  for (;;)
+    pause();
+}
+
 void misbehave(train_context& context, const fault_plan& plan) {
   if (plan.action == "throw")
     throw std::runtime_error{"the loss is a banana"};
@@ -54,6 +71,8 @@ void misbehave(train_context& context, const fault_plan& plan) {
       pause();
   if (plan.action == "hang_at_exit")
     std::cout.rdbuf(new hanging_buffer);
+  if (plan.action == "leave_child" || plan.action == "leave_session")
+    leave_child(plan.action == "leave_session");
   if (plan.action == "huge_metrics")
     context.report({{"text", std::string(5 << 20, 'x')}});
   if (plan.action == "many_metrics") {

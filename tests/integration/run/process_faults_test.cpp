@@ -5,10 +5,12 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
-#include <cstdlib>
 #include <fstream>
+#include <future>
 #include <set>
+#include <vector>
 
 #include <caf/actor_system.hpp>
 #include <troupe/actors.hpp>
@@ -16,6 +18,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
 
 namespace troupe::test {
 
@@ -34,45 +37,61 @@ std::set<std::string> names_in(const fs::path& path, const std::string& part) {
   return result;
 }
 
-/// Folders for sockets of process *pid*.
-std::set<std::string> socket_folders(pid_t pid) {
-  auto mark = "-" + std::to_string(pid) + "-";
-  std::set<std::string> result;
-  std::vector<std::string> parents{"/tmp"};
-  if (auto runtime = std::getenv("XDG_RUNTIME_DIR"))
-    parents.emplace_back(runtime);
-  for (auto& parent : parents)
-    for (auto& name : names_in(parent, mark))
-      if (name.starts_with("troupe-"))
-        result.insert(parent + '/' + name);
-  return result;
-}
-
 /// Children of this process itself, ended or not.
 std::vector<pid_t> own_children() {
   return descendants(getpid());
 }
 
-void kill_spawner() {
+void signal_spawner(int signal) {
   auto ranks = descendants(getpid());
   ASSERT_FALSE(ranks.empty());
-  kill(ranks.front(), SIGKILL); // The first is this program's only child.
+  kill(ranks.front(), signal); // The first is this program's only child.
 }
 
-/// What a process holds: processes, threads, descriptors, folders of sockets.
+void kill_spawner() {
+  signal_spawner(SIGKILL);
+}
+
+/// Ranks and what they started: what is below the spawner.
+std::vector<pid_t> processes_of_ranks() {
+  auto all = descendants(getpid());
+  return all.empty() ? all : std::vector<pid_t>{all.begin() + 1, all.end()};
+}
+
+/// Stops processes and lets them go on when it goes.
+class stopped {
+public:
+  stopped() = default;
+  stopped(const stopped&) = delete;
+
+  ~stopped() {
+    for (auto pid : pids_)
+      kill(pid, SIGCONT);
+  }
+
+  void stop(pid_t pid) {
+    kill(pid, SIGSTOP);
+    pids_.push_back(pid);
+  }
+
+  void stop_spawner() { stop(descendants(getpid()).front()); }
+
+private:
+  std::vector<pid_t> pids_;
+};
+
+/// What a process holds: processes, threads, descriptors.
 struct belongings {
   std::size_t processes = own_children().size();
   std::size_t threads = names_in("/proc/self/task", "").size();
   std::size_t descriptors = names_in("/proc/self/fd", "").size();
-  std::set<std::string> sockets = socket_folders(getpid());
 
   bool operator==(const belongings&) const = default;
 };
 
 std::ostream& operator<<(std::ostream& out, const belongings& x) {
   return out << x.processes << " processes, " << x.threads << " threads, "
-             << x.descriptors << " descriptors, " << x.sockets.size()
-             << " folders of sockets";
+             << x.descriptors << " descriptors";
 }
 
 } // namespace
@@ -173,6 +192,80 @@ TEST_F(run_test, restarts_with_a_console_hold_nothing) {
   EXPECT_LT(late.pages * page, early.pages * page + limit);
 }
 
+TEST_F(run_test, a_spawner_that_is_stopped_starts_nothing_within_its_limit) {
+  // One rank makes sure that there is a spawner.
+  ASSERT_FALSE(
+    run({}, {.scaling = {.num_workers = 1}, .run = config("warm")}).error);
+  stopped spawner;
+  spawner.stop_spawner();
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.start_timeout = std::chrono::milliseconds{300};
+  options.run.failure.controller_failure_limit = 0;
+  auto outcome = run({}, options);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_NE(outcome.error->message.find("its spawner did not answer"),
+            std::string::npos)
+    << outcome.error->message;
+}
+
+TEST_F(run_test, a_group_that_a_stopped_spawner_owes_is_tried_with_another) {
+  ASSERT_FALSE(
+    run({}, {.scaling = {.num_workers = 1}, .run = config("warm")}).error);
+  stopped spawner;
+  spawner.stop_spawner();
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.start_timeout = std::chrono::seconds{3};
+  auto outcome = run({}, options);
+  EXPECT_FALSE(outcome.error) << outcome.error->message;
+}
+
+TEST_F(run_test, loops_that_return_under_a_stopped_spawner_have_returned) {
+  stopped spawner;
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.callbacks = {on_report(0, [&] { spawner.stop_spawner(); })};
+  auto outcome = run({.steps = 20}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_EQ(outcome.metrics.at("step"), metric_value{19});
+}
+
+TEST_F(run_test, a_signal_stops_a_run_whose_spawner_is_stopped) {
+  stopped spawner;
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.stop_timeout = std::chrono::milliseconds{300};
+  options.run.callbacks = {on_report(2, [&] {
+    spawner.stop_spawner();
+    raise(SIGINT);
+  })};
+  auto outcome =
+    run({.action = "wait_forever", .rank = -1, .step = 3}, options);
+  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  EXPECT_TRUE(processes_of_ranks().empty());
+}
+
+TEST_F(run_test, a_signal_stops_a_run_whose_ranks_are_stopped) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.stop_timeout = std::chrono::milliseconds{300};
+  stopped ranks;
+  options.run.callbacks = {on_report(2, [&] {
+    for (auto pid : processes_of_ranks())
+      ranks.stop(pid);
+    raise(SIGINT);
+  })};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, options);
+  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  EXPECT_TRUE(processes_of_ranks().empty());
+}
+
+TEST_F(run_test, what_a_rank_has_started_ends_with_it) {
+  for (auto action : {"leave_child", "leave_session"}) {
+    train_options options{.scaling = {.num_workers = 2}, .run = config(action)};
+    auto outcome = run({.action = action, .rank = 1, .step = 1}, options);
+    EXPECT_FALSE(outcome.error) << outcome.error->message;
+    EXPECT_TRUE(processes_of_ranks().empty()) << action;
+  }
+}
+
 TEST_F(run_test, a_run_can_be_stopped_while_its_ranks_come_up) {
   register_messages();
   system_config system_settings;
@@ -235,11 +328,9 @@ TEST_F(run_test, the_next_start_removes_what_a_killed_driver_left) {
   for (auto x : processes)
     EXPECT_TRUE(gone_within(x, 2)) << x;
   EXPECT_FALSE(names_in(checkpoints, ".staging-").empty());
-  EXPECT_EQ(socket_folders(pid).size(), 1u);
   auto next = run({.steps = 3});
   ASSERT_FALSE(next.error) << next.error->message;
   EXPECT_TRUE(names_in(checkpoints, ".staging-").empty());
-  EXPECT_TRUE(socket_folders(pid).empty());
 }
 
 TEST_F(run_test, nothing_is_left_after_a_run_however_it_ended) {
@@ -261,6 +352,45 @@ TEST_F(run_test, nothing_is_left_after_a_run_however_it_ended) {
       EXPECT_TRUE(
         names_in(storage_ / name / "checkpoints", ".staging-").empty());
     }
+}
+
+TEST_F(run_test, a_thread_left_behind_keeps_the_memory_of_its_own_attempt) {
+  std::promise<void> next_is_here, has_aborted;
+  auto next = next_is_here.get_future().share();
+  auto aborted = has_aborted.get_future().share();
+  std::atomic<bool> spoiled{false};
+  auto loop = [&](train_context& context) {
+    auto& facts = context.facts();
+    auto attach = [&] {
+      return shared_segment::attach(facts.segment,
+                                    {facts.run_id, facts.attempt});
+    };
+    if (context.attempt() == 0) {
+      if (context.rank() == 1)
+        throw std::runtime_error{"again"};
+      next.wait(); // Longer than the limit for leaving.
+      if (auto segment = attach())
+        segment->abort({ec::rank_failed, "too late"});
+      has_aborted.set_value();
+      return;
+    }
+    auto segment = attach();
+    context.barrier();
+    if (context.rank() == 0)
+      next_is_here.set_value();
+    aborted.wait();
+    spoiled = spoiled || !segment || segment->aborted();
+    context.barrier();
+  };
+  train_options options{
+    .scaling = {.num_workers = 2, .where = placement::in_process},
+    .run = config()};
+  options.run.stop_timeout = std::chrono::milliseconds{50};
+  options.run.failure.max_failures = 1;
+  auto outcome = data_parallel_trainer{in_process_loop{loop}, options}.fit();
+  EXPECT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 2u);
+  EXPECT_FALSE(spoiled);
 }
 
 /// Reports may run ahead of callbacks by this many.

@@ -2,121 +2,32 @@
 // program, and calls that do not belong to the loop.
 
 #include <dlfcn.h>
-#include <grp.h>
-#include <sys/socket.h>
-#include <sys/stat.h>
-#include <sys/un.h>
-#include <unistd.h>
 
 #include <atomic>
-#include <cstring>
-#include <sstream>
+#include <optional>
 #include <thread>
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
-#include "tests/support/child.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "tests/support/named_sockets.hpp"
 
 namespace troupe::test {
-
-namespace {
-
-/// The socket of the run of this process.
-fs::path own_socket() {
-  auto mark = "-" + std::to_string(getpid()) + "-";
-  std::istringstream table{bytes_of("/proc/net/unix")};
-  for (std::string line; std::getline(table, line);) {
-    auto at = line.find('/');
-    if (at != std::string::npos && line.find("/troupe-") != std::string::npos
-        && line.find(mark) != std::string::npos)
-      return line.substr(at);
-  }
-  return {};
-}
-
-unique_fd connect_to(const fs::path& path) {
-  unique_fd result{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  sockaddr_un address{};
-  address.sun_family = AF_UNIX;
-  std::strncpy(address.sun_path, path.c_str(), sizeof(address.sun_path) - 1);
-  if (connect(result.get(), reinterpret_cast<sockaddr*>(&address),
-              sizeof(address))
-      != 0)
-    result.reset();
-  return result;
-}
-
-constexpr int strange_user = 65534;
-
-/// Exit code of a process of another user that connects to *path*. 0: it was
-/// turned away without a byte, 2: there was no way in, 3: it was greeted.
-int knock_as_stranger(const fs::path& path) {
-  return run_in_child([&] {
-    if (setgroups(0, nullptr) != 0 || setgid(strange_user) != 0
-        || setuid(strange_user) != 0)
-      _exit(1);
-    auto door = connect_to(path);
-    if (!door)
-      _exit(2);
-    char byte;
-    _exit(recv(door.get(), &byte, 1, 0) <= 0 ? 0 : 3);
-  });
-}
-
-} // namespace
 
 class strangers_test : public run_test {
 protected:
   train_options options() {
     return {.scaling = {.num_workers = 2}, .run = config()};
   }
-
-  /// Runs 20 reports, with *act* after the third, and expects them all.
-  void expect_unaffected(std::function<void()> act) {
-    auto given = options();
-    given.run.callbacks = {on_report(2, std::move(act))};
-    auto outcome = run({.steps = 20}, given);
-    ASSERT_FALSE(outcome.error) << outcome.error->message;
-    EXPECT_EQ(outcome.attempts, 1u);
-    auto rows = outcome.metrics_history();
-    ASSERT_TRUE(rows);
-    EXPECT_EQ(rows->size(), 20u);
-  }
 };
 
-TEST_F(strangers_test, noise_on_the_socket_of_a_run_changes_nothing) {
-  std::vector<unique_fd> silent;
-  auto sent = 0;
-  expect_unaffected([&] {
-    auto path = own_socket();
-    ASSERT_FALSE(path.empty());
-    std::string noise(64 * 1024, '\xff');
-    for (int i = 0; i < 10; ++i) {
-      silent.push_back(connect_to(path)); // and never says a word
-      auto noisy = connect_to(path);
-      ASSERT_TRUE(noisy);
-      sent += send(noisy.get(), noise.data(), noise.size(), MSG_NOSIGNAL) > 0;
-    }
-  });
-  EXPECT_EQ(sent, 10);
-}
-
-TEST_F(strangers_test, another_user_does_not_get_in) {
-  if (geteuid() != 0)
-    GTEST_SKIP() << "needs root to act as another user";
-  int closed = 0, opened = 0;
-  expect_unaffected([&] {
-    auto path = own_socket();
-    ASSERT_FALSE(path.empty());
-    closed = knock_as_stranger(path);
-    // Two doors that stand open here, to reach the third.
-    chmod(path.parent_path().c_str(), 0711);
-    chmod(path.c_str(), 0666);
-    opened = knock_as_stranger(path);
-  });
-  EXPECT_EQ(WEXITSTATUS(closed), 2);
-  EXPECT_EQ(WEXITSTATUS(opened), 0);
+TEST_F(strangers_test, a_run_has_no_socket_that_a_stranger_could_find) {
+  auto before = named_sockets();
+  std::optional<std::size_t> during;
+  auto given = options();
+  given.run.callbacks = {on_report(2, [&] { during = named_sockets(); })};
+  auto outcome = run({.steps = 20}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(during, before);
 }
 
 TEST_F(strangers_test, a_library_of_another_build_is_refused) {

@@ -111,7 +111,9 @@ group_ends join_local(train_context& context, const torch_config& config,
       context, ec::unsupported,
       "backend local carries CPU tensors only, and this rank has GPUs: use "
       "nccl or gloo");
-  auto segment = shared_segment::attach(context.facts().segment);
+  auto& facts = context.facts();
+  auto segment =
+    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt});
   if (!segment)
     throw train_error{segment.error()};
   if (segment->ranks() != context.world_size())

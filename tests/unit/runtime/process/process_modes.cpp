@@ -14,7 +14,6 @@
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
-#include "troupe/runtime/process/private_folder.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::test {
@@ -59,12 +58,6 @@ int interrupt_three_times() {
   return EXIT_SUCCESS;
 }
 
-int leave_folder() {
-  auto folder = private_folder::make().value();
-  std::cout << folder.path() << std::endl;
-  std::_Exit(EXIT_SUCCESS); // Like a kill: nothing is removed.
-}
-
 /// Ends in good order while ranks still run.
 int leave_ranks() {
   auto pipe = make_pipe();
@@ -91,8 +84,6 @@ int run_mode(const std::string& mode) {
     std::_Exit(find_function()); // The thread is still there.
   if (mode == "three_interrupts")
     return interrupt_three_times();
-  if (mode == "leave_folder")
-    return leave_folder();
   if (mode == "leave_ranks")
     return leave_ranks();
   return EXIT_FAILURE;

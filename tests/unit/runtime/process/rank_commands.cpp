@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/cpu_plan.hpp"
@@ -33,6 +34,32 @@ int wait_for_end_of(int fd) {
   while (::read(fd, &byte, 1) > 0)
     continue;
   return 0;
+}
+
+/// Starts a process without end and says its number: a child of the rank, one
+/// in a session of its own, or one whose parent in between is gone.
+void start_child(const std::string& way, int fd) {
+  int ready[2];
+  if (::pipe(ready) != 0)
+    std::abort();
+  auto between = way == "orphan" ? ::fork() : 0;
+  if (between == 0) {
+    if (::fork() == 0) {
+      if (!way.empty())
+        ::setsid();
+      say(fd, std::to_string(::getpid()) + "\n");
+      say(ready[1], "r");
+      for (;;)
+        ::pause();
+    }
+    if (way == "orphan")
+      ::_exit(0);
+  } else {
+    ::waitpid(between, nullptr, 0);
+  }
+  char byte = 0;
+  if (::read(ready[0], &byte, 1) != 1)
+    std::abort();
 }
 
 std::string cores() {
@@ -114,6 +141,26 @@ commands() {
          auto* value = std::getenv(x.c_str());
          say(d.at(0), value ? value : "(not set)");
          return 0;
+       }},
+      {"sleep",
+       [](auto&, descriptors) -> int {
+         for (;;)
+           ::pause();
+       }},
+      {"leave_child",
+       [](auto& x, descriptors d) {
+         start_child(x, d.at(0));
+         return 3;
+       }},
+      {"keep_child",
+       [](auto&, descriptors d) {
+         start_child("", d.at(0));
+         return wait_for_end_of(d.at(1));
+       }},
+      {"keep_orphan",
+       [](auto&, descriptors d) {
+         start_child("orphan", d.at(0));
+         return wait_for_end_of(d.at(1));
        }},
       {"cores",
        [](auto&, descriptors d) {

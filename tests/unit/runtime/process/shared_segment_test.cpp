@@ -44,6 +44,18 @@ TEST(shared_segment_test, refuses_a_descriptor_of_something_else) {
   EXPECT_NE(closed.error().message.find("descriptor -1"), std::string::npos);
 }
 
+TEST(shared_segment_test, refuses_the_segment_of_another_attempt) {
+  auto made = shared_segment::create(2, {"run", 3}).value();
+  EXPECT_TRUE(shared_segment::attach(made.descriptor(), {"run", 3}));
+  auto later = shared_segment::attach(made.descriptor(), {"run", 4});
+  ASSERT_FALSE(later);
+  EXPECT_EQ(later.error().code, ec::protocol);
+  EXPECT_EQ(later.error().message,
+            "the shared segment is of attempt 3 of run run, not of attempt 4 "
+            "of run run");
+  EXPECT_FALSE(shared_segment::attach(made.descriptor(), {"runs", 3}));
+}
+
 TEST(shared_segment_test, refuses_numbers_of_ranks_that_make_no_sense) {
   for (int ranks : {0, -1, shared_segment::max_ranks + 1}) {
     auto refused = shared_segment::create(ranks);

@@ -19,13 +19,6 @@ using testing::HasSubstr;
 
 namespace {
 
-std::string read_line(int fd) {
-  std::string result;
-  for (char byte = 0; ::read(fd, &byte, 1) == 1 && byte != '\n';)
-    result += byte;
-  return result;
-}
-
 std::vector<pid_t> read_pids(int fd) {
   std::istringstream line{read_line(fd)};
   std::vector<pid_t> result;
@@ -101,6 +94,78 @@ TEST(spawner_death_test, reports_ranks_of_a_killed_spawner_and_starts_another) {
   EXPECT_EQ(client.spawner_pid(), -1);
   EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
   EXPECT_NE(client.spawner_pid(), first);
+}
+
+TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {
+  spawner_client client{exec_spawner().value()};
+  auto pipe = make_pipe();
+  auto wait = make_pipe();
+  auto request = command("keep_child");
+  request.descriptors.push_back(std::move(pipe.writer));
+  request.descriptors.push_back(std::move(wait.reader));
+  auto rank = start_rank(client, std::move(request));
+  std::istringstream said{read_line(pipe.reader.get())};
+  pid_t child = 0;
+  ASSERT_TRUE(said >> child);
+  auto process = open_pidfd(child);
+  ::kill(client.spawner_pid(), SIGKILL);
+  EXPECT_EQ(rank.end.get().how, process_exit::kind::lost);
+  EXPECT_TRUE(has_ended(process, 0));
+}
+
+TEST(spawner_death_test, ranks_of_a_stopped_spawner_are_killed_and_reported) {
+  spawner_client client{exec_spawner().value()};
+  unique_fd first_writer, second_writer;
+  auto first = start_waiting(client, first_writer);
+  auto second = start_waiting(client, second_writer);
+  auto process = open_pidfd(first.pid.get().value());
+  ASSERT_TRUE(second.pid.get());
+  auto stopped = client.spawner_pid();
+  ::kill(stopped, SIGSTOP);
+  client.kill(first.id, SIGKILL);
+  auto end = first.end.get();
+  EXPECT_EQ(end.how, process_exit::kind::lost);
+  EXPECT_THAT(end.last_words, HasSubstr("did not say how within 2 s"));
+  EXPECT_TRUE(has_ended(process, 0));
+  // The other one is none the worse for it ...
+  EXPECT_EQ(client.spawner_pid(), stopped);
+  second_writer.reset();
+  EXPECT_EQ(second.end.get().how, process_exit::kind::lost);
+  // ... and the next one gets a spawner that answers.
+  EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
+  EXPECT_NE(client.spawner_pid(), stopped);
+}
+
+TEST(spawner_death_test, a_rank_that_a_stopped_spawner_owes_can_be_given_up) {
+  spawner_client client{exec_spawner().value()};
+  ASSERT_EQ(run_rank(client, command("return 1")).code, 1);
+  ::kill(client.spawner_pid(), SIGSTOP);
+  // One that was sent, one that waits because the socket is full.
+  auto sent = start_rank(client, command("return 2"));
+  auto large =
+    start_rank(client, command(std::string(std::size_t{8} << 20, 'x')));
+  auto waiting = start_rank(client, command("return 3"));
+  client.kill(waiting.id, SIGKILL);
+  EXPECT_THAT(waiting.pid.get().error().message, HasSubstr("not wanted"));
+  client.kill(sent.id, SIGKILL);
+  EXPECT_EQ(sent.pid.get().error().message,
+            "not started: the spawner did not answer for 2 s and was killed");
+  EXPECT_FALSE(large.pid.get());
+  EXPECT_EQ(run_rank(client, command("return 4")).code, 4);
+}
+
+TEST(spawner_death_test, a_client_ends_although_its_spawner_is_stopped) {
+  unique_fd writer;
+  unique_fd process;
+  {
+    spawner_client client{exec_spawner().value()};
+    auto rank = start_waiting(client, writer);
+    process = open_pidfd(rank.pid.get().value());
+    ::kill(client.spawner_pid(), SIGSTOP);
+    auto large =
+      start_rank(client, command(std::string(std::size_t{8} << 20, 'x')));
+  }
+  EXPECT_TRUE(has_ended(process, 0));
 }
 
 TEST(spawner_death_test, starts_another_for_the_first_request_if_need_be) {

@@ -4,6 +4,7 @@
 #include <fstream>
 #include <iterator>
 #include <set>
+#include <sstream>
 #include <thread>
 
 #include <boost/filesystem.hpp>
@@ -12,6 +13,7 @@
 
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
 
 using namespace troupe;
 using namespace troupe::test;
@@ -203,10 +205,59 @@ TEST_F(spawner_test, kills_a_rank_on_request) {
   auto request = command("wait");
   request.descriptors.push_back(std::move(pipe.reader));
   auto rank = start_rank(client, std::move(request));
-  auto pid = rank.pid.get().value();
-  client.kill(pid, SIGQUIT);
+  ASSERT_TRUE(rank.pid.get());
+  client.kill(rank.id, SIGQUIT);
   EXPECT_EQ(to_string(rank.end.get()), "killed by signal 3 (SIGQUIT)");
-  client.kill(pid, SIGQUIT); // Ended: no one gets the signal.
+  client.kill(rank.id, SIGQUIT); // Ended: no one gets the signal.
+}
+
+TEST_F(spawner_test, ends_what_a_rank_started_before_its_end_is_told) {
+  for (auto* way : {"", "session", "orphan"}) {
+    auto pipe = make_pipe();
+    auto request = command("leave_child " + std::string{way});
+    request.descriptors.push_back(std::move(pipe.writer));
+    auto rank = start_rank(client, std::move(request));
+    std::istringstream said{read_line(pipe.reader.get())};
+    pid_t child = 0;
+    ASSERT_TRUE(said >> child);
+    EXPECT_EQ(rank.end.get().code, 3);
+    // Waited for, too.
+    EXPECT_FALSE(open_pidfd(child)) << "a child that left by: " << way;
+  }
+}
+
+TEST_F(spawner_test, leaves_what_a_living_rank_has_started_alone) {
+  auto pipe = make_pipe();
+  auto wait = make_pipe();
+  auto request = command("keep_orphan");
+  request.descriptors.push_back(std::move(pipe.writer));
+  request.descriptors.push_back(std::move(wait.reader));
+  auto rank = start_rank(client, std::move(request));
+  std::istringstream said{read_line(pipe.reader.get())};
+  pid_t child = 0;
+  ASSERT_TRUE(said >> child);
+  auto process = open_pidfd(child);
+  // The end of another rank is when a spawner looks around.
+  EXPECT_EQ(run_rank(client, command("return 1")).code, 1);
+  EXPECT_FALSE(has_ended(process, 0));
+  wait.writer.reset();
+  rank.end.get();
+  EXPECT_TRUE(has_ended(process, 0));
+}
+
+TEST_F(spawner_test, does_not_start_what_is_not_wanted_any_more) {
+  std::vector<started_rank> ranks;
+  for (int i = 0; i < 20; ++i) {
+    ranks.push_back(start_rank(client, command("sleep")));
+    client.kill(ranks.back().id, SIGKILL);
+  }
+  for (auto& rank : ranks) {
+    auto pid = rank.pid.get();
+    if (pid)
+      EXPECT_EQ(rank.end.get().code, SIGKILL);
+    else
+      EXPECT_THAT(pid.error().message, HasSubstr("not wanted"));
+  }
 }
 
 TEST_F(spawner_test, serves_two_threads_at_once) {

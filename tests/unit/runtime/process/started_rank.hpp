@@ -14,6 +14,7 @@ namespace troupe::test {
 
 /// A request under way, as futures.
 struct started_rank {
+  spawner_client::process_id id = 0;
   std::future<expected<pid_t>> pid;
   std::future<process_exit> end;
 };
@@ -21,8 +22,8 @@ struct started_rank {
 inline started_rank start_rank(spawner_client& client, spawn_request request) {
   auto started = std::make_shared<std::promise<expected<pid_t>>>();
   auto ended = std::make_shared<std::promise<process_exit>>();
-  started_rank result{started->get_future(), ended->get_future()};
-  client.spawn(
+  started_rank result{0, started->get_future(), ended->get_future()};
+  result.id = client.spawn(
     std::move(request),
     [started](expected<pid_t> pid) { started->set_value(std::move(pid)); },
     [ended](process_exit end) { ended->set_value(std::move(end)); });
@@ -50,6 +51,13 @@ inline pipe_ends make_pipe() {
   if (::pipe2(ends, O_CLOEXEC) != 0)
     std::abort();
   return {unique_fd{ends[0]}, unique_fd{ends[1]}};
+}
+
+inline std::string read_line(int fd) {
+  std::string result;
+  for (char byte = 0; ::read(fd, &byte, 1) == 1 && byte != '\n';)
+    result += byte;
+  return result;
 }
 
 /// Everything from *fd* until no writer is left.

@@ -163,6 +163,13 @@ TEST_F(attempt_tracker_test, a_rank_that_came_too_late_has_not_failed) {
   EXPECT_EQ(failure_of(1).code, SIGSEGV);
 }
 
+TEST_F(attempt_tracker_test, a_launch_that_was_taken_back_has_not_failed) {
+  tracker.order_end();
+  tracker.launch_failed(1, {ec::spawn, "not wanted any more"});
+  EXPECT_TRUE(tracker.gone(1));
+  EXPECT_FALSE(tracker.failed());
+}
+
 TEST_F(attempt_tracker_test, a_crash_under_way_to_the_end_is_a_failure) {
   rise_all();
   tracker.order_end();

@@ -1,0 +1,120 @@
+#include "troupe/actors/transport/private_door.hpp"
+
+#include <utility>
+#include <vector>
+
+#include <sys/socket.h>
+
+#include <caf/io/abstract_broker.hpp>
+#include <caf/io/doorman.hpp>
+#include <caf/io/middleman.hpp>
+
+#include "troupe/actors/transport/unix_scribe.hpp"
+#include "troupe/runtime/process/system_failure.hpp"
+
+namespace troupe {
+
+/// Hands connections to CAF's broker that nobody has to accept. But for `enter`
+/// everything happens on the network thread.
+class pair_doorman : public caf::io::doorman {
+public:
+  using multiplexer = unix_scribe::multiplexer;
+
+  // The number only has to differ from those of sockets.
+  pair_doorman(multiplexer& loop, std::uint16_t slot, door_ptr door)
+    : doorman(caf::io::accept_handle::from_int(-1 - std::int64_t{slot})),
+      loop_(loop), slot_(slot), door_(std::move(door)) {}
+
+  /// Takes *socket*, which is connected.
+  void enter(unique_fd socket) {
+    auto self = caf::intrusive_ptr<pair_doorman>{this};
+    auto shared = std::make_shared<unique_fd>(std::move(socket));
+    loop_.post([self, shared] {
+      self->waiting_.push_back(std::move(*shared));
+      self->let_in();
+    });
+  }
+
+  bool new_connection() override { return false; }
+
+  void graceful_shutdown() override {
+    auto guard = caf::intrusive_ptr<pair_doorman>{this};
+    detach(&loop_, false);
+  }
+
+  void launch() override {
+    // Not now: the broker is in the middle of making this door.
+    loop_.post([self = caf::intrusive_ptr<pair_doorman>{this}] {
+      self->open_ = true;
+      self->let_in();
+    });
+  }
+
+  std::string addr() const override { return {}; }
+  std::uint16_t port() const override { return slot_; }
+  void add_to_loop() override {}
+  void remove_from_loop() override {}
+
+private:
+  void let_in() {
+    if (!open_)
+      return;
+    for (auto& socket : std::exchange(waiting_, {})) {
+      if (detached())
+        continue;
+      auto scribe = caf::make_counted<unix_scribe>(
+        loop_, socket.release(), frame_guard::side::server, door_);
+      auto handle = scribe->hdl();
+      parent()->add_scribe(std::move(scribe));
+      doorman::new_connection(&loop_, handle);
+    }
+  }
+
+  multiplexer& loop_;
+  std::uint16_t slot_;
+  door_ptr door_;
+  std::vector<unique_fd> waiting_;
+  bool open_ = false; ///< The broker knows this door.
+};
+
+expected<private_door> private_door::open(caf::actor_system& system,
+                                          caf::strong_actor_ptr whom,
+                                          std::set<std::string> interface,
+                                          refusal_handler on_refusal) {
+  auto shared = std::make_shared<door>();
+  shared->on_refusal = std::move(on_refusal);
+  auto& loop =
+    static_cast<pair_doorman::multiplexer&>(system.middleman().backend());
+  caf::intrusive_ptr<pair_doorman> doorman;
+  auto make = [&](std::uint16_t slot) -> caf::io::doorman_ptr {
+    doorman = caf::make_counted<pair_doorman>(loop, slot, shared);
+    return doorman;
+  };
+  auto published =
+    publication::begin(system, std::move(whom), std::move(interface), make);
+  if (!published)
+    return tl::unexpected{std::move(published.error())};
+  return private_door{std::move(*published), std::move(doorman)};
+}
+
+private_door::private_door(publication published,
+                           caf::intrusive_ptr<pair_doorman> doorman)
+  : published_(std::move(published)), doorman_(std::move(doorman)) {}
+
+private_door::private_door(private_door&&) noexcept = default;
+
+private_door& private_door::operator=(private_door&&) noexcept = default;
+
+private_door::~private_door() = default;
+
+expected<unique_fd> private_door::let_in() {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_failure(ec::spawn, "cannot make a rank's socket");
+  unique_fd mine{ends[0]};
+  unique_fd theirs{ends[1]};
+  doorman_->enter(std::move(mine));
+  return theirs;
+}
+
+} // namespace troupe

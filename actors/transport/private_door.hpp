@@ -1,0 +1,54 @@
+#pragma once
+
+#include <set>
+#include <string>
+
+#include <caf/actor_cast.hpp>
+#include <caf/actor_system.hpp>
+
+#include "troupe/actors/transport/door.hpp"
+#include "troupe/actors/transport/publication.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+
+namespace troupe {
+
+class pair_doorman;
+
+/// A way to an actor that has no name anywhere: only a process that was handed
+/// the other end of a socket pair gets in.
+class private_door {
+public:
+  static expected<private_door> open(caf::actor_system& system,
+                                     caf::strong_actor_ptr whom,
+                                     std::set<std::string> interface,
+                                     refusal_handler on_refusal);
+
+  private_door(private_door&&) noexcept;
+  private_door& operator=(private_door&&) noexcept;
+  ~private_door();
+
+  /// A new connection to the actor; the result is the end for `connect` in
+  /// another process. From any thread; fails with `ec::spawn`.
+  expected<unique_fd> let_in();
+
+private:
+  private_door(publication published, caf::intrusive_ptr<pair_doorman> doorman);
+
+  publication published_;
+  caf::intrusive_ptr<pair_doorman> doorman_;
+};
+
+/// Opens a private door to *whom*. *on_refusal* gets one sentence per
+/// connection that is closed because of what it sent, on the network thread.
+template <class Handle>
+expected<private_door> open_private_door(caf::actor_system& system,
+                                         const Handle& whom,
+                                         refusal_handler on_refusal = {}) {
+  return private_door::open(
+    system, caf::actor_cast<caf::strong_actor_ptr>(whom),
+    system.message_types(caf::detail::type_list<Handle>{}),
+    std::move(on_refusal));
+}
+
+} // namespace troupe

@@ -3,6 +3,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <csignal>
 #include <cstdlib>
 #include <ctime>
 
@@ -67,6 +68,10 @@ std::optional<std::chrono::milliseconds> sender_grace_of_host() {
 }
 
 } // namespace
+
+std::vector<int> default_preempt_signals() noexcept {
+  return {SIGTERM, SIGUSR1, SIGHUP};
+}
 
 expected<void> validate(const run_config& x) {
   if (x.name)

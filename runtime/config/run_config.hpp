@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <csignal>
 #include <map>
 #include <memory>
 #include <optional>
@@ -24,6 +23,9 @@ enum class callback_errors {
   log,   ///< It is logged and journalled; training goes on.
   abort, ///< The run ends with `ec::callback_failed`.
 };
+
+/// SIGTERM, SIGUSR1 and SIGHUP.
+std::vector<int> default_preempt_signals() noexcept;
 
 /// What a run is called, where it keeps its files and what may go wrong.
 struct run_config {
@@ -80,7 +82,7 @@ struct run_config {
   std::chrono::milliseconds stop_grace = std::chrono::seconds{30};
   /// Signals that preempt the run; SIGINT and what is missing here of SIGTERM
   /// and SIGHUP stop it.
-  std::vector<int> preempt_signals = {SIGTERM, SIGUSR1, SIGHUP};
+  std::vector<int> preempt_signals = default_preempt_signals();
   /// How long whoever sends such a signal waits before it kills the process
   /// (`terminationGracePeriodSeconds` of Kubernetes, say): the grace is cut so
   /// that `stop_timeout` fits in behind it. Unset: the environment variable

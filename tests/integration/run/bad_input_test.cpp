@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <csignal>
+
 #include "tests/integration/run/run_test.hpp"
 
 namespace troupe::test {

@@ -21,15 +21,16 @@ namespace {
 
 using testing::HasSubstr;
 
-// Functions that the program does not export, with names that a stack shows.
+// Functions that the program does not export, with names that a stack shows:
+// one each, which compilers would otherwise make of the same code.
 
-[[gnu::noinline]] void main_waits_here(int fd) {
+[[gnu::noinline, gnu::no_icf]] void main_waits_here(int fd) {
   char byte = 0;
   while (::read(fd, &byte, 1) != 0) // EINTR after the dump
     continue;
 }
 
-[[gnu::noinline]] void thread_waits_here(int fd) {
+[[gnu::noinline, gnu::no_icf]] void thread_waits_here(int fd) {
   char byte = 0;
   while (::read(fd, &byte, 1) != 0)
     continue;

@@ -14,7 +14,7 @@ using namespace std::chrono_literals;
 using test::t0;
 using testing::ElementsAre;
 
-rank_report report_of(int rank, std::uint64_t index) {
+rank_report report_from(int rank, std::uint64_t index) {
   return {.rank = rank, .index = index};
 }
 
@@ -29,7 +29,7 @@ barrier_arrival broadcast_of(int rank, std::uint64_t sequence = 0,
 
 TEST(rank_meetings_test, a_report_never_meets_a_barrier) {
   rank_meetings group{3, 7};
-  ASSERT_TRUE(group.add(report_of(1, 7), true, t0));
+  ASSERT_TRUE(group.add(report_from(1, 7), true, t0));
   EXPECT_FALSE(group.mismatch());
   ASSERT_TRUE(group.arrive(barrier_of(2), t0));
   auto stuck = group.mismatch();
@@ -44,8 +44,8 @@ TEST(rank_meetings_test, a_broadcast_that_rank_0_refused_says_why_it_is_late) {
   rank_meetings group{3, 0};
   ASSERT_TRUE(
     group.arrive(broadcast_of(0, 0, {ec::invalid_argument, "too big"}), t0));
-  ASSERT_TRUE(group.add(report_of(1, 0), true, t0));
-  ASSERT_TRUE(group.add(report_of(2, 0), true, t0));
+  ASSERT_TRUE(group.add(report_from(1, 0), true, t0));
+  ASSERT_TRUE(group.add(report_from(2, 0), true, t0));
   EXPECT_EQ(group.mismatch()->reason.message,
             "the ranks meet in different calls: rank 0 in broadcast 0 (which "
             "rank 0 refused: too big), ranks 1, 2 in report 0");
@@ -53,22 +53,22 @@ TEST(rank_meetings_test, a_broadcast_that_rank_0_refused_says_why_it_is_late) {
 
 TEST(rank_meetings_test, a_rank_that_does_not_wait_for_its_report_may_come) {
   rank_meetings group{2, 0};
-  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
   ASSERT_TRUE(group.arrive(barrier_of(1), t0));
   EXPECT_FALSE(group.mismatch());
   EXPECT_TRUE((*group.arrive(barrier_of(0), t0)).has_value());
-  EXPECT_TRUE((*group.add(report_of(1, 0), true, t0)).has_value());
+  EXPECT_TRUE((*group.add(report_from(1, 0), true, t0)).has_value());
 }
 
 TEST(rank_meetings_test, a_full_window_of_reports_is_a_wait_for_the_oldest) {
   rank_meetings group{2, 5};
   auto ahead = static_cast<std::uint64_t>(max_reports_ahead);
   for (std::uint64_t i = 0; i < ahead; ++i)
-    ASSERT_TRUE(group.add(report_of(0, 5 + i), false, t0));
+    ASSERT_TRUE(group.add(report_from(0, 5 + i), false, t0));
   ASSERT_TRUE(group.arrive(barrier_of(1), t0));
   EXPECT_FALSE(group.mismatch());
   EXPECT_TRUE(group.waits().at(0).missing == std::vector<int>{0});
-  ASSERT_TRUE(group.add(report_of(0, 5 + ahead), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 5 + ahead), false, t0));
   EXPECT_EQ(group.mismatch()->reason.message,
             "the ranks meet in different calls: rank 0 in report 5, rank 1 in "
             "barrier 0");
@@ -76,9 +76,9 @@ TEST(rank_meetings_test, a_full_window_of_reports_is_a_wait_for_the_oldest) {
 
 TEST(rank_meetings_test, a_report_that_is_being_committed_lacks_nobody) {
   rank_meetings group{2, 0};
-  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
   ASSERT_TRUE(group.arrive(barrier_of(0), t0));
-  ASSERT_TRUE((*group.add(report_of(1, 0), true, t0 + 1s)).has_value());
+  ASSERT_TRUE((*group.add(report_from(1, 0), true, t0 + 1s)).has_value());
   EXPECT_FALSE(group.mismatch());
   EXPECT_TRUE(group.waits().empty()) << "rank 1 waits for the disk";
   group.committed(0, t0 + 60s);
@@ -90,7 +90,7 @@ TEST(rank_meetings_test, a_report_that_is_being_committed_lacks_nobody) {
 
 TEST(rank_meetings_test, a_rank_that_drains_its_reports_waits_for_the_last) {
   rank_meetings group{2, 0};
-  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
   ASSERT_TRUE(group.arrive(barrier_of(1), t0));
   group.await_reports(0, t0);
   EXPECT_TRUE(group.mismatch());
@@ -100,8 +100,8 @@ TEST(rank_meetings_test, a_rank_that_drains_its_reports_waits_for_the_last) {
 TEST(rank_meetings_test, knows_who_is_missing_in_a_report_and_since_when) {
   rank_meetings group{4, 0};
   EXPECT_TRUE(group.waits().empty());
-  ASSERT_TRUE(group.add(report_of(3, 0), true, t0 + 1s));
-  ASSERT_TRUE(group.add(report_of(1, 0), true, t0 + 2s));
+  ASSERT_TRUE(group.add(report_from(3, 0), true, t0 + 1s));
+  ASSERT_TRUE(group.add(report_from(1, 0), true, t0 + 2s));
   auto wait = group.report_wait();
   ASSERT_TRUE(wait);
   EXPECT_EQ(wait->what, "report 0");
@@ -114,12 +114,12 @@ TEST(rank_meetings_test, knows_who_is_missing_in_a_report_and_since_when) {
 
 TEST(rank_meetings_test, a_rank_ahead_waits_only_since_it_has_to) {
   rank_meetings group{2, 0};
-  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
   EXPECT_FALSE(group.report_wait()) << "rank 0 does not wait yet";
-  ASSERT_TRUE(group.add(report_of(0, 1), true, t0 + 1s));
+  ASSERT_TRUE(group.add(report_from(0, 1), true, t0 + 1s));
   EXPECT_EQ(group.report_wait()->what, "report 0");
   EXPECT_EQ(group.report_wait()->since, t0 + 1s);
-  ASSERT_TRUE(group.add(report_of(1, 0), true, t0 + 20s));
+  ASSERT_TRUE(group.add(report_from(1, 0), true, t0 + 20s));
   EXPECT_FALSE(group.report_wait()) << "the batch is being committed";
   group.committed(0, t0 + 21s);
   EXPECT_EQ(group.report_wait()->what, "report 1");
@@ -128,10 +128,10 @@ TEST(rank_meetings_test, a_rank_ahead_waits_only_since_it_has_to) {
 
 TEST(rank_meetings_test, blames_the_rank_that_is_missing_not_those_that_wait) {
   rank_meetings group{3, 0};
-  ASSERT_TRUE(group.add(report_of(0, 0), false, t0));
-  ASSERT_TRUE(group.add(report_of(0, 1), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
+  ASSERT_TRUE(group.add(report_from(0, 1), false, t0));
   ASSERT_TRUE(group.arrive(barrier_of(0), t0));
-  ASSERT_TRUE(group.add(report_of(1, 0), true, t0 + 1s));
+  ASSERT_TRUE(group.add(report_from(1, 0), true, t0 + 1s));
   // Rank 0 waits for both in the barrier, but rank 1 only waits for rank 2.
   EXPECT_FALSE(group.mismatch());
   for (auto& wait : group.waits())
@@ -251,7 +251,7 @@ private:
       x.needs_report = index;
     else if (index >= committed + ahead)
       x.needs_report = index - ahead;
-    auto batch = group.add(report_of(rank, index), waits, t0);
+    auto batch = group.add(report_from(rank, index), waits, t0);
     if (!batch)
       return true;
     if (*batch)

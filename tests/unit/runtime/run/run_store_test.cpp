@@ -167,10 +167,10 @@ TEST_F(run_store_test, resumes_all_but_finished_runs) {
   auto store = open().value();
   EXPECT_EQ(store->last_metrics(), (metrics{{"x", 7}}));
   auto start = store->begin_attempt().value();
-  EXPECT_EQ(start.attempt, 3u);
-  EXPECT_EQ(start.first_report, 6u);
-  EXPECT_EQ(start.resume->data.name(), "c4");
-  EXPECT_EQ(store->current_result().metrics_history()->size(), 6u);
+  EXPECT_EQ(start.attempt, 4u);
+  EXPECT_EQ(start.first_report, 8u);
+  EXPECT_EQ(start.resume->data.name(), "c6");
+  EXPECT_EQ(store->current_result().metrics_history()->size(), 8u);
 }
 
 TEST_F(run_store_test, gives_the_error_of_a_failed_run_back) {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <mutex>
 
 #include "tests/support/memory_store.hpp"
@@ -52,5 +53,11 @@ private:
   std::mutex mutex_;
   std::function<void(const error&)> abort_;
 };
+
+/// For a rank of its own.
+inline std::shared_ptr<rank_link> make_memory_link() {
+  static memory_store store;
+  return std::make_shared<memory_link>(store);
+}
 
 } // namespace troupe::test

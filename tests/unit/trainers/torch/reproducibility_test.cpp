@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "tests/support/memory_link.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/torch/data/prepare_data_loader.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
@@ -29,7 +30,7 @@ struct noise_dataset {
 /// Trains a small network with dropout and writes its weights to *path*.
 void train(std::uint64_t seed, const fs::path& path) {
   enable_reproducibility(seed);
-  train_context context{{}, nullptr, std::nullopt};
+  train_context context{{}, test::make_memory_link(), std::nullopt};
   torch::nn::Sequential model{
     torch::nn::Conv2d{torch::nn::Conv2dOptions(3, 8, 3)},
     torch::nn::BatchNorm2d{8},

@@ -11,6 +11,7 @@
 #include <gtest/gtest.h>
 #include <torch/data/datasets/base.h>
 
+#include "tests/support/memory_link.hpp"
 #include "troupe/trainers/torch/data/first_samples.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
 
@@ -99,7 +100,9 @@ struct named_batches {
 };
 
 train_context make_context(int rank = 0, int world_size = 1) {
-  return {{.rank = rank, .world_size = world_size}, nullptr, std::nullopt};
+  return {{.rank = rank, .world_size = world_size},
+          test::make_memory_link(),
+          std::nullopt};
 }
 
 std::vector<std::int64_t> to_vector(const at::Tensor& x) {

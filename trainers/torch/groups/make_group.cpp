@@ -183,6 +183,10 @@ void close_nccl(c10::intrusive_ptr<c10d::Backend> member, at::Device device) {
 group_ends join_nccl(train_context& context, const torch_config& config,
                      torch_data_plane& plane,
                      const c10::intrusive_ptr<c10d::Store>& store) {
+  if (!plane.device.is_cuda())
+    refuse(context, ec::unsupported,
+           "backend nccl needs a GPU for every rank, and this rank has none "
+           "(scaling_config gives them)");
   // NCCL itself would wait for missing ranks without naming them.
   meet(context, *store, config.timeout);
   auto member = make_nccl_group(store, context.rank(), context.world_size(),

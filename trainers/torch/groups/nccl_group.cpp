@@ -73,9 +73,6 @@ c10::intrusive_ptr<c10d::Backend>
 make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, c10::Device device,
                 std::chrono::milliseconds timeout) {
-  if (!device.is_cuda())
-    lacks(rank, "backend nccl needs a GPU for every rank, and this rank has "
-                "none (scaling_config gives them)");
   try {
     return factory(rank).make(store, rank, size, device, timeout);
   } catch (const train_error&) {

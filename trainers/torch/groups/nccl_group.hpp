@@ -11,8 +11,8 @@ namespace troupe {
 /// `train_error` with `ec::unsupported` if it or a GPU is missing.
 void load_cuda(int rank);
 
-/// NCCL between *size* ranks on *device*, through the `troupe_nccl` library.
-/// Throws `train_error`: `ec::unsupported` names what is missing.
+/// NCCL between *size* ranks on *device*, a GPU, through the `troupe_nccl`
+/// library. Throws `train_error`: `ec::unsupported` names what is missing.
 c10::intrusive_ptr<c10d::Backend>
 make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, c10::Device device,

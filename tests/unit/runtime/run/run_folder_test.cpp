@@ -289,20 +289,27 @@ TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
   auto lock = first->ranks_lock().value();
-  int ends[2];
+  int ends[2], ready[2];
   ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::pipe(ready), 0);
   auto rank = ::fork();
   if (rank == 0) { // has what a rank has, and nothing else of the driver's
     ::dup2(ends[0], 200);
     ::dup2(lock.get(), 201);
+    ::dup2(ready[1], 202);
     ::close_range(3, 199, 0);
-    ::close_range(202, ~0u, 0);
-    char end;
+    ::close_range(203, ~0u, 0);
+    char end = 0;
+    (void) !::write(202, &end, 1);
     (void) !::read(200, &end, 1);
     ::_exit(0);
   }
   lock.reset();
   ::close(ends[0]);
+  ::close(ready[1]);
+  char has_closed_the_rest;
+  ASSERT_EQ(::read(ready[0], &has_closed_the_rest, 1), 1);
+  ::close(ready[0]);
   // The driver's own restart, and the next driver.
   EXPECT_FALSE(first->await_ranks(std::chrono::milliseconds{0}));
   first.reset();

@@ -238,8 +238,9 @@ TEST_F(run_test, a_signal_stops_a_run_whose_spawner_is_stopped) {
     raise(SIGINT);
   })};
   auto outcome =
-    run({.action = "wait_forever", .rank = -1, .step = 3}, options);
-  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+    run({.action = "wait_forever", .step = 3, .steps = 4}, options);
+  EXPECT_EQ(outcome.status, run_status_kind::aborted)
+    << (outcome.error ? outcome.error->message : "");
   EXPECT_TRUE(processes_of_ranks().empty());
 }
 
@@ -253,7 +254,8 @@ TEST_F(run_test, a_signal_stops_a_run_whose_ranks_are_stopped) {
     raise(SIGINT);
   })};
   auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, options);
-  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  EXPECT_EQ(outcome.status, run_status_kind::aborted)
+    << (outcome.error ? outcome.error->message : "");
   EXPECT_TRUE(processes_of_ranks().empty());
 }
 
@@ -280,7 +282,8 @@ TEST_F(run_test, a_run_can_be_stopped_while_its_ranks_come_up) {
     ASSERT_TRUE(handle) << handle.error().message;
     handle->stop();
     auto outcome = handle->wait();
-    EXPECT_EQ(outcome.status, run_status_kind::aborted);
+    EXPECT_EQ(outcome.status, run_status_kind::aborted)
+      << (outcome.error ? outcome.error->message : "");
   }
   EXPECT_LE(own_children().size(), 1u); // the spawner, if it came to one
 }

@@ -90,6 +90,7 @@ expected<void> record_file::write(std::string_view bytes) {
     end_ += static_cast<std::uint64_t>(count);
     bytes.remove_prefix(static_cast<std::size_t>(count));
   }
+  failpoint("record_file.appended");
   return {};
 }
 
@@ -123,6 +124,7 @@ expected<void> record_file::commit() {
     committed_ = end_;
   else
     roll_back();
+  failpoint("record_file.committed");
   return done;
 }
 

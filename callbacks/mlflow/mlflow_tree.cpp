@@ -14,6 +14,7 @@
 #include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -82,8 +83,10 @@ expected<std::uint64_t> append_lines(const fs::path& path, std::uint64_t known,
     return tl::unexpected{storage_error("cut", path, errno)};
   before = std::min(before, known);
   auto written = ::write(file->get(), lines.data(), lines.size());
-  if (written == static_cast<ssize_t>(lines.size()))
+  if (written == static_cast<ssize_t>(lines.size())) {
+    failpoint("mlflow.appended");
     return before + lines.size();
+  }
   auto code = written < 0 ? errno : ENOSPC;
   // A torn line reads as a wrong number, and an empty file not at all.
   if (before == 0)

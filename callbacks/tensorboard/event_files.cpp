@@ -130,6 +130,7 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
   auto done = write_new_file(temporary, records);
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = tl::unexpected{storage_error("replace", path, errno)};
+  failpoint("tensorboard.params_replaced");
   return done.and_then([&] { return sync_folder(folder_); });
 }
 

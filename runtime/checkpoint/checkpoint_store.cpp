@@ -50,10 +50,11 @@ expected<manifest> verify(const reported_checkpoint& x,
 
 checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
                                    const checkpoint_config& config,
-                                   saved_run state, save_function save)
+                                   saved_run state, save_function save,
+                                   log_function log)
   : run_path_(std::move(run_path)), run_name_(std::move(run_name)),
     state_(std::move(state)), registry_(config, state_.checkpoints),
-    save_state_(std::move(save)) {
+    save_state_(std::move(save)), log_(std::move(log)) {
   state_.retention = config;
   if (!save_state_)
     save_state_ = [path = run_path_](const saved_run& x) {
@@ -64,9 +65,10 @@ checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
 expected<checkpoint_store>
 checkpoint_store::open(fs::path run_path, std::string run_name,
                        const checkpoint_config& config, saved_run state,
-                       save_function save) {
-  checkpoint_store result{std::move(run_path), std::move(run_name), config,
-                          std::move(state), std::move(save)};
+                       save_function save, log_function log) {
+  checkpoint_store result{
+    std::move(run_path), std::move(run_name), config,
+    std::move(state),    std::move(save),     std::move(log)};
   if (auto ok = result.recover(); !ok)
     return tl::unexpected{ok.error()};
   return result;
@@ -223,6 +225,7 @@ void checkpoint_store::remove(const doomed_checkpoint& x) {
   failpoint("commit.evicting");
   if (auto ok = remove_tree(path); !ok)
     note("checkpoint_not_removed", x.name, ok.error().message);
+  failpoint("commit.evicted");
 }
 
 void checkpoint_store::remove_doomed() {
@@ -261,10 +264,17 @@ expected<void> checkpoint_store::reinstate_doomed() {
 expected<void> checkpoint_store::set_aside(const std::string& name,
                                            const error& reason) {
   note("checkpoint_rotten", name, reason.message);
+  if (log_) {
+    auto& event = events_.back();
+    if (auto ok = log_(event, state_.next_attempt); !ok)
+      return ok;
+    event.stored = true;
+  }
   auto registry = registry_;
   if (registry.remove(name))
     if (auto ok = save(registry); !ok)
       return ok;
+  failpoint("rotten.forgotten");
   auto found = look_up_link(folder() / name);
   if (!found)
     return tl::unexpected{found.error()};
@@ -277,6 +287,7 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
       aside = rotten_prefix + std::to_string(i) + '-' + name;
       continue;
     }
+    failpoint("rotten.renamed");
     return moved.and_then([&] { return keep_rotten(aside); });
   }
   return failure(ec::conflict, "too many rotten checkpoints are called '" + name
@@ -293,7 +304,9 @@ expected<void> checkpoint_store::keep_rotten(const std::string& name) {
       note("checkpoint_not_removed", oldest, ok.error().message);
     state_.rotten.erase(state_.rotten.begin());
   }
-  return save(registry_);
+  auto saved = save(registry_);
+  failpoint("rotten.kept");
+  return saved;
 }
 
 void checkpoint_store::note_strangers(const reported_checkpoint& x,
@@ -343,6 +356,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
   auto attempt = next.next_attempt++;
   if (auto ok = save_state_(next); !ok)
     return tl::unexpected{ok.error()};
+  failpoint("attempt.state_saved");
   state_ = std::move(next);
   drop(staging_prefix); // what ranks of earlier attempts left
   return attempt;
@@ -357,6 +371,7 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   next.next_report = std::max(next.next_report, next_report);
   if (auto ok = save_state_(next); !ok)
     return ok;
+  failpoint("finish.state_saved");
   state_ = std::move(next);
   drop(staging_prefix);
   return {};

@@ -30,14 +30,19 @@ public:
   /// Replaces the run's state durably.
   using save_function = std::function<expected<void>(const saved_run&)>;
 
+  /// Appends an event to the journal, as one of the given attempt.
+  using log_function =
+    std::function<expected<void>(const store_event&, std::uint64_t)>;
+
   /// Takes over the files of the run in *run_path*, whose lock the caller
   /// holds. Staging folders of dead attempts are removed. A whole checkpoint
   /// that the state does not know is adopted if it is newer than all it knows:
   /// the crash came between rename and state.
-  /// *save* replaces `state.json` in the run's folder if it is unset.
+  /// *save* replaces `state.json` in the run's folder if it is unset. *log*
+  /// takes the events without which no rotten checkpoint is set aside.
   static expected<checkpoint_store>
   open(fs::path run_path, std::string run_name, const checkpoint_config& config,
-       saved_run state, save_function save = {});
+       saved_run state, save_function save = {}, log_function log = {});
 
   /// Makes the files that ranks staged for *batch* a checkpoint. An error
   /// leaves the registered checkpoints as they were; if only saving the state
@@ -73,7 +78,7 @@ public:
 private:
   checkpoint_store(fs::path run_path, std::string run_name,
                    const checkpoint_config& config, saved_run state,
-                   save_function save);
+                   save_function save, log_function log);
 
   expected<report_batch> take_lists(std::uint64_t attempt,
                                     report_batch batch) const;
@@ -82,6 +87,7 @@ private:
   /// Saves the state with *registry* in it, and *evicted* as let go.
   expected<void> save(const checkpoint_registry& registry,
                       const std::vector<reported_checkpoint>& evicted = {});
+  /// Its event comes first: whoever finds it moved also finds out why.
   expected<void> set_aside(const std::string& name, const error& reason);
   expected<void> keep_rotten(const std::string& name);
   void note(std::string kind, const std::string& name,
@@ -103,6 +109,7 @@ private:
   saved_run state_;
   checkpoint_registry registry_;
   save_function save_state_;
+  log_function log_;
   std::vector<store_event> events_;
 };
 

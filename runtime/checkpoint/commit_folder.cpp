@@ -127,6 +127,7 @@ expected<void> commit_folder(const fs::path& run_path,
   }
   failpoint("commit.parent_synced");
   (void) remove_tree(staging); // otherwise the next start of the run does it
+  failpoint("commit.staging_removed");
   return done;
 }
 

@@ -179,6 +179,7 @@ expected<void> journal::write_all(std::string_view line) {
     return tl::unexpected{storage_error("append to", path_, code)};
   }
   size_ += line.size();
+  failpoint("journal.appended");
   return {};
 }
 
@@ -193,6 +194,7 @@ expected<void> journal::cut() {
   if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
     return tl::unexpected{storage_error("cut the torn end of", path_, errno)};
   torn_ = 0;
+  failpoint("journal.cut");
   return {};
 }
 

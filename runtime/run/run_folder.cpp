@@ -9,6 +9,7 @@
 #include <thread>
 
 #include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -164,6 +165,7 @@ expected<void> run_folder::take_lock() {
       || ::pwrite(file->get(), me.data(), me.size(), 0) < 0)
     return tl::unexpected{storage_error("write", path, errno)};
   lock_ = std::move(*file);
+  failpoint("lock.written");
   return {};
 }
 
@@ -219,6 +221,7 @@ expected<bool> run_folder::oust_others() const {
     stranger_lives = stranger_lives || (who && who->boot != me_.boot);
     if (auto ok = attempts_.remove_file(x); !ok)
       return tl::unexpected{ok.error()};
+    failpoint("claim.ousted");
   }
   return stranger_lives;
 }
@@ -241,6 +244,7 @@ expected<void> run_folder::make_claim(const std::string& name) {
            != static_cast<ssize_t>(line.size())
       || ::fstat(file->get(), &made) != 0)
     return tl::unexpected{storage_error("claim", path, errno)};
+  failpoint("claim.written");
   std::string before;
   {
     std::lock_guard guard{mutex_};
@@ -353,6 +357,7 @@ void run_folder::release() {
   std::lock_guard guard{mutex_};
   if (claim_ && !ousted_) // A driver on another host need not wait for us.
     (void) !::ftruncate(claim_.get(), 0);
+  failpoint("claim.released");
   claim_name_.clear();
   claim_.reset();
   ranks_.reset();

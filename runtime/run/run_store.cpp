@@ -169,7 +169,11 @@ run_store::open(const run_config& config, const std::string& config_text) {
     return tl::unexpected{found.error()};
   auto checkpoints = checkpoint_store::open(
     files.path(), name, config.checkpoint, std::move(found->state),
-    [&files](const saved_run& x) { return files.save_state(x); });
+    [&files](const saved_run& x) { return files.save_state(x); },
+    [&files, into = log->get()](const store_event& x, std::uint64_t attempt) {
+      return files.check().and_then(
+        [&] { return into->append_event(x.kind, attempt, x.fields); });
+    });
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
   if (auto ok = complete(**log, checkpoints->registry().all()); !ok)
@@ -208,8 +212,9 @@ run_store::open(const run_config& config, const std::string& config_text) {
 
 expected<void> run_store::note_events(std::vector<store_event> events) {
   for (auto& x : events) {
-    auto noted = append_ours(
-      [&] { return journal_->append_event(x.kind, attempt_, x.fields); });
+    auto noted = x.stored ? expected<void>{} : append_ours([&] {
+      return journal_->append_event(x.kind, attempt_, x.fields);
+    });
     if (!noted)
       return noted;
     std::lock_guard guard{notes_mutex_};

@@ -12,6 +12,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -109,6 +110,7 @@ expected<void> told_reports::set_count(std::uint64_t count) {
   if (::pwrite(file_.get(), line.data(), line.size(), 0)
       != static_cast<ssize_t>(line.size()))
     return tl::unexpected{storage_error("write", path_, errno)};
+  failpoint("told.written");
   return {};
 }
 

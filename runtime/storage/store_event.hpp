@@ -9,8 +9,9 @@ namespace troupe {
 /// Something that happened to a run's files and that nobody asked for: a rotten
 /// checkpoint set aside, a journal's tail cut. Every one ends in the journal.
 struct store_event {
-  std::string kind; ///< snake_case, such as `checkpoint_rotten`.
-  metrics fields;   ///< Names, paths, reasons.
+  std::string kind;    ///< snake_case, such as `checkpoint_rotten`.
+  metrics fields;      ///< Names, paths, reasons.
+  bool stored = false; ///< In the journal already.
 
   bool operator==(const store_event&) const = default;
 };

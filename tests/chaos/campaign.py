@@ -2,6 +2,7 @@
 """Runs trainings under a seeded schedule of faults and has the checker look at each.
 
   campaign.py --program FILE --shim FILE [--seed N] [--faults M] [--case K] [--families A,B | --families all]
+  campaign.py --program FILE --shim FILE --points
 
 Prints the schedule and the verdict of every case, then the sum. A failure is repeated by its seed and case.
 """
@@ -28,7 +29,7 @@ from run_reader import Case
 CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-point", "rank-io", "rank-io-delay",
          "loop-fails", "spawner-kill", "spawner-pause", "driver-kill", "driver-killed-by-rank", "driver-point",
          "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed",
-         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "full-disk"]
+         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "rot-point", "torn", "full-disk"]
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
 # What a driver may take beside the limits it was given; it needs a second where nothing else runs.
@@ -317,8 +318,9 @@ class Driver:
                 self.killed = self.killed or fault["kills"] and fault["delivered"]
             if fault["do"] == "close-stdout" and not fault["ignored"]:
                 self.killed = self.killed or self.process.returncode == -signal.SIGPIPE
-            if fault["do"] == "rot":
-                fault["delivered"] = self.spoil(fault)
+            if fault["do"] in ("rot", "tear"):
+                self.killed = self.killed or self.process.returncode == -signal.SIGKILL
+                fault["delivered"] = self.spoil(fault) if fault["do"] == "rot" else self.tear(fault)
 
     def ended_before_fit(self, name: str) -> bool:
         """Whether the signal came before fit() could handle it: then it does what signals do."""
@@ -340,6 +342,16 @@ class Driver:
         else:
             path.write_bytes(data[:-1] if fault["how"] == "cut" else data[:-1] + bytes([data[-1] ^ 1]))
         fault["name"] = newest.name
+        return True
+
+    def tear(self, fault: dict) -> bool:
+        """Leaves the beginning of a line at the journal's end."""
+        path = self.case.run / "journal.jsonl"
+        if not path.exists() or self.process.returncode != -signal.SIGKILL:
+            return False
+        line = path.read_bytes().splitlines(keepends=True)[-1]
+        with path.open("ab") as file:
+            file.write(line[:min(fault["bytes"], len(line) - 1)])
         return True
 
     # -- afterwards
@@ -410,9 +422,8 @@ class Outcome:
     place: str
 
 
-def run_case(setting: Setting, seed: int, number: int, families: list) -> Outcome:
+def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
     begin = time.monotonic()
-    plan, lives = faults.make_case(seed, number, families)
     case = Case(setting.root / str(number), plan)
     for name in ("s", "x", "r", "t"):
         (case.folder / name).mkdir(parents=True, mode=0o700)
@@ -440,6 +451,8 @@ def run_case(setting: Setting, seed: int, number: int, families: list) -> Outcom
             if life["last"] and not over:
                 text_ = f"a driver that nothing disturbed ended with {life['rc']}: {last_error(case)}"
                 violations.append(("N7", text_))
+            violations += [("points", f"no driver came to {x['spec']}") for x in life["faults"]
+                           if x["family"] == "points" and not x["delivered"]]
             if violations or over:
                 break
     finally:
@@ -471,8 +484,12 @@ def print_outcome(x: Outcome, options: argparse.Namespace, folder: Path) -> None
     for clause, text in x.violations:
         print(f"  {clause}: {text}")
     if x.violations:
-        chosen = "" if options.families == ",".join(CLEAN) else f" --families {options.families}"
-        print(f"  again: ./dev chaos --seed {options.seed}{chosen} --case {x.number}; its files: {folder}")
+        chosen = f"--seed {options.seed}"
+        if options.points:
+            chosen = "--points"
+        elif options.families != ",".join(CLEAN):
+            chosen += f" --families {options.families}"
+        print(f"  again: ./dev chaos {chosen} --case {x.number}; its files: {folder}")
     sys.stdout.flush()
 
 
@@ -484,6 +501,7 @@ def parse(arguments: list) -> argparse.Namespace:
     parser.add_argument("--faults", type=int, default=100, help="faults that hit something, before the campaign ends")
     parser.add_argument("--case", type=int, help="run this case only")
     parser.add_argument("--families", default=",".join(CLEAN), help="comma-separated, or all")
+    parser.add_argument("--points", action="store_true", help="kill a driver at each failpoint, and nothing else")
     parser.add_argument("--jobs", type=int, default=2)
     parser.add_argument("--keep", action="store_true", help="keep the files of cases without violations, too")
     return parser.parse_args(arguments)
@@ -497,14 +515,18 @@ def campaign(options: argparse.Namespace) -> int:
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
     setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root)
     delivered, skipped, failed, cases = collections.Counter(), collections.Counter(), [], 0
-    numbers = iter([options.case] if options.case is not None else range(options.faults * 20))
+    points = faults.points()[0] if options.points else []
+    most = len(points) if options.points else options.faults * 20
+    numbers = iter([options.case] if options.case is not None else range(most))
     with concurrent.futures.ThreadPoolExecutor(options.jobs) as pool:
         running = set()
 
         def more():
             number = next(numbers, None)
             if number is not None:
-                running.add(pool.submit(run_case, setting, options.seed, number, families))
+                plan, lives = (faults.make_point_case(points[number]) if options.points
+                               else faults.make_case(options.seed, number, families))
+                running.add(pool.submit(run_case, setting, number, plan, lives))
 
         for _ in range(options.jobs):
             more()
@@ -519,10 +541,10 @@ def campaign(options: argparse.Namespace) -> int:
                     failed.append(x.number)
                 elif not options.keep:
                     shutil.rmtree(root / str(x.number), ignore_errors=True)
-                if sum(delivered.values()) < options.faults:
+                if options.points or sum(delivered.values()) < options.faults:
                     more()
     by_family = ", ".join(f"{n} {name}" for name, n in sorted(delivered.items()))
-    print(f"seed {options.seed}: {cases} cases, {sum(delivered.values())} faults ({by_family}); "
+    print(f"{f'{len(points)} failpoints' if options.points else f'seed {options.seed}'}: {cases} cases, {sum(delivered.values())} faults ({by_family}); "
           f"{sum(skipped.values())} hit nothing; {len(failed)} cases violated{': ' if failed else ''}"
           f"{', '.join(map(str, sorted(failed)))}")
     if not failed and not options.keep:

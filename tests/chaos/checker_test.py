@@ -284,6 +284,13 @@ def a_callback_is_not_told_of_a_checkpoint(p):
 
 
 @planted("N4")
+def a_callback_is_told_of_another_checkpoint_than_the_one_that_has_rotted(p):
+    p.case.lives[0]["faults"].append({"do": "rot", "delivered": True, "name": p.newest().name})
+    p.records("told.jsonl", lambda x: edit(x, lambda y: y.get("checkpoint") == p.newest().name,
+                                           checkpoint="checkpoint_000001"))
+
+
+@planted("N4")
 def after_run_is_missing(p):
     p.records("told.jsonl", lambda x: x[:-1])
 
@@ -599,6 +606,8 @@ class SourcesTest(unittest.TestCase):
         self.assertLessEqual({"commit.renamed", "commit.state_saved", "journal.append", "replace.written"}, set(every))
         self.assertLessEqual({"journal.append", "storage.sync_file"}, set(failing))
         self.assertNotIn("commit.renamed", failing)
+        self.assertLessEqual({"attempt.state_saved", "finish.state_saved", "journal.appended", "rotten.renamed",
+                              "told.written"}, set(every) - set(failing))
         self.assertLessEqual(set(faults.RANK_POINTS), set(every))
 
     def test_a_case_follows_from_its_seed(self):

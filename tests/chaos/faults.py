@@ -80,7 +80,7 @@ def stop(target, longest_ms):
 
 def driver_point(random_, plan):
     return {"do": "driver-failpoint", "kills": True,
-            "spec": f"{random_.choice(points()[0])}:{random_.randint(1, 12)}"}
+            "spec": f"{random_.choice(points()[0])}:{random_.choice([1, random_.randint(1, 12)])}"}
 
 
 def driver_point_fails(random_, plan):
@@ -138,6 +138,19 @@ def rot(random_, plan):
             "step": random_.randint(3, plan["steps"] - 1)}
 
 
+def torn(random_, plan):
+    """The driver is killed while it writes to the journal."""
+    return {"do": "tear", "bytes": random_.randint(1, 60), "by": "driver KILL",
+            "step": random_.randint(1, plan["steps"] - 1)}
+
+
+def rot_point(random_, plan):
+    """Rot that the next driver finds, which is killed while it deals with that."""
+    then = {"family": "rot-point", "do": "driver-failpoint", "kills": True,
+            "spec": f"{random_.choice(points()[0])}:{random_.randint(1, 4)}"}
+    return rot(random_, plan) | {"then": then}
+
+
 def full_disk(random_, plan):
     plan["bytes"] = random_.randint(20_000, 60_000)
     plan["max_failures"] = 2  # No restart makes room.
@@ -177,18 +190,20 @@ FAMILIES = {
     "stdout-closed": simple("close-stdout", ignored=1),
     "stdout-closed-signal": simple("close-stdout", ignored=0),
     "rot": rot,
+    "rot-point": rot_point,
+    "torn": torn,
     "full-disk": full_disk,
 }
 # Families whose driver dies of the fault itself, or returns an error; the next driver resumes.
-ALONE = {"rot", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
+ALONE = {"rot", "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
 
 
 # Families that need no rank to be a process.
 WITHOUT_RANKS = {
     "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
     "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced", "full-disk",
-    "lock-removed", "lock-removed-two", "loop-throws", "rot", "runtime-removed", "stdout-closed",
-    "stdout-closed-signal", "two-drivers"}
+    "lock-removed", "lock-removed-two", "loop-throws", "rot", "rot-point", "runtime-removed", "stdout-closed",
+    "stdout-closed-signal", "torn", "two-drivers"}
 
 
 def make_case(seed: int, number: int, families: list) -> tuple:
@@ -204,9 +219,21 @@ def make_case(seed: int, number: int, families: list) -> tuple:
             more = {"family": other, **FAMILIES[other](random_, plan)}
             if more["do"] == "signal" or more["do"] != life[0]["do"]:
                 life.append(more)
-        lives.append(life)
+        lives += [life, [life[0].pop("then")]] if "then" in life[0] else [life]
     place(random_, plan, {x["family"] for life in lives for x in life})
     return plan, lives
+
+
+def make_point_case(point: str) -> tuple:
+    """Plan and drivers of the case in which a driver is killed at the failpoint *point*.
+
+    It finds a dead driver's claim, a torn journal and a checkpoint that has rotted, so that it passes every point.
+    """
+    plan = {"seed": 1, "steps": 12, "workers": 2, "every": 1, "keep": 2, "max_failures": -1, "step_us": 1000,
+            "bytes": 300, "report_timeout_ms": 0, "tensorboard": 1, "report_page": 1, "placement": "processes"}
+    before = [{"family": "rot", "do": "rot", "how": "flip", "by": "driver KILL", "step": 5},
+              {"family": "torn", "do": "tear", "bytes": 9, "by": "driver KILL", "step": 5}]
+    return plan, [before, [{"family": "points", "do": "driver-failpoint", "kills": True, "spec": f"{point}:1"}]]
 
 
 def place(random_: random.Random, plan: dict, used: set) -> None:

@@ -362,6 +362,36 @@ TEST_F(checkpoint_store_test, cleans_up_what_crashes_left) {
     std::ranges::count(events, "checkpoint_unknown", &store_event::kind), 1);
 }
 
+TEST_F(checkpoint_store_test, moves_no_rotten_one_before_its_event_is_stored) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    ASSERT_TRUE(commit(store, 0));
+    ASSERT_TRUE(commit(store, 1));
+  }
+  write_bytes(folder(1) / "a", "rotten");
+  auto stores = false;
+  std::vector<std::string> stored;
+  auto state = load_run(run.path()).value().value();
+  auto log = [&](const store_event& x, std::uint64_t next) -> expected<void> {
+    if (!stores)
+      return failure(ec::storage, "the disk is full");
+    EXPECT_EQ(to_json(load_run(run.path()).value().value()), to_json(state));
+    EXPECT_TRUE(fs::exists(folder(1)));
+    stored.push_back(x.kind + " of " + std::to_string(next));
+    return {};
+  };
+  auto store =
+    checkpoint_store::open(run.path(), "r", {}, state, {}, log).value();
+  state = load_run(run.path()).value().value();
+  EXPECT_EQ(store.resume_checkpoint().error().message, "the disk is full");
+  EXPECT_TRUE(fs::exists(folder(1)));
+  stores = true;
+  EXPECT_EQ(store.resume_checkpoint().value()->data.name(), name(0));
+  EXPECT_EQ(stored, (std::vector<std::string>{"checkpoint_rotten of 1"}));
+  EXPECT_FALSE(fs::exists(folder(1)));
+}
+
 TEST_F(checkpoint_store_test, takes_back_what_was_let_go_for_a_rotten_one) {
   {
     auto store = open({1, "", score_order::max});

@@ -346,6 +346,32 @@ TEST_F(run_store_test, journals_what_it_found_on_opening) {
   EXPECT_EQ(found, 1);
 }
 
+TEST_F(run_store_test, explains_a_rotten_checkpoint_whenever_its_driver_dies) {
+  for (auto moment : {"rotten.forgotten", "rotten.renamed", "rotten.kept",
+                      "attempt.state_saved"}) {
+    fs::remove_all(run);
+    {
+      auto store = open().value();
+      ASSERT_TRUE(store->begin_attempt());
+      ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {})));
+      ASSERT_TRUE(store->store(0, with_checkpoint(0, 1, {})));
+    }
+    write_bytes(run / "checkpoints" / "c1" / "a", "x");
+    auto status = run_in_child([&] {
+      (void) arm_failpoint(moment);
+      (void) open().value()->begin_attempt();
+    });
+    ASSERT_TRUE(WIFSIGNALED(status)) << moment;
+    EXPECT_EQ(open().value()->begin_attempt()->resume->data.name(), "c0");
+    auto reader = journal_reader::open(run / "journal.jsonl").value();
+    auto found = 0;
+    while (auto entry = reader.next().value())
+      if (auto event = std::get_if<journal_event>(&*entry))
+        found += event->kind == "checkpoint_rotten";
+    EXPECT_GE(found, 1) << moment;
+  }
+}
+
 TEST_F(run_store_test, appends_while_another_thread_commits) {
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());

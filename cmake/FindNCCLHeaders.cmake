@@ -2,14 +2,15 @@
 # runtime's headers. Both come from wheels; a CUDA toolkit of the system is not looked at.
 #   NCCLHeaders::NCCLHeaders   imported target, include folders only
 cmake_path(GET LibTorch_ROOT_DIR PARENT_PATH site_packages)
+set(bootstrapped ${TROUPE_CACHE_DIR}/nccl-headers-2.30.7-13.2/include)
 find_path(NCCLHeaders_NCCL_DIR nccl.h
-  HINTS ${site_packages}/nvidia/nccl/include ${TROUPE_CACHE_DIR}/nccl-headers-2.30.7-13.2/include NO_DEFAULT_PATH)
+  HINTS ${site_packages}/nvidia/nccl/include ${bootstrapped} NO_DEFAULT_PATH)
 find_path(NCCLHeaders_CUDA_DIR cuda_runtime_api.h
   HINTS ${site_packages}/nvidia/cu13/include NO_DEFAULT_PATH)
 find_path(NCCLHeaders_CRT_DIR crt/host_config.h
-  HINTS ${site_packages}/nvidia/cu13/include ${NCCLHeaders_NCCL_DIR} NO_DEFAULT_PATH)
+  HINTS ${site_packages}/nvidia/cu13/include ${bootstrapped} NO_DEFAULT_PATH)
 find_path(NCCLHeaders_CCCL_DIR nv/target
-  HINTS ${site_packages}/nvidia/cu13/include ${NCCLHeaders_NCCL_DIR} NO_DEFAULT_PATH)
+  HINTS ${site_packages}/nvidia/cu13/include ${bootstrapped} NO_DEFAULT_PATH)
 
 include(FindPackageHandleStandardArgs)
 find_package_handle_standard_args(NCCLHeaders

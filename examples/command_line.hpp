@@ -5,12 +5,19 @@
 #include <map>
 #include <string>
 
-/// `--name value` options of an example. A wrong one ends the program with a
-/// sentence.
+#include <troupe/torch.hpp>
+
+/// `--name value` options of an example, and `--gpu`. A wrong one ends the
+/// program with a sentence.
 class command_line {
 public:
   command_line(int argc, char** argv) {
     for (int i = 1; i < argc; i += 2) {
+      if (std::string{argv[i]} == "--gpu") {
+        gpu_ = true;
+        --i; // It has no value.
+        continue;
+      }
       if (std::string{argv[i]}.rfind("--", 0) != 0 || i + 1 == argc)
         fail(std::string{"expected '--option value', got '"} + argv[i] + "'");
       values_[argv[i]] = argv[i + 1];
@@ -37,6 +44,19 @@ public:
     return result;
   }
 
+  /// `--workers`, and with `--gpu` a GPU for each; then there are as many
+  /// workers as GPUs, unless the user says otherwise.
+  troupe::scaling_config scaling() {
+    if (!gpu_)
+      return {.num_workers = number("--workers", 2)};
+    // Before the first tensor: it loads the CUDA part of LibTorch.
+    auto gpus = troupe::gpu_count();
+    if (gpus == 0)
+      fail("--gpu: LibTorch shows this process no GPU (it needs its CUDA part, "
+           "a driver, and a card that CUDA_VISIBLE_DEVICES does not hide)");
+    return {.num_workers = number("--workers", gpus), .use_gpu = true};
+  }
+
   /// Ends the program if an option was not asked for.
   void finish() const {
     if (!values_.empty())
@@ -50,4 +70,5 @@ private:
   }
 
   std::map<std::string, std::string> values_;
+  bool gpu_ = false;
 };

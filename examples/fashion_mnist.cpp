@@ -2,7 +2,7 @@
 //
 //   fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 1e-3]
 //                 [--limit samples] [--storage runs] [--name fashion]
-//                 [--data folder] [--resume run folder]
+//                 [--data folder] [--resume run folder] [--gpu]
 
 #include <cstdio>
 
@@ -29,15 +29,19 @@ struct config {
 
 /// Sums over the samples that one rank has seen; then over all ranks.
 struct totals {
-  torch::Tensor sums = torch::zeros({3}, torch::kDouble); // loss, hits, samples
+  explicit totals(torch::Device where)
+    : sums(torch::zeros({3}, torch::device(where).dtype(torch::kDouble))) {}
 
+  // Waits for no GPU.
   void add(const torch::Tensor& loss, const torch::Tensor& hits, double n) {
-    sums +=
-      torch::stack({loss.detach().to(torch::kDouble) * n,
-                    hits.to(torch::kDouble), torch::tensor(n, torch::kDouble)});
+    sums[0].add_(loss.detach().to(torch::kDouble), n);
+    sums[1].add_(hits);
+    sums[2].add_(n);
   }
   double loss() const { return (sums[0] / sums[2]).item<double>(); }
   double accuracy() const { return (sums[1] / sums[2]).item<double>(); }
+
+  torch::Tensor sums; // loss, hits, samples
 };
 
 template <class Model, class Loader>
@@ -45,7 +49,7 @@ totals validate(troupe::train_context& context, Model& model, Loader& loader) {
   torch::NoGradGuard no_grad;
   model.broadcast_buffers();
   model.eval();
-  totals result;
+  totals result{troupe::device(context)};
   for (auto& [images, labels] : loader) {
     auto logits = model->forward(images);
     result.add(torch::cross_entropy_loss(logits, labels),
@@ -82,7 +86,7 @@ void train(troupe::train_context& context, const config& cfg) {
 
   for (int epoch = first_epoch; epoch < cfg.epochs; ++epoch) {
     loader.set_epoch(epoch);
-    totals seen;
+    totals seen{troupe::device(context)};
     int step = 0;
     for (auto& [batch, labels] : loader) {
       optimizer.zero_grad();
@@ -119,7 +123,7 @@ int main(int argc, char** argv) {
   command_line options{argc, argv};
   config cfg;
   troupe::torch_options run;
-  run.scaling.num_workers = options.number("--workers", 2);
+  run.scaling = options.scaling();
   run.run.storage_path = options.text("--storage", "runs");
   run.run.checkpoint = {.num_to_keep = 2,
                         .checkpoint_score_attribute = "val/accuracy"};

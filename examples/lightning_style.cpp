@@ -3,7 +3,7 @@
 // epoch when a run of the same name did not finish.
 //
 //   lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]
-//                   [--storage runs] [--name run] [--data folder]
+//                   [--storage runs] [--name run] [--data folder] [--gpu]
 
 #include <cmath>
 #include <cstdio>
@@ -93,7 +93,7 @@ int main(int argc, char** argv) {
   command_line options{argc, argv};
   config cfg;
   troupe::torch_options run;
-  run.scaling.num_workers = options.number("--workers", 2);
+  run.scaling = options.scaling();
   run.run.storage_path = options.text("--storage", "runs");
   run.run.checkpoint = {.num_to_keep = 1};
   if (auto name = options.text("--name", ""); !name.empty())

@@ -1,14 +1,15 @@
 // Linear regression on y = 2x + noise, data-parallel: every rank has samples of
 // its own, all ranks end with the same weight.
 //
-//   linear_regression [workers [storage folder]]
+//   linear_regression [--workers 2] [--storage runs] [--gpu]
 
 #include <cstdio>
-#include <cstdlib>
 
 #include <torch/torch.h>
 
 #include <troupe/torch.hpp>
+
+#include "command_line.hpp"
 
 struct config {
   double lr = 0.1;
@@ -23,8 +24,8 @@ struct config {
 
 void train(troupe::train_context& context, const config& cfg) {
   torch::manual_seed(context.rank());
-  auto x = torch::rand({cfg.samples, 1});
-  auto y = 2 * x + 0.05 * torch::randn({cfg.samples, 1});
+  auto x = torch::rand({cfg.samples, 1}).to(troupe::device(context));
+  auto y = 2 * x + 0.05 * torch::randn_like(x);
   auto model = troupe::prepare_model(context, torch::nn::Linear(1, 1));
   troupe::fused_sgd optimizer{model.parameters(),
                               {.lr = cfg.lr, .momentum = 0.9}};
@@ -51,13 +52,14 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  troupe::torch_trainer trainer{
-    train,
-    config{},
-    {.scaling = {.num_workers = argc > 1 ? std::atoi(argv[1]) : 2},
-     .run = {.storage_path = argc > 2 ? argv[2] : "runs",
-             .checkpoint = {.num_to_keep = 1}}}};
-  auto result = trainer.fit();
+  command_line options{argc, argv};
+  troupe::torch_options run;
+  run.scaling = options.scaling();
+  run.run.storage_path = options.text("--storage", "runs");
+  run.run.checkpoint = {.num_to_keep = 1};
+  options.finish();
+
+  auto result = troupe::torch_trainer{train, config{}, run}.fit();
   if (result.error) {
     std::fprintf(stderr, "%s\n", result.error->message.c_str());
     return 1;

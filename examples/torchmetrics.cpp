@@ -2,14 +2,15 @@
 // mean validation loss of the batches, MAPE and R2 over the validation samples
 // of all ranks, and a checkpoint for each epoch.
 //
-//   torchmetrics [workers [storage folder]]
+//   torchmetrics [--workers 2] [--storage runs] [--gpu]
 
 #include <cstdio>
-#include <cstdlib>
 
 #include <torch/torch.h>
 
 #include <troupe/torch.hpp>
+
+#include "command_line.hpp"
 
 struct config {
   double lr = 0.2;
@@ -24,13 +25,15 @@ struct config {
 };
 
 torch::Tensor targets(const torch::Tensor& x) {
-  return (x * torch::tensor({1.0f, -2.0f, 3.0f, 0.5f})).sum(1, true) + 4
-         + 0.1 * torch::randn({x.size(0), 1});
+  auto weights = torch::tensor({1.0f, -2.0f, 3.0f, 0.5f}, x.options());
+  auto y = (x * weights).sum(1, true) + 4;
+  return y + 0.1 * torch::randn_like(y);
 }
 
 void train(troupe::train_context& context, const config& cfg) {
   torch::manual_seed(context.rank());
-  auto x = torch::randn({cfg.samples, 4}), x_valid = torch::randn_like(x);
+  auto x = torch::randn({cfg.samples, 4}).to(troupe::device(context));
+  auto x_valid = torch::randn_like(x);
   auto y = targets(x), y_valid = targets(x_valid);
   auto model = troupe::prepare_model(context, torch::nn::Linear(4, 1));
   troupe::fused_adam optimizer{model.parameters(), {.lr = cfg.lr}};
@@ -76,12 +79,13 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  troupe::torch_trainer trainer{
-    train,
-    config{},
-    {.scaling = {.num_workers = argc > 1 ? std::atoi(argv[1]) : 2},
-     .run = {.storage_path = argc > 2 ? argv[2] : "runs"}}};
-  auto result = trainer.fit();
+  command_line options{argc, argv};
+  troupe::torch_options run;
+  run.scaling = options.scaling();
+  run.run.storage_path = options.text("--storage", "runs");
+  options.finish();
+
+  auto result = troupe::torch_trainer{train, config{}, run}.fit();
   if (result.error) {
     std::fprintf(stderr, "%s\n", result.error->message.c_str());
     return 1;

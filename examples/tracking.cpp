@@ -2,7 +2,7 @@
 //
 //   tracking [--tracker csv|tensorboard|mlflow|wandb|comet|prometheus]
 //            [--workers 2] [--epochs 2] [--limit samples] [--lr 1e-3]
-//            [--storage runs] [--name run] [--data folder]
+//            [--storage runs] [--name run] [--data folder] [--gpu]
 //
 // Credentials come from the environment, as each tracker's own client has them.
 
@@ -33,7 +33,8 @@ struct config {
 
 /// The first image of a batch as a tracker shows it.
 void log_sample(troupe::tracking_handle& tracker, const torch::Tensor& images) {
-  auto pixels = images[0].mul(255).clamp(0, 255).to(torch::kByte).contiguous();
+  auto pixels =
+    images[0].mul(255).clamp(0, 255).to(torch::kByte).cpu().contiguous();
   tracker.log_image("sample",
                     {.pixels = {pixels.data_ptr<std::uint8_t>(),
                                 static_cast<std::size_t>(pixels.numel())},
@@ -124,7 +125,7 @@ int main(int argc, char** argv) {
   cfg.epochs = options.number("--epochs", cfg.epochs);
   cfg.limit = options.number("--limit", 6400);
   troupe::torch_options run;
-  run.scaling.num_workers = options.number("--workers", 2);
+  run.scaling = options.scaling();
   run.run.storage_path = options.text("--storage", "runs");
   if (auto name = options.text("--name", ""); !name.empty())
     run.run.name = name;

@@ -1,4 +1,7 @@
-// What only a GPU can show. Each test skips itself where CUDA shows none.
+// What only a GPU can show. Each test skips itself where CUDA shows none, but
+// fails if TROUPE_EXPECT_GPU is set.
+
+#include <cstdlib>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <gtest/gtest.h>
@@ -71,8 +74,11 @@ nccl_of_one(c10::intrusive_ptr<c10d::Backend>& member) {
 class gpu_test : public ::testing::Test {
 protected:
   void SetUp() override {
-    if (gpu_count() == 0)
-      GTEST_SKIP() << "CUDA shows this process no GPU";
+    if (gpu_count() > 0)
+      return;
+    if (std::getenv("TROUPE_EXPECT_GPU"))
+      FAIL() << "CUDA shows this process no GPU";
+    GTEST_SKIP() << "CUDA shows this process no GPU";
   }
 
   result run(void (*loop)(train_context&), scaling_config scaling) {

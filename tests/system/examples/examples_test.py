@@ -22,10 +22,10 @@ DATA = Path("/usr/share/datasets/fashion-mnist")
 LIMIT_S = 120  # of one program; none comes near it
 
 
-def run(name, *arguments, folder, code=0):
+def run(name, *arguments, folder, code=0, environment=None):
     """What program *name* printed to stdout and stderr in *folder*; fails if it does not end with *code*."""
     done = subprocess.run([PROGRAMS / name, *map(str, arguments)], cwd=folder, capture_output=True, text=True,
-                          timeout=LIMIT_S, stdin=subprocess.DEVNULL)
+                          timeout=LIMIT_S, stdin=subprocess.DEVNULL, env={**os.environ, **(environment or {})})
     if done.returncode != code:
         raise AssertionError(f"{name} ended with {done.returncode}:\n{done.stdout}\n{done.stderr}")
     return done.stdout, done.stderr
@@ -135,7 +135,7 @@ class LinearRegression(ExampleTest):
     program = "linear_regression"
 
     def check(self, workers):
-        out, _ = self.run_example(workers)
+        out, _ = self.run_example("--workers", workers)
         weight, bias, loss = map(float, re.search(r"y = (\S+) x \+ (\S+), loss (\S+)", out).groups())
         self.assertLess(abs(weight - 2), 0.3)
         self.assertLess(abs(bias), 0.3)
@@ -161,7 +161,7 @@ class Torchmetrics(ExampleTest):
     program = "torchmetrics"
 
     def check(self, workers):
-        out, _ = self.run_example(workers)
+        out, _ = self.run_example("--workers", workers)
         printed = re.search(r"loss (\S+) on rank 0, (\S+) on all; MAPE (\S+), R2 (\S+)", out).groups()
         run = only_run(self.storage)
         batches = batches_of(run)
@@ -308,6 +308,20 @@ class FashionMnist(ExampleTest):
         self.assertIn("--resume: ", err)
         self.assertIn(str(self.folder / "nothing"), err)
         self.assertEqual(out, "")
+
+
+class Gpu(unittest.TestCase):
+    def test_is_refused_before_anything_starts_where_there_is_none(self):
+        programs = ("linear_regression", "torchmetrics", "lightning_style", "fashion_mnist", "tracking")
+        built = [x for x in programs if (PROGRAMS / x).exists()]
+        if not built:
+            self.skipTest("no example that takes --gpu is built here")
+        for program in built:
+            with self.subTest(program), tempfile.TemporaryDirectory() as folder:
+                out, err = run(program, "--gpu", folder=folder, code=2, environment={"CUDA_VISIBLE_DEVICES": ""})
+                self.assertEqual(out, "")
+                self.assertIn("--gpu: LibTorch shows this process no GPU", err)
+                self.assertEqual(os.listdir(folder), [])
 
 
 if __name__ == "__main__":

@@ -138,8 +138,7 @@ private:
                       control_.end({ec::stopped, "the run was asked to stop"});
                     });
       if (leave_by_ && clock_type::now() >= *leave_by_)
-        control_.end({ec::stopped, control_.preemption()->reason
-                                     + "; its loop did not leave in time"});
+        control_.end_grace();
     }
   }
 

@@ -98,7 +98,8 @@ run_end run_attempts(const run_request& request, run_store& store,
                ? preempted({ec::stopped, preemption->reason})
                : run_end{};
     if (outcome.stopped)
-      return preemption ? preempted(outcome.reason) : aborted(outcome.reason);
+      return control.grace_is_over() ? preempted(outcome.reason)
+                                     : aborted(outcome.reason);
     if (!is_loop_failure(outcome))
       return errored(make_run_error(outcome.reason));
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};

@@ -6,8 +6,24 @@ namespace troupe {
 
 void loop_control::end(error reason) {
   std::lock_guard guard{mutex_};
+  if (!ended_)
+    end_for(std::move(reason));
+}
+
+void loop_control::end_grace() {
+  std::lock_guard guard{mutex_};
   if (ended_)
     return;
+  grace_is_over_ = true;
+  end_for({ec::stopped, info_.reason + "; its loop did not leave in time"});
+}
+
+bool loop_control::grace_is_over() const {
+  std::lock_guard guard{mutex_};
+  return grace_is_over_;
+}
+
+void loop_control::end_for(error reason) {
   reason_ = std::move(reason);
   ended_at_ = std::chrono::system_clock::now();
   ended_.store(true, std::memory_order_release);

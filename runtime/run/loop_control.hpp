@@ -25,6 +25,12 @@ public:
   /// call changes no more than the deadline.
   void preempt(stop_info info, std::uint64_t index = 0);
 
+  /// Ends the loop, which was preempted and did not leave in time.
+  void end_grace();
+
+  /// Whether that is why it was ended.
+  bool grace_is_over() const;
+
   /// The loop's report *index* has returned.
   void reported(std::uint64_t index) noexcept;
 
@@ -56,6 +62,9 @@ public:
   void on_end(std::function<void(const error&)> f);
 
 private:
+  /// The caller holds the mutex.
+  void end_for(error reason);
+
   std::atomic<bool> ended_{false};
   std::atomic<bool> preempted_{false};
   std::atomic<bool> preempting_{false}; ///< From `index_` on.
@@ -65,6 +74,7 @@ private:
   std::chrono::system_clock::time_point ended_at_;
   troupe::stop_info info_;
   std::uint64_t index_ = 0;
+  bool grace_is_over_ = false;
   std::function<void(const error&)> listener_;
 };
 

@@ -29,7 +29,8 @@ from run_reader import Case
 CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-point", "rank-io", "rank-io-delay",
          "loop-fails", "spawner-kill", "spawner-pause", "driver-kill", "driver-killed-by-rank", "driver-point",
          "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed",
-         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "rot-point", "torn", "full-disk"]
+         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "rot-point", "torn", "full-disk", "preempt",
+         "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill"]
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
 # What a driver may take beside the limits it was given; it needs a second where nothing else runs.
@@ -104,6 +105,7 @@ class Driver:
                    "step-us": plan["step_us"], "bytes": plan["bytes"], "report-timeout-ms": plan["report_timeout_ms"],
                    "tensorboard": plan["tensorboard"], "report-page": plan["report_page"],
                    "placement": plan["placement"], "max-failures": plan["max_failures"],
+                   "leaves": plan["leaves"], "stop-grace-ms": plan["grace_ms"],
                    "token": folder / "x" / f"token_{self.number}"}
         for x in self.faults:
             if x["do"] == "driver-failpoint":
@@ -192,6 +194,7 @@ class Driver:
         result += 20 + 5  # start_timeout, stop_timeout
         result += plan["report_timeout_ms"] * 1e-3 * (1 + len(self.faults))
         for x in self.faults:
+            result += plan["grace_ms"] * 1e-3 if x["do"] == "preempt" else 0
             result += max(x.get("then_continue_ms", 0), 0) * 1e-3
             result += x.get("delay_us", 0) * 1e-6 * (100 if x.get("for_good") else 1)
         return result
@@ -250,6 +253,18 @@ class Driver:
                                lambda: kill(target[0], signal.SIGCONT)))
         return True
 
+    def preempt(self, fault: dict) -> bool:
+        def hit(second: dict) -> None:
+            pid = self.target(second)[0] if self.process.poll() is None else 0
+            second["delivered"] = pid > 0 and kill(pid, signal.Signals["SIG" + second["signal"]])
+
+        if not kill(self.process.pid, signal.Signals["SIG" + fault["signal"]]):
+            return False
+        if second := fault["second"]:
+            second["delivered"] = False
+            self.to_do.append((time.monotonic() + second["after_us"] * 1e-6, lambda: hit(second)))
+        return True
+
     def target(self, fault: dict) -> tuple:
         """(pid, attempt); pid 0 if there is no such process, attempt -1 if its rank is not known to run its loop."""
         if fault["target"] == "driver":
@@ -297,6 +312,10 @@ class Driver:
         for fault in self.faults:
             if fault["do"] == "signal" and fault["delivered"] and fault["target"] == "driver":
                 self.killed = self.killed or self.ended_before_fit(fault["signal"])
+            if fault["do"] == "preempt" and fault["delivered"]:
+                second = fault["second"] or {"signal": ""}
+                self.killed = (self.killed or self.ended_before_fit(fault["signal"])
+                               or second["signal"] == "KILL" and self.process.returncode == -signal.SIGKILL)
             if fault["do"] == "rename-folder" and fault["delivered"]:
                 moved = self.case.run.with_name("moved")
                 if not self.case.run.exists() and moved.exists():
@@ -364,13 +383,19 @@ class Driver:
         return {"pid": self.process.pid, "rc": rc, "run_id": self.run_id(), "timed_out": timed_out, "stuck": stuck,
                 "seconds": round(seconds, 3), "bound_s": bound, "killed": self.killed, "faults": self.faults,
                 "left": left, "last": not self.faults, "newest": max(whole, default=-1), "rows": len(journal.batches),
-                "attempt_after": max(attempts, default=-1), "beside": self.beside.returncode if self.beside else None}
+                "rank_failures": self.rank_failures(), "attempt_after": max(attempts, default=-1), "beside": self.beside.returncode if self.beside else None}
 
     def run_id(self) -> str:
         try:
             return (run_reader.read_document(self.case.run / "run.json") or {}).get("id", "")
         except run_reader.Damaged:
             return ""
+
+    def rank_failures(self) -> int:
+        try:
+            return (run_reader.read_document(self.case.run / "state.json") or {}).get("rank_failures", 0)
+        except run_reader.Damaged:
+            return 0
 
     def leftovers(self) -> dict:
         deadline = time.monotonic() + GONE_S

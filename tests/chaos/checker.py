@@ -14,6 +14,8 @@ import run_reader
 from run_reader import Case, Damaged
 
 
+# Signals at which a run leaves its machine, with a last checkpoint.
+LEAVE = {"SIGTERM", "SIGUSR1", "SIGHUP"}
 WRITE_FAULTS = {"shim", "full-disk", "driver-failpoint"}
 
 
@@ -56,6 +58,15 @@ class Evidence:
 
     def begun(self):
         return [(r, x) for r, records in enumerate(self.ranks) for x in records if x["what"] == "begun"]
+
+    def heard(self) -> dict:
+        """By attempt and rank, the index of the report before which the rank was asked to leave."""
+        result: dict = {}
+        for r, records in enumerate(self.ranks):
+            for x in records:
+                if x["what"] == "heard":
+                    result.setdefault(x["attempt"], {})[r] = x["index"]
+        return result
 
     def promised(self) -> dict:
         """Name and attempt of the checkpoint of each index that report() or a callback vouched for."""
@@ -318,6 +329,7 @@ def n8_same_answer(e: Evidence):
         step, attempt = values[0]["step"], row["attempt"]
         if step != expected:
             yield f"report {row['batch']} is step {step}, {expected} should come here"
+    yield from left_apart(e)
     if e.over and step != e.plan["steps"]:
         yield f"the run has finished at step {step} of {e.plan['steps']}"
     if e.lives and e.lives[-1]["rc"] != 0:
@@ -328,6 +340,19 @@ def n8_same_answer(e: Evidence):
     newest = max((x.index for x in e.checkpoints.values()), default=-1)
     if e.over and newest >= 0 and last.get("checkpoint") != name_of(newest):
         yield f"fit() returned {last.get('checkpoint') or 'none'} as the latest checkpoint, which is {name_of(newest)}"
+
+
+def left_apart(e: Evidence):
+    """Ranks of a run that had to go leave at the same report."""
+    left = {(r, x["attempt"]) for r, records in enumerate(e.ranks) for x in records if x["what"] == "returned"}
+    for attempt, indices in e.heard().items():
+        if len(set(indices.values())) > 1:
+            yield f"ranks of attempt {attempt} were asked to leave before reports {indices}"
+        if all((r, attempt) in left for r in range(e.plan["workers"])):
+            last = {r: max((x["index"] for x in records if x["what"] == "acked" and x["attempt"] == attempt), default=-1)
+                    for r, records in enumerate(e.ranks)}
+            if len(set(last.values())) > 1:
+                yield f"ranks of attempt {attempt} left after reports {last}"
 
 
 def n9_closed_door(e: Evidence):
@@ -370,6 +395,7 @@ def n10_explains_itself(e: Evidence):
             continue
         if result["status"] != "finished" and not result["error"]:
             yield f"driver {number}: fit() returned {result['status']} without an error"
+        yield from ended_otherwise(f"driver {number}", e, life, result)
         codes = {x["errno"] for x in life["faults"] if x["do"] == "shim" and x["delivered"] and x["errno"]}
         words = [str(e.case.folder), *map(os.strerror, codes)]
         if codes and result["status"] == "errored" and not any(x in result["error"] for x in words):
@@ -380,6 +406,26 @@ def n10_explains_itself(e: Evidence):
         last = e.journal.events("run_ended")
         if not last or last[-1]["fields"]["status"] != "finished":
             yield "the journal does not say that the run has finished"
+
+
+def ended_otherwise(who: str, e: Evidence, life: dict, result: dict):
+    """How a run that had to go has to end, and only that one."""
+    asked, signals = [], set()
+    for x in life["faults"]:
+        second = x.get("second") or {}
+        names = [x.get("signal", ""), second.get("signal", ""), *x.get("by", "").split()[1:]]
+        signals |= {"SIG" + name for name in names}
+        if x["delivered"] and (x["do"] == "preempt" or x.get("by") == "driver TERM"):
+            asked.append(second)
+    if result["status"] == "preempted" and not any(x in result["error"] for x in signals & LEAVE):
+        yield f"{who}: fit() returned preempted, which no signal asked for: {result['error']}"
+    if not asked or len(life["faults"]) > 1 or asked[0].get("signal") == "INT":
+        return
+    if result["status"] not in ("preempted", "finished"):
+        yield f"{who}: the run had to go, and fit() returned {result['status']}: {result['error']}"
+    before = same_run(e.lives[:e.lives.index(life) + 1])[:-1]
+    if not asked[0] and life["rank_failures"] > (before[-1]["rank_failures"] if before else 0):
+        yield f"{who}: the run had to go, which was counted as a failure of its ranks"
 
 
 def unexplained(rank: int, what: str, reason: str | None):

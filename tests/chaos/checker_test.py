@@ -29,11 +29,12 @@ VECTORS = {
     4210: "4b34d7a94cb31ea4",
 }
 
-PLAN = {"seed": 7, "steps": 12, "workers": 2, "every": 2, "keep": 3, "step_us": 3000, "bytes": 300,
+PLAN = {"seed": 7, "steps": 16, "workers": 2, "every": 2, "keep": 3, "step_us": 5000, "bytes": 300,
         "report_timeout_ms": 0, "tensorboard": 0, "report_page": 0, "max_failures": -1,
-        "placement": "processes"}
+        "placement": "processes", "leaves": "saving", "grace_ms": 30_000}
 LIVES = [[{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 5, "by": "driver INT"}],
-         [{"family": "loop-fails", "do": "loop-fails", "step": 9, "by": "KILL"}]]
+         [{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 8, "by": "driver TERM"}],
+         [{"family": "loop-fails", "do": "loop-fails", "step": 13, "by": "KILL"}]]
 
 
 def make_good_case(folder: Path) -> Case:
@@ -123,6 +124,11 @@ def edit(lines: list, condition, **values) -> None:
 
 def is_told(x: dict) -> bool:
     return x["what"] == "after_report"
+
+
+def left_early(case: Case) -> int:
+    """The attempt that ended because the run had to go."""
+    return next(x["attempt"] for x in run_reader.read_records(case.expected / "rank_0.jsonl") if x["what"] == "heard")
 
 
 def second_life(lines: list) -> int:
@@ -500,6 +506,19 @@ def the_result_names_an_older_checkpoint(p):
     p.records("results.jsonl", lambda x: x[-1].update(checkpoint="checkpoint_000001"))
 
 
+@planted("N8")
+def ranks_are_asked_to_leave_at_different_reports(p):
+    p.records("rank_1.jsonl", lambda x: edit(x, lambda y: y["what"] == "heard", index=1))
+
+
+@planted("N8")
+def ranks_leave_after_different_reports(p):
+    attempt = left_early(p.case)
+    last = max(x["index"] for x in run_reader.read_records(p.expected / "rank_1.jsonl")
+               if x["what"] == "acked" and x["attempt"] == attempt)
+    p.records("rank_1.jsonl", lambda x: without(x, lambda y: y["what"] == "acked" and y["index"] == last))
+
+
 # -- N9
 
 
@@ -536,6 +555,26 @@ def an_event_blames_another_rank(p):
 @planted("N10")
 def an_event_names_no_signal(p):
     p.journal(lambda x: edit(x, lambda y: y.get("event") == "ranks_failed", fields={"reason": "Rank 0: lost"}))
+
+
+@planted("N10")
+def a_run_that_had_to_go_ends_as_stopped(p):
+    p.records("results.jsonl", lambda x: edit(x, lambda y: y["status"] == "preempted", status="aborted"))
+
+
+@planted("N10")
+def a_run_leaves_although_no_signal_came(p):
+    p.case.lives[1]["faults"].clear()
+
+
+@planted("N10")
+def a_run_leaves_and_does_not_name_the_signal(p):
+    p.records("results.jsonl", lambda x: edit(x, lambda y: y["status"] == "preempted", error="it had to go"))
+
+
+@planted("N10")
+def leaving_is_counted_as_a_failure(p):
+    p.case.lives[1]["rank_failures"] += 1
 
 
 @planted("N10")

@@ -39,7 +39,7 @@ def make_plan(random_: random.Random) -> dict:
             "keep": random_.choice([0, 1, 2, 3]), "max_failures": -1,
             "step_us": random_.randint(500, 8000), "bytes": random_.randint(100, 2500), "report_timeout_ms": 0,
             "tensorboard": int(random_.random() < 0.25), "report_page": int(random_.random() < 0.2),
-            "placement": "processes"}
+            "placement": "processes", "leaves": "saving", "grace_ms": 30_000}
 
 
 def moment(random_: random.Random, plan: dict) -> dict:
@@ -75,6 +75,17 @@ def kill_again(random_, plan):
 def stop(target, longest_ms):
     def family(random_, plan):
         return to(target, ["STOP"])(random_, plan) | {"then_continue_ms": random_.randint(1, longest_ms)}
+    return family
+
+
+def preempt(target, signals):
+    """The run has to go; then *target* gets one of *signals* while its ranks leave."""
+    def family(random_, plan):
+        plan["leaves"] = random_.choice(["saving", "saving", "at once", "never"])
+        plan["grace_ms"] = random_.choice([0, random_.randint(1, 60), 500, 5000])
+        second = {"target": target, "rank": random_.randrange(plan["workers"]), "signal": random_.choice(signals),
+                  "after_us": random_.randint(0, 25_000)} if target else None
+        return {"do": "preempt", "signal": random_.choice(["TERM", "USR1"]), "second": second, **moment(random_, plan)}
     return family
 
 
@@ -175,6 +186,11 @@ FAMILIES = {
     "driver-pause": stop("driver", 700),
     "driver-signal": to("driver", ["INT", "TERM"]),
     "driver-hangup": to("driver", ["HUP"]),
+    "preempt": preempt("", []),
+    "preempt-again": preempt("driver", ["INT", "TERM", "USR1", "HUP"]),
+    "preempt-driver-kill": preempt("driver", ["KILL"]),
+    "preempt-rank-kill": preempt("rank", ["KILL", "SEGV"]),
+    "preempt-spawner-kill": preempt("spawner", ["KILL"]),
     "driver-point": driver_point,
     "driver-point-fails": driver_point_fails,
     "driver-io": shim("driver", False),
@@ -195,14 +211,14 @@ FAMILIES = {
     "full-disk": full_disk,
 }
 # Families whose driver dies of the fault itself, or returns an error; the next driver resumes.
-ALONE = {"rot", "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
+ALONE = {"preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill", "rot", "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
 
 
 # Families that need no rank to be a process.
 WITHOUT_RANKS = {
     "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
     "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced", "full-disk",
-    "lock-removed", "lock-removed-two", "loop-throws", "rot", "rot-point", "runtime-removed", "stdout-closed",
+    "lock-removed", "lock-removed-two", "loop-throws", "preempt", "preempt-again", "preempt-driver-kill", "rot", "rot-point", "runtime-removed", "stdout-closed",
     "stdout-closed-signal", "torn", "two-drivers"}
 
 
@@ -230,7 +246,8 @@ def make_point_case(point: str) -> tuple:
     It finds a dead driver's claim, a torn journal and a checkpoint that has rotted, so that it passes every point.
     """
     plan = {"seed": 1, "steps": 12, "workers": 2, "every": 1, "keep": 2, "max_failures": -1, "step_us": 1000,
-            "bytes": 300, "report_timeout_ms": 0, "tensorboard": 1, "report_page": 1, "placement": "processes"}
+            "bytes": 300, "report_timeout_ms": 0, "tensorboard": 1, "report_page": 1, "placement": "processes",
+            "leaves": "saving", "grace_ms": 30_000}
     before = [{"family": "rot", "do": "rot", "how": "flip", "by": "driver KILL", "step": 5},
               {"family": "torn", "do": "tear", "bytes": 9, "by": "driver KILL", "step": 5}]
     return plan, [before, [{"family": "points", "do": "driver-failpoint", "kills": True, "spec": f"{point}:1"}]]
@@ -254,6 +271,10 @@ def describe(fault: dict) -> str:
             text += f" again +{fault['again_ms']} ms"
         if fault["then_continue_ms"] >= 0:
             text += f" SIGCONT +{fault['then_continue_ms']} ms"
+    if fault["do"] == "preempt":
+        text += f" SIG{fault['signal']}"
+        if second := fault["second"]:
+            text += f", SIG{second['signal']} to the {second['target']} +{second['after_us']} us"
     for key in ("spec", "by", "step", "role", "calls", "file", "nth", "how", "kib", "bytes"):
         if fault.get(key):
             text += f" {key}={fault[key]}"

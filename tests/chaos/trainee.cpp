@@ -43,11 +43,13 @@ struct plan {
   std::uint64_t driver = 0; ///< Its process.
   std::string failpoint; ///< Armed by the first rank that gets hold of `token`.
   std::string token;
+  std::string leaves; ///< What it makes of a preemption: it is "saving" and
+                      ///< leaves, leaves "at once", or "never".
 
   template <class Archive>
   void serialize(Archive& ar) {
     ar(expected, seed, steps, every, step_us, bytes, fails_at, fails_by, driver,
-       failpoint, token);
+       failpoint, token, leaves);
   }
 };
 
@@ -246,6 +248,7 @@ void report(train_context& context, const plan& x, const model& now,
 void train(train_context& context, const plan& x, const std::string& record,
            model now) {
   auto index = context.facts().first_report;
+  auto heard = false;
   auto every = static_cast<std::uint64_t>(x.every);
   while (now.step < static_cast<std::uint64_t>(x.steps)) {
     if (static_cast<int>(now.step) == x.fails_at && context.rank() == 0
@@ -255,7 +258,7 @@ void train(train_context& context, const plan& x, const std::string& record,
     now.train(context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0));
     pass_time(x.step_us);
     // The last report before the run is taken off this host has a checkpoint.
-    auto leaves = context.stop_requested();
+    auto leaves = x.leaves == "saving" && context.stop_requested();
     auto saves = every > 0 && (leaves || now.step % every == 0);
     auto step = [&](const char* what) {
       line{what}
@@ -270,7 +273,16 @@ void train(train_context& context, const plan& x, const std::string& record,
     report(context, x, now, saves);
     step("acked");
     ++index;
-    if (leaves)
+    auto stop = context.stop_info();
+    if (stop && stop->kind == stop_info::kind_type::preempted && !heard) {
+      heard = true;
+      line{"heard"}
+        .number("attempt", context.attempt())
+        .number("index", index)
+        .text("reason", stop->reason)
+        .to(record);
+    }
+    if (leaves || (heard && x.leaves == "at once"))
       return;
   }
 }
@@ -434,6 +446,7 @@ plan to_plan(arguments& from) {
   x.driver = static_cast<std::uint64_t>(::getpid());
   x.failpoint = from.text("rank-failpoint");
   x.token = from.text("token");
+  x.leaves = from.text("leaves", "saving");
   return x;
 }
 
@@ -453,6 +466,7 @@ train_options to_options(arguments& from) {
     run.report_timeout = milliseconds{limit};
   run.start_timeout = milliseconds{from.number("start-timeout-ms", 20'000)};
   run.stop_timeout = milliseconds{from.number("stop-timeout-ms", 5'000)};
+  run.stop_grace = milliseconds{from.number("stop-grace-ms", 30'000)};
   run.exit_timeout = milliseconds{from.number("exit-timeout-ms", 3'000)};
   run.report_page = from.number("report-page", 0) != 0;
   run.quiet = from.number("quiet", 1) != 0;

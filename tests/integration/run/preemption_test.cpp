@@ -147,6 +147,21 @@ TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {
     << outcome.error->message;
 }
 
+TEST_F(run_test, a_stop_ends_the_grace_of_an_inline_run_too) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  auto stay = [](train_context& context) {
+    raise(SIGTERM);
+    for (int i = 0;; ++i) {
+      context.report({{"i", i}});
+      if (i == 0)
+        raise(SIGINT);
+    }
+  };
+  auto outcome = data_parallel_trainer{stay, options}.fit();
+  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  EXPECT_EQ(outcome.error->message, "the run was asked to stop");
+}
+
 TEST_F(run_test, the_environment_says_how_long_a_sender_waits) {
   setenv("TROUPE_SENDER_GRACE", "90", 1);
   auto told = resolve(config());

@@ -323,7 +323,6 @@ void driver_state::stored(batch_committed x) {
   rate->add(now);
   shown.last_report = x.index;
   shown.reports = x.index + 1;
-  shown.last_metrics = values.front();
   call_back(after_report{x.index, x.attempt, std::move(values),
                          std::move(x.checkpoint)});
   show();
@@ -457,6 +456,12 @@ void driver_state::quit() {
 // -- what others see
 
 run_status driver_state::status() const {
+  auto result = shown_now();
+  result.last_metrics = *args.store->last_metrics();
+  return result;
+}
+
+run_status driver_state::shown_now() const {
   auto result = shown;
   auto now = clock::now();
   result.state = machine->state();
@@ -469,7 +474,7 @@ run_status driver_state::status() const {
 }
 
 void driver_state::show() {
-  args.board->show(status());
+  args.board->show(shown_now(), args.store->last_metrics());
 }
 
 void driver_state::note_event(std::string_view kind, const metrics& fields) {

@@ -55,6 +55,8 @@ struct driver_state {
   void stop();
   void preempt(const preempt_run& x);
   run_status status() const;
+  /// The same without its last metrics.
+  run_status shown_now() const;
 
   void started(const attempt_started& x);
   void ended(const attempt_ended& x);

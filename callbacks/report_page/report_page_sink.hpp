@@ -34,6 +34,8 @@ public:
   /// The page needs nothing but the run's folder.
   std::string state() const override { return {}; }
 
+  bool finish_writes_all() const override { return true; }
+
   /// It reads the values itself.
   std::size_t ranks() const override { return 0; }
 

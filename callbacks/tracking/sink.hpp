@@ -63,6 +63,10 @@ public:
   /// others are given empty: a journal of many ranks is read much faster so.
   virtual std::size_t ranks() const { return all_ranks; }
 
+  /// Whether `finish` writes everything again: the records right before the end
+  /// are then not given to `log`.
+  virtual bool finish_writes_all() const { return false; }
+
   /// Most records that one call of `log` is given.
   virtual std::size_t max_batch() const { return 1000; }
 };

@@ -130,10 +130,12 @@ sink_result sink_feed::open() {
 
 sink_result sink_feed::send_records(std::size_t count) {
   (void) failpoint("sink_feed.log");
-  if (auto ok = target_->log({held_.data(), count}); !ok)
-    return ok;
+  auto ends = count < held_.size() && is_end(held_[count]);
+  if (!ends || !target_->finish_writes_all())
+    if (auto ok = target_->log({held_.data(), count}); !ok)
+      return ok;
   // The end goes out next and is saved with what it follows.
-  return taken(count, count == held_.size() || !is_end(held_[count]));
+  return taken(count, !ends);
 }
 
 sink_result sink_feed::send_end() {

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <system_error>
+#include <utility>
 
 namespace troupe {
 
@@ -147,8 +148,10 @@ void sink_thread::wait(std::optional<clock::time_point> next) {
     return;
   }
   changed_.wait(lock, [this] { return news_ || closed_; });
-  // What comes within the interval goes along.
-  changed_.wait_for(lock, options_.interval, over);
+  // The first record goes out at once: the sink starts while the ranks do. What
+  // comes later within the interval goes along.
+  if (std::exchange(waits_for_more_, true))
+    changed_.wait_for(lock, options_.interval, over);
 }
 
 } // namespace troupe

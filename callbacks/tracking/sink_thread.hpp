@@ -65,7 +65,8 @@ private:
   std::stop_source cancel_;
   sink_feed feed_; // of `follow`, once that has left it of `send_rest`
   std::atomic<bool> news_ = true;
-  std::mutex mutex_; // guards what follows
+  bool waits_for_more_ = false; // of `follow`: not for the first record
+  std::mutex mutex_;            // guards what follows
   std::condition_variable changed_;
   bool closed_ = false;  // nothing more comes
   bool left_ = false;    // `follow` has left the feed

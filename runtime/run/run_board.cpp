@@ -4,10 +4,11 @@
 
 namespace troupe {
 
-void run_board::show(const run_status& status) {
+void run_board::show(run_status x, std::shared_ptr<const metrics> last) {
   std::lock_guard guard{mutex_};
-  auto state_changed = status_.state != status.state;
-  status_ = status;
+  auto state_changed = status_.state != x.state;
+  status_ = std::move(x);
+  last_metrics_ = std::move(last);
   if (state_changed)
     changed();
 }
@@ -40,8 +41,13 @@ void run_board::finish() {
 }
 
 run_status run_board::status() const {
-  std::lock_guard guard{mutex_};
-  return status_;
+  std::unique_lock guard{mutex_};
+  auto result = status_;
+  auto last = last_metrics_;
+  guard.unlock();
+  if (last)
+    result.last_metrics = *last;
+  return result;
 }
 
 std::vector<std::string> run_board::take_notes() {

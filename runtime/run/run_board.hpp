@@ -3,6 +3,7 @@
 #include <condition_variable>
 #include <deque>
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <optional>
 #include <string>
@@ -24,7 +25,8 @@ public:
   /// Notes that are kept for someone who does not take them.
   static constexpr std::size_t max_notes = 1000;
 
-  void show(const run_status& status);
+  /// Shows *x* with *last*, which it shares, as its last metrics.
+  void show(run_status x, std::shared_ptr<const metrics> last = nullptr);
 
   /// Adds *line*; beyond `max_notes` the oldest one goes.
   void note(std::string line);
@@ -59,7 +61,8 @@ private:
 
   mutable std::mutex mutex_;
   mutable std::condition_variable over_;
-  run_status status_;
+  run_status status_; // without its last metrics
+  std::shared_ptr<const metrics> last_metrics_;
   std::deque<std::string> notes_;
   std::size_t notes_gone_ = 0;
   result result_;

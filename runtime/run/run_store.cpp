@@ -194,7 +194,8 @@ run_store::open(const run_config& config, const std::string& config_text) {
   std::unique_ptr<run_store> result{
     new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
                   std::move(*description), found->existed}};
-  result->last_metrics_ = first_values(std::move(*last));
+  result->last_metrics_ =
+    std::make_shared<const metrics>(first_values(std::move(*last)));
   result->start_timeout_ = config.start_timeout;
   auto& state = result->checkpoints_.state();
   result->attempt_ = state.next_attempt;
@@ -275,7 +276,7 @@ void run_store::note_failures(const failure_counts& x) {
   failures_ = x;
 }
 
-metrics run_store::last_metrics() const {
+std::shared_ptr<const metrics> run_store::last_metrics() const {
   std::lock_guard guard{notes_mutex_};
   return last_metrics_;
 }
@@ -304,7 +305,10 @@ expected<attempt_start> run_store::begin_attempt() {
   return append_ours([&] {
            return journal_->append_event("attempt_begun", *attempt, fields);
          })
-    .map([&] { return std::move(result); });
+    .map([&] {
+      appended_();
+      return std::move(result);
+    });
 }
 
 expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
@@ -331,8 +335,10 @@ expected<void> run_store::append(std::uint64_t attempt,
   if (!stored)
     return stored;
   {
+    auto last = std::make_shared<const metrics>(
+      batch.values.empty() ? metrics{} : batch.values[0]);
     std::lock_guard guard{notes_mutex_};
-    last_metrics_ = batch.values.empty() ? metrics{} : batch.values[0];
+    last_metrics_.swap(last);
   }
   appended_();
   return {};
@@ -390,12 +396,12 @@ expected<result> run_store::finish(run_status_kind status,
     (void) note_events(std::move(events));
   if (!noted)
     return tl::unexpected{noted.error()};
-  return make_result(checkpoints_.state(), path(), last_metrics());
+  return make_result(checkpoints_.state(), path(), *last_metrics());
 }
 
 result run_store::current_result() const {
   std::lock_guard guard{checkpoints_mutex_};
-  return make_result(checkpoints_.state(), path(), last_metrics());
+  return make_result(checkpoints_.state(), path(), *last_metrics());
 }
 
 std::vector<store_event> run_store::take_events() {

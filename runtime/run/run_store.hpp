@@ -45,7 +45,7 @@ public:
   bool resumed() const noexcept { return resumed_; }
 
   /// Rank 0's last metrics of an earlier driver or of this one.
-  metrics last_metrics() const;
+  std::shared_ptr<const metrics> last_metrics() const;
 
   /// How many reports the journal has.
   std::uint64_t next_report() const noexcept { return journal_->next_report(); }
@@ -140,7 +140,7 @@ private:
   mutable std::mutex checkpoints_mutex_;   // guards `checkpoints_`
   checkpoint_store checkpoints_;
   mutable std::mutex notes_mutex_; // guards what follows; taken last
-  metrics last_metrics_;
+  std::shared_ptr<const metrics> last_metrics_;
   std::vector<store_event> events_;
   failure_counts failures_;
   error loss_; // why the run can not go on

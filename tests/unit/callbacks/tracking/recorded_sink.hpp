@@ -43,6 +43,8 @@ public:
     return std::to_string(rows.size()) + " rows";
   }
 
+  bool finish_writes_all() const override { return writes_all_at_end; }
+
   std::size_t max_batch() const override { return batch; }
 
   /// Indices of the reports it took, in order.
@@ -60,6 +62,7 @@ public:
   std::function<sink_result(std::span<const tracker_record>)> answer;
   expected<void> check_;
   std::size_t batch = 1000;
+  bool writes_all_at_end = false;
   int calls = 0;
   std::vector<tracked_run> runs;
   std::vector<std::string> states;

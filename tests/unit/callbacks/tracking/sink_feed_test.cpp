@@ -229,6 +229,19 @@ TEST_F(sink_feed_test, finishes_the_tracker_and_opens_it_again_on_resume) {
   EXPECT_EQ(target->runs.size(), 2u);
 }
 
+TEST_F(sink_feed_test, spares_a_sink_the_records_that_its_end_writes_again) {
+  target->writes_all_at_end = true;
+  report_until(2);
+  auto feed = new_feed();
+  drain(feed);
+  report_until(4);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(2));
+  EXPECT_THAT(target->ends, ElementsAre(run_status_kind::finished));
+  EXPECT_EQ(feed.unsent(), 0u);
+}
+
 TEST_F(sink_feed_test, takes_names_and_the_end_from_what_the_loop_said) {
   ASSERT_TRUE(store->append_event(
     "tracker_start", attempt,

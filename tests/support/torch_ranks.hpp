@@ -38,6 +38,24 @@ inline void check(bool ok, const std::string& what) {
     throw std::runtime_error(what);
 }
 
+/// Older versions of LibTorch (2.11) have the collectives of a single tensor
+/// under other names, which newer ones call deprecated.
+template <class Group>
+auto all_gather_single(Group& group, at::Tensor& whole, at::Tensor& part) {
+  if constexpr (requires { group.all_gather_single(whole, part); })
+    return group.all_gather_single(whole, part);
+  else
+    return group._allgather_base(whole, part);
+}
+
+template <class Group>
+auto reduce_scatter_single(Group& group, at::Tensor& part, at::Tensor& whole) {
+  if constexpr (requires { group.reduce_scatter_single(part, whole); })
+    return group.reduce_scatter_single(part, whole);
+  else
+    return group._reduce_scatter_base(part, whole);
+}
+
 /// Where the ranks of one test meet, made before they start.
 class meeting_place {
 public:

@@ -168,7 +168,7 @@ TEST_P(local_group_test, moves_tensors_of_any_size) {
                     all[static_cast<std::size_t>(r)], "all-gather");
       auto whole = at::empty({count * size()}, at::kLong);
       auto in = mine();
-      group->all_gather_single(whole, in)->wait();
+      test::all_gather_single(*group, whole, in)->wait();
       expect_bits(whole, at::cat(all), "all-gather of one tensor");
       c10d::ScatterOptions scatter;
       scatter.rootRank = root;
@@ -198,7 +198,7 @@ TEST_P(local_group_test, reduces_to_one_rank_and_to_a_part_for_each) {
       expect_bits(x[0], rank == 0 ? sum : mine, "reduce");
       auto own = sum.narrow(0, rank * count, count);
       auto out = at::empty({count}, at::kFloat);
-      group->reduce_scatter_single(out, mine)->wait();
+      test::reduce_scatter_single(*group, out, mine)->wait();
       expect_bits(out, own, "reduce-scatter of one tensor");
       tensors outs{at::empty({count}, at::kFloat)};
       std::vector<tensors> lists{mine.clone().chunk(size())};

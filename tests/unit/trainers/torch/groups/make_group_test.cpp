@@ -100,7 +100,7 @@ TEST_F(make_group_test, gloo_carries_every_collective) {
                      "all-gather");
                auto out = at::empty({2});
                auto in = at::ones({4});
-               group.reduce_scatter_single(out, in)->wait();
+               test::reduce_scatter_single(group, out, in)->wait();
                check(out.eq(2).all().template item<bool>(), "reduce-scatter");
                auto sparse = at::sparse_coo_tensor(
                  at::full({1, 1}, rank, at::kLong), at::ones({1, 2}), {4, 2});

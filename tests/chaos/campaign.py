@@ -17,6 +17,7 @@ import signal
 import subprocess
 import sys
 import tempfile
+import threading
 import time
 from pathlib import Path
 
@@ -31,6 +32,8 @@ CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-p
          "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed",
          "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "rot-point", "torn", "full-disk", "preempt",
          "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill"]
+# A run with LibTorch takes a second to start: these cases are few.
+TORCH_SHARE = 0.1
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
 # What a driver may take beside the limits it was given; it needs a second where nothing else runs.
@@ -42,6 +45,9 @@ class Setting:
     program: str
     shim: str
     root: Path
+    torch_program: str = ""
+    lock: threading.Lock = dataclasses.field(default_factory=threading.Lock)
+    undisturbed: dict = dataclasses.field(default_factory=dict)  # by plan: what rank 0 recorded
 
 
 def processes_of(marker: str) -> list:
@@ -118,12 +124,13 @@ class Driver:
             if x["do"] == "close-stdout":
                 options["quiet"] = 0
                 options["ignore-sigpipe"] = x["ignored"]
-        return [self.setting.program] + [str(y) for k, v in options.items() for y in (f"--{k}", v)]
+        program = self.setting.torch_program if plan["learner"] == "torch" else self.setting.program
+        return [program] + [str(y) for k, v in options.items() for y in (f"--{k}", v)]
 
     def environment(self) -> dict:
         folder = self.case.folder
         result = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "r"),
-                  "TMPDIR": str(folder / "t"), "CHAOS_CASE": str(folder)}
+                  "TMPDIR": str(folder / "t"), "CHAOS_CASE": str(folder), "OMP_NUM_THREADS": "1"}
         for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
             if name in os.environ:
                 result[name] = os.environ[name]
@@ -383,7 +390,8 @@ class Driver:
         return {"pid": self.process.pid, "rc": rc, "run_id": self.run_id(), "timed_out": timed_out, "stuck": stuck,
                 "seconds": round(seconds, 3), "bound_s": bound, "killed": self.killed, "faults": self.faults,
                 "left": left, "last": not self.faults, "newest": max(whole, default=-1), "rows": len(journal.batches),
-                "rank_failures": self.rank_failures(), "attempt_after": max(attempts, default=-1), "beside": self.beside.returncode if self.beside else None}
+                "rank_failures": self.rank_failures(), "attempt_after": max(attempts, default=-1),
+                "beside": self.beside.returncode if self.beside else None}
 
     def run_id(self) -> str:
         try:
@@ -447,11 +455,31 @@ class Outcome:
     place: str
 
 
+def make_folders(case: Case) -> None:
+    for name in ("s", "x", "r", "t"):
+        (case.folder / name).mkdir(parents=True, mode=0o700)
+
+
+def undisturbed(setting: Setting, plan: dict) -> bytes:
+    """What rank 0 of a run of *plan* writes down when nothing happens to it."""
+    key = f"{plan['learner']}-{plan['seed']}-{plan['workers']}-{plan['steps']}"
+    with setting.lock:
+        if key not in setting.undisturbed:
+            case = Case(setting.root / f"undisturbed-{key}", plan | {"placement": "processes", "max_failures": 0})
+            make_folders(case)
+            life = Driver(setting, case, 0, []).run()
+            if life["rc"] != 0:
+                raise RuntimeError(f"a run that nothing disturbed ended with {life['rc']}: {case.folder}")
+            setting.undisturbed[key] = (case.expected / "rank_0.jsonl").read_bytes()
+    return setting.undisturbed[key]
+
+
 def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
     begin = time.monotonic()
     case = Case(setting.root / str(number), plan)
-    for name in ("s", "x", "r", "t"):
-        (case.folder / name).mkdir(parents=True, mode=0o700)
+    make_folders(case)
+    if plan["learner"] == "torch":
+        (case.expected / "undisturbed.jsonl").write_bytes(undisturbed(setting, plan))
     disk = None
     text, violations, delivered, skipped = [], [], collections.Counter(), collections.Counter()
     try:
@@ -483,8 +511,9 @@ def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
     finally:
         if disk:
             disk.end()
+    special = {plan["learner"], plan["placement"]} - {"counting", "processes"}
     return Outcome(number, text, violations, delivered, skipped, time.monotonic() - begin,
-                   "" if plan["placement"] == "processes" else f", {plan['placement']}")
+                   "".join(f", {x}" for x in sorted(special)))
 
 
 def is_over(case: Case) -> bool:
@@ -514,6 +543,8 @@ def print_outcome(x: Outcome, options: argparse.Namespace, folder: Path) -> None
             chosen = "--points"
         elif options.families != ",".join(CLEAN):
             chosen += f" --families {options.families}"
+        if options.torch_share != TORCH_SHARE:
+            chosen += f" --torch-share {options.torch_share}"
         print(f"  again: ./dev chaos {chosen} --case {x.number}; its files: {folder}")
     sys.stdout.flush()
 
@@ -522,6 +553,8 @@ def parse(arguments: list) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description="Trainings under a seeded schedule of faults.")
     parser.add_argument("--program", required=True)
     parser.add_argument("--shim", required=True)
+    parser.add_argument("--torch-program", default="", help="the training with LibTorch, if there is one")
+    parser.add_argument("--torch-share", type=float, default=TORCH_SHARE, help="of cases that train with it")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--faults", type=int, default=100, help="faults that hit something, before the campaign ends")
     parser.add_argument("--case", type=int, help="run this case only")
@@ -538,7 +571,9 @@ def campaign(options: argparse.Namespace) -> int:
         if name not in faults.FAMILIES:
             sys.exit(f"chaos: there is no family {name}; there are {', '.join(faults.FAMILIES)}")
     root = Path(tempfile.mkdtemp(prefix="chaos-"))
-    setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root)
+    torch_program = str(Path(options.torch_program).resolve()) if options.torch_program else ""
+    setting = Setting(str(Path(options.program).resolve()), str(Path(options.shim).resolve()), root, torch_program)
+    share = options.torch_share if torch_program else 0
     delivered, skipped, failed, cases = collections.Counter(), collections.Counter(), [], 0
     points = faults.points()[0] if options.points else []
     most = len(points) if options.points else options.faults * 20
@@ -550,7 +585,7 @@ def campaign(options: argparse.Namespace) -> int:
             number = next(numbers, None)
             if number is not None:
                 plan, lives = (faults.make_point_case(points[number]) if options.points
-                               else faults.make_case(options.seed, number, families))
+                               else faults.make_case(options.seed, number, families, share))
                 running.add(pool.submit(run_case, setting, number, plan, lives))
 
         for _ in range(options.jobs):
@@ -569,7 +604,8 @@ def campaign(options: argparse.Namespace) -> int:
                 if options.points or sum(delivered.values()) < options.faults:
                     more()
     by_family = ", ".join(f"{n} {name}" for name, n in sorted(delivered.items()))
-    print(f"{f'{len(points)} failpoints' if options.points else f'seed {options.seed}'}: {cases} cases, {sum(delivered.values())} faults ({by_family}); "
+    print(f"{f'{len(points)} failpoints' if options.points else f'seed {options.seed}'}: "
+          f"{cases} cases, {sum(delivered.values())} faults ({by_family}); "
           f"{sum(skipped.values())} hit nothing; {len(failed)} cases violated{': ' if failed else ''}"
           f"{', '.join(map(str, sorted(failed)))}")
     if not failed and not options.keep:

@@ -32,7 +32,9 @@ class Evidence:
         self.journal = run_reader.read_journal(run / "journal.jsonl")
         self.rows = {x["batch"]: x for x in self.journal.batches}
         self.checkpoints = run_reader.read_checkpoints(run)
-        self.states = run_reader.states(self.plan["seed"], self.plan["steps"])
+        self.learns = self.plan["learner"] == "torch"  # and has weights, which only another run can compute
+        self.states = (run_reader.recorded_states(run_reader.read_records(case.expected / "undisturbed.jsonl"))
+                       if self.learns else run_reader.states(self.plan["seed"], self.plan["steps"]))
         self.ranks = [self.own(run_reader.read_records(case.expected / f"rank_{r}.jsonl"))
                       for r in range(self.plan["workers"])]
         self.told = self.own(run_reader.read_records(case.expected / "told.jsonl"))
@@ -144,9 +146,13 @@ def n2_atomic(e: Evidence):
             continue
         attempt, step = x.manifest["attempt"], x.manifest["metrics"]["step"]
         names = {"model.bin": -1} | {f"ranks/{r}.bin": r for r in range(e.plan["workers"])}
-        if {f["path"] for f in x.manifest["files"]} != set(names):
+        weights = {"weights.bin"} if e.learns else set()
+        if {f["path"] for f in x.manifest["files"]} != set(names) | weights:
             yield f"{x.name} has not the files that the ranks added"
             continue
+        for name in weights:
+            if run_reader.sum_of((e.run / "checkpoints" / x.name / name).read_bytes()) != e.states[step]:
+                yield f"{x.name}: {name} are not those of step {step}"
         for name, rank in names.items():
             data = (e.run / "checkpoints" / x.name / name).read_bytes()
             head = data.split(b"\n")[0].split()
@@ -199,8 +205,11 @@ def n4_callbacks(e: Evidence):
             row = e.rows.get(x["index"])
             if not row:
                 yield f"callbacks were told of report {x['index']}, which is not in the journal"
-            elif (x["attempt"], x["states"]) != (row["attempt"], [v["state"] for v in row["values"]]) or (
-                    x["checkpoint"] != row.get("checkpoint", "") and (x["checkpoint"] or row["checkpoint"] not in rotten)):
+                continue
+            stored = row.get("checkpoint", "")
+            names = {stored, ""} if stored in rotten else {stored}
+            if x["checkpoint"] not in names or (x["attempt"], x["states"]) != (
+                    row["attempt"], [v["state"] for v in row["values"]]):
                 yield f"callbacks were told other values of report {x['index']} than the journal has"
         ends = [i for i, x in enumerate(calls) if x["what"] == "after_run"]
         if len(ends) > 1 or ends and ends[0] != len(calls) - 1:
@@ -349,8 +358,10 @@ def left_apart(e: Evidence):
         if len(set(indices.values())) > 1:
             yield f"ranks of attempt {attempt} were asked to leave before reports {indices}"
         if all((r, attempt) in left for r in range(e.plan["workers"])):
-            last = {r: max((x["index"] for x in records if x["what"] == "acked" and x["attempt"] == attempt), default=-1)
-                    for r, records in enumerate(e.ranks)}
+            last: dict = {}
+            for r, x in e.acked():
+                if x["attempt"] == attempt:
+                    last[r] = x["index"]
             if len(set(last.values())) > 1:
                 yield f"ranks of attempt {attempt} left after reports {last}"
 

@@ -1,7 +1,7 @@
 #!/usr/bin/python3
 """Plants violations into what a good case left, and expects the checker to name the clause of each.
 
-  checker_test.py TRAINEE [unittest arguments]
+  checker_test.py TRAINEE [TORCH_TRAINEE] [unittest arguments]
 """
 import json
 import shutil
@@ -18,6 +18,7 @@ from run_reader import Case
 from xxh3 import checksum_text
 
 TRAINEE = str(Path(sys.argv.pop(1)).resolve())
+TORCH_TRAINEE = str(Path(sys.argv.pop(1)).resolve()) if len(sys.argv) > 1 and Path(sys.argv[1]).exists() else ""
 
 # By xxHash's own library, of bytes(131 * i + 7 & 255 for i in range(size)).
 VECTORS = {
@@ -31,19 +32,20 @@ VECTORS = {
 
 PLAN = {"seed": 7, "steps": 16, "workers": 2, "every": 2, "keep": 3, "step_us": 5000, "bytes": 300,
         "report_timeout_ms": 0, "tensorboard": 0, "report_page": 0, "max_failures": -1,
-        "placement": "processes", "leaves": "saving", "grace_ms": 30_000}
+        "placement": "processes", "leaves": "saving", "grace_ms": 30_000, "learner": "counting"}
 LIVES = [[{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 5, "by": "driver INT"}],
          [{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 8, "by": "driver TERM"}],
          [{"family": "loop-fails", "do": "loop-fails", "step": 13, "by": "KILL"}]]
 
 
-def make_good_case(folder: Path) -> Case:
-    case = Case(folder, PLAN)
-    for name in ("s", "x", "r", "t"):
-        (folder / name).mkdir(parents=True, mode=0o700)
-    for planned in LIVES:
-        driver = campaign.Driver(campaign.Setting(TRAINEE, "", folder.parent), case, len(case.lives), planned)
-        case.lives.append(driver.run())
+def make_good_case(folder: Path, plan: dict, lives: list) -> Case:
+    case = Case(folder, plan)
+    campaign.make_folders(case)
+    setting = campaign.Setting(TRAINEE, "", folder.parent, TORCH_TRAINEE)
+    if plan["learner"] == "torch":
+        (case.expected / "undisturbed.jsonl").write_bytes(campaign.undisturbed(setting, plan))
+    for planned in lives:
+        case.lives.append(campaign.Driver(setting, case, len(case.lives), planned).run())
     case.save()
     return case
 
@@ -607,7 +609,7 @@ class CheckerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.root = tempfile.TemporaryDirectory(prefix="chaos-")
-        cls.good = make_good_case(Path(cls.root.name) / "good")
+        cls.good = make_good_case(Path(cls.root.name) / "good", PLAN, LIVES)
 
     @classmethod
     def tearDownClass(cls):
@@ -632,6 +634,25 @@ class CheckerTest(unittest.TestCase):
 
     def test_every_clause_has_planted_violations(self):
         self.assertEqual({x for x, _ in PLANTED.values()}, set(checker.CLAUSES))
+
+
+@unittest.skipUnless(TORCH_TRAINEE, "there is no training with LibTorch")
+class TorchCheckerTest(unittest.TestCase):
+    def test_weights_are_those_of_a_run_that_nothing_disturbed(self):
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            good = make_good_case(Path(folder) / "good", PLAN | {"learner": "torch"}, LIVES)
+            self.assertEqual(checker.check(good, over=True), [])
+            plants = Plants(good)
+            steps = (good.expected / "undisturbed.jsonl").read_bytes()
+            weights = (plants.newest() / "weights.bin").read_bytes()
+            plants.replace_saved("weights.bin", weights[:-1] + bytes([weights[-1] ^ 1]))
+            self.assertEqual({x for x, _ in checker.check(good, over=True)}, {"N2"})
+            plants.replace_saved("weights.bin", weights)
+            plants.records("undisturbed.jsonl", lambda x: edit(x, lambda y: y["what"] == "acked" and y["step"] == 7,
+                                                               state="0123456789abcdef"))
+            self.assertIn("N8", {x for x, _ in checker.check(good, over=True)})
+            (good.expected / "undisturbed.jsonl").write_bytes(steps)
+            self.assertEqual(checker.check(good, over=True), [])
 
 
 class SourcesTest(unittest.TestCase):

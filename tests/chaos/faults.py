@@ -39,7 +39,7 @@ def make_plan(random_: random.Random) -> dict:
             "keep": random_.choice([0, 1, 2, 3]), "max_failures": -1,
             "step_us": random_.randint(500, 8000), "bytes": random_.randint(100, 2500), "report_timeout_ms": 0,
             "tensorboard": int(random_.random() < 0.25), "report_page": int(random_.random() < 0.2),
-            "placement": "processes", "leaves": "saving", "grace_ms": 30_000}
+            "placement": "processes", "leaves": "saving", "grace_ms": 30_000, "learner": "counting"}
 
 
 def moment(random_: random.Random, plan: dict) -> dict:
@@ -211,21 +211,24 @@ FAMILIES = {
     "full-disk": full_disk,
 }
 # Families whose driver dies of the fault itself, or returns an error; the next driver resumes.
-ALONE = {"preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill", "rot", "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
+ALONE = {"preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill", "rot",
+         "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
 
 
 # Families that need no rank to be a process.
 WITHOUT_RANKS = {
     "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
     "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced", "full-disk",
-    "lock-removed", "lock-removed-two", "loop-throws", "preempt", "preempt-again", "preempt-driver-kill", "rot", "rot-point", "runtime-removed", "stdout-closed",
-    "stdout-closed-signal", "torn", "two-drivers"}
+    "lock-removed", "lock-removed-two", "loop-throws", "preempt", "preempt-again", "preempt-driver-kill", "rot",
+    "rot-point", "runtime-removed", "stdout-closed", "stdout-closed-signal", "torn", "two-drivers"}
 
 
-def make_case(seed: int, number: int, families: list) -> tuple:
+def make_case(seed: int, number: int, families: list, torch_share: float = 0) -> tuple:
     """Plan and drivers (lists of faults) of case *number*."""
     random_ = random.Random(f"{seed}/{number}")
     plan = make_plan(random_)
+    if random_.random() < torch_share:  # Alike, so that few runs tell what all of them have to learn.
+        plan |= {"learner": "torch", "seed": 1, "workers": 2, "steps": 12}
     lives = []
     for _ in range(random_.choice([1, 1, 2, 2, 3])):
         name = random_.choice(families)
@@ -247,7 +250,7 @@ def make_point_case(point: str) -> tuple:
     """
     plan = {"seed": 1, "steps": 12, "workers": 2, "every": 1, "keep": 2, "max_failures": -1, "step_us": 1000,
             "bytes": 300, "report_timeout_ms": 0, "tensorboard": 1, "report_page": 1, "placement": "processes",
-            "leaves": "saving", "grace_ms": 30_000}
+            "leaves": "saving", "grace_ms": 30_000, "learner": "counting"}
     before = [{"family": "rot", "do": "rot", "how": "flip", "by": "driver KILL", "step": 5},
               {"family": "torn", "do": "tear", "bytes": 9, "by": "driver KILL", "step": 5}]
     return plan, [before, [{"family": "points", "do": "driver-failpoint", "kills": True, "spec": f"{point}:1"}]]
@@ -255,7 +258,7 @@ def make_point_case(point: str) -> tuple:
 
 def place(random_: random.Random, plan: dict, used: set) -> None:
     """Some runs have their ranks in the driver's process, as threads or inline."""
-    if used <= WITHOUT_RANKS and random_.random() < 0.25:
+    if plan["learner"] == "counting" and used <= WITHOUT_RANKS and random_.random() < 0.25:
         plan["placement"] = random_.choice(["in_process", "inline"])
         if plan["placement"] == "inline":
             plan["workers"] = 1

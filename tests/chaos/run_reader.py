@@ -17,7 +17,7 @@ class Damaged(Exception):
 
 
 @functools.lru_cache(maxsize=4096)
-def sum_of(data: bytes) -> str:
+def checksum_of(data: bytes) -> str:
     return checksum_text(data)
 
 
@@ -26,7 +26,7 @@ def checked_json(data: bytes, what: str) -> dict:
     found = SUM.search(data)
     if not found:
         raise Damaged(f"{what} has no checksum at its end")
-    if sum_of(data[:found.start()]) != found[1].decode():
+    if checksum_of(data[:found.start()]) != found[1].decode():
         raise Damaged(f"{what} does not match its checksum")
     try:
         return json.loads(data)
@@ -98,6 +98,19 @@ def states(seed: int, steps: int) -> tuple:
     return tuple(result)
 
 
+def sum_of(data: bytes) -> int:
+    """The state of a model that has these weights."""
+    result = len(data)
+    for x in data:
+        result = mixed(result ^ x)
+    return result
+
+
+def recorded_states(records: list) -> list:
+    """The states of a run that no fault disturbed, from what its rank 0 wrote down."""
+    return [0] + [int(x["state"], 16) for x in records if x["what"] == "acked"]
+
+
 @functools.lru_cache(maxsize=4096)
 def content_of(step: int, state: int, attempt: int, rank: int, size: int) -> bytes:
     """What rank *rank* (-1: the model) saves."""
@@ -125,7 +138,7 @@ def read_checkpoint(folder: Path) -> Checkpoint:
         data = path.read_bytes()
         if len(data) != entry["size"]:
             problems.append(f"{entry['path']} has {len(data)} bytes, not {entry['size']}")
-        elif sum_of(data) != entry["checksum"]:
+        elif checksum_of(data) != entry["checksum"]:
             problems.append(f"{entry['path']} does not match its checksum")
     return Checkpoint(folder.name, manifest, problems)
 

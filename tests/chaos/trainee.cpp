@@ -1,8 +1,8 @@
-// The training that a campaign disturbs. Its model counts, so that what it must
-// be after any number of faults can be computed by anyone; what it was promised
-// it writes down outside of the run's folder, where no fault reaches it.
+// The training that a campaign disturbs. What it was promised it writes down
+// outside of the run's folder, where no fault reaches it.
 //
 //   chaos_trainee --storage FOLDER --expected FOLDER [--NAME VALUE ...]
+//   chaos_torch_trainee, the same
 //
 // Ends with 0 if the run finished, 3 if it failed, 4 if it was stopped, 5 if
 // the run was refused, 6 if fit() threw.
@@ -21,37 +21,13 @@
 #include <string>
 
 #include <troupe/trackers.hpp>
-#include <troupe/train.hpp>
 
+#include "trainee.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
+namespace troupe::chaos {
+
 namespace {
-
-using namespace troupe;
-
-/// What a campaign chooses for a training; travels to the ranks.
-struct plan {
-  std::string expected; ///< Folder of the records.
-  std::uint64_t seed = 1;
-  int steps = 12;
-  int every = 2; ///< Steps from one checkpoint to the next; 0: none.
-  int step_us = 5000;
-  int bytes = 1500;     ///< Of each file of a checkpoint.
-  int fails_at = -1;    ///< Step before which rank 0 fails, once.
-  std::string fails_by; ///< "throw", "exit", or a signal's number; "driver <n>"
-                        ///< sends it to the driver.
-  std::uint64_t driver = 0; ///< Its process.
-  std::string failpoint; ///< Armed by the first rank that gets hold of `token`.
-  std::string token;
-  std::string leaves; ///< What it makes of a preemption: it is "saving" and
-                      ///< leaves, leaves "at once", or "never".
-
-  template <class Archive>
-  void serialize(Archive& ar) {
-    ar(expected, seed, steps, every, step_us, bytes, fails_at, fails_by, driver,
-       failpoint, token, leaves);
-  }
-};
 
 // -- records
 
@@ -111,24 +87,6 @@ std::string hex(std::uint64_t x) {
 
 // -- the model
 
-std::uint64_t mixed(std::uint64_t x) {
-  x += 0x9e3779b97f4a7c15;
-  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
-  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
-  return x ^ (x >> 31);
-}
-
-struct model {
-  std::uint64_t step = 0;
-  std::uint64_t state = 0;
-
-  /// *data* comes from rank 0: a rank that missed one has another state.
-  void train(std::uint64_t data) {
-    ++step;
-    state = mixed(state ^ data ^ (step * 0x2545f4914f6cdd1d));
-  }
-};
-
 /// The file of rank *rank*, or of the model (-1), in a checkpoint of *attempt*.
 std::string content_of(const model& x, std::uint64_t attempt, int rank,
                        int bytes) {
@@ -169,6 +127,9 @@ struct restored {
   std::string problem; ///< Why the checkpoint is not what one attempt saved.
 };
 
+/// Of a learner that has any.
+constexpr auto weights_file = "weights.bin";
+
 restored restore(const checkpoint& from, int world_size, int bytes) {
   restored result;
   auto text = bytes_of(from.path() / file_of(-1));
@@ -186,6 +147,9 @@ restored restore(const checkpoint& from, int world_size, int bytes) {
         != content_of(result.value, attempt, i, bytes))
       result.problem =
         file_of(i) + " is not that of attempt " + std::to_string(attempt);
+  auto weights = bytes_of(from.path() / weights_file);
+  if (!weights.empty() && sum_of(weights) != state)
+    result.problem = "weights.bin is not that of its model";
   return result;
 }
 
@@ -228,7 +192,7 @@ metrics values_of(const model& x, int rank) {
 }
 
 void report(train_context& context, const plan& x, const model& now,
-            bool saves) {
+            const learner& trained, bool saves) {
   auto values = values_of(now, context.rank());
   if (!saves) {
     context.report(std::move(values));
@@ -240,8 +204,11 @@ void report(train_context& context, const plan& x, const model& now,
          content_of(now, context.attempt(), rank, x.bytes));
   };
   add(context.rank());
-  if (context.rank() == 0)
+  if (context.rank() == 0) {
     add(-1);
+    if (auto weights = trained.weights(); !weights.empty())
+      save(files.path(), weights_file, weights);
+  }
   context.report(std::move(values), std::move(files));
 }
 
@@ -249,13 +216,17 @@ void train(train_context& context, const plan& x, const std::string& record,
            model now) {
   auto index = context.facts().first_report;
   auto heard = false;
+  auto trained = make_learner(context, x);
+  if (auto& last = context.checkpoint())
+    trained->load(bytes_of(last->path() / weights_file));
   auto every = static_cast<std::uint64_t>(x.every);
   while (now.step < static_cast<std::uint64_t>(x.steps)) {
     if (static_cast<int>(now.step) == x.fails_at && context.rank() == 0
         && claim(x.token))
       fail(context, x, record);
     auto data = mixed(x.seed + now.step);
-    now.train(context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0));
+    data = context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0);
+    now = {now.step + 1, trained->train(now, data)};
     pass_time(x.step_us);
     // The last report before the run is taken off this host has a checkpoint.
     auto leaves = x.leaves == "saving" && context.stop_requested();
@@ -270,7 +241,7 @@ void train(train_context& context, const plan& x, const std::string& record,
         .to(record);
     };
     step("sent");
-    report(context, x, now, saves);
+    report(context, x, now, *trained, saves);
     step("acked");
     ++index;
     auto stop = context.stop_info();
@@ -324,6 +295,8 @@ std::string earlier_ranks(train_context& context, const plan& x) {
   return result;
 }
 
+} // namespace
+
 void loop(train_context& context, const plan& x) {
   auto record = record_of(x, context.rank());
   auto earlier = earlier_ranks(context, x);
@@ -360,6 +333,8 @@ void loop(train_context& context, const plan& x) {
   }
   left("returned", "");
 }
+
+namespace {
 
 // -- the driver's side
 
@@ -502,8 +477,26 @@ int code_of(const result& x) {
 
 } // namespace
 
+std::uint64_t mixed(std::uint64_t x) {
+  x += 0x9e3779b97f4a7c15;
+  x = (x ^ (x >> 30)) * 0xbf58476d1ce4e5b9;
+  x = (x ^ (x >> 27)) * 0x94d049bb133111eb;
+  return x ^ (x >> 31);
+}
+
+std::uint64_t sum_of(const std::string& bytes) {
+  std::uint64_t result = bytes.size();
+  for (unsigned char x : bytes)
+    result = mixed(result ^ x);
+  return result;
+}
+
+} // namespace troupe::chaos
+
 int main(int argc, char** argv) {
-  troupe::init(argc, argv);
+  using namespace troupe;
+  using namespace troupe::chaos;
+  init(argc, argv);
   arguments from{argc, argv};
   if (auto spec = from.text("driver-failpoint"); !spec.empty())
     if (auto ok = arm_failpoint(spec); !ok) {
@@ -514,8 +507,7 @@ int main(int argc, char** argv) {
     ::signal(SIGPIPE, SIG_IGN);
   auto results = from.text("expected") + "/results.jsonl";
   try {
-    auto outcome =
-      data_parallel_trainer{loop, to_plan(from), to_options(from)}.fit();
+    auto outcome = fit(to_plan(from), to_options(from));
     record_result(outcome, results);
     return code_of(outcome);
   } catch (const std::exception& problem) {

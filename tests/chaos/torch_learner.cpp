@@ -1,0 +1,78 @@
+// A linear layer whose gradients are averaged over shared memory. Its weights
+// must be those of a run that nothing disturbed, to the last bit.
+
+#include <cstring>
+
+#include <torch/torch.h>
+
+#include <troupe/torch.hpp>
+
+#include "trainee.hpp"
+
+namespace troupe::chaos {
+
+namespace {
+
+constexpr int inputs = 6;
+constexpr int outputs = 4;
+
+torch::nn::Linear layer_of(const plan& x) {
+  torch::manual_seed(x.seed);
+  return torch::nn::Linear(inputs, outputs);
+}
+
+class torch_learner : public learner {
+public:
+  torch_learner(train_context& context, const plan& x)
+    : rank_(context.rank()), layer_(layer_of(x)),
+      model_(prepare_model(context, layer_)),
+      optimizer_(layer_->parameters(), {.lr = 0.1}) {}
+
+  std::uint64_t train(const model&, std::uint64_t data) override {
+    torch::manual_seed(mixed(data + static_cast<std::uint64_t>(rank_)) >> 1);
+    auto x = torch::rand({8, inputs});
+    auto y = torch::rand({8, outputs});
+    optimizer_.zero_grad();
+    torch::mse_loss(model_.forward(x), y).backward();
+    optimizer_.step();
+    return sum_of(weights());
+  }
+
+  std::string weights() const override {
+    std::string result;
+    for (auto& x : layer_->parameters())
+      result.append(static_cast<const char*>(x.data_ptr()), x.nbytes());
+    return result;
+  }
+
+  void load(const std::string& bytes) override {
+    auto from = bytes.data();
+    for (auto& x : layer_->parameters()) {
+      std::memcpy(x.data_ptr(), from, x.nbytes());
+      from += x.nbytes();
+    }
+  }
+
+private:
+  using prepared = decltype(prepare_model(std::declval<train_context&>(),
+                                          torch::nn::Linear(inputs, outputs)));
+
+  int rank_;
+  torch::nn::Linear layer_;
+  prepared model_;
+  fused_sgd optimizer_;
+};
+
+} // namespace
+
+std::unique_ptr<learner> make_learner(train_context& context, const plan& x) {
+  return std::make_unique<torch_learner>(context, x);
+}
+
+result fit(const plan& x, train_options options) {
+  torch_options all{std::move(options.scaling), std::move(options.run), {}};
+  all.torch.backend = backend::local;
+  return torch_trainer{loop, x, std::move(all)}.fit();
+}
+
+} // namespace troupe::chaos

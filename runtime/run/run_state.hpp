@@ -12,7 +12,7 @@ enum class run_state : std::uint8_t {
   running,       ///< Every rank runs its loop.
   restarting,    ///< A rank failed; the group goes, another will come.
   resizing,      ///< The group goes, one of another size will come.
-  rescheduling,  ///< A group did not come up; another attempt will be made.
+  rescheduling,  ///< A group did not come up; another one will be started.
   shutting_down, ///< The group goes and the run ends.
   finished,
   errored,

@@ -224,7 +224,8 @@ expected<run_decision> run_state_machine::on(const run_events::grace_over& x) {
 run_decision run_state_machine::go(run_state to, run_action action) {
   auto from = std::exchange(state_, to);
   if (from != to
-      && (to == run_state::restarting || to == run_state::resizing)) {
+      && (to == run_state::restarting || to == run_state::rescheduling
+          || to == run_state::resizing)) {
     ++attempt_;
     ++attempts_;
   }

@@ -19,8 +19,9 @@ namespace troupe {
 ///
 /// The first thing its owner does is `begin()`'s action. Invariants (the tests
 /// cite them by name):
-///   RSM-1  A new attempt starts on initializing, restarting and resizing, and
-///          nowhere else.
+///   RSM-1  A new attempt starts on initializing, restarting, rescheduling and
+///          resizing, and nowhere else: no two groups have the same number,
+///          since ranks of a group that did not come up may have begun.
 ///   RSM-2  Between two `start_group` lies a `group_stopped` or a
 ///          `group_start_failed`: two groups never overlap.
 ///   RSM-3  Failures of one group are charged once, however many ranks fail and
@@ -52,8 +53,11 @@ public:
 
   run_state state() const noexcept { return state_; }
 
-  /// The current attempt; in restarting and resizing already the next one.
+  /// The current attempt; between two groups already the next one.
   std::uint64_t attempt() const noexcept { return attempt_; }
+
+  /// Whether `stop_group` waits for its answer.
+  bool is_stopping() const noexcept { return stopping_; }
 
   /// Attempts begun so far in this driver life.
   std::uint64_t attempts() const noexcept { return attempts_; }

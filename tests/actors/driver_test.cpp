@@ -155,6 +155,21 @@ TEST_F(driver_test, waits_a_little_longer_after_every_failed_start) {
   EXPECT_THAT(outcome().error->message, HasSubstr("no more processes"));
 }
 
+TEST_F(driver_test, N6_gives_no_number_again_after_ranks_began_their_loops) {
+  start();
+  ranks.rise(0); // Its loop begins.
+  ranks.launcher->listener(1).failed(1, {ec::spawn, "no more processes"});
+  ranks.kill(0, SIGKILL);
+  system.pass(ms{100});
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(outcome().attempts, 2u);
+  EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "ranks_failed",
+                                           "attempt_begun", "run_ended"));
+}
+
 TEST_F(driver_test, can_be_stopped_before_it_starts) {
   spawn();
   stop();

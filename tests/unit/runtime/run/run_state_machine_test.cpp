@@ -277,7 +277,7 @@ TEST(run_state_machine_test,
   EXPECT_EQ(later->action.delay, failure_policy::first_delay);
   EXPECT_EQ(later->action.reason, start_error);
   EXPECT_EQ(machine.apply(size_decided{2})->to, run_state::scheduling);
-  EXPECT_EQ(machine.apply(group_started{0})->to, run_state::running);
+  EXPECT_EQ(machine.apply(group_started{1})->to, run_state::running);
 }
 
 TEST(run_state_machine_test, CTRL_7_a_failing_callback_ends_the_run_once) {
@@ -292,24 +292,25 @@ TEST(run_state_machine_test, CTRL_7_a_failing_callback_ends_the_run_once) {
 }
 
 TEST(run_state_machine_test,
-     RSM_1_counts_attempts_on_initializing_restarting_and_resizing_only) {
+     RSM_1_gives_every_group_a_number_of_its_own_and_skips_none) {
   run_state_machine machine{endless, 5};
   EXPECT_EQ(machine.attempt(), 5u);
   EXPECT_EQ(machine.apply(size_decided{2})->action.attempt, 5u);
   EXPECT_TRUE(machine.apply(group_start_failed{5, start_error}));
-  EXPECT_EQ(machine.apply(size_decided{2})->action.attempt, 5u);
-  EXPECT_TRUE(machine.apply(group_started{5}));
-  EXPECT_TRUE(machine.apply(ranks_failed{5, failed({0})}));
   EXPECT_EQ(machine.attempt(), 6u);
-  EXPECT_TRUE(machine.apply(group_stopped{5}));
   EXPECT_EQ(machine.apply(size_decided{2})->action.attempt, 6u);
   EXPECT_TRUE(machine.apply(group_started{6}));
-  EXPECT_TRUE(machine.apply(size_decided{3}));
-  EXPECT_EQ(machine.apply(group_stopped{6})->action.attempt, 7u);
-  EXPECT_TRUE(machine.apply(stop_requested{}));
-  EXPECT_TRUE(machine.apply(group_stopped{7}));
+  EXPECT_TRUE(machine.apply(ranks_failed{6, failed({0})}));
   EXPECT_EQ(machine.attempt(), 7u);
-  EXPECT_EQ(machine.attempts(), 3u);
+  EXPECT_TRUE(machine.apply(group_stopped{6}));
+  EXPECT_EQ(machine.apply(size_decided{2})->action.attempt, 7u);
+  EXPECT_TRUE(machine.apply(group_started{7}));
+  EXPECT_TRUE(machine.apply(size_decided{3}));
+  EXPECT_EQ(machine.apply(group_stopped{7})->action.attempt, 8u);
+  EXPECT_TRUE(machine.apply(stop_requested{}));
+  EXPECT_TRUE(machine.apply(group_stopped{8}));
+  EXPECT_EQ(machine.attempt(), 8u);
+  EXPECT_EQ(machine.attempts(), 4u);
 }
 
 TEST(run_state_machine_test, RSM_3_charges_two_faults_of_one_group_once) {
@@ -387,6 +388,7 @@ TEST(run_state_machine_test, keeps_its_invariants_over_random_events) {
       {static_cast<int>(random() % 4) - 1, static_cast<int>(random() % 4) - 1}};
     bool group_lives = false;
     std::uint64_t group = 0;
+    std::set<std::uint64_t> groups;
     for (int step = 0; step < 60; ++step) {
       auto before = machine;
       // Mostly events of the current group; abort and stop are rare.
@@ -407,6 +409,7 @@ TEST(run_state_machine_test, keeps_its_invariants_over_random_events) {
         group_lives = false;
       if (decision->action.what == action_kind::start_group) {
         EXPECT_FALSE(group_lives);
+        EXPECT_TRUE(groups.insert(decision->action.attempt).second);
         EXPECT_GE(decision->action.world_size, 1);
         group_lives = true;
         group = decision->action.attempt;

@@ -134,8 +134,7 @@ caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
     return to_caf(too_late(x.attempt));
   if (a->tracker.end_ordered())
     return to_caf(a->end_reason);
-  auto kind =
-    x.broadcast ? collective_kind::broadcast : collective_kind::barrier;
+  auto kind = x.broadcast ? meeting_kind::broadcast : meeting_kind::barrier;
   auto released = a->meetings.arrive(
     {x.rank, x.sequence, kind, std::move(x.payload), std::move(x.refusal)},
     self->clock().now());

@@ -28,6 +28,8 @@ enum class ec : std::uint8_t {
   unsupported,      ///< This build or this host lacks what was asked for.
 };
 
+inline constexpr ec last_ec = ec::unsupported;
+
 std::string_view to_string(ec code) noexcept;
 
 /// A failure as a value: its kind, and one sentence that names the rank, the
@@ -47,7 +49,7 @@ bool inspect(Inspector& f, error& x) {
   auto get = [&x] { return static_cast<std::uint8_t>(x.code); };
   auto set = [&x](std::uint8_t code) {
     x.code = static_cast<ec>(code);
-    return true;
+    return x.code <= last_ec;
   };
   return f.object(x).fields(f.field("code", get, set),
                             f.field("message", x.message));

@@ -16,6 +16,12 @@ class train_context;
 template <class Signature>
 class rank_hook;
 
+/// What a *Hook* with arguments *Args* can call, itself aside.
+template <class F, class Hook, class... Args>
+concept hook_body =
+  !std::same_as<std::decay_t<F>,
+                Hook> && std::invocable<std::decay_t<F>&, Args...>;
+
 /// Something of the user's that ranks call: a function or a captureless lambda,
 /// which another process of the same program finds by its address, or a
 /// closure, which runs in this process only.
@@ -26,9 +32,8 @@ public:
 
   rank_hook() = default;
 
-  template <class F>
-    requires(!std::same_as<std::decay_t<F>, rank_hook>)
-  &&std::invocable<std::decay_t<F>&, Args...> rank_hook(F&& f) {
+  template <hook_body<rank_hook, Args...> F>
+  rank_hook(F&& f) {
     if constexpr (std::is_convertible_v<F, function>)
       function_ = static_cast<function>(f);
     else

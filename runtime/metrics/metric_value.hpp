@@ -9,6 +9,10 @@
 
 namespace troupe {
 
+/// What a text can be made of without a cast.
+template <class T>
+concept text_like = std::convertible_to<const T&, std::string_view>;
+
 /// One reported value: a flag, an integer, a floating-point number (NaN and
 /// infinities allowed) or a text.
 ///
@@ -29,33 +33,30 @@ public:
   template <std::floating_point T>
   metric_value(T x) : value_(static_cast<double>(x)) {}
 
-  template <class T>
-    requires std::convertible_to<const T&, std::string_view>
-    metric_value(const T& x) : value_(std::string{std::string_view{x}}) {}
+  template <text_like T>
+  metric_value(const T& x) : value_(std::string{std::string_view{x}}) {}
 
-    /// Whether this is a flag or a number; `number()` is then its value.
-    bool is_number() const noexcept {
-      return !std::holds_alternative<std::string>(value_);
-    }
+  /// Whether this is a flag or a number; `number()` is then its value.
+  bool is_number() const noexcept {
+    return !std::holds_alternative<std::string>(value_);
+  }
 
-    /// The value as a number; NaN for a text.
-    double number() const noexcept;
+  /// The value as a number; NaN for a text.
+  double number() const noexcept;
 
-    const variant_type& variant() const noexcept {
-      return value_;
-    }
+  const variant_type& variant() const noexcept { return value_; }
 
-    /// Equal type and equal value; NaN equals NaN, so that metrics can be
-    /// compared as stored.
-    bool operator==(const metric_value& other) const noexcept;
+  /// Equal type and equal value; NaN equals NaN, so that metrics can be
+  /// compared as stored.
+  bool operator==(const metric_value& other) const noexcept;
 
-    template <class Inspector>
-    friend bool inspect(Inspector& f, metric_value& x) {
-      return f.object(x).fields(f.field("value", x.value_));
-    }
+  template <class Inspector>
+  friend bool inspect(Inspector& f, metric_value& x) {
+    return f.object(x).fields(f.field("value", x.value_));
+  }
 
-  private:
-    variant_type value_;
+private:
+  variant_type value_;
 };
 
 /// As people read it: numbers with up to six significant digits, texts as they

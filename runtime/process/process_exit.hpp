@@ -29,7 +29,7 @@ bool inspect(Inspector& f, process_exit& x) {
   auto get = [&x] { return static_cast<std::uint8_t>(x.how); };
   auto set = [&x](std::uint8_t how) {
     x.how = static_cast<process_exit::kind>(how);
-    return true;
+    return x.how <= process_exit::kind::lost;
   };
   return f.object(x).fields(f.field("how", get, set), f.field("code", x.code),
                             f.field("last_words", x.last_words));

@@ -14,7 +14,7 @@ expected<std::optional<barrier_release>> rank_barrier::arrive(barrier_arrival x,
   ranks_[static_cast<std::size_t>(x.rank)].here = x.kind;
   if (arrived_++ == 0)
     since_ = now;
-  if (x.rank == 0 && x.kind == collective_kind::broadcast)
+  if (x.rank == 0 && x.kind == meeting_kind::broadcast)
     release_ = {std::move(x.payload), std::move(x.refusal)};
   if (auto ok = check_kinds(); !ok)
     return tl::unexpected{ok.error()};
@@ -81,7 +81,7 @@ bool rank_barrier::is_rank(int rank) const noexcept {
   return rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size();
 }
 
-std::vector<int> rank_barrier::ranks_here(collective_kind kind) const {
+std::vector<int> rank_barrier::ranks_here(meeting_kind kind) const {
   std::vector<int> result;
   for (std::size_t i = 0; i < ranks_.size(); ++i)
     if (ranks_[i].here == kind)
@@ -90,8 +90,8 @@ std::vector<int> rank_barrier::ranks_here(collective_kind kind) const {
 }
 
 expected<void> rank_barrier::check_kinds() const {
-  auto in_barrier = ranks_here(collective_kind::barrier);
-  auto in_broadcast = ranks_here(collective_kind::broadcast);
+  auto in_barrier = ranks_here(meeting_kind::barrier);
+  auto in_broadcast = ranks_here(meeting_kind::broadcast);
   if (in_barrier.empty() || in_broadcast.empty())
     return {};
   return failure(ec::conflict,

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/report/collective_kind.hpp"
+#include "troupe/runtime/report/meeting_kind.hpp"
 #include "troupe/runtime/report/rank_wait.hpp"
 
 namespace troupe {
@@ -15,7 +15,7 @@ namespace troupe {
 struct barrier_arrival {
   int rank = 0;
   std::uint64_t sequence = 0;
-  collective_kind kind = collective_kind::barrier;
+  meeting_kind kind = meeting_kind::barrier;
   std::string payload; ///< Counts for rank 0 in a broadcast only.
   error refusal;       ///< Why rank 0 has nothing to broadcast.
 };
@@ -66,13 +66,13 @@ public:
 
 private:
   struct rank_slot {
-    std::optional<collective_kind> here;
+    std::optional<meeting_kind> here;
     bool ended = false;
   };
 
   bool is_rank(int rank) const noexcept;
   expected<void> admit(const barrier_arrival& x) const;
-  std::vector<int> ranks_here(collective_kind kind) const;
+  std::vector<int> ranks_here(meeting_kind kind) const;
   expected<void> check_kinds() const;
   expected<void> check_ended() const;
 

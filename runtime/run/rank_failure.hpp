@@ -39,7 +39,7 @@ bool inspect(Inspector& f, rank_failure& x) {
   auto get = [&x] { return static_cast<std::uint8_t>(x.kind); };
   auto set = [&x](std::uint8_t kind) {
     x.kind = static_cast<rank_failure::kind_type>(kind);
-    return true;
+    return x.kind <= rank_failure::kind_type::misuse;
   };
   return f.object(x).fields(f.field("kind", get, set), f.field("code", x.code),
                             f.field("what", x.what), f.field("pid", x.pid),

@@ -36,7 +36,7 @@ bool inspect(Inspector& f, run_error& x) {
   auto get = [&x] { return static_cast<std::uint8_t>(x.code); };
   auto set = [&x](std::uint8_t code) {
     x.code = static_cast<ec>(code);
-    return true;
+    return x.code <= last_ec;
   };
   return f.object(x).fields(f.field("code", get, set),
                             f.field("message", x.message),

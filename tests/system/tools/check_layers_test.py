@@ -50,6 +50,16 @@ class CheckLayers(unittest.TestCase):
             "callbacks/csv.hpp:2: callbacks/ lies above trainers/ and may not include troupe/trainers/trainer.hpp",
             callbacks__csv_DOT_hpp='\n#include "troupe/trainers/trainer.hpp"\n')
 
+    def test_finds_two_types_of_one_name(self):
+        self.expect_violation(
+            "runtime/error.hpp:3: actors/driver.hpp has another troupe::kind",
+            actors__driver_DOT_hpp="namespace troupe {\nenum class kind { a };\n}\n",
+            runtime__error_DOT_hpp="namespace troupe {\n\nenum class kind : int { b };\n}\n")
+        code, output = self.check(
+            actors__driver_DOT_hpp="namespace troupe::events {\nstruct kind {\n};\nclass told;\n}\n",
+            runtime__error_DOT_hpp="namespace troupe {\nstruct kind {\n};\nclass told;\n}\n")
+        self.assertEqual(code, 0, output)
+
     def test_finds_libtorch_outside_of_its_folder(self):
         self.expect_violation("trainers/trainer.cpp:1: LibTorch (ATen/ATen.h) belongs to trainers/torch/",
                               trainers__trainer_DOT_cpp="#include <ATen/ATen.h>\n")

@@ -12,6 +12,10 @@
 
 namespace troupe {
 
+template <class T>
+concept prediction_metric_like =
+  std::derived_from<std::remove_cvref_t<T>, prediction_metric>;
+
 /// What the names of a collection's values begin and end with.
 struct collection_options {
   std::string prefix;
@@ -29,9 +33,7 @@ class metric_collection {
 public:
   metric_collection() = default;
 
-  template <class... Metrics>
-    requires(
-      std::derived_from<std::remove_cvref_t<Metrics>, prediction_metric>&&...)
+  template <prediction_metric_like... Metrics>
   explicit metric_collection(Metrics&&... members) {
     (add(std::forward<Metrics>(members)), ...);
   }

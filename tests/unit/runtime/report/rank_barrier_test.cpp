@@ -12,11 +12,11 @@ using test::t0;
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-constexpr auto barrier = collective_kind::barrier;
-constexpr auto broadcast = collective_kind::broadcast;
+constexpr auto barrier = meeting_kind::barrier;
+constexpr auto broadcast = meeting_kind::broadcast;
 
 auto arrive(rank_barrier& group, int rank, std::uint64_t sequence,
-            collective_kind kind, std::string payload,
+            meeting_kind kind, std::string payload,
             rank_barrier::time_point now) {
   return group.arrive({rank, sequence, kind, std::move(payload), {}}, now);
 }

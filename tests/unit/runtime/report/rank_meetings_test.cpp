@@ -19,12 +19,12 @@ rank_report report_from(int rank, std::uint64_t index) {
 }
 
 barrier_arrival barrier_of(int rank, std::uint64_t sequence = 0) {
-  return {rank, sequence, collective_kind::barrier, {}, {}};
+  return {rank, sequence, meeting_kind::barrier, {}, {}};
 }
 
 barrier_arrival broadcast_of(int rank, std::uint64_t sequence = 0,
                              error refusal = {}) {
-  return {rank, sequence, collective_kind::broadcast, {}, std::move(refusal)};
+  return {rank, sequence, meeting_kind::broadcast, {}, std::move(refusal)};
 }
 
 TEST(rank_meetings_test, a_report_never_meets_a_barrier) {
@@ -167,8 +167,8 @@ public:
         return report(rank, what == call::report);
       case call::barrier:
       case call::broadcast:
-        return join(rank, what == call::barrier ? collective_kind::barrier
-                                                : collective_kind::broadcast);
+        return join(rank, what == call::barrier ? meeting_kind::barrier
+                                                : meeting_kind::broadcast);
       case call::drain:
         if (x.sent > committed)
           x.needs_report = x.sent - 1;
@@ -193,7 +193,7 @@ public:
 
   /// Whether ranks are stuck for good.
   bool stuck() const {
-    std::set<collective_kind> kinds;
+    std::set<meeting_kind> kinds;
     for (auto& x : ranks)
       if (x.needs_barrier)
         kinds.insert(x.kind);
@@ -235,7 +235,7 @@ private:
     std::uint64_t joined = 0;
     std::optional<std::uint64_t> needs_report;
     bool needs_barrier = false;
-    collective_kind kind = collective_kind::barrier;
+    meeting_kind kind = meeting_kind::barrier;
     bool ended = false;
   };
 
@@ -259,7 +259,7 @@ private:
     return group.mismatch().has_value();
   }
 
-  bool join(int rank, collective_kind kind) {
+  bool join(int rank, meeting_kind kind) {
     auto& x = at(rank);
     x.needs_barrier = true;
     x.kind = kind;

@@ -6,8 +6,8 @@
 namespace troupe {
 
 /// What ranks do together through the control plane, reports aside.
-enum class collective_kind : std::uint8_t { barrier, broadcast };
+enum class meeting_kind : std::uint8_t { barrier, broadcast };
 
-std::string_view to_string(collective_kind x) noexcept;
+std::string_view to_string(meeting_kind x) noexcept;
 
 } // namespace troupe

@@ -1,7 +1,15 @@
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 
+#include <fcntl.h>
+#include <sys/file.h>
+
+#include <cerrno>
+#include <chrono>
+#include <thread>
+
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 #include "troupe/runtime/storage/json_writer.hpp"
@@ -11,6 +19,38 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t max_metadata_bytes = 16 * 1024 * 1024;
+
+/// How long others may hold the metadata: as long as a slow disk, but not as
+/// long as a process that is stopped.
+constexpr auto metadata_patience = std::chrono::seconds{30};
+
+/// Keeps others from writing the metadata in *folder*, until it is closed. A
+/// file system without locks of folders (NFS) gives none: there the last of
+/// those who write at once wins.
+expected<unique_fd> lock_metadata(const fs::path& folder) {
+  unique_fd lock{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (lock.get() < 0)
+    return tl::unexpected{storage_error("open folder", folder, errno)};
+  auto deadline = std::chrono::steady_clock::now() + metadata_patience;
+  while (::flock(lock.get(), LOCK_EX | LOCK_NB) != 0) {
+    if (errno != EWOULDBLOCK && errno != EINTR)
+      break;
+    if (std::chrono::steady_clock::now() >= deadline)
+      return failure(ec::timeout, "another process has held the metadata of "
+                                    + folder.string() + " for "
+                                    + std::to_string(metadata_patience.count())
+                                    + " s");
+    std::this_thread::sleep_for(std::chrono::milliseconds{1});
+  }
+  return lock;
+}
+
+expected<void> write_metadata(const fs::path& folder, const metrics& x) {
+  std::string text;
+  json::append(text, x);
+  text += '\n';
+  return replace_shared_file(folder / metadata_file_name, text);
+}
 
 } // namespace
 
@@ -45,17 +85,17 @@ expected<metrics> checkpoint::metadata() const {
 }
 
 expected<void> checkpoint::set_metadata(const metrics& x) const {
-  std::string text;
-  json::append(text, x);
-  text += '\n';
-  return replace_shared_file(path_ / metadata_file_name, text);
+  return lock_metadata(path_).and_then(
+    [&](const unique_fd&) { return write_metadata(path_, x); });
 }
 
 expected<void> checkpoint::update_metadata(const metrics& x) const {
-  return metadata().and_then([&](metrics all) {
-    for (auto& [name, value] : x)
-      all[name] = value;
-    return set_metadata(all);
+  return lock_metadata(path_).and_then([&](const unique_fd&) {
+    return metadata().and_then([&](metrics all) {
+      for (auto& [name, value] : x)
+        all[name] = value;
+      return write_metadata(path_, all);
+    });
   });
 }
 

@@ -39,7 +39,9 @@ public:
   /// stays.
   expected<void> set_metadata(const metrics& x) const;
 
-  /// Adds to the metadata; values of the same name are replaced.
+  /// Adds to the metadata; values of the same name are replaced. What ranks add
+  /// at once is all there. `ec::timeout` if another process holds the metadata
+  /// for 30 s.
   expected<void> update_metadata(const metrics& x) const;
 
   bool operator==(const checkpoint& other) const {

@@ -264,6 +264,31 @@ TEST(checkpoint_test, takes_the_metadata_of_ranks_that_set_it_at_once) {
             1);
 }
 
+TEST(checkpoint_test, keeps_all_that_ranks_add_to_the_metadata_at_once) {
+  temporary_folder folder;
+  auto x = checkpoint::from_directory(folder.path());
+  std::vector<pid_t> ranks;
+  for (int rank = 0; rank < 4; ++rank) {
+    ranks.push_back(::fork());
+    if (ranks.back() != 0)
+      continue;
+    auto refused = 0;
+    for (int i = 0; i < 25; ++i)
+      refused += !x.update_metadata(
+        {{"rank" + std::to_string(rank) + "." + std::to_string(i), i}});
+    ::_exit(refused > 0);
+  }
+  for (auto pid : ranks) {
+    auto status = -1;
+    ASSERT_EQ(::waitpid(pid, &status, 0), pid);
+    EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  }
+  EXPECT_EQ(x.metadata().value().size(), 100u);
+  EXPECT_EQ(std::distance(fs::directory_iterator{folder.path()},
+                          fs::directory_iterator{}),
+            1);
+}
+
 TEST(checkpoint_test, stays_whole_when_a_rank_dies_setting_metadata) {
   temporary_folder run;
   fs::create_directory(run / "checkpoints");

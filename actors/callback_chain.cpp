@@ -1,5 +1,8 @@
 #include "troupe/actors/callback_chain.hpp"
 
+#include <caf/binary_serializer.hpp>
+#include <caf/byte_buffer.hpp>
+
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
@@ -37,10 +40,13 @@ caf::result<callback_done> callback_chain_state::add(event x) {
 
 void callback_chain_state::begin() {
   current = 0;
-  if (args.classes)
+  if (args.classes) {
     ask_classes();
-  else
-    ask_next();
+    return;
+  }
+  if (!left_classes.empty())
+    skip(left_classes);
+  ask_next();
 }
 
 void callback_chain_state::ask_classes() {
@@ -56,7 +62,7 @@ void callback_chain_state::ask_classes() {
         },
         [this, mine](caf::error& reason) {
           if (asking_classes && mine == turn)
-            classes_answered({0, false, {from_caf(reason)}, {}});
+            classes_answered({0, false, {from_caf(reason)}, {}, {}});
         });
   };
   std::visit(send, rounds.front().what);
@@ -81,6 +87,8 @@ void callback_chain_state::ask_next() {
     }
     if (!skipped && x.reason)
       fail({std::exchange(x.reason, {})});
+    if (!skipped)
+      skip(name_of(current, x.who.name));
     round.answer.times.push_back({x.who.name, 0});
   }
   round.promise.deliver(std::move(round.answer));
@@ -90,8 +98,12 @@ void callback_chain_state::ask_next() {
 }
 
 void callback_chain_state::ask(link& x) {
-  waiting = true;
   open_turn();
+  if (auto problem = too_large_for(x)) {
+    end_turn({std::move(problem)});
+    return;
+  }
+  waiting = true;
   auto send = [this, &x, mine = turn](const auto& message) {
     self->request(x.who.actor, caf::infinite, message)
       .then(
@@ -105,6 +117,29 @@ void callback_chain_state::ask(link& x) {
         });
   };
   std::visit(send, rounds.front().what);
+}
+
+error callback_chain_state::too_large_for(const link& x) {
+  if (x.who.actor.node() == self->system().node())
+    return {};
+  auto& event = rounds.front().what;
+  // What is cheap to send is not measured.
+  if (auto report = std::get_if<after_report>(&event);
+      report
+        ? 2 * max_metrics_bytes * report->values.size() <= args.longest_message
+        : !std::holds_alternative<after_run>(event))
+    return {};
+  caf::byte_buffer bytes;
+  caf::binary_serializer sink{self->system(), bytes};
+  std::visit([&](auto& message) { (void) sink.apply(message); }, event);
+  if (bytes.size() <= args.longest_message)
+    return {};
+  return {ec::callback_failed,
+          name_of(current, x.who.name) + " was not called: its "
+            + std::string{hook_of(event)} + " takes "
+            + std::to_string(bytes.size())
+            + " bytes, and a message to another process holds "
+            + std::to_string(args.longest_message)};
 }
 
 void callback_chain_state::answered(std::vector<error> failures) {
@@ -138,6 +173,7 @@ void callback_chain_state::lose(std::size_t position,
                                      + "; the run goes on without it"};
   if (asked) {
     waiting = false;
+    skip(name_of(position, x.who.name));
     end_turn({std::exchange(x.reason, {})});
   }
 }
@@ -148,6 +184,10 @@ void callback_chain_state::fail(std::vector<error> failures) {
     answer.failures.push_back(std::move(x));
     answer.abort = args.callback_errors == callback_errors::abort;
   }
+}
+
+void callback_chain_state::skip(std::string who) {
+  rounds.front().answer.skipped.push_back(std::move(who));
 }
 
 void callback_chain_state::end_turn(std::vector<error> failures) {
@@ -217,10 +257,16 @@ void callback_chain_state::give_up(const std::string& waited) {
   if (waiting) {
     links[current].gone = true;
     waiting = false;
+    skip(name_of(current, links[current].who.name));
     end_turn({std::move(reason)});
     return;
   }
   reason.message += " and the callbacks beside it, whose thread is left behind";
+  left_classes = args.watch ? args.watch->who() : std::string{};
+  if (left_classes.empty())
+    left_classes = "a callback";
+  left_classes += " and those beside it";
+  skip(left_classes);
   asking_classes = false;
   self->unlink_from(args.classes);
   args.classes = nullptr;

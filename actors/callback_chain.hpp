@@ -14,6 +14,7 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/transport/frame_guard.hpp"
 #include "troupe/callbacks/callback_list.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/run/callback_alarm.hpp"
@@ -44,6 +45,8 @@ struct callback_chain_args {
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
   callback_patience patience;
   std::shared_ptr<callback_watch> watch; ///< Of the classes.
+  /// What fits into a message to an actor elsewhere; the rest is for headers.
+  std::size_t longest_message = frame_guard::max_payload - 64 * 1024;
 };
 
 /// What the chain remembers between messages.
@@ -88,10 +91,15 @@ struct callback_chain_state {
   /// Goes on with the current actor; ends the round after the last.
   void ask_next();
   void ask(link& x);
+  /// Why the current event can not be sent to *x*; its connection would not
+  /// survive that.
+  error too_large_for(const link& x);
   void answered(std::vector<error> failures);
   void refused(const caf::error& reason);
   void lose(std::size_t position, const caf::error& reason);
   void fail(std::vector<error> failures);
+  /// *who* is not called in this round, or did not come back from its call.
+  void skip(std::string who);
   void end_turn(std::vector<error> failures);
 
   pointer self = nullptr;
@@ -102,6 +110,7 @@ struct callback_chain_state {
   std::uint64_t turn = 0;  ///< Number of the question that is open.
   bool waiting = false;    ///< For the answer of link `current`.
   bool asking_classes = false;
+  std::string left_classes; ///< What was left behind of them; empty: nothing.
   callback_alarm alarm;
   bool alarm_set = false;
   time_point asked_at;
@@ -109,7 +118,7 @@ struct callback_chain_state {
 
 /// Behavior of a USER CALLBACK actor that hands each event to the classes and
 /// then to the user's own actors, one after the other: the next event waits
-/// until all have answered. Waits for nobody inside a handler.
+/// until all have answered. No handler waits.
 ///
 /// One that does not answer is named after each `timeout`; after `limit` it has
 /// failed, the events go on without it and its later answers are dropped. The

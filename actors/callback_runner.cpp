@@ -6,7 +6,7 @@ namespace {
 
 callback_done done(callback_outcome x) {
   callback_done answer{
-    std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}};
+    std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}, {}};
   for (auto& error : x.errors)
     answer.failures.push_back(std::move(error));
   answer.times = std::move(x.times);

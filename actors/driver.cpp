@@ -45,6 +45,9 @@ void survive(driver_state::pointer self, const driver_args& args) {
   });
 }
 
+/// Who is skipped if the actor that calls them is gone.
+constexpr auto all_callbacks = "all callbacks";
+
 /// What a delayed restart means, for people.
 std::string text_of_delay(const run_state_machine& machine,
                           std::chrono::milliseconds delay) {
@@ -198,7 +201,7 @@ void driver_state::ended(const attempt_ended& x) {
   refuse_batches({ec::stopped, "the attempt is over"});
   if (!x.stopped)
     apply(run_events::ranks_finished{x.attempt, x.preempted});
-  apply(run_events::group_stopped{x.attempt});
+  group_gone(x.attempt);
 }
 
 void driver_state::failed(attempt_failed& x) {
@@ -220,7 +223,7 @@ void driver_state::failed(attempt_failed& x) {
         : error{ec::spawn, make_run_error(x.ranks, args.store->path()).message};
     apply(run_events::group_start_failed{x.attempt, std::move(why)});
   }
-  apply(run_events::group_stopped{x.attempt});
+  group_gone(x.attempt);
 }
 
 void driver_state::warned(const attempt_warning& x) {
@@ -249,8 +252,13 @@ void driver_state::group_lost(const error& reason) {
   group_alive = false;
   refuse_batches({ec::stopped, "the attempt is over"});
   apply(run_events::run_failed{reason});
-  // The answer to a stop that was under way.
-  apply(run_events::group_stopped{begun->attempt});
+  group_gone(begun->attempt);
+}
+
+void driver_state::group_gone(std::uint64_t attempt) {
+  // What it led to may have asked for a stop, and been answered, by itself.
+  if (machine->is_stopping())
+    apply(run_events::group_stopped{attempt});
 }
 
 void driver_state::callbacks_lost(const error& reason) {
@@ -346,17 +354,20 @@ void driver_state::act_postponed() {
 
 template <class Message>
 void driver_state::call_back(Message message) {
-  if (!args.callbacks)
-    return;
-  ++callbacks_under_way;
   std::optional<std::uint64_t> report;
   if constexpr (std::is_same_v<Message, after_report>)
     report = message.index;
+  if (!args.callbacks) {
+    if (report && args.told) // They were lost.
+      (void) args.told->told(*report, {all_callbacks});
+    return;
+  }
+  ++callbacks_under_way;
   self->request(args.callbacks, caf::infinite, std::move(message))
     .then([this, report](const callback_done& x) { called_back(x, report); },
-          [this](caf::error& reason) {
-            // It is gone and was not told.
-            called_back({0, false, {from_caf(reason)}, {}}, std::nullopt);
+          [this, report](caf::error& reason) {
+            called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}},
+                        report);
           });
 }
 
@@ -364,7 +375,7 @@ void driver_state::called_back(const callback_done& x,
                                std::optional<std::uint64_t> report) {
   --callbacks_under_way;
   if (report)
-    if (auto ok = args.told->told(*report); !ok)
+    if (auto ok = args.told->told(*report, x.skipped); !ok)
       apply(run_events::run_failed{ok.error()});
   shown.callback_s += x.seconds;
   add_times(shown.callbacks, x.times);

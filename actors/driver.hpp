@@ -73,6 +73,8 @@ struct driver_state {
   /// Tells the state machine *event* and does what it decides.
   void apply(const run_event& event);
   void act(const run_action& action);
+  /// The group of *attempt* is gone: answers a stop that was under way.
+  void group_gone(std::uint64_t attempt);
   void preempt_group(const run_action& action);
   void start_group(const run_action& action);
   void launch(const attempt_begun& x);

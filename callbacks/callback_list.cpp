@@ -30,6 +30,11 @@ std::string callback_watch::text() const {
   return who_.empty() ? who_ : who_ + " in " + std::string{hook_};
 }
 
+std::string callback_watch::who() const {
+  std::lock_guard guard{mutex_};
+  return who_;
+}
+
 callback_list::callback_list(
   std::vector<std::shared_ptr<user_callback>> callbacks, callback_errors policy,
   clock_function now)

@@ -39,6 +39,9 @@ public:
   /// "callback 2 (name) in after_report"; empty if none is being called.
   std::string text() const;
 
+  /// "callback 2 (name)"; empty if none is being called.
+  std::string who() const;
+
 private:
   mutable std::mutex mutex_;
   std::string who_;

@@ -18,6 +18,7 @@
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/inline_run.hpp"
@@ -192,8 +193,14 @@ private:
   caf::actor_system* system_;
 };
 
+/// What an actor system cannot be without: CAF ends the program if there is no
+/// thread for its scheduler, clock, pool or network.
+constexpr std::size_t system_threads = 6;
+
 /// *request* is valid and resolved.
 result fit_in_actors(run_request request) {
+  if (auto ok = expect_threads(system_threads); !ok)
+    return failed_result(ok.error());
   register_messages();
   auto quiet = request.run.quiet;
   auto preempt_signals = request.run.preempt_signals;

@@ -2,6 +2,9 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
+
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/failure_policy.hpp"
@@ -135,16 +138,21 @@ result run_inline(const run_request& given, loop_control& control) {
     return failed_result(opened.error());
   auto& store = **opened;
   request.run.name = store.description().name;
-  auto trackers =
+  auto started =
     tracker_set::start(request.run, store.description(), store.path(),
                        {[quiet = request.run.quiet](std::string text) {
                           if (!quiet)
                             write_console(2, text + '\n');
                         },
                         {}});
-  if (!trackers)
-    return failed_result(trackers.error());
-  store.on_append([&trackers] { (*trackers)->notify(); });
+  if (!started)
+    return failed_result(started.error());
+  std::shared_ptr trackers{std::move(*started)};
+  store.on_append([trackers] { trackers->notify(); });
+  store.on_loss([trackers, &store](const error&) {
+    if (store.folder().is_ousted())
+      trackers->abandon();
+  });
   request.loop.hooks = request.run.rank_hooks;
   auto context = context_of(request, store);
   context.world_size = 1;
@@ -154,7 +162,7 @@ result run_inline(const run_request& given, loop_control& control) {
   if (!told)
     return failed_result(told.error());
   inline_callbacks callbacks{std::move(list), std::move(*told),
-                             std::move(context), store, request.run.quiet};
+                             std::move(context), store, request.run};
   kept_contexts kept;
   auto end = run_attempts(request, store, callbacks, control, kept);
   auto outcome = store.finish(end.status, end.reason);
@@ -165,9 +173,8 @@ result run_inline(const run_request& given, loop_control& control) {
     outcome = std::move(last);
   }
   callbacks.after_run(*outcome);
-  if (store.folder().is_ousted())
-    (*trackers)->abandon();
-  outcome->unsent = (*trackers)->finish();
+  outcome->unsent = trackers->finish();
+  std::ranges::copy(callbacks.skipped(), std::back_inserter(outcome->unsent));
   store.release();
   return std::move(*outcome);
 }

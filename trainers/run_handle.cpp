@@ -1,6 +1,8 @@
 #include "troupe/trainers/run_handle.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <iterator>
 
 #include <caf/io/middleman.hpp>
 #include <caf/send.hpp>
@@ -17,6 +19,7 @@
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
@@ -42,7 +45,9 @@ struct run_handle::parts {
   std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
     std::make_shared<std::atomic<bool>>(false);
-  std::vector<std::string> unsent; ///< By trackers, once the run is over.
+  /// By trackers and to callbacks, once the run is over.
+  std::vector<std::string> unsent;
+  std::shared_ptr<told_reports> told; ///< Until the run is over.
   driver_actor driver;
   worker_group_actor group;
   /// Where ranks' threads find the group, which comes after their launcher.
@@ -51,6 +56,10 @@ struct run_handle::parts {
 };
 
 namespace {
+
+/// Actors of a run with a thread of their own: the committer, and the one that
+/// calls callbacks.
+constexpr std::size_t detached_actors = 2;
 
 template <class Hook>
 expected<std::optional<function_address>> address_of(const Hook& hook,
@@ -133,7 +142,7 @@ find_actors(const run_config& config, caf::actor_system& system) {
 struct listeners {
   std::shared_ptr<callback_list> classes;
   std::vector<named_callback_actor> actors;
-  std::shared_ptr<told_reports> told; ///< Unset: there is nobody.
+  std::shared_ptr<told_reports> told; ///< Unset: there is no one.
 };
 
 expected<listeners> find_listeners(const run_config& config,
@@ -249,6 +258,9 @@ run_handle::begin(run_request request, caf::actor_system& system,
       std::move(console), [store = x->store] { return store->ranks_lock(); }});
   }
 
+  // An actor that gets none would be waited for at the end of the system.
+  if (auto ok = expect_threads(detached_actors); !ok)
+    return fail(ok.error());
   worker_group_args group_args{x->launcher, std::move(*plan)};
   // Where their messages come in, if they come from other processes.
   auto spawn = [&](auto behavior, auto xs) {
@@ -263,7 +275,7 @@ run_handle::begin(run_request request, caf::actor_system& system,
   args.board = x->board;
   args.committer =
     system.spawn<caf::detached>(committer, committer_args{x->store, x->board});
-  args.told = told->told;
+  args.told = x->told = told->told;
   args.callbacks = spawn_callbacks(
     std::move(*told), request.run,
     {request.run.callback_timeout, request.run.callback_limit,
@@ -280,7 +292,10 @@ run_handle::begin(run_request request, caf::actor_system& system,
   args.longest_grace = longest_grace(request.run);
   args.group = x->group;
   x->driver = spawn(troupe::driver, std::move(args));
-  x->store->on_loss([driver = x->driver](const error& reason) {
+  x->store->on_loss([driver = x->driver, trackers = x->trackers,
+                     folder = &x->store->folder()](const error& reason) {
+    if (folder->is_ousted())
+      trackers->abandon();
     caf::anon_send(driver, storage_lost{reason});
   });
   run_handle result{std::move(x)};
@@ -331,10 +346,10 @@ result run_handle::wait() noexcept {
   auto outcome = parts_->board->wait();
   try {
     parts_->launcher->drain();
-    if (parts_->store->folder().is_ousted())
-      parts_->trackers->abandon();
     for (auto& text : parts_->trackers->finish())
       parts_->unsent.push_back(std::move(text));
+    if (auto told = std::exchange(parts_->told, nullptr))
+      std::ranges::copy(told->skipped(), std::back_inserter(parts_->unsent));
   } catch (...) {
     parts_->unsent.push_back(
       caught("the run's last files may be incomplete").message);

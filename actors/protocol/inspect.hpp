@@ -336,7 +336,8 @@ template <class Inspector>
 bool inspect(Inspector& f, callback_done& x) {
   return f.object(x).fields(
     f.field("seconds", x.seconds), f.field("abort", x.abort),
-    f.field("failures", x.failures), f.field("times", x.times));
+    f.field("failures", x.failures), f.field("times", x.times),
+    f.field("skipped", x.skipped));
 }
 
 template <class Inspector>

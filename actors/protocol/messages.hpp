@@ -343,6 +343,8 @@ struct callback_done {
   bool abort = false; ///< Whether the run is to end for `failures`.
   std::vector<error> failures;
   std::vector<callback_time> times; ///< One entry per callback, in order.
+  /// Callbacks without which the run continues: they were not called.
+  std::vector<std::string> skipped;
 };
 
 // -- anyone and driver

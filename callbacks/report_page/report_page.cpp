@@ -63,7 +63,10 @@ constexpr std::string_view toolbar =
 } // namespace
 
 expected<report_page> report_page::open(const fs::path& given) {
-  auto path = fs::absolute(given).lexically_normal();
+  auto found = absolute_path(given);
+  if (!found)
+    return tl::unexpected{found.error()};
+  auto path = std::move(*found);
   if (path.filename() == ".") // "run/" ends in one
     path = path.parent_path();
   if (auto ok = expect_journal(path); !ok)

@@ -79,6 +79,7 @@ void tracker_set::notify() noexcept {
 }
 
 void tracker_set::abandon() {
+  std::lock_guard guard{mutex_};
   for (auto& x : threads_)
     x->abandon();
 }
@@ -88,12 +89,14 @@ std::vector<std::string> tracker_set::finish() {
   for (auto& x : threads_)
     x->close();
   auto begin = sink_thread::clock::now();
-  for (auto& x : std::exchange(threads_, {}))
+  for (auto& x : threads_)
     if (auto unsent = x->join(begin + x->options().finish_timeout);
         !unsent.empty()) {
       to_.note(unsent);
       result.push_back(std::move(unsent));
     }
+  std::lock_guard guard{mutex_};
+  threads_.clear();
   return result;
 }
 

@@ -2,6 +2,7 @@
 
 #include <functional>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <vector>
 
@@ -35,7 +36,8 @@ public:
   /// The journal has grown. Cheap; any thread may call.
   void notify() noexcept;
 
-  /// Another driver has the run: its folder is left alone from now on.
+  /// Another driver has the run: its folder is left alone from now on. Any
+  /// thread.
   void abandon();
 
   /// The run is over: waits for each tracker, at most its `finish_timeout`.
@@ -48,6 +50,7 @@ private:
   expected<void> add(const tracker& x, tracked_run run);
 
   listeners to_;
+  std::mutex mutex_; // only `finish` changes the list, and holds it then
   std::vector<std::unique_ptr<sink_thread>> threads_;
 };
 

@@ -51,10 +51,11 @@ expected<manifest> verify(const reported_checkpoint& x,
 checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
                                    const checkpoint_config& config,
                                    saved_run state, save_function save,
-                                   log_function log)
+                                   log_function log, check_function check)
   : run_path_(std::move(run_path)), run_name_(std::move(run_name)),
     state_(std::move(state)), registry_(config, state_.checkpoints),
-    save_state_(std::move(save)), log_(std::move(log)) {
+    save_state_(std::move(save)), log_(std::move(log)),
+    check_(std::move(check)) {
   state_.retention = config;
   if (!save_state_)
     save_state_ = [path = run_path_](const saved_run& x) {
@@ -62,13 +63,12 @@ checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
     };
 }
 
-expected<checkpoint_store>
-checkpoint_store::open(fs::path run_path, std::string run_name,
-                       const checkpoint_config& config, saved_run state,
-                       save_function save, log_function log) {
+expected<checkpoint_store> checkpoint_store::open(
+  fs::path run_path, std::string run_name, const checkpoint_config& config,
+  saved_run state, save_function save, log_function log, check_function check) {
   checkpoint_store result{
-    std::move(run_path), std::move(run_name), config,
-    std::move(state),    std::move(save),     std::move(log)};
+    std::move(run_path), std::move(run_name), config,          std::move(state),
+    std::move(save),     std::move(log),      std::move(check)};
   if (auto ok = result.recover(); !ok)
     return tl::unexpected{ok.error()};
   return result;
@@ -200,7 +200,8 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
     return tl::unexpected{evicted.error()};
   manifest description{run_name_,    *name,        attempt,      batch.index,
                        batch.values, batch.step_s, batch.wait_s, {}};
-  if (auto ok = commit_folder(run_path_, batch, std::move(description)); !ok)
+  if (auto ok = commit_folder(run_path_, batch, std::move(description), check_);
+      !ok)
     return tl::unexpected{ok.error()};
   // Whatever becomes of the state now, the new checkpoint stays: the state on
   // the disk may name it, and if not, the next start adopts it.

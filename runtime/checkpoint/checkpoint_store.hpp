@@ -34,15 +34,20 @@ public:
   using log_function =
     std::function<expected<void>(const store_event&, std::uint64_t)>;
 
+  /// Whether the run may still be written to.
+  using check_function = std::function<expected<void>()>;
+
   /// Takes over the files of the run in *run_path*, whose lock the caller
   /// holds. Staging folders of dead attempts are removed. A whole checkpoint
   /// that the state does not know is adopted if it is newer than all it knows:
   /// the crash came between rename and state.
   /// *save* replaces `state.json` in the run's folder if it is unset. *log*
-  /// takes the events without which no rotten checkpoint is set aside.
+  /// takes the events without which no rotten checkpoint is set aside. *check*,
+  /// if set, is asked before a new checkpoint gets its name.
   static expected<checkpoint_store>
   open(fs::path run_path, std::string run_name, const checkpoint_config& config,
-       saved_run state, save_function save = {}, log_function log = {});
+       saved_run state, save_function save = {}, log_function log = {},
+       check_function check = {});
 
   /// Makes the files that ranks staged for *batch* a checkpoint. An error
   /// leaves the registered checkpoints as they were; if only saving the state
@@ -78,7 +83,7 @@ public:
 private:
   checkpoint_store(fs::path run_path, std::string run_name,
                    const checkpoint_config& config, saved_run state,
-                   save_function save, log_function log);
+                   save_function save, log_function log, check_function check);
 
   expected<report_batch> take_lists(std::uint64_t attempt,
                                     report_batch batch) const;
@@ -110,6 +115,7 @@ private:
   checkpoint_registry registry_;
   save_function save_state_;
   log_function log_;
+  check_function check_;
   std::vector<store_event> events_;
 };
 

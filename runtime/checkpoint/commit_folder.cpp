@@ -21,7 +21,7 @@ class gatherer {
 public:
   gatherer(fs::path staging, fs::path whole)
     : staging_(std::move(staging)), whole_(std::move(whole)) {
-    folders_.insert(whole_);
+    folders_.insert(whole_.native());
   }
 
   expected<void> add(int rank, const checkpoint_part& part) {
@@ -66,7 +66,7 @@ private:
   }
 
   expected<void> add_folder(const fs::path& path) {
-    if (path == whole_ || folders_.contains(path))
+    if (folders_.contains(path.native()))
       return {};
     if (auto ok = add_folder(path.parent_path()); !ok)
       return ok;
@@ -74,13 +74,13 @@ private:
     fs::create_directory(path, code);
     if (code)
       return tl::unexpected{storage_error("make folder", path, code.value())};
-    folders_.insert(path);
+    folders_.insert(path.native());
     return {};
   }
 
   fs::path staging_;
   fs::path whole_;
-  std::set<fs::path> folders_;
+  std::set<std::string> folders_; // paths; as texts they compare fast
 };
 
 expected<void> gather(const fs::path& staging, const fs::path& whole,
@@ -113,14 +113,18 @@ expected<void> gather(const fs::path& staging, const fs::path& whole,
 } // namespace
 
 expected<void> commit_folder(const fs::path& run_path,
-                             const report_batch& batch, manifest x) {
+                             const report_batch& batch, manifest x,
+                             const std::function<expected<void>()>& check) {
   auto staging = staging_folder(run_path, x.attempt, batch.index);
   auto target = run_path / "checkpoints" / *batch.checkpoint_name();
   failpoint("commit.begun");
-  auto done = gather(staging, staging / "whole", batch, x).and_then([&]() {
-    failpoint("commit.gathered_durably");
-    return rename_new(staging / "whole", target);
-  });
+  auto done =
+    gather(staging, staging / "whole", batch, x)
+      .and_then([&] {
+        failpoint("commit.gathered_durably");
+        return check ? check() : expected<void>{};
+      })
+      .and_then([&] { return rename_new(staging / "whole", target); });
   if (done) {
     failpoint("commit.renamed");
     done = sync_folder(target.parent_path());

@@ -7,6 +7,8 @@
 #include <cstdlib>
 #include <ctime>
 
+#include "troupe/runtime/storage/durable_file.hpp"
+
 namespace troupe {
 
 namespace {
@@ -29,16 +31,9 @@ expected<fs::path> expanded(const fs::path& path) {
   auto home = std::getenv("HOME");
   if (home && (text == "~" || text.compare(0, 2, "~/") == 0))
     return fs::path{home} / text.substr(std::min<std::size_t>(2, text.size()));
-  if (path.is_absolute())
-    return path.lexically_normal();
-  boost::system::error_code code;
-  auto base = fs::current_path(code);
-  if (code)
-    return failure(ec::invalid_config,
-                   "run.storage_path '" + text
-                     + "' is relative and the current folder cannot be found: "
-                     + code.message());
-  return (base / path).lexically_normal();
+  return absolute_path(path).map_error([](const error& x) {
+    return error{ec::invalid_config, "run.storage_path " + x.message};
+  });
 }
 
 expected<void> validate_preemption(const run_config& x) {

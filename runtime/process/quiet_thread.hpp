@@ -1,9 +1,14 @@
 #pragma once
 
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <atomic>
 #include <csignal>
 #include <system_error>
 #include <thread>
 #include <utility>
+#include <vector>
 
 #include "troupe/runtime/error.hpp"
 
@@ -23,6 +28,40 @@ expected<std::thread> start_thread(Body body) {
     result = failure(ec::spawn, std::string{"no thread: "} + problem.what());
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
+  return result;
+}
+
+/// Starts *count* threads at once and ends them: `ec::spawn` if the system has
+/// not so many left. For what comes next and would not survive their lack.
+inline expected<void> expect_threads(std::size_t count) {
+  std::atomic<bool> over = false;
+  std::vector<std::thread> threads;
+  std::vector<std::atomic<long>> ids(count);
+  expected<void> result;
+  while (result && threads.size() < count) {
+    auto x = start_thread([&over, &id = ids[threads.size()]] {
+      id = ::syscall(SYS_gettid);
+      over.wait(false);
+    });
+    if (x)
+      threads.push_back(std::move(*x));
+    else
+      result = failure(ec::spawn, "the run needs " + std::to_string(count)
+                                    + " more threads, and this host gives it "
+                                    + std::to_string(threads.size()) + ": "
+                                    + x.error().message);
+  }
+  over = true;
+  over.notify_all();
+  for (auto& x : threads)
+    x.join();
+  // A thread that was joined counts until the system has forgotten it.
+  for (std::size_t i = 0; i < threads.size(); ++i)
+    for (int looks = 0;
+         looks < 10000
+         && ::syscall(SYS_tgkill, ::getpid(), ids[i].load(), 0) == 0;
+         ++looks)
+      std::this_thread::yield();
   return result;
 }
 

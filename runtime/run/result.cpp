@@ -149,7 +149,10 @@ const result& result::value_or_throw() const {
 }
 
 expected<result> result::from_path(const fs::path& given) {
-  auto path = fs::absolute(given).lexically_normal();
+  auto found = absolute_path(given);
+  if (!found)
+    return tl::unexpected{found.error()};
+  auto& path = *found;
   if (auto ok = expect_run_folder(path); !ok)
     return tl::unexpected{ok.error()};
   auto state = load_run(path);

@@ -38,8 +38,9 @@ struct result {
   std::optional<run_error> error;
   std::uint64_t attempts = 0; ///< Lives of the ranks so far, restarts included.
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,
-  /// that had not taken all when the run was over. The next start or
-  /// `troupe-sync` sends the rest.
+  /// that had not taken all when the run was over; the next start or
+  /// `troupe-sync` sends the rest. And one for each callback that was given up:
+  /// the next start, if the run has not finished, calls it for the rest.
   std::vector<std::string> unsent;
 
   /// The best of `best_checkpoints` by *metric*; ties go to the newer. An error

@@ -173,7 +173,8 @@ run_store::open(const run_config& config, const std::string& config_text) {
     [&files, into = log->get()](const store_event& x, std::uint64_t attempt) {
       return files.check().and_then(
         [&] { return into->append_event(x.kind, attempt, x.fields); });
-    });
+    },
+    [&files] { return files.check_all(); });
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
   if (auto ok = complete(**log, checkpoints->registry().all()); !ok)
@@ -245,18 +246,23 @@ bool run_store::keep() {
   auto kept = folder_->check_all();
   if (kept || !folder_->is_ousted())
     kept = journal_->sync();
-  if (kept)
-    return true;
+  if (!kept)
+    lose(kept.error());
+  return kept.has_value();
+}
+
+void run_store::lose(const error& reason) {
   std::function<void(const error&)> tell;
   {
     std::lock_guard guard{notes_mutex_};
-    loss_ = kept.error();
+    if (is_lost_)
+      return;
+    loss_ = reason;
     is_lost_ = true;
     tell = lost_;
   }
   if (tell)
-    tell(kept.error());
-  return false;
+    tell(reason);
 }
 
 void run_store::release() {
@@ -283,7 +289,7 @@ std::shared_ptr<const metrics> run_store::last_metrics() const {
 
 expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
-  if (auto ok = folder_->claim(checkpoints_.state().next_attempt); !ok)
+  if (auto ok = seen(folder_->claim(checkpoints_.state().next_attempt)); !ok)
     return tl::unexpected{ok.error()};
   if (auto ok = folder_->await_ranks(start_timeout_); !ok)
     return tl::unexpected{ok.error()};
@@ -314,10 +320,10 @@ expected<attempt_start> run_store::begin_attempt() {
 expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
                                                 const report_batch& batch) {
   std::lock_guard guard{checkpoints_mutex_};
-  auto ours = check().and_then([this] { return folder_->check_all(); });
-  if (!ours)
-    return tl::unexpected{ours.error()};
-  auto result = checkpoints_.commit(attempt, batch);
+  auto result = seen(
+    check().and_then([this] { return folder_->check_all(); }).and_then([&] {
+      return checkpoints_.commit(attempt, batch);
+    }));
   // The commit stands, whatever becomes of the journal.
   auto events = checkpoints_.take_events();
   if (!events.empty())
@@ -385,11 +391,12 @@ expected<result> run_store::finish(run_status_kind status,
                }).and_then([&] { return journal_->sync(); });
   std::lock_guard guard{checkpoints_mutex_};
   // A run that is another driver's by now has not ended.
-  if (auto ours = folder_->check_all(); !ours)
+  if (auto ours = seen(folder_->check_all()); !ours)
     return tl::unexpected{ours.error()};
   // Even if the journal is broken: the state says how the run ended.
   checkpoints_.note_failures(failures());
-  auto saved = checkpoints_.finish(status, error, journal_->next_report());
+  auto saved =
+    seen(checkpoints_.finish(status, error, journal_->next_report()));
   if (!saved)
     return tl::unexpected{saved.error()};
   if (auto events = checkpoints_.take_events(); !events.empty())

@@ -88,11 +88,11 @@ public:
   /// that appends it. Set it before the run begins.
   void on_append(std::function<void()> f) { appended_ = std::move(f); }
 
-  /// Calls *f* once, on a thread of the store, when the run can not go on: its
-  /// journal could not be made durable, or another driver has taken the run.
-  /// The store looks at both once a second, whatever else goes on (N5). From
-  /// then on nothing can be appended or committed; *f* is not called once
-  /// `finish` or `release` was.
+  /// Calls *f* once, on whichever thread finds it out, when the run can not go
+  /// on: its journal could not be made durable, or another driver has taken the
+  /// run. The store looks at both once a second, whatever else goes on (N5).
+  /// From then on nothing can be appended or committed; *f*, which must not
+  /// call the store, is not called once `finish` or `release` has returned.
   void on_loss(std::function<void(const error&)> f);
 
   /// Committed checkpoints that were not evicted, oldest first.
@@ -125,14 +125,24 @@ private:
   /// count as written.
   template <class Append>
   expected<void> append_ours(Append append) {
-    return check().and_then(append).and_then(
-      [this] { return folder_->check(); });
+    return seen(
+      check().and_then(append).and_then([this] { return folder_->check(); }));
+  }
+
+  /// Passes *x* on. If it failed because another driver has the run, that is
+  /// known from here on.
+  template <class T>
+  expected<T> seen(expected<T> x) {
+    if (!x && folder_->is_ousted())
+      lose(x.error());
+    return x;
   }
 
   expected<void> check() const;
   /// Makes the journal durable and looks whether the run is still ours; what
   /// the store's thread does.
   bool keep();
+  void lose(const error& reason);
 
   std::unique_ptr<run_folder> folder_;
   std::unique_ptr<journal> journal_;

@@ -79,9 +79,23 @@ std::vector<untold_report> told_reports::take_untold() {
   return std::exchange(untold_, {});
 }
 
-expected<void> told_reports::told(std::uint64_t index) {
-  return store_->folder().check().and_then(
-    [&] { return set_count(index + 1); });
+expected<void> told_reports::told(std::uint64_t index,
+                                  const std::vector<std::string>& skipped) {
+  for (auto& who : skipped)
+    skipped_.emplace(who, index);
+  return store_->folder().check().and_then([&]() -> expected<void> {
+    if (!skipped_.empty())
+      return {};
+    return set_count(index + 1);
+  });
+}
+
+std::vector<std::string> told_reports::skipped() const {
+  std::vector<std::string> result;
+  for (auto& [who, index] : skipped_)
+    result.push_back("not called for report " + std::to_string(index)
+                     + " and later ones: " + who);
+  return result;
 }
 
 expected<std::uint64_t> told_reports::count() const {

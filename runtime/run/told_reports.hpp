@@ -1,7 +1,9 @@
 #pragma once
 
 #include <cstdint>
+#include <map>
 #include <optional>
+#include <string>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
@@ -19,27 +21,32 @@ struct untold_report {
 };
 
 /// How many of its reports a run's callbacks were told of, in `callbacks.told`
-/// in the run's folder: a driver that comes back tells those that another one
-/// did not live to tell (N4).
+/// in the run's folder: after a crash the next driver replays the reports whose
+/// callbacks had not finished (N4).
 ///
 /// The count outlives every death of the process. A power cut may set it back:
-/// then reports are told twice, and none is left out.
+/// then reports are told twice, and none is left out. The count stands still
+/// from the first report for which a callback was skipped.
 class told_reports {
 public:
   /// Of the run of *store*, before its first attempt begins to report. The
   /// store has to live as long as the result.
   static expected<told_reports> open(const run_store& store);
 
-  /// The run goes on without callbacks: nobody will be told of what it reports.
+  /// The run has no callbacks: none will hear of what it reports.
   static expected<void> owe_nothing(const run_store& store);
 
   /// What is to be told first, by index; once.
   std::vector<untold_report> take_untold();
 
-  /// Callbacks were told of all reports up to *index*. One small write in
-  /// place, which does not wait for the disk. Refused once the run is another
-  /// driver's.
-  expected<void> told(std::uint64_t index);
+  /// Callbacks were told of all reports up to *index*, but for those *skipped*
+  /// from this one on. One small write in place, which does not wait for the
+  /// disk. Refused once the run is another driver's.
+  expected<void> told(std::uint64_t index,
+                      const std::vector<std::string>& skipped = {});
+
+  /// One sentence for each callback that was skipped.
+  std::vector<std::string> skipped() const;
 
 private:
   told_reports(const run_store& store, fs::path path, unique_fd file)
@@ -53,6 +60,7 @@ private:
   fs::path path_;
   unique_fd file_;
   std::vector<untold_report> untold_;
+  std::map<std::string, std::uint64_t> skipped_; ///< With the first report.
 };
 
 /// `open` if the run has callbacks; without, `owe_nothing`, and unset.

@@ -89,6 +89,19 @@ expected<file_status> look_up_link(const fs::path& path) {
   return stat_path(path, AT_SYMLINK_NOFOLLOW);
 }
 
+expected<fs::path> absolute_path(const fs::path& path) {
+  if (path.is_absolute())
+    return path.lexically_normal();
+  boost::system::error_code code;
+  auto base = fs::current_path(code);
+  if (code)
+    return failure(ec::storage, "'" + path.string()
+                                  + "' is relative and the current folder "
+                                    "cannot be found: "
+                                  + code.message());
+  return (base / path).lexically_normal();
+}
+
 expected<std::vector<fs::path>> files_below(const fs::path& path) {
   std::vector<fs::path> result;
   boost::system::error_code code;

@@ -34,6 +34,10 @@ expected<file_status> look_up(const fs::path& path);
 /// The same, of the link itself where *path* is one.
 expected<file_status> look_up_link(const fs::path& path);
 
+/// *path*, seen from the current folder if it is relative, without dots.
+/// `ec::storage` if that folder is gone.
+expected<fs::path> absolute_path(const fs::path& path);
+
 /// Every regular file in the folder *path* and below, sorted; links to files
 /// count, links to folders are not followed.
 expected<std::vector<fs::path>> files_below(const fs::path& path);

@@ -3,6 +3,7 @@
 
 #include "troupe/actors/callback_chain.hpp"
 
+#include <caf/forwarding_actor_proxy.hpp>
 #include <gmock/gmock.h>
 
 #include "tests/actors/driver_fixture.hpp"
@@ -14,6 +15,7 @@ using testing::AllOf;
 using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
+using testing::MatchesRegex;
 
 namespace {
 
@@ -318,6 +320,8 @@ TEST_F(callback_chain_test, goes_on_at_the_limit_without_who_does_not_answer) {
                           "back for 50 s; the run goes on without it"));
   auto second = report(1);
   EXPECT_THAT(failures(second), IsEmpty());
+  EXPECT_THAT(first->value->skipped, ElementsAre("callback actor 1 (a)"));
+  EXPECT_THAT(second->value->skipped, ElementsAre("callback actor 1 (a)"));
   // Its late answer is none of the second event.
   system.ask<callback_done>(args.actors[0].actor, after_exception{});
   EXPECT_THAT(log, ElementsAre("a after_report 0", "b after_report 0",
@@ -343,9 +347,39 @@ TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
               ElementsAre(AllOf(HasSubstr("callback 1 (slow) in after_report"),
                                 HasSubstr("thread is left behind"))));
   EXPECT_TRUE(*args.patience.left_behind);
-  EXPECT_THAT(failures(report(1)), IsEmpty());
+  auto second = report(1);
+  EXPECT_THAT(failures(second), IsEmpty());
+  auto skipped = ElementsAre("callback 1 (slow) and those beside it");
+  EXPECT_THAT(first->value->skipped, skipped);
+  EXPECT_THAT(second->value->skipped, skipped);
   system.release(); // It comes back too late.
   EXPECT_THAT(log, ElementsAre("b after_report 0", "b after_report 1"));
+}
+
+TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
+  // "far" stands for an actor of another node: what it gets is serialized.
+  add({.name = "broker"});
+  auto broker = args.actors[0].actor;
+  caf::node_id::default_data::host_id_type host{};
+  host.fill(7);
+  caf::actor_config config;
+  auto proxy = caf::make_actor<caf::forwarding_actor_proxy, caf::actor>(
+    99, caf::make_node_id(4711, host), &broker.home_system(), config,
+    caf::actor_cast<caf::actor>(broker));
+  args.actors[0] = {"far", caf::actor_cast<user_callback_actor>(proxy)};
+  add({.name = "near"});
+  args.longest_message = 1000;
+  spawn();
+  metrics large{{"text", std::string(2000, 'x')}};
+  auto first = system.ask<callback_done>(
+    chain, after_report{0, 0, {large, large}, std::nullopt});
+  EXPECT_THAT(
+    failures(first),
+    ElementsAre(MatchesRegex("callback actor 1 \\(far\\) was not called: its "
+                             "after_report takes 4[0-9]+ bytes, and a message "
+                             "to another process holds 1000")));
+  EXPECT_THAT(log, ElementsAre("near after_report 0"));
+  EXPECT_THAT(first->value->skipped, IsEmpty());
 }
 
 // -- the driver with a chain
@@ -404,6 +438,18 @@ TEST_F(driver_with_chain_test, an_actor_that_ends_is_noted_and_missed_no_more) {
   EXPECT_THAT(
     journal_lines(),
     ElementsAre("attempt_begun", "0", "callback_failed", "1", "run_ended"));
+}
+
+TEST_F(driver_with_chain_test, N4_what_an_actor_that_ended_missed_is_owed) {
+  add_actor({.name = "a"});
+  run();
+  report(0);
+  caf::anon_send_exit(actors[0].actor, caf::exit_reason::kill);
+  report(1);
+  report(2);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(told_reports::open(*store).value().take_untold().size(), 2u);
 }
 
 TEST_F(driver_with_chain_test, an_actor_that_fails_ends_the_run_if_it_is_to) {

@@ -185,6 +185,8 @@ TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
               ElementsAre(HasSubstr("the run goes on without callbacks")));
   EXPECT_THAT(callback->calls,
               ElementsAre("before_run 0", HasSubstr("after_report 0 [x=0]")));
+  // The next driver tells them.
+  EXPECT_EQ(told_reports::open(*store).value().take_untold().size(), 1u);
 }
 
 TEST_F(driver_test, ends_although_callbacks_die_while_they_are_called) {

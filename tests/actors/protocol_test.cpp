@@ -148,7 +148,7 @@ void for_each_sample(F f) {
   f(after_exception{2, {{1, failed}}});
   f(after_run{outcome()});
   f(storage_lost{problem});
-  f(callback_done{0.5, true, {problem}, {{"csv", 0.5}}});
+  f(callback_done{0.5, true, {problem}, {{"csv", 0.5}}, {"callback 1"}});
   f(context);
   f(outcome());
   f(callback_time{"csv", 0.5});
@@ -284,6 +284,32 @@ TEST(protocol_test, numbers_that_no_code_of_ours_has_are_refused) {
   caf::binary_deserializer again{nullptr, bytes};
   run_status_kind kind{};
   EXPECT_FALSE(again.apply(kind));
+}
+
+namespace {
+
+/// Whether *T*, which begins with a number of one byte, refuses one that no one
+/// has given a meaning.
+template <class T>
+bool refuses_an_unknown_number() {
+  caf::byte_buffer bytes;
+  caf::binary_serializer sink{nullptr, bytes};
+  T x;
+  EXPECT_TRUE(sink.apply(x));
+  caf::binary_deserializer source{nullptr, bytes};
+  EXPECT_TRUE(source.apply(x));
+  bytes[0] = caf::byte{200};
+  caf::binary_deserializer again{nullptr, bytes};
+  return !again.apply(x);
+}
+
+} // namespace
+
+TEST(protocol_test, structs_with_a_number_that_no_one_knows_are_refused) {
+  EXPECT_TRUE(refuses_an_unknown_number<error>());
+  EXPECT_TRUE(refuses_an_unknown_number<run_error>());
+  EXPECT_TRUE(refuses_an_unknown_number<process_exit>());
+  EXPECT_TRUE(refuses_an_unknown_number<rank_failure>());
 }
 
 TEST(protocol_test, an_error_passes_through_an_actor_unchanged) {

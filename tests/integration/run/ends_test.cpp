@@ -6,6 +6,8 @@
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/child.hpp"
+#include "troupe/callbacks/report_page/report_page.hpp"
 
 namespace troupe::test {
 
@@ -58,6 +60,19 @@ TEST_F(run_test, a_result_is_read_back_from_its_folder) {
   EXPECT_EQ(again->metrics, outcome.metrics);
   EXPECT_EQ(again->checkpoint, outcome.checkpoint);
   EXPECT_EQ(again->status, outcome.status);
+}
+
+TEST_F(run_test, a_result_is_not_read_from_a_current_folder_that_is_gone) {
+  auto status = run_in_child([this] {
+    fs::create_directory(storage_ / "gone");
+    fs::current_path(storage_ / "gone");
+    fs::remove(storage_ / "gone");
+    auto found = result::from_path("run");
+    auto page = report_page::open("run");
+    ::_exit(!found && found.error().code == ec::storage && !page ? 0 : 2);
+  });
+  EXPECT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
 }
 
 TEST_F(run_test, only_the_best_checkpoints_and_the_latest_are_kept) {
@@ -265,12 +280,20 @@ TEST_F(run_test, a_result_says_which_files_are_not_whole) {
     << outcome.unsent[0];
 }
 
-TEST_F(run_test, a_callback_that_never_comes_back_holds_the_run_to_a_limit) {
+class ends_in_a_placement_test : public run_test,
+                                 public testing::WithParamInterface<int> {};
+
+INSTANTIATE_TEST_SUITE_P(workers, ends_in_a_placement_test,
+                         testing::Values(0, 2));
+
+TEST_P(ends_in_a_placement_test,
+       a_callback_that_never_comes_back_holds_the_run_to_a_limit) {
   // Released at the end, so that the test leaves no thread either.
   static std::atomic<bool> release;
   static std::atomic<bool> left;
   release = left = false;
-  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  train_options options{.scaling = {.num_workers = GetParam()},
+                        .run = config()};
   options.run.callback_limit = std::chrono::milliseconds{100};
   options.run.callbacks = {on_report(1, [] {
     while (!release)
@@ -279,6 +302,11 @@ TEST_F(run_test, a_callback_that_never_comes_back_holds_the_run_to_a_limit) {
   })};
   auto outcome = run({}, options);
   EXPECT_EQ(outcome.status, run_status_kind::finished);
+  ASSERT_EQ(outcome.unsent.size(), 1u);
+  EXPECT_EQ(outcome.unsent[0].find("not called for report 1 and later ones: "
+                                   "callback 1 ("),
+            0u)
+    << outcome.unsent[0];
   auto journal = bytes_of(run_path() / "journal.jsonl");
   EXPECT_NE(journal.find("did not come back for 0 s"), std::string::npos);
   EXPECT_NE(journal.find("in after_report"), std::string::npos);

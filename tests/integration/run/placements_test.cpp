@@ -1,6 +1,7 @@
 // The same loops as threads of this process, inline, and inside of a service.
 
 #include <atomic>
+#include <thread>
 
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
@@ -9,6 +10,7 @@
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
 
@@ -69,6 +71,40 @@ private:
   std::string hook_;
 };
 
+/// A tracker that keeps the word that it is to stop.
+class cancelled_sink : public sink {
+public:
+  std::string name() const override { return "cancelled"; }
+  std::string options() const override { return "{}"; }
+  sink_result start(const tracked_run& run, const std::string&) override {
+    cancelled = run.cancelled;
+    started = true;
+    return {};
+  }
+  sink_result log(std::span<const tracker_record>) override { return {}; }
+  sink_result finish(run_status_kind,
+                     std::chrono::system_clock::time_point) override {
+    return {};
+  }
+  std::string state() const override { return {}; }
+
+  std::stop_token cancelled;
+  std::atomic<bool> started = false;
+};
+
+/// Looks at something in `after_run`.
+class last_callback : public user_callback {
+public:
+  explicit last_callback(std::function<bool()> look) : look_(std::move(look)) {}
+
+  void after_run(const run_context&, const result&) override { seen = look_(); }
+
+  std::optional<bool> seen;
+
+private:
+  std::function<bool()> look_;
+};
+
 } // namespace
 
 /// Every placement must look the same to the user.
@@ -78,6 +114,18 @@ protected:
   train_options options() { return {.scaling = GetParam(), .run = config()}; }
   std::size_t ranks() const {
     return static_cast<std::size_t>(std::max(GetParam().num_workers, 1));
+  }
+
+  /// The run's next driver, while this one is still there: as on storage whose
+  /// locks another host does not see.
+  std::unique_ptr<run_store> oust() {
+    fs::remove(run_path() / "lock");
+    for (auto& x : fs::directory_iterator{run_path() / "attempts"}) {
+      auto claim = bytes_of(x.path());
+      fs::remove(x.path());
+      write_bytes(x.path(), claim);
+    }
+    return run_store::open(resolve(config())).value();
   }
 };
 
@@ -125,14 +173,7 @@ TEST_P(placement_test, a_driver_that_was_ousted_says_so_and_writes_no_more) {
   std::string state;
   auto given = options();
   given.run.callbacks = {on_report(3, [&] {
-    // As on storage whose locks another host does not see.
-    fs::remove(run_path() / "lock");
-    for (auto& x : fs::directory_iterator{run_path() / "attempts"}) {
-      auto claim = bytes_of(x.path());
-      fs::remove(x.path());
-      write_bytes(x.path(), claim);
-    }
-    second = run_store::open(resolve(config())).value();
+    second = oust();
     state = bytes_of(run_path() / "state.json");
   })};
   auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
@@ -146,6 +187,25 @@ TEST_P(placement_test, a_driver_that_was_ousted_says_so_and_writes_no_more) {
   ASSERT_TRUE(second);
   EXPECT_EQ(bytes_of(run_path() / "state.json"), state);
   EXPECT_TRUE(second->append_event("still_mine", 1));
+}
+
+TEST_P(placement_test, trackers_of_an_ousted_driver_have_stopped_at_its_end) {
+  auto sink = std::make_shared<cancelled_sink>();
+  auto last = std::make_shared<last_callback>(
+    [&] { return sink->cancelled.stop_requested(); });
+  std::unique_ptr<run_store> second;
+  auto given = options();
+  given.run.callbacks = {on_report(3,
+                                   [&] {
+                                     while (!sink->started)
+                                       std::this_thread::yield();
+                                     second = oust();
+                                   }),
+                         last, std::make_shared<tracker>(sink)};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::conflict);
+  EXPECT_THAT(last->seen, testing::Optional(true));
 }
 
 TEST_P(placement_test, an_exception_ends_the_run) {

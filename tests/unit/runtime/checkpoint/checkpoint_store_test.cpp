@@ -83,6 +83,25 @@ TEST_F(checkpoint_store_test, joins_the_files_of_all_ranks) {
   EXPECT_EQ(open().state().next_report, 5u);
 }
 
+TEST_F(checkpoint_store_test, N6_looks_once_more_before_a_checkpoint_is_named) {
+  auto taken = false;
+  auto store = checkpoint_store::open(run.path(), "r", {}, {}, {}, {},
+                                      [&]() -> expected<void> {
+                                        if (taken)
+                                          return failure(ec::conflict, "taken");
+                                        return {};
+                                      })
+                 .value();
+  attempt = store.begin_attempt(0).value();
+  ASSERT_TRUE(commit(store, 0));
+  taken = true; // While the files of the next one are gathered.
+  auto refused = commit(store, 1);
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::conflict);
+  EXPECT_FALSE(fs::exists(folder(1)));
+  EXPECT_EQ(entries(), 1u);
+}
+
 TEST_F(checkpoint_store_test, notices_a_flip_of_any_byte) {
   auto store = open();
   attempt = store.begin_attempt(0).value();

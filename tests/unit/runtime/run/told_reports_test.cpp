@@ -68,6 +68,23 @@ TEST_F(told_reports_test, a_new_run_owes_nothing) {
   EXPECT_THAT(told_reports::open(*store).value().take_untold(), IsEmpty());
 }
 
+TEST_F(told_reports_test, from_where_a_callback_was_skipped_all_are_owed) {
+  auto told = told_reports::open(*store).value();
+  for (std::uint64_t i = 0; i < 4; ++i)
+    report(i);
+  ASSERT_TRUE(told.told(0));
+  EXPECT_THAT(told.skipped(), IsEmpty());
+  ASSERT_TRUE(told.told(1, {"callback 1 (slow)"}));
+  ASSERT_TRUE(told.told(2, {"callback 1 (slow)", "callback actor 1 (x)"}));
+  ASSERT_TRUE(told.told(3, {"callback 1 (slow)", "callback actor 1 (x)"}));
+  EXPECT_THAT(
+    told.skipped(),
+    ElementsAre("not called for report 1 and later ones: callback 1 (slow)",
+                "not called for report 2 and later ones: callback actor 1 "
+                "(x)"));
+  EXPECT_THAT(indices(untold()), ElementsAre(1, 2, 3));
+}
+
 TEST_F(told_reports_test, what_was_stored_and_not_told_is_owed) {
   auto told = told_reports::open(*store).value();
   for (std::uint64_t i = 0; i < 4; ++i)

@@ -91,7 +91,7 @@ struct callback_chain_state {
   /// Goes on with the current actor; ends the round after the last.
   void ask_next();
   void ask(link& x);
-  /// Why the current event can not be sent to *x*; its connection would not
+  /// Why the current event cannot be sent to *x*; its connection would not
   /// survive that.
   error too_large_for(const link& x);
   void answered(std::vector<error> failures);

@@ -8,7 +8,7 @@
 namespace troupe {
 
 /// Starts ranks as threads of this process. A thread that does not leave its
-/// loop can not be ended: it is left behind.
+/// loop cannot be ended: it is left behind.
 class thread_launcher : public rank_launcher {
 public:
   /// What a rank's thread does; must not throw. *segment* stays open as long as

@@ -35,12 +35,12 @@ struct image_view {
 /// Works on rank 0; on the others every call does nothing, so that loops need
 /// no guard. Records travel to the driver and are in the run's journal before
 /// any later report of the rank is acknowledged. Belongs to the loop's thread.
-/// Calls throw `train_error` when the run can not take them.
+/// Calls throw `train_error` when the run cannot take them.
 class tracking_handle {
 public:
   tracking_handle(train_context& context, const tracking_options& options);
 
-  /// Finishes if nobody has: as failed while an exception leaves the loop, as
+  /// Finishes if no one has: as failed while an exception leaves the loop, as
   /// aborted if the run was asked to stop, else as finished.
   ~tracking_handle();
 

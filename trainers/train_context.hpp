@@ -31,7 +31,7 @@ namespace troupe {
 
 class rank_link;
 
-/// Leaves the train loop when a call of its context can not succeed: bad
+/// Leaves the train loop when a call of its context cannot succeed: bad
 /// arguments, a failed peer, full storage.
 class train_error : public std::runtime_error {
 public:

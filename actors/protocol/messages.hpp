@@ -366,7 +366,7 @@ struct preempt_run {
 
 // -- from the run's store to the driver
 
-/// The run can not go on: its journal could not be made durable, or another
+/// The run cannot go on: its journal could not be made durable, or another
 /// driver has taken it.
 struct storage_lost {
   error reason;

@@ -15,7 +15,7 @@ struct comet_settings {
   std::string project;
   std::string name;
   std::string experiment_key; ///< 32 to 50 letters and digits.
-  bool is_known = false;      ///< Somebody else has made the experiment.
+  bool is_known = false;      ///< Someone else has made the experiment.
   fs::path offline_directory;
   std::string url; ///< `https://www.comet.com`
 };

@@ -45,7 +45,7 @@ private:
 };
 
 /// *options_json* as `csv_sink::options` gives it, members left out have their
-/// default. Throws `std::exception` for what can not be read.
+/// default. Throws `std::exception` for what cannot be read.
 std::unique_ptr<sink> make_csv_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -25,7 +25,7 @@ public:
   static expected<table> open(const fs::path& path,
                               std::optional<std::uint64_t> known_rows);
 
-  /// Adds those of *names* that are new. A file with rows is written anew
+  /// Adds those of *names* that are new. A file with rows is rewritten
   /// beside the old one, cells that are missing are empty, and takes its place.
   expected<void> add_columns(const std::vector<std::string>& names);
 

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// What stands in JSON for NaN and the infinities, which it can not say.
+/// What stands in JSON for NaN and the infinities, which it cannot say.
 enum class json_non_finite : std::uint8_t {
   text, ///< "NaN", "Infinity", "-Infinity".
   null,

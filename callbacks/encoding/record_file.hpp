@@ -30,7 +30,7 @@ public:
   expected<void> append(std::string_view bytes);
 
   /// Makes all that was appended durable. Fails if the file is no longer the
-  /// one at its path: nobody finds what is written to it then.
+  /// one at its path: no one finds what is written to it then.
   expected<void> commit();
 
   /// Cuts off what was appended since the last commit.

@@ -42,7 +42,7 @@ private:
 };
 
 /// *options_json* as `result_json_sink::options` gives it, members left out
-/// have their default. Throws `std::exception` for what can not be read.
+/// have their default. Throws `std::exception` for what cannot be read.
 std::unique_ptr<sink> make_result_json_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -33,7 +33,7 @@ public:
   /// With the names that were changed before, in another process.
   explicit mlflow_names(map_type changed);
 
-  /// The name for *name*: its own if it may have that and nobody else does.
+  /// The name for *name*: its own if it may have that and no one else does.
   std::string operator()(const std::string& name);
 
   /// The names that could not stay as they were, with what they became.

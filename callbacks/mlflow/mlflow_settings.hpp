@@ -23,7 +23,7 @@ struct mlflow_settings {
   std::chrono::seconds timeout{120}; ///< MLFLOW_HTTP_REQUEST_TIMEOUT
 };
 
-/// *run_path* is the run's folder. `ec::invalid_config`: an address that nobody
+/// *run_path* is the run's folder. `ec::invalid_config`: an address that no one
 /// can use, or no credentials for Databricks; the sentence names the variables
 /// and the file that were looked for.
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,

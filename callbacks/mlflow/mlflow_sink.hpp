@@ -62,7 +62,7 @@ private:
 };
 
 /// *options_json* as `mlflow_sink::options` gives it, members left out have
-/// their default. Throws `std::exception` for what can not be read.
+/// their default. Throws `std::exception` for what cannot be read.
 std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json);
 
 } // namespace troupe

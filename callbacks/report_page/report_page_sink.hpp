@@ -11,7 +11,7 @@
 
 namespace troupe {
 
-/// Keeps a run's `report.html` up to date: it is written anew when an attempt
+/// Keeps a run's `report.html` up to date: it is rewritten when an attempt
 /// begins, after a checkpoint and at the end.
 ///
 /// Pages of checkpoints may take a twentieth of the time at most. One that

@@ -52,7 +52,7 @@ private:
 };
 
 /// *options_json* as `tensorboard_sink::options` gives it, members left out
-/// have their default. Throws `std::exception` for what can not be read.
+/// have their default. Throws `std::exception` for what cannot be read.
 std::unique_ptr<sink> make_tensorboard_sink(const std::string& options_json);
 
 } // namespace troupe

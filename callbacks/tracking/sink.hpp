@@ -18,7 +18,7 @@ namespace troupe {
 /// the place up to which the sink has confirmed (with `state()`) on disk, and
 /// repeats what failed. The order of calls is: `check`, then `start`, `log` any
 /// number of times, `finish`; after a failure, in another process or after
-/// `finish` it begins anew with `start`. Calls may block; they end within a
+/// `finish` it begins again with `start`. Calls may block; they end within a
 /// second once `run.cancelled` was asked to stop.
 class sink {
 public:

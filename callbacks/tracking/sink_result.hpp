@@ -16,7 +16,7 @@ struct sink_failure {
     transient, ///< Another attempt may succeed: down, busy, slow.
     rejected,  ///< These records are refused whenever they are sent; others may
                ///< be taken.
-    permanent, ///< Nothing is taken before somebody changes something: a
+    permanent, ///< Nothing is taken before someone changes something: a
                ///< credential, a name, a right.
   };
 

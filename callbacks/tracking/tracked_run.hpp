@@ -33,7 +33,7 @@ struct tracked_run {
   std::chrono::system_clock::time_point start_time;
   std::uint64_t attempt = 0;
 
-  /// Asked to stop when nobody waits for the tracker any longer: a request that
+  /// Asked to stop when no one waits for the tracker any longer: a request that
   /// is under way must then end within a second.
   std::stop_token cancelled;
 

@@ -71,7 +71,7 @@ private:
   expected<void> write_all(std::string_view line);
   expected<void> cut();
   /// Whether the file was removed, or its folder was renamed or replaced: what
-  /// is written to it then, nobody finds.
+  /// is written to it then, no one finds.
   bool is_lost() const;
   std::int64_t next_time() noexcept;
 

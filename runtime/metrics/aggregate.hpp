@@ -25,7 +25,7 @@ struct rank_spread {
 ///
 /// A rank without the name, or with a text under it, is left out of it; a name
 /// that no rank has a number for is left out altogether. Flags count as 0 and
-/// 1. A NaN on any rank makes mean, min, max and std NaN, so that it can not
+/// 1. A NaN on any rank makes mean, min, max and std NaN, so that it cannot
 /// hide behind the others. An infinity stays one in mean, min or max (NaN
 /// between both infinities) and makes the std NaN.
 std::map<std::string, rank_spread> aggregate(std::span<const metrics> ranks);

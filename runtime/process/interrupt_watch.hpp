@@ -11,7 +11,7 @@ namespace troupe {
 enum class interrupt {
   none,
   preempt, ///< The run has to go, and gets time for a last checkpoint.
-  stop,    ///< Somebody wants it to end.
+  stop,    ///< Someone wants it to end.
 };
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP and the signals it was made with ask

@@ -58,13 +58,13 @@ public:
                        const std::string& expected_value, std::string desired);
 
   /// True if all *keys* exist. Otherwise *waiter* is returned by the call that
-  /// brings the last one, once. An id that waits already starts anew.
+  /// brings the last one, once. An id that waits already starts again.
   bool wait(const std::vector<std::string>& keys, waiter_id waiter);
 
   /// Forgets *waiter*: it gave up or its rank is gone.
   void drop(waiter_id waiter);
 
-  /// Forgets everything; returns the waiters that nobody will release.
+  /// Forgets everything; returns the waiters that no one will release.
   waiter_list clear();
 
   /// Keys that *waiter* still waits for; empty if it does not wait.

@@ -5,7 +5,7 @@
 
 namespace troupe {
 
-/// Refuses parts that can not become one checkpoint: names that differ between
+/// Refuses parts that cannot become one checkpoint: names that differ between
 /// ranks, and a file that two ranks add. The error names ranks and names.
 expected<void> check_parts(const report_batch& x);
 

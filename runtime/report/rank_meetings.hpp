@@ -33,8 +33,8 @@ struct rank_mismatch {
 ///     blocks in a report that it has not sent itself. A longer cycle contains
 ///     such a pair: follow it from a rank in a report to the first rank in a
 ///     barrier; that one has sent fewer reports than all of those before it.
-/// `mismatch` finds that pair. A report without barrier blocks nobody until
-/// `max_reports_ahead` are under way, and what is being committed lacks nobody.
+/// `mismatch` finds that pair. A report without barrier blocks no one until
+/// `max_reports_ahead` are under way, and what is being committed lacks no one.
 class rank_meetings {
 public:
   using time_point = rank_wait::time_point;

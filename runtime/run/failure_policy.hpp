@@ -11,7 +11,7 @@
 namespace troupe {
 
 /// Whether another attempt at a group that failed to start with *code* can end
-/// differently. A configuration that can never work can not.
+/// differently. A configuration that can never work cannot.
 bool is_retryable(ec code) noexcept;
 
 /// How many failures of each kind a run has had. Kept with the run, so that the

@@ -88,7 +88,7 @@ public:
   /// that appends it. Set it before the run begins.
   void on_append(std::function<void()> f) { appended_ = std::move(f); }
 
-  /// Calls *f* once, on whichever thread finds it out, when the run can not go
+  /// Calls *f* once, on whichever thread finds it out, when the run cannot go
   /// on: its journal could not be made durable, or another driver has taken the
   /// run. The store looks at both once a second, whatever else goes on (N5).
   /// From then on nothing can be appended or committed; *f*, which must not
@@ -153,7 +153,7 @@ private:
   std::shared_ptr<const metrics> last_metrics_;
   std::vector<store_event> events_;
   failure_counts failures_;
-  error loss_; // why the run can not go on
+  error loss_; // why the run cannot go on
   std::function<void(const error&)> lost_;
   std::atomic<bool> is_lost_ = false; // `loss_` is set
   const run_description description_;

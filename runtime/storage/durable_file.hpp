@@ -62,7 +62,7 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes);
 expected<void> write_durably(const unique_fd& file, const fs::path& path,
                              std::string_view bytes);
 
-/// The whole file. Over *limit* bytes is `ec::corrupt`: nobody allocates what a
+/// The whole file. Over *limit* bytes is `ec::corrupt`: no one allocates what a
 /// damaged size asks for.
 expected<std::string> read_file(const fs::path& path, std::size_t limit);
 

@@ -48,7 +48,7 @@ public:
   /// As `fstatat` without following links: 0, or what `errno` says.
   int look_up(const std::string& name, struct stat& found) const noexcept;
 
-  /// Whether *path()* still leads to this folder. An error if it can not be
+  /// Whether *path()* still leads to this folder. An error if it cannot be
   /// looked up now.
   expected<bool> is_at_its_path() const;
 

@@ -21,7 +21,7 @@ class format_error : public std::runtime_error {
 };
 
 /// Thrown for a format that this version does not know; `read` makes it
-/// `ec::unsupported`: the file may be whole, and nobody should repair it.
+/// `ec::unsupported`: the file may be whole, and no one should repair it.
 class unknown_format : public std::runtime_error {
   using std::runtime_error::runtime_error;
 };

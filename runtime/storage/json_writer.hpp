@@ -10,7 +10,7 @@ namespace troupe::json {
 
 // Appends JSON to a string without building a document first; the journal
 // writes tens of thousands of lines a second this way. Types survive exactly:
-// a double always has a point or an exponent, what JSON can not say is an
+// a double always has a point or an exponent, what JSON cannot say is an
 // object: {"float":"nan"}, "inf", "-inf"; {"bytes":"<hex>"} for a text that is
 // not UTF-8. A name that is not UTF-8 becomes "\u0000<hex>": no valid name
 // holds a control character.

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// Something that happened to a run's files and that nobody asked for: a rotten
+/// Something that happened to a run's files and that no one asked for: a rotten
 /// checkpoint set aside, a journal's tail cut. Every one ends in the journal.
 struct store_event {
   std::string kind;    ///< snake_case, such as `checkpoint_rotten`.

@@ -46,7 +46,7 @@ public:
   sampler_state state() const noexcept { return state_; }
 
   /// Continues where *x* says at the next `start`. Throws `train_error` for a
-  /// cursor that this dataset can not have.
+  /// cursor that this dataset cannot have.
   void load_state(const sampler_state& x);
 
   std::int64_t samples() const noexcept { return samples_; }

@@ -17,7 +17,7 @@ namespace troupe {
 /// Makes items 0 .. count - 1 on several threads and hands them out in order.
 ///
 /// At most *window* items lie ready or are being made. Destroying it stops and
-/// joins the threads without making what nobody will ask for.
+/// joins the threads without making what no one will ask for.
 template <class T>
 class ordered_prefetcher {
 public:

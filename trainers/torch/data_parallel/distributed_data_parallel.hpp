@@ -66,7 +66,7 @@ public:
   /// all have ended theirs: ranks may have different numbers of batches.
   /// Afterwards all have the model of a rank that made the most steps. State of
   /// an optimizer is not carried over. Forwards without gradients talk to
-  /// nobody inside.
+  /// no one inside.
   template <class F>
   void join(F&& body, join_options options = {}) {
     begin_join(options);

@@ -9,7 +9,7 @@
 
 namespace troupe {
 
-/// Writes a file beside its final place and puts it there whole, so that nobody
+/// Writes a file beside its final place and puts it there whole, so that no one
 /// meets half a file and mappings of an older one stay intact. Without `commit`
 /// nothing is left behind.
 class replacing_file {

@@ -12,7 +12,7 @@
 
 namespace troupe {
 
-/// A group around another one that can not be woken from outside (Gloo):
+/// A group around another one that cannot be woken from outside (Gloo):
 /// callers wait for works of our own, which the inner ones complete or an abort
 /// fails.
 ///

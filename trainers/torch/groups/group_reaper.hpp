@@ -8,7 +8,7 @@ namespace troupe {
 
 /// Destroys groups on threads of their own. The destructor of a Gloo group
 /// waits for threads that may sit in a collective until their peers close their
-/// connections or a timeout strikes; nobody else shall wait for that.
+/// connections or a timeout strikes; no one else shall wait for that.
 class group_reaper {
 public:
   /// Groups that may be on their way out at a time. More means that attempts

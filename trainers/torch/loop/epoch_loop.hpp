@@ -52,7 +52,7 @@ public:
   /// makes one, called after `setup`. A collective: the ranks have equal
   /// numbers of batches. Goes on from the checkpoint of `train_report_callback`
   /// (see `loop_options::resume`) as if there had been no break. Throws what
-  /// steps and hooks throw, and `train_error` for what can not work.
+  /// steps and hooks throw, and `train_error` for what cannot work.
   template <class Module, class Train>
   void fit(std::shared_ptr<Module> module, Train&& train) {
     detail::train_feed<Module, Train> feed{module, std::forward<Train>(train)};

@@ -24,7 +24,7 @@ namespace troupe {
 /// `compute` is a collective of the ranks of the train loop on the calling
 /// thread, or of the group given to `synchronize_over`; outside of a loop the
 /// metric is of one process. Copies are independent. Belongs to one thread.
-/// Calls that can not succeed throw `train_error`.
+/// Calls that cannot succeed throw `train_error`.
 class metric {
 public:
   virtual ~metric() = default;

@@ -35,7 +35,7 @@ struct line_sink : troupe::sink {
     if (!out.flush())
       return sink_fails(
         troupe::sink_failure::kind::transient,
-        {troupe::ec::storage, "can not write " + path.string()});
+        {troupe::ec::storage, "cannot write " + path.string()});
     size = static_cast<std::uint64_t>(out.tellp());
     return {};
   }

@@ -100,6 +100,7 @@ class Driver:
         self.beside = None  # a second driver
         self.to_do = []  # (time, what): second parts of faults
         self.acks_before = self.acks()
+        self.failed_before = len(self.own_failures())
 
     # -- before the start
 
@@ -157,6 +158,10 @@ class Driver:
     def acks(self) -> int:
         path = self.case.expected / "rank_0.jsonl"
         return path.read_bytes().count(b'"what":"acked"') if path.exists() else 0
+
+    def own_failures(self) -> list:
+        """What rank 0 wrote down before it failed as it was told to."""
+        return [x for x in run_reader.read_records(self.case.expected / "rank_0.jsonl") if x["what"] == "fault"]
 
     def run(self) -> dict:
         for name in ("token", "once"):
@@ -333,11 +338,12 @@ class Driver:
                 log = self.case.expected / f"shim_{self.number}.log"
                 fault["delivered"] = log.exists()
                 fault["calls_hit"] = log.read_text().splitlines()[:5] if log.exists() else []
-            if fault["do"] in ("rank-failpoint", "loop-fails"):
+            if fault["do"] == "rank-failpoint":
                 fault["delivered"] = not (self.case.expected / f"token_{self.number}").exists()
             if fault["do"] == "loop-fails":
-                hits = [x for x in run_reader.read_records(self.case.expected / "rank_0.jsonl") if x["what"] == "fault"]
-                fault["attempt"] = hits[-1]["attempt"] if fault["delivered"] else -1
+                hits = self.own_failures()[self.failed_before:]  # None if another fault was faster.
+                fault["delivered"] = bool(hits)
+                fault["attempt"] = hits[-1]["attempt"] if hits else -1
                 self.killed = self.killed or fault["delivered"] and fault["by"] in ("driver KILL", "driver SEGV")
             if fault["do"] == "driver-failpoint":
                 fault["delivered"] = self.process.returncode == -signal.SIGKILL if fault["kills"] else True

@@ -48,18 +48,25 @@ fs::file_type type_of(mode_t mode) noexcept {
   }
 }
 
-// Renames *temporary*, if it was *written*, to *path*.
-expected<void> put_in_place(const fs::path& temporary, const fs::path& path,
-                            expected<void> written) {
+// Writes *file*, which is *temporary* in *folder*, and renames it to *path*. By
+// name in the open folder: if that is renamed meanwhile, nothing stays behind.
+expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
+                            const fs::path& temporary, const fs::path& path,
+                            std::string_view bytes) {
+  auto name = temporary.filename();
+  auto written = write_durably(file, temporary, bytes);
   failpoint("replace.written");
-  if (written && ::rename(temporary.c_str(), path.c_str()) != 0)
+  if (written
+      && ::renameat(folder.get(), name.c_str(), folder.get(),
+                    path.filename().c_str())
+           != 0)
     written = storage_failure("replace", path, errno);
   if (!written) {
-    ::unlink(temporary.c_str());
+    ::unlinkat(folder.get(), name.c_str(), 0);
     return written;
   }
   failpoint("replace.renamed");
-  return sync_folder(folder_of(path));
+  return sync_file(folder, folder_of(path));
 }
 
 expected<file_status> stat_path(const fs::path& path, int flags) {
@@ -164,17 +171,32 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
 expected<void> replace_file(const fs::path& path, std::string_view bytes) {
   auto temporary = path;
   temporary += ".new";
-  ::unlink(temporary.c_str()); // what a crash left
-  return put_in_place(temporary, path, write_new_file(temporary, bytes));
+  auto folder =
+    open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder");
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  auto name = temporary.filename();
+  ::unlinkat(folder->get(), name.c_str(), 0); // what a crash left
+  unique_fd file{uninterrupted([&] {
+    return ::openat(folder->get(), name.c_str(),
+                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
+  })};
+  if (!file)
+    return storage_failure("create", temporary, errno);
+  return put_in_place(*folder, file, temporary, path, bytes);
 }
 
 expected<void> replace_shared_file(const fs::path& path,
                                    std::string_view bytes) {
   auto temporary = path.string() + ".XXXXXX";
+  auto folder =
+    open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder");
+  if (!folder)
+    return tl::unexpected{folder.error()};
   unique_fd file{::mkostemp(temporary.data(), O_CLOEXEC)};
-  if (file.get() < 0)
+  if (!file)
     return storage_failure("create", temporary, errno);
-  return put_in_place(temporary, path, write_durably(file, temporary, bytes));
+  return put_in_place(*folder, file, temporary, path, bytes);
 }
 
 expected<std::string> read_file(const fs::path& path, std::size_t limit) {

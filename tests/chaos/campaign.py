@@ -148,6 +148,7 @@ class Driver:
     def start(self, output) -> subprocess.Popen:
         def prepare():
             os.setpgid(0, 0)
+            signal.signal(signal.SIGHUP, signal.SIG_DFL)  # A campaign under nohup passes on that it ignores it.
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         return subprocess.Popen(self.command(), env=self.environment(), cwd=self.case.folder, stdin=subprocess.DEVNULL,
@@ -330,6 +331,8 @@ class Driver:
                                or second["signal"] == "KILL" and self.process.returncode == -signal.SIGKILL)
             if fault["do"] == "rename-folder" and fault["delivered"]:
                 moved = self.case.run.with_name("moved")
+                if fault["back"] and moved.exists() and not (self.case.run / "run.json").exists():
+                    shutil.rmtree(self.case.run, ignore_errors=True)  # The loop made folders under the old path.
                 if not self.case.run.exists() and moved.exists():
                     os.rename(moved, self.case.run)
             if fault["do"] == "remove-runtime":

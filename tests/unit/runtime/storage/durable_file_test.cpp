@@ -5,6 +5,8 @@
 #include <fcntl.h>
 #include <signal.h>
 
+#include <thread>
+
 #include "tests/support/child.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -65,6 +67,26 @@ TEST(durable_file_test, refuses_to_read_more_than_its_limit) {
   write_bytes(folder / "x", "12345");
   EXPECT_EQ(read_file(folder / "x", 5).value(), "12345");
   EXPECT_EQ(read_file(folder / "x", 4).error().code, ec::corrupt);
+}
+
+TEST(durable_file_test, leaves_nothing_in_a_folder_that_is_renamed_meanwhile) {
+  temporary_folder folder;
+  auto here = folder / "here";
+  auto moved = folder / "moved";
+  fs::create_directory(here);
+  {
+    std::jthread mover{[&](const std::stop_token& end) {
+      while (!end.stop_requested()) {
+        fs::rename(here, moved);
+        fs::rename(moved, here);
+      }
+    }};
+    auto replaced = 0, refused = 0;
+    while (replaced < 100 || refused < 10)
+      ++(replace_file(here / "a", "x") ? replaced : refused);
+  }
+  EXPECT_TRUE(fs::exists(here / "a"));
+  EXPECT_FALSE(fs::exists(here / "a.new"));
 }
 
 TEST(durable_file_test, does_not_rename_over_something) {

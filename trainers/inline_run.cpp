@@ -106,6 +106,10 @@ run_end run_attempts(const run_request& request, run_store& store,
     if (!is_loop_failure(outcome))
       return errored(make_run_error(outcome.reason));
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
+    // A journal that takes no line ends the run at the next report.
+    (void) store.append_event(
+      "ranks_failed", start->attempt,
+      {{"reason", make_run_error(ranks, store.path()).message}});
     callbacks.after_exception(ranks);
     if (store.next_report() > start->first_report)
       policy.on_progress();

@@ -57,24 +57,27 @@ expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
 }
 
 expected<std::optional<journal_event>> read_run_end(const fs::path& path) {
-  auto reader = journal_reader::open(path);
-  if (!reader)
-    return tl::unexpected{reader.error()};
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
   std::optional<journal_event> result;
   for (;;) {
-    auto entry = reader->next();
-    if (!entry && entry.error().code == ec::corrupt)
-      continue; // A damaged line: what follows counts.
-    if (!entry)
-      return tl::unexpected{entry.error()};
-    if (!*entry)
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
       return result;
-    auto event = std::get_if<journal_event>(&**entry);
-    if (!event)
+    auto head = parse_line_head(**line);
+    if (!head || head->index)
       continue;
-    if (event->kind == "attempt_begun")
+    auto entry = parse_line(**line, path.string());
+    if (!entry || !*entry)
+      continue; // A damaged line: what follows counts.
+    auto event = std::get_if<journal_event>(&**entry);
+    if (event && event->kind == "attempt_begun")
       result.reset();
-    else if (event->kind == "run_ended")
+    else if (event
+             && (event->kind == "run_ended" || event->kind == "driver_lost"))
       result = std::move(*event);
   }
 }

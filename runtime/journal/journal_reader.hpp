@@ -43,8 +43,9 @@ private:
 /// those before it; nothing if there is none.
 expected<std::optional<history_row>> read_last_batch(const fs::path& path);
 
-/// How the run of the journal *path* ended: its event `run_ended`, unless
-/// another attempt began after it; nothing if it did not end.
+/// How the run of the journal *path* ended: its event `run_ended`, or
+/// `driver_lost` if no driver was left to say it, unless another attempt began
+/// after it; nothing if it did not end.
 expected<std::optional<journal_event>> read_run_end(const fs::path& path);
 
 /// The batches of the journal *path* from report index *first* on, in order;

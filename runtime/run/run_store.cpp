@@ -92,6 +92,34 @@ expected<void> complete(journal& log,
   return {};
 }
 
+metrics end_fields(run_status_kind status,
+                   const std::optional<run_error>& error) {
+  metrics result{{"status", to_string(status)}};
+  if (error)
+    result["error"] = error->message;
+  return result;
+}
+
+// Appends how the run ended, which the journal could not take at the time; of a
+// driver that was killed or lost the folder no one knows more than that.
+expected<void> complete_end(journal& log, const fs::path& file,
+                            const saved_run& state) {
+  if (state.next_attempt == 0)
+    return {};
+  return read_run_end(file).and_then(
+    [&](const std::optional<journal_event>& end) -> expected<void> {
+      if (end)
+        return {};
+      if (state.status == run_status_kind::running)
+        return log.append_event(
+          "driver_lost", state.next_attempt - 1,
+          {{"reason", "the driver of this attempt ended without a word: it was "
+                      "killed, or no longer reached the run's folder"}});
+      return log.append_event("run_ended", state.next_attempt - 1,
+                              end_fields(state.status, state.error));
+    });
+}
+
 tl::unexpected<error> already_finished(const run_folder& folder) {
   return failure(ec::conflict,
                  "the run " + folder.path().string()
@@ -177,8 +205,11 @@ run_store::open(const run_config& config, const std::string& config_text) {
     [&files] { return files.check_all(); });
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
-  if (auto ok = complete(**log, checkpoints->registry().all()); !ok)
-    return tl::unexpected{ok.error()};
+  auto whole = complete(**log, checkpoints->registry().all()).and_then([&] {
+    return complete_end(**log, files.journal_file(), checkpoints->state());
+  });
+  if (!whole)
+    return tl::unexpected{whole.error()};
   if (checkpoints->state().status == run_status_kind::finished) {
     // It has its state back now.
     for (auto& x : found->events)
@@ -383,17 +414,20 @@ std::vector<reported_checkpoint> run_store::checkpoints() const {
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
   sync_.stop();
-  metrics fields{{"status", to_string(status)}};
-  if (error)
-    fields["error"] = error->message;
   auto noted = append_ours([&] {
-                 return journal_->append_event("run_ended", attempt_, fields);
+                 return journal_->append_event("run_ended", attempt_,
+                                               end_fields(status, error));
                }).and_then([&] { return journal_->sync(); });
   std::lock_guard guard{checkpoints_mutex_};
   // A run that is another driver's by now has not ended.
   if (auto ours = seen(folder_->check_all()); !ours)
     return tl::unexpected{ours.error()};
-  // Even if the journal is broken: the state says how the run ended.
+  // Even if the journal is broken: the state says how the run ended. A run
+  // whose end could not be written has not finished; the next start resumes.
+  if (!noted && status == run_status_kind::finished) {
+    status = run_status_kind::errored;
+    error = make_run_error(noted.error());
+  }
   checkpoints_.note_failures(failures());
   auto saved =
     seen(checkpoints_.finish(status, error, journal_->next_report()));

@@ -16,7 +16,7 @@ from run_reader import Case, Damaged
 
 # Signals at which a run leaves its machine, with a last checkpoint.
 LEAVE = {"SIGTERM", "SIGUSR1", "SIGHUP"}
-WRITE_FAULTS = {"shim", "full-disk", "driver-failpoint"}
+WRITE_FAULTS = {"shim", "full-disk", "driver-failpoint", "rename-folder"}
 
 
 class Evidence:
@@ -382,10 +382,13 @@ def n10_explains_itself(e: Evidence):
     begun = [x["attempt"] for x in e.journal.events("attempt_begun")]
     explained = {x["attempt"]: x["fields"].get("reason", "") for x in e.journal.events("ranks_failed")}
     ended = {x["attempt"] for x in e.journal.events("run_ended")}
+    lost = {x["attempt"] for x in e.journal.events("driver_lost")}
     for attempt in begun[:-1]:
         life = e.life_of(attempt)
-        if attempt in explained or attempt in ended or life and (life["killed"] or life["timed_out"]):
+        if attempt in explained or attempt in ended or life and life["timed_out"]:
             continue
+        if attempt in lost and life and (life["killed"] or {x["do"] for x in life["faults"]} & WRITE_FAULTS):
+            continue  # That driver could not say so; the one after it did.
         if life and any(x.get("beside") and x["delivered"] for x in life["faults"]):
             continue  # Another driver took the run over; the one that was ousted may not write that down.
         yield f"attempt {attempt} ended and no event says why"

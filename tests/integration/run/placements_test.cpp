@@ -214,6 +214,17 @@ TEST_P(placement_test, an_exception_ends_the_run) {
   EXPECT_EQ(outcome.status, run_status_kind::errored);
 }
 
+TEST_P(placement_test, the_journal_says_which_rank_failed_and_why) {
+  run({.action = "throw", .rank = 0, .step = 1}, options());
+  auto journal = bytes_of(run_path() / "journal.jsonl");
+  auto event = journal.find(R"("event":"ranks_failed")");
+  ASSERT_NE(event, std::string::npos) << journal;
+  auto line = journal.substr(event, journal.find('\n', event) - event);
+  EXPECT_NE(line.find("Rank 0: exception: the loss is a banana"),
+            std::string::npos)
+    << line;
+}
+
 TEST_P(placement_test, a_throwing_callback_is_logged_and_training_goes_on) {
   auto given = options();
   given.run.callbacks = {std::make_shared<throwing_callback>()};

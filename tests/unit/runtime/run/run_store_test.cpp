@@ -303,6 +303,60 @@ TEST_F(run_store_test, completes_the_journal_before_callbacks_are_told) {
   EXPECT_EQ(untold[0].data->name(), "c0");
 }
 
+TEST_F(run_store_test, a_run_whose_end_cannot_be_written_has_not_finished) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(arm_failpoint("journal.append:1+=enospc"));
+    EXPECT_FALSE(store->finish(run_status_kind::finished));
+    ASSERT_TRUE(arm_failpoint(""));
+  }
+  EXPECT_EQ(result::from_path(run)->status, run_status_kind::errored);
+  auto again = open();
+  ASSERT_TRUE(again) << again.error().message;
+  EXPECT_TRUE((*again)->begin_attempt());
+}
+
+TEST_F(run_store_test, completes_the_journal_with_the_end_that_it_refused) {
+  auto journal = run / "journal.jsonl";
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    ASSERT_TRUE(arm_failpoint("journal.append:1+=enospc"));
+    EXPECT_FALSE(store->finish(run_status_kind::errored,
+                               make_run_error({ec::rank_failed, "why"})));
+    ASSERT_TRUE(arm_failpoint(""));
+  }
+  EXPECT_FALSE(read_run_end(journal).value());
+  for (int start : {1, 2}) {
+    ASSERT_TRUE(open());
+    auto end = read_run_end(journal).value();
+    ASSERT_TRUE(end) << "start " << start;
+    EXPECT_EQ(end->attempt, 0u);
+    EXPECT_EQ(end->fields, (metrics{{"error", "why"}, {"status", "errored"}}));
+  }
+  auto lines = bytes_of(journal);
+  auto first = lines.find("run_ended");
+  EXPECT_EQ(lines.find("run_ended", first + 1), std::string::npos);
+}
+
+TEST_F(run_store_test, says_of_which_attempt_the_driver_was_lost) {
+  auto journal = run / "journal.jsonl";
+  ASSERT_TRUE(open().value()->begin_attempt());
+  for (int start : {1, 2}) {
+    ASSERT_TRUE(open());
+    auto end = read_run_end(journal).value();
+    ASSERT_TRUE(end) << "start " << start;
+    EXPECT_EQ(end->kind, "driver_lost");
+    EXPECT_EQ(end->attempt, 0u);
+  }
+  auto lines = bytes_of(journal);
+  auto first = lines.find("driver_lost");
+  EXPECT_EQ(lines.find("driver_lost", first + 1), std::string::npos);
+  EXPECT_EQ(open().value()->begin_attempt().value().attempt, 1u);
+  EXPECT_FALSE(read_run_end(journal).value()) << "the run goes on";
+}
+
 TEST_F(run_store_test, reads_manifests_of_the_format_before) {
   {
     auto store = open().value();

@@ -101,6 +101,11 @@ std::optional<process_vitals> process_launcher::vitals(int rank) {
   return pid != 0 ? vitals_of(pid) : std::nullopt;
 }
 
+bool process_launcher::is_stopped(int rank) {
+  auto pid = pid_of(rank);
+  return pid != 0 && troupe::is_stopped(pid);
+}
+
 bool process_launcher::show_stacks(int rank) {
   auto pid = pid_of(rank);
   return pid != 0 && ask_for_stacks(pid);

@@ -37,6 +37,7 @@ public:
               const events& listener) override;
   void kill(int rank) override;
   std::optional<process_vitals> vitals(int rank) override;
+  bool is_stopped(int rank) override;
   bool show_stacks(int rank) override;
   void drain() override { tee_.reset(); }
 

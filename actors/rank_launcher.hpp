@@ -35,6 +35,10 @@ public:
   /// Signs of life of *rank* of the last attempt, if it is a process.
   virtual std::optional<process_vitals> vitals(int) { return std::nullopt; }
 
+  /// Whether *rank* of the last attempt is a process that a signal has stopped:
+  /// one look, where `vitals` takes many.
+  virtual bool is_stopped(int) { return false; }
+
   /// Asks *rank* of the last attempt to write the stacks of its threads to its
   /// file among the logs. Returns whether it will.
   virtual bool show_stacks(int) { return false; }

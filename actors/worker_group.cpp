@@ -31,6 +31,7 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
     monitor(plan.world_size, {plan.report_timeout, plan.hang_timeout}),
     stragglers(plan.world_size),
     waited(static_cast<std::size_t>(plan.world_size)),
+    loops(static_cast<std::size_t>(plan.world_size)),
     trainers(static_cast<std::size_t>(plan.world_size)) {}
 
 // -- life of an attempt
@@ -152,6 +153,7 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   if (!a->tracker.end_ordered())
     for (auto rank : late)
       a->tracker.timed_out(rank, x.reason.message);
+  a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
   auto stopped = x.stopped && a->tracker.end_ordered();
   a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty());
   if (!x.reason && !a->tracker.end_ordered()) {

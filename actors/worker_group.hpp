@@ -75,6 +75,7 @@ struct worker_group_state {
     hang_monitor monitor;
     straggler_monitor stragglers;
     std::vector<rank_activity::clock::rep> waited; ///< At the last report.
+    std::vector<loop_place> loops;                 ///< By rank.
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
@@ -151,6 +152,8 @@ struct worker_group_state {
   /// Looks at them at the moment at which the earliest wait is over its limit.
   void watch_limit();
   void check_waits();
+  /// Looks which ranks a signal has stopped.
+  void look_for_stopped();
   /// Who waits for whom, in reports and barriers and beyond them.
   std::vector<rank_wait> waits() const;
   /// Ranks that have entered fewer collectives than *rank*.

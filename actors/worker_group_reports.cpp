@@ -212,6 +212,7 @@ void worker_group_state::watch_limit() {
 void worker_group_state::check_waits() {
   if (attempt->tracker.end_ordered())
     return;
+  look_for_stopped();
   auto verdict = attempt->monitor.check(
     waits(), [this](int rank) { return look_at(rank); }, self->clock().now());
   std::string stacks;
@@ -232,6 +233,16 @@ void worker_group_state::check_waits() {
     on_failure();
 }
 
+void worker_group_state::look_for_stopped() {
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    auto& loop = attempt->loops[static_cast<std::size_t>(rank)];
+    if (loop.ended || !args.launcher->is_stopped(rank))
+      loop.stopped.reset();
+    else if (!loop.stopped)
+      loop.stopped = self->clock().now();
+  }
+}
+
 std::vector<rank_wait> worker_group_state::waits() const {
   auto result = attempt->meetings.waits();
   std::vector<collective_place> places;
@@ -245,6 +256,11 @@ std::vector<rank_wait> worker_group_state::waits() const {
   if (auto wait = collective_wait(places))
     result.push_back(std::move(*wait));
   blame_awaited(result, elsewhere);
+  for (int rank = 0; rank < args.plan.world_size; ++rank)
+    if (!attempt->meetings.call_of(rank).empty())
+      elsewhere.push_back(rank);
+  if (auto wait = end_wait(attempt->loops, elsewhere, result))
+    result.push_back(std::move(*wait));
   return result;
 }
 

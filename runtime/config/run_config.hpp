@@ -62,10 +62,10 @@ struct run_config {
   /// broadcast, whatever they do meanwhile. Unset: without limit; ranks that
   /// are missing are named after 10 s and three of their usual steps.
   std::optional<std::chrono::milliseconds> report_timeout;
-  /// How long a rank that others wait for may show no sign of life, before it
-  /// is ended: it is stopped, or has used no CPU time and done no I/O, nor have
-  /// its child processes. Unset: without limit. A rank with a GPU is only ended
-  /// if it is stopped.
+  /// How long a rank that others wait for, also after their end, may show no
+  /// sign of life before it is ended: CPU time or I/O, its children's included.
+  /// One that a signal has stopped is ended even if no rank waits; one with a
+  /// GPU only if it is stopped. Unset: without limit.
   std::optional<std::chrono::milliseconds> hang_timeout =
     std::chrono::seconds{60};
   /// How long a group may take from spawn until every rank runs its loop.

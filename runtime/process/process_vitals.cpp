@@ -68,7 +68,7 @@ std::vector<std::string> tasks_of(pid_t pid) {
   return result;
 }
 
-/// State letter of a thread, see proc(5); '?' if it is gone.
+/// State letter of a process or thread, see proc(5); '?' if it is gone.
 char state_of(const std::string& task) {
   auto text = text_of(task + "/stat");
   auto name_end = text.rfind(')');
@@ -91,6 +91,10 @@ void add_children(const std::string& task, std::vector<pid_t>& result) {
 }
 
 } // namespace
+
+bool is_stopped(pid_t pid) {
+  return state_of(proc_path(pid)) == 'T';
+}
 
 std::optional<process_vitals> vitals_of(pid_t pid) {
   std::vector<pid_t> processes{pid};

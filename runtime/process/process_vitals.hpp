@@ -18,6 +18,9 @@ struct process_vitals {
   bool busy = false;
 };
 
+/// Whether a signal such as SIGSTOP has stopped process *pid*.
+bool is_stopped(pid_t pid);
+
 /// The vitals of process *pid*; nothing if there is no such process.
 std::optional<process_vitals> vitals_of(pid_t pid);
 

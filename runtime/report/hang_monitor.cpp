@@ -115,8 +115,7 @@ void hang_monitor::judge(const rank_wait& wait,
   for (std::size_t i = 0; i < described; ++i)
     text += "; " + describe(wait.missing[i], looks.at(wait.missing[i]));
   for (auto rank : wait.missing)
-    if ((limits_.wait && !wait.has_own_limit
-         && now - wait.since >= *limits_.wait)
+    if ((limits_.wait && wait.is_limited && now - wait.since >= *limits_.wait)
         || (limits_.idle && at(rank).idle >= *limits_.idle))
       result.hung.emplace(rank, text);
   if (now < known.next_warning)

@@ -21,7 +21,7 @@ collective_wait(const std::vector<collective_place>& ranks) {
   for (auto& x : ranks)
     furthest = std::max(furthest, place(x));
   rank_wait result{.what = "collective " + std::to_string(furthest.first),
-                   .has_own_limit = true};
+                   .is_limited = false};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     auto& x = ranks[i];
     if (place(x) < furthest) {
@@ -33,6 +33,41 @@ collective_wait(const std::vector<collective_place>& ranks) {
     }
   }
   if (result.missing.empty() || result.waiting.empty())
+    return std::nullopt;
+  return result;
+}
+
+std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
+                                  const std::vector<int>& elsewhere,
+                                  const std::vector<rank_wait>& waits) {
+  rank_wait result{.what = "the end of the run", .is_limited = false};
+  std::optional<rank_wait::time_point> last_end;
+  std::vector<int> left;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    if (ranks[i].ended) {
+      result.waiting.push_back(static_cast<int>(i));
+      last_end = std::max(last_end, ranks[i].ended);
+    } else {
+      left.push_back(static_cast<int>(i));
+    }
+  }
+  auto is_named = [&](int rank) {
+    return std::ranges::any_of(waits, [rank](auto& x) {
+      return std::ranges::count(x.missing, rank) > 0;
+    });
+  };
+  auto is_last = left.size() == 1 && last_end
+                 && std::ranges::count(elsewhere, left.front()) == 0;
+  for (auto rank : left) {
+    auto& stopped = ranks[static_cast<std::size_t>(rank)].stopped;
+    auto since = stopped ? stopped : is_last ? last_end : std::nullopt;
+    if (!since || is_named(rank))
+      continue;
+    if (result.missing.empty() || *since < result.since)
+      result.since = *since;
+    result.missing.push_back(rank);
+  }
+  if (result.missing.empty())
     return std::nullopt;
   return result;
 }
@@ -71,10 +106,13 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 std::string to_string(const rank_wait& x, rank_wait::time_point now) {
-  return x.what + ": " + rank_list(x.missing)
-         + (x.missing.size() == 1 ? " is" : " are") + " missing for "
-         + wait_text(now - x.since) + ", " + rank_list(x.waiting)
-         + (x.waiting.size() == 1 ? " waits" : " wait");
+  auto text = x.what + ": " + rank_list(x.missing)
+              + (x.missing.size() == 1 ? " is" : " are") + " missing for "
+              + wait_text(now - x.since);
+  if (!x.waiting.empty())
+    text += ", " + rank_list(x.waiting)
+            + (x.waiting.size() == 1 ? " waits" : " wait");
+  return text;
 }
 
 } // namespace troupe

@@ -16,8 +16,8 @@ struct rank_wait {
   std::vector<int> waiting; ///< Ranks that are there, ascending.
   std::vector<int> missing; ///< Ranks that are not, ascending.
   time_point since;         ///< When the first began to wait for them.
-  bool has_own_limit =
-    false; ///< Whether those that wait give up by themselves.
+  /// By `report_timeout`. Collectives have limits of their own.
+  bool is_limited = true;
 
   bool operator==(const rank_wait&) const = default;
 };
@@ -34,6 +34,21 @@ struct collective_place {
 /// one entry of *ranks* per rank. Nothing if no one is behind.
 std::optional<rank_wait>
 collective_wait(const std::vector<collective_place>& ranks);
+
+/// How far a rank is on its way to the end of its loop.
+struct loop_place {
+  std::optional<rank_wait::time_point> ended; ///< When its loop ended.
+  std::optional<rank_wait::time_point>
+    stopped; ///< Since when a signal holds it.
+};
+
+/// The run itself waits for the end of all loops: for ranks that a signal has
+/// stopped, and for the last one that is not in *elsewhere*, where it waits for
+/// something itself. Those that *waits* lack are not named again; one entry of
+/// *ranks* per rank. Nothing if no one is left.
+std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
+                                  const std::vector<int>& elsewhere,
+                                  const std::vector<rank_wait>& waits);
 
 /// Takes out of what each of *waits* lacks the ranks that wait somewhere
 /// themselves, in one of *waits* or for something else in *elsewhere*: they are

@@ -411,6 +411,63 @@ TEST_F(worker_group_test, never_ends_a_rank_that_works) {
   EXPECT_TRUE(ranks.launcher->killed.empty());
 }
 
+TEST_F(worker_group_test, ends_a_rank_that_stands_still_as_the_last_one) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  ranks.launcher->lives[1];
+  pass_seconds(600); // no one waits for it
+  ranks.finish(0);
+  pass_seconds(59);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  pass_seconds(3);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what,
+              HasSubstr("the end of the run: rank 1 is missing"));
+}
+
+TEST_F(worker_group_test, the_last_rank_may_work_for_as_long_as_it_takes) {
+  plan.hang_timeout = ms{60'000};
+  plan.report_timeout = ms{1'000};
+  start_all();
+  ranks.finish(0);
+  for (int i = 0; i < 600; ++i) {
+    ranks.launcher->lives[1].cpu += ms{10};
+    pass_seconds(1);
+  }
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, the_last_rank_may_wait_for_a_slow_commit) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  ranks.launcher->lives[1];
+  system.ask<report_committed>(ranks.group,
+                               report{3, {.rank = 0, .index = 10}, false});
+  ranks.finish(0);
+  ranks.report(1, 10);
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, ends_a_stopped_rank_that_no_rank_waits_for) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 1;
+  plan.gpus = {{0}};
+  start_all();
+  ranks.launcher->lives[0].stopped = true;
+  pass_seconds(30);
+  ranks.launcher->lives[0].stopped = false;
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.launcher->lives[0].stopped = true;
+  pass_seconds(63);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::timeout);
+  EXPECT_THAT(failure_of(0).what, HasSubstr("stopped by a signal"));
+}
+
 TEST_F(worker_group_test, a_rank_with_a_gpu_may_wait_for_it_without_cpu_time) {
   plan.hang_timeout = ms{60'000};
   plan.gpus = {{0}, {1}};

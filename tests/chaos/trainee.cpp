@@ -443,6 +443,7 @@ train_options to_options(arguments& from) {
   run.stop_timeout = milliseconds{from.number("stop-timeout-ms", 5'000)};
   run.stop_grace = milliseconds{from.number("stop-grace-ms", 30'000)};
   run.exit_timeout = milliseconds{from.number("exit-timeout-ms", 3'000)};
+  run.hang_timeout = milliseconds{from.number("hang-timeout-ms", 10'000)};
   run.report_page = from.number("report-page", 0) != 0;
   run.quiet = from.number("quiet", 1) != 0;
   // A folder that is gone stays gone: a minute would not help.

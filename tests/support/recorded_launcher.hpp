@@ -33,6 +33,11 @@ public:
     return i == lives.end() ? std::nullopt : std::optional{i->second};
   }
 
+  bool is_stopped(int rank) override {
+    auto i = lives.find(rank);
+    return i != lives.end() && i->second.stopped;
+  }
+
   bool show_stacks(int rank) override {
     asked.push_back(rank);
     return true;

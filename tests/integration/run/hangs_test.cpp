@@ -36,6 +36,17 @@ void stop_rank_1(train_context& context) {
   context.report({{"step", 1}});
 }
 
+void stop_rank_1_at_its_end(train_context& context) {
+  context.report({{"step", 0}});
+  if (context.rank() == 1)
+    raise(SIGSTOP);
+}
+
+void stop_all_ranks(train_context& context) {
+  context.report({{"step", 0}});
+  raise(SIGSTOP);
+}
+
 void sleep_in_rank_0(train_context& context) {
   if (context.rank() == 0)
     sleeps_forever();
@@ -85,6 +96,25 @@ TEST_F(run_test, a_stopped_rank_that_others_wait_for_is_ended) {
     << failure.what;
   EXPECT_NE(failure.what.find("stopped by a signal"), std::string::npos)
     << failure.what;
+}
+
+TEST_F(run_test, a_rank_that_is_stopped_after_its_last_report_is_ended) {
+  auto outcome =
+    data_parallel_trainer{stop_rank_1_at_its_end, impatient(config(), 3)}.fit();
+  auto& failure = only_failure(outcome, 1);
+  EXPECT_EQ(failure.kind, kind::timeout);
+  EXPECT_NE(failure.what.find("stopped by a signal"), std::string::npos)
+    << failure.what;
+}
+
+TEST_F(run_test, ranks_that_are_stopped_all_together_are_ended) {
+  auto outcome =
+    data_parallel_trainer{stop_all_ranks, impatient(config())}.fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::rank_failed) << outcome.error->message;
+  EXPECT_NE(outcome.error->message.find("stopped by a signal"),
+            std::string::npos)
+    << outcome.error->message;
 }
 
 TEST_F(run_test, a_run_resumes_after_a_rank_that_stood_still) {

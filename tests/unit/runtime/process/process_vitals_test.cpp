@@ -112,11 +112,13 @@ TEST(process_vitals_test, counts_the_children_of_a_process) {
 
 TEST(process_vitals_test, tells_a_stopped_process) {
   waiting_child child{[] {}};
+  EXPECT_FALSE(is_stopped(child.pid));
   ASSERT_EQ(::kill(child.pid, SIGSTOP), 0);
   int status = 0;
   ASSERT_EQ(::waitpid(child.pid, &status, WUNTRACED), child.pid);
   EXPECT_TRUE(WIFSTOPPED(status));
   EXPECT_TRUE(vitals_of(child.pid)->stopped);
+  EXPECT_TRUE(is_stopped(child.pid));
 }
 
 TEST(process_vitals_test, a_process_that_runs_is_busy) {
@@ -129,6 +131,7 @@ TEST(process_vitals_test, a_process_that_is_gone_has_none) {
     ::_exit(0);
   ::waitpid(pid, nullptr, 0);
   EXPECT_FALSE(vitals_of(pid));
+  EXPECT_FALSE(is_stopped(pid));
 }
 
 } // namespace

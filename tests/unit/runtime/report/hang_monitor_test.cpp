@@ -170,7 +170,7 @@ TEST_F(hang_monitor_test, a_limit_of_the_users_own_ends_whoever_is_missing) {
   EXPECT_THAT(late.at(0),
               testing::StartsWith(
                 "barrier 2: rank 0 is missing for 500 ms, ranks 1, 2 wait"));
-  wait.has_own_limit = true;
+  wait.is_limited = false;
   EXPECT_TRUE(monitor.check({wait}, look, t0 + 600ms).hung.empty());
 }
 
@@ -226,7 +226,7 @@ TEST(rank_wait_test, a_collective_waits_for_ranks_that_have_not_come_so_far) {
   EXPECT_THAT(wait->waiting, ElementsAre(0, 2));
   EXPECT_THAT(wait->missing, ElementsAre(1));
   EXPECT_EQ(wait->since, t0 + 1s);
-  EXPECT_TRUE(wait->has_own_limit);
+  EXPECT_FALSE(wait->is_limited);
 }
 
 TEST(rank_wait_test, a_collective_waits_for_a_rank_that_stands_still_inside) {
@@ -249,6 +249,28 @@ TEST(rank_wait_test, ranks_that_wait_for_each_other_are_both_to_blame) {
   blame_awaited(waits, {});
   EXPECT_THAT(waits[0].missing, ElementsAre(1));
   EXPECT_THAT(waits[1].missing, ElementsAre(0));
+}
+
+TEST(rank_wait_test, the_run_waits_for_the_last_loop) {
+  EXPECT_FALSE(end_wait({{}}, {}, {})) << "no one waits for a world of one";
+  EXPECT_FALSE(end_wait({{t0}, {}, {}}, {}, {})) << "two may need each other";
+  auto wait = end_wait({{t0}, {}, {t0 + 2s}}, {}, {});
+  ASSERT_TRUE(wait);
+  EXPECT_EQ(to_string(*wait, t0 + 5s),
+            "the end of the run: rank 1 is missing for 3 s, ranks 0, 2 wait");
+  EXPECT_FALSE(wait->is_limited);
+  EXPECT_FALSE(end_wait({{t0}, {}, {t0}}, {1}, {})) << "it waits itself";
+  EXPECT_FALSE(end_wait({{t0}, {t0}}, {}, {}));
+}
+
+TEST(rank_wait_test, the_run_waits_for_every_loop_that_a_signal_has_stopped) {
+  auto wait = end_wait({{{}, t0 + 2s}, {}, {{}, t0}}, {0}, {});
+  ASSERT_TRUE(wait);
+  EXPECT_EQ(to_string(*wait, t0 + 5s),
+            "the end of the run: ranks 0, 2 are missing for 5 s");
+  EXPECT_TRUE(end_wait({{{}, t0}}, {}, {})) << "a world of one";
+  EXPECT_FALSE(end_wait({{}, {{}, t0}}, {}, {{"report 1", {0}, {1}, t0}}))
+    << "it is named there";
 }
 
 TEST(rank_wait_test, lists_many_ranks_in_short) {

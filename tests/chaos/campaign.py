@@ -30,8 +30,10 @@ from run_reader import Case
 CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-point", "rank-io", "rank-io-delay",
          "loop-fails", "spawner-kill", "spawner-pause", "driver-kill", "driver-killed-by-rank", "driver-point",
          "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed",
-         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "rot-point", "torn", "full-disk", "preempt",
-         "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill"]
+         "runtime-removed", "stdout-closed", "stdout-closed-signal", "rot", "rot-point", "torn", "full-disk",
+         "preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill", "rank-stop",
+         "loop-throws", "spawner-stop", "driver-hangup", "driver-point-fails", "driver-io", "lock-removed-two",
+         "folder-renamed", "folder-replaced"]
 # A run with LibTorch takes a second to start: these cases are few.
 TORCH_SHARE = 0.1
 # What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.

@@ -96,13 +96,16 @@ run_end run_attempts(const run_request& request, run_store& store,
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
     auto preemption = control.preemption();
+    // A loop that was told to end may return, or leave by any exception.
+    if (control.ended() && (!outcome.reason || is_loop_failure(outcome)))
+      outcome = {control.reason(), true};
+    if (outcome.stopped)
+      return control.grace_is_over() ? preempted(outcome.reason)
+                                     : aborted(outcome.reason);
     if (!outcome.reason)
       return preemption && control.stop_requested()
                ? preempted({ec::stopped, preemption->reason})
                : run_end{};
-    if (outcome.stopped)
-      return control.grace_is_over() ? preempted(outcome.reason)
-                                     : aborted(outcome.reason);
     if (!is_loop_failure(outcome))
       return errored(make_run_error(outcome.reason));
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};

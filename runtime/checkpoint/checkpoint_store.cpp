@@ -27,20 +27,18 @@ bool has_prefix(const std::string& name, const char* prefix) {
 }
 
 // Whether the checkpoint is whole and the one that the state means; its
-// manifest.
-expected<manifest> verify(const reported_checkpoint& x,
-                          const std::string& run_name) {
+// manifest. The run may have had another name, its folder can be moved.
+expected<manifest> verify(const reported_checkpoint& x) {
   auto found = read_manifest(x.data.path());
   if (!found)
     return found;
-  if (found->index != x.index || found->attempt != x.attempt
-      || found->run_name != run_name)
+  if (found->index != x.index || found->attempt != x.attempt)
     return failure(
       ec::corrupt,
       x.data.path().string() + " holds report " + std::to_string(found->index)
-        + " of attempt " + std::to_string(found->attempt) + " of run '"
-        + found->run_name + "', the run's state says report "
-        + std::to_string(x.index) + " of attempt " + std::to_string(x.attempt));
+        + " of attempt " + std::to_string(found->attempt)
+        + ", the run's state says report " + std::to_string(x.index)
+        + " of attempt " + std::to_string(x.attempt));
   return verify_files(x.data.path(), *found).map([&] {
     return std::move(*found);
   });
@@ -115,7 +113,7 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
   }
   auto found = reported_checkpoint{checkpoint::from_directory(folder() / name),
                                    x.first_values(), x.index, x.attempt};
-  if (auto ok = verify(found, run_name_); !ok) {
+  if (auto ok = verify(found); !ok) {
     if (ok.error().code == ec::corrupt)
       return set_aside(name, ok.error());
     return tl::unexpected{ok.error()};
@@ -329,7 +327,7 @@ expected<std::optional<reported_checkpoint>>
 checkpoint_store::resume_checkpoint() {
   while (auto latest = registry_.latest()) {
     auto x = *latest;
-    auto whole = verify(x, run_name_);
+    auto whole = verify(x);
     if (whole) {
       note_strangers(x, *whole);
       remove_doomed(); // Not before the newest is known to be whole.

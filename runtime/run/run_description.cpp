@@ -1,9 +1,11 @@
 #include "troupe/runtime/run/run_description.hpp"
 
 #include <pwd.h>
+#include <sys/stat.h>
 #include <sys/utsname.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <ctime>
 #include <random>
@@ -117,13 +119,23 @@ expected<run_description> describe_run(const held_folder& run,
                     .troupe = TROUPE_VERSION,
                     .compiler = __VERSION__,
                     .config = config};
-  // A damaged description is no reason not to go on: the run gets a new id.
-  auto text = run.read_file(file_name, max_bytes);
-  if (auto earlier = text.and_then([&](const std::string& bytes) {
-        return from_json(bytes, run.path() / file_name);
-      })) {
-    x.id = earlier->id;
-    x.begun = earlier->begun;
+  // Without a description, or with a damaged one, the run gets a new id. One
+  // that cannot be read now, or is of a later format, is not replaced.
+  struct stat there {};
+  if (auto code = run.look_up(file_name, there); code == 0) {
+    auto earlier = run.read_file(file_name, max_bytes)
+                     .and_then([&](const std::string& bytes) {
+                       return from_json(bytes, run.path() / file_name);
+                     });
+    if (earlier) {
+      x.id = earlier->id;
+      x.begun = earlier->begun;
+    } else if (earlier.error().code != ec::corrupt) {
+      return tl::unexpected{earlier.error()};
+    }
+  } else if (code != ENOENT) {
+    return tl::unexpected{
+      storage_error("look up", run.path() / file_name, code)};
   }
   return run.replace_file(file_name, to_json(x)).map([&] {
     return std::move(x);

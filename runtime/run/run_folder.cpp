@@ -19,6 +19,17 @@ namespace {
 constexpr std::size_t max_claim_bytes = 4096;
 constexpr const char* state_name = "state.json";
 
+/// The claims in *attempts*: files called by the number of their attempt. What
+/// else lies there is none of ours.
+expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
+  return attempts.names().map([](std::vector<std::string> names) {
+    std::erase_if(names, [](const std::string& name) {
+      return name.find_first_not_of("0123456789") != std::string::npos;
+    });
+    return names;
+  });
+}
+
 /// Takes the `flock` of *file*; false if someone else has it.
 expected<bool> lock_file(const unique_fd& file, const fs::path& path) {
   while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
@@ -170,7 +181,7 @@ expected<void> run_folder::take_lock() {
 }
 
 expected<void> run_folder::refuse_living_claims() const {
-  auto names = attempts_.names();
+  auto names = claims_in(attempts_);
   if (!names)
     return tl::unexpected{names.error()};
   for (auto& name : *names) {
@@ -211,13 +222,15 @@ expected<bool> run_folder::claim(std::uint64_t attempt) {
 }
 
 expected<bool> run_folder::oust_others() const {
-  auto others = attempts_.names();
+  auto others = claims_in(attempts_);
   if (!others)
     return tl::unexpected{others.error()};
   auto stranger_lives = false;
   for (auto& x : *others) {
     auto text = attempts_.read_file(x, max_claim_bytes);
-    auto who = text ? process_from_line(*text) : std::nullopt;
+    if (!text)
+      return tl::unexpected{text.error()};
+    auto who = process_from_line(*text);
     stranger_lives = stranger_lives || (who && who->boot != me_.boot);
     if (auto ok = attempts_.remove_file(x); !ok)
       return tl::unexpected{ok.error()};
@@ -339,7 +352,7 @@ tl::unexpected<error> run_folder::oust(error reason) const {
 
 // Who has the latest claim now.
 std::string run_folder::holder() const {
-  auto names = attempts_.names();
+  auto names = claims_in(attempts_);
   if (names)
     for (auto& name : *names)
       if (auto text = attempts_.read_file(name, max_claim_bytes))

@@ -162,6 +162,24 @@ TEST_F(run_test, a_stop_ends_the_grace_of_an_inline_run_too) {
   EXPECT_EQ(outcome.error->message, "the run was asked to stop");
 }
 
+TEST_F(run_test, an_inline_loop_that_returns_when_it_is_stopped_is_aborted) {
+  auto throws = false;
+  auto leave = [&](train_context& context) {
+    context.report({{"i", 0}});
+    raise(SIGINT);
+    while (!context.stop_requested())
+      std::this_thread::yield();
+    if (throws)
+      throw std::runtime_error{"interrupted"};
+  };
+  for (throws : {false, true}) {
+    train_options options{.scaling = {.num_workers = 0}, .run = config()};
+    auto outcome = data_parallel_trainer{leave, options}.fit();
+    EXPECT_EQ(outcome.status, run_status_kind::aborted);
+    EXPECT_EQ(outcome.error->message, "the run was asked to stop");
+  }
+}
+
 TEST_F(run_test, the_environment_says_how_long_a_sender_waits) {
   setenv("TROUPE_SENDER_GRACE", "90", 1);
   auto told = resolve(config());

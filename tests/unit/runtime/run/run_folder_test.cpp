@@ -274,6 +274,19 @@ TEST_F(run_folder_test, keeps_its_files_to_its_user) {
     EXPECT_EQ(mode_of(run / name), mode_t{0600}) << name;
 }
 
+TEST_F(run_folder_test, leaves_alone_what_is_no_claim) {
+  auto attempts = storage / "r" / "attempts";
+  ASSERT_TRUE(run_folder::open(storage.path(), "r").value()->claim(0));
+  fs::create_directory(attempts / ".snapshot");
+  write_bytes(attempts / "notes.txt", "mine");
+  auto second = run_folder::open(storage.path(), "r");
+  ASSERT_TRUE(second) << second.error().message;
+  auto claimed = (*second)->claim(1);
+  ASSERT_TRUE(claimed) << claimed.error().message;
+  EXPECT_EQ(bytes_of(attempts / "notes.txt"), "mine");
+  EXPECT_TRUE(fs::exists(attempts / ".snapshot"));
+}
+
 TEST_F(run_folder_test, leaves_one_claim_whatever_the_number_of_attempts) {
   auto store = open().value();
   for (int i = 0; i < 5; ++i)

@@ -212,6 +212,37 @@ TEST_F(run_store_test, can_be_taken_over_after_its_driver_was_killed) {
   EXPECT_EQ(result::from_path(run)->status, run_status_kind::running);
 }
 
+TEST_F(run_store_test, resumes_a_run_whose_folder_was_given_another_name) {
+  {
+    auto store = open().value();
+    ASSERT_TRUE(store->begin_attempt());
+    for (auto i : {0, 1, 2, 3, 4})
+      ASSERT_TRUE(store->store(0, with_checkpoint(0, i, {{"x", i}})));
+    ASSERT_TRUE(store->finish(run_status_kind::aborted));
+  }
+  fs::rename(run, storage / "runs" / "moved");
+  auto given = config();
+  given.name = "moved";
+  auto store = run_store::open(given).value();
+  auto start = store->begin_attempt();
+  ASSERT_TRUE(start) << start.error().message;
+  ASSERT_TRUE(start->resume);
+  EXPECT_EQ(start->resume->data.name(), "c4");
+  EXPECT_EQ(start->first_report, 5u);
+}
+
+TEST_F(run_store_test, keeps_its_id_while_its_description_cannot_be_read) {
+  auto id = open().value()->description().id;
+  auto path = run / "run.json";
+  auto bytes = bytes_of(path);
+  fs::remove(path);
+  fs::create_directory(path); // Opens, and cannot be read.
+  EXPECT_FALSE(open());
+  fs::remove(path);
+  write_bytes(path, bytes);
+  EXPECT_EQ(open().value()->description().id, id);
+}
+
 TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
   for (auto damage : {"damaged", "lost"}) {
     {

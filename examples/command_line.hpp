@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cmath>
 #include <cstdio>
 #include <cstdlib>
 #include <map>
@@ -18,8 +19,10 @@ public:
         --i; // It has no value.
         continue;
       }
-      if (std::string{argv[i]}.rfind("--", 0) != 0 || i + 1 == argc)
+      if (!is_name(argv[i]))
         fail(std::string{"expected '--option value', got '"} + argv[i] + "'");
+      if (i + 1 == argc || is_name(argv[i + 1]))
+        fail(std::string{argv[i]} + " has no value");
       values_[argv[i]] = argv[i + 1];
     }
   }
@@ -30,7 +33,10 @@ public:
   }
 
   int number(const std::string& name, int otherwise) {
-    return static_cast<int>(real(name, otherwise));
+    auto value = real(name, otherwise);
+    if (!(std::abs(value) <= 1e9) || value != std::floor(value))
+      fail(name + " takes a whole number");
+    return static_cast<int>(value);
   }
 
   double real(const std::string& name, double otherwise) {
@@ -64,6 +70,8 @@ public:
   }
 
 private:
+  static bool is_name(const std::string& x) { return x.rfind("--", 0) == 0; }
+
   [[noreturn]] static void fail(const std::string& what) {
     std::fprintf(stderr, "%s\n", what.c_str());
     std::exit(2);

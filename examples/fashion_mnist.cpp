@@ -84,7 +84,8 @@ void train(troupe::train_context& context, const config& cfg) {
     first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
   }
 
-  for (int epoch = first_epoch; epoch < cfg.epochs; ++epoch) {
+  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
+       ++epoch) {
     loader.set_epoch(epoch);
     totals seen{troupe::device(context)};
     int step = 0;
@@ -150,6 +151,10 @@ int main(int argc, char** argv) {
   if (result.error) {
     std::fprintf(stderr, "%s\n", result.error->message.c_str());
     return 1;
+  }
+  if (result.metrics.empty()) {
+    std::printf("no epoch was left to train\n");
+    return 0;
   }
   std::printf("validation accuracy %.4f; files are in %s\n",
               result.metrics.at("val/accuracy").number(), result.path.c_str());

@@ -29,7 +29,8 @@ void train(troupe::train_context& context, const config& cfg) {
   auto model = troupe::prepare_model(context, torch::nn::Linear(1, 1));
   troupe::fused_sgd optimizer{model.parameters(),
                               {.lr = cfg.lr, .momentum = 0.9}};
-  for (int epoch = 0; epoch < cfg.epochs; ++epoch) {
+  for (int epoch = 0; epoch < cfg.epochs && !context.stop_requested();
+       ++epoch) {
     optimizer.zero_grad();
     auto loss = torch::mse_loss(model.forward(x), y);
     loss.backward();

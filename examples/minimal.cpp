@@ -22,7 +22,7 @@ void count(troupe::train_context& context, const config& cfg) {
   int step = 0;
   if (auto last = context.checkpoint())
     std::ifstream{(last->path() / "step.txt").string()} >> step;
-  while (step < cfg.steps) {
+  while (step < cfg.steps && !context.stop_requested()) {
     ++step;
     std::printf("rank %d of %d counts %d\n", context.rank(),
                 context.world_size(), step);
@@ -39,6 +39,10 @@ void count(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
+  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
+    std::fprintf(stderr, "usage: minimal [storage folder]\n");
+    return 2;
+  }
   troupe::data_parallel_trainer trainer{
     count,
     config{},

@@ -41,7 +41,8 @@ void train(troupe::train_context& context, const config& cfg) {
   troupe::mean_metric mean_valid_loss;
   troupe::mean_absolute_percentage_error mape;
   troupe::r2_score r2;
-  for (int epoch = 0; epoch < cfg.epochs; ++epoch) {
+  for (int epoch = 0; epoch < cfg.epochs && !context.stop_requested();
+       ++epoch) {
     for (int i = 0; i < cfg.samples; i += cfg.batch_size) {
       optimizer.zero_grad();
       auto predicted = model.forward(x.slice(0, i, i + cfg.batch_size));

@@ -63,7 +63,8 @@ void train(troupe::train_context& context, const config& cfg) {
     {.batch_size = cfg.batch_size, .shuffle = true});
 
   int step = 0;
-  for (int epoch = 0; epoch < cfg.epochs; ++epoch) {
+  for (int epoch = 0; epoch < cfg.epochs && !context.stop_requested();
+       ++epoch) {
     loader.set_epoch(epoch);
     troupe::mean_metric mean_loss;
     for (auto& [batch, labels] : loader) {
@@ -136,6 +137,10 @@ int main(int argc, char** argv) {
   if (result.error) {
     std::fprintf(stderr, "%s\n", result.error->message.c_str());
     return 1;
+  }
+  if (result.metrics.empty()) {
+    std::printf("no epoch was left to train\n");
+    return 0;
   }
   std::printf("loss %.4f; files, report.html and metrics.csv are in %s\n",
               result.metrics.at("train/loss").number(), result.path.c_str());

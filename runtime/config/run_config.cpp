@@ -1,5 +1,6 @@
 #include "troupe/runtime/config/run_config.hpp"
 
+#include <pwd.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -26,11 +27,23 @@ expected<void> validate_name(const std::string& name) {
   return {};
 }
 
+/// What HOME says or, as under cron, the user's entry.
+expected<fs::path> home_folder() {
+  if (auto home = std::getenv("HOME"))
+    return fs::path{home};
+  if (auto user = ::getpwuid(::getuid()); user && user->pw_dir)
+    return fs::path{user->pw_dir};
+  return failure(ec::invalid_config, "run.storage_path begins with '~', but "
+                                     "HOME is not set and the user has no "
+                                     "entry with a home folder");
+}
+
 expected<fs::path> expanded(const fs::path& path) {
   auto text = path.string();
-  auto home = std::getenv("HOME");
-  if (home && (text == "~" || text.compare(0, 2, "~/") == 0))
-    return fs::path{home} / text.substr(std::min<std::size_t>(2, text.size()));
+  if (text == "~" || text.compare(0, 2, "~/") == 0)
+    return home_folder().map([&](const fs::path& home) {
+      return home / text.substr(std::min<std::size_t>(2, text.size()));
+    });
   return absolute_path(path).map_error([](const error& x) {
     return error{ec::invalid_config, "run.storage_path " + x.message};
   });

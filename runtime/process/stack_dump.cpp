@@ -21,8 +21,8 @@
 #include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/symbol_table.hpp"
 
-// Everything from `on_signal` down runs in a signal handler: no allocation, no
-// locks, system calls only.
+// `on_signal` and all that it calls run in a signal handler: no allocation, no
+// locks but the loader's, for which a thread has `patience_ms`.
 
 namespace troupe {
 

@@ -124,6 +124,10 @@ class Minimal(ExampleTest):
             self.assertIn(f"rank 0 of 2 counts {step}", shown)
         self.assertTrue(any(x.startswith("counted to 5") for x in shown), drawn)
 
+    def test_takes_no_options(self):
+        _, err = self.run_example("--help", code=2)
+        self.assertEqual(err, "usage: minimal [storage folder]\n")
+
     def test_says_why_a_folder_can_not_be_used(self):
         (self.folder / "file").write_text("x")
         out, err = self.run_example(self.folder / "file", code=1)
@@ -288,10 +292,14 @@ class FashionMnist(ExampleTest):
         (batch,) = batches_of(self.storage / "second")
         self.assertEqual(batch["values"][0]["epoch"], 1)
         self.assertLess(batch["values"][0]["train/loss"], values["train/loss"])
+        out, _ = self.run_example(*quick, "--name", "third", "--epochs", 2, "--resume", self.storage / "second")
+        self.assertIn("no epoch was left to train", out)
 
     def test_refuses_wrong_options_in_one_sentence(self):
         for arguments, says in ((["--lerning-rate", "1"], "there is no option '--lerning-rate'"),
-                                (["--epochs"], "expected '--option value', got '--epochs'"),
+                                (["--epochs"], "--epochs has no value"),
+                                (["--epochs", "1.5"], "--epochs takes a whole number"),
+                                (["--storage", "--epochs"], "--storage has no value"),
                                 (["--epochs", "many"], "--epochs takes a number, got 'many'"),
                                 (["epochs", "1"], "expected '--option value', got 'epochs'")):
             out, err = self.run_example(*arguments, code=2)

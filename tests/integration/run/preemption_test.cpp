@@ -172,7 +172,8 @@ TEST_F(run_test, an_inline_loop_that_returns_when_it_is_stopped_is_aborted) {
     if (throws)
       throw std::runtime_error{"interrupted"};
   };
-  for (throws : {false, true}) {
+  for (auto by_exception : {false, true}) {
+    throws = by_exception;
     train_options options{.scaling = {.num_workers = 0}, .run = config()};
     auto outcome = data_parallel_trainer{leave, options}.fit();
     EXPECT_EQ(outcome.status, run_status_kind::aborted);

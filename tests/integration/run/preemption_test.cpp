@@ -162,20 +162,23 @@ TEST_F(run_test, a_stop_ends_the_grace_of_an_inline_run_too) {
   EXPECT_EQ(outcome.error->message, "the run was asked to stop");
 }
 
-TEST_F(run_test, an_inline_loop_that_returns_when_it_is_stopped_is_aborted) {
-  auto throws = false;
-  auto leave = [&](train_context& context) {
+TEST_F(run_test, an_inline_loop_that_is_stopped_may_leave_in_any_way) {
+  using loop = void (*)(train_context&);
+  auto returns = [](train_context& context) {
     context.report({{"i", 0}});
     raise(SIGINT);
     while (!context.stop_requested())
       std::this_thread::yield();
-    if (throws)
-      throw std::runtime_error{"interrupted"};
   };
-  for (auto by_exception : {false, true}) {
-    throws = by_exception;
+  auto throws = [](train_context& context) {
+    raise(SIGINT);
+    while (!context.stop_requested())
+      std::this_thread::yield();
+    throw std::runtime_error{"interrupted"};
+  };
+  for (loop leaves : {loop{returns}, loop{throws}}) {
     train_options options{.scaling = {.num_workers = 0}, .run = config()};
-    auto outcome = data_parallel_trainer{leave, options}.fit();
+    auto outcome = data_parallel_trainer{leaves, options}.fit();
     EXPECT_EQ(outcome.status, run_status_kind::aborted);
     EXPECT_EQ(outcome.error->message, "the run was asked to stop");
   }

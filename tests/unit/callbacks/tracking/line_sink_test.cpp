@@ -33,9 +33,8 @@ struct line_sink : troupe::sink {
         out << row->index << ' '
             << to_string(values_of(*row, troupe::rank_values::first)) << '\n';
     if (!out.flush())
-      return sink_fails(
-        troupe::sink_failure::kind::transient,
-        {troupe::ec::storage, "cannot write " + path.string()});
+      return sink_fails(troupe::sink_failure::kind::transient,
+                        {troupe::ec::storage, "cannot write " + path.string()});
     size = static_cast<std::uint64_t>(out.tellp());
     return {};
   }

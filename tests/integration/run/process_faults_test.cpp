@@ -358,7 +358,8 @@ TEST_F(run_test, nothing_is_left_after_a_run_however_it_ended) {
 }
 
 TEST_F(run_test, a_thread_left_behind_keeps_the_memory_of_its_own_attempt) {
-  std::promise<void> next_is_here, has_aborted;
+  std::promise<void> first_is_here, next_is_here, has_aborted;
+  auto first = first_is_here.get_future().share();
   auto next = next_is_here.get_future().share();
   auto aborted = has_aborted.get_future().share();
   std::atomic<bool> spoiled{false};
@@ -369,8 +370,11 @@ TEST_F(run_test, a_thread_left_behind_keeps_the_memory_of_its_own_attempt) {
                                     {facts.run_id, facts.attempt});
     };
     if (context.attempt() == 0) {
-      if (context.rank() == 1)
+      if (context.rank() == 1) {
+        first.wait(); // A failure before would be one of the start.
         throw std::runtime_error{"again"};
+      }
+      first_is_here.set_value();
       next.wait(); // Longer than the limit for leaving.
       if (auto segment = attach())
         segment->abort({ec::rank_failed, "too late"});

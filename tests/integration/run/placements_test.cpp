@@ -180,9 +180,8 @@ TEST_P(placement_test, a_driver_that_was_ousted_says_so_and_writes_no_more) {
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_EQ(outcome.error->code, ec::conflict);
-  EXPECT_NE(
-    outcome.error->message.find("was taken by pid " + std::to_string(getpid())),
-    std::string::npos)
+  // Between two claims there is no one to be named.
+  EXPECT_NE(outcome.error->message.find("was taken by "), std::string::npos)
     << outcome.error->message;
   ASSERT_TRUE(second);
   EXPECT_EQ(bytes_of(run_path() / "state.json"), state);

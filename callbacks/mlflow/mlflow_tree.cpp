@@ -108,7 +108,12 @@ expected<std::uint64_t> cut_file(const fs::path& path, std::uint64_t size) {
   if (keep == 0)
     fs::remove(path, failed);
   else if (keep < text->size())
-    fs::resize_file(path, keep, failed);
+    return open_file(path, O_WRONLY, "open")
+      .and_then([&](const unique_fd& file) -> expected<std::uint64_t> {
+        if (::ftruncate(file.get(), static_cast<off_t>(keep)) != 0)
+          return tl::unexpected{storage_error("cut", path, errno)};
+        return keep;
+      });
   if (failed)
     return tl::unexpected{storage_error("cut", path, failed.value())};
   return keep;

@@ -11,6 +11,7 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/own_file.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 
@@ -142,11 +143,11 @@ private:
 };
 
 expected<log_tee> log_tee::start(const std::string& path, sink console) {
-  unique_fd log{::open(path.c_str(),
-                       O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC,
-                       0600)};
+  auto log =
+    open_own_file(AT_FDCWD, path.c_str(), O_WRONLY | O_APPEND | O_CREAT,
+                  ec::storage, "cannot open the log " + path);
   if (!log)
-    return system_failure(ec::storage, "cannot open the log " + path);
+    return tl::unexpected{std::move(log.error())};
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return system_failure(ec::storage, "cannot make a pipe for " + path);
@@ -156,7 +157,7 @@ expected<log_tee> log_tee::start(const std::string& path, sink console) {
   unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
   if (!stop)
     return system_failure(ec::storage, "cannot make an event for " + path);
-  auto made = std::make_unique<worker>(std::move(log), std::move(reader),
+  auto made = std::make_unique<worker>(std::move(*log), std::move(reader),
                                        std::move(writer), std::move(stop),
                                        std::move(console));
   if (auto ok = made->begin(); !ok)

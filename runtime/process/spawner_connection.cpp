@@ -11,6 +11,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "troupe/runtime/process/own_file.hpp"
 #include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/spawner.hpp"
@@ -35,15 +36,10 @@ int milliseconds_until(std::chrono::steady_clock::time_point x) {
 }
 
 expected<unique_fd> open_output(const spawn_request& request, int standard) {
-  if (!request.log_path.empty()) {
-    unique_fd file{
-      ::open(request.log_path.c_str(),
-             O_WRONLY | O_APPEND | O_CREAT | O_NOFOLLOW | O_CLOEXEC, 0600)};
-    if (!file)
-      return system_failure(ec::spawn,
-                            "cannot open the log " + request.log_path);
-    return file;
-  }
+  if (!request.log_path.empty())
+    return open_own_file(AT_FDCWD, request.log_path.c_str(),
+                         O_WRONLY | O_APPEND | O_CREAT, ec::spawn,
+                         "cannot open the log " + request.log_path);
   if (request.output)
     return duplicate(request.output.get());
   if (auto own = duplicate(standard))

@@ -12,6 +12,7 @@
 #include <system_error>
 
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/process/own_file.hpp"
 
 namespace troupe {
 
@@ -128,8 +129,11 @@ expected<std::vector<fs::path>> files_below(const fs::path& path) {
 
 expected<unique_fd> open_file(const fs::path& path, int flags,
                               std::string_view action) {
-  auto fd = uninterrupted(
-    [&] { return ::open(path.c_str(), flags | O_CLOEXEC, 0644); });
+  if ((flags & (O_ACCMODE | O_CREAT)) != O_RDONLY)
+    return open_own_file(AT_FDCWD, path.c_str(), flags, ec::storage,
+                         "cannot " + std::string{action} + ' ' + path.string());
+  auto fd =
+    uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC); });
   if (fd < 0)
     return storage_failure(action, path, errno);
   return unique_fd{fd};
@@ -177,13 +181,11 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes) {
     return tl::unexpected{folder.error()};
   auto name = temporary.filename();
   ::unlinkat(folder->get(), name.c_str(), 0); // what a crash left
-  unique_fd file{uninterrupted([&] {
-    return ::openat(folder->get(), name.c_str(),
-                    O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0644);
-  })};
-  if (!file)
-    return storage_failure("create", temporary, errno);
-  return put_in_place(*folder, file, temporary, path, bytes);
+  return open_own_file(folder->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL,
+                       ec::storage, "cannot create " + temporary.string())
+    .and_then([&](const unique_fd& file) {
+      return put_in_place(*folder, file, temporary, path, bytes);
+    });
 }
 
 expected<void> replace_shared_file(const fs::path& path,

@@ -70,8 +70,8 @@ expected<std::string> read_file(const fs::path& path, std::size_t limit);
 expected<std::string> read_open_file(const unique_fd& file,
                                      const fs::path& path, std::size_t limit);
 
-/// Opens *path* with *flags* (`O_CLOEXEC` is added), interrupted calls
-/// repeated; *action* is for the error's sentence.
+/// Opens *path* with *flags*; *action* is for the error's sentence. To write: a
+/// file of mode 0600, never through a link (`open_own_file`); reading follows.
 expected<unique_fd> open_file(const fs::path& path, int flags,
                               std::string_view action);
 

@@ -9,6 +9,7 @@
 #include <memory>
 
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/process/own_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -27,16 +28,6 @@ struct closer {
   void operator()(DIR* x) const noexcept { ::closedir(x); }
 };
 
-tl::unexpected<error> refused(std::string_view action, const fs::path& path,
-                              int code) {
-  if (code == ELOOP)
-    return failure(ec::storage, "cannot " + std::string{action} + ' '
-                                  + path.string()
-                                  + ": it is a symbolic link, and what Troupe "
-                                    "writes in a run's folder never is");
-  return tl::unexpected{storage_error(action, path, code)};
-}
-
 } // namespace
 
 expected<held_folder> held_folder::open_at(int above, const char* name,
@@ -52,8 +43,10 @@ expected<held_folder> held_folder::open_at(int above, const char* name,
   if (code == ENOTDIR // what Linux says of a link then
       && ::fstatat(above, name, &found, AT_SYMLINK_NOFOLLOW) == 0
       && S_ISLNK(found.st_mode))
-    code = ELOOP;
-  return refused("use folder", path, code);
+    return failure(ec::storage, "cannot use folder " + path.string()
+                                  + ": it is a symbolic link, and what Troupe "
+                                    "writes in a run's folder never is");
+  return tl::unexpected{storage_error("use folder", path, code)};
 }
 
 expected<held_folder> held_folder::open(const fs::path& path) {
@@ -73,21 +66,9 @@ expected<held_folder> held_folder::folder(const std::string& name) const {
 
 expected<unique_fd> held_folder::open_file(const std::string& name, int flags,
                                            std::string_view action) const {
-  auto path = path_ / name;
-  // A pipe in the file's place must not make anybody wait.
-  unique_fd file{without_interrupts([&] {
-    return ::openat(folder_.get(), name.c_str(),
-                    flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-  })};
-  if (!file)
-    return refused(action, path, errno);
-  struct stat found {};
-  if (::fstat(file.get(), &found) != 0)
-    return tl::unexpected{storage_error(action, path, errno)};
-  if (!S_ISREG(found.st_mode))
-    return failure(ec::storage, "cannot " + std::string{action} + ' '
-                                  + path.string() + ": it is not a file");
-  return file;
+  return open_own_file(folder_.get(), name.c_str(), flags, ec::storage,
+                       "cannot " + std::string{action} + ' '
+                         + (path_ / name).string());
 }
 
 expected<std::string> held_folder::read_file(const std::string& name,

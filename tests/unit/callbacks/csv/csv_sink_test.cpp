@@ -290,7 +290,7 @@ TEST_F(csv_sink_test, says_so_once_where_the_disk_is_full_or_read_only) {
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().what, sink_failure::kind::transient);
   EXPECT_EQ(read_only.error().reason.message,
-            "can not open " + path + ": Read-only file system");
+            "cannot open " + path + ": Read-only file system");
 }
 
 TEST_F(csv_sink_test, makes_no_folder_where_the_run_has_gone) {

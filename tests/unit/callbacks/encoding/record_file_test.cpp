@@ -87,9 +87,19 @@ TEST_F(record_file_test, notices_that_its_file_was_taken_away) {
   EXPECT_EQ(content(), "somebody else's\n");
 }
 
+TEST_F(record_file_test, writes_and_cuts_nothing_through_a_link) {
+  test::write_bytes(folder_ / "theirs", "somebody else's\n");
+  fs::create_symlink("theirs", path_);
+  for (auto open : {record_file::open, record_file::open_new})
+    EXPECT_EQ(open(path_).error().message,
+              "cannot open " + path_.string()
+                + ": it is a symbolic link, and what Troupe writes never is");
+  EXPECT_EQ(test::bytes_of(folder_ / "theirs"), "somebody else's\n");
+}
+
 TEST_F(record_file_test, says_which_folder_is_missing) {
   EXPECT_EQ(record_file::open(folder_ / "none" / "x").error().message,
-            "can not open " + (folder_ / "none" / "x").string()
+            "cannot open " + (folder_ / "none" / "x").string()
               + ": No such file or directory");
 }
 

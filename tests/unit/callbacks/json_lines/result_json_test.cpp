@@ -236,7 +236,7 @@ TEST_F(result_json_test, says_so_once_where_the_disk_is_full_or_read_only) {
   const auto read_only = sink.start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().reason.message,
-            "can not open " + path + ": Read-only file system");
+            "cannot open " + path + ": Read-only file system");
 }
 
 TEST_F(result_json_test, is_built_again_from_its_options) {

@@ -10,9 +10,12 @@
 #include <boost/filesystem.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/log_tee.hpp"
 #include "troupe/runtime/process/pidfd.hpp"
 
 using namespace troupe;
@@ -173,6 +176,27 @@ TEST_F(spawner_test, names_a_log_that_cannot_be_opened) {
   ASSERT_FALSE(pid);
   EXPECT_EQ(pid.error().code, ec::spawn);
   EXPECT_THAT(pid.error().message, HasSubstr("/proc/no/such.log"));
+}
+
+TEST_F(spawner_test, does_not_wait_for_a_pipe_in_the_place_of_a_log) {
+  temporary_folder folder;
+  auto path = (folder / "rank_1.log").string();
+  ASSERT_EQ(::mkfifo(path.c_str(), 0600), 0);
+  unique_fd reader; // Without one the system refuses, with one it takes it.
+  for (int i = 0; i < 2; ++i) {
+    auto request = command("return 0");
+    request.log_path = path;
+    auto pid = start_rank(client, std::move(request)).pid.get();
+    ASSERT_FALSE(pid);
+    EXPECT_EQ(pid.error().code, ec::spawn);
+    EXPECT_EQ(pid.error().message,
+              "cannot open the log " + path + ": it is not a file");
+    auto tee = log_tee::start(path, [](std::string_view) {});
+    ASSERT_FALSE(tee);
+    EXPECT_EQ(tee.error().message, pid.error().message);
+    reader.reset(::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC));
+  }
+  EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
 }
 
 TEST_F(spawner_test, leaves_nothing_of_the_spawner_open_in_a_rank) {

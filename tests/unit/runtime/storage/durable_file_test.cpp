@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 
 #include <thread>
 
@@ -95,6 +96,50 @@ TEST(durable_file_test, does_not_rename_over_something) {
   fs::create_directory(folder / "b");
   EXPECT_EQ(rename_new(folder / "a", folder / "b").error().code, ec::conflict);
   EXPECT_TRUE(rename_new(folder / "a", folder / "c"));
+}
+
+TEST(durable_file_test, writes_through_no_link_and_into_no_pipe) {
+  temporary_folder folder;
+  write_bytes(folder / "theirs", "12345");
+  fs::create_symlink("theirs", folder / "link");
+  fs::create_symlink("nowhere", folder / "dangling");
+  ASSERT_EQ(::mkfifo((folder / "pipe").c_str(), 0600), 0);
+  auto expect_refused = [&](const char* name, const char* reason) {
+    auto path = folder / name;
+    for (int flags : {O_WRONLY, O_WRONLY | O_CREAT | O_APPEND, O_RDWR | O_CREAT,
+                      O_WRONLY | O_TRUNC}) {
+      auto file = open_file(path, flags, "open");
+      ASSERT_FALSE(file) << name << ", flags " << flags;
+      EXPECT_EQ(file.error().code, ec::storage);
+      EXPECT_NE(file.error().message.find(path.string()), std::string::npos);
+      EXPECT_NE(file.error().message.find(reason), std::string::npos)
+        << file.error().message;
+    }
+  };
+  expect_refused("link", "it is a symbolic link");
+  expect_refused("dangling", "it is a symbolic link");
+  expect_refused("pipe", "it is not a file");
+  EXPECT_EQ(bytes_of(folder / "theirs"), "12345");
+  EXPECT_FALSE(fs::exists(folder / "nowhere"));
+  // Folders above may be links, and what is read.
+  EXPECT_EQ(read_file(folder / "link", 5).value(), "12345");
+  fs::create_directory(folder / "folder");
+  fs::create_directory_symlink("folder", folder / "linked_folder");
+  EXPECT_TRUE(
+    open_file(folder / "linked_folder" / "x", O_WRONLY | O_CREAT, "open"));
+}
+
+TEST(durable_file_test, makes_files_that_only_their_owner_can_read) {
+  temporary_folder folder;
+  ASSERT_TRUE(replace_file(folder / "replaced", "x"));
+  ASSERT_TRUE(replace_shared_file(folder / "shared", "x"));
+  ASSERT_TRUE(write_new_file(folder / "new", "x"));
+  ASSERT_TRUE(open_file(folder / "opened", O_RDWR | O_CREAT, "open"));
+  for (auto name : {"replaced", "shared", "new", "opened"}) {
+    struct stat found {};
+    ASSERT_EQ(::stat((folder / name).c_str(), &found), 0);
+    EXPECT_EQ(found.st_mode & 0777, mode_t{0600}) << name;
+  }
 }
 
 TEST(durable_file_test, takes_only_a_path_that_leads_nowhere_for_missing) {

@@ -38,6 +38,10 @@ struct spawn_frame_header {
 inline constexpr std::size_t max_spawn_payload = std::size_t{64} << 20;
 inline constexpr std::size_t max_spawn_descriptors = 200;
 
+/// What follows a header at most: a payload, and what else a request has. A
+/// larger size is that of bytes which someone else wrote to the socket.
+inline constexpr std::size_t max_spawn_frame = 2 * max_spawn_payload;
+
 /// A `spawn_request` on the wire; its descriptors are stdout, stderr and then
 /// those of the request.
 struct spawn_order {

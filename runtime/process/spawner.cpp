@@ -28,9 +28,26 @@ std::unique_ptr<spawner_client>& client() {
   return instance;
 }
 
+// A closed one would be the number of the next socket or file, into which all
+// output of the program then goes.
+expected<void> open_standard_descriptors() {
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
+    if (::fcntl(fd, F_GETFD) >= 0)
+      continue;
+    // Gets the lowest free number, which is this one.
+    if (::open("/dev/null", O_RDWR) < 0)
+      return system_failure(ec::spawn, "cannot open /dev/null for the closed "
+                                       "standard descriptor "
+                                         + std::to_string(fd));
+  }
+  return {};
+}
+
 } // namespace
 
 expected<void> init_spawner(rank_main entry) {
+  if (auto ok = open_standard_descriptors(); !ok)
+    return ok;
   run_spawner_if_asked(entry);
   if (spawner())
     return {};

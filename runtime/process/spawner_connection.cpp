@@ -296,6 +296,8 @@ void spawner_connection::receive() {
   spawn_frame_header header;
   while (rest.size() >= sizeof(header)) {
     std::memcpy(&header, rest.data(), sizeof(header));
+    if (header.size > max_spawn_frame)
+      return lose_spawner("sent bytes that make no sense and was killed");
     if (rest.size() - sizeof(header) < header.size)
       break;
     unique_fd descriptor;
@@ -431,6 +433,9 @@ spawner_connection::make_start_frame(process_id id, spawn_request request) {
                  id, std::move(request.payload), std::move(request.hidden),
                  std::move(request.environment), std::move(request.cores)}),
                result.descriptors.size());
+  if (result.bytes.size() - sizeof(spawn_frame_header) > max_spawn_frame)
+    return failure(ec::spawn, "a rank's payload and environment are over the "
+                              "limit of 128 MiB");
   return result;
 }
 

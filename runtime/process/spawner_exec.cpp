@@ -90,9 +90,10 @@ expected<spawner_link> exec_spawner() {
   posix_spawnattr_setflags(&with.attributes, POSIX_SPAWN_SETSID
                                                | POSIX_SPAWN_SETSIGMASK
                                                | POSIX_SPAWN_SETSIGDEF);
+  // The socket first: it has a low number if the program has closed one.
+  posix_spawn_file_actions_adddup2(&with.actions, theirs.get(), spawner_fd);
   for (int fd : {STDIN_FILENO, STDOUT_FILENO})
     posix_spawn_file_actions_addopen(&with.actions, fd, "/dev/null", O_RDWR, 0);
-  posix_spawn_file_actions_adddup2(&with.actions, theirs.get(), spawner_fd);
   posix_spawn_file_actions_addclosefrom_np(&with.actions, spawner_fd + 1);
   auto arguments = own_arguments();
   auto environment = spawner_environment();

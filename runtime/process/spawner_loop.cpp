@@ -165,6 +165,8 @@ void spawner_loop::serve_frame() {
   auto bytes = receive(sizeof(spawn_frame_header), descriptors);
   spawn_frame_header header;
   std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(&header));
+  if (header.size > max_spawn_frame)
+    finish();
   auto body = receive(header.size, descriptors);
   if (header.kind == spawn_frame::start) {
     // The kernel drops descriptors that this process has no room for.

@@ -69,6 +69,10 @@ void misbehave(train_context& context, const fault_plan& plan) {
   if (plan.action == "wait_forever" || plan.action == "stage_and_wait")
     for (;;)
       pause();
+  if (plan.action == "print") {
+    std::cout << "a line that a rank prints on stdout" << std::endl;
+    std::cerr << "a line that a rank prints on stderr" << std::endl;
+  }
   if (plan.action == "hang_at_exit")
     std::cout.rdbuf(new hanging_buffer);
   if (plan.action == "leave_child" || plan.action == "leave_session")

@@ -315,6 +315,21 @@ TEST_F(run_test, the_third_signal_ends_a_driver_at_once) {
     EXPECT_TRUE(gone_within(pid, 2)) << pid;
 }
 
+TEST_F(run_test, a_program_without_standard_descriptors_trains) {
+  std::vector<std::vector<int>> sets{{0}, {1}, {2}, {0, 1}, {1, 2}, {0, 1, 2}};
+  for (std::size_t i = 0; i < sets.size(); ++i) {
+    auto storage = storage_ / std::to_string(i);
+    fs::create_directory(storage);
+    victim program{storage.string(), "print", sets[i]};
+    auto status = program.wait();
+    ASSERT_TRUE(WIFEXITED(status)) << i << ": " << WTERMSIG(status);
+    EXPECT_EQ(WEXITSTATUS(status), 0) << i;
+    auto journal = bytes_of(storage / "run" / "journal.jsonl");
+    EXPECT_NE(journal.find("\"batch\":2,"), std::string::npos) << i;
+    EXPECT_EQ(journal.find("spawner"), std::string::npos) << journal;
+  }
+}
+
 TEST_F(run_test, the_next_start_removes_what_a_killed_driver_left) {
   victim program{storage_.path().string(), "stage_and_wait"};
   auto pid = program.pid();

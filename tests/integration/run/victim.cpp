@@ -11,6 +11,7 @@
 #include <algorithm>
 #include <csignal>
 #include <fstream>
+#include <iostream>
 
 #include "tests/integration/run/run_test.hpp"
 
@@ -28,6 +29,11 @@ public:
       pause();
   }
 };
+
+void print_everywhere() {
+  std::cout << "a line that the program prints on stdout" << std::endl;
+  std::cerr << "a line that the program prints on stderr" << std::endl;
+}
 
 } // namespace
 
@@ -50,18 +56,28 @@ int be_victim(const std::string& storage, const std::string& action) {
   }
   if (action == "leave")
     plan.checkpoint_by = 0;
+  if (action == "print") {
+    config.quiet = false;
+    plan.steps = 3;
+    print_everywhere();
+  }
   plan.step = 2;
   auto outcome =
     data_parallel_trainer{
       counting_loop, plan,
       train_options{.scaling = {.num_workers = 2}, .run = config}}
       .fit();
+  if (action == "print")
+    print_everywhere();
+  if (outcome.status == run_status_kind::finished)
+    return 0;
   if (outcome.status == run_status_kind::preempted)
     return 43;
   return outcome.status == run_status_kind::aborted ? 42 : 1;
 }
 
-victim::victim(const std::string& storage, const std::string& action) {
+victim::victim(const std::string& storage, const std::string& action,
+               const std::vector<int>& closed) {
   std::string program = "/proc/self/exe", mode = "--victim", folder = storage,
               deed = action;
   char* arguments[] = {program.data(), mode.data(), folder.data(), deed.data(),
@@ -69,7 +85,13 @@ victim::victim(const std::string& storage, const std::string& action) {
   posix_spawnattr_t attributes;
   posix_spawnattr_init(&attributes);
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
-  posix_spawn(&pid_, program.c_str(), nullptr, &attributes, arguments, environ);
+  posix_spawn_file_actions_t actions;
+  posix_spawn_file_actions_init(&actions);
+  for (int fd : closed)
+    posix_spawn_file_actions_addclose(&actions, fd);
+  posix_spawn(&pid_, program.c_str(), &actions, &attributes, arguments,
+              environ);
+  posix_spawn_file_actions_destroy(&actions);
   posix_spawnattr_destroy(&attributes);
 }
 

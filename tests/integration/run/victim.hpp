@@ -13,14 +13,17 @@ namespace troupe::test {
 /// Runs a counting loop without end in *storage*, as a program of its own that
 /// a test kills; every rank does *action* at its third report. With
 /// `callback_waits` its callback never comes back from that report instead.
-/// With `leave` they save and leave when they are asked to. 42: the run was
-/// stopped; 43: preempted.
+/// With `leave` they save and leave when they are asked to, with `print` they
+/// end after three reports and all print. 0: the loop came to its end; 42: the
+/// run was stopped; 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);
 
-/// This program as a victim, in a process group of its own.
+/// This program as a victim, in a process group of its own, without the
+/// *closed* ones of the standard descriptors.
 class victim {
 public:
-  explicit victim(const std::string& storage, const std::string& action = "");
+  explicit victim(const std::string& storage, const std::string& action = "",
+                  const std::vector<int>& closed = {});
   victim(const victim&) = delete;
   ~victim();
 

@@ -96,6 +96,15 @@ TEST(spawner_death_test, reports_ranks_of_a_killed_spawner_and_starts_another) {
   EXPECT_NE(client.spawner_pid(), first);
 }
 
+TEST(spawner_death_test, a_spawner_ends_by_itself_at_bytes_of_someone_else) {
+  auto link = exec_spawner().value();
+  // Its first bytes would ask for more memory than there is.
+  std::string text(4096, '\xee');
+  ASSERT_EQ(::write(link.socket.get(), text.data(), text.size()),
+            static_cast<ssize_t>(text.size()));
+  EXPECT_EQ(reap(link, -1), "exited with code 0");
+}
+
 TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {
   spawner_client client{exec_spawner().value()};
   auto pipe = make_pipe();

@@ -119,7 +119,9 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
     x.part = value_or_leave(files->seal(next_report_, std::move(name)));
   }
   ++next_report_;
-  value_or_leave(link.report(std::move(x), options.barrier));
+  // Until the commit a source may be the only file that stays.
+  auto wait = options.barrier || (files && files->has_sources());
+  value_or_leave(link.report(std::move(x), wait));
   if (files)
     files->remove_sources();
   if (mine)

@@ -41,6 +41,9 @@ public:
   /// kept.
   expected<checkpoint_part> seal(std::uint64_t index, std::string name);
 
+  /// Whether there are files to remove once the report is stored.
+  bool has_sources() const noexcept { return !sources_.empty(); }
+
   /// The report is stored: removes what `add_directory` was to move, as far as
   /// that is possible.
   void remove_sources() noexcept;

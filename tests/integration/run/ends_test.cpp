@@ -221,6 +221,39 @@ TEST_F(run_test, a_report_that_is_refused_takes_no_files_away) {
   EXPECT_EQ(bytes_of(outcome.checkpoint->path() / "weights"), "1");
 }
 
+void move_without_barrier(train_context& context, const fault_plan& plan) {
+  auto rank = std::to_string(context.rank());
+  auto first = checkpoint::from_directory(fs::path{plan.text} / "first" / rank);
+  auto second =
+    checkpoint::from_directory(fs::path{plan.text} / "second" / rank);
+  report_options options{
+    .checkpoint_name = "same", .move_files = true, .barrier = false};
+  context.report({}, first, options);
+  context.report({{"left", fs::exists(first.path() / rank)}});
+  context.report({}, second, options); // Its name is taken.
+}
+
+TEST_F(run_test, a_failed_commit_without_barrier_takes_no_files_away) {
+  auto models = storage_ / "models";
+  for (auto name : {"first", "second"})
+    for (auto rank : {"0", "1"}) {
+      fs::create_directories(models / name / rank);
+      write_bytes(models / name / rank / rank, name);
+    }
+  auto outcome =
+    data_parallel_trainer{
+      move_without_barrier, fault_plan{.text = models.string()},
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  ASSERT_TRUE(outcome.error);
+  auto rows = outcome.metrics_history().value();
+  ASSERT_EQ(rows.size(), 2u) << outcome.error->message;
+  EXPECT_EQ(rows[1].values[0].at("left"), metric_value{false});
+  EXPECT_EQ(rows[1].values[1].at("left"), metric_value{false});
+  EXPECT_EQ(bytes_of(models / "second" / "0" / "0"), "second");
+  EXPECT_EQ(bytes_of(models / "second" / "1" / "1"), "second");
+}
+
 void list_checkpoints(train_context& context) {
   for (int i = 0; i < 3; ++i) {
     auto files = context.new_checkpoint();

@@ -160,6 +160,7 @@ void driver_state::act(const run_action& action) {
       return;
     case kind::end:
       postponed.reset();
+      args.store->stop_waiting(); // for an attempt that is not to begin
       finish(action.reason);
       return;
   }
@@ -210,7 +211,8 @@ void driver_state::failed(attempt_failed& x) {
     "ranks_failed",
     {{"reason", x.ranks.empty()
                   ? x.reason.message
-                  : make_run_error(x.ranks, args.store->path()).message}});
+                  : make_run_error(x.ranks, args.store->path()).message},
+     {"started", x.started}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
   refuse_batches({ec::stopped, "the attempt is over"});

@@ -128,8 +128,14 @@ run_end run_attempts(const run_request& request, run_store& store,
         return preempted({ec::stopped, left->reason});
       return aborted(control.reason());
     }
-    if (!callbacks.end_reason())
-      start = store.begin_attempt();
+    if (callbacks.end_reason())
+      continue;
+    control.on_end([&store](const error&) { store.stop_waiting(); });
+    start = store.begin_attempt();
+    control.on_end({});
+    if (!start && control.ended())
+      return control.grace_is_over() ? preempted(control.reason())
+                                     : aborted(control.reason());
   }
 }
 

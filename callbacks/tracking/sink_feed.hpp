@@ -45,9 +45,6 @@ public:
   /// journal.
   std::optional<clock::time_point> pump(clock::time_point now);
 
-  /// Whether the sink has taken all that the journal holds.
-  bool is_done() const noexcept { return !blocked_ && held_.empty(); }
-
   /// Why the sink takes nothing now; `ec::none`: it does.
   const error& trouble() const noexcept { return trouble_; }
 

@@ -56,11 +56,12 @@ expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
   return std::optional<history_row>{};
 }
 
-expected<std::optional<journal_event>> read_run_end(const fs::path& path) {
+expected<last_attempt> read_last_attempt(const fs::path& path) {
   auto lines = line_reader::open(path, 0);
   if (!lines)
     return tl::unexpected{lines.error()};
-  std::optional<journal_event> result;
+  last_attempt result;
+  auto preempted = false;
   for (;;) {
     auto line = lines->next();
     if (!line)
@@ -74,11 +75,18 @@ expected<std::optional<journal_event>> read_run_end(const fs::path& path) {
     if (!entry || !*entry)
       continue; // A damaged line: what follows counts.
     auto event = std::get_if<journal_event>(&**entry);
-    if (event && event->kind == "attempt_begun")
-      result.reset();
-    else if (event
-             && (event->kind == "run_ended" || event->kind == "driver_lost"))
-      result = std::move(*event);
+    if (!event)
+      continue;
+    if (event->kind == "attempt_begun") {
+      result = {};
+      preempted = false;
+    } else if (event->kind == "preempted") {
+      preempted = true;
+    } else if (event->kind == "ranks_failed" && !preempted) {
+      result.failure = std::move(*event);
+    } else if (event->kind == "run_ended" || event->kind == "driver_lost") {
+      result.end = std::move(*event);
+    }
   }
 }
 

@@ -43,10 +43,19 @@ private:
 /// those before it; nothing if there is none.
 expected<std::optional<history_row>> read_last_batch(const fs::path& path);
 
-/// How the run of the journal *path* ended: its event `run_ended`, or
-/// `driver_lost` if no driver was left to say it, unless another attempt began
-/// after it; nothing if it did not end.
-expected<std::optional<journal_event>> read_run_end(const fs::path& path);
+/// What the journal says of the latest attempt.
+struct last_attempt {
+  /// How the run ended in it: the event `run_ended`, or `driver_lost` if no
+  /// driver was left to say it. Nothing: it did not end.
+  std::optional<journal_event> end;
+
+  /// The event `ranks_failed`. Nothing: they did not fail, or they were to
+  /// leave because the run was preempted.
+  std::optional<journal_event> failure;
+};
+
+/// The latest attempt of the journal *path*.
+expected<last_attempt> read_last_attempt(const fs::path& path);
 
 /// The batches of the journal *path* from report index *first* on, in order;
 /// damaged lines are passed over.

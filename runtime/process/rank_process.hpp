@@ -28,7 +28,7 @@ struct rank_birth {
 ///
 /// The rank dies with the spawner. Its stdin is empty; SIGPIPE is ignored so
 /// that a lost peer is an error of the call that meets it and not the death of
-/// the rank; other signals do what they do by default.
+/// the rank. What the other signals do is left to `birth.entry`.
 [[noreturn]] void become_rank(rank_birth birth) noexcept;
 
 } // namespace troupe

@@ -36,8 +36,8 @@ struct hang_verdict {
 /// after it began, and then again and again at growing intervals. A rank is
 /// ended for two reasons only: a limit of the user's own, or because it cannot
 /// be alive. The latter takes `idle_limit` without CPU time and I/O, or as a
-/// stopped process, while others wait: a rank that computes for an hour while
-/// the others sit in a barrier is well.
+/// stopped process, while others, or the run's end, wait for it: a rank that
+/// computes for an hour while the others sit in a barrier is well.
 class hang_monitor {
 public:
   using duration = std::chrono::milliseconds;

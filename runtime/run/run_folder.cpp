@@ -268,7 +268,8 @@ expected<void> run_folder::make_claim(const std::string& name) {
   return before.empty() ? expected<void>{} : attempts_.remove_file(before);
 }
 
-expected<void> run_folder::await_ranks(std::chrono::milliseconds limit) {
+expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
+                                       const std::atomic<bool>& given_up) {
   {
     std::lock_guard guard{mutex_};
     ranks_.reset();
@@ -283,6 +284,9 @@ expected<void> run_folder::await_ranks(std::chrono::milliseconds limit) {
       return tl::unexpected{taken.error()};
     if (*taken)
       break;
+    if (given_up)
+      return failure(ec::stopped, "the run was stopped while it waited for "
+                                  "processes of an earlier attempt");
     if (std::chrono::steady_clock::now() >= deadline) {
       file->reset();
       return failure(ec::timeout, "no attempt of the run " + path().string()
@@ -321,7 +325,7 @@ expected<void> run_folder::check() const {
   auto code = attempts_.look_up(claim_name_, found);
   if (code == 0 && is_same_file(found, claim_file_))
     return {};
-  if (code != 0 && code != ENOENT && code != ENOTDIR && code != ESTALE)
+  if (code != 0 && code != ENOENT && code != ENOTDIR)
     return tl::unexpected{
       storage_error("look up", attempts_.path() / claim_name_, code)};
   if (auto there = folder_.is_at_its_path(); there && !*there)
@@ -358,7 +362,7 @@ std::string run_folder::holder() const {
       if (auto text = attempts_.read_file(name, max_claim_bytes))
         if (auto who = process_from_line(*text))
           return to_string(*who);
-  return "someone else";
+  return "another driver, or someone removes its folder";
 }
 
 bool run_folder::is_ousted() const {

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <cstdint>
 #include <memory>
@@ -47,9 +48,11 @@ public:
   expected<bool> claim(std::uint64_t attempt);
 
   /// Waits, at most *limit*, until no process of an earlier attempt is left:
-  /// all that were given its `ranks_lock`. `ec::timeout` names those that are.
+  /// all that were given its `ranks_lock`. `ec::timeout` names those that are;
+  /// `ec::stopped` once the wait is *given_up*.
   /// Then there is a new lock, for the attempt that begins.
-  expected<void> await_ranks(std::chrono::milliseconds limit);
+  expected<void> await_ranks(std::chrono::milliseconds limit,
+                             const std::atomic<bool>& given_up = false);
 
   /// What every rank process of the attempt is to hold as long as it lives.
   expected<unique_fd> ranks_lock() const;

@@ -22,15 +22,13 @@ struct found_state {
 
 // How the journal says that the run ended.
 expected<void> take_end(saved_run& state, const fs::path& journal_file) {
-  auto end = read_run_end(journal_file);
-  if (!end)
-    return tl::unexpected{end.error()};
-  if (!*end)
-    return {};
-  if (auto status = (*end)->fields.find("status"))
-    if (auto known = run_status_from_string(to_string(*status)))
-      state.status = *known;
-  return {};
+  return read_last_attempt(journal_file).map([&](const last_attempt& last) {
+    if (!last.end)
+      return;
+    if (auto status = last.end->fields.find("status"))
+      if (auto known = run_status_from_string(to_string(*status)))
+        state.status = *known;
+  });
 }
 
 // The run's state; rebuilt from the journal if it is damaged or lost, so that a
@@ -102,22 +100,32 @@ metrics end_fields(run_status_kind status,
 
 // Appends how the run ended, which the journal could not take at the time; of a
 // driver that was killed or lost the folder no one knows more than that.
-expected<void> complete_end(journal& log, const fs::path& file,
+expected<void> complete_end(journal& log, const last_attempt& last,
                             const saved_run& state) {
-  if (state.next_attempt == 0)
+  if (state.next_attempt == 0 || last.end)
     return {};
-  return read_run_end(file).and_then(
-    [&](const std::optional<journal_event>& end) -> expected<void> {
-      if (end)
-        return {};
-      if (state.status == run_status_kind::running)
-        return log.append_event(
-          "driver_lost", state.next_attempt - 1,
-          {{"reason", "the driver of this attempt ended without a word: it was "
-                      "killed, or no longer reached the run's folder"}});
-      return log.append_event("run_ended", state.next_attempt - 1,
-                              end_fields(state.status, state.error));
-    });
+  if (state.status == run_status_kind::running)
+    return log.append_event(
+      "driver_lost", state.next_attempt - 1,
+      {{"reason", "the driver of this attempt ended without a word: it was "
+                  "killed, or no longer reached the run's folder"}});
+  return log.append_event("run_ended", state.next_attempt - 1,
+                          end_fields(state.status, state.error));
+}
+
+// The failures that count: what the state of the last attempt's begin says, and
+// that attempt's own failure if its driver died before it could store that.
+failure_counts failures_of(const saved_run& state, const last_attempt& last) {
+  if (state.status == run_status_kind::errored)
+    return {};
+  auto result = state.failures;
+  auto& failure = last.failure;
+  if (state.status != run_status_kind::running || !failure
+      || failure->attempt + 1 != state.next_attempt)
+    return result;
+  auto started = failure->fields.find("started");
+  ++(started && *started == metric_value{false} ? result.starts : result.ranks);
+  return result;
 }
 
 tl::unexpected<error> already_finished(const run_folder& folder) {
@@ -205,11 +213,16 @@ run_store::open(const run_config& config, const std::string& config_text) {
     [&files] { return files.check_all(); });
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
-  auto whole = complete(**log, checkpoints->registry().all()).and_then([&] {
-    return complete_end(**log, files.journal_file(), checkpoints->state());
-  });
-  if (!whole)
-    return tl::unexpected{whole.error()};
+  auto latest =
+    complete(**log, checkpoints->registry().all())
+      .and_then([&] { return read_last_attempt(files.journal_file()); })
+      .and_then([&](last_attempt x) {
+        return complete_end(**log, x, checkpoints->state()).map([&] {
+          return std::move(x);
+        });
+      });
+  if (!latest)
+    return tl::unexpected{latest.error()};
   if (checkpoints->state().status == run_status_kind::finished) {
     // It has its state back now.
     for (auto& x : found->events)
@@ -231,8 +244,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   result->start_timeout_ = config.start_timeout;
   auto& state = result->checkpoints_.state();
   result->attempt_ = state.next_attempt;
-  if (state.status != run_status_kind::errored)
-    result->failures_ = state.failures;
+  result->failures_ = failures_of(state, *latest);
   return result->note_events(result->journal_->events())
     .and_then([&] { return result->note_events(std::move(found->events)); })
     .and_then(
@@ -322,7 +334,7 @@ expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
   if (auto ok = seen(folder_->claim(checkpoints_.state().next_attempt)); !ok)
     return tl::unexpected{ok.error()};
-  if (auto ok = folder_->await_ranks(start_timeout_); !ok)
+  if (auto ok = folder_->await_ranks(start_timeout_, waiting_is_over_); !ok)
     return tl::unexpected{ok.error()};
   checkpoints_.note_failures(failures());
   auto resume = checkpoints_.resume_checkpoint();

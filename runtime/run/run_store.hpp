@@ -60,8 +60,12 @@ public:
 
   /// Reserves the number of the next attempt and finds the checkpoint it goes
   /// on from. From now on nothing of an earlier attempt can be committed.
-  /// Waits for the processes of an earlier attempt, at most `start_timeout`.
+  /// Waits for the processes of an earlier attempt, at most `start_timeout`;
+  /// `ec::stopped` after `stop_waiting`.
   expected<attempt_start> begin_attempt();
+
+  /// The run is to end: `begin_attempt` waits no more, now and from now on.
+  void stop_waiting() noexcept { waiting_is_over_ = true; }
 
   /// What every rank process of the attempt is to hold as long as it lives.
   expected<unique_fd> ranks_lock() const { return folder_->ranks_lock(); }
@@ -158,6 +162,7 @@ private:
   std::atomic<bool> is_lost_ = false; // `loss_` is set
   const run_description description_;
   std::chrono::milliseconds start_timeout_{0};
+  std::atomic<bool> waiting_is_over_ = false;
   std::function<void()> appended_ = [] {};
   const bool resumed_;
   sync_thread sync_; // the last member: it uses the others

@@ -348,4 +348,27 @@ TEST_P(ends_in_a_placement_test,
     std::this_thread::yield();
 }
 
+TEST_P(ends_in_a_placement_test, a_callback_that_does_not_come_back_is_named) {
+  train_options options{.scaling = {.num_workers = GetParam()},
+                        .run = config()};
+  options.run.quiet = false;
+  options.run.callback_timeout = std::chrono::milliseconds{1};
+  // Waits until the console says its name.
+  options.run.callbacks = {on_report(1, [] {
+    std::string text;
+    while (text.find("in after_report has not come back for ")
+           == std::string::npos) {
+      text = testing::internal::GetCapturedStderr();
+      testing::internal::CaptureStderr();
+      std::this_thread::yield();
+    }
+    EXPECT_NE(text.find("callback 1 ("), std::string::npos) << text;
+  })};
+  testing::internal::CaptureStderr();
+  auto outcome = run({}, options);
+  (void) testing::internal::GetCapturedStderr();
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_TRUE(outcome.unsent.empty());
+}
+
 } // namespace troupe::test

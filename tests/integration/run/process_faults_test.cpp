@@ -97,7 +97,7 @@ std::ostream& operator<<(std::ostream& out, const belongings& x) {
 } // namespace
 
 TEST_F(run_test, runs_one_after_the_other_keep_no_memory) {
-#ifdef __SANITIZE_ADDRESS__
+#if defined(__SANITIZE_ADDRESS__) || defined(__SANITIZE_THREAD__)
   GTEST_SKIP() << "the sanitizer's own allocator counts otherwise";
 #else
   auto in_use_after = [this, number = 0](int runs) mutable {

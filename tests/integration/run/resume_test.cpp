@@ -8,7 +8,6 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
-#include "tests/support/child.hpp"
 
 namespace troupe::test {
 
@@ -74,33 +73,25 @@ TEST_F(run_test, a_killed_driver_leaves_no_process_and_loses_no_report) {
     EXPECT_EQ((*all)[i].index, i);
 }
 
-/// Takes its driver along at the second failure.
-class deadly_callback : public user_callback {
-public:
-  void after_exception(const run_context&,
-                       const std::map<int, rank_failure>&) override {
-    if (++failures_ == 2)
-      raise(SIGKILL);
-  }
-
-private:
-  int failures_ = 0;
-};
-
 TEST_F(run_test, a_driver_that_comes_back_counts_failures_on) {
-  fault_plan plan{.action = "throw", .rank = 0, .step = 0, .attempt = -1};
-  train_options options{.scaling = {.num_workers = 0}, .run = config()};
-  options.run.failure.max_failures = 2;
-  auto status = run_in_child([&] {
-    auto doomed = options;
-    doomed.run.callbacks = {std::make_shared<deadly_callback>()};
-    run(plan, doomed);
-  });
-  ASSERT_TRUE(WIFSIGNALED(status));
-  // Attempts 0 and 1 failed. One more may, the next one ends the run.
-  auto outcome = run(plan, options);
-  ASSERT_TRUE(outcome.error);
-  EXPECT_EQ(outcome.attempts, 4u);
+  for (auto where : {"", "_inline"}) {
+    auto storage = storage_ / ("runs" + std::string{where});
+    fs::create_directory(storage);
+    victim program{storage.string(),
+                   "die_at_second_failure" + std::string{where}};
+    auto status = program.wait();
+    ASSERT_TRUE(WIFSIGNALED(status)) << WEXITSTATUS(status);
+    train_options options{.scaling = {.num_workers = *where ? 0 : 2},
+                          .run = config()};
+    options.run.storage_path = storage;
+    options.run.failure.max_failures = 2;
+    auto outcome =
+      run({.action = "throw", .rank = 0, .step = 0, .attempt = -1}, options);
+    ASSERT_TRUE(outcome.error);
+    // Attempts 0 and 1 failed in the first program; the third failure is one
+    // too many.
+    EXPECT_EQ(outcome.attempts, 3u) << where;
+  }
 }
 
 class told_indices : public user_callback {

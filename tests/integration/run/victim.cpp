@@ -30,6 +30,19 @@ public:
   }
 };
 
+/// Takes its driver along at the second failure.
+class deadly_callback : public user_callback {
+public:
+  void after_exception(const run_context&,
+                       const std::map<int, rank_failure>&) override {
+    if (++failures_ == 2)
+      raise(SIGKILL);
+  }
+
+private:
+  int failures_ = 0;
+};
+
 void print_everywhere() {
   std::cout << "a line that the program prints on stdout" << std::endl;
   std::cerr << "a line that the program prints on stderr" << std::endl;
@@ -42,8 +55,10 @@ int be_victim(const std::string& storage, const std::string& action) {
   config.name = "run";
   config.storage_path = storage;
   config.quiet = true;
+  auto workers = 2;
   fault_plan plan;
   plan.steps = 1'000'000'000;
+  plan.step = 2;
   plan.checkpoint_by = -1;
   if (action == "callback_waits") {
     config.callbacks = {std::make_shared<waiting_callback>()};
@@ -51,6 +66,13 @@ int be_victim(const std::string& storage, const std::string& action) {
     config.callbacks = {std::make_shared<user_callback>()};
     plan.checkpoint_by = 0;
     plan.steps = 3;
+  } else if (action.starts_with("die_at_second_failure")) {
+    config.callbacks = {std::make_shared<deadly_callback>()};
+    config.failure.max_failures = 2;
+    plan.action = "throw";
+    plan.attempt = -1;
+    plan.step = 0;
+    workers = action.ends_with("_inline") ? 0 : 2;
   } else {
     plan.action = action;
   }
@@ -61,11 +83,10 @@ int be_victim(const std::string& storage, const std::string& action) {
     plan.steps = 3;
     print_everywhere();
   }
-  plan.step = 2;
   auto outcome =
     data_parallel_trainer{
       counting_loop, plan,
-      train_options{.scaling = {.num_workers = 2}, .run = config}}
+      train_options{.scaling = {.num_workers = workers}, .run = config}}
       .fit();
   if (action == "print")
     print_everywhere();

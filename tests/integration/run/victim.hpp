@@ -14,7 +14,9 @@ namespace troupe::test {
 /// a test kills; every rank does *action* at its third report. With
 /// `callback_waits` its callback never comes back from that report instead.
 /// With `leave` they save and leave when they are asked to, with `print` they
-/// end after three reports and all print. 0: the loop came to its end; 42: the
+/// end after three reports and all print. With `die_at_second_failure`, inline
+/// if `_inline` follows, every attempt fails and the second takes the program
+/// along. 0: the loop came to its end; 42: the
 /// run was stopped; 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);
 

@@ -358,10 +358,10 @@ TEST_F(run_store_test, completes_the_journal_with_the_end_that_it_refused) {
                                make_run_error({ec::rank_failed, "why"})));
     ASSERT_TRUE(arm_failpoint(""));
   }
-  EXPECT_FALSE(read_run_end(journal).value());
+  EXPECT_FALSE(read_last_attempt(journal).value().end);
   for (int start : {1, 2}) {
     ASSERT_TRUE(open());
-    auto end = read_run_end(journal).value();
+    auto end = read_last_attempt(journal).value().end;
     ASSERT_TRUE(end) << "start " << start;
     EXPECT_EQ(end->attempt, 0u);
     EXPECT_EQ(end->fields, (metrics{{"error", "why"}, {"status", "errored"}}));
@@ -376,7 +376,7 @@ TEST_F(run_store_test, says_of_which_attempt_the_driver_was_lost) {
   ASSERT_TRUE(open().value()->begin_attempt());
   for (int start : {1, 2}) {
     ASSERT_TRUE(open());
-    auto end = read_run_end(journal).value();
+    auto end = read_last_attempt(journal).value().end;
     ASSERT_TRUE(end) << "start " << start;
     EXPECT_EQ(end->kind, "driver_lost");
     EXPECT_EQ(end->attempt, 0u);
@@ -385,7 +385,7 @@ TEST_F(run_store_test, says_of_which_attempt_the_driver_was_lost) {
   auto first = lines.find("driver_lost");
   EXPECT_EQ(lines.find("driver_lost", first + 1), std::string::npos);
   EXPECT_EQ(open().value()->begin_attempt().value().attempt, 1u);
-  EXPECT_FALSE(read_run_end(journal).value()) << "the run goes on";
+  EXPECT_FALSE(read_last_attempt(journal).value().end) << "the run goes on";
 }
 
 TEST_F(run_store_test, reads_manifests_of_the_format_before) {
@@ -508,6 +508,32 @@ TEST_F(run_store_test, counts_failures_on_for_the_driver_that_comes_next) {
   }
   // Whoever starts a run again that its errors ended has seen them.
   EXPECT_EQ(open().value()->failures(), failure_counts{});
+}
+
+TEST_F(run_store_test, counts_the_failure_that_a_killed_driver_had_not_stored) {
+  auto fail = [&](const metrics& fields, std::string_view before) {
+    auto status = run_in_child([&] {
+      auto store = open().value();
+      auto attempt = store->begin_attempt().value().attempt;
+      if (!before.empty())
+        (void) store->append_event(before, attempt);
+      (void) store->append_event("ranks_failed", attempt, fields);
+      kill(getpid(), SIGKILL);
+    });
+    ASSERT_TRUE(WIFSIGNALED(status));
+  };
+  fail({{"reason", "rank 0: died"}}, {});
+  EXPECT_EQ(open().value()->failures(), (failure_counts{1, 0}));
+  EXPECT_EQ(open().value()->failures(), (failure_counts{1, 0})) << "once";
+  fail({{"reason", "not up"}, {"started", false}}, {});
+  EXPECT_EQ(open().value()->failures(), (failure_counts{1, 1}));
+  fail({{"reason", "rank 0: left"}, {"started", true}}, "preempted");
+  EXPECT_EQ(open().value()->failures(), (failure_counts{1, 1}));
+  // The next attempt stores what was counted; its own has not failed.
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  store.reset();
+  EXPECT_EQ(open().value()->failures(), (failure_counts{1, 1}));
 }
 
 TEST_F(run_store_test, gives_every_run_without_a_name_one_of_its_own) {

@@ -53,11 +53,14 @@ public:
     ::waitpid(pid, nullptr, 0);
   }
 
-  /// Its vitals once it waits.
+  /// Its vitals once it waits: it may sleep a moment on the way there, too.
   process_vitals vitals() const {
-    for (;;)
-      if (auto x = vitals_of(pid); !x || !x->busy)
-        return x.value_or(process_vitals{});
+    for (process_vitals last;;) {
+      auto x = vitals_of(pid).value_or(process_vitals{});
+      if (!x.busy && x.cpu == last.cpu)
+        return x;
+      last = x;
+    }
   }
 
   void give(const std::string& bytes) const {

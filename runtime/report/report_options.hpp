@@ -9,8 +9,9 @@ struct report_options {
   /// Name of the checkpoint's folder, equal on all ranks. Empty:
   /// `checkpoint_<report index, six digits>`.
   std::string checkpoint_name = {};
-  /// Move the files of a given directory instead of copying them. `report` waits
-  /// for the commit, even without `barrier`; one that is refused leaves them.
+  /// Move the files of a given directory instead of copying them. `report`
+  /// waits for the commit, even without `barrier`; one that is refused leaves
+  /// them.
   bool move_files = false;
   /// false: do not wait for the other ranks; a rank may run ahead of the
   /// slowest by at most `max_reports_ahead`.

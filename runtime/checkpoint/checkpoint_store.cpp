@@ -22,6 +22,11 @@ constexpr std::size_t max_rotten = 3;
 
 using manifests = std::vector<std::pair<std::string, manifest>>;
 
+// What a checkpoint is called while it is removed.
+std::string evicted_name(const doomed_checkpoint& x) {
+  return evicted_prefix + std::to_string(x.index) + '-' + x.name;
+}
+
 bool has_prefix(const std::string& name, const char* prefix) {
   return name.starts_with(prefix);
 }
@@ -76,7 +81,6 @@ expected<void> checkpoint_store::recover() {
   if (auto ok = make_folders(folder()); !ok)
     return ok;
   drop(staging_prefix);
-  drop(evicted_prefix);
   auto names = list();
   if (!names)
     return tl::unexpected{names.error()};
@@ -213,8 +217,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
 
 void checkpoint_store::remove(const doomed_checkpoint& x) {
   // Under another name first: half a checkpoint must not look like one.
-  auto path =
-    folder() / (evicted_prefix + std::to_string(x.index) + '-' + x.name);
+  auto path = folder() / evicted_name(x);
   auto renamed = rename_new(folder() / x.name, path);
   if (!renamed) {
     note("checkpoint_not_removed", x.name, renamed.error().message);
@@ -228,6 +231,7 @@ void checkpoint_store::remove(const doomed_checkpoint& x) {
 }
 
 void checkpoint_store::remove_doomed() {
+  drop(evicted_prefix);
   for (auto& x : std::vector{state_.doomed}) {
     auto found = read_manifest(folder() / x.name);
     if (found && is_doomed(x.name, *found)) {
@@ -239,24 +243,57 @@ void checkpoint_store::remove_doomed() {
   }
 }
 
-expected<void> checkpoint_store::reinstate_doomed() {
-  auto all = registry_.all();
-  auto next = state_;
+expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
+  auto path = folder() / evicted_name(x);
+  auto it = checkpoint::from_directory(path);
+  auto done =
+    verify({std::move(it), {}, x.index, x.attempt})
+      .and_then([&](auto&&) { return rename_new(path, folder() / x.name); })
+      .and_then([&] { return sync_folder(folder()); });
+  if (done)
+    return true;
+  if (done.error().code == ec::corrupt || done.error().code == ec::conflict)
+    return false; // It is half gone, or its name is another's now.
+  return tl::unexpected{done.error()};
+}
+
+expected<std::vector<reported_checkpoint>> checkpoint_store::find_doomed() {
+  std::vector<reported_checkpoint> result;
   for (auto& x : state_.doomed) {
-    auto found = read_manifest(folder() / x.name);
+    auto path = folder() / x.name;
+    auto found = read_manifest(path);
+    if (!found && found.error().code == ec::corrupt) {
+      auto back = recall(x);
+      if (!back)
+        return tl::unexpected{back.error()};
+      if (*back)
+        found = read_manifest(path);
+    }
     if (!found && found.error().code != ec::corrupt)
       return tl::unexpected{found.error()};
-    if (!found || !is_doomed(x.name, *found))
-      continue;
-    note("checkpoint_reinstated", x.name, "a newer one is rotten");
-    all.push_back({checkpoint::from_directory(folder() / x.name),
-                   found->first_values(), x.index, x.attempt});
+    if (found && is_doomed(x.name, *found))
+      result.push_back({checkpoint::from_directory(path), found->first_values(),
+                        x.index, x.attempt});
   }
-  next.doomed.clear();
-  std::swap(state_, next);
+  return result;
+}
+
+expected<void> checkpoint_store::strike(const std::string& name) {
+  auto registry = registry_;
+  if (!registry.remove(name))
+    return {};
+  auto back = find_doomed();
+  if (!back)
+    return tl::unexpected{back.error()};
+  auto all = registry.all();
+  for (auto& x : *back) {
+    note("checkpoint_reinstated", x.data.name(), "a newer one is rotten");
+    all.push_back(std::move(x));
+  }
+  auto doomed = std::exchange(state_.doomed, {});
   auto saved = save(checkpoint_registry{state_.retention, std::move(all)});
   if (!saved)
-    std::swap(state_, next);
+    state_.doomed = std::move(doomed);
   return saved;
 }
 
@@ -269,10 +306,8 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
       return ok;
     event.stored = true;
   }
-  auto registry = registry_;
-  if (registry.remove(name))
-    if (auto ok = save(registry); !ok)
-      return ok;
+  if (auto ok = strike(name); !ok)
+    return ok;
   failpoint("rotten.forgotten");
   auto found = look_up_link(folder() / name);
   if (!found)
@@ -338,9 +373,6 @@ checkpoint_store::resume_checkpoint() {
     if (whole.error().code != ec::corrupt)
       return tl::unexpected{whole.error()};
     if (auto ok = set_aside(x.data.name(), whole.error()); !ok)
-      return tl::unexpected{ok.error()};
-    if (auto ok = state_.doomed.empty() ? expected<void>{} : reinstate_doomed();
-        !ok)
       return tl::unexpected{ok.error()};
   }
   return std::optional<reported_checkpoint>{};

@@ -101,8 +101,14 @@ private:
   bool is_doomed(const std::string& name, const manifest& x) const;
   void remove(const doomed_checkpoint& x);
   void remove_doomed();
-  /// Takes back what retention had let go and is still there.
-  expected<void> reinstate_doomed();
+  /// What retention had let go and is still there.
+  expected<std::vector<reported_checkpoint>> find_doomed();
+  /// Gives *x* its name back if a driver died before it removed any of it;
+  /// whether it did.
+  expected<bool> recall(const doomed_checkpoint& x);
+  /// Saves the state without the rotten checkpoint *name*, and in the same step
+  /// with what retention had let go for a newer one.
+  expected<void> strike(const std::string& name);
   /// The names in `checkpoints/`, sorted.
   expected<std::vector<std::string>> list() const;
   /// Removes every folder whose name begins with *prefix*, as far as possible.

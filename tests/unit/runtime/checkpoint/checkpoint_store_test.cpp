@@ -411,26 +411,97 @@ TEST_F(checkpoint_store_test, moves_no_rotten_one_before_its_event_is_stored) {
   EXPECT_FALSE(fs::exists(folder(1)));
 }
 
+// A driver dies while it removes what retention let go, the newest rots, and
+// the next driver dies, too, while it takes the other back.
 TEST_F(checkpoint_store_test, takes_back_what_was_let_go_for_a_rotten_one) {
+  auto config = checkpoint_config{1, "", score_order::max};
+  auto resume = [&] {
+    auto store = open(config);
+    return store.resume_checkpoint().value();
+  };
+  for (auto first : {"commit.state_saved", "commit.evicting"}) {
+    for (auto second : {"", "replace.written:2", "rotten.forgotten",
+                        "rotten.renamed", "replace.written:3", "rotten.kept"}) {
+      SCOPED_TRACE(std::string{first} + " then " + second);
+      fs::remove(run / "state.json");
+      fs::remove_all(run / "checkpoints");
+      {
+        auto store = open(config);
+        attempt = store.begin_attempt(0).value();
+        ASSERT_TRUE(commit(store, 0, {{"x", 1}}));
+      }
+      auto status = run_in_child([&] {
+        auto store = open(config);
+        attempt = store.begin_attempt(0).value();
+        (void) arm_failpoint(first);
+        (void) commit(store, 1);
+      });
+      ASSERT_TRUE(WIFSIGNALED(status));
+      write_bytes(folder(1) / "a", "rotten");
+      status = run_in_child([&] {
+        (void) arm_failpoint(second);
+        (void) resume();
+      });
+      ASSERT_EQ(WIFSIGNALED(status), *second != '\0');
+      auto found = resume();
+      ASSERT_TRUE(found);
+      EXPECT_EQ(found->data.name(), name(0));
+      EXPECT_EQ(found->values, (metrics{{"x", 1}}));
+      EXPECT_EQ(resume(), found);
+      EXPECT_EQ(entries(), 2u); // it and the rotten one
+    }
+  }
+}
+
+// A driver may die after it removed some of the files, too.
+TEST_F(checkpoint_store_test, takes_back_nothing_that_is_half_removed) {
+  auto config = checkpoint_config{1, "", score_order::max};
   {
-    auto store = open({1, "", score_order::max});
+    auto store = open(config);
     attempt = store.begin_attempt(0).value();
-    ASSERT_TRUE(commit(store, 0, {{"x", 1}}));
+    ASSERT_TRUE(commit(store, 0));
   }
   auto status = run_in_child([&] {
-    auto store = open({1, "", score_order::max});
+    auto store = open(config);
     attempt = store.begin_attempt(0).value();
-    (void) arm_failpoint("commit.state_saved"); // before it goes
+    (void) arm_failpoint("commit.evicting");
     (void) commit(store, 1);
   });
   ASSERT_TRUE(WIFSIGNALED(status));
+  fs::remove(run.path() / "checkpoints" / (".evicted-0-" + name(0)) / "a");
   write_bytes(folder(1) / "a", "rotten");
-  auto store = open({1, "", score_order::max});
-  auto resume = store.resume_checkpoint().value();
-  ASSERT_TRUE(resume);
-  EXPECT_EQ(resume->data.name(), name(0));
-  EXPECT_EQ(resume->values, (metrics{{"x", 1}}));
-  EXPECT_EQ(open().resume_checkpoint().value(), resume);
+  auto store = open(config);
+  EXPECT_FALSE(store.resume_checkpoint().value());
+  EXPECT_FALSE(fs::exists(folder(0)));
+  auto events = store.take_events();
+  EXPECT_EQ(
+    std::ranges::count(events, "checkpoint_reinstated", &store_event::kind), 0);
+}
+
+// The checkpoints that were kept for their scores are older than the one that
+// was let go.
+TEST_F(checkpoint_store_test, takes_back_what_was_let_go_beside_better_ones) {
+  auto config = checkpoint_config{1, "acc", score_order::max};
+  {
+    auto store = open(config);
+    attempt = store.begin_attempt(0).value();
+    ASSERT_TRUE(commit(store, 3, {{"acc", 0.9}}));
+    ASSERT_TRUE(commit(store, 8, {{"acc", 0.1}}));
+  }
+  auto status = run_in_child([&] {
+    auto store = open(config);
+    attempt = store.begin_attempt(0).value();
+    (void) arm_failpoint("commit.state_saved");
+    (void) commit(store, 9, {{"acc", 0.2}});
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  write_bytes(folder(9) / "a", "rotten");
+  status = run_in_child([&] {
+    (void) arm_failpoint("rotten.forgotten");
+    (void) open(config).resume_checkpoint();
+  });
+  ASSERT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(open(config).resume_checkpoint().value()->data.name(), name(8));
 }
 
 TEST_F(checkpoint_store_test, keeps_the_last_three_rotten_checkpoints) {

@@ -16,11 +16,24 @@ inline_link::inline_link(run_store& store, inline_callbacks& callbacks,
                          loop_control& control)
   : run_(store), callbacks_(callbacks), control_(control) {}
 
-expected<void> inline_link::report(rank_report x, bool) {
+expected<void> inline_link::check() const {
+  if (refusal_)
+    return tl::unexpected<error>{refusal_};
   if (control_.ended())
     return tl::unexpected<error>{control_.reason()};
   if (auto& reason = callbacks_.end_reason())
     return tl::unexpected<error>{reason};
+  return {};
+}
+
+tl::unexpected<error> inline_link::refuse(error reason) {
+  refusal_ = std::move(reason);
+  return tl::unexpected<error>{refusal_};
+}
+
+expected<void> inline_link::report(rank_report x, bool) {
+  if (auto ok = check(); !ok)
+    return ok;
   report_batch batch;
   batch.index = x.index;
   batch.values.push_back(std::move(x.values));
@@ -28,7 +41,7 @@ expected<void> inline_link::report(rank_report x, bool) {
   batch.step_s.push_back(x.step_s);
   auto stored = run_.store(callbacks_.context().attempt, batch);
   if (!stored)
-    return tl::unexpected<error>{std::move(stored.error())};
+    return refuse(std::move(stored.error()));
   std::optional<checkpoint> data;
   if (*stored)
     data = (*stored)->data;
@@ -40,13 +53,17 @@ expected<void> inline_link::report(rank_report x, bool) {
 }
 
 expected<void> inline_link::log(loop_event x) {
-  return run_.append_event(x.kind, callbacks_.context().attempt, x.fields);
+  if (refusal_)
+    return tl::unexpected<error>{refusal_};
+  auto noted =
+    run_.append_event(x.kind, callbacks_.context().attempt, x.fields);
+  if (!noted)
+    return refuse(std::move(noted.error()));
+  return {};
 }
 
 expected<void> inline_link::barrier() {
-  if (control_.ended())
-    return tl::unexpected<error>{control_.reason()};
-  return {};
+  return check();
 }
 
 expected<std::string> inline_link::broadcast(expected<std::string> bytes) {

@@ -32,7 +32,15 @@ public:
   }
   void on_abort(std::function<void(const error&)> f) override;
 
+  /// What the store refused first; `ec::none`: nothing. No call succeeds after
+  /// it, and the run ends with it, whatever the loop makes of its exceptions.
+  const error& refusal() const noexcept { return refusal_; }
+
 private:
+  /// Why the loop must not go on, if so.
+  expected<void> check() const;
+  tl::unexpected<error> refuse(error reason);
+
   expected<void> set(const std::string& key, std::string value) override;
   expected<std::string> get(const std::string& key, timeout limit) override;
   expected<std::int64_t> add(const std::string& key,
@@ -49,6 +57,7 @@ private:
   run_store& run_;
   inline_callbacks& callbacks_;
   loop_control& control_;
+  error refusal_;
   rendezvous_table table_;
   rank_activity activity_{};
 };

@@ -17,11 +17,16 @@ namespace troupe {
 
 namespace {
 
-/// One life of rank 0.
-loop_outcome run_attempt(const train_loop& loop, std::vector<int> gpus,
-                         run_store& store, inline_callbacks& callbacks,
-                         const attempt_start& start, loop_control& control,
-                         kept_contexts& kept) {
+/// How one attempt ended.
+struct attempt_end {
+  loop_outcome loop;
+  error refusal; ///< What the store refused; the run ends with it.
+};
+
+attempt_end run_attempt(const train_loop& loop, std::vector<int> gpus,
+                        run_store& store, inline_callbacks& callbacks,
+                        const attempt_start& start, loop_control& control,
+                        kept_contexts& kept) {
   callbacks.begin_attempt(start.attempt);
   rank_facts facts;
   facts.run_name = callbacks.context().name;
@@ -40,7 +45,7 @@ loop_outcome run_attempt(const train_loop& loop, std::vector<int> gpus,
   auto outcome = run_loop(loop, *context);
   context->end();
   kept.add(std::move(context));
-  return outcome;
+  return {std::move(outcome), link->refusal()};
 }
 
 rank_failure failure_of(const loop_outcome& outcome) {
@@ -48,13 +53,6 @@ rank_failure failure_of(const loop_outcome& outcome) {
   x.what = outcome.reason.message;
   x.pid = getpid();
   return x;
-}
-
-/// Whether another attempt may end differently: what the user's loop threw, not
-/// what the run itself refused.
-bool is_loop_failure(const loop_outcome& x) {
-  return x.reason.code == ec::rank_failed
-         || x.reason.code == ec::invalid_argument;
 }
 
 /// How a run ended; unset *reason*: it finished.
@@ -91,13 +89,16 @@ run_end run_attempts(const run_request& request, run_store& store,
       return errored(make_run_error(start.error()));
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
-    auto outcome = run_attempt(request.loop, gpus_of(request.scaling, 0), store,
-                               callbacks, *start, control, kept);
+    auto [outcome, refusal] =
+      run_attempt(request.loop, gpus_of(request.scaling, 0), store, callbacks,
+                  *start, control, kept);
+    if (refusal)
+      return errored(make_run_error(refusal));
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
     auto preemption = control.preemption();
     // A loop that was told to end may return, or leave by any exception.
-    if (control.ended() && (!outcome.reason || is_loop_failure(outcome)))
+    if (control.ended())
       outcome = {control.reason(), true};
     if (outcome.stopped)
       return control.grace_is_over() ? preempted(outcome.reason)
@@ -106,8 +107,6 @@ run_end run_attempts(const run_request& request, run_store& store,
       return preemption && control.stop_requested()
                ? preempted({ec::stopped, preemption->reason})
                : run_end{};
-    if (!is_loop_failure(outcome))
-      return errored(make_run_error(outcome.reason));
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
     // A journal that takes no line ends the run at the next report.
     (void) store.append_event(
@@ -137,6 +136,21 @@ run_end run_attempts(const run_request& request, run_store& store,
       return control.grace_is_over() ? preempted(control.reason())
                                      : aborted(control.reason());
   }
+}
+
+/// The result of a run that ended as *end* says, which *problem* kept from
+/// being stored.
+result unsaved_result(const run_store& store, run_end end,
+                      const error& problem) {
+  auto outcome = store.current_result();
+  outcome.status = end.reason ? end.status : run_status_kind::errored;
+  if (!end.reason)
+    end.reason = make_run_error(problem);
+  else if (end.reason->message != problem.message)
+    end.reason->message +=
+      "; this end of the run could not be stored: " + problem.message;
+  outcome.error = std::move(end.reason);
+  return outcome;
 }
 
 } // namespace
@@ -179,12 +193,8 @@ result run_inline(const run_request& given, loop_control& control) {
   kept_contexts kept;
   auto end = run_attempts(request, store, callbacks, control, kept);
   auto outcome = store.finish(end.status, end.reason);
-  if (!outcome) {
-    auto last = store.current_result();
-    last.status = run_status_kind::errored;
-    last.error = end.reason ? end.reason : make_run_error(outcome.error());
-    outcome = std::move(last);
-  }
+  if (!outcome)
+    outcome = unsaved_result(store, std::move(end), outcome.error());
   callbacks.after_run(*outcome);
   outcome->unsent = trackers->finish();
   std::ranges::copy(callbacks.skipped(), std::back_inserter(outcome->unsent));

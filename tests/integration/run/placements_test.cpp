@@ -92,6 +92,37 @@ public:
   std::atomic<bool> started = false;
 };
 
+/// Takes a report that fails for nothing and makes a few more.
+void stubborn_loop(train_context& context, const fault_plan& plan) {
+  auto left = -1;
+  for (int step = 0; left != 0; ++step) {
+    if (left > 0)
+      --left;
+    try {
+      if (plan.action != "same_name") {
+        context.report({{"step", step}});
+        continue;
+      }
+      auto files = context.new_checkpoint();
+      auto rank = std::to_string(context.rank());
+      write_bytes(files.path() / rank, "weights");
+      auto name = step < 2 ? "same" : "checkpoint_" + std::to_string(step);
+      context.report({{"step", step}}, std::move(files),
+                     report_options{.checkpoint_name = name});
+    } catch (const std::exception&) {
+      if (left < 0)
+        left = 3;
+    }
+  }
+}
+
+/// Fails in its first attempt as a failed call of its own does.
+void loop_without_a_file(train_context& context) {
+  if (context.attempt() == 0)
+    throw train_error{{ec::storage, "there is no file weights.safetensors"}};
+  context.report({{"attempt", 1}});
+}
+
 /// Looks at something in `after_run`.
 class last_callback : public user_callback {
 public:
@@ -114,6 +145,15 @@ protected:
   train_options options() { return {.scaling = GetParam(), .run = config()}; }
   std::size_t ranks() const {
     return static_cast<std::size_t>(std::max(GetParam().num_workers, 1));
+  }
+
+  /// Expects the history of *x* to have every report up to its last.
+  static void expect_no_gap(const result& x) {
+    auto rows = x.metrics_history();
+    ASSERT_TRUE(rows) << rows.error().message;
+    ASSERT_FALSE(rows->empty());
+    for (std::size_t i = 0; i < rows->size(); ++i)
+      EXPECT_EQ((*rows)[i].values[0].at("step"), metric_value{i});
   }
 
   /// The run's next driver, while this one is still there: as on storage whose
@@ -166,6 +206,42 @@ TEST_P(placement_test, a_journal_that_is_not_durable_ends_the_run) {
   EXPECT_EQ(outcome.error->code, ec::storage);
   EXPECT_NE(outcome.error->message.find("journal.jsonl"), std::string::npos)
     << outcome.error->message;
+}
+
+TEST_P(placement_test, a_line_that_is_refused_once_ends_even_a_stubborn_loop) {
+  auto given = options();
+  given.run.callbacks = {
+    on_report(1, [] { (void) arm_failpoint("journal.append=enospc"); })};
+  auto outcome =
+    data_parallel_trainer{stubborn_loop, fault_plan{}, given}.fit();
+  (void) arm_failpoint("");
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(outcome.error->code, ec::storage) << outcome.error->message;
+  expect_no_gap(outcome);
+}
+
+TEST_P(placement_test, a_refused_checkpoint_ends_even_a_stubborn_loop) {
+  auto outcome =
+    data_parallel_trainer{stubborn_loop, fault_plan{.action = "same_name"},
+                          options()}
+      .fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(outcome.error->code, ec::conflict) << outcome.error->message;
+  expect_no_gap(outcome);
+}
+
+TEST_P(placement_test, whatever_a_loop_throws_is_a_failure_of_its_rank) {
+  auto callback = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {callback};
+  given.run.failure.max_failures = 1;
+  auto outcome = data_parallel_trainer{loop_without_a_file, given}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 2u);
+  EXPECT_THAT(callback->calls,
+              testing::Contains(testing::StartsWith("after_exception")));
 }
 
 TEST_P(placement_test, a_driver_that_was_ousted_says_so_and_writes_no_more) {

@@ -7,10 +7,12 @@
 #include <cstdlib>
 #include <thread>
 
+#include <gmock/gmock.h>
 #include <troupe/actors.hpp>
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "troupe/runtime/failpoint.hpp"
 
 namespace troupe::test {
 
@@ -130,6 +132,24 @@ TEST_F(run_test, an_inline_run_is_preempted_by_a_signal) {
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->message, "the run was preempted by SIGUSR1");
   EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
+}
+
+TEST_F(run_test, an_inline_run_whose_end_is_not_stored_keeps_its_status) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  auto leave = [](train_context& context) {
+    raise(SIGTERM);
+    for (int i = 0; !context.stop_requested(); ++i)
+      context.report({{"i", i}});
+    (void) arm_failpoint("journal.append:1+=enospc");
+  };
+  auto outcome = data_parallel_trainer{leave, options}.fit();
+  (void) arm_failpoint("");
+  EXPECT_EQ(outcome.status, run_status_kind::preempted);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_THAT(outcome.error->message,
+              testing::AllOf(testing::HasSubstr("preempted by SIGTERM"),
+                             testing::HasSubstr("could not be stored"),
+                             testing::HasSubstr("No space left on device")));
 }
 
 TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {

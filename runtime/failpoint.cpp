@@ -1,5 +1,6 @@
 #include "troupe/runtime/failpoint.hpp"
 
+#include <fcntl.h>
 #include <signal.h>
 #include <unistd.h>
 
@@ -27,6 +28,7 @@ struct armed_failpoint {
 };
 
 struct failpoint_plan {
+  const char* const log = std::getenv("TROUPE_FAILPOINT_LOG");
   std::mutex mutex;
   std::vector<armed_failpoint> armed;
 };
@@ -83,6 +85,19 @@ expected<armed_failpoint> parse_failpoint(const std::string& spec) {
   return result;
 }
 
+// Before the action, which may be the end.
+void log_action(const char* name) {
+  if (!plan().log)
+    return;
+  auto line = std::to_string(::getpid()) + ' ' + name + '\n';
+  auto file =
+    ::open(plan().log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
+  if (file < 0)
+    return;
+  (void) !::write(file, line.data(), line.size());
+  ::close(file);
+}
+
 int act(action what) {
   switch (what) {
     case action::kill:
@@ -110,10 +125,12 @@ int hit_failpoint(const char* name) {
   for (auto& x : all.armed) {
     if (x.name != name || x.passes <= 0)
       continue;
-    if (x.passes > 1)
+    if (x.passes > 1) {
       --x.passes;
-    else if (x.lasting || std::exchange(x.passes, 0) == 1)
+    } else if (x.lasting || std::exchange(x.passes, 0) == 1) {
+      log_action(name);
       return act(x.what);
+    }
   }
   return 0;
 }

@@ -30,6 +30,8 @@ int hit_failpoint(const char* name);
 /// one too, the action is carried out: `kill` (the default; SIGKILL to
 /// itself), `exit` (`_exit(134)`), or `eio` / `enospc`: returns that errno for
 /// the caller to act as if the system call had failed with it. Otherwise 0.
+/// Each action is first noted, as "<pid> <name>", in the file that the variable
+/// `TROUPE_FAILPOINT_LOG` names.
 inline int failpoint(const char* name) {
   if (!detail::failpoints_armed.load(std::memory_order_relaxed))
     return 0;

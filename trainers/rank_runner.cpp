@@ -4,7 +4,6 @@
 
 #include <cstdio>
 
-#include <caf/scoped_actor.hpp>
 #include <caf/send.hpp>
 
 #include "troupe/actors/protocol/error_code.hpp"
@@ -18,21 +17,17 @@ namespace troupe {
 
 namespace {
 
-/// Bound of the hello and the goodbye of a rank, which the worker group answers
-/// at once.
-constexpr auto greeting_timeout = std::chrono::seconds{60};
-
 std::string host_name() {
   char buffer[256] = {};
   gethostname(buffer, sizeof(buffer) - 1);
   return buffer;
 }
 
-expected<start_loop> say_hello(caf::scoped_actor& self, const rank_args& args,
+expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
   expected<start_loop> result = failure(ec::protocol, "no answer");
   self
-    ->request(args.group, greeting_timeout,
+    ->request(args.group, caf::infinite,
               trainer_ready{args.attempt, args.rank, getpid(), host_name()}, me)
     .receive([&](start_loop& x) { result = std::move(x); },
              [&](caf::error& reason) {
@@ -41,11 +36,11 @@ expected<start_loop> say_hello(caf::scoped_actor& self, const rank_args& args,
   return result;
 }
 
-expected<void> say_goodbye(caf::scoped_actor& self, const rank_args& args,
+expected<void> say_goodbye(network_waiter& self, const rank_args& args,
                            loop_outcome outcome) {
   expected<void> result;
   self
-    ->request(args.group, greeting_timeout,
+    ->request(args.group, caf::infinite,
               loop_ended{args.attempt, args.rank, std::move(outcome.reason),
                          outcome.stopped})
     .receive([] {},
@@ -149,7 +144,9 @@ loop_outcome run_loop(const train_loop& loop, train_context& context) {
 
 expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   auto control = std::make_shared<loop_control>();
-  caf::scoped_actor self{system};
+  // A driver that stands still may answer late; one that is gone takes the rank
+  // along.
+  network_waiter self{system, args.network};
   auto me = system.spawn(
     trainer, trainer_args{args.attempt, args.rank, args.group, control});
   auto start = say_hello(self, args, me);

@@ -90,7 +90,7 @@ sink_result comet_archive::start(const std::string& state) {
     if (!read)
       return sink_fails(sink_failure::kind::permanent, read.error());
   }
-  if (auto made = make_folders(settings_.offline_directory); !made)
+  if (auto made = make_folders(settings_.offline_directory, 0755); !made)
     return transient(made.error());
   if (packed_)
     return {};

@@ -1,6 +1,7 @@
 #include "troupe/runtime/checkpoint/commit_folder.hpp"
 
 #include <stdio.h>
+#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -70,10 +71,8 @@ private:
       return {};
     if (auto ok = add_folder(path.parent_path()); !ok)
       return ok;
-    boost::system::error_code code;
-    fs::create_directory(path, code);
-    if (code)
-      return tl::unexpected{storage_error("make folder", path, code.value())};
+    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
+      return tl::unexpected{storage_error("make folder", path, errno)};
     folders_.insert(path.native());
     return {};
   }
@@ -87,10 +86,8 @@ expected<void> gather(const fs::path& staging, const fs::path& whole,
                       const report_batch& batch, manifest& x) {
   // The staging folder above exists, or else the storage is gone: then nothing
   // is made anew.
-  boost::system::error_code code;
-  fs::create_directory(whole, code);
-  if (code)
-    return tl::unexpected{storage_error("make folder", whole, code.value())};
+  if (::mkdir(whole.c_str(), 0700) != 0 && errno != EEXIST)
+    return tl::unexpected{storage_error("make folder", whole, errno)};
   gatherer files{staging, whole};
   for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
     auto& part = batch.parts[rank];

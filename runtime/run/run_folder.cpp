@@ -17,6 +17,8 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t max_claim_bytes = 4096;
+/// Of the folders above runs: they may be shared, the runs in them are not.
+constexpr mode_t storage_mode = 0755;
 constexpr const char* state_name = "state.json";
 
 /// The claims in *attempts*: files called by the number of their attempt. What
@@ -69,7 +71,7 @@ expected<void> refuse_stranger(const held_folder& folder) {
 }
 
 expected<held_folder> open_run_folder(const fs::path& path) {
-  if (auto ok = make_folders(path.parent_path()); !ok)
+  if (auto ok = make_folders(path.parent_path(), storage_mode); !ok)
     return tl::unexpected{ok.error()};
   if (::mkdir(path.c_str(), 0700) == 0) {
     if (auto ok = sync_folder(path.parent_path()); !ok)
@@ -123,7 +125,7 @@ run_folder::open(const fs::path& storage_path, const std::string& name) {
 
 expected<std::unique_ptr<run_folder>>
 run_folder::open_new(const fs::path& storage_path) {
-  if (auto ok = make_folders(storage_path); !ok)
+  if (auto ok = make_folders(storage_path, storage_mode); !ok)
     return tl::unexpected{ok.error()};
   // The same second, or one that comes again because the clock was set back.
   auto base = generated_name();

@@ -232,16 +232,17 @@ expected<std::string> read_open_file(const unique_fd& file,
   return result;
 }
 
-expected<void> make_folders(const fs::path& path) {
-  if (::mkdir(path.c_str(), 0755) == 0)
+expected<void> make_folders(const fs::path& path, mode_t mode) {
+  if (::mkdir(path.c_str(), mode) == 0)
     return sync_folder(folder_of(path));
   auto code = errno;
   if (code == ENOENT && path.has_parent_path())
-    return make_folders(path.parent_path()).and_then([&]() -> expected<void> {
-      if (::mkdir(path.c_str(), 0755) != 0 && errno != EEXIST)
-        return storage_failure("make folder", path, errno);
-      return sync_folder(folder_of(path));
-    });
+    return make_folders(path.parent_path(), mode)
+      .and_then([&]() -> expected<void> {
+        if (::mkdir(path.c_str(), mode) != 0 && errno != EEXIST)
+          return storage_failure("make folder", path, errno);
+        return sync_folder(folder_of(path));
+      });
   if (code != EEXIST)
     return storage_failure("make folder", path, code);
   struct stat info {};

@@ -6,6 +6,8 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/types.h>
+
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
@@ -83,8 +85,9 @@ expected<void> sync_file(const unique_fd& file, const fs::path& path);
 /// Makes names that were added to or removed from folder *path* durable.
 expected<void> sync_folder(const fs::path& path);
 
-/// Makes *path* and what is missing above it, each durable in its parent.
-expected<void> make_folders(const fs::path& path);
+/// Makes *path* and what is missing above it, with *mode* and each durable in
+/// its parent.
+expected<void> make_folders(const fs::path& path, mode_t mode = 0700);
 
 /// Removes *path* and all below it; one that is missing is fine.
 expected<void> remove_tree(const fs::path& path);

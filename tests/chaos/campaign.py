@@ -98,9 +98,11 @@ class Driver:
         self.setting, self.case, self.number = setting, case, number
         self.faults = [dict(x, delivered=False) for x in planned]
         self.marker = f"CHAOS_CASE={case.folder}"
-        self.killed = False
+        self.killed = self.disk_works = False
         self.beside = None  # a second driver
         self.to_do = []  # (time, what): second parts of faults
+        self.words_before = {x: path.stat().st_size if (path := case.expected / x).exists() else 0
+                             for x in ("output.txt", "results.jsonl")}
         self.acks_before = self.acks()
         self.failed_before = len(self.own_failures())
 
@@ -133,7 +135,8 @@ class Driver:
     def environment(self) -> dict:
         folder = self.case.folder
         result = {"PATH": os.environ.get("PATH", ""), "HOME": str(folder), "XDG_RUNTIME_DIR": str(folder / "r"),
-                  "TMPDIR": str(folder / "t"), "CHAOS_CASE": str(folder), "OMP_NUM_THREADS": "1"}
+                  "TMPDIR": str(folder / "t"), "CHAOS_CASE": str(folder), "OMP_NUM_THREADS": "1",
+                  "TROUPE_FAILPOINT_LOG": str(self.failpoint_log())}
         for name in ("LD_LIBRARY_PATH", "ASAN_OPTIONS", "UBSAN_OPTIONS", "TSAN_OPTIONS"):
             if name in os.environ:
                 result[name] = os.environ[name]
@@ -146,6 +149,9 @@ class Driver:
                 result["LD_PRELOAD"] = self.setting.shim
                 result["CHAOS_SHIM"] = ";".join(f"{k}={v}" for k, v in fields.items())
         return result
+
+    def failpoint_log(self) -> Path:
+        return self.case.expected / f"failpoints_{self.number}.log"
 
     def start(self, output) -> subprocess.Popen:
         def prepare():
@@ -326,10 +332,10 @@ class Driver:
         """What a fault leaves to be done when the driver has ended."""
         for fault in self.faults:
             if fault["do"] == "signal" and fault["delivered"] and fault["target"] == "driver":
-                self.killed = self.killed or self.ended_before_fit(fault["signal"])
+                self.killed = self.killed or self.ended_beside_fit(fault["signal"])
             if fault["do"] == "preempt" and fault["delivered"]:
                 second = fault["second"] or {"signal": ""}
-                self.killed = (self.killed or self.ended_before_fit(fault["signal"])
+                self.killed = (self.killed or self.ended_beside_fit(fault["signal"])
                                or second["signal"] == "KILL" and self.process.returncode == -signal.SIGKILL)
             if fault["do"] == "rename-folder" and fault["delivered"]:
                 moved = self.case.run.with_name("moved")
@@ -343,15 +349,18 @@ class Driver:
                 log = self.case.expected / f"shim_{self.number}.log"
                 fault["delivered"] = log.exists()
                 fault["calls_hit"] = log.read_text().splitlines()[:5] if log.exists() else []
-            if fault["do"] == "rank-failpoint":
-                fault["delivered"] = not (self.case.expected / f"token_{self.number}").exists()
+            if fault["do"] == "full-disk":
+                fault["delivered"] = self.disk_works and "No space left" in self.words()
             if fault["do"] == "loop-fails":
                 hits = self.own_failures()[self.failed_before:]  # None if another fault was faster.
                 fault["delivered"] = bool(hits)
                 fault["attempt"] = hits[-1]["attempt"] if hits else -1
                 self.killed = self.killed or fault["delivered"] and fault["by"] in ("driver KILL", "driver SEGV")
+            if fault["do"] in ("driver-failpoint", "rank-failpoint"):
+                name = fault["spec"].split(":")[0]
+                log = self.failpoint_log()
+                fault["delivered"] = log.exists() and any(x.split()[1] == name for x in log.read_text().splitlines())
             if fault["do"] == "driver-failpoint":
-                fault["delivered"] = self.process.returncode == -signal.SIGKILL if fault["kills"] else True
                 self.killed = self.killed or fault["kills"] and fault["delivered"]
             if fault["do"] == "close-stdout" and not fault["ignored"]:
                 self.killed = self.killed or self.process.returncode == -signal.SIGPIPE
@@ -359,11 +368,19 @@ class Driver:
                 self.killed = self.killed or self.process.returncode == -signal.SIGKILL
                 fault["delivered"] = self.spoil(fault) if fault["do"] == "rot" else self.tear(fault)
 
-    def ended_before_fit(self, name: str) -> bool:
-        """Whether the signal came before fit() could handle it: then it does what signals do."""
-        told = run_reader.read_records(self.case.expected / "told.jsonl")
-        return self.process.returncode == -signal.Signals["SIG" + name] and self.process.pid not in {
-            x["pid"] for x in told}
+    def ended_beside_fit(self, name: str) -> bool:
+        """Whether the signal came before fit() could handle it, or after: then it does what signals do."""
+        told = [x["what"] for x in run_reader.read_records(self.case.expected / "told.jsonl")
+                if x["pid"] == self.process.pid]
+        return self.process.returncode == -signal.Signals["SIG" + name] and (not told or told[-1] == "after_run")
+
+    def words(self) -> str:
+        """What the program printed and what fit() returned, from this driver on."""
+        result = ""
+        for name, begin in self.words_before.items():
+            path = self.case.expected / name
+            result += path.read_text(errors="replace")[begin:] if path.exists() else ""
+        return result
 
     def spoil(self, fault: dict) -> bool:
         """Damages the newest checkpoint of a run that is to go on."""
@@ -499,12 +516,11 @@ def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
             if full and not disk and not any((case.folder / "s").iterdir()):
                 disk = SmallDisk(case.folder / "s", full["kib"])
             driver = Driver(setting, case, len(case.lives), planned)
+            driver.disk_works = bool(disk and disk.works)
             life = driver.run()
             if disk and disk.works:
                 disk.grow()
             for x in life["faults"]:
-                if x["do"] == "full-disk":
-                    x["delivered"] = bool(disk and disk.works)
                 (delivered if x["delivered"] else skipped)[x["family"]] += 1
             case.lives.append(life)
             case.save()

@@ -6,10 +6,12 @@
 Each clause is a function that yields sentences, one for each violation.
 """
 import collections
+import math
 import os
 import sys
 from pathlib import Path
 
+import faults
 import run_reader
 from run_reader import Case, Damaged
 
@@ -24,6 +26,13 @@ class Evidence:
 
     def __init__(self, case: Case, over: bool, run: Path):
         self.case, self.plan, self.run = case, case.plan, run
+        # Only a run whose folder was renamed makes room for another of its name.
+        self.replaced = any(x["do"] == "rename-folder" and x["delivered"] for life in case.lives
+                            for x in life["faults"])
+        try:
+            self.id = run_reader.run_id(run)
+        except Damaged:
+            self.id = ""
         self.lives = case.lives if run == case.run else []  # of a folder that was replaced, no driver is to blame
         self.over = over  # whether the run has finished
         # Nothing disturbed the last driver's writes, so that what trackers keep on the disk is whole.
@@ -47,12 +56,10 @@ class Evidence:
 
     def own(self, records: list) -> list:
         """Those of this folder's run: after the folder was renamed, another run may have taken its name."""
-        try:
-            id_ = (run_reader.read_document(self.run / "run.json") or {}).get("id")
-        except Damaged:
+        if not self.replaced or not self.id:
             return records
         runs = {x["pid"]: x["run"] for x in records if "run" in x}
-        return [x for x in records if id_ is None or runs.get(x["pid"]) == id_]
+        return [x for x in records if runs.get(x["pid"]) == self.id]
 
     def acked(self):
         """(rank, record) of each report() that returned."""
@@ -83,7 +90,8 @@ class Evidence:
 
     def spoiled(self) -> set:
         """Names of the checkpoints that the campaign itself has damaged."""
-        return {x["name"] for life in self.lives for x in life["faults"] if x["do"] == "rot" and x["delivered"]}
+        lives = [x for x in self.case.lives if not self.replaced or x["run_id"] == self.id]
+        return {x["name"] for life in lives for x in life["faults"] if x["do"] == "rot" and x["delivered"]}
 
     def life_of(self, attempt: int) -> dict | None:
         return next((x for x in self.lives if x["attempt_after"] >= attempt), None)
@@ -97,9 +105,9 @@ def index_of(name: str) -> int:
     return int(name.rsplit("_", 1)[1])
 
 
-def same_run(lives: list) -> list:
+def same_run(e: Evidence) -> list:
     """The drivers of the run that the last one left."""
-    return [x for x in lives if x["run_id"] == lives[-1]["run_id"]]
+    return [x for x in e.lives if not e.replaced or x["run_id"] == e.lives[-1]["run_id"]]
 
 
 def kept_of(indices: list, keep: int, spoiled: set) -> list:
@@ -115,6 +123,9 @@ def kept_of(indices: list, keep: int, spoiled: set) -> list:
 
 
 def n1_durable(e: Evidence):
+    ids = [x["run_id"] for x in e.lives if x["run_id"]]
+    if len(set(ids)) > 1 and not e.replaced:
+        yield f"drivers of one run gave it the ids {ids}"
     whole = {x.index: x for x in e.checkpoints.values() if x.manifest and not x.problems}
     spoiled = e.spoiled()
     promised = {i: name for i, (name, _) in e.promised().items()}
@@ -175,7 +186,7 @@ def n3_monotonic(e: Evidence):
             yield f"attempt {x['attempt']} of rank {rank} began with {x['resume'] or 'nothing'}, although " \
                   f"{promised[max(before)][0]} had been promised"
     newest = -1
-    for number, life in enumerate(same_run(e.lives)):
+    for number, life in enumerate(same_run(e)):
         if life["newest"] < newest and not spoiled:
             yield f"driver {number} left checkpoint {life['newest']} as the newest, the one before had left {newest}"
         newest = max(newest, life["newest"])
@@ -244,18 +255,31 @@ def n5_metrics(e: Evidence):
         elif bool(x["saves"]) != ("checkpoint" in row):
             yield f"report {x['index']} of rank {rank}: the journal is wrong about its checkpoint"
     rows = 0
-    for number, life in enumerate(same_run(e.lives)):
+    for number, life in enumerate(same_run(e)):
         if life["rows"] < rows:
             yield f"driver {number} left {life['rows']} reports in the journal, the one before had left {rows}"
         rows = life["rows"]
     if e.trackers_whole:
-        for name, indices in run_reader.tracker_indices(e.run).items():
-            if indices != sorted(e.rows):
-                missing = sorted(set(e.rows) - set(indices))
-                twice = sorted({x for x in indices if indices.count(x) > 1})
-                yield f"{name} lacks reports {missing} and has {twice} twice"
-        for name in {"metrics.csv", "result.json", "mlruns"} - set(run_reader.tracker_indices(e.run)):
-            yield f"{name} is missing"
+        yield from tracked_otherwise(e)
+
+
+def tracked_otherwise(e: Evidence):
+    found = run_reader.tracker_losses(e.run)
+    for name, losses in found.items():
+        indices = [x for x, _ in losses]
+        if indices != sorted(e.rows):
+            missing = sorted(set(e.rows) - set(indices))
+            twice = sorted({x for x in indices if indices.count(x) > 1})
+            yield f"{name} lacks reports {missing} and has {twice} twice"
+        for index, loss in losses:
+            reported = e.rows[index]["values"][0]["loss"] if index in e.rows else loss
+            if not math.isclose(loss, reported, rel_tol=1e-5):  # Some keep six digits.
+                yield f"{name} has the loss {loss} of report {index}, {reported} was reported"
+    expected = {"metrics.csv", "result.json", "mlruns"}
+    expected |= {"tensorboard"} if e.plan["tensorboard"] else set()
+    expected |= {"report.html"} if e.plan["report_page"] else set()
+    for name in sorted(expected - set(found)):
+        yield f"{name} is missing"
 
 
 def n6_fencing(e: Evidence):
@@ -370,11 +394,15 @@ def left_apart(e: Evidence):
 
 
 def n9_closed_door(e: Evidence):
-    for path in [e.run, *sorted(e.run.iterdir())] if e.run.is_dir() else []:
+    for path in [e.run, *sorted(e.run.rglob("*"))] if e.run.is_dir() else []:
+        name = path.relative_to(e.run).as_posix()
+        # What ranks put into a checkpoint has the mode that they gave it, in folders that no one else may enter.
+        of_the_user = name.startswith("checkpoints/") and path.name != "manifest.json" and (
+            path.is_file() or ".staging" in name)
         if path.is_symlink():
-            yield f"{path.name} is a link"
-        elif path.stat().st_mode & 0o022:
-            yield f"others may write {path.name}"
+            yield f"{name} is a link"
+        elif not of_the_user and path.stat().st_mode & 0o077:
+            yield f"others may use {name}"
 
 
 def n10_explains_itself(e: Evidence):
@@ -410,6 +438,7 @@ def n10_explains_itself(e: Evidence):
         result = next((x for x in e.results if x["pid"] == life["pid"] and x["what"] == "result"), None)
         if not result:
             continue
+        yield from gave_up(f"driver {number}", e, life, result)
         if result["status"] != "finished" and not result["error"]:
             yield f"driver {number}: fit() returned {result['status']} without an error"
         yield from ended_otherwise(f"driver {number}", e, life, result)
@@ -423,6 +452,16 @@ def n10_explains_itself(e: Evidence):
         last = e.journal.events("run_ended")
         if not last or last[-1]["fields"]["status"] != "finished":
             yield "the journal does not say that the run has finished"
+
+
+def gave_up(who: str, e: Evidence, life: dict, result: dict):
+    """A run that may restart its ranks without limit outlives some faults."""
+    befell = [x.get("family", x["do"]) for x in life["faults"] if x["delivered"]]
+    if not set(befell) <= faults.OUTLIVED or e.plan["max_failures"] >= 0 or life["rc"] == 5:
+        return  # 5: it was refused, as its name has finished or another driver has it.
+    if result["status"] != "finished":
+        yield f"{who}: the run outlives {', '.join(befell) or 'a driver that nothing disturbed'}, and fit() returned " \
+              f"{result['status']}: {result['error']}"
 
 
 def ended_otherwise(who: str, e: Evidence, life: dict, result: dict):
@@ -440,7 +479,7 @@ def ended_otherwise(who: str, e: Evidence, life: dict, result: dict):
         return
     if result["status"] not in ("preempted", "finished"):
         yield f"{who}: the run had to go, and fit() returned {result['status']}: {result['error']}"
-    before = same_run(e.lives[:e.lives.index(life) + 1])[:-1]
+    before = [x for x in e.lives[:e.lives.index(life)] if not e.replaced or x["run_id"] == life["run_id"]]
     if not asked[0] and life["rank_failures"] > (before[-1]["rank_failures"] if before else 0):
         yield f"{who}: the run had to go, which was counted as a failure of its ranks"
 

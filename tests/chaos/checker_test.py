@@ -31,7 +31,7 @@ VECTORS = {
 }
 
 PLAN = {"seed": 7, "steps": 16, "workers": 2, "every": 2, "keep": 3, "step_us": 5000, "bytes": 300,
-        "report_timeout_ms": 0, "tensorboard": 0, "report_page": 0, "max_failures": -1,
+        "report_timeout_ms": 0, "tensorboard": 1, "report_page": 1, "max_failures": -1,
         "placement": "processes", "leaves": "saving", "grace_ms": 30_000, "learner": "counting"}
 LIVES = [[{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 5, "by": "driver INT"}],
          [{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 8, "by": "driver TERM"}],
@@ -373,6 +373,27 @@ def a_tracker_left_nothing(p):
     (p.run / "result.json").unlink()
 
 
+@planted("N5")
+def the_table_has_another_value(p):
+    p.text(p.run / "metrics.csv", lambda x: x.replace(",0.25,", ",0.26,"))
+
+
+@planted("N5")
+def the_event_file_lacks_its_end(p):
+    path = max((p.run / "tensorboard").glob("**/*tfevents*"), key=lambda x: x.stat().st_size)
+    path.write_bytes(path.read_bytes()[:-200])
+
+
+@planted("N5")
+def the_page_lacks_a_report(p):
+    p.text(p.run / "report.html", lambda x: x.replace('"mean":[1,0.5,', '"mean":[1,0.4,'))
+
+
+@planted("N1")
+def another_run_took_the_place_of_the_first(p):
+    p.case.lives[0]["run_id"] = "0" * 32
+
+
 # -- N6
 
 
@@ -530,6 +551,11 @@ def others_may_write_the_journal(p):
 
 
 @planted("N9")
+def others_may_read_a_log(p):
+    next((p.run / "logs").iterdir()).chmod(0o644)
+
+
+@planted("N9")
 def the_state_is_a_link(p):
     (p.run / "state.json").rename(p.run.parent / "elsewhere")
     (p.run / "state.json").symlink_to(p.run.parent / "elsewhere")
@@ -593,6 +619,11 @@ def an_error_of_the_disk_names_no_path(p):
 @planted("N10")
 def the_state_of_a_finished_run_says_running(p):
     p.state(lambda x: x.update(status="running"))
+
+
+@planted("N10")
+def a_run_gives_up_where_it_was_to_restart(p):
+    p.records("results.jsonl", lambda x: edit(x, lambda y: y["what"] == "result", status="errored", error="/x"))
 
 
 @planted("N10")

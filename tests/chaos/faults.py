@@ -215,6 +215,13 @@ ALONE = {"preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill",
          "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
 
 
+# Families that a run outlives: it is told to restart its ranks without limit, and goes on to its end.
+OUTLIVED = {
+    "all-ranks-kill", "driver-io-delay", "driver-pause", "lock-removed", "loop-fails", "loop-throws", "rank-io",
+    "rank-io-delay", "rank-kill", "rank-kill-again", "rank-pause", "rank-point", "rank-stop", "runtime-removed",
+    "spawner-kill", "spawner-pause", "spawner-stop", "stdout-closed"}
+
+
 # Families that need no rank to be a process.
 WITHOUT_RANKS = {
     "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
@@ -239,7 +246,7 @@ def make_case(seed: int, number: int, families: list, torch_share: float = 0) ->
             if more["do"] == "signal" or more["do"] != life[0]["do"]:
                 life.append(more)
         lives += [life, [life[0].pop("then")]] if "then" in life[0] else [life]
-    place(random_, plan, {x["family"] for life in lives for x in life})
+    place(random_, plan, [x for life in lives for x in life])
     return plan, lives
 
 
@@ -256,12 +263,15 @@ def make_point_case(point: str) -> tuple:
     return plan, [before, [{"family": "points", "do": "driver-failpoint", "kills": True, "spec": f"{point}:1"}]]
 
 
-def place(random_: random.Random, plan: dict, used: set) -> None:
+def place(random_: random.Random, plan: dict, used: list) -> None:
     """Some runs have their ranks in the driver's process, as threads or inline."""
-    if plan["learner"] == "counting" and used <= WITHOUT_RANKS and random_.random() < 0.25:
+    families = {x["family"] for x in used}
+    if plan["learner"] == "counting" and families <= WITHOUT_RANKS and random_.random() < 0.25:
         plan["placement"] = random_.choice(["in_process", "inline"])
         if plan["placement"] == "inline":
             plan["workers"] = 1
+        if any(x.get("for_good") or "+" in x.get("spec", "") for x in used):
+            plan["max_failures"] = 2  # It befalls the ranks, too, and no restart heals it.
 
 
 def describe(fault: dict) -> str:

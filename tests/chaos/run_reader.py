@@ -3,6 +3,7 @@ import csv
 import functools
 import json
 import re
+import struct
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -166,18 +167,81 @@ def read_records(path: Path) -> list:
     return [json.loads(x) for x in path.read_bytes().splitlines(keepends=True) if x.endswith(b"\n")]
 
 
-def tracker_indices(run: Path) -> dict:
-    """Report indices that each tracker has on disk, in its order, by the tracker's file."""
-    result = {}
+def tracker_losses(run: Path) -> dict:
+    """(report index, loss) of what each tracker has on disk, in its order, by the tracker's file or folder."""
+    result: dict = {}
     table = run / "metrics.csv"
     if table.exists():
         with table.open(newline="", encoding="utf-8") as file:
-            result["metrics.csv"] = [int(row["index"]) for row in csv.DictReader(file) if row["index"]]
+            result["metrics.csv"] = [(int(row["index"]), float(row["loss"])) for row in csv.DictReader(file)
+                                     if row["index"]]
     lines = run / "result.json"
     if lines.exists():
-        result["result.json"] = [json.loads(x)["training_iteration"] - 1 for x in lines.read_text().splitlines()]
+        rows = [json.loads(x) for x in lines.read_text().splitlines()]
+        result["result.json"] = [(x["training_iteration"] - 1, x["loss"]) for x in rows]
     for path in sorted((run.parent / "mlruns").glob("*/*/metrics/loss")):
-        result["mlruns"] = [int(x.split()[2]) for x in path.read_text().splitlines()]
+        rows = [x.split() for x in path.read_text().splitlines()]
+        if (path.parents[1] / "tags" / "troupe.run_uid").read_text() == run_id(run):
+            result.setdefault("mlruns", []).extend((int(step), float(value)) for _, value, step in rows)
+    files = sorted((run / "tensorboard").glob("**/*tfevents*"))
+    if files:
+        result["tensorboard"] = [x for path in files for x in scalars_of(path.read_bytes(), "loss")]
+    page = run / "report.html"
+    if page.exists():
+        result["report.html"] = page_losses(page.read_text(encoding="utf-8"))
+    return result
+
+
+def run_id(run: Path) -> str:
+    return (read_document(run / "run.json") or {}).get("id", "")
+
+
+def page_losses(text: str) -> list:
+    data = json.loads(re.search('<script type="application/json" id="data">\n(.*?)</script>', text, re.DOTALL)[1])
+    for chart in data["groups"]["metrics"]["charts"]:
+        for curve in chart["curves"]:
+            if curve["label"] == "loss":
+                return list(zip(data["axes"][curve["axis"]]["x"], curve["mean"]))
+    return []
+
+
+def fields_of(data: bytes):
+    """(number, value) of each field of a protobuf message; integers, or the bytes of all else."""
+    def varint(at):
+        value = shift = 0
+        while True:
+            value |= (data[at] & 127) << shift
+            shift += 7
+            at += 1
+            if data[at - 1] < 128:
+                return value, at
+
+    at = 0
+    while at < len(data):
+        key, at = varint(at)
+        kind = key & 7
+        if kind == 0:
+            value, at = varint(at)
+            yield key >> 3, value
+            continue
+        size, at = varint(at) if kind == 2 else ({1: 8, 5: 4}[kind], at)
+        yield key >> 3, data[at:at + size]
+        at += size
+
+
+def scalars_of(data: bytes, tag: str) -> list:
+    """(step, value) of each scalar called *tag* in a TensorBoard event file."""
+    result = []
+    at = 0
+    while at + 12 <= len(data):
+        size = struct.unpack_from("<Q", data, at)[0]
+        event = list(fields_of(data[at + 12:at + 12 + size]))
+        at += 12 + size + 4
+        step = next((x for number, x in event if number == 2), 0)
+        for summary in (x for number, x in event if number == 5):
+            for value in (dict(fields_of(x)) for number, x in fields_of(summary) if number == 1):
+                if value[1].decode() == tag and 2 in value:
+                    result.append((step, struct.unpack("<f", value[2])[0]))
     return result
 
 

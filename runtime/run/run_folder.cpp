@@ -33,14 +33,23 @@ expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
 }
 
 /// Takes the `flock` of *file*; false if someone else has it.
-expected<bool> lock_file(const unique_fd& file, const fs::path& path) {
-  while (::flock(file.get(), LOCK_EX | LOCK_NB) != 0) {
+expected<bool> lock_file(const unique_fd& file, const fs::path& path,
+                         int how = LOCK_EX) {
+  while (::flock(file.get(), how | LOCK_NB) != 0) {
     if (errno == EWOULDBLOCK)
       return false;
     if (errno != EINTR)
       return tl::unexpected{storage_error("lock", path, errno)};
   }
   return true;
+}
+
+/// Gives back the `flock` of *file* and closes it. Closing alone leaves the
+/// lock to a child that the user's program forked.
+void unlock(unique_fd& file) {
+  if (file)
+    ::flock(file.get(), LOCK_UN);
+  file.reset();
 }
 
 /// Storage that maps users gives files another owner than the process that
@@ -274,7 +283,7 @@ expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
                                        const std::atomic<bool>& given_up) {
   {
     std::lock_guard guard{mutex_};
-    ranks_.reset();
+    unlock(ranks_);
   }
   auto file = folder_.open_file("ranks", O_RDWR | O_CREAT, "open");
   if (!file)
@@ -299,9 +308,21 @@ expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
     }
     std::this_thread::sleep_for(std::chrono::milliseconds{5});
   }
-  std::lock_guard guard{mutex_};
-  ranks_ = std::move(*file);
-  return {};
+  return share(*file).map([&] {
+    std::lock_guard guard{mutex_};
+    ranks_ = std::move(*file);
+  });
+}
+
+expected<void> run_folder::share(const unique_fd& ranks) const {
+  return lock_file(ranks, path() / "ranks", LOCK_SH)
+    .and_then([&](bool taken) -> expected<void> {
+      if (taken)
+        return {};
+      return failure(ec::conflict,
+                     "another driver begins an attempt of the run "
+                       + path().string() + " at this moment");
+    });
 }
 
 std::string run_folder::ranks_left() const {
@@ -312,8 +333,16 @@ std::string run_folder::ranks_left() const {
 }
 
 expected<unique_fd> run_folder::ranks_lock() const {
-  std::lock_guard guard{mutex_};
-  return duplicate(ranks_.get());
+  {
+    std::lock_guard guard{mutex_};
+    if (!ranks_)
+      return failure(ec::stopped, "no attempt of the run " + path().string()
+                                    + " is under way");
+  }
+  return folder_.open_file("ranks", O_RDWR | O_CREAT, "open")
+    .and_then([&](unique_fd file) {
+      return share(file).map([&] { return std::move(file); });
+    });
 }
 
 expected<void> run_folder::check() const {
@@ -378,9 +407,9 @@ void run_folder::release() {
     (void) !::ftruncate(claim_.get(), 0);
   failpoint("claim.released");
   claim_name_.clear();
-  claim_.reset();
-  ranks_.reset();
-  lock_.reset();
+  unlock(claim_);
+  unlock(ranks_);
+  unlock(lock_);
 }
 
 expected<std::optional<saved_run>> run_folder::load_state() {
@@ -411,13 +440,16 @@ expected<void> run_folder::save_state(const saved_run& x) {
     return ok;
   if (auto ok = check_state_file(); !ok)
     return ok;
-  auto saved = folder_.replace_file(state_name, to_json(x));
-  // Even if that failed: the new file may be the one that is there.
-  struct stat found {};
-  if (folder_.look_up(state_name, found) == 0) {
-    std::lock_guard guard{mutex_};
+  struct stat made {
+  }, found{};
+  auto saved = folder_.replace_file(state_name, to_json(x), &made);
+  // Even if that failed: the new file may be the one that is there. Some file
+  // systems set its times when it is closed, so that only now they are known.
+  auto seen = folder_.look_up(state_name, found) == 0;
+  std::lock_guard guard{mutex_};
+  if (seen)
     state_file_ = found;
-  }
+  unseen_ = seen ? std::nullopt : std::optional{made};
   return saved;
 }
 
@@ -431,6 +463,8 @@ expected<void> run_folder::check_state_file() const {
     return tl::unexpected{storage_error("look up", path() / state_name, code)};
   std::lock_guard guard{mutex_};
   if (state_file_ && is_same_state(*state_file_, found))
+    return {};
+  if (unseen_ && is_same_file(*unseen_, found))
     return {};
   return oust({ec::conflict, "someone else has replaced "
                                + (path() / state_name).string()

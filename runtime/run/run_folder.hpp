@@ -54,7 +54,7 @@ public:
   expected<void> await_ranks(std::chrono::milliseconds limit,
                              const std::atomic<bool>& given_up = false);
 
-  /// What every rank process of the attempt is to hold as long as it lives.
+  /// What a rank process of the attempt is to hold as long as it lives.
   expected<unique_fd> ranks_lock() const;
 
   /// Whether the run is still this driver's; an error says who has it. A look
@@ -100,6 +100,8 @@ private:
   expected<void> refuse_living_claims() const;
   expected<void> check_state_file() const;
   tl::unexpected<error> oust(error reason) const;
+  /// Takes the lock of *ranks* beside the others of this attempt.
+  expected<void> share(const unique_fd& ranks) const;
   std::string holder() const;
   std::string ranks_left() const;
 
@@ -114,6 +116,7 @@ private:
   struct stat claim_file_ {};
   unique_fd ranks_;
   std::optional<struct stat> state_file_; // as we read or wrote it
+  std::optional<struct stat> unseen_;     // what we wrote, if no one could look
   mutable error ousted_;                  // why nothing may be written any more
 };
 

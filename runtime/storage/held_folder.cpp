@@ -79,12 +79,15 @@ expected<std::string> held_folder::read_file(const std::string& name,
 }
 
 expected<void> held_folder::replace_file(const std::string& name,
-                                         std::string_view bytes) const {
+                                         std::string_view bytes,
+                                         struct stat* made) const {
   // One driver at a time writes here, so that one temporary name will do.
   auto temporary = name + ".new";
   ::unlinkat(folder_.get(), temporary.c_str(), 0); // what a crash left
   auto written = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, "create")
                    .and_then([&](const unique_fd& file) {
+                     if (made)
+                       ::fstat(file.get(), made);
                      return write_durably(file, path_ / temporary, bytes);
                    });
   failpoint("replace.written");
@@ -106,7 +109,13 @@ expected<std::vector<std::string>> held_folder::names() const {
   auto copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (copy < 0)
     return tl::unexpected{storage_error("list", path_, errno)};
-  std::unique_ptr<DIR, closer> entries{::fdopendir(copy)};
+  auto code = failpoint("storage.list");
+  std::unique_ptr<DIR, closer> entries{code == 0 ? ::fdopendir(copy) : nullptr};
+  if (!entries) { // no memory
+    code = code == 0 ? errno : code;
+    ::close(copy);
+    return tl::unexpected{storage_error("list", path_, code)};
+  }
   std::vector<std::string> result;
   errno = 0;
   while (auto entry = ::readdir(entries.get()))

@@ -33,11 +33,12 @@ public:
   expected<unique_fd> open_file(const std::string& name, int flags,
                                 std::string_view action) const;
 
-  /// As the functions of those names for paths: see `durable_file.hpp`.
+  /// As the functions of those names for paths: see `durable_file.hpp`. *made*
+  /// gets what the new file is, before it has its name.
   expected<std::string> read_file(const std::string& name,
                                   std::size_t limit) const;
-  expected<void> replace_file(const std::string& name,
-                              std::string_view bytes) const;
+  expected<void> replace_file(const std::string& name, std::string_view bytes,
+                              struct stat* made = nullptr) const;
 
   /// The names of what is in the folder, sorted.
   expected<std::vector<std::string>> names() const;

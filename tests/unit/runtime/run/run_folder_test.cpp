@@ -9,6 +9,7 @@
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
@@ -289,6 +290,72 @@ TEST_F(run_folder_test, leaves_one_claim_whatever_the_number_of_attempts) {
   for (auto& x : fs::directory_iterator{run / "attempts"})
     names.push_back(x.path().filename().string());
   EXPECT_EQ(names, std::vector<std::string>{"4"});
+}
+
+TEST_F(run_folder_test, a_state_that_could_not_be_looked_up_is_its_own) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(folder->save_state({.next_attempt = 1}));
+  for (auto fails : {"storage.look_up:3=eio",
+                     "storage.sync_file:2=eio,storage.look_up:3=eio"}) {
+    ASSERT_TRUE(arm_failpoint(fails));
+    (void) folder->save_state({.next_attempt = 2});
+    ASSERT_TRUE(arm_failpoint(""));
+    auto saved = folder->save_state({.next_attempt = 3});
+    EXPECT_TRUE(saved) << fails << ": " << saved.error().message;
+  }
+  ASSERT_TRUE(arm_failpoint("storage.look_up:3=eio"));
+  ASSERT_TRUE(folder->save_state({.next_attempt = 4}));
+  ASSERT_TRUE(arm_failpoint(""));
+  write_bytes(run / "other", "{}");
+  fs::rename(run / "other", run / "state.json");
+  EXPECT_EQ(folder->save_state({}).error().code, ec::conflict);
+}
+
+TEST_F(run_folder_test, says_what_cannot_be_listed_and_keeps_no_descriptor) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  auto open_files = [] {
+    return std::distance(fs::directory_iterator{"/proc/self/fd"},
+                         fs::directory_iterator{});
+  };
+  auto before = open_files();
+  ASSERT_TRUE(arm_failpoint("storage.list=eio"));
+  auto names = folder->files().names();
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(names);
+  EXPECT_EQ(names.error().code, ec::storage);
+  EXPECT_TRUE(says(names.error(), run.string())) << names.error().message;
+  EXPECT_EQ(open_files(), before);
+}
+
+// A child of fork() has the driver's descriptors, and no rank's.
+TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
+  auto rank = folder->ranks_lock();
+  ASSERT_TRUE(rank);
+  rank->reset(); // It is the rank's now, and that has ended.
+  int ends[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  auto child = ::fork();
+  if (child == 0) {
+    ::close(ends[1]);
+    char end = 0;
+    (void) !::read(ends[0], &end, 1);
+    ::_exit(0);
+  }
+  ::close(ends[0]);
+  auto restart = folder->await_ranks(std::chrono::milliseconds{0});
+  EXPECT_TRUE(restart) << restart.error().message;
+  folder->release();
+  EXPECT_FALSE(folder->ranks_lock());
+  folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(1));
+  auto begun = folder->await_ranks(std::chrono::milliseconds{0});
+  EXPECT_TRUE(begun) << begun.error().message;
+  ::close(ends[1]);
+  ::waitpid(child, nullptr, 0);
 }
 
 TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {

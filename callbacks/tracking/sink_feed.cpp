@@ -241,6 +241,8 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
     text = **line; // The last one is the record's.
   }
   auto path = file(".rejected.jsonl");
+  if (left_)
+    return failure(ec::stopped, "the run is over");
   auto out = open_file(path, O_WRONLY | O_CREAT | O_APPEND, "open");
   if (!out)
     return tl::unexpected{out.error()};
@@ -252,6 +254,8 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
 
 expected<void> sink_feed::save() {
   (void) failpoint("sink_feed.save");
+  if (left_)
+    return failure(ec::stopped, "the run is over");
   return save_position(position_, file(".offset"));
 }
 

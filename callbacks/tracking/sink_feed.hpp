@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <deque>
 #include <functional>
@@ -45,6 +46,10 @@ public:
   /// journal.
   std::optional<clock::time_point> pump(clock::time_point now);
 
+  /// No one waits for `pump` any more, which may yet return from a call of the
+  /// sink: nothing is written to the run's folder from now on. Any thread.
+  void leave() noexcept { left_ = true; }
+
   /// Why the sink takes nothing now; `ec::none`: it does.
   const error& trouble() const noexcept { return trouble_; }
 
@@ -86,6 +91,7 @@ private:
   std::vector<tracker_record> held_;
   std::size_t limit_ = 0; ///< Most records of the next batch.
   bool started_ = false;
+  std::atomic<bool> left_ = false;
   bool blocked_ = false; ///< By a permanent failure.
   int throws_ = 0;       ///< In a row.
   error trouble_;

@@ -3,7 +3,10 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
-#include <system_error>
+#include <atomic>
+#include <condition_variable>
+#include <mutex>
+#include <stop_token>
 #include <utility>
 
 namespace troupe {
@@ -17,141 +20,197 @@ tracked_run with_token(tracked_run run, std::stop_token token) {
 
 } // namespace
 
-sink_thread::sink_thread(std::shared_ptr<sink> target, tracked_run run,
-                         tracker_options options, sink_feed::note_function note)
-  : options_(options),
-    feed_(std::move(target), with_token(std::move(run), cancel_.get_token()),
-          options, std::move(note)),
-    follower_([this] { follow(); }) {}
+// -- what the threads share
 
-sink_thread::~sink_thread() {
-  if (!follower_.joinable())
-    return;
-  if (!sender_.joinable() && !alone_)
-    close();
-  (void) join(clock::now());
-}
+/// Lives as long as the last of its threads.
+struct sink_thread::state {
+  state(std::shared_ptr<sink> target, tracked_run run,
+        const tracker_options& options, sink_feed::note_function note)
+    : options(options),
+      feed(std::move(target), with_token(std::move(run), cancel.get_token()),
+           options, std::move(note)) {}
 
-void sink_thread::notify() noexcept {
-  // Once per pause of the thread: the report path pays for one exchange.
-  if (!news_.exchange(true, std::memory_order_acq_rel)) {
-    { std::lock_guard guard{mutex_}; }
-    changed_.notify_one();
-  }
-}
+  std::optional<clock::time_point> pump() noexcept;
 
-void sink_thread::close() {
-  try {
-    sender_ = std::thread{[this] { send_rest(); }};
-  } catch (const std::system_error&) {
-    alone_ = true; // The host has no thread left: `follow` sends the rest.
-  }
-  {
-    std::lock_guard guard{mutex_};
-    closed_ = true;
-  }
-  changed_.notify_all();
-}
+  /// Sends what comes, until the run is over; then waits for `send_rest`:
+  /// programs that a sink started may end with the thread that started them.
+  void follow();
+  void send_rest();
+  void send_rest(std::unique_lock<std::mutex>& lock);
 
-void sink_thread::abandon() {
-  {
-    std::lock_guard guard{mutex_};
-    closed_ = stopped_ = true;
-    ended_ = true; // Nobody waits for what is unsent.
-  }
-  changed_.notify_all();
-  cancel_.request_stop();
-}
+  /// Waits until there is something to do; *next* is when a retry is due.
+  void wait(std::optional<clock::time_point> next);
 
-std::string sink_thread::join(clock::time_point deadline) {
-  {
-    std::unique_lock lock{mutex_};
-    changed_.wait_until(lock, deadline, [this] { return ended_; });
-    stopped_ = true;
-  }
-  changed_.notify_all();
-  cancel_.request_stop();
-  if (sender_.joinable())
-    sender_.join();
-  follower_.join();
-  auto unsent = feed_.unsent();
-  if (unsent == 0)
-    return {};
-  auto file = feed_.target().file();
-  auto text = "tracker " + name() + ": "
-              + (file.empty() ? std::string{} : file + " is not whole, ")
-              + std::to_string(unsent) + " records are unsent";
-  if (feed_.trouble())
-    text += " (" + feed_.trouble().message + ')';
-  return text + "; they are kept, troupe-sync sends them";
-}
+  const tracker_options options;
+  std::stop_source cancel;
+  sink_feed feed; // of `follow`, once that has left it of `send_rest`
+  std::atomic<bool> news = true;
+  bool waits_for_more = false; // of `follow`: not for the first record
+  std::mutex mutex;            // guards what follows
+  std::condition_variable changed;
+  bool closed = false;  // nothing more comes
+  bool left = false;    // `follow` has left the feed
+  bool alone = false;   // there is no second thread
+  bool stopped = false; // no one waits any longer
+  bool ended = false;   // `send_rest` has left the feed, or no one cares
+  int threads = 0;      // that run
+};
 
 // The feed makes failures of exceptions; what is thrown while it does so (no
 // memory for the sentence) must not end the user's process either.
-std::optional<sink_thread::clock::time_point> sink_thread::pump() noexcept {
+std::optional<sink_thread::clock::time_point>
+sink_thread::state::pump() noexcept {
   try {
-    return feed_.pump(clock::now());
+    return feed.pump(clock::now());
   } catch (...) {
     return std::nullopt;
   }
 }
 
-void sink_thread::follow() {
+void sink_thread::state::follow() {
   // A thread's own priority, on Linux. Without the right to it nothing is lost.
   (void) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
-  std::unique_lock lock{mutex_};
-  while (!closed_) {
+  std::unique_lock lock{mutex};
+  while (!closed) {
     lock.unlock();
-    news_.store(false, std::memory_order_release);
+    news.store(false, std::memory_order_release);
     auto next = pump();
     if (!next || *next > clock::now())
       wait(next);
     lock.lock();
   }
-  left_ = true;
-  changed_.notify_all();
-  if (alone_)
+  left = true;
+  changed.notify_all();
+  if (alone)
     send_rest(lock);
-  changed_.wait(lock, [this] { return ended_; });
+  changed.wait(lock, [this] { return ended; });
+  --threads;
+  changed.notify_all();
 }
 
-void sink_thread::send_rest() {
-  std::unique_lock lock{mutex_};
-  changed_.wait(lock, [this] { return left_; });
+void sink_thread::state::send_rest() {
+  std::unique_lock lock{mutex};
+  changed.wait(lock, [this] { return left; });
   send_rest(lock);
+  --threads;
+  changed.notify_all();
 }
 
-void sink_thread::send_rest(std::unique_lock<std::mutex>& lock) {
+void sink_thread::state::send_rest(std::unique_lock<std::mutex>& lock) {
   std::optional<clock::time_point> give_up; // If it goes on failing.
-  while (!stopped_) {
+  while (!stopped) {
     lock.unlock();
     auto next = pump();
-    auto limit = options_.failing_timeout;
-    if (!feed_.trouble())
+    auto limit = options.failing_timeout;
+    if (!feed.trouble())
       give_up.reset();
     else if (limit && !give_up)
       give_up = clock::now() + *limit;
     lock.lock();
     if (!next || (give_up && *next > *give_up))
       break; // All is sent, or nothing more will be.
-    changed_.wait_until(lock, *next, [this] { return stopped_; });
+    changed.wait_until(lock, *next, [this] { return stopped; });
   }
-  ended_ = true;
-  changed_.notify_all();
+  ended = true;
+  changed.notify_all();
 }
 
-void sink_thread::wait(std::optional<clock::time_point> next) {
-  std::unique_lock lock{mutex_};
-  auto over = [this] { return closed_; };
+void sink_thread::state::wait(std::optional<clock::time_point> next) {
+  std::unique_lock lock{mutex};
+  auto over = [this] { return closed; };
   if (next) {
-    changed_.wait_until(lock, *next, over);
+    changed.wait_until(lock, *next, over);
     return;
   }
-  changed_.wait(lock, [this] { return news_ || closed_; });
+  changed.wait(lock, [this] { return news || closed; });
   // The first record goes out at once: the sink starts while the ranks do. What
   // comes later within the interval goes along.
-  if (std::exchange(waits_for_more_, true))
-    changed_.wait_for(lock, options_.interval, over);
+  if (std::exchange(waits_for_more, true))
+    changed.wait_for(lock, options.interval, over);
+}
+
+// -- their owner
+
+sink_thread::sink_thread(std::shared_ptr<sink> target, tracked_run run,
+                         tracker_options options, sink_feed::note_function note)
+  : options_(options), name_(target->name()),
+    state_(std::make_shared<state>(std::move(target), std::move(run), options,
+                                   std::move(note))) {
+  state_->threads = 1;
+  follower_ = std::thread{[mine = state_] { mine->follow(); }};
+}
+
+sink_thread::~sink_thread() {
+  if (!follower_.joinable())
+    return;
+  if (!sender_.joinable() && !state_->alone)
+    close();
+  (void) join(clock::now());
+}
+
+void sink_thread::notify() noexcept {
+  // Once per pause of the thread: the report path pays for one exchange.
+  if (!state_->news.exchange(true, std::memory_order_acq_rel)) {
+    { std::lock_guard guard{state_->mutex}; }
+    state_->changed.notify_one();
+  }
+}
+
+void sink_thread::close() {
+  std::lock_guard guard{state_->mutex};
+  try {
+    sender_ = std::thread{[mine = state_] { mine->send_rest(); }};
+    ++state_->threads;
+  } catch (...) {
+    state_->alone = true; // The host has no thread left: `follow` sends it.
+  }
+  state_->closed = true;
+  state_->changed.notify_all();
+}
+
+void sink_thread::abandon() {
+  {
+    std::lock_guard guard{state_->mutex};
+    state_->closed = state_->stopped = true;
+    state_->ended = true; // No one waits for what is unsent.
+  }
+  state_->changed.notify_all();
+  state_->cancel.request_stop();
+}
+
+std::string sink_thread::join(clock::time_point deadline) {
+  std::unique_lock lock{state_->mutex};
+  state_->changed.wait_until(lock, deadline, [this] { return state_->ended; });
+  state_->stopped = true;
+  lock.unlock();
+  state_->changed.notify_all();
+  state_->cancel.request_stop();
+  lock.lock();
+  auto over = state_->changed.wait_for(lock, cancel_timeout,
+                                       [this] { return state_->threads == 0; });
+  lock.unlock();
+  auto end = [over](std::thread& x) {
+    if (x.joinable())
+      over ? x.join() : x.detach();
+  };
+  end(sender_);
+  end(follower_);
+  if (!over) {
+    state_->feed.leave();
+    return "tracker " + name_
+           + " did not come back from a call; its thread is left behind, and "
+             "what it has not taken is kept: troupe-sync sends it";
+  }
+  auto unsent = state_->feed.unsent();
+  if (unsent == 0)
+    return {};
+  auto file = state_->feed.target().file();
+  auto text = "tracker " + name_ + ": "
+              + (file.empty() ? std::string{} : file + " is not whole, ")
+              + std::to_string(unsent) + " records are unsent";
+  if (auto& trouble = state_->feed.trouble())
+    text += " (" + trouble.message + ')';
+  return text + "; they are kept, troupe-sync sends them";
 }
 
 } // namespace troupe

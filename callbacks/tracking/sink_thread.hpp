@@ -1,11 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <memory>
-#include <mutex>
-#include <stop_token>
 #include <string>
 #include <thread>
 
@@ -20,6 +16,10 @@ namespace troupe {
 class sink_thread {
 public:
   using clock = std::chrono::steady_clock;
+
+  /// How long a call of the sink may take to return once it was cancelled. One
+  /// that takes longer is left behind with its threads.
+  static constexpr auto cancel_timeout = std::chrono::seconds{2};
 
   sink_thread(std::shared_ptr<sink> target, tracked_run run,
               tracker_options options, sink_feed::note_function note);
@@ -41,38 +41,19 @@ public:
   void abandon();
 
   /// After `close`: waits until all is sent, at most until *deadline*, and ends
-  /// the threads. Empty, or a sentence that says what is unsent. A tracker that
-  /// fails is given up after its `failing_timeout`.
+  /// the threads, or leaves them behind `cancel_timeout` later. Empty, or a
+  /// sentence that says what is unsent. A tracker that fails is given up after
+  /// its `failing_timeout`.
   std::string join(clock::time_point deadline);
 
   const tracker_options& options() const noexcept { return options_; }
 
-  std::string name() const { return feed_.target().name(); }
-
 private:
-  std::optional<clock::time_point> pump() noexcept;
-
-  /// Sends what comes, until `close`; then waits for `send_rest`: programs that
-  /// a sink started may end with the thread that started them.
-  void follow();
-  void send_rest();
-  void send_rest(std::unique_lock<std::mutex>& lock);
-
-  /// Waits until there is something to do; *next* is when a retry is due.
-  void wait(std::optional<clock::time_point> next);
+  struct state;
 
   tracker_options options_;
-  std::stop_source cancel_;
-  sink_feed feed_; // of `follow`, once that has left it of `send_rest`
-  std::atomic<bool> news_ = true;
-  bool waits_for_more_ = false; // of `follow`: not for the first record
-  std::mutex mutex_;            // guards what follows
-  std::condition_variable changed_;
-  bool closed_ = false;  // nothing more comes
-  bool left_ = false;    // `follow` has left the feed
-  bool alone_ = false;   // there is no second thread
-  bool stopped_ = false; // no one waits any longer
-  bool ended_ = false;   // `send_rest` has left the feed
+  std::string name_;
+  std::shared_ptr<state> state_;
   std::thread follower_;
   std::thread sender_;
 };

@@ -40,7 +40,8 @@ public:
   /// thread.
   void abandon();
 
-  /// The run is over: waits for each tracker, at most its `finish_timeout`.
+  /// The run is over: waits for each tracker, at most its `finish_timeout`, and
+  /// 2 s more for a call that does not return: its thread is left behind.
   /// What is unsent then is noted and returned, a sentence per tracker.
   std::vector<std::string> finish();
 

@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <latch>
 #include <semaphore>
 #include <stdexcept>
 
@@ -105,6 +106,31 @@ TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
   hangs.acquire();
   trackers->finish(); // Comes back.
   EXPECT_THAT(notes.back(), HasSubstr("unsent"));
+}
+
+TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_come_back) {
+  std::counting_semaphore<> hangs{0};
+  std::latch over{1};
+  target->answer = [&](auto) -> sink_result {
+    hangs.release();
+    over.wait();
+    return {};
+  };
+  auto trackers =
+    start({.finish_timeout = std::chrono::milliseconds{10}}).value();
+  hangs.acquire();
+  auto unsent = trackers->finish(); // Comes back.
+  ASSERT_EQ(unsent.size(), 1u);
+  EXPECT_THAT(unsent[0], HasSubstr("tracker recorded did not come back"));
+  EXPECT_EQ(notes.back(), unsent[0]);
+  // Nothing is written for what the call may say later.
+  std::weak_ptr thread = target;
+  config.callbacks.clear();
+  target.reset();
+  over.count_down();
+  while (!thread.expired())
+    std::this_thread::yield();
+  EXPECT_FALSE(fs::exists(store->path() / "sinks" / "recorded.offset"));
 }
 
 TEST_F(sink_thread_test, makes_a_failure_of_what_a_tracker_throws) {

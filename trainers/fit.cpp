@@ -5,6 +5,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstring>
 #include <memory>
@@ -16,6 +17,7 @@
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/transport/system_config.hpp"
+#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
@@ -40,6 +42,8 @@ std::string preempted_by(int signal) {
                  : "signal " + std::to_string(signal));
 }
 
+const std::string stopped_by_signal = "the run was asked to stop";
+
 /// Passes on what signals ask for, each time they ask for more.
 class signal_orders {
 public:
@@ -48,16 +52,44 @@ public:
 
   int fd() const noexcept { return signals_.fd(); }
 
+  /// Whether signals ask for anything, obeyed or not.
+  bool any() const noexcept { return signals_.asked() != interrupt::none; }
+
+  /// Why no signal will ever ask for anything; empty: there may be some.
+  std::string unwatched() const {
+    if (fd() >= 0)
+      return {};
+    auto is_main = gettid() == getpid();
+    return std::string{"signals are not watched: "}
+           + (is_main ? "the process has no descriptor left"
+                      : "fit() was not called by the main thread");
+  }
+
   template <class Preempt, class Stop>
   void obey(Preempt preempt, Stop stop) {
     auto asked = signals_.asked();
     if (asked <= obeyed_)
       return;
-    obeyed_ = asked;
     if (asked == interrupt::stop)
       stop();
     else
       preempt(preempted_by(signals_.first_signal()));
+    obeyed_ = asked; // unless an exception is to be followed by another try
+  }
+
+  /// How a run ends that did not begin for *reason*, perhaps at a signal's
+  /// request.
+  result not_begun(error reason) const {
+    if (reason.code != ec::stopped || !any())
+      return failed_result(std::move(reason));
+    auto stop = signals_.asked() == interrupt::stop;
+    reason.message =
+      (stop ? stopped_by_signal : preempted_by(signals_.first_signal())) + "; "
+      + reason.message;
+    auto outcome = failed_result(std::move(reason));
+    outcome.status =
+      stop ? run_status_kind::aborted : run_status_kind::preempted;
+    return outcome;
   }
 
 private:
@@ -67,14 +99,13 @@ private:
 
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console,
-             const std::vector<int>& preempt_signals) {
+             signal_orders& signals) {
   auto wake =
     std::make_shared<unique_fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   run.board().on_change([wake] {
     std::uint64_t one = 1;
     (void) !write(wake->get(), &one, sizeof(one));
   });
-  signal_orders signals{preempt_signals};
   pollfd sources[] = {{wake->get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   auto show_notes = [&] {
     for (auto& line : run.board().take_notes())
@@ -113,9 +144,13 @@ public:
     : grace_(std::min(config.stop_grace,
                       longest_grace(config).value_or(config.stop_grace))),
       control_(control), signals_(config.preempt_signals),
-      watcher_([this] { run(); }) {}
+      watcher_([this] { run(); }) {
+    if (auto why = signals_.unwatched(); !why.empty() && !config.quiet)
+      write_console(2, why + '\n');
+  }
 
   ~inline_watch() {
+    is_over_ = true;
     std::uint64_t one = 1;
     (void) !write(over_.get(), &one, sizeof(one));
     watcher_.join();
@@ -126,20 +161,27 @@ public:
 
 private:
   void run() {
+    // Without a descriptor for its end it looks at each tick.
     pollfd sources[] = {{over_.get(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
-    for (;;) {
-      auto ready = poll(sources, 2, sources[1].fd < 0 ? tick_ms : -1);
-      if ((ready < 0 && errno != EINTR)
-          || (ready > 0 && sources[0].revents & POLLIN))
-        return;
+    while (!is_over_) {
+      auto ready = poll(sources, 2, over_ && sources[1].fd >= 0 ? -1 : tick_ms);
+      if (ready < 0 && errno != EINTR)
+        std::this_thread::sleep_for(std::chrono::milliseconds{tick_ms});
       if (ready > 0 && sources[1].revents & POLLIN)
         sources[1].fd = -1;
+      obey();
+    }
+  }
+
+  void obey() noexcept {
+    try {
       signals_.obey([this](std::string why) { preempt(std::move(why)); },
                     [this] {
-                      control_.end({ec::stopped, "the run was asked to stop"});
+                      control_.end({ec::stopped, stopped_by_signal});
                     });
       if (leave_by_ && clock_type::now() >= *leave_by_)
         control_.end_grace();
+    } catch (...) { // No memory: at the next tick.
     }
   }
 
@@ -153,6 +195,7 @@ private:
   loop_control& control_;
   signal_orders signals_;
   unique_fd over_{eventfd(0, EFD_CLOEXEC)};
+  std::atomic<bool> is_over_{false};
   std::optional<clock_type::time_point> leave_by_;
   std::thread watcher_;
 };
@@ -203,21 +246,25 @@ result fit_in_actors(run_request request) {
     return failed_result(ok.error());
   register_messages();
   auto quiet = request.run.quiet;
-  auto preempt_signals = request.run.preempt_signals;
   auto console = std::make_shared<console_progress>(console_progress::options{
     quiet ? console_style::quiet : console_style::automatic, 2, 1});
   run_home home{home_of(request.run.callback_actors)};
+  // CAF ends the program without descriptors, so its system comes first.
+  signal_orders signals{request.run.preempt_signals};
   std::function<void(std::string_view)> print;
   if (!quiet)
     print = [console](std::string_view text) { console->print(text); };
+  if (auto why = signals.unwatched(); !why.empty())
+    console->note(why);
   auto run =
-    run_handle::start(std::move(request), home.system(), std::move(print));
+    run_handle::start(std::move(request), home.system(), std::move(print),
+                      [&signals] { return signals.any(); });
   if (!run) {
-    if (!quiet)
-      console->note(run.error().message);
-    return failed_result(run.error());
+    auto outcome = signals.not_begun(run.error());
+    console->note(outcome.error->message);
+    return outcome;
   }
-  auto outcome = watch(*run, *console, preempt_signals);
+  auto outcome = watch(*run, *console, signals);
   if (run->threads_left_behind() > 0)
     home.keep();
   return outcome;

@@ -73,12 +73,22 @@ run_end preempted(error reason) {
   return {run_status_kind::preempted, make_run_error(std::move(reason))};
 }
 
+/// How a run ends whose signals let no further attempt begin.
+run_end given_up(const loop_control& control) {
+  if (control.ended())
+    return control.grace_is_over() ? preempted(control.reason())
+                                   : aborted(control.reason());
+  return preempted({ec::stopped, control.preemption()->reason});
+}
+
 /// From the first attempt to the last.
 run_end run_attempts(const run_request& request, run_store& store,
                      inline_callbacks& callbacks, loop_control& control,
                      kept_contexts& kept) {
   failure_policy policy{request.run.failure};
   policy.count_on(store.failures());
+  auto is_over = [&control] { return control.ended() || control.preemption(); };
+  store.stop_waiting_if(is_over);
   auto start = store.begin_attempt();
   if (start) {
     callbacks.begin_attempt(start->attempt);
@@ -86,7 +96,9 @@ run_end run_attempts(const run_request& request, run_store& store,
   }
   for (;;) {
     if (!start)
-      return errored(make_run_error(start.error()));
+      return start.error().code == ec::stopped && is_over()
+               ? given_up(control)
+               : errored(make_run_error(start.error()));
     if (auto& reason = callbacks.end_reason())
       return errored(make_run_error(reason));
     auto [outcome, refusal] =
@@ -122,19 +134,10 @@ run_end run_attempts(const run_request& request, run_store& store,
     store.note_failures(policy.counts());
     if (!delay)
       return errored(make_run_error(std::move(ranks), store.path()));
-    if (control.wait_for_end(*delay)) {
-      if (auto left = control.preemption())
-        return preempted({ec::stopped, left->reason});
-      return aborted(control.reason());
-    }
-    if (callbacks.end_reason())
-      continue;
-    control.on_end([&store](const error&) { store.stop_waiting(); });
-    start = store.begin_attempt();
-    control.on_end({});
-    if (!start && control.ended())
-      return control.grace_is_over() ? preempted(control.reason())
-                                     : aborted(control.reason());
+    if (control.wait_for_end(*delay))
+      return given_up(control);
+    if (!callbacks.end_reason())
+      start = store.begin_attempt();
   }
 }
 

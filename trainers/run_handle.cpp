@@ -183,9 +183,11 @@ user_callback_actor spawn_callbacks(listeners x, const run_config& config,
 
 expected<run_handle>
 run_handle::start(run_request request, caf::actor_system& system,
-                  std::function<void(std::string_view)> console) {
+                  std::function<void(std::string_view)> console,
+                  std::function<bool()> given_up) {
   try {
-    return begin(std::move(request), system, std::move(console));
+    return begin(std::move(request), system, std::move(console),
+                 std::move(given_up));
   } catch (...) {
     return tl::unexpected<error>{caught("the run could not start")};
   }
@@ -193,7 +195,8 @@ run_handle::start(run_request request, caf::actor_system& system,
 
 expected<run_handle>
 run_handle::begin(run_request request, caf::actor_system& system,
-                  std::function<void(std::string_view)> console) {
+                  std::function<void(std::string_view)> console,
+                  std::function<bool()> given_up) {
   auto fail = [](error x) { return tl::unexpected<error>{std::move(x)}; };
   register_messages();
   if (auto ok = validate(request); !ok)
@@ -215,6 +218,8 @@ run_handle::begin(run_request request, caf::actor_system& system,
   auto actors = find_actors(request.run, system);
   if (!actors)
     return fail(actors.error());
+  if (given_up && given_up())
+    return failure(ec::stopped, "the run was stopped before it began");
   auto x = std::make_unique<parts>();
   auto store = run_store::open(request.run, request.loop.config_text);
   if (!store)
@@ -232,7 +237,9 @@ run_handle::begin(run_request request, caf::actor_system& system,
   auto told = find_listeners(request.run, std::move(*actors), *x->store);
   if (!told)
     return fail(told.error());
+  x->store->stop_waiting_if(std::move(given_up));
   auto first = x->store->begin_attempt();
+  x->store->stop_waiting_if({});
   if (!first)
     return fail(first.error());
   auto cpus = plan_cpus(available_cores(), request.scaling.num_workers);

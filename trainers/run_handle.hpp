@@ -20,10 +20,13 @@ namespace troupe {
 class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive
-  /// the handle. *console* gets what rank 0 prints.
+  /// the handle. *console* gets what rank 0 prints. Fails with `ec::stopped`
+  /// once *given_up*, which is asked on this thread and only until this
+  /// returns.
   static expected<run_handle>
   start(run_request request, caf::actor_system& system,
-        std::function<void(std::string_view)> console = {});
+        std::function<void(std::string_view)> console = {},
+        std::function<bool()> given_up = {});
 
   run_handle(run_handle&&) noexcept;
   run_handle& operator=(run_handle&&) noexcept;
@@ -64,7 +67,8 @@ private:
   /// What `start` does; may throw.
   static expected<run_handle>
   begin(run_request request, caf::actor_system& system,
-        std::function<void(std::string_view)> console);
+        std::function<void(std::string_view)> console,
+        std::function<bool()> given_up);
 
   std::unique_ptr<parts> parts_;
 };

@@ -280,7 +280,7 @@ expected<void> run_folder::make_claim(const std::string& name) {
 }
 
 expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
-                                       const std::atomic<bool>& given_up) {
+                                       const std::function<bool()>& given_up) {
   {
     std::lock_guard guard{mutex_};
     unlock(ranks_);
@@ -295,7 +295,7 @@ expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
       return tl::unexpected{taken.error()};
     if (*taken)
       break;
-    if (given_up)
+    if (given_up())
       return failure(ec::stopped, "the run was stopped while it waited for "
                                   "processes of an earlier attempt");
     if (std::chrono::steady_clock::now() >= deadline) {

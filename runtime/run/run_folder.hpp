@@ -1,8 +1,8 @@
 #pragma once
 
-#include <atomic>
 #include <chrono>
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -51,8 +51,9 @@ public:
   /// all that were given its `ranks_lock`. `ec::timeout` names those that are;
   /// `ec::stopped` once the wait is *given_up*.
   /// Then there is a new lock, for the attempt that begins.
-  expected<void> await_ranks(std::chrono::milliseconds limit,
-                             const std::atomic<bool>& given_up = false);
+  expected<void> await_ranks(
+    std::chrono::milliseconds limit,
+    const std::function<bool()>& given_up = [] { return false; });
 
   /// What a rank process of the attempt is to hold as long as it lives.
   expected<unique_fd> ranks_lock() const;

@@ -334,12 +334,17 @@ expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
   if (auto ok = seen(folder_->claim(checkpoints_.state().next_attempt)); !ok)
     return tl::unexpected{ok.error()};
-  if (auto ok = folder_->await_ranks(start_timeout_, waiting_is_over_); !ok)
+  auto is_over = [this] {
+    return waiting_is_over_ || (given_up_ && given_up_());
+  };
+  if (auto ok = folder_->await_ranks(start_timeout_, is_over); !ok)
     return tl::unexpected{ok.error()};
   checkpoints_.note_failures(failures());
   auto resume = checkpoints_.resume_checkpoint();
   if (!resume)
     return tl::unexpected{resume.error()};
+  if (is_over()) // Checksums may have taken minutes.
+    return failure(ec::stopped, "the run was stopped before its attempt began");
   auto attempt = checkpoints_.begin_attempt(journal_->next_report());
   if (!attempt)
     return tl::unexpected{attempt.error()};

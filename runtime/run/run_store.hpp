@@ -67,6 +67,12 @@ public:
   /// The run is to end: `begin_attempt` waits no more, now and from now on.
   void stop_waiting() noexcept { waiting_is_over_ = true; }
 
+  /// Has `begin_attempt` ask *over*, too, on its own thread. An empty function
+  /// takes the last one back. Not to be called while an attempt begins.
+  void stop_waiting_if(std::function<bool()> over) {
+    given_up_ = std::move(over);
+  }
+
   /// What every rank process of the attempt is to hold as long as it lives.
   expected<unique_fd> ranks_lock() const { return folder_->ranks_lock(); }
 
@@ -163,6 +169,7 @@ private:
   const run_description description_;
   std::chrono::milliseconds start_timeout_{0};
   std::atomic<bool> waiting_is_over_ = false;
+  std::function<bool()> given_up_;
   std::function<void()> appended_ = [] {};
   const bool resumed_;
   sync_thread sync_; // the last member: it uses the others

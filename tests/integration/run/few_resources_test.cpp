@@ -149,6 +149,7 @@ TEST(few_resources_test, fit_returns_however_few_descriptors_there_are) {
     GTEST_SKIP() << "a sanitizer opens pipes to look at memory";
   expect_results("--descriptors", 9, 2);
   expect_results("--late-descriptors", 9, 2);
+  expect_results("--late-descriptors", 4, 0);
 }
 
 } // namespace troupe::test

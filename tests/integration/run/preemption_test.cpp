@@ -13,6 +13,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/run/run_store.hpp"
 
 namespace troupe::test {
 
@@ -82,6 +83,58 @@ TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
 
 INSTANTIATE_TEST_SUITE_P(signals, preemption_by_signal,
                          testing::Values(SIGTERM, SIGUSR1, SIGHUP));
+
+class preemption_at_the_start : public run_test,
+                                public testing::WithParamInterface<int> {
+protected:
+  /// What a rank of an earlier driver holds that has not ended.
+  unique_fd old_rank() {
+    auto dead = run_store::open(resolve(config())).value();
+    EXPECT_TRUE(dead->begin_attempt());
+    return dead->ranks_lock().value();
+  }
+
+  /// Whether process *pid* has opened the file that such ranks lock.
+  bool waits_for_ranks(pid_t pid) {
+    boost::system::error_code gone;
+    fs::directory_iterator i{"/proc/" + std::to_string(pid) + "/fd", gone}, end;
+    for (; !gone && i != end; i.increment(gone))
+      if (fs::read_symlink(i->path(), gone) == run_path() / "ranks")
+        return true;
+    return false;
+  }
+};
+
+TEST_P(preemption_at_the_start, ends_the_wait_for_old_ranks) {
+  auto rank = old_rank();
+  for (auto action : {"leave", "leave_inline"}) {
+    victim program{storage_.path().string(), action};
+    wait_for(run_path(), [&] { return waits_for_ranks(program.pid()); });
+    program.kill(GetParam());
+    auto status = program.wait();
+    ASSERT_TRUE(WIFEXITED(status)) << action;
+    EXPECT_EQ(WEXITSTATUS(status), GetParam() == SIGINT ? 42 : 43) << action;
+  }
+}
+
+INSTANTIATE_TEST_SUITE_P(signals, preemption_at_the_start,
+                         testing::Values(SIGTERM, SIGINT));
+
+TEST_F(run_test, a_run_says_so_if_no_signal_can_end_it) {
+  for (int workers : {0, 1}) {
+    train_options options{
+      .scaling = {.num_workers = workers, .where = placement::in_process},
+      .run = config(std::to_string(workers))};
+    options.run.quiet = false;
+    testing::internal::CaptureStderr();
+    result outcome;
+    std::thread{[&] { outcome = run({.steps = 1}, options); }}.join();
+    EXPECT_THAT(testing::internal::GetCapturedStderr(),
+                testing::HasSubstr("signals are not watched: fit() was not "
+                                   "called by the main thread"));
+    EXPECT_EQ(outcome.status, run_status_kind::finished);
+  }
+}
 
 struct preempted_place {
   placement where;

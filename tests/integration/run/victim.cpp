@@ -76,6 +76,10 @@ int be_victim(const std::string& storage, const std::string& action) {
   } else {
     plan.action = action;
   }
+  if (action == "leave_inline") {
+    plan.action = "leave";
+    workers = 0;
+  }
   if (action == "leave")
     plan.checkpoint_by = 0;
   if (action == "print") {

@@ -394,7 +394,8 @@ TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   EXPECT_EQ(refused.error().code, ec::timeout);
   EXPECT_TRUE(says(refused.error(), "pid " + std::to_string(rank)))
     << refused.error().message;
-  auto stopped = second->await_ranks(std::chrono::hours{1}, true);
+  auto stopped =
+    second->await_ranks(std::chrono::hours{1}, [] { return true; });
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ec::stopped);
   ::close(ends[1]);

@@ -276,6 +276,8 @@ caf::result<batch_committed> driver_state::add(commit_batch& x) {
   if (!begun || x.attempt != begun->attempt)
     return to_caf(
       error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+  if (refusal)
+    return to_caf(refusal);
   auto promise = self->make_response_promise<batch_committed>();
   batches.push_back({std::move(x), promise, {}});
   store_next();
@@ -303,9 +305,7 @@ void driver_state::store_next() {
       },
       [this](caf::error& reason) {
         storing = false;
-        // First, so that ranks leave because they are told to.
-        apply(run_events::run_failed{from_caf(reason)});
-        refuse_batches(from_caf(reason));
+        store_failed(from_caf(reason));
         act_postponed();
       });
 }
@@ -322,9 +322,8 @@ void driver_state::stored(batch_committed x) {
     args.store->append(x.attempt, batch.message.batch,
                        name ? *name : std::string{}, commit_time.count());
   if (!ok) {
-    apply(run_events::run_failed{ok.error()});
+    store_failed(ok.error());
     batch.promise.deliver(to_caf(ok.error()));
-    refuse_batches(ok.error());
     return;
   }
   batch.promise.deliver(x);
@@ -337,6 +336,13 @@ void driver_state::stored(batch_committed x) {
                          std::move(x.checkpoint)});
   show();
   store_next();
+}
+
+void driver_state::store_failed(const error& reason) {
+  refusal = reason;
+  // First, so that ranks leave because they are told to.
+  apply(run_events::run_failed{reason});
+  refuse_batches(reason);
 }
 
 void driver_state::refuse_batches(const error& reason) {
@@ -432,11 +438,14 @@ void driver_state::end_if_told() {
 }
 
 void driver_state::store_end() {
-  auto unsaved = [this](error problem) {
+  auto unsaved = [this](const error& problem) {
+    auto text = "this end of the run could not be stored: " + problem.message;
+    args.board->note(text);
     auto outcome = args.store->current_result();
     outcome.status = status_of(machine->state());
-    outcome.error =
-      end_reason ? end_reason : make_run_error(std::move(problem));
+    outcome.error = end_reason ? end_reason : make_run_error(problem);
+    if (outcome.error->message != problem.message)
+      outcome.error->message += "; " + text;
     if (outcome.status == run_status_kind::finished)
       outcome.status = run_status_kind::errored;
     args.board->prepare(std::move(outcome));

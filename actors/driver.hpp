@@ -89,6 +89,8 @@ struct driver_state {
   void store_next();
   void stored(batch_committed x);
   void refuse_batches(const error& reason);
+  /// A report could not be stored: none after it is, and the run ends.
+  void store_failed(const error& reason);
   /// Does what waited for the commit that has just ended.
   void act_postponed();
 
@@ -107,6 +109,7 @@ struct driver_state {
   std::deque<pending_batch> batches;
   bool group_alive = false;
   bool storing = false;
+  error refusal; ///< Of every batch, since one could not be stored.
   bool run_announced = false; ///< Callbacks have answered `before_run`.
   bool finishing = false;
   bool end_stored = false;             ///< Or on its way to storage.

@@ -295,6 +295,62 @@ TEST_F(driver_test, a_journal_that_takes_no_line_ends_the_run) {
   EXPECT_EQ(outcome().status, run_status_kind::errored);
 }
 
+// N4: a report that comes while ranks are told of the error leaves no gap.
+TEST_F(driver_test, stores_no_report_after_one_that_could_not_be_stored) {
+  for (auto fails : {"journal.append=enospc", "commit"}) {
+    SCOPED_TRACE(fails);
+    fs::remove_all(config.storage_path);
+    board = std::make_shared<run_board>();
+    run();
+    report(0);
+    if (*fails == 'j') {
+      ASSERT_TRUE(arm_failpoint(fails));
+      report(1);
+      ASSERT_TRUE(arm_failpoint(""));
+    } else {
+      ranks.report(0, 1, {}, checkpoint_part{"c1", {{"nowhere", 1, 1}}});
+      ranks.report(1, 1);
+    }
+    auto next = system.ask<batch_committed>(
+      driver, commit_batch{ranks.attempt,
+                           {.index = 2, .values = {{}, {}}, .parts = {}}});
+    EXPECT_EQ(next->failure.code, ec::storage) << next->failure.message;
+    ranks.obey(0);
+    ranks.obey(1);
+    EXPECT_EQ(outcome().status, run_status_kind::errored);
+    EXPECT_THAT(journal_lines(),
+                ElementsAre("attempt_begun", "0", "run_ended"));
+    store.reset();
+  }
+}
+
+TEST_F(driver_test, says_that_an_end_could_not_be_stored) {
+  run();
+  stop();
+  ranks.obey(0);
+  ASSERT_TRUE(arm_failpoint("journal.append:1+=enospc"));
+  ranks.obey(1);
+  ASSERT_TRUE(arm_failpoint(""));
+  auto x = outcome();
+  EXPECT_EQ(x.status, run_status_kind::aborted);
+  ASSERT_TRUE(x.error);
+  EXPECT_EQ(x.error->code, ec::stopped);
+  auto problem = HasSubstr("could not be stored: ");
+  EXPECT_THAT(x.error->message, problem);
+  EXPECT_THAT(x.error->message, HasSubstr("journal.jsonl"));
+  EXPECT_THAT(board->take_notes(), Contains(problem));
+}
+
+TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
+  spawn();
+  caf::anon_send(driver, storage_lost{{ec::invalid_config, "no door"}});
+  system.settle();
+  auto x = outcome();
+  EXPECT_EQ(x.status, run_status_kind::errored);
+  EXPECT_EQ(x.error->message, "no door");
+  EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "run_ended"));
+}
+
 TEST_F(driver_test, a_journal_that_is_not_durable_ends_the_run) {
   run();
   report(0);

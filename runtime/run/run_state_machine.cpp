@@ -111,8 +111,13 @@ expected<run_decision>
 run_state_machine::on(const run_events::ranks_finished& x) {
   if (x.attempt != group_)
     return refuse_attempt(x.attempt);
+  // The loops returned while the group was told to stop. If none of them left
+  // for a preemption, it only came while their processes ended.
+  if (stopping_ && state_ == run_state::shutting_down && !x.preempted
+      && outcome_ == run_state::preempted)
+    return shut_down(run_state::finished, {});
   if (stopping_)
-    return stay(); // the loops returned while the group was told to stop
+    return stay();
   if (state_ != run_state::running)
     return refuse("ranks_finished");
   if (x.preempted)

@@ -155,6 +155,27 @@ TEST(run_state_machine_test, ranks_that_were_done_before_they_heard_finish) {
   EXPECT_EQ(machine.state(), run_state::finished);
 }
 
+// Their processes may need longer than the grace.
+TEST(run_state_machine_test, ranks_that_were_done_before_the_grace_finish) {
+  for (auto heard : {false, true}) {
+    auto machine =
+      machine_after({size_decided{2}, group_started{0}, preempt_requested{},
+                     grace_over{0}, ranks_finished{0, heard}});
+    EXPECT_EQ(machine.state(), run_state::shutting_down);
+    EXPECT_TRUE(machine.apply(group_stopped{0}));
+    EXPECT_EQ(machine.state(),
+              heard ? run_state::preempted : run_state::finished);
+    EXPECT_EQ(static_cast<bool>(machine.reason()), heard);
+  }
+}
+
+TEST(run_state_machine_test, a_stop_in_the_grace_is_one_whoever_is_done) {
+  auto machine =
+    machine_after({size_decided{2}, group_started{0}, preempt_requested{},
+                   stop_requested{}, ranks_finished{0}, group_stopped{0}});
+  EXPECT_EQ(machine.state(), run_state::aborted);
+}
+
 TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
   auto machine = machine_after(
     {size_decided{2}, group_started{0}, preempt_requested{{ec::stopped, "w"}},

@@ -237,15 +237,19 @@ run_handle::begin(run_request request, caf::actor_system& system,
   auto told = find_listeners(request.run, std::move(*actors), *x->store);
   if (!told)
     return fail(told.error());
+  auto cpus = plan_cpus(available_cores(), request.scaling.num_workers);
+  auto plan = plan_of(request, cpus, *x->store);
+  if (!plan)
+    return fail(plan.error());
+  // An actor that gets none would be waited for at the end of the system.
+  if (auto ok = expect_threads(detached_actors); !ok)
+    return fail(ok.error());
+  // Last of what may fail: an attempt that begins needs an end.
   x->store->stop_waiting_if(std::move(given_up));
   auto first = x->store->begin_attempt();
   x->store->stop_waiting_if({});
   if (!first)
     return fail(first.error());
-  auto cpus = plan_cpus(available_cores(), request.scaling.num_workers);
-  auto plan = plan_of(request, cpus, *x->store);
-  if (!plan)
-    return fail(plan.error());
 
   if (in_process) {
     x->threads = std::make_shared<thread_launcher>(
@@ -265,9 +269,6 @@ run_handle::begin(run_request request, caf::actor_system& system,
       std::move(console), [store = x->store] { return store->ranks_lock(); }});
   }
 
-  // An actor that gets none would be waited for at the end of the system.
-  if (auto ok = expect_threads(detached_actors); !ok)
-    return fail(ok.error());
   worker_group_args group_args{x->launcher, std::move(*plan)};
   // Where their messages come in, if they come from other processes.
   auto spawn = [&](auto behavior, auto xs) {
@@ -313,7 +314,8 @@ run_handle::begin(run_request request, caf::actor_system& system,
                           board->note(std::move(why));
                         });
     if (!door) {
-      caf::anon_send(result.parts_->driver, stop_run{});
+      // No one asked it to stop: the driver stores what the matter is.
+      caf::anon_send(result.parts_->driver, storage_lost{door.error()});
       return fail(door.error());
     }
     result.parts_->door->emplace(std::move(*door));

@@ -12,6 +12,7 @@
 #include <cerrno>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <limits>
 #include <string>
 
@@ -80,6 +81,16 @@ void saving_loop(train_context& context) {
   }
 }
 
+/// Whether the run's journal has an end for each attempt, and none of a run
+/// that someone stopped.
+bool has_its_end(const std::string& storage) {
+  std::ifstream journal{storage + "/run/journal.jsonl"};
+  std::string text{std::istreambuf_iterator<char>{journal}, {}};
+  return text.find("\"aborted\"") == std::string::npos
+         && (text.find("attempt_begun") == std::string::npos
+             || text.find("run_ended") != std::string::npos);
+}
+
 constexpr int finished = 0, failed = 3;
 
 /// What such a process does; its exit code.
@@ -89,7 +100,9 @@ int be_poor(int argc, char** argv) {
   auto amount = std::stoi(argv[2]);
   if (what == "--threads")
     threads_left = amount;
-  rlimit limit{static_cast<rlim_t>(amount), static_cast<rlim_t>(amount)};
+  rlimit before{};
+  getrlimit(RLIMIT_NOFILE, &before);
+  rlimit limit{static_cast<rlim_t>(amount), before.rlim_max};
   if (what == "--descriptors")
     setrlimit(RLIMIT_NOFILE, &limit);
   alarm(60);
@@ -105,6 +118,10 @@ int be_poor(int argc, char** argv) {
   auto outcome = data_parallel_trainer{saving_loop, options}.fit();
   if (!outcome.error)
     return finished;
+  if (what == "--late-descriptors") // The journal needs one to be read.
+    setrlimit(RLIMIT_NOFILE, &before);
+  if (!has_its_end(argv[4]))
+    return failed + 2;
   return outcome.error->message.empty() ? failed + 1 : failed;
 }
 

@@ -74,8 +74,7 @@ std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
 
 staged_checkpoint train_context::new_checkpoint() {
   link_for("new_checkpoint()");
-  if (before_report_)
-    before_report_();
+  call_before_report();
   return value_or_leave(
     staged_checkpoint::create(facts_.run_path, facts_.attempt, facts_.rank));
 }
@@ -102,8 +101,7 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   if (in_hook_)
     leave({ec::invalid_argument, "rank " + std::to_string(rank())
                                    + ": report() was called by on_report"});
-  if (before_report_)
-    before_report_();
+  call_before_report();
   value_or_leave(validate(values));
   auto reported = on_report_ ? values : metrics{};
   std::chrono::duration<double> step =
@@ -129,6 +127,19 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   if (on_report_)
     call_hook(reported, mine);
   step_begin_ = std::chrono::steady_clock::now();
+}
+
+std::shared_ptr<void> train_context::before_report(std::function<void()> f) {
+  auto result = std::make_shared<std::function<void()>>(std::move(f));
+  std::erase_if(before_report_, [](auto& x) { return x.expired(); });
+  before_report_.emplace_back(result);
+  return result;
+}
+
+void train_context::call_before_report() {
+  for (auto& x : before_report_)
+    if (auto f = x.lock())
+      (*f)();
 }
 
 void train_context::call_hook(const metrics& values,

@@ -147,9 +147,10 @@ public:
   /// `train_error` that names the hook, and is kept in `hook_failure`.
   void on_report(report_hook f) { on_report_ = std::move(f); }
 
-  /// Calls *f* at the start of `report` and `new_checkpoint`, for a data plane
-  /// that must not let invalid results through; what it throws leaves both.
-  void before_report(std::function<void()> f) { before_report_ = std::move(f); }
+  /// Calls *f* at the start of `report` and `new_checkpoint` as long as the
+  /// result lives, for a data plane that must not let invalid results through;
+  /// what it throws leaves both.
+  [[nodiscard]] std::shared_ptr<void> before_report(std::function<void()> f);
 
   /// What the hook of reports failed for; `ec::none` if it did not.
   const error& hook_failure() const noexcept { return hook_failure_; }
@@ -178,6 +179,7 @@ private:
   /// The link for *call*, if this thread may make it now.
   rank_link& link_for(const char* call);
   std::string broadcast(expected<std::string> bytes);
+  void call_before_report();
   void send(metrics values, std::optional<staged_checkpoint> files,
             const report_options& options);
   void call_hook(const metrics& values,
@@ -189,7 +191,7 @@ private:
   std::uint64_t next_report_ = 0;
   std::chrono::steady_clock::time_point step_begin_;
   report_hook on_report_;
-  std::function<void()> before_report_;
+  std::vector<std::weak_ptr<std::function<void()>>> before_report_;
   bool in_hook_ = false;
   error hook_failure_;
   std::any data_plane_;

@@ -28,8 +28,10 @@ public:
                       data_parallel_options options = {})
     : module_(std::move(module)),
       ddp_(std::make_unique<distributed_data_parallel>(
-        [inner = module_] { return tensors_of(*inner); }, std::move(group),
-        std::move(options))) {}
+        model_tensors_source{
+          [inner = module_] { return tensors_of(*inner); },
+          [inner = module_](auto& out) { append_parameters(*inner, out); }},
+        std::move(group), std::move(options))) {}
 
   /// The module's own forward with its own arguments; of a TorchScript module
   /// an IValue.
@@ -59,8 +61,8 @@ public:
   void eval() { module_->eval(); }
   bool is_training() const { return module_->is_training(); }
 
-  /// Forgets all gradients. Unlike `zero_grad` of `torch::optim` it allows
-  /// gradients that live in buckets.
+  /// Forgets all gradients, also of frozen parameters. Unlike `zero_grad` of
+  /// `torch::optim` it allows gradients that live in buckets.
   void zero_grad() { ddp_->zero_grad(); }
 
   no_sync_guard no_sync() { return ddp_->no_sync(); }

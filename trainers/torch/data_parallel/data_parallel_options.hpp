@@ -63,14 +63,17 @@ struct data_parallel_options {
   /// backward, where LibTorch has it: less memory, more time.
   bool lazy_bucket_allocation = false;
 
-  /// Dotted names of parameters and buffers that stay this rank's own business.
+  /// Dotted names of parameters and buffers that stay this rank's own business;
+  /// of one that is shared the first name. A name that the model does not have
+  /// is an error.
   std::vector<std::string> ignored;
 
   gradient_compression compression = gradient_compression::none;
 
   /// Makes the hook that sums and divides the gradients of a bucket instead of
   /// the built-in all-reduce; called once for each group, and again if a static
-  /// graph begins with gradients that are not averaged (`no_sync`).
+  /// graph begins with gradients that are not averaged (`no_sync`) or if other
+  /// parameters are trained than before. Not beside a `compression`.
   std::function<std::unique_ptr<c10d::CommHookInterface>(
     const c10::intrusive_ptr<c10d::ProcessGroup>&)>
     comm_hook;

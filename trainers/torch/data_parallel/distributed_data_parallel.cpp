@@ -56,6 +56,13 @@ void agree(const group_ptr& group, const std::string& problem,
              "why");
 }
 
+bool has_tensor(const model_tensors& model, const std::string& name) {
+  auto has = [&](auto& list) {
+    return std::ranges::find(list, name, &named_tensor::name) != list.end();
+  };
+  return has(model.parameters) || has(model.buffers);
+}
+
 /// Why *model* can not be trained with *options*; empty if it can.
 std::string problem_of(const model_tensors& model,
                        const std::vector<named_tensor>& trained,
@@ -82,12 +89,28 @@ std::string problem_of(const model_tensors& model,
                      [](auto x) { return x <= 0; })
       || options.broadcast_bytes <= 0)
     return "sizes of buckets and broadcasts have to be positive";
+  if (options.comm_hook && options.compression != gradient_compression::none)
+    return "data_parallel_options has a comm_hook and a compression, but a "
+           "hook decides itself in what form gradients travel: set one of them";
+  for (auto& name : options.ignored)
+    if (!has_tensor(model, name))
+      return "data_parallel_options::ignored has " + name + ", but model "
+             + model.model + " has no parameter or buffer of that name";
   return {};
 }
 
 bool is_ignored(const data_parallel_options& options, const std::string& name) {
-  auto& list = options.ignored;
-  return std::find(list.begin(), list.end(), name) != list.end();
+  return std::ranges::find(options.ignored, name) != options.ignored.end();
+}
+
+/// What the group averages of *model*.
+std::vector<named_tensor> reduced_of(const model_tensors& model,
+                                     const data_parallel_options& options) {
+  std::vector<named_tensor> result;
+  for (auto& x : model.parameters)
+    if (x.tensor.requires_grad() && !is_ignored(options, x.name))
+      result.push_back(x);
+  return result;
 }
 
 void append_detached(std::vector<at::Tensor>& out,
@@ -115,9 +138,6 @@ void broadcast(const group_ptr& group, const std::vector<at::Tensor>& tensors,
 distributed_data_parallel::distributed_data_parallel(
   model_tensors_source source, group_ptr group, data_parallel_options options)
   : source_(std::move(source)), options_(std::move(options)) {
-  for (auto& x : source_().parameters)
-    if (x.tensor.requires_grad())
-      trainable_.push_back(x.tensor);
   rebuild(std::move(group), options_.broadcast_at_start);
 }
 
@@ -139,7 +159,7 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   if (group && group->getSize() > 1) {
     group_ = std::move(group);
     try {
-      on_rank(group_, [&] { start(broadcast); });
+      on_rank(group_, [&] { start(broadcast, broadcast); });
     } catch (...) {
       drop(); // a closed connection tells the others
       throw;
@@ -149,13 +169,11 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   buffers_are_due_ = true;
 }
 
-void distributed_data_parallel::start(bool with_broadcast) {
-  auto model = source_();
+void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
+  auto model = source_.tensors();
   model_ = model.model;
-  reduced_.clear();
-  for (auto& x : model.parameters)
-    if (x.tensor.requires_grad() && !is_ignored(options_, x.name))
-      reduced_.push_back(x);
+  reduced_ = reduced_of(model, options_);
+  trained_ = trained_now();
   // Without anything to train the ranks still agree on that, where the group
   // can.
   device_ = reduced_.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
@@ -172,13 +190,39 @@ void distributed_data_parallel::start(bool with_broadcast) {
                + " differ from those of rank 0: " + e.what_without_backtrace();
   }
   agree(group_, mismatch, device_);
-  if (with_broadcast) {
-    std::vector<at::Tensor> state;
+  std::vector<at::Tensor> state;
+  if (with_parameters)
     append_detached(state, model.parameters, options_);
+  if (with_buffers)
     append_detached(state, model.buffers, options_);
-    broadcast(group_, state, options_, 0);
-  }
+  broadcast(group_, state, options_, 0);
   make_reducer();
+}
+
+std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
+  std::vector<c10::TensorImpl*> result;
+  source_.append_parameters(result);
+  std::erase_if(result, [](auto x) { return !x->requires_grad(); });
+  return result;
+}
+
+/// Averages from now on what requires a gradient now. A model that is frozen as
+/// a whole passes gradients on and keeps none: then all stays as it is.
+void distributed_data_parallel::follow_parameters() {
+  auto now = trained_now();
+  if (now == trained_)
+    return;
+  trained_ = std::move(now);
+  auto is_same = [](auto& x, auto& y) { return x.tensor.is_same(y.tensor); };
+  auto reduced = reduced_of(source_.tensors(), options_);
+  if (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same))
+    return;
+  if (join_)
+    refuse("rank " + std::to_string(group_->getRank())
+           + ": other parameters of model " + model_
+           + " require a gradient than before join(); a rank without data "
+             "could not follow");
+  start(options_.broadcast_at_start, false);
 }
 
 void distributed_data_parallel::make_reducer() {
@@ -201,8 +245,19 @@ void distributed_data_parallel::make_reducer() {
 }
 
 void distributed_data_parallel::zero_grad() {
-  for (auto& x : trainable_)
-    x.mutable_grad().reset();
+  std::vector<c10::TensorImpl*> parameters;
+  source_.append_parameters(parameters);
+  for (auto x : parameters)
+    x->mutable_grad().reset();
+}
+
+void distributed_data_parallel::check_backward() const {
+  if (active())
+    troupe::check_backward(*reducer_);
+}
+
+void distributed_data_parallel::check_at_reports(train_context& context) {
+  at_reports_ = context.before_report([this] { check_backward(); });
 }
 
 void distributed_data_parallel::broadcast_buffers() {
@@ -214,7 +269,7 @@ void distributed_data_parallel::broadcast_buffers() {
 
 void distributed_data_parallel::buffers_from(int rank) {
   std::vector<at::Tensor> buffers;
-  append_detached(buffers, source_().buffers, options_);
+  append_detached(buffers, source_.tensors().buffers, options_);
   broadcast(group_, buffers, options_, rank);
 }
 
@@ -225,6 +280,10 @@ void distributed_data_parallel::before_forward() {
   if (!active() || (join_ && !learns))
     return;
   on_rank(group_, [&] {
+    if (learns)
+      check_backward();
+    if (learns && *sync_)
+      follow_parameters();
     // A static graph is learned from the first backward, which has to be one
     // that is averaged.
     if (learns && *sync_ && sink_->passed_by)
@@ -261,6 +320,7 @@ void distributed_data_parallel::after_forward(
              "give it a function `for_each_tensor(output&, f)` beside it");
   buffers_are_due_ = learns && *sync_;
   if (learns && *sync_) {
+    ++sink_->forwards;
     std::vector<at::Tensor> tensors;
     if (options_.find_unused_parameters && !options_.static_graph)
       for (auto x : outputs)
@@ -354,7 +414,7 @@ void distributed_data_parallel::finish_join() {
     while (shadow_step())
       made_the_most_steps = false;
     std::vector<at::Tensor> state;
-    auto model = source_();
+    auto model = source_.tensors();
     append_detached(state, model.parameters, options_);
     append_detached(state, model.buffers, options_);
     broadcast(group_, state, options_, common_rank(made_the_most_steps));

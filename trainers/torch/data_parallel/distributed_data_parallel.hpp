@@ -23,6 +23,7 @@ class Reducer;
 
 namespace troupe {
 
+class train_context;
 struct gradient_sink_state;
 
 /// Keeps the copies of one model on the ranks of a group equal: averages
@@ -36,6 +37,11 @@ struct gradient_sink_state;
 /// A backward whose gradients would not be averaged throws, unless a `no_sync`
 /// guard says that this is meant: one that no `forward` of this object came
 /// before, such as after the module's own forward.
+///
+/// Parameters may be frozen, unfrozen, replaced and added between steps, on
+/// all ranks alike: the next forward that is synchronized averages those that
+/// require a gradient then, and takes over rank 0's parameters as construction
+/// does. Not within a `join`.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -79,8 +85,17 @@ public:
   /// differ after a step until the next forward.
   void broadcast_buffers();
 
-  /// Forgets the gradients of all trainable parameters.
+  /// Forgets the gradients of all parameters, frozen ones too.
   void zero_grad();
+
+  /// Throws `train_error` if gradients arrived since the last forward that were
+  /// not averaged: backward gave some parameters none, and so the Reducer still
+  /// waits for them; or backward failed, and what it left was not forgotten.
+  void check_backward() const;
+
+  /// Calls `check_backward` at the start of reports and checkpoints of
+  /// *context*: no run stores weights that were stepped with such gradients.
+  void check_at_reports(train_context& context);
 
   /// Goes on with another group, with the same parameters and their gradients.
   /// With *broadcast* its rank 0 gives weights and buffers to the others.
@@ -132,8 +147,10 @@ private:
     }
   }
 
-  void start(bool broadcast);
+  void start(bool with_parameters, bool with_buffers);
   void make_reducer();
+  void follow_parameters();
+  std::vector<c10::TensorImpl*> trained_now() const;
   void before_forward();
   bool looks_at_outputs() const;
   void after_forward(const std::vector<at::Tensor*>& outputs, bool known);
@@ -150,9 +167,9 @@ private:
   model_tensors_source source_;
   c10::intrusive_ptr<c10d::ProcessGroup> group_;
   data_parallel_options options_;
-  std::vector<at::Tensor> trainable_;
-  std::string model_;                 // its name,
-  std::vector<named_tensor> reduced_; // and what the group averages of it
+  std::vector<c10::TensorImpl*> trained_; // what required a gradient lately
+  std::string model_;                     // its name,
+  std::vector<named_tensor> reduced_;     // and what the group averages of it
   at::Device device_{at::kCPU};
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
@@ -161,6 +178,7 @@ private:
   bool buffers_are_due_ = true;
   bool dropped_ = false;
   std::optional<join_options> join_;
+  std::shared_ptr<void> at_reports_; // keeps the check there
 };
 
 } // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <vector>
 
@@ -19,6 +20,8 @@ struct gradient_sink_state {
   /// A backward that was not to be averaged ran before that first one. The
   /// Reducer has counted its gradients, so another one has to take its place.
   bool passed_by = false;
+  std::uint64_t forwards = 0; ///< Those whose gradients are to be averaged.
+  std::uint64_t ended = 0; ///< The last of them whose backward did not throw.
 };
 
 /// Sends *outputs* through one identity in the graph, so that backward reaches

@@ -64,6 +64,13 @@ void collect(const torch::jit::Module& module, const std::string& prefix,
     collect(child.value, prefix + child.name + '.', parameters, buffers);
 }
 
+/// Opens the list that `parameters()` of a module copies, names and all.
+struct open_module : torch::nn::Module {
+  static const auto& parameters(const torch::nn::Module& x) {
+    return x.*&open_module::parameters_;
+  }
+};
+
 template <class Module>
 model_tensors all_of(std::string name, const Module& module) {
   model_tensors result{std::move(name), {}, {}};
@@ -82,6 +89,22 @@ model_tensors tensors_of(const torch::nn::Module& module) {
 model_tensors tensors_of(const torch::jit::Module& module) {
   auto name = module.type()->name();
   return all_of(name ? name->name() : "torch.jit.Module", module);
+}
+
+void append_parameters(const torch::nn::Module& module,
+                       std::vector<c10::TensorImpl*>& out) {
+  module.apply([&out](const torch::nn::Module& part) {
+    for (auto& x : open_module::parameters(part))
+      if (x.value().defined())
+        out.push_back(x.value().unsafeGetTensorImpl());
+  });
+}
+
+void append_parameters(const torch::jit::Module& module,
+                       std::vector<c10::TensorImpl*>& out) {
+  for (const auto& x : module.parameters())
+    if (x.defined())
+      out.push_back(x.unsafeGetTensorImpl());
 }
 
 } // namespace troupe

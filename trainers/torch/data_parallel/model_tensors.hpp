@@ -36,7 +36,18 @@ struct model_tensors {
 model_tensors tensors_of(const torch::nn::Module& module);
 model_tensors tensors_of(const torch::jit::Module& module);
 
-/// Looks again at each call: users may replace buffers between steps.
-using model_tensors_source = std::function<model_tensors()>;
+/// Appends the parameters of *module* to *out*, frozen ones too and shared ones
+/// once for each name. Makes no names, so that each step can afford it.
+void append_parameters(const torch::nn::Module& module,
+                       std::vector<c10::TensorImpl*>& out);
+void append_parameters(const torch::jit::Module& module,
+                       std::vector<c10::TensorImpl*>& out);
+
+/// Looks again at each call: users may freeze and replace tensors between
+/// steps.
+struct model_tensors_source {
+  std::function<model_tensors()> tensors;
+  std::function<void(std::vector<c10::TensorImpl*>&)> append_parameters;
+};
 
 } // namespace troupe

@@ -43,13 +43,19 @@ auto make_ddp(Module module, c10::intrusive_ptr<c10d::ProcessGroup> group,
 /// Moves *module* to this rank's device and trains it over the group of the
 /// run. In a world of one rank it adds nothing. Throws `train_error` if the
 /// loop was not started by a torch trainer, or if the ranks' models differ.
+///
+/// As long as the result lives, `report` and `new_checkpoint` of *context*
+/// throw if the last backward left gradients that were not averaged: see
+/// `distributed_data_parallel::check_backward`.
 template <class Module>
 auto prepare_model(train_context& context, Module module,
                    data_parallel_options options = {}) {
   auto plane = data_plane(context);
   auto inner = detail::shared_module(std::move(module));
   inner->to(plane->device);
-  return make_ddp(std::move(inner), plane->group, std::move(options));
+  auto model = make_ddp(std::move(inner), plane->group, std::move(options));
+  model.data_parallel().check_at_reports(context);
+  return model;
 }
 
 } // namespace troupe

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <limits>
 #include <type_traits>
+#include <utility>
 
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
@@ -68,6 +69,7 @@ public:
   void guard(std::vector<std::string> names, std::shared_ptr<const bool> sync,
              std::shared_ptr<gradient_sink_state> sink) {
     names_ = std::move(names);
+    arrivals_.resize(names_.size());
     sync_ = std::move(sync);
     sink_ = std::move(sink);
     for (std::size_t i = 0; i < grad_accumulators_.size(); ++i) {
@@ -77,8 +79,49 @@ public:
     }
   }
 
+  /// See `troupe::check_backward`.
+  void check_finished() const {
+    {
+      std::lock_guard lock{mutex_};
+      if (!require_finalize_)
+        return;
+    }
+    auto on_rank = "rank " + std::to_string(process_group_->getRank());
+    if (sink_->ended == sink_->forwards)
+      refuse(on_rank + ": the last backward gave no gradient to "
+             + names_without_gradient()
+             + ", and so the gradients of the other parameters were not all "
+               "averaged with those of the other ranks: use all outputs of "
+               "the forward in the loss, freeze parameters that are not used, "
+               "or set data_parallel_options::find_unused_parameters");
+    if (std::any_of(params_.begin(), params_.end(), has_gradient))
+      refuse(on_rank
+             + ": the last backward failed and left gradients that were not "
+               "averaged with those of the other ranks: forget them with "
+               "zero_grad()");
+  }
+
 private:
   using variables = torch::autograd::variable_list;
+
+  static bool has_gradient(const at::Tensor& x) {
+    auto& gradient = x.grad();
+    return gradient.defined()
+           && gradient.to_dense().count_nonzero().item<std::int64_t>() > 0;
+  }
+
+  /// At most a few: a backward may have left out half of a large model.
+  std::string names_without_gradient() const {
+    constexpr std::size_t most = 8;
+    std::string result;
+    std::size_t n = 0;
+    for (std::size_t i = 0; i < names_.size(); ++i)
+      if (arrivals_[i] != sink_->forwards && ++n <= most)
+        result += (n == 1 ? "" : ", ") + names_[i];
+    if (n > most)
+      result += " and " + std::to_string(n - most) + " more";
+    return (n == 1 ? "parameter " : "parameters ") + result;
+  }
 
   struct hook final : torch::autograd::FunctionPostHook {
     hook(guarded_reducer& self, std::size_t index) : self(self), index(index) {}
@@ -107,6 +150,8 @@ private:
                "the other ranks: call model.forward(...), not "
                "model->forward(...); gradients that are to stay on this rank "
                "need a no_sync() guard around forward and backward");
+    arrivals_[index] = sink_->forwards;
+    note_end();
     if (sink_->static_graph && !sink_->delay_queued && !checks_first_) {
       checks_first_ = true;
       torch::autograd::Engine::get_default_engine().queue_callback(
@@ -120,6 +165,14 @@ private:
     }
   }
 
+  /// Notes the end of this backward, which an exception would prevent.
+  void note_end() {
+    if (std::exchange(notes_end_of_, sink_->forwards) == sink_->forwards)
+      return;
+    torch::autograd::Engine::get_default_engine().queue_callback(
+      [sink = sink_] { sink->ended = sink->forwards; });
+  }
+
   bool expects_gradients() const {
     std::lock_guard lock{mutex_};
     return expect_autograd_hooks_;
@@ -129,6 +182,8 @@ private:
   std::shared_ptr<const bool> sync_;
   std::shared_ptr<gradient_sink_state> sink_;
   bool checks_first_ = false;
+  std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
+  std::uint64_t notes_end_of_ = 0;
   std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> guards_;
 };
 
@@ -255,6 +310,10 @@ make_reducer(const std::vector<named_tensor>& parameters,
   if (sync)
     reducer->guard(std::move(names), std::move(sync), std::move(sink));
   return reducer;
+}
+
+void check_backward(const c10d::Reducer& x) {
+  static_cast<const guarded_reducer&>(x).check_finished();
 }
 
 } // namespace troupe

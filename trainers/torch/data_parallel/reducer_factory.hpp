@@ -28,4 +28,9 @@ make_reducer(const std::vector<named_tensor>& parameters,
              std::shared_ptr<const bool> sync = nullptr,
              std::shared_ptr<gradient_sink_state> sink = nullptr);
 
+/// Throws `train_error` if *x*, a Reducer of `make_reducer` with *sync* and
+/// *sink*, has received gradients that it did not average, see
+/// `distributed_data_parallel::check_backward`.
+void check_backward(const c10d::Reducer& x);
+
 } // namespace troupe

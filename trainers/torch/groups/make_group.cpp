@@ -202,7 +202,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
       context.link().activity());
     plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
   }
-  context.before_report([member, rank = context.rank()] {
+  auto check = context.before_report([member, rank = context.rank()] {
     if (member->getError() != c10d::ErrorType::SUCCESS)
       throw train_error{
         {ec::rank_failed,
@@ -216,7 +216,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
             // It waits for the GPU, which the control plane may not.
             std::thread{[member] { member->abort(); }}.detach();
           },
-          [member, on_cpu, device = plane.device]() mutable {
+          [member, on_cpu, device = plane.device, check]() mutable {
             if (on_cpu)
               on_cpu->shutdown();
             close_nccl(std::move(member), device);

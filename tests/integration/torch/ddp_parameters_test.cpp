@@ -1,0 +1,297 @@
+#include <gtest/gtest.h>
+#include <torch/torch.h>
+
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+
+#include "tests/integration/torch/ddp_models.hpp"
+#include "tests/integration/torch/ddp_support.hpp"
+#include "tests/support/memory_link.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+// Which parameters are averaged when the model changes between steps, and what
+// becomes of a step whose gradients were not averaged.
+
+namespace troupe::test {
+
+namespace {
+
+using torch::nn::functional::cross_entropy;
+
+class changing_parameters : public testing::TestWithParam<placement> {
+protected:
+  static void SetUpTestSuite() { at::set_num_threads(1); }
+
+  void on_ranks(const std::function<void(rank_of_test&)>& body) {
+    for (auto& failure : run_ranks(GetParam(), body))
+      EXPECT_EQ(failure, "");
+  }
+};
+
+void set_trainable(const torch::nn::Module& module, bool on) {
+  for (auto& x : module.parameters())
+    x.set_requires_grad(on);
+}
+
+/// Every way in which the Reducer learns what is used.
+std::vector<data_parallel_options> ways_to_train() {
+  std::vector<data_parallel_options> result(4);
+  result[1].find_unused_parameters = true;
+  result[2].static_graph = true;
+  result[3].gradient_as_bucket_view = false;
+  result[3].sync_buffers = false;
+  return result;
+}
+
+TEST_P(changing_parameters, a_layer_counts_from_the_step_that_unfreezes_it) {
+  for (auto& options : ways_to_train())
+    on_ranks([&options](rank_of_test& self) {
+      auto inner = seeded<mlp>(self.rank);
+      auto alone = seeded<mlp>(0);
+      set_trainable(*inner->first, false);
+      set_trainable(*alone->first, false);
+      auto model = make_ddp(inner, self.group(), options);
+      torch::optim::SGD ours{model.parameters(), sgd()};
+      torch::optim::SGD theirs{alone->parameters(), sgd()};
+      for (int step = 0; step < 6; ++step) {
+        for (auto& x : {inner, alone}) {
+          set_trainable(*x->first, step >= 2);
+          set_trainable(*x->second, step < 4);
+        }
+        auto [x, y] = samples(self.size * 8, step);
+        model.zero_grad();
+        alone->zero_grad();
+        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+        cross_entropy(alone->forward(x), y).backward();
+        auto of_rank = gradients(*inner);
+        check(of_rank.size() == (step == 2 || step == 3 ? 6 : 4),
+              "a frozen layer learns");
+        check_close(of_rank, gradients(*alone), 1e-6);
+        ours.step();
+        theirs.step();
+      }
+      check_equal_on_ranks(self, model.parameters());
+      check_close(model.parameters(), alone->parameters(), 1e-6);
+    });
+}
+
+TEST_P(changing_parameters, a_new_layer_begins_with_the_weights_of_rank_zero) {
+  for (auto& options : ways_to_train())
+    on_ranks([&options](rank_of_test& self) {
+      auto inner = seeded<mlp>(self.rank);
+      auto model = make_ddp(inner, self.group(), options);
+      auto train = [&](int number) {
+        auto [x, y] = samples(self.size * 8, number);
+        model.zero_grad();
+        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+      };
+      train(0);
+      inner->third = seeded<mlp>(10 + self.rank)->third;
+      inner->replace_module("third", inner->third);
+      for (int step = 1; step < 4; ++step) {
+        train(step);
+        check(gradients(*inner).size() == 6, "a gradient is missing");
+        check_equal_on_ranks(self, model.parameters());
+        check_equal_on_ranks(self, gradients(*inner));
+      }
+    });
+}
+
+// As the critic of a GAN during the steps of the generator.
+TEST_P(changing_parameters, a_model_frozen_as_a_whole_passes_gradients_on) {
+  on_ranks([](rank_of_test& self) {
+    auto generator = make_ddp(torch::nn::Linear{20, 20}, self.group());
+    auto critic = make_ddp(seeded<mlp>(self.rank), self.group());
+    auto reducer = critic.data_parallel().reducer();
+    for (int step = 0; step < 3; ++step) {
+      auto x = self.share(samples(self.size * 8, step).first);
+      set_trainable(critic.module(), false);
+      generator.zero_grad();
+      critic.zero_grad();
+      critic.forward(generator.forward(x)).square().mean().backward();
+      check(gradients(critic.module()).empty(), "a frozen model learns");
+      check_equal_on_ranks(self, gradients(generator.module()));
+      set_trainable(critic.module(), true);
+      critic.forward(generator->forward(x).detach()).mean().backward();
+      check_equal_on_ranks(self, gradients(critic.module()));
+    }
+    check(critic.data_parallel().reducer() == reducer,
+          "the same parameters were counted again");
+  });
+}
+
+TEST_P(changing_parameters, a_join_keeps_to_the_parameters_of_its_begin) {
+  on_ranks([](rank_of_test& self) {
+    auto inner = seeded<mlp>(self.rank);
+    set_trainable(*inner->first, false);
+    auto model = make_ddp(inner, self.group());
+    auto message = refusal([&] {
+      model.join([&] {
+        set_trainable(*inner->first, true);
+        model.forward(torch::ones({1, 20}));
+      });
+    });
+    check(message.find("before join()") != std::string::npos, message);
+  });
+}
+
+TEST_P(changing_parameters, options_that_contradict_or_miss_are_refused) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options both;
+    both.compression = gradient_compression::bf16;
+    both.comm_hook = [](const group_ptr&) { return nullptr; };
+    auto message =
+      refusal([&] { make_ddp(seeded<mlp>(0), self.group(), both); });
+    check(message.find("comm_hook and a compression") != std::string::npos,
+          message);
+    data_parallel_options misspelt;
+    misspelt.ignored = {"third.weight", "third.bais"};
+    message =
+      refusal([&] { make_ddp(seeded<mlp>(0), self.group(), misspelt); });
+    check(message.find("ignored has third.bais") != std::string::npos, message);
+  });
+}
+
+/// The context of one rank, whose reports end in memory.
+struct context_of_test {
+  explicit context_of_test(rank_of_test& self) {
+    rank_facts facts;
+    facts.rank = self.rank;
+    facts.world_size = self.size;
+    facts.run_path = folder.path().string();
+    fs::create_directory(folder / "checkpoints");
+    context.emplace(facts, make_memory_link(), std::nullopt);
+    context->data_plane() = std::make_shared<torch_data_plane>(
+      torch_data_plane{self.group(), at::kCPU});
+  }
+
+  void report() { context->report({{"loss", 1.0}}); }
+
+  temporary_folder folder;
+  std::optional<train_context> context;
+};
+
+TEST_P(changing_parameters, a_step_that_left_parameters_out_is_not_reported) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto model = prepare_model(*run.context, seeded<two_heads>(0));
+    torch::optim::SGD optimizer{model.parameters(), sgd()};
+    auto [x, y] = samples(self.size * 8, 0);
+    cross_entropy(model.forward(self.share(x)).main, self.share(y)).backward();
+    optimizer.step();
+    model.zero_grad(); // does not undo the step
+    for (auto& message : {refusal([&] { run.report(); }),
+                          refusal([&] { run.context->new_checkpoint(); }),
+                          refusal([&] { model.forward(self.share(x)); })}) {
+      check(message.find("no gradient to parameters extra.weight, extra.bias,")
+              != std::string::npos,
+            message);
+      check(message.find("find_unused_parameters") != std::string::npos,
+            message);
+    }
+  });
+}
+
+TEST_P(changing_parameters, what_a_failed_backward_left_is_not_reported) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto model = prepare_model(*run.context, seeded<mlp>(0));
+    model->first->weight.register_hook([](const at::Tensor& x) -> at::Tensor {
+      throw std::runtime_error{"no memory"};
+      return x;
+    });
+    auto [x, y] = samples(self.size * 8, 0);
+    auto loss = cross_entropy(model.forward(self.share(x)), self.share(y));
+    EXPECT_THROW(loss.backward(), std::runtime_error);
+    auto message = refusal([&] { run.report(); });
+    check(message.find("backward failed") != std::string::npos, message);
+    model.zero_grad();
+    run.report();
+  });
+}
+
+TEST_P(changing_parameters, gradients_that_wait_for_nothing_are_reported) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    data_parallel_options unused;
+    unused.find_unused_parameters = true;
+    auto x = self.share(samples(self.size * 8, 0).first);
+    auto first = prepare_model(*run.context, seeded<two_heads>(0));
+    auto second = prepare_model(*run.context, seeded<two_heads>(0), unused);
+    auto sum = [](const two_heads::outputs& y) {
+      return y.main.sum() + y.extra.sum();
+    };
+    for (int step = 0; step < 3; ++step) {
+      { // Gradients of a window that is not over.
+        auto guard = first.no_sync();
+        first.forward(x).main.sum().backward();
+      }
+      run.report();
+      sum(first.forward(x)).backward();
+      run.report();
+      second.forward(x).main.sum().backward();
+      run.report();
+      second.forward(x); // without a backward
+      {
+        at::NoGradGuard evaluation;
+        first.forward(x);
+      }
+      run.context->new_checkpoint();
+      run.report();
+    }
+    {
+      auto gone = prepare_model(*run.context, seeded<two_heads>(0));
+      gone.forward(x).main.sum().backward();
+      refusal([&] { run.report(); });
+    }
+    run.report();
+  });
+}
+
+TEST_P(changing_parameters, outputs_may_have_a_backward_each) {
+  struct towers : torch::nn::Module {
+    std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x) {
+      return {left(x), right(x)};
+    }
+    torch::nn::Linear left = register_module("left", torch::nn::Linear(20, 5));
+    torch::nn::Linear right =
+      register_module("right", torch::nn::Linear(20, 5));
+  };
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto model = prepare_model(*run.context, seeded<towers>(self.rank));
+    auto x = self.share(samples(self.size * 8, 0).first);
+    for (int step = 0; step < 3; ++step) {
+      model.zero_grad();
+      auto [left, right] = model.forward(x);
+      left.square().mean().backward();
+      right.square().mean().backward();
+      run.report();
+      check_equal_on_ranks(self, gradients(model.module()));
+    }
+  });
+}
+
+INSTANTIATE_TEST_SUITE_P(over, changing_parameters,
+                         testing::Values(placement{false, false, 2},
+                                         placement{true, false, 2},
+                                         placement{true, false, 3}),
+                         [](auto& x) { return x.param.name(); });
+
+TEST(a_world_of_one, forgets_the_gradients_of_an_unfrozen_layer) {
+  auto inner = seeded<mlp>(0);
+  set_trainable(*inner->first, false);
+  auto model = make_ddp(inner, nullptr);
+  set_trainable(*inner->first, true);
+  auto x = samples(8, 0).first;
+  for (int step = 0; step < 2; ++step) {
+    model.zero_grad();
+    model(x).square().mean().backward();
+  }
+  auto alone = seeded<mlp>(0);
+  alone->forward(x).square().mean().backward();
+  check_close(gradients(*inner), gradients(*alone), 0);
+}
+
+} // namespace
+
+} // namespace troupe::test

@@ -82,9 +82,7 @@ std::int64_t distributed_sampler::batches() const {
 }
 
 void distributed_sampler::load_state(const sampler_state& x) {
-  // Padding may have led past the last sample, by how much depends on the world
-  // size of that time.
-  require(x.cursor >= 0 && (x.cursor <= samples_ || options_.tail == tail::pad),
+  require(x.cursor >= 0 && x.cursor <= samples_,
           "a sampler's position of " + std::to_string(x.cursor)
             + " does not belong to a dataset of " + std::to_string(samples_)
             + " samples");

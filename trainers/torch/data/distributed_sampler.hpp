@@ -1,5 +1,6 @@
 #pragma once
 
+#include <algorithm>
 #include <cstdint>
 #include <memory>
 #include <optional>
@@ -37,8 +38,11 @@ public:
   /// What is left of the epoch for this rank.
   epoch_order rest() const;
 
-  /// Moves to *cursor*, a value of `epoch_order::cursor_after` or `end`.
-  void advance(std::int64_t cursor) noexcept { state_.cursor = cursor; }
+  /// Moves to *cursor*, a value of `epoch_order::cursor_after` or `end`. What
+  /// padding adds, which depends on the world size, is not counted.
+  void advance(std::int64_t cursor) noexcept {
+    state_.cursor = std::min(cursor, samples_);
+  }
 
   /// Batches of this rank in a whole epoch.
   std::int64_t batches() const;
@@ -46,7 +50,7 @@ public:
   sampler_state state() const noexcept { return state_; }
 
   /// Continues where *x* says at the next `start`. Throws `train_error` for a
-  /// cursor that this dataset cannot have.
+  /// cursor that this dataset cannot have: it is longer than the dataset.
   void load_state(const sampler_state& x);
 
   std::int64_t samples() const noexcept { return samples_; }

@@ -249,7 +249,23 @@ TEST(distributed_sampler_test, refuses_what_makes_no_sense) {
   EXPECT_THROW(sampler(1, {.world_size = 0}), train_error);
   EXPECT_THROW(sampler(1, {.rank = 1}), train_error);
   EXPECT_THROW(sampler(1, {.rank = -1}), train_error);
-  sampler x{4, {.tail = tail::no_padding}};
-  EXPECT_THROW(x.load_state({0, 0, 5}), train_error);
-  EXPECT_THROW(x.load_state({0, 0, -1}), train_error);
+  for (auto mode : {tail::pad, tail::no_padding, tail::drop_last}) {
+    sampler x{4, {.tail = mode}};
+    EXPECT_THROW(x.load_state({0, 0, 5}), train_error);
+    EXPECT_THROW(x.load_state({0, 0, -1}), train_error);
+    EXPECT_NO_THROW(x.load_state({0, 0, 4}));
+  }
+}
+
+// A world that pads more must not leave a position that another refuses.
+TEST(distributed_sampler_test, counts_no_padding_in_its_position) {
+  for_many_worlds(tail::pad, [](const world& x) {
+    auto sampler = x.sampler(0);
+    (void) rest_of(sampler);
+    EXPECT_EQ(sampler.state().cursor, x.samples);
+    auto alone = world{x.samples, 1, 1, tail::pad}.sampler(0);
+    alone.load_state(sampler.state());
+    alone.start();
+    EXPECT_EQ(std::ssize(rest_of(alone)), x.samples); // the next epoch
+  });
 }

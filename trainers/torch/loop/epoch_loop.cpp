@@ -46,6 +46,22 @@ fs::path model_file(const fs::path& folder) {
   return folder / "model.safetensors";
 }
 
+/// The tensors of *module* that ranks do not share under *options*.
+tensor_map own_tensors(const loop_module& module,
+                       const data_parallel_options& options) {
+  auto model = tensors_of(module);
+  tensor_map result;
+  for (auto& name : options.ignored)
+    for (auto* list : {&model.parameters, &model.buffers})
+      for (auto& x : *list)
+        if (x.name == name)
+          result[name] = x.tensor;
+  if (!options.sync_buffers)
+    for (auto& x : model.buffers)
+      result[x.name] = x.tensor;
+  return result;
+}
+
 /// One walk through the batches of an epoch, ended also by an exception.
 class pass {
 public:
@@ -114,7 +130,7 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   }
   if (saved) {
     mine = read_rank_progress(folder, context_.rank());
-    restore_module(folder, *saved);
+    restore_module(folder, *saved, mine);
   }
   optimizer_ = module_->configure_optimizers();
   if (!optimizer_)
@@ -190,9 +206,13 @@ void epoch_loop::check_batches(batch_feed& train) {
 }
 
 void epoch_loop::restore_module(const fs::path& folder,
-                                const loop_progress& saved) {
+                                const loop_progress& saved,
+                                const rank_progress& mine) {
   module_->on_load_checkpoint(saved.added);
   load_safetensors(model_file(folder), *model_);
+  // What this rank did not save is as rank 0 has it.
+  load_into(mine.model, own_tensors(*module_, options_.data_parallel),
+            {.strict = false});
   call(&loop_callback::on_load_checkpoint, saved.added);
   for (auto& x : active_)
     if (auto i = saved.callbacks.find(x->state_key());
@@ -202,11 +222,26 @@ void epoch_loop::restore_module(const fs::path& folder,
 
 void epoch_loop::restore_progress(const loop_progress& saved,
                                   const rank_progress& mine) {
-  optimizer_.load_state(saved.optimizer);
+  optimizer_.load_state(mine.optimizer.empty() ? saved.optimizer
+                                               : mine.optimizer);
   epoch_ = saved.finished_epochs;
   global_step_ = saved.global_step;
   stopping_ = saved.stopping;
   log_.restore(mine.logged);
+}
+
+rank_progress epoch_loop::my_progress() const {
+  rank_progress result{.random = random_state(device(context_)),
+                       .logged = callback_metrics(),
+                       .model = {},
+                       .optimizer = {}};
+  if (context_.rank() == 0)
+    return result;
+  result.model = own_tensors(*module_, options_.data_parallel);
+  // A custom optimizer may name its state as it likes: all of it or nothing.
+  if (!options_.data_parallel.ignored.empty())
+    result.optimizer = optimizer_.state();
+  return result;
 }
 
 void epoch_loop::save_checkpoint(const fs::path& folder) {
@@ -228,8 +263,7 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
   for (auto& callback : active_)
     callback->on_save_checkpoint(*this, x.added);
   module_->on_save_checkpoint(x.added);
-  write_rank_progress(folder, context_.rank(),
-                      {random_state(device(context_)), callback_metrics()});
+  write_rank_progress(folder, context_.rank(), my_progress());
   if (context_.rank() != 0)
     return;
   save_safetensors(model_file(folder), *model_);

@@ -101,9 +101,10 @@ public:
   bool stopping() const noexcept { return stopping_; }
 
   /// Writes all that a resumed fit needs into *folder*: the model's tensors and
-  /// the loop's state by rank 0, logged values and random numbers by every
-  /// rank. For callbacks of `callback_phase::checkpoint`, in
-  /// `on_train_epoch_end`, on every rank; elsewhere it throws `train_error`.
+  /// the loop's state by rank 0; logged values, random numbers and what
+  /// `loop_options::data_parallel` leaves to each rank by every rank. For
+  /// callbacks of `callback_phase::checkpoint`, in `on_train_epoch_end`, on
+  /// every rank; elsewhere it throws `train_error`.
   void save_checkpoint(const fs::path& folder);
 
 private:
@@ -113,7 +114,9 @@ private:
   void prepare(batch_feed& train, batch_feed* validation);
   void gather_callbacks();
   void check_batches(batch_feed& train);
-  void restore_module(const fs::path& folder, const loop_progress& saved);
+  void restore_module(const fs::path& folder, const loop_progress& saved,
+                      const rank_progress& mine);
+  rank_progress my_progress() const;
   void restore_progress(const loop_progress& saved, const rank_progress& mine);
   void sanity_check(batch_feed& validation);
   void train_epoch(batch_feed& train, batch_feed* validation);

@@ -14,6 +14,7 @@ constexpr int known_format = 1;
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
 const std::string optimizer_prefix = "optimizer.";
 const std::string added_prefix = "added.";
+const std::string model_prefix = "model.";
 
 fs::path text_file(const fs::path& folder) {
   return folder / "loop.json";
@@ -102,16 +103,28 @@ void write_rank_progress(const fs::path& folder, int rank,
                          const rank_progress& x) {
   std::string logged;
   json::append(logged, x.logged);
-  save_safetensors(rank_file(folder, rank), x.random, {{"logged", logged}});
+  tensor_map tensors = x.random;
+  tensors.insert(x.optimizer.begin(), x.optimizer.end());
+  for (auto& [name, value] : x.model)
+    tensors[model_prefix + name] = value;
+  save_safetensors(rank_file(folder, rank), tensors, {{"logged", logged}});
 }
 
 rank_progress read_rank_progress(const fs::path& folder, int rank) {
   rank_progress result;
   auto path = rank_file(folder, rank);
-  if (is_there(path))
-    result.random = load_safetensors(path);
-  else
+  if (is_there(path)) {
+    for (auto& [name, value] : load_safetensors(path)) {
+      if (name.starts_with(model_prefix))
+        result.model[name.substr(model_prefix.size())] = value;
+      else if (name.starts_with(optimizer_prefix))
+        result.optimizer[name] = value;
+      else
+        result.random[name] = value;
+    }
+  } else {
     path = rank_file(folder, 0);
+  }
   auto logged = json::read<metrics>(load_safetensors_metadata(path)["logged"],
                                     path.string(), json::to_metrics);
   if (!logged)

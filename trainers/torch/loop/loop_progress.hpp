@@ -27,6 +27,10 @@ struct loop_progress {
 struct rank_progress {
   tensor_map random; ///< See `random_state`.
   metrics logged;
+  /// Parameters and buffers that are not those of rank 0, by name; and then the
+  /// state of the optimizer, which has followed them. Empty for rank 0.
+  tensor_map model;
+  tensor_map optimizer;
 };
 
 /// Writes *x* into *folder*; throws `train_error` with the path.
@@ -40,7 +44,7 @@ void write_rank_progress(const fs::path& folder, int rank,
                          const rank_progress& x);
 
 /// What *rank* wrote; a rank that was not there then gets rank 0's logged
-/// values and no random numbers.
+/// values and nothing else.
 rank_progress read_rank_progress(const fs::path& folder, int rank);
 
 } // namespace troupe

@@ -75,12 +75,13 @@ struct two_groups : curve_module {
 };
 
 struct failing_config {
-  int attempt = -1; // that rank 1 is killed in
-  int epoch = 3;    // by its second batch
+  int attempt = -1;   // that rank 1 is killed in
+  int epoch = 3;      // by its second batch
+  bool apart = false; // each rank has a layer and running means of its own
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(attempt, epoch);
+    ar(attempt, epoch, apart);
   }
 };
 
@@ -103,8 +104,14 @@ void failing_loop(train_context& context, const failing_config& cfg) {
     prepare_data_loader(context, curve{40}, {.batch_size = 4, .shuffle = true});
   auto validation = prepare_data_loader(
     context, curve{9}, {.batch_size = 4, .tail = tail::no_padding});
+  loop_options options{.max_epochs = 8, .check_val_every_n_epoch = 3};
+  if (cfg.apart) {
+    options.check_val_every_n_epoch = 100; // it would equal the means
+    options.data_parallel.sync_buffers = false;
+    options.data_parallel.ignored = {"net.second.weight", "net.second.bias"};
+  }
   epoch_loop loop{context,
-                  {.max_epochs = 8, .check_val_every_n_epoch = 3},
+                  options,
                   {std::make_shared<early_stopping>(early_stopping_options{
                      .monitor = "loss", .patience = 2, .min_delta = 1e-3}),
                    std::make_shared<learning_rate_monitor>(),
@@ -216,13 +223,19 @@ TEST_F(loop_test, every_rank_reports_each_epoch_with_a_checkpoint) {
     EXPECT_TRUE(fs::exists(x.checkpoint->path() / file)) << file;
 }
 
-TEST_F(loop_test, a_killed_run_goes_on_as_if_nothing_had_happened) {
-  auto whole =
-    torch_trainer{failing_loop, failing_config{}, options(2, "whole")}.fit();
+class killed_loop_test : public loop_test,
+                         public testing::WithParamInterface<bool> {};
+
+TEST_P(killed_loop_test, goes_on_as_if_nothing_had_happened) {
+  const auto apart = GetParam();
+  auto whole = torch_trainer{failing_loop, failing_config{.apart = apart},
+                             options(2, "whole")}
+                 .fit();
   auto with_restart = options(2, "broken");
   with_restart.run.failure.max_failures = 1;
   auto broken =
-    torch_trainer{failing_loop, failing_config{.attempt = 0}, with_restart}
+    torch_trainer{failing_loop, failing_config{.attempt = 0, .apart = apart},
+                  with_restart}
       .fit();
   ASSERT_FALSE(whole.error) << whole.error->message;
   ASSERT_FALSE(broken.error) << broken.error->message;
@@ -239,6 +252,19 @@ TEST_F(loop_test, a_killed_run_goes_on_as_if_nothing_had_happened) {
     EXPECT_EQ(bytes_of(broken.checkpoint->path() / file),
               bytes_of(whole.checkpoint->path() / file))
       << file;
+  if (!apart)
+    return;
+  auto shared =
+    load_safetensors(whole.checkpoint->path() / "model.safetensors");
+  auto own = load_safetensors(whole.checkpoint->path() / "rank_1.safetensors");
+  for (auto name : {"net.second.weight", "net.norm.running_mean"})
+    EXPECT_FALSE(own.at(std::string{"model."} + name).equal(shared.at(name)))
+      << name;
 }
+
+INSTANTIATE_TEST_SUITE_P(with_ranks, killed_loop_test, testing::Bool(),
+                         [](auto& x) {
+                           return x.param ? "that_differ" : "that_are_equal";
+                         });
 
 } // namespace troupe::test

@@ -1,5 +1,8 @@
 #include "troupe/callbacks/tracking/config_values.hpp"
 
+#include <algorithm>
+#include <iterator>
+#include <limits>
 #include <string>
 
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -7,6 +10,51 @@
 namespace troupe {
 
 namespace {
+
+constexpr auto infinity = std::numeric_limits<double>::infinity();
+
+/// Numbers that cereal writes as bare words, which are no JSON. The parser is
+/// given them as texts that begin with a character that no one types.
+struct bare_word {
+  std::string_view text;
+  double value;
+};
+constexpr bare_word bare_words[] = {
+  {"NaN", std::numeric_limits<double>::quiet_NaN()},
+  {"Infinity", infinity},
+  {"-Infinity", -infinity},
+};
+constexpr char mark = '\1';
+
+std::string without_bare_words(std::string_view text) {
+  std::string result;
+  auto in_text = false;
+  for (std::size_t i = 0; i < text.size(); ++i) {
+    auto rest = text.substr(i);
+    auto word = std::ranges::find_if(bare_words, [&](const bare_word& x) {
+      return !in_text && rest.starts_with(x.text);
+    });
+    if (word != std::end(bare_words)) {
+      result += R"("\u0001)" + std::string{word->text} + '"';
+      i += word->text.size() - 1;
+      continue;
+    }
+    if (in_text && text[i] == '\\' && i + 1 < text.size())
+      result += text[i++];
+    else if (text[i] == '"')
+      in_text = !in_text;
+    result += text[i];
+  }
+  return result;
+}
+
+metric_value value_of(const std::string& x) {
+  if (!x.empty() && x[0] == mark)
+    for (auto& word : bare_words)
+      if (x.substr(1) == word.text)
+        return word.value;
+  return x;
+}
 
 metric_value value_of(const json::document& x) {
   if (x.is_boolean())
@@ -16,7 +64,7 @@ metric_value value_of(const json::document& x) {
   if (x.is_number())
     return x.get<double>();
   if (x.is_string())
-    return x.get<std::string>();
+    return value_of(x.get_ref<const std::string&>());
   return "null";
 }
 
@@ -37,7 +85,8 @@ void collect(const json::document& x, const std::string& name, metrics& out) {
 } // namespace
 
 metrics config_values(std::string_view json) {
-  auto document = json::document::parse(json, nullptr, false);
+  auto document =
+    json::document::parse(without_bare_words(json), nullptr, false);
   metrics result;
   if (!document.is_object())
     return result;

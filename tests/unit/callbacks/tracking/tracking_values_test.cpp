@@ -1,6 +1,10 @@
 #include <gmock/gmock.h>
 
 #include <cmath>
+#include <sstream>
+
+#include <cereal/archives/json.hpp>
+#include <cereal/types/string.hpp>
 
 #include "troupe/callbacks/tracking/backoff.hpp"
 #include "troupe/callbacks/tracking/config_values.hpp"
@@ -40,6 +44,28 @@ TEST(config_values_test, flattens_what_cereal_wrote) {
                              {"deep/er/on", true},
                              {"none", "null"},
                              {"count", 9007199254740993}}));
+}
+
+TEST(config_values_test, knows_numbers_that_are_not_finite) {
+  struct limits {
+    double clip = INFINITY;
+    double floor = -INFINITY;
+    double unknown = NAN;
+    double lr = 0.1;
+    std::string note = "a \"NaN\" \\ -Infinity";
+    void serialize(cereal::JSONOutputArchive& archive) {
+      archive(CEREAL_NVP(clip), CEREAL_NVP(floor), CEREAL_NVP(unknown),
+              CEREAL_NVP(lr), CEREAL_NVP(note));
+    }
+  };
+  std::ostringstream out;
+  cereal::JSONOutputArchive{out}(cereal::make_nvp("config", limits{}));
+  auto values = config_values(out.str());
+  EXPECT_EQ(values.at("clip"), metric_value{INFINITY});
+  EXPECT_EQ(values.at("floor"), metric_value{-INFINITY});
+  EXPECT_TRUE(std::isnan(values.at("unknown").number()));
+  EXPECT_EQ(values.at("lr"), metric_value{0.1});
+  EXPECT_EQ(values.at("note"), metric_value{limits{}.note});
 }
 
 TEST(config_values_test, makes_nothing_of_what_is_no_object) {

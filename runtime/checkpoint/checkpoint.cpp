@@ -55,10 +55,6 @@ expected<void> write_metadata(const fs::path& folder, const metrics& x) {
 } // namespace
 
 expected<fs::path> checkpoint::to_directory(const fs::path& target) const {
-  boost::system::error_code code;
-  fs::create_directories(target, code);
-  if (code)
-    return tl::unexpected{storage_error("make folder", target, code.value())};
   return copy_files(path_, target).map([&] { return target; });
 }
 

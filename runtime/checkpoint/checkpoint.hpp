@@ -21,7 +21,8 @@ public:
   std::string name() const { return path_.filename().string(); }
 
   /// Copies all files into *target* (made if missing) and returns it. Files of
-  /// the same name there are replaced, each atomically; others stay.
+  /// the same name there are replaced, each atomically; others stay. A *target*
+  /// in the checkpoint itself is `ec::invalid_argument`.
   expected<fs::path> to_directory(const fs::path& target) const;
 
   /// A folder to read the files from; on local storage the checkpoint itself.

@@ -5,6 +5,7 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdlib>
 #include <string>
@@ -57,6 +58,33 @@ expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
   return fail(code);
 }
 
+/// Why a copy into *target* would copy itself, again and again; nothing if it
+/// would not. *target* need not exist.
+expected<void> check_apart(const fs::path& source, const fs::path& target) {
+  boost::system::error_code code;
+  auto outer = fs::weakly_canonical(source, code);
+  if (code)
+    return tl::unexpected{storage_error("look up", source, code.value())};
+  auto inner = fs::weakly_canonical(target, code);
+  if (code)
+    return tl::unexpected{storage_error("look up", target, code.value())};
+  auto rest =
+    std::mismatch(outer.begin(), outer.end(), inner.begin(), inner.end());
+  if (rest.first == outer.end())
+    return failure(ec::invalid_argument, target.string() + " lies in "
+                                           + source.string()
+                                           + ", which is to be copied there");
+  return {};
+}
+
+expected<void> make_folder(const fs::path& path) {
+  boost::system::error_code code;
+  fs::create_directories(path, code);
+  if (code)
+    return tl::unexpected{storage_error("make folder", path, code.value())};
+  return {};
+}
+
 /// Calls *place* with every file below *source* and where it belongs.
 template <class Place>
 expected<void> for_each_file(const fs::path& source, const fs::path& target,
@@ -76,10 +104,9 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
     if (!found)
       return tl::unexpected{found.error()};
     if (found->is_folder()) {
-      fs::create_directory(to, code);
-      if (code)
-        return tl::unexpected{storage_error("make folder", to, code.value())};
-      if (auto ok = for_each_file(i->path(), to, place); !ok)
+      auto ok = make_folder(to).and_then(
+        [&] { return for_each_file(i->path(), to, place); });
+      if (!ok)
         return ok;
     } else if (!is_own_file(name.string())) {
       if (auto ok = place(i->path(), to); !ok)
@@ -94,7 +121,9 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
 } // namespace
 
 expected<void> copy_files(const fs::path& source, const fs::path& target) {
-  return for_each_file(source, target, replace_by_copy);
+  return check_apart(source, target)
+    .and_then([&] { return make_folder(target); })
+    .and_then([&] { return for_each_file(source, target, replace_by_copy); });
 }
 
 expected<std::vector<fs::path>> link_files(const fs::path& source,
@@ -111,9 +140,9 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
       return replace_by_copy(from, to);
     return {};
   };
-  return for_each_file(source, target, link).map([&] {
-    return std::move(result);
-  });
+  return check_apart(source, target)
+    .and_then([&] { return for_each_file(source, target, link); })
+    .map([&] { return std::move(result); });
 }
 
 } // namespace troupe

@@ -319,6 +319,24 @@ TEST(checkpoint_test, copies_its_files_to_a_folder) {
   EXPECT_EQ(bytes_of(folder.path() / "a" / "b" / "x"), "1");
 }
 
+TEST(checkpoint_test, is_not_copied_into_itself) {
+  temporary_folder folder;
+  fs::create_directories(folder.path() / "from" / "sub");
+  write_bytes(folder.path() / "from" / "sub" / "x", "1");
+  fs::create_directory_symlink(folder / "from", folder / "link");
+  auto x = checkpoint::from_directory(folder / "from");
+  for (fs::path inner :
+       {"from", "from/sub", "from/new/copy", "link/new", "other/../from/new"}) {
+    auto copied = x.to_directory(folder.path() / inner);
+    ASSERT_FALSE(copied) << inner;
+    EXPECT_EQ(copied.error().code, ec::invalid_argument) << inner;
+  }
+  EXPECT_EQ(std::distance(fs::recursive_directory_iterator{x.path()},
+                          fs::recursive_directory_iterator{}),
+            2); // as it was
+  EXPECT_TRUE(x.to_directory(folder / "from.copy"));
+}
+
 TEST(checkpoint_test, is_merged_into_a_folder_that_has_an_earlier_copy) {
   temporary_folder folder;
   fs::create_directories(folder.path() / "from" / "sub");

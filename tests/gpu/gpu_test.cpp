@@ -10,6 +10,9 @@
 
 #include <troupe/torch.hpp>
 
+#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/data/device_transfer.hpp"
+#include "troupe/trainers/torch/groups/group_reaper.hpp"
 #include "troupe/trainers/torch/groups/nccl_group.hpp"
 
 #include "tests/support/temporary_folder.hpp"
@@ -178,6 +181,66 @@ TEST_F(gpu_test, nccl_aborts_with_a_kernel_in_flight) {
   group.reset();
   // The device still works.
   EXPECT_EQ(torch::ones({8}, torch::kCUDA).sum().item<double>(), 8);
+}
+
+TEST_F(gpu_test, nccl_closes_after_what_is_under_way) {
+  c10::intrusive_ptr<c10d::Backend> member;
+  auto group = nccl_of_one(member);
+  auto value = torch::rand({4096, 4096}, torch::kCUDA);
+  auto expected = value.clone();
+  std::vector<at::Tensor> x{value};
+  for (int i = 0; i < 50; ++i)
+    group->allreduce(x);
+  group.reset();
+  close_nccl_group(member, at::Device{at::kCUDA, 0});
+  EXPECT_EQ(member->getError(), c10d::ErrorType::SUCCESS);
+  EXPECT_TRUE(value.equal(expected)); // a sum over one rank, 50 times
+  member.reset();
+  EXPECT_TRUE(group_reaper::drain(std::chrono::seconds{20}));
+}
+
+// A report must not come before the collectives that the loop has started.
+TEST_F(gpu_test, nccl_has_come_to_rest_when_a_report_is_made) {
+  if (gpu_count() < 2)
+    GTEST_SKIP() << "needs two GPUs, CUDA shows " << gpu_count();
+  auto outcome = run(
+    [](train_context& context) {
+      auto x = torch::rand({4096, 4096}).to(device(context));
+      for (int i = 0; i < 50; ++i)
+        all_reduce_sum(context, x.div_(2));
+      c10::Event ended{at::kCUDA};
+      ended.record(
+        c10::impl::VirtualGuardImpl{at::kCUDA}.getStream(x.device()));
+      (void) context.new_checkpoint();
+      context.report({{"ended", ended.query()}});
+    },
+    {.num_workers = 2, .use_gpu = true});
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics.at("ended").number(), 1);
+}
+
+// While the device computes for one batch the next one is copied: a stream of
+// the compute that is not over holds no copy up.
+TEST_F(gpu_test, a_loader_copies_while_the_device_computes) {
+  const at::Device device{at::kCUDA, 0};
+  const c10::impl::VirtualGuardImpl gpu{at::kCUDA};
+  const device_transfer transfer{device};
+  { // So that nothing is allocated or pinned for the first time below.
+    auto first = torch::arange(1 << 20);
+    transfer.arrive(transfer.send({&first}), {&first});
+  }
+  gpu.synchronizeDevice(0);
+  auto busy = torch::rand({4096, 4096}, device);
+  for (int i = 0; i < 400; ++i)
+    busy = busy.mm(busy).div_(4096);
+  c10::Event computed{at::kCUDA};
+  computed.record(gpu.getStream(device));
+  auto batch = torch::arange(1 << 20);
+  auto ticket = transfer.send({&batch});
+  ticket->synchronize();
+  EXPECT_FALSE(computed.query()) << "the copy waited for the compute stream";
+  transfer.arrive(ticket, {&batch});
+  EXPECT_TRUE(batch.sum().cpu().equal(torch::arange(1 << 20).sum()));
 }
 
 TEST_F(gpu_test, fused_optimizers_step_as_on_the_cpu) {

@@ -26,9 +26,8 @@ using abort_function = std::function<void(const error&)>;
 /// close on their own.
 constexpr auto close_limit = std::chrono::seconds{1};
 
-/// How long collectives that a loop has started may take on the GPU after the
-/// loop returned; a peer that never joins them ends by the run's own limits.
-constexpr auto drain_limit = std::chrono::seconds{30};
+/// How long NCCL may take to start once all ranks are there: seconds are usual.
+constexpr auto start_limit = std::chrono::minutes{2};
 
 [[noreturn]] void refuse(const train_context& context, ec code,
                          const std::string& what) {
@@ -150,36 +149,6 @@ group_ends join_gloo(train_context& context, const torch_config& config,
           }};
 }
 
-/// Calls *f* on a thread of its own; returns whether it was over within
-/// *limit*. What it throws ends it.
-bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
-  auto over = std::make_shared<std::promise<void>>();
-  auto finished = over->get_future();
-  std::thread{[f = std::move(f), over] {
-    try {
-      f();
-    } catch (...) {
-      // A group that cannot end well is aborted or destroyed by the caller.
-    }
-    over->set_value();
-  }}.detach();
-  return finished.wait_for(limit) == std::future_status::ready;
-}
-
-/// Ends *member* in order: what is under way on *device* finishes, then the
-/// communicators close. Destroying or aborting first could corrupt the last
-/// results, here and in the peers.
-void close_nccl(c10::intrusive_ptr<c10d::Backend> member, at::Device device) {
-  auto closed = finishes_within(drain_limit, [member, device] {
-    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
-      device.index());
-    member->shutdown();
-  });
-  if (!closed)
-    (void) finishes_within(close_limit, [member] { member->abort(); });
-  group_reaper::dispose(std::move(member));
-}
-
 group_ends join_nccl(train_context& context, const torch_config& config,
                      torch_data_plane& plane,
                      const c10::intrusive_ptr<c10d::Store>& store) {
@@ -189,8 +158,13 @@ group_ends join_nccl(train_context& context, const torch_config& config,
            "(scaling_config gives them)");
   // NCCL itself would wait for missing ranks without naming them.
   meet(context, *store, config.timeout);
-  auto member = make_nccl_group(store, context.rank(), context.world_size(),
-                                plane.device, config.timeout);
+  auto member = start_group(
+    context, std::min<std::chrono::milliseconds>(config.timeout, start_limit),
+    [store, config, device = plane.device, rank = context.rank(),
+     size = context.world_size()] {
+      c10::impl::VirtualGuardImpl{device.type()}.setDevice(device);
+      return make_nccl_group(store, rank, size, device, config.timeout);
+    });
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::NCCL);
   c10::intrusive_ptr<elastic_group> on_cpu;
   if (has_gloo()) { // For tensors on the CPU, which NCCL does not carry.
@@ -202,7 +176,11 @@ group_ends join_nccl(train_context& context, const torch_config& config,
       context.link().activity());
     plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
   }
-  auto check = context.before_report([member, rank = context.rank()] {
+  auto check = context.before_report([member, device = plane.device,
+                                      rank = context.rank()] {
+    // What the loop has only started may fail yet.
+    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
+      device.index());
     if (member->getError() != c10d::ErrorType::SUCCESS)
       throw train_error{
         {ec::rank_failed,
@@ -219,7 +197,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
           [member, on_cpu, device = plane.device, check]() mutable {
             if (on_cpu)
               on_cpu->shutdown();
-            close_nccl(std::move(member), device);
+            close_nccl_group(std::move(member), device);
           }};
 }
 

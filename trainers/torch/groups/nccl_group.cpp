@@ -1,13 +1,21 @@
 #include "troupe/trainers/torch/groups/nccl_group.hpp"
 
+#include <atomic>
 #include <cstdlib>
+#include <exception>
+#include <future>
+#include <memory>
 #include <string>
+#include <thread>
+#include <utility>
 #include <vector>
 
 #include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
+#include "troupe/trainers/rank_link.hpp"
+#include "troupe/trainers/torch/groups/group_reaper.hpp"
 #include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -50,6 +58,50 @@ nccl_factory& factory(int rank) {
   lacks(rank, "the library troupe_nccl could not be loaded: " + reasons);
 }
 
+/// What a thread leaves for another one: the first value or error counts.
+template <class T>
+class first_outcome {
+public:
+  void succeed(T x) {
+    if (!decided_.test_and_set())
+      promise_.set_value(std::move(x));
+  }
+
+  void fail(std::exception_ptr x) {
+    if (!decided_.test_and_set())
+      promise_.set_exception(std::move(x));
+  }
+
+  std::future<T> future() { return promise_.get_future(); }
+
+private:
+  std::atomic_flag decided_;
+  std::promise<T> promise_;
+};
+
+/// How long collectives that a loop has started may take on the GPU after the
+/// loop returned; a peer that never joins them ends by the run's own limits.
+constexpr auto drain_limit = std::chrono::seconds{30};
+
+/// How long communicators that did not drain may take to abort.
+constexpr auto abort_limit = std::chrono::seconds{1};
+
+/// Calls *f* on a thread of its own; returns whether it was over within
+/// *limit*. What it throws ends it.
+bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
+  auto over = std::make_shared<std::promise<void>>();
+  auto finished = over->get_future();
+  std::thread{[f = std::move(f), over] {
+    try {
+      f();
+    } catch (...) {
+      // A group that cannot end well is aborted or destroyed by the caller.
+    }
+    over->set_value();
+  }}.detach();
+  return finished.wait_for(limit) == std::future_status::ready;
+}
+
 } // namespace
 
 void load_cuda(int rank) {
@@ -82,6 +134,44 @@ make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
       {ec::rank_failed,
        "rank " + std::to_string(rank) + ": NCCL could not start: " + e.what()}};
   }
+}
+
+c10::intrusive_ptr<c10d::Backend>
+start_group(train_context& context, std::chrono::milliseconds limit,
+            std::function<c10::intrusive_ptr<c10d::Backend>()> start) {
+  using outcome = first_outcome<c10::intrusive_ptr<c10d::Backend>>;
+  auto shared = std::make_shared<outcome>();
+  auto result = shared->future();
+  context.link().on_abort([shared](const error& reason) {
+    shared->fail(std::make_exception_ptr(train_error{reason}));
+  });
+  // The link outlives the thread: the start may ask its store.
+  std::thread{[shared, start = std::move(start),
+               link = context.link().shared_from_this()] {
+    try {
+      shared->succeed(start());
+    } catch (...) {
+      shared->fail(std::current_exception());
+    }
+  }}.detach();
+  if (result.wait_for(limit) != std::future_status::ready)
+    shared->fail(std::make_exception_ptr(
+      train_error{{ec::timeout, "rank " + std::to_string(context.rank())
+                                  + ": the group did not start within "
+                                  + std::to_string(limit.count()) + " ms"}}));
+  return result.get();
+}
+
+void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
+                      c10::Device device) {
+  auto closed = finishes_within(drain_limit, [member, device] {
+    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
+      device.index());
+    member->shutdown();
+  });
+  if (!closed)
+    (void) finishes_within(abort_limit, [member] { member->abort(); });
+  group_reaper::dispose(std::move(member));
 }
 
 } // namespace troupe

@@ -1,11 +1,14 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace troupe {
+
+class train_context;
 
 /// Loads the CUDA part of LibTorch, so that tensors can live on GPUs. Throws
 /// `train_error` with `ec::unsupported` if it or a GPU is missing.
@@ -17,5 +20,20 @@ c10::intrusive_ptr<c10d::Backend>
 make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, c10::Device device,
                 std::chrono::milliseconds timeout);
+
+/// Returns what *start* returns, such as a group whose start waits for peers
+/// and cannot be interrupted: it runs on a thread of its own. Throws
+/// `train_error` as soon as the attempt is aborted, and after *limit*; *start*
+/// is left behind then, and what it returns is let go. Takes the place of
+/// another listener to aborts.
+c10::intrusive_ptr<c10d::Backend>
+start_group(train_context& context, std::chrono::milliseconds limit,
+            std::function<c10::intrusive_ptr<c10d::Backend>()> start);
+
+/// Ends *member* in order: what is under way on *device* finishes, then the
+/// communicators close. Destroying or aborting first could corrupt the last
+/// results, here and in the peers. Takes bounded time.
+void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
+                      c10::Device device);
 
 } // namespace troupe

@@ -1,11 +1,14 @@
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
+#include <future>
+
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_link.hpp"
 #include "tests/support/torch_ranks.hpp"
 #include "troupe/trainers/torch/groups/gloo_group.hpp"
 #include "troupe/trainers/torch/groups/group_reaper.hpp"
+#include "troupe/trainers/torch/groups/nccl_group.hpp"
 
 namespace troupe {
 
@@ -109,6 +112,48 @@ TEST_F(make_group_test, gloo_carries_every_collective) {
                check(x[0].sum().template item<float>() == 4, "sparse sum");
              }),
     no_failures);
+}
+
+// NCCL's own start hears of nothing but its peers.
+TEST_F(make_group_test, an_abort_of_the_attempt_ends_a_start) {
+  auto link = std::make_shared<test::memory_link>(store_);
+  train_context context{facts(0, 2), link, std::nullopt};
+  std::promise<void> peer, begun;
+  auto start = [come = peer.get_future().share(), &begun] {
+    begun.set_value();
+    come.wait();
+    return c10::intrusive_ptr<c10d::Backend>{};
+  };
+  auto control_plane = std::async(std::launch::async, [&] {
+    begun.get_future().wait();
+    link->abort({ec::rank_failed, "rank 1: it crashed"});
+  });
+  try {
+    start_group(context, std::chrono::hours{1}, start);
+    ADD_FAILURE() << "it started without its peer";
+  } catch (const train_error& e) {
+    EXPECT_STREQ(e.what(), "rank 1: it crashed");
+  }
+  peer.set_value();
+  control_plane.get();
+}
+
+TEST_F(make_group_test, a_start_without_an_end_is_left_behind) {
+  train_context context{
+    facts(1, 2), std::make_shared<test::memory_link>(store_), std::nullopt};
+  std::promise<void> peer;
+  auto start = [come = peer.get_future().share()] {
+    come.wait();
+    return c10::intrusive_ptr<c10d::Backend>{};
+  };
+  try {
+    start_group(context, 10ms, start);
+    ADD_FAILURE() << "it started without its peer";
+  } catch (const train_error& e) {
+    EXPECT_EQ(e.reason().code, ec::timeout);
+    EXPECT_STREQ(e.what(), "rank 1: the group did not start within 10 ms");
+  }
+  peer.set_value();
 }
 
 TEST_F(make_group_test, an_abort_of_the_attempt_ends_waiting_collectives) {

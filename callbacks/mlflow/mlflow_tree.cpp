@@ -1,11 +1,15 @@
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
 
 #include <fcntl.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <chrono>
+#include <set>
+#include <sstream>
+#include <string_view>
 
 #include <nlohmann/json.hpp>
 
@@ -25,6 +29,7 @@ using json = nlohmann::json;
 using kind = sink_failure::kind;
 
 constexpr std::size_t max_value_file = 1024 * 1024;
+constexpr std::size_t max_metric_file = std::size_t{1} << 40;
 
 sink_result as_result(const expected<void>& x) {
   if (x)
@@ -66,40 +71,94 @@ std::string line_of(const mlflow_metric& x) {
          + std::to_string(x.step) + '\n';
 }
 
-/// Appends *lines*, whole ones, by one write behind the first *known* bytes;
-/// the file's new size. What an attempt that failed left behind them goes.
-expected<std::uint64_t> append_lines(const fs::path& path, std::uint64_t known,
-                                     const std::string& lines) {
+expected<unique_fd> open_metric(const fs::path& path) {
   boost::system::error_code failed;
   fs::create_directories(path.parent_path(), failed);
   if (failed)
     return tl::unexpected{
       storage_error("make", path.parent_path(), failed.value())};
-  auto file = open_file(path, O_WRONLY | O_CREAT | O_APPEND, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
-  auto before = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
-  if (before > known && ::ftruncate(file->get(), known) != 0)
-    return tl::unexpected{storage_error("cut", path, errno)};
-  before = std::min(before, known);
-  auto written = ::write(file->get(), lines.data(), lines.size());
+  return open_file(path, O_RDWR | O_CREAT | O_APPEND, "open");
+}
+
+/// Appends *lines* by one write; the size of *file*, which was *size*, then.
+expected<std::uint64_t> append(const unique_fd& file, const fs::path& path,
+                               std::uint64_t size, const std::string& lines) {
+  auto written = ::write(file.get(), lines.data(), lines.size());
   if (written == static_cast<ssize_t>(lines.size())) {
     failpoint("mlflow.appended");
-    return before + lines.size();
+    return size + lines.size();
   }
   auto code = written < 0 ? errno : ENOSPC;
   // A torn line reads as a wrong number, and an empty file not at all.
-  if (before == 0)
+  boost::system::error_code failed;
+  if (size == 0)
     fs::remove(path, failed);
-  else if (::ftruncate(file->get(), before) != 0)
+  else if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0)
     code = errno;
   return tl::unexpected{storage_error("write", path, code)};
+}
+
+/// Appends *lines*, whole ones, behind the first *known* bytes; the file's new
+/// size. What an attempt that failed left behind them goes.
+expected<std::uint64_t> append_lines(const fs::path& path, std::uint64_t known,
+                                     const std::string& lines) {
+  auto file = open_metric(path);
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
+  if (size > known && ::ftruncate(file->get(), static_cast<off_t>(known)) != 0)
+    return tl::unexpected{storage_error("cut", path, errno)};
+  return append(*file, path, std::min(size, known), lines);
+}
+
+/// Those of *lines*, whole ones, that do not stand in *there* yet. The first of
+/// them may have broken off at its end: then what is missing of it.
+std::string missing_lines(std::string_view there, std::string_view lines) {
+  std::set<std::string_view> known;
+  for (auto end = there.find('\n'); end != there.npos; end = there.find('\n')) {
+    known.insert(there.substr(0, end));
+    there.remove_prefix(end + 1);
+  }
+  std::string result;
+  for (auto end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+    if (!known.contains(lines.substr(0, end)))
+      result += lines.substr(0, end + 1);
+    lines.remove_prefix(end + 1);
+  }
+  if (result.empty() || there.empty())
+    return result;
+  // Otherwise it is someone's whole line without its end.
+  return result.starts_with(there) ? result.substr(there.size())
+                                   : '\n' + result;
+}
+
+/// Appends *lines*, whole ones, to a file to which others write, too; its size
+/// up to which they are known to stand. What is behind the first *known* bytes
+/// stays; lines that stand there already are left out.
+expected<std::uint64_t> add_lines(const fs::path& path, std::uint64_t known,
+                                  const std::string& lines) {
+  auto file = open_metric(path);
+  if (!file)
+    return tl::unexpected{file.error()};
+  (void) ::flock(file->get(), LOCK_EX); // Where the file system has locks.
+  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
+  auto missing = lines;
+  if (size > known) {
+    ::lseek(file->get(), static_cast<off_t>(known), SEEK_SET);
+    auto there = read_open_file(*file, path, max_metric_file);
+    if (!there)
+      return tl::unexpected{there.error()};
+    missing = missing_lines(*there, lines);
+  }
+  if (missing.empty())
+    return known;
+  return append(*file, path, size, missing);
 }
 
 /// Cuts *path* to *size* bytes and there to its last line end; removes a file
 /// of which nothing stays. The size that it has then.
 expected<std::uint64_t> cut_file(const fs::path& path, std::uint64_t size) {
-  auto text = read_file(path, std::size_t{1} << 40);
+  auto text = read_file(path, max_metric_file);
   if (!text)
     return tl::unexpected{text.error()};
   auto whole = text->substr(0, size).rfind('\n');
@@ -142,10 +201,12 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
                           : kind::permanent,
                         experiment.error());
     folder_ = *experiment / id_;
+    is_ours_ = id_ == run.uid;
     if (auto ok = make_run(); !ok)
       return as_result(ok);
-    if (auto ok = cut_metrics(); !ok)
-      return as_result(ok);
+    if (is_ours_)
+      if (auto ok = cut_metrics(); !ok)
+        return as_result(ok);
     const auto params = folder_ / "params";
     auto known = files_below(params);
     if (!known)
@@ -156,7 +217,25 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   } catch (const fs::filesystem_error& x) {
     return sink_fails(kind::transient, {ec::storage, x.what()});
   }
-  return set_tags(run.tags);
+  auto tags = own_tags();
+  if (!tags)
+    return sink_fails(kind::transient, tags.error());
+  return set_tags(*tags);
+}
+
+/// The run's name, user and source stay those of who made it.
+expected<std::vector<mlflow_pair>> mlflow_tree::own_tags() const {
+  if (is_ours_)
+    return run_.tags;
+  std::vector<mlflow_pair> result;
+  for (const auto& x : run_.tags) {
+    auto found = look_up(folder_ / "tags" / x.key);
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (!found->exists() || !x.key.starts_with("mlflow."))
+      result.push_back(x);
+  }
+  return result;
 }
 
 expected<fs::path> mlflow_tree::experiment_folder() {
@@ -233,18 +312,38 @@ expected<void> mlflow_tree::cut_metrics() {
 
 expected<void> mlflow_tree::write_meta(run_status_kind status,
                                        std::int64_t end_ms) {
-  auto end =
+  const auto file = folder_ / "meta.yaml";
+  const auto number = std::to_string(status_number(status));
+  const auto end =
     status == run_status_kind::running ? "null" : std::to_string(end_ms);
-  return replace_file(
-    folder_ / "meta.yaml",
-    "artifact_uri: " + yaml_text(uri_of(folder_ / "artifacts"))
-      + "\nend_time: " + end + "\nentry_point_name: ''\nexperiment_id: '"
-      + experiment_id_ + "'\nlifecycle_stage: active\nrun_id: " + yaml_text(id_)
-      + "\nrun_name: " + yaml_text(run_.name) + "\nrun_uuid: " + yaml_text(id_)
-      + "\nsource_name: ''\nsource_type: 4\nsource_version: ''\nstart_time: "
-      + std::to_string(run_.start_ms)
-      + "\nstatus: " + std::to_string(status_number(status))
-      + "\ntags: []\nuser_id: " + yaml_text(run_.user) + "\n");
+  auto found = look_up(file);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (is_ours_ || !found->exists())
+    return replace_file(file, new_meta(number, end));
+  auto old = read_file(file, max_value_file);
+  if (!old)
+    return tl::unexpected{old.error()};
+  std::string meta;
+  std::istringstream lines{*old};
+  for (std::string line; std::getline(lines, line);)
+    if (!line.starts_with("status:") && !line.starts_with("end_time:"))
+      meta += line + '\n';
+  return replace_file(file,
+                      meta + "end_time: " + end + "\nstatus: " + number + '\n');
+}
+
+std::string mlflow_tree::new_meta(const std::string& status,
+                                  const std::string& end) const {
+  return "artifact_uri: " + yaml_text(uri_of(folder_ / "artifacts"))
+         + "\nend_time: " + end + "\nentry_point_name: ''\nexperiment_id: '"
+         + experiment_id_ + "'\nlifecycle_stage: active\nrun_id: "
+         + yaml_text(id_) + "\nrun_name: " + yaml_text(run_.name)
+         + "\nrun_uuid: " + yaml_text(id_)
+         + "\nsource_name: ''\nsource_type: 4\nsource_version: ''"
+           "\nstart_time: "
+         + std::to_string(run_.start_ms) + "\nstatus: " + status
+         + "\ntags: []\nuser_id: " + yaml_text(run_.user) + "\n";
 }
 
 /// `a` cannot be a file and, for `a/b`, a folder, too: who comes second gets a
@@ -297,7 +396,9 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
     if (!name)
       return sink_fails(kind::transient, name.error());
     auto& size = sizes[*name];
-    auto grown = append_lines(folder_ / "metrics" / *name, size, text);
+    const auto file = folder_ / "metrics" / *name;
+    auto grown =
+      is_ours_ ? append_lines(file, size, text) : add_lines(file, size, text);
     if (!grown)
       return sink_fails(kind::transient, grown.error());
     size = *grown;

@@ -12,8 +12,11 @@ namespace troupe {
 ///
 /// The state holds the size of every metric file: what was written after it is
 /// cut off by `open`, since it is given again. Every line goes to its file in
-/// one piece. MLflow 3.13 and later read such a tree only where
-/// MLFLOW_ALLOW_FILE_STORE is set; `mlflow migrate-filestore` takes it over.
+/// one piece. Nothing is ever cut off in a run that was named by its id, to
+/// which others may write: a line that is given again is looked for behind that
+/// size, and name, start and user stay as they are. MLflow 3.13 and later read
+/// such a tree only where MLFLOW_ALLOW_FILE_STORE is set; `mlflow
+/// migrate-filestore` takes it over.
 class mlflow_tree final : public mlflow_store {
 public:
   /// *root* is made if it is missing.
@@ -41,6 +44,8 @@ private:
   expected<void> make_run();
   expected<void> cut_metrics();
   expected<void> write_meta(run_status_kind status, std::int64_t end_ms);
+  std::string new_meta(const std::string& status, const std::string& end) const;
+  expected<std::vector<mlflow_pair>> own_tags() const;
   expected<std::string> place_of(const char* what,
                                  const std::string& key) const;
   expected<void> write_value(const char* what, const mlflow_pair& x);
@@ -49,6 +54,7 @@ private:
   fs::path folder_; ///< Of the run.
   mlflow_run run_;
   std::string id_;
+  bool is_ours_ = true; ///< No one else's values are in the run.
   std::string experiment_id_;
   sizes_type sizes_; ///< Of the metric files, by key.
   std::map<std::string, std::string> params_;

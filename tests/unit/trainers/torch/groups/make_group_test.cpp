@@ -118,14 +118,15 @@ TEST_F(make_group_test, gloo_carries_every_collective) {
 TEST_F(make_group_test, an_abort_of_the_attempt_ends_a_start) {
   auto link = std::make_shared<test::memory_link>(store_);
   train_context context{facts(0, 2), link, std::nullopt};
-  std::promise<void> peer, begun;
-  auto start = [come = peer.get_future().share(), &begun] {
-    begun.set_value();
+  std::promise<void> peer;
+  auto begun = std::make_shared<std::promise<void>>();
+  auto start = [come = peer.get_future().share(), begun] {
+    begun->set_value();
     come.wait();
     return c10::intrusive_ptr<c10d::Backend>{};
   };
   auto control_plane = std::async(std::launch::async, [&] {
-    begun.get_future().wait();
+    begun->get_future().wait();
     link->abort({ec::rank_failed, "rank 1: it crashed"});
   });
   try {

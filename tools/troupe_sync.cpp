@@ -41,7 +41,8 @@ Credentials come from the environment, as in the run itself. Programs, servers
 and paths come from the environment and from --set: of the options that the run's
 folder has for a tracker, only those are taken that say what is shown. A folder or
 a file of another user is refused.
-Exit codes: 0 all is sent, 1 something is not, 2 wrong arguments.
+Exit codes: 0 all is sent, 1 something is not, or cannot be counted, 2 wrong
+arguments.
 )";
 
 /// The options that a tracker's run noted are small.
@@ -191,7 +192,10 @@ std::string send_to(const std::string& name, const std::string& in_folder,
   auto plain = make_sink(name, "{}");
   if (!plain)
     return plain.error().message;
-  if (sink_feed{std::move(*plain), run, {}, note}.unsent() == 0)
+  auto unsent = sink_feed{std::move(*plain), run, {}, note}.unsent();
+  if (!unsent)
+    return "what is unsent cannot be counted: " + unsent.error().message;
+  if (*unsent == 0)
     return {};
   auto given = x.options.find(name);
   auto chosen =

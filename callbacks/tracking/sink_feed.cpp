@@ -88,8 +88,11 @@ expected<void> sink_feed::read() {
       return tl::unexpected{reader.error()};
     reader_.emplace(std::move(*reader));
   }
-  while (held_.size() < max_batch_
-         && reader_->offset() - position_.offset < max_held_bytes) {
+  // Lines that are no records count, but a record is looked for in any case:
+  // the place moves with records only.
+  while (held_.empty()
+         || (held_.size() < max_batch_
+             && reader_->offset() - position_.offset < max_held_bytes)) {
     auto record = reader_->next();
     if (!record)
       return tl::unexpected{record.error()};
@@ -259,24 +262,27 @@ expected<void> sink_feed::save() {
   return save_position(position_, file(".offset"));
 }
 
-std::uint64_t sink_feed::unsent() const {
-  auto count = static_cast<std::uint64_t>(held_.size());
-  auto rest = record_reader::open(
-    run_.path, reader_ ? reader_->offset() : unread(), {}, 0);
-  while (rest) {
+expected<std::uint64_t> sink_feed::unsent() const {
+  auto offset = reader_ ? reader_->offset() : unread();
+  if (!offset)
+    return offset;
+  auto rest = record_reader::open(run_.path, *offset, {}, 0);
+  if (!rest)
+    return tl::unexpected{rest.error()};
+  for (std::uint64_t count = held_.size();; ++count) {
     auto record = rest->next();
-    if (!record || !*record)
-      break;
-    ++count;
+    if (!record)
+      return tl::unexpected{record.error()};
+    if (!*record)
+      return count;
   }
-  return count;
 }
 
-std::uint64_t sink_feed::unread() const {
+expected<std::uint64_t> sink_feed::unread() const {
   auto saved = load_position(file(".offset"));
-  if (!saved || !*saved)
-    return 0;
-  return resume_offset(**saved, run_.path).value_or(0);
+  if (!saved)
+    return tl::unexpected{saved.error()};
+  return *saved ? resume_offset(**saved, run_.path) : 0;
 }
 
 fs::path sink_feed::file(const char* ending) const {

@@ -53,8 +53,9 @@ public:
   /// Why the sink takes nothing now; `ec::none`: it does.
   const error& trouble() const noexcept { return trouble_; }
 
-  /// Records of the journal that the sink has not taken; counts them.
-  std::uint64_t unsent() const;
+  /// Records of the journal that the sink has not taken; counts them. Fails if
+  /// the journal, or the place in it, cannot be read.
+  expected<std::uint64_t> unsent() const;
 
   const sink& target() const noexcept { return *target_; }
 
@@ -77,7 +78,7 @@ private:
   sink_result taken(std::size_t count, bool saved = true);
   expected<void> reject(const tracker_record& x, const error& reason);
   expected<void> save();
-  std::uint64_t unread() const;
+  expected<std::uint64_t> unread() const;
   fs::path file(const char* ending) const;
 
   std::shared_ptr<sink> target_;

@@ -18,6 +18,24 @@ tracked_run with_token(tracked_run run, std::stop_token token) {
   return run;
 }
 
+/// Empty, or a sentence.
+std::string what_is_unsent(const sink_feed& feed) {
+  auto unsent = feed.unsent();
+  if (unsent && *unsent == 0)
+    return {};
+  auto text = "tracker " + feed.target().name() + ": ";
+  auto file = feed.target().file();
+  if (!unsent)
+    return text + (file.empty() ? "" : file + " may not be whole, ")
+           + "what is unsent cannot be counted (" + unsent.error().message
+           + "); troupe-sync sends what the journal has";
+  text += (file.empty() ? "" : file + " is not whole, ")
+          + std::to_string(*unsent) + " records are unsent";
+  if (auto& trouble = feed.trouble())
+    text += " (" + trouble.message + ')';
+  return text + "; they are kept, troupe-sync sends them";
+}
+
 } // namespace
 
 // -- what the threads share
@@ -201,16 +219,7 @@ std::string sink_thread::join(clock::time_point deadline) {
            + " did not come back from a call; its thread is left behind, and "
              "what it has not taken is kept: troupe-sync sends it";
   }
-  auto unsent = state_->feed.unsent();
-  if (unsent == 0)
-    return {};
-  auto file = state_->feed.target().file();
-  auto text = "tracker " + name_ + ": "
-              + (file.empty() ? std::string{} : file + " is not whole, ")
-              + std::to_string(unsent) + " records are unsent";
-  if (auto& trouble = state_->feed.trouble())
-    text += " (" + trouble.message + ')';
-  return text + "; they are kept, troupe-sync sends them";
+  return what_is_unsent(state_->feed);
 }
 
 } // namespace troupe

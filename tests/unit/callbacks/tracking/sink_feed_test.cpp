@@ -157,6 +157,17 @@ TEST_F(sink_feed_test, does_not_repeat_what_was_accepted) {
   EXPECT_EQ(target->indices(), up_to(10));
 }
 
+TEST_F(sink_feed_test, goes_on_behind_much_that_is_no_record) {
+  report_until(1);
+  ASSERT_TRUE(store->append_event("warning", attempt,
+                                  {{"text", std::string(5 << 20, 'x')}}));
+  auto feed = new_feed();
+  drain(feed);
+  report_until(4);
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(4));
+}
+
 TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   report_until(100);
   target->answer = [&](std::span<const tracker_record> x) -> sink_result {

@@ -189,6 +189,16 @@ TEST_F(sink_thread_test, says_which_file_is_not_whole) {
   EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is not whole"));
 }
 
+TEST_F(sink_thread_test, says_that_it_cannot_count_what_is_unsent) {
+  auto trackers =
+    start({.finish_timeout = std::chrono::milliseconds{10}}).value();
+  fs::remove(store->path() / "journal.jsonl");
+  auto unfinished = trackers->finish();
+  ASSERT_EQ(unfinished.size(), 1u);
+  EXPECT_THAT(unfinished[0], HasSubstr("what is unsent cannot be counted"));
+  EXPECT_THAT(unfinished[0], HasSubstr("journal.jsonl"));
+}
+
 TEST_F(sink_thread_test, refuses_a_tracker_that_lacks_what_it_needs) {
   target->check_ = failure(ec::invalid_config, "WANDB_API_KEY is not set");
   auto trackers = start();

@@ -105,6 +105,23 @@ TEST_F(troupe_sync_test, takes_no_option_that_it_does_not_know) {
   EXPECT_EQ(sync("--set csv=1"), 2);
 }
 
+TEST_F(troupe_sync_test, does_not_call_sent_what_it_cannot_read) {
+  options("csv", "{}");
+  auto journal = run.path() / "journal.jsonl";
+  auto lines = bytes_of(journal);
+  fs::remove(journal);
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("open " + journal.string()));
+  EXPECT_THAT(output, Not(HasSubstr("all is sent")));
+  write_bytes(journal, lines);
+  write_bytes(run.path() / "sinks/csv.offset", "{}");
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("csv.offset"));
+  fs::remove(run.path() / "sinks/csv.offset");
+  EXPECT_EQ(sync(), 0) << output;
+  EXPECT_THAT(output, HasSubstr("csv: all is sent"));
+}
+
 TEST_F(troupe_sync_test, refuses_what_belongs_to_somebody_else) {
   options("csv", "{}");
   if (::geteuid() != 0)

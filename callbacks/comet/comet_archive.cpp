@@ -25,13 +25,30 @@ std::string in_quotes(std::string_view text) {
   return result;
 }
 
-sink_result transient(const error& reason) {
-  return sink_fails(sink_failure::kind::transient, reason);
+sink_result fails(const error& reason) {
+  return sink_fails(reason.code == ec::corrupt ? sink_failure::kind::permanent
+                                               : sink_failure::kind::transient,
+                    reason);
 }
 
-// Writes *bytes* at *at*, and nothing stays behind them.
+error lost(const fs::path& path, std::uint64_t size, std::uint64_t wanted) {
+  return {ec::corrupt, path.string() + " has " + std::to_string(size) + " of "
+                         + std::to_string(wanted)
+                         + " bytes that were written: remove the run's file "
+                           "sinks/comet.offset to have the archive written "
+                           "again"};
+}
+
+// Writes *bytes* at *at*, and nothing stays behind them. `ec::corrupt` if there
+// is less before them: no one fills that with zeros.
 expected<void> write_tail(const fs::path& path, std::uint64_t at,
                           std::string_view bytes) {
+  auto found = look_up(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (found->size < at)
+    return tl::unexpected{lost(path, found->size, at)};
+  const auto is_begin = at == 0;
   auto file = open_file(path, O_WRONLY | O_CREAT, "open");
   if (!file)
     return tl::unexpected{file.error()};
@@ -47,7 +64,8 @@ expected<void> write_tail(const fs::path& path, std::uint64_t at,
     at += static_cast<std::uint64_t>(n);
     bytes.remove_prefix(static_cast<std::size_t>(n));
   }
-  return sync_file(*file, path);
+  auto synced = sync_file(*file, path);
+  return is_begin && synced ? sync_folder(path.parent_path()) : synced;
 }
 
 } // namespace
@@ -91,12 +109,34 @@ sink_result comet_archive::start(const std::string& state) {
       return sink_fails(sink_failure::kind::permanent, read.error());
   }
   if (auto made = make_folders(settings_.offline_directory, 0755); !made)
-    return transient(made.error());
+    return fails(made.error());
   if (packed_)
     return {};
-  if (auto cut = write_tail(messages_path(), size_, {}); !cut)
-    return transient(cut.error());
+  if (auto ok = restore_messages(); !ok)
+    return fails(ok.error());
   return {};
+}
+
+/// Leaves the confirmed messages. A driver that died right after it had packed
+/// them did not save that: then they are in the archive only.
+expected<void> comet_archive::restore_messages() {
+  auto found = look_up(messages_path());
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (found->size >= size_)
+    return write_tail(messages_path(), size_, {});
+  auto archive = look_up(path());
+  if (!archive)
+    return tl::unexpected{archive.error()};
+  if (!archive->exists())
+    return tl::unexpected{lost(messages_path(), found->size, size_)};
+  auto zip = read_file(path(), max_messages);
+  if (!zip)
+    return tl::unexpected{zip.error()};
+  auto messages = zip_member(*zip, "messages.json");
+  if (!messages || messages->size() < size_)
+    return tl::unexpected{lost(messages_path(), found->size, size_)};
+  return write_tail(messages_path(), 0, messages->substr(0, size_));
 }
 
 std::size_t comet_archive::room() {
@@ -114,7 +154,7 @@ sink_result comet_archive::send(std::span<const comet_message> messages) {
   for (auto& x : messages)
     text += line_of(x, ++count);
   if (auto ok = write_tail(messages_path(), size_, text); !ok)
-    return transient(ok.error());
+    return fails(ok.error());
   size_ += text.size();
   count_ = count;
   return {};
@@ -171,13 +211,13 @@ sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
     return {};
   auto messages = read_file(messages_path(), max_messages);
   if (!messages)
-    return transient(messages.error());
+    return fails(messages.error());
   auto zip = make_zip({{"experiment.json", experiment_json(unix_ms(time))},
                        {"messages.json", messages->substr(0, size_)}});
   if (!zip)
     return sink_fails(sink_failure::kind::permanent, zip.error());
   if (auto ok = replace_file(path(), *zip); !ok)
-    return transient(ok.error());
+    return fails(ok.error());
   packed_ = true;
   boost::system::error_code ignored; // The archive has all of it.
   fs::remove(messages_path(), ignored);

@@ -24,6 +24,7 @@ public:
 
 private:
   fs::path messages_path() const;
+  expected<void> restore_messages();
   std::string experiment_json(std::int64_t end_ms) const;
   std::string line_of(const comet_message& x, std::uint64_t id) const;
 

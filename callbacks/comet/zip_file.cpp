@@ -3,6 +3,7 @@
 #include <zlib.h>
 
 #include <limits>
+#include <optional>
 
 #include "troupe/callbacks/encoding/little_endian.hpp"
 
@@ -13,6 +14,8 @@ namespace {
 constexpr std::uint16_t version = 20; // 2.0: deflate
 constexpr std::uint16_t utf8_names = 1 << 11;
 constexpr std::uint16_t deflated = 8;
+constexpr std::uint32_t header_mark = 0x04034b50;
+constexpr std::size_t header_size = 30;         // without the name
 constexpr std::uint16_t first_day = 1 << 5 | 1; // 1980-01-01, zip's first
 
 std::string deflate_raw(const std::string& bytes) {
@@ -30,17 +33,49 @@ std::string deflate_raw(const std::string& bytes) {
   return result;
 }
 
+// Nothing unless it has *size* bytes, which are no more than the format allows
+// for so many packed ones.
+std::optional<std::string> inflate_raw(std::string_view packed,
+                                       std::size_t size) {
+  constexpr std::size_t most = 1032; // deflate's best ratio
+  if (size / most > packed.size())
+    return std::nullopt;
+  z_stream stream{};
+  ::inflateInit2(&stream, -15);
+  std::string result(size, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(result.data());
+  stream.avail_out = static_cast<uInt>(size);
+  auto end = ::inflate(&stream, Z_FINISH);
+  auto total = stream.total_out;
+  ::inflateEnd(&stream);
+  if (end != Z_STREAM_END || total != size)
+    return std::nullopt;
+  return result;
+}
+
+std::uint32_t sum_of(const std::string& bytes) {
+  return static_cast<std::uint32_t>(
+    ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+std::uint32_t u32_at(std::string_view bytes, std::size_t at) {
+  std::uint32_t result = 0;
+  for (int i = 3; i >= 0; --i)
+    result = result << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return result;
+}
+
 // The fields that an entry's own header and the directory's have in common.
 void append_facts(std::string& out, const zip_entry& x,
                   const std::string& packed) {
-  auto sum = ::crc32_z(0, reinterpret_cast<const Bytef*>(x.bytes.data()),
-                       x.bytes.size());
   append_little_endian(out, version);
   append_little_endian(out, utf8_names);
   append_little_endian(out, deflated);
   append_little_endian(out, std::uint16_t{0}); // time
   append_little_endian(out, first_day);
-  append_little_endian(out, static_cast<std::uint32_t>(sum));
+  append_little_endian(out, sum_of(x.bytes));
   append_little_endian(out, static_cast<std::uint32_t>(packed.size()));
   append_little_endian(out, static_cast<std::uint32_t>(x.bytes.size()));
   append_little_endian(out, static_cast<std::uint16_t>(x.name.size()));
@@ -59,7 +94,7 @@ expected<std::string> make_zip(const std::vector<zip_entry>& entries) {
                        + std::to_string(x.bytes.size()) + " bytes");
     auto packed = deflate_raw(x.bytes);
     auto begin = out.size();
-    append_little_endian(out, std::uint32_t{0x04034b50});
+    append_little_endian(out, header_mark);
     append_facts(out, x, packed);
     out += x.name;
     out += packed;
@@ -82,6 +117,28 @@ expected<std::string> make_zip(const std::vector<zip_entry>& entries) {
   append_little_endian(out, at);
   append_little_endian(out, std::uint16_t{0}); // comment
   return out;
+}
+
+expected<std::string> zip_member(std::string_view archive,
+                                 std::string_view name) {
+  while (archive.size() > header_size && u32_at(archive, 0) == header_mark) {
+    const auto packed_size = u32_at(archive, 18);
+    const auto size = u32_at(archive, 22);
+    const auto name_size = u32_at(archive, 26) & 0xffff; // no extra
+    if (archive.size() - header_size < std::uint64_t{name_size} + packed_size)
+      break;
+    auto entry = archive.substr(header_size, name_size);
+    auto packed = archive.substr(header_size + name_size, packed_size);
+    if (entry == name) {
+      auto bytes = inflate_raw(packed, size);
+      if (!bytes || sum_of(*bytes) != u32_at(archive, 14))
+        break;
+      return *bytes;
+    }
+    archive.remove_prefix(header_size + name_size + packed_size);
+  }
+  return failure(ec::corrupt,
+                 "the zip archive has no whole entry " + std::string{name});
 }
 
 } // namespace troupe

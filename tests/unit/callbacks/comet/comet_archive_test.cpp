@@ -6,6 +6,7 @@
 
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
+#include "troupe/callbacks/comet/zip_file.hpp"
 
 namespace troupe {
 namespace {
@@ -16,11 +17,20 @@ using test::record_time;
 using test::run_in;
 using test::sink_records;
 using test::temporary_folder;
+using test::write_bytes;
 
 class comet_archive_test : public testing::Test {
 protected:
-  std::string messages() const {
-    return bytes_of(folder / "comet" / (run.id + ".messages"));
+  fs::path messages_path() const {
+    return folder / "comet" / (run.id + ".messages");
+  }
+
+  std::string messages() const { return bytes_of(messages_path()); }
+
+  std::string packed(const std::string& ending = ".zip") const {
+    return zip_member(bytes_of(folder / "comet" / (run.id + ending)),
+                      "messages.json")
+      .value_or("none");
   }
 
   temporary_folder folder;
@@ -99,6 +109,49 @@ TEST_F(comet_archive_test, packs_each_life_that_ends_once) {
   ASSERT_TRUE(y.log({&row, 1}));
   ASSERT_TRUE(y.finish(run_status_kind::finished, record_time(19)));
   EXPECT_TRUE(fs::exists(folder / "comet" / (run.id + "-1.zip")));
+}
+
+/// The driver dies when the archive is packed and that is not saved.
+TEST_F(comet_archive_test, packs_the_same_again_when_its_end_was_not_saved) {
+  auto row = record.report(0, {{{"a", 1}}});
+  auto more = record.report(1, {{{"b", 2}}});
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  ASSERT_TRUE(x.log({&row, 1}));
+  auto state = x.state();
+  ASSERT_TRUE(x.log({&more, 1})); // Saved with the end.
+  ASSERT_TRUE(x.finish(run_status_kind::finished, record_time(9)));
+  auto first = packed();
+  EXPECT_NE(first.find("\"a\""), first.npos);
+  comet_sink y{options};
+  ASSERT_TRUE(y.start(run, state));
+  ASSERT_TRUE(y.log({&more, 1}));
+  ASSERT_TRUE(y.finish(run_status_kind::finished, record_time(9)));
+  EXPECT_EQ(packed(), first);
+  EXPECT_FALSE(fs::exists(folder / "comet" / (run.id + "-1.zip")));
+}
+
+TEST_F(comet_archive_test,
+       takes_nothing_more_where_confirmed_messages_are_gone) {
+  auto row = record.report(0, {{{"a", 1}}});
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  ASSERT_TRUE(x.log({&row, 1}));
+  auto text = messages();
+  auto refuses = [&] {
+    comet_sink y{options};
+    auto failed = y.start(run, x.state());
+    ASSERT_FALSE(failed);
+    EXPECT_EQ(failed.error().what, sink_failure::kind::permanent);
+    auto& said = failed.error().reason.message;
+    EXPECT_NE(said.find(messages_path().string()), said.npos) << said;
+  };
+  write_bytes(messages_path(), text.substr(0, text.size() - 1));
+  refuses();
+  EXPECT_EQ(messages(), text.substr(0, text.size() - 1));
+  fs::remove(messages_path());
+  refuses();
+  EXPECT_FALSE(fs::exists(messages_path()));
 }
 
 TEST_F(comet_archive_test, says_where_the_archive_is_when_a_key_is_missing) {

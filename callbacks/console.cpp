@@ -1,6 +1,8 @@
 #include "troupe/callbacks/console.hpp"
 
+#include <algorithm>
 #include <cerrno>
+#include <climits>
 #include <csignal>
 #include <cstdlib>
 #include <ctime>
@@ -66,23 +68,40 @@ bool is_writable_now(int fd) {
   return poll(&entry, 1, 0) == 1 && (entry.revents & POLLOUT) != 0;
 }
 
-void write_console(int fd, std::string_view text) {
+bool wait_for_room(int fd, std::chrono::milliseconds limit) {
+  pollfd entry{fd, POLLOUT, 0};
+  // poll skips a negative descriptor: the write fails at once.
+  return fd < 0 || poll(&entry, 1, static_cast<int>(limit.count())) == 1;
+}
+
+std::size_t write_console(int fd, std::string_view text,
+                          std::chrono::milliseconds patience) {
+  using clock = std::chrono::steady_clock;
+  using std::chrono::milliseconds;
   sigpipe_guard guard;
-  while (!text.empty()) {
-    auto written = write(fd, text.data(), text.size());
-    if (written >= 0) {
-      text.remove_prefix(static_cast<std::size_t>(written));
+  auto now = clock::now();
+  auto end = now + 10 * patience;
+  auto give_up = now + patience;
+  for (; !text.empty() && now < end; now = clock::now()) {
+    auto left = std::chrono::ceil<milliseconds>(std::min(give_up, end) - now);
+    if (!wait_for_room(fd, std::max(left, milliseconds{0}))) {
+      if (left <= milliseconds{0})
+        break;
       continue;
     }
-    if (errno == EAGAIN) {
-      // Somebody made the console non-blocking: wait for room all the same.
-      pollfd entry{fd, POLLOUT, 0};
-      if (poll(&entry, 1, -1) < 0 && errno != EINTR)
-        return;
-    } else if (errno != EINTR) {
-      return;
+    // What has room for anything takes this much without a wait.
+    auto written =
+      write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    if (written >= 0) {
+      text.remove_prefix(static_cast<std::size_t>(written));
+      give_up = clock::now() + patience;
+    } else if (errno != EAGAIN && errno != EINTR) {
+      return 0;
+    } else if (left <= milliseconds{0}) {
+      break;
     }
   }
+  return text.size();
 }
 
 } // namespace troupe

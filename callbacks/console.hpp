@@ -1,5 +1,7 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
 #include <string_view>
 
 namespace troupe {
@@ -14,7 +16,19 @@ int terminal_columns(int fd);
 /// has pressed Ctrl-S.
 bool is_writable_now(int fd);
 
-/// Writes all of *text*. A console that is gone is ignored, without a SIGPIPE.
-void write_console(int fd, std::string_view text);
+/// Waits until a write to *fd* would not wait, or would fail, at most *limit*;
+/// whether that is so.
+bool wait_for_room(int fd, std::chrono::milliseconds limit);
+
+/// How long a console may take nothing before text for it is left out: whoever
+/// prints may be the one who has to obey signals.
+inline constexpr std::chrono::milliseconds console_patience{1000};
+
+/// Writes *text*, as long as the console takes some of it within each
+/// *patience*, at most ten times as long. Returns how many bytes are left. A
+/// console that is gone is ignored, without a SIGPIPE.
+std::size_t
+write_console(int fd, std::string_view text,
+              std::chrono::milliseconds patience = console_patience);
 
 } // namespace troupe

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/console_progress.hpp"
 
 #include <climits>
+#include <utility>
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
@@ -9,6 +10,9 @@
 namespace troupe {
 
 namespace {
+
+/// How often output that waits for room asks whether it is to hurry.
+constexpr std::chrono::milliseconds room_tick{100};
 
 console_style choose(const console_progress::options& x) {
   if (x.style != console_style::automatic)
@@ -25,7 +29,8 @@ bool same_state(const run_status& a, const run_status& b) {
 } // namespace
 
 console_progress::console_progress(options opts)
-  : options_(opts), style_(choose(opts)) {}
+  : progress_{opts.progress_fd}, output_{opts.output_fd}, style_(choose(opts)) {
+}
 
 console_progress::~console_progress() {
   erase();
@@ -48,11 +53,13 @@ void console_progress::tick(time_point now) {
 }
 
 void console_progress::print(std::string_view text) {
-  std::scoped_lock guard{mutex_};
   if (style_ == console_style::quiet)
     return;
+  while (!hurried_ && !wait_for_room(output_.fd, room_tick)) {
+  }
+  std::scoped_lock guard{mutex_};
   if (finished_) {
-    write_console(options_.output_fd, text);
+    write(output_, text);
     return;
   }
   partial_ += text;
@@ -64,7 +71,7 @@ void console_progress::print(std::string_view text) {
   if (too_long) {
     flush_partial();
   } else {
-    write_console(options_.output_fd, partial_.substr(0, whole));
+    write(output_, partial_.substr(0, whole));
     partial_.erase(0, whole);
   }
   draw();
@@ -87,8 +94,20 @@ void console_progress::finish(const run_summary& summary, time_point now) {
     show_plain(now, true);
   erase();
   flush_partial();
-  write_console(options_.progress_fd, to_string(summary));
+  write(progress_, to_string(summary));
   finished_ = true;
+}
+
+void console_progress::write(stream& to, std::string_view text) {
+  if (to.left_out > 0 && !is_writable_now(to.fd)) {
+    to.left_out += text.size();
+    return;
+  }
+  if (auto bytes = std::exchange(to.left_out, 0); bytes > 0)
+    to.left_out = write_console(to.fd, "\ntroupe: " + std::to_string(bytes)
+                                         + " bytes are left out here: the "
+                                           "console took nothing\n");
+  to.left_out += write_console(to.fd, text);
 }
 
 void console_progress::show(time_point now) {
@@ -106,7 +125,7 @@ void console_progress::show_live(time_point now) {
   shown_time_ = now;
   std::chrono::duration<double> since_status = now - status_time_;
   line_ = live_text(*status_, status_->elapsed_s + since_status.count(),
-                    terminal_columns(options_.progress_fd) - 1);
+                    terminal_columns(progress_.fd) - 1);
   draw();
 }
 
@@ -128,24 +147,22 @@ void console_progress::show_plain(time_point now, bool all) {
 
 void console_progress::draw() {
   if (style_ != console_style::live || finished_ || line_.empty()
-      || !is_writable_now(options_.progress_fd))
+      || !is_writable_now(progress_.fd))
     return;
   // The last column stays free: some terminals wrap once it is filled.
-  auto columns = terminal_columns(options_.progress_fd) - 1;
-  write_console(options_.progress_fd,
-                "\r" + fit_to_line(line_, columns) + "\x1b[K");
+  auto columns = terminal_columns(progress_.fd) - 1;
+  write(progress_, "\r" + fit_to_line(line_, columns) + "\x1b[K");
   drawn_ = true;
 }
 
 void console_progress::erase() {
   if (drawn_)
-    write_console(options_.progress_fd, "\r\x1b[K");
+    write(progress_, "\r\x1b[K");
   drawn_ = false;
 }
 
 void console_progress::write_line(std::string_view text) {
-  write_console(options_.progress_fd,
-                "troupe: " + fit_to_line(text, INT_MAX) + "\n");
+  write(progress_, "troupe: " + fit_to_line(text, INT_MAX) + "\n");
 }
 
 void console_progress::flush_partial() {
@@ -153,7 +170,7 @@ void console_progress::flush_partial() {
     return;
   if (partial_.back() != '\n')
     partial_ += '\n';
-  write_console(options_.output_fd, partial_);
+  write(output_, partial_);
   partial_.clear();
 }
 

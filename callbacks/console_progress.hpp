@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <chrono>
 #include <mutex>
 #include <optional>
@@ -64,7 +65,13 @@ public:
 
   /// Bytes that rank 0 printed, in any pieces. Whole lines go out at once;
   /// the rest waits for its newline, for `finish` or for `max_partial_line`.
+  /// Waits for a console that has no room, and holds up no other call
+  /// meanwhile.
   void print(std::string_view text);
+
+  /// From now on `print` waits no longer than the other calls do, which leave
+  /// text out for a console that takes nothing for `console_patience`.
+  void hurry() noexcept { hurried_ = true; }
 
   /// A warning of the run itself, on a line of its own.
   void note(std::string_view line);
@@ -76,6 +83,13 @@ public:
   console_style style() const noexcept { return style_; }
 
 private:
+  /// Where text goes.
+  struct stream {
+    int fd;
+    std::size_t left_out = 0; ///< Bytes, since it took any.
+  };
+
+  void write(stream& to, std::string_view text);
   void show(time_point now);
   void show_live(time_point now);
   void show_plain(time_point now, bool all);
@@ -85,7 +99,8 @@ private:
   void flush_partial();
 
   std::mutex mutex_;
-  options options_;
+  stream progress_;
+  stream output_;
   console_style style_;
   std::optional<run_status> status_; // the last one pushed
   time_point status_time_{};
@@ -96,6 +111,7 @@ private:
   bool drawn_ = false;                    // the live line is on screen
   std::string partial_;                   // rank 0's output without its newline
   bool finished_ = false;
+  std::atomic<bool> hurried_{false};
 };
 
 } // namespace troupe

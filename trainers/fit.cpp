@@ -114,6 +114,7 @@ result watch(run_handle& run, console_progress& console,
   for (;;) {
     show_notes();
     if (run.board().outcome()) {
+      console.hurry(); // The end waits for what the ranks printed.
       auto outcome = run.wait();
       show_notes();
       auto last = run.status();
@@ -131,6 +132,8 @@ result watch(run_handle& run, console_progress& console,
     if (sources[1].revents & POLLIN)
       sources[1].fd =
         -1; // It stays readable; what comes later is seen by tick.
+    if (signals.any())
+      console.hurry();
     signals.obey(
       [&](std::string why) { run.preempt(std::nullopt, std::move(why)); },
       [&] { run.stop(); });

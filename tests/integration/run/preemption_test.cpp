@@ -1,7 +1,9 @@
 // Runs that have to go: a signal or a call, a last checkpoint, and the next
 // start that resumes.
 
+#include <fcntl.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include <csignal>
 #include <cstdlib>
@@ -134,6 +136,25 @@ TEST_F(run_test, a_run_says_so_if_no_signal_can_end_it) {
                                    "called by the main thread"));
     EXPECT_EQ(outcome.status, run_status_kind::finished);
   }
+}
+
+TEST_F(run_test, a_console_that_no_one_reads_holds_up_no_stop) {
+  int ends[2];
+  ASSERT_EQ(pipe2(ends, O_CLOEXEC | O_NONBLOCK), 0);
+  std::string block(4096, '.');
+  while (write(ends[1], block.data(), block.size()) > 0) {
+  }
+  fcntl(ends[1], F_SETFL, 0);
+  victim program{storage_.path().string(), "show", {}, ends[1]};
+  wait_for_lines(run_path(), 5);
+  program.kill(SIGINT);
+  EXPECT_TRUE(gone_within(program.pid(), 30));
+  if (testing::Test::HasFailure())
+    program.kill(SIGKILL);
+  auto status = program.wait();
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 42);
+  close(ends[0]);
+  close(ends[1]);
 }
 
 struct preempted_place {

@@ -82,6 +82,8 @@ int be_victim(const std::string& storage, const std::string& action) {
   }
   if (action == "leave")
     plan.checkpoint_by = 0;
+  if (action == "show")
+    config.quiet = false;
   if (action == "print") {
     config.quiet = false;
     plan.steps = 3;
@@ -102,7 +104,7 @@ int be_victim(const std::string& storage, const std::string& action) {
 }
 
 victim::victim(const std::string& storage, const std::string& action,
-               const std::vector<int>& closed) {
+               const std::vector<int>& closed, int console) {
   std::string program = "/proc/self/exe", mode = "--victim", folder = storage,
               deed = action;
   char* arguments[] = {program.data(), mode.data(), folder.data(), deed.data(),
@@ -112,6 +114,9 @@ victim::victim(const std::string& storage, const std::string& action,
   posix_spawnattr_setflags(&attributes, POSIX_SPAWN_SETPGROUP);
   posix_spawn_file_actions_t actions;
   posix_spawn_file_actions_init(&actions);
+  for (int fd : {STDOUT_FILENO, STDERR_FILENO})
+    if (console >= 0)
+      posix_spawn_file_actions_adddup2(&actions, console, fd);
   for (int fd : closed)
     posix_spawn_file_actions_addclose(&actions, fd);
   posix_spawn(&pid_, program.c_str(), &actions, &attributes, arguments,

@@ -14,7 +14,8 @@ namespace troupe::test {
 /// a test kills; every rank does *action* at its third report. With
 /// `callback_waits` its callback never comes back from that report instead.
 /// With `leave` they save and leave when they are asked to, with `print` they
-/// end after three reports and all print. With `die_at_second_failure`, inline
+/// end after three reports and all print, with `show` the driver shows its
+/// progress. With `die_at_second_failure`, inline
 /// if `_inline` follows, every attempt fails and the second takes the program
 /// along. 0: the loop came to its end; 42: the
 /// run was stopped; 43: preempted.
@@ -24,8 +25,9 @@ int be_victim(const std::string& storage, const std::string& action);
 /// *closed* ones of the standard descriptors.
 class victim {
 public:
+  /// *console*: stdout and stderr instead of the test's own; -1: these.
   explicit victim(const std::string& storage, const std::string& action = "",
-                  const std::vector<int>& closed = {});
+                  const std::vector<int>& closed = {}, int console = -1);
   victim(const victim&) = delete;
   ~victim();
 

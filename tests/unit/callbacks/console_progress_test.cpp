@@ -98,6 +98,15 @@ public:
 
   std::string seen() { return read_all(reader); }
 
+  /// Leaves no room.
+  void fill_up() {
+    fcntl(writer, F_SETFL, O_NONBLOCK);
+    std::string block(4096, '.');
+    while (write(writer, block.data(), block.size()) > 0) {
+    }
+    fcntl(writer, F_SETFL, 0);
+  }
+
   int reader = -1;
   int writer = -1;
 };
@@ -467,6 +476,38 @@ TEST(console_progress_test, waits_for_room_on_a_console_that_does_not_block) {
     seen += log.seen();
   writer.join();
   EXPECT_EQ(seen, text);
+}
+
+TEST(console_progress_test, leaves_out_what_a_full_console_does_not_take) {
+  pipe_pair log;
+  log.fill_up();
+  console_progress console{{console_style::plain, log.writer, log.writer}};
+  console.note("lost"); // Comes back.
+  console.note("lost, too");
+  (void) log.seen();
+  console.note("room again");
+  auto text = log.seen();
+  EXPECT_THAT(text, HasSubstr("bytes are left out here"));
+  EXPECT_THAT(text, HasSubstr("troupe: room again\n"));
+  EXPECT_THAT(text, Not(HasSubstr("lost")));
+}
+
+TEST(console_progress_test, output_waits_for_a_full_console_and_holds_up_none) {
+  pipe_pair output, log;
+  output.fill_up();
+  console_progress console{{console_style::plain, log.writer, output.writer}};
+  std::thread printer{[&] { console.print("from rank 0\n"); }};
+  console.note("meanwhile"); // Comes back.
+  EXPECT_EQ(log.seen(), "troupe: meanwhile\n");
+  // What is read makes room.
+  std::string text;
+  while (text.find("from rank 0") == std::string::npos)
+    text += output.seen();
+  printer.join();
+  output.fill_up();
+  console.hurry();
+  console.print("lost\n"); // Comes back.
+  EXPECT_THAT(output.seen(), Not(HasSubstr("lost")));
 }
 
 TEST(console_progress_test, threads_may_push_and_print_at_once) {

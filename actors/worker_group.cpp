@@ -22,6 +22,10 @@ constexpr auto exit_patience = std::chrono::seconds{2};
 /// overcome within two seconds; what takes longer waits for a disk or a device.
 constexpr auto kill_patience = std::chrono::seconds{10};
 
+/// A timer that fires later than this was held up with the whole driver, which
+/// a signal had stopped, or the machine.
+constexpr auto standstill = std::chrono::seconds{1};
+
 } // namespace
 
 worker_group_state::attempt_state::attempt_state(const start_attempt& x,
@@ -50,9 +54,18 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   attempt->segment = std::move(*segment);
   for (int rank = 0; rank < plan.world_size; ++rank)
     launch(rank);
-  self->run_delayed(plan.start_timeout, [this, number = x.attempt] {
+  watch_start(true);
+}
+
+void worker_group_state::watch_start(bool again) {
+  auto due = args.now() + args.plan.start_timeout;
+  self->run_delayed(args.plan.start_timeout, [this, again, due,
+                                              number = attempt->number] {
     if (!attempt || attempt->number != number || attempt->started)
       return;
+    // What ranks said while the driver stood still comes after this.
+    if (again && args.now() - due > standstill)
+      return watch_start(false);
     auto limit = std::to_string(args.plan.start_timeout.count());
     for (auto rank : attempt->tracker.not_ready())
       attempt->tracker.timed_out(rank, attempt->tracker.pid(rank) == 0
@@ -138,6 +151,7 @@ caf::result<start_loop> worker_group_state::welcome(const trainer_ready& x,
   if (!a->started && a->tracker.all_ready()) {
     a->started = true;
     self->send(driver, attempt_started{a->number, args.plan.world_size});
+    a->last_check = args.now();
     watch_ranks();
   }
   return start_loop{facts_of(x.rank), a->resume, args.plan.loop};

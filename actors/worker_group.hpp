@@ -41,6 +41,9 @@ struct group_plan {
 struct worker_group_args {
   std::shared_ptr<rank_launcher> launcher;
   group_plan plan;
+  /// Tells how late a timer fires: the driver may have stood still.
+  std::function<std::chrono::steady_clock::time_point()> now =
+    std::chrono::steady_clock::now;
 };
 
 /// What the WORKER GROUP remembers between messages.
@@ -76,6 +79,8 @@ struct worker_group_state {
     straggler_monitor stragglers;
     std::vector<rank_activity::clock::rep> waited; ///< At the last report.
     std::vector<loop_place> loops;                 ///< By rank.
+    /// When waits were judged last, by `worker_group_args::now`.
+    std::optional<std::chrono::steady_clock::time_point> last_check;
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
@@ -147,6 +152,9 @@ struct worker_group_state {
   void answer_all(const error& reason);
   void check_over();
 
+  /// Ends the attempt if ranks are not up in time; *again*: with a second try
+  /// if the driver stood still.
+  void watch_start(bool again);
   /// Looks at the ranks at the monitor's interval for as long as they run.
   void watch_ranks();
   /// Looks at them at the moment at which the earliest wait is over its limit.

@@ -198,21 +198,26 @@ void worker_group_state::watch_limit() {
   attempt->limit_timer = true;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(
     *first + *limit - self->clock().now());
-  self->run_delayed(std::max(left, std::chrono::milliseconds{1}),
-                    [this, number = attempt->number] {
-                      if (!attempt || attempt->number != number)
-                        return;
-                      attempt->limit_timer = false;
-                      check_waits();
-                      if (attempt && !attempt->tracker.end_ordered())
-                        watch_limit();
-                    });
+  if (left.count() <= 0) // The driver stood still for a part of it.
+    left = attempt->monitor.interval();
+  self->run_delayed(left, [this, number = attempt->number] {
+    if (!attempt || attempt->number != number)
+      return;
+    attempt->limit_timer = false;
+    check_waits();
+    if (attempt && !attempt->tracker.end_ordered())
+      watch_limit();
+  });
 }
 
 void worker_group_state::check_waits() {
   if (attempt->tracker.end_ordered())
     return;
   look_for_stopped();
+  auto now = args.now();
+  auto since = std::exchange(attempt->last_check, now).value_or(now);
+  attempt->monitor.asked_after(
+    std::chrono::duration_cast<hang_monitor::duration>(now - since));
   auto verdict = attempt->monitor.check(
     waits(), [this](int rank) { return look_at(rank); }, self->clock().now());
   std::string stacks;

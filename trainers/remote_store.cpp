@@ -6,10 +6,6 @@ namespace troupe {
 
 namespace {
 
-/// Bound of an operation that never waits for another rank. Covers a machine
-/// that stands still for a while.
-constexpr auto immediate = std::chrono::seconds{60};
-
 expected<void> name_key(expected<void> x, const std::string& key,
                         key_value_store::timeout limit) {
   if (!x && x.error().code == ec::timeout)
@@ -31,14 +27,15 @@ error explain(const group_link& link, const caf::error& reason) {
   return result;
 }
 
-template <class Answer, class Message>
-expected<Answer> remote_store::ask(timeout limit, Message message) {
+template <class Answer, class Timeout, class Message>
+expected<Answer> remote_store::ask(Timeout limit, Message message) {
   caf::scoped_actor self{system_};
   return request_answer<Answer>(*self, link_, limit, std::move(message));
 }
 
 expected<void> remote_store::set(const std::string& key, std::string value) {
-  return ask<void>(immediate, store_set{link_.attempt, key, std::move(value)});
+  return ask<void>(caf::infinite,
+                   store_set{link_.attempt, key, std::move(value)});
 }
 
 expected<std::string> remote_store::get(const std::string& key, timeout limit) {
@@ -52,11 +49,12 @@ expected<std::string> remote_store::get(const std::string& key, timeout limit) {
 
 expected<std::int64_t> remote_store::add(const std::string& key,
                                          std::int64_t amount) {
-  return ask<std::int64_t>(immediate, store_add{link_.attempt, key, amount});
+  return ask<std::int64_t>(caf::infinite,
+                           store_add{link_.attempt, key, amount});
 }
 
 expected<bool> remote_store::check(const std::vector<std::string>& keys) {
-  return ask<bool>(immediate, store_check{link_.attempt, keys});
+  return ask<bool>(caf::infinite, store_check{link_.attempt, keys});
 }
 
 expected<void> remote_store::wait(const std::vector<std::string>& keys,
@@ -67,11 +65,11 @@ expected<void> remote_store::wait(const std::vector<std::string>& keys,
 }
 
 expected<bool> remote_store::erase(const std::string& key) {
-  return ask<bool>(immediate, store_erase{link_.attempt, key});
+  return ask<bool>(caf::infinite, store_erase{link_.attempt, key});
 }
 
 expected<std::int64_t> remote_store::size() {
-  return ask<std::int64_t>(immediate, store_size{link_.attempt});
+  return ask<std::int64_t>(caf::infinite, store_size{link_.attempt});
 }
 
 expected<std::string>
@@ -79,7 +77,7 @@ remote_store::compare_set(const std::string& key,
                           const std::string& expected_value,
                           std::string desired) {
   return ask<std::string>(
-    immediate,
+    caf::infinite,
     store_compare_set{link_.attempt, key, expected_value, std::move(desired)});
 }
 

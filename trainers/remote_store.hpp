@@ -45,7 +45,9 @@ expected<Answer> request_answer(caf::blocking_actor& self,
 }
 
 /// The worker group's rendezvous store as a rank sees it. May be used from any
-/// thread of the rank.
+/// thread of the rank. What the group answers at once has no limit of its own:
+/// a driver that stands still answers later, and one that is gone takes the
+/// rank along.
 class remote_store : public key_value_store {
 public:
   remote_store(caf::actor_system& system, const group_link& link)
@@ -65,8 +67,8 @@ public:
                                     std::string desired) override;
 
 private:
-  template <class Answer, class Message>
-  expected<Answer> ask(timeout limit, Message message);
+  template <class Answer, class Timeout, class Message>
+  expected<Answer> ask(Timeout limit, Message message);
 
   caf::actor_system& system_;
   group_link link_;

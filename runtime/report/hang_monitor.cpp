@@ -16,6 +16,10 @@ constexpr int most_doublings = 5;
 /// Missing ranks that a warning describes one by one.
 constexpr std::size_t max_described = 4;
 
+/// How much later than it wanted to be asked it takes for a sign that the
+/// driver stood still.
+constexpr auto standstill = 1s;
+
 /// A process that uses less than this part of a core is idle: threads that only
 /// wait wake up now and then.
 constexpr int idle_part = 1000;
@@ -36,6 +40,10 @@ hang_monitor::duration hang_monitor::interval() const noexcept {
   return result;
 }
 
+void hang_monitor::asked_after(duration time) noexcept {
+  stood_still_ = time > interval() + standstill ? time : duration{0};
+}
+
 hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
                                  const look_function& look, time_point now) {
   hang_verdict result;
@@ -52,6 +60,7 @@ hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
     }
   for (auto& wait : waits)
     judge(wait, looks, result, now);
+  stood_still_ = {};
   return result;
 }
 
@@ -110,12 +119,15 @@ void hang_monitor::judge(const rank_wait& wait,
                          const std::map<int, rank_look>& looks,
                          hang_verdict& result, time_point now) {
   auto& known = follow(wait);
+  auto waited = std::chrono::duration_cast<duration>(now - wait.since);
+  known.stood_still += std::clamp(waited, duration{0}, stood_still_);
   auto text = to_string(wait, now);
   auto described = std::min(wait.missing.size(), max_described);
   for (std::size_t i = 0; i < described; ++i)
     text += "; " + describe(wait.missing[i], looks.at(wait.missing[i]));
   for (auto rank : wait.missing)
-    if ((limits_.wait && wait.is_limited && now - wait.since >= *limits_.wait)
+    if ((limits_.wait && wait.is_limited
+         && waited - known.stood_still >= *limits_.wait)
         || (limits_.idle && at(rank).idle >= *limits_.idle))
       result.hung.emplace(rank, text);
   if (now < known.next_warning)

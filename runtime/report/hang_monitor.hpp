@@ -63,6 +63,11 @@ public:
     x.steps[x.steps_seen++ % x.steps.size()] = static_cast<float>(seconds);
   }
 
+  /// The next check comes *time* after the last by a clock that no one moves.
+  /// If that is much more than `interval`, the driver stood still, and waits
+  /// may take so much longer.
+  void asked_after(duration time) noexcept;
+
   /// Judges *waits*, all that there are now. Asks *look* for ranks that are
   /// missing in one.
   hang_verdict check(const std::vector<rank_wait>& waits,
@@ -85,6 +90,7 @@ private:
     rank_wait wait;
     int warnings = 0;
     time_point next_warning{};
+    duration stood_still{0}; // Of the driver, during the wait.
   };
 
   rank_state& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -99,6 +105,7 @@ private:
   std::string describe(int rank, const rank_look& look);
 
   limits limits_;
+  duration stood_still_{0}; // Before this check.
   std::vector<rank_state> ranks_;
   std::vector<known_wait> known_;
 };

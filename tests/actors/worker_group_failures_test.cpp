@@ -166,6 +166,42 @@ TEST_F(worker_group_test, ranks_that_do_not_come_up_in_time_are_named) {
   EXPECT_FALSE(record->failed[0].started);
 }
 
+TEST_F(worker_group_test, ranks_may_come_up_while_their_driver_stands_still) {
+  plan.start_timeout = ms{700};
+  start();
+  ranks.rise(0);
+  real += std::chrono::minutes{2};
+  system.pass(ms{700});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.rise(1); // What had waited for the driver.
+  system.pass(ms{10'000});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  EXPECT_EQ(record->started.size(), 1u);
+}
+
+TEST_F(worker_group_test, a_driver_that_stood_still_gives_no_rank_a_third_try) {
+  plan.start_timeout = ms{700};
+  start();
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_TRUE(ranks.launcher->killed.empty());
+    real += std::chrono::minutes{2};
+    system.pass(ms{700});
+  }
+  EXPECT_FALSE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, a_limit_counts_no_time_of_a_driver_that_stood_still) {
+  plan.report_timeout = ms{5'000};
+  start_all();
+  ranks.report(0, 10);
+  pass_seconds(2);
+  real += std::chrono::minutes{2};
+  system.pass(ms{120'000});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  pass_seconds(4);
+  EXPECT_FALSE(ranks.launcher->killed.empty());
+}
+
 TEST_F(worker_group_test, a_group_that_is_up_has_no_start_timeout_any_more) {
   plan.start_timeout = ms{700};
   start_all();

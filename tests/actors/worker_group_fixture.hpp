@@ -28,7 +28,8 @@ protected:
   void start() {
     ranks.attempt = 3;
     ranks.group =
-      system.spawn(worker_group, worker_group_args{ranks.launcher, plan});
+      system.spawn(worker_group, worker_group_args{ranks.launcher, plan,
+                                                   [this] { return real; }});
     driver = system.spawn(recorded_driver, record);
     caf::anon_send(ranks.group, start_attempt{3, "/checkpoints/c", 10}, driver);
     system.settle();
@@ -75,6 +76,8 @@ protected:
   }
 
   stepped_system system;
+  /// The time that passes while the group stands still, too.
+  std::chrono::steady_clock::time_point real{};
   group_plan plan;
   std::shared_ptr<driver_record> record = std::make_shared<driver_record>();
   driver_actor driver;

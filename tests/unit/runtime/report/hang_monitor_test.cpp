@@ -174,6 +174,17 @@ TEST_F(hang_monitor_test, a_limit_of_the_users_own_ends_whoever_is_missing) {
   EXPECT_TRUE(monitor.check({wait}, look, t0 + 600ms).hung.empty());
 }
 
+TEST_F(hang_monitor_test, a_limit_counts_no_time_in_which_no_one_asked) {
+  monitor = hang_monitor{3, {30s, std::nullopt}};
+  EXPECT_TRUE(pass_until(t0 + 2s).hung.empty());
+  waits.push_back(wait_of("report 4", t0 + 40s)); // began meanwhile
+  monitor.asked_after(60s);
+  EXPECT_TRUE(monitor.check(waits, look, t0 + 62s).hung.empty());
+  now = t0 + 63s;
+  EXPECT_TRUE(pass_until(t0 + 90s).hung.empty());
+  EXPECT_FALSE(pass_until(t0 + 91s).hung.empty());
+}
+
 TEST_F(hang_monitor_test, names_a_rank_before_a_short_limit_ends_it) {
   monitor = hang_monitor{3, {std::nullopt, 800ms}};
   EXPECT_EQ(monitor.interval(), 50ms);

@@ -1,9 +1,12 @@
 #include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
 
+#include <fcntl.h>
+
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/http/percent_encoded.hpp"
 #include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -92,20 +95,30 @@ sink_result mlflow_artifacts::put_signed(const fs::path& file,
 }
 
 expected<void> copy_artifact(const fs::path& file, const fs::path& target) {
+  const auto folder = target.parent_path();
+  if (auto made = make_folders(folder, 0777); !made) // Less the user's umask.
+    return made;
+  const auto temporary = folder / fs::unique_path(".%%%%%%%%.tmp");
   boost::system::error_code failed;
-  fs::create_directories(target.parent_path(), failed);
-  const auto temporary =
-    target.parent_path() / fs::unique_path(".%%%%%%%%.tmp");
-  if (!failed)
-    fs::copy_file(file, temporary, failed);
-  if (!failed)
-    fs::rename(temporary, target, failed);
-  if (!failed)
-    return {};
-  auto reason = failed.message();
+  auto checked = [&]() -> expected<void> {
+    if (!failed)
+      return {};
+    return failure(ec::storage, "cannot copy " + file.string() + " to "
+                                  + target.string() + ": " + failed.message());
+  };
+  fs::copy_file(file, temporary, failed);
+  auto ok =
+    checked()
+      .and_then([&] { return open_file(temporary, O_RDONLY, "open"); })
+      .and_then([&](const unique_fd& x) { return sync_file(x, temporary); })
+      .and_then([&] {
+        fs::rename(temporary, target, failed);
+        return checked();
+      });
+  if (ok)
+    return sync_folder(folder);
   fs::remove(temporary, failed);
-  return failure(ec::storage, "can not copy " + file.string() + " to "
-                                + target.string() + ": " + reason);
+  return ok;
 }
 
 } // namespace troupe

@@ -29,8 +29,8 @@ private:
   std::string root_;
 };
 
-/// Copies *file* to *target* in one step: readers see the old file or the new
-/// one. Makes the folders above.
+/// Copies *file* to *target* durably and in one step: readers see the old file
+/// or the new one. Makes the folders above.
 expected<void> copy_artifact(const fs::path& file, const fs::path& target);
 
 } // namespace troupe

@@ -28,6 +28,7 @@ namespace {
 using json = nlohmann::json;
 using kind = sink_failure::kind;
 
+constexpr mode_t folder_mode = 0777; // Less the user's umask.
 constexpr std::size_t max_value_file = 1024 * 1024;
 constexpr std::size_t max_metric_file = std::size_t{1} << 40;
 
@@ -155,6 +156,26 @@ expected<std::uint64_t> add_lines(const fs::path& path, std::uint64_t known,
   return append(*file, path, size, missing);
 }
 
+expected<void> sync_all(const std::set<fs::path>& paths) {
+  for (const auto& path : paths)
+    if (auto ok =
+          open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& x) {
+            return sync_file(x, path);
+          });
+        !ok)
+      return ok;
+  return {};
+}
+
+/// Adds the folders from *base* down to that of *file*.
+void add_folders(std::set<fs::path>& to, const fs::path& base,
+                 const fs::path& file) {
+  auto folder = file.parent_path();
+  for (; folder != base; folder = folder.parent_path())
+    to.insert(folder);
+  to.insert(folder);
+}
+
 /// Cuts *path* to *size* bytes and there to its last line end; removes a file
 /// of which nothing stays. The size that it has then.
 expected<std::uint64_t> cut_file(const fs::path& path, std::uint64_t size) {
@@ -275,7 +296,8 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
     std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(
                      std::chrono::system_clock::now().time_since_epoch())
                      .count());
-  fs::create_directories(folder);
+  if (auto made = make_folders(folder, folder_mode); !made)
+    return tl::unexpected{made.error()};
   auto ok = replace_file(
     folder / "meta.yaml",
     "artifact_location: " + yaml_text(uri_of(folder)) + "\ncreation_time: "
@@ -288,7 +310,8 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
 
 expected<void> mlflow_tree::make_run() {
   for (const auto* name : {"metrics", "params", "tags", "artifacts"})
-    fs::create_directories(folder_ / name);
+    if (auto ok = make_folders(folder_ / name, folder_mode); !ok)
+      return ok;
   return write_meta(run_status_kind::running, 0);
 }
 
@@ -367,9 +390,21 @@ expected<std::string> mlflow_tree::place_of(const char* what,
   return result + mlflow_name_mark(key);
 }
 
-/// In one step, since an empty file would be an empty value.
-expected<void> mlflow_tree::write_value(const char* what,
-                                        const mlflow_pair& x) {
+expected<void> mlflow_tree::write_values(const char* what,
+                                         std::span<const mlflow_pair> values) {
+  std::set<fs::path> folders;
+  for (const auto& x : values) {
+    auto file = write_value(what, x);
+    if (!file)
+      return tl::unexpected{file.error()};
+    add_folders(folders, folder_ / what, *file);
+  }
+  return sync_all(folders);
+}
+
+/// In one step, since an empty file would be an empty value. The file.
+expected<fs::path> mlflow_tree::write_value(const char* what,
+                                            const mlflow_pair& x) {
   auto place = place_of(what, x.key);
   if (!place)
     return tl::unexpected{place.error()};
@@ -379,11 +414,11 @@ expected<void> mlflow_tree::write_value(const char* what,
   const auto temporary = folder_ / ".value.tmp"; // Where no reader looks.
   fs::remove(temporary, failed);
   if (auto ok = write_new_file(temporary, x.value); !ok)
-    return ok;
+    return tl::unexpected{ok.error()};
   fs::rename(temporary, file, failed);
   if (failed)
     return tl::unexpected{storage_error("write", file, failed.value())};
-  return {};
+  return file;
 }
 
 sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
@@ -391,36 +426,40 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
   for (const auto& x : metrics)
     lines[x.key] += line_of(x);
   auto sizes = sizes_;
+  std::set<fs::path> written;
   for (const auto& [key, text] : lines) {
     auto name = place_of("metrics", key);
     if (!name)
       return sink_fails(kind::transient, name.error());
     auto& size = sizes[*name];
     const auto file = folder_ / "metrics" / *name;
+    if (size == 0)
+      add_folders(written, folder_ / "metrics", file);
     auto grown =
       is_ours_ ? append_lines(file, size, text) : add_lines(file, size, text);
     if (!grown)
       return sink_fails(kind::transient, grown.error());
     size = *grown;
+    written.insert(file);
   }
+  // Once a batch and after all are written: then the disk has little to do for
+  // each of them.
+  if (auto ok = sync_all(written); !ok)
+    return as_result(ok);
   sizes_ = std::move(sizes);
   return {};
 }
 
 sink_result mlflow_tree::log_params(std::span<const mlflow_pair> params) {
-  for (const auto& x : params) {
-    if (auto ok = write_value("params", x); !ok)
-      return as_result(ok);
+  if (auto ok = write_values("params", params); !ok)
+    return as_result(ok);
+  for (const auto& x : params)
     params_[x.key] = x.value;
-  }
   return {};
 }
 
 sink_result mlflow_tree::set_tags(std::span<const mlflow_pair> tags) {
-  for (const auto& x : tags)
-    if (auto ok = write_value("tags", x); !ok)
-      return as_result(ok);
-  return {};
+  return as_result(write_values("tags", tags));
 }
 
 sink_result mlflow_tree::put_file(const fs::path& file,

@@ -12,11 +12,11 @@ namespace troupe {
 ///
 /// The state holds the size of every metric file: what was written after it is
 /// cut off by `open`, since it is given again. Every line goes to its file in
-/// one piece. Nothing is ever cut off in a run that was named by its id, to
-/// which others may write: a line that is given again is looked for behind that
-/// size, and name, start and user stay as they are. MLflow 3.13 and later read
-/// such a tree only where MLFLOW_ALLOW_FILE_STORE is set; `mlflow
-/// migrate-filestore` takes it over.
+/// one piece, and what a call has taken survives a power cut. Nothing is ever
+/// cut off in a run that was named by its id, to which others may write: a line
+/// that is given again is looked for behind that size, and name, start and user
+/// stay as they are. MLflow 3.13 and later read such a tree only where
+/// MLFLOW_ALLOW_FILE_STORE is set; `mlflow migrate-filestore` takes it over.
 class mlflow_tree final : public mlflow_store {
 public:
   /// *root* is made if it is missing.
@@ -48,7 +48,9 @@ private:
   expected<std::vector<mlflow_pair>> own_tags() const;
   expected<std::string> place_of(const char* what,
                                  const std::string& key) const;
-  expected<void> write_value(const char* what, const mlflow_pair& x);
+  expected<void> write_values(const char* what,
+                              std::span<const mlflow_pair> values);
+  expected<fs::path> write_value(const char* what, const mlflow_pair& x);
 
   fs::path root_;
   fs::path folder_; ///< Of the run.

@@ -4,6 +4,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/mlflow/meta_file.hpp"
+#include "troupe/runtime/failpoint.hpp"
 
 namespace troupe::test {
 namespace {
@@ -285,6 +286,36 @@ TEST_F(mlflow_tree_test, takes_experiments_of_mlflows_own_making) {
   failed = by_id.open(run, "");
   ASSERT_FALSE(failed);
   EXPECT_THAT(failed.error().reason.message, testing::HasSubstr("deleted"));
+}
+
+/// The place in the journal is saved durably, hence what is before it.
+TEST_F(mlflow_tree_test, confirms_only_what_survives_a_power_cut) {
+  const std::vector<mlflow_metric> batch{{"a", 1, 1, 1}, {"b/c", 1, 1, 1}};
+  const std::vector<mlflow_pair> pairs{{"p", "1"}};
+  write_bytes(folder / "artifact", "bytes");
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  auto is_waiting = [&](const auto& write) {
+    EXPECT_TRUE(arm_failpoint("storage.sync_file:1+=eio"));
+    auto result = write();
+    EXPECT_TRUE(arm_failpoint(""));
+    return !result && result.error().what == sink_failure::kind::transient
+           && result.error().accepted == 0 && write();
+  };
+  EXPECT_TRUE(is_waiting([&] { return tree.log_metrics(batch); }));
+  EXPECT_TRUE(is_waiting([&] { return tree.log_params(pairs); }));
+  EXPECT_TRUE(is_waiting([&] { return tree.set_tags(pairs); }));
+  EXPECT_TRUE(is_waiting(
+    [&] { return tree.put_file(folder / "artifact", "sub/artifact"); }));
+  EXPECT_EQ(lines("a"), "1 1 1\n");
+  EXPECT_EQ(lines("b/c"), "1 1 1\n");
+  // Renamed files are durable with their folder only.
+  for (const auto* pass : {"1", "2", "3"}) {
+    EXPECT_TRUE(
+      arm_failpoint("storage.sync_file:" + std::string{pass} + "=eio"));
+    EXPECT_EQ(bool{tree.set_tags(pairs)}, *pass == '3') << pass;
+  }
+  EXPECT_TRUE(arm_failpoint(""));
 }
 
 TEST_F(mlflow_tree_test, waits_where_nothing_can_be_written) {

@@ -214,6 +214,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
     return sink_fails(
       kind::permanent,
       {ec::invalid_config, "'" + id_ + "' can not be the id of a run"});
+  is_ours_ = id_ == run.uid;
   try {
     auto experiment = experiment_folder();
     if (!experiment)
@@ -222,7 +223,6 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
                           : kind::permanent,
                         experiment.error());
     folder_ = *experiment / id_;
-    is_ours_ = id_ == run.uid;
     if (auto ok = make_run(); !ok)
       return as_result(ok);
     if (is_ours_)
@@ -263,6 +263,14 @@ expected<fs::path> mlflow_tree::experiment_folder() {
   fs::create_directories(root_ / ".trash");
   if (auto ok = make_experiment("0", "Default"); !ok)
     return ok;
+  if (!is_ours_)
+    for (const auto& entry : fs::directory_iterator{root_}) {
+      auto meta = look_up(entry.path() / id_ / "meta.yaml");
+      if (!meta)
+        return tl::unexpected{meta.error()};
+      if (meta->exists())
+        return entry.path();
+    }
   const auto& wanted_id = run_.experiment_id;
   for (const auto& entry : fs::directory_iterator{root_}) {
     auto meta = read_meta(entry.path() / "meta.yaml");

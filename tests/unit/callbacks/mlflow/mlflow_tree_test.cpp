@@ -175,6 +175,15 @@ TEST_F(given_mlflow_run_test, keeps_what_is_there) {
   EXPECT_EQ(bytes_of(place / "tags/mlflow.runName"), "theirs");
 }
 
+TEST_F(given_mlflow_run_test, is_found_in_whichever_experiment_it_is) {
+  auto run = given('b');
+  run.experiment = "another";
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(run, ""));
+  ASSERT_TRUE(log(tree, {{"x", 2, 2, 2}}));
+  EXPECT_EQ(metric("x"), "1 0.5 1\n2 2 2\n");
+}
+
 TEST_F(given_mlflow_run_test, changes_only_its_status_and_its_end) {
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(given('b'), ""));

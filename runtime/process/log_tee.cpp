@@ -1,6 +1,7 @@
 #include "troupe/runtime/process/log_tee.hpp"
 
 #include <cerrno>
+#include <charconv>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -20,6 +21,9 @@ namespace {
 
 // What a pipe holds at most without privileges, in bytes.
 constexpr ssize_t max_pipe_size = 1 << 20;
+
+// For the line that says how much is in the log only.
+constexpr std::size_t note_size = 64;
 
 } // namespace
 
@@ -47,6 +51,9 @@ public:
   }
 
   expected<void> begin() {
+    // The threads need no more than this: they must not run out of memory.
+    waiting_.reserve(max_behind + note_size);
+    printed_.reserve(max_behind + note_size);
     auto printing = start_thread([this] { print(); });
     if (!printing)
       return tl::unexpected{std::move(printing.error())};
@@ -105,26 +112,32 @@ private:
   void print() {
     bool broken = !console_;
     for (;;) {
-      std::string text;
+      printed_.clear();
       {
         std::unique_lock lock{mutex_};
         changed_.wait(lock, [this] { return ended_ || !waiting_.empty(); });
         if (waiting_.empty())
           return;
-        text.swap(waiting_);
+        printed_.swap(waiting_);
         if (left_out_ > 0)
-          text += "\n[" + std::to_string(left_out_)
-                  + " bytes more are in the log only]\n";
-        left_out_ = 0;
+          tell_left_out();
       }
       if (broken)
         continue;
       try {
-        console_(text);
+        console_(printed_);
       } catch (...) {
         broken = true;
       }
     }
+  }
+
+  void tell_left_out() {
+    char digits[20];
+    auto end = std::to_chars(digits, digits + sizeof(digits), left_out_).ptr;
+    printed_.append("\n[").append(digits, end);
+    printed_ += " bytes more are in the log only]\n";
+    left_out_ = 0;
   }
 
   unique_fd log_;
@@ -135,6 +148,7 @@ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   std::string waiting_; // For the sink.
+  std::string printed_; // Of the printing thread.
   std::size_t left_out_ = 0;
   bool ended_ = false;
 

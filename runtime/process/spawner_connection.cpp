@@ -27,6 +27,9 @@ constexpr std::chrono::seconds hello_timeout{60};
 // kills them too.
 constexpr int farewell_timeout_ms = 2000;
 
+// Between two tries of a thread that has no memory.
+constexpr int memory_pause_ms = 10;
+
 constexpr const char* no_answer = "did not answer for 2 s and was killed";
 
 int milliseconds_until(std::chrono::steady_clock::time_point x) {
@@ -140,9 +143,30 @@ void spawner_connection::run() {
       if (stopping_)
         return;
     }
-    if (!ensure_spawner())
-      continue;
-    wait();
+    try {
+      if (ensure_spawner())
+        wait();
+    } catch (...) {
+      recover();
+    }
+  }
+}
+
+void spawner_connection::recover() noexcept {
+  for (;;) {
+    {
+      std::lock_guard guard{mutex_};
+      if (stopping_)
+        return;
+    }
+    try {
+      if (link_.socket)
+        return lose_spawner("was killed: the driver is out of memory");
+      return fail_everything(
+        {ec::spawn, "not started: the driver is out of memory"});
+    } catch (...) { // Nothing else may happen before.
+      ::poll(nullptr, 0, memory_pause_ms);
+    }
   }
 }
 
@@ -466,12 +490,16 @@ void spawner_connection::lose_spawner(std::string why) {
   process_map refused, ended;
   {
     std::lock_guard guard{mutex_};
-    link_ = {};
     // What was not sent yet is for the next spawner.
     std::set<process_id> waiting;
     for (const auto& x : orders_)
       if (was_ready && x.signal == 0)
         waiting.insert(x.id);
+    for (auto& [id, process] : processes_)
+      if (process.pid >= 0)
+        process.lost = cause; // Told when it is gone.
+    // Nothing from here on needs memory.
+    link_ = {};
     for (auto i = processes_.begin(); i != processes_.end();) {
       auto& [id, process] = *i;
       auto at = i++;
@@ -480,7 +508,6 @@ void spawner_connection::lose_spawner(std::string why) {
           refused.insert(processes_.extract(at));
       } else if (process.handle && !process.gone) {
         send_signal(process.handle, SIGKILL);
-        process.lost = cause; // Told when it is gone.
       } else {
         ended.insert(processes_.extract(at));
       }

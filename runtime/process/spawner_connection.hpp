@@ -74,6 +74,8 @@ private:
 
   // All below run on the thread.
   void run();
+  /// After an exception: what it left half done is given up with the spawner.
+  void recover() noexcept;
   bool ensure_spawner();
   void wait();
   /// Milliseconds until something is due; -1: nothing is.

@@ -86,7 +86,9 @@ result failed_result(error reason) {
   return x;
 }
 
-error caught(std::string_view what) noexcept {
+namespace {
+
+error described(std::string_view what) {
   auto text = [&](const char* why) { return std::string{what} + ": " + why; };
   try {
     throw;
@@ -98,6 +100,16 @@ error caught(std::string_view what) noexcept {
     return {ec::protocol, text(x.what())};
   } catch (...) {
     return {ec::protocol, text("an exception that is no std::exception")};
+  }
+}
+
+} // namespace
+
+error caught(std::string_view what) noexcept {
+  try {
+    return described(what);
+  } catch (...) {
+    return {ec::protocol, "out of memory"}; // needs none
   }
 }
 

@@ -286,12 +286,19 @@ expected<void> run_store::check() const {
 }
 
 bool run_store::keep() {
-  auto kept = folder_->check_all();
-  if (kept || !folder_->is_ousted())
-    kept = journal_->sync();
+  auto kept = try_keep();
   if (!kept)
     lose(kept.error());
   return kept.has_value();
+}
+
+expected<void> run_store::try_keep() noexcept {
+  try {
+    auto ours = folder_->check_all();
+    return ours || !folder_->is_ousted() ? journal_->sync() : ours;
+  } catch (...) {
+    return tl::unexpected{caught("the run could not be kept durable")};
+  }
 }
 
 void run_store::lose(const error& reason) {

@@ -152,6 +152,7 @@ private:
   /// Makes the journal durable and looks whether the run is still ours; what
   /// the store's thread does.
   bool keep();
+  expected<void> try_keep() noexcept;
   void lose(const error& reason);
 
   std::unique_ptr<run_folder> folder_;

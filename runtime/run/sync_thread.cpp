@@ -30,8 +30,11 @@ void sync_thread::run(const std::function<bool()>& act) {
       return;
     next = std::chrono::steady_clock::now() + interval;
     lock.unlock();
-    if (!act())
-      return;
+    try {
+      if (!act())
+        return;
+    } catch (...) { // No memory even to say so: once more in a second.
+    }
     lock.lock();
   }
 }

@@ -24,8 +24,8 @@ public:
   /// Waits for a call under way.
   ~sync_thread() { stop(); }
 
-  /// Begins to call *act*; the first false ends it. `ec::spawn` if the system
-  /// has no thread left.
+  /// Begins to call *act*; the first false ends it, and what it throws counts
+  /// as true. `ec::spawn` if the system has no thread left.
   expected<void> start(std::function<bool()> act);
 
   /// No call is under way or comes any more. Any thread but its own may call.

@@ -3,12 +3,14 @@
 #include <fstream>
 #include <future>
 #include <iterator>
+#include <optional>
 #include <stdexcept>
 
 #include <boost/filesystem.hpp>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/unit/runtime/process/no_memory.hpp"
 #include "tests/unit/runtime/process/no_new_threads.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/spawner.hpp"
@@ -96,6 +98,23 @@ TEST_F(log_tee_test, goes_on_with_the_log_after_the_console_has_thrown) {
   }
   EXPECT_EQ(calls, 1);
   EXPECT_EQ(log().size(), 100'000u);
+}
+
+TEST_F(log_tee_test, needs_no_memory_to_copy_what_a_rank_prints) {
+  const std::string text(10'000, 'x');
+  std::string console;
+  console.reserve(text.size());
+  std::optional tee = log_tee::start(path.string(), [&](std::string_view x) {
+                        console += x;
+                      }).value();
+  auto writer = tee->writer().value();
+  {
+    test::no_memory_elsewhere none;
+    write_all(writer, text);
+    tee.reset();
+  }
+  EXPECT_EQ(log(), text);
+  EXPECT_EQ(console, text);
 }
 
 TEST_F(log_tee_test, appends_to_a_log_that_is_there) {

@@ -13,6 +13,7 @@
 #include <sys/stat.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "tests/unit/runtime/process/no_memory.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
@@ -31,6 +32,19 @@ struct spawner_test : testing::Test {
 struct spawn_many_test : spawner_test, testing::WithParamInterface<int> {};
 
 } // namespace
+
+TEST_F(spawner_test, answers_once_there_is_memory_again) {
+  started_rank rank;
+  {
+    no_memory_elsewhere none;
+    rank = start_rank(client, command("return 0"));
+    while (none.refused() == 0)
+      std::this_thread::yield();
+  }
+  if (rank.pid.get())
+    rank.end.get();
+  EXPECT_EQ(run_rank(client, command("return 3")).code, 3);
+}
 
 TEST_P(spawn_many_test, starts_all_at_once_and_tells_how_each_ended) {
   std::vector<started_rank> ranks;

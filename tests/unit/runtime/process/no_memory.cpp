@@ -1,0 +1,49 @@
+#include "tests/unit/runtime/process/no_memory.hpp"
+
+#include <atomic>
+#include <cstdlib>
+#include <new>
+
+namespace {
+
+std::atomic<bool> is_scarce;
+std::atomic<int> times_refused;
+thread_local bool is_exempt;
+
+} // namespace
+
+void* operator new(std::size_t size) {
+  if (is_scarce && !is_exempt) {
+    ++times_refused;
+    throw std::bad_alloc{};
+  }
+  if (auto result = std::malloc(size == 0 ? 1 : size))
+    return result;
+  throw std::bad_alloc{};
+}
+
+void operator delete(void* x) noexcept {
+  std::free(x);
+}
+
+void operator delete(void* x, std::size_t) noexcept {
+  std::free(x);
+}
+
+namespace troupe::test {
+
+no_memory_elsewhere::no_memory_elsewhere() {
+  is_exempt = true;
+  times_refused = 0;
+  is_scarce = true;
+}
+
+no_memory_elsewhere::~no_memory_elsewhere() {
+  is_scarce = false;
+}
+
+int no_memory_elsewhere::refused() const {
+  return times_refused;
+}
+
+} // namespace troupe::test

@@ -2,6 +2,7 @@
 
 #include <set>
 #include <system_error>
+#include <utility>
 
 #include "troupe/callbacks/tracking/default_trackers.hpp"
 #include "troupe/callbacks/tracking/describe_tracked_run.hpp"
@@ -27,18 +28,28 @@ tracker_list trackers_of(const run_config& config) {
   return result;
 }
 
-expected<void> check(const tracker_list& trackers, const tracked_run& run) {
+expected<void> check_names(const tracker_list& trackers) {
   std::set<std::string> names;
-  for (auto& x : trackers) {
-    auto name = x->target()->name();
-    if (!names.insert(name).second)
+  for (auto& x : trackers)
+    if (auto name = x->target()->name(); !names.insert(name).second)
       return failure(ec::invalid_config, "run.callbacks has two trackers named "
                                            + name + "; a run has one of each");
-    if (auto ok = x->target()->check(run); !ok)
-      return failure(ec::invalid_config,
-                     "tracker " + name + ": " + ok.error().message);
-  }
   return {};
+}
+
+/// The sink of each tracker; empty where an earlier run still has it.
+expected<std::vector<std::shared_ptr<sink>>> take(const tracker_list& trackers,
+                                                  const tracked_run& run) {
+  std::vector<std::shared_ptr<sink>> result;
+  for (auto& x : trackers) {
+    auto target = x->take();
+    if (target)
+      if (auto ok = target->check(run); !ok)
+        return failure(ec::invalid_config,
+                       "tracker " + target->name() + ": " + ok.error().message);
+    result.push_back(std::move(target));
+  }
+  return result;
 }
 
 } // namespace
@@ -49,26 +60,38 @@ tracker_set::start(const run_config& config, const run_description& run,
   auto trackers = trackers_of(config);
   auto facts = describe_tracked_run(run, run_path);
   facts.status = to.status;
-  if (auto ok = check(trackers, facts); !ok)
+  if (auto ok = check_names(trackers); !ok)
     return tl::unexpected{ok.error()};
+  auto targets = take(trackers, facts);
+  if (!targets)
+    return tl::unexpected{targets.error()};
   std::unique_ptr<tracker_set> result{new tracker_set{std::move(to)}};
-  for (auto& x : trackers)
-    if (auto ok = result->add(*x, facts); !ok)
+  for (std::size_t i = 0; i < trackers.size(); ++i)
+    if (auto ok = result->add(*trackers[i], std::move((*targets)[i]), facts);
+        !ok)
       return tl::unexpected{ok.error()};
   return result;
 }
 
-expected<void> tracker_set::add(const tracker& x, tracked_run run) {
-  auto& target = *x.target();
-  auto file = run.path / "sinks" / (target.name() + ".options");
-  if (auto ok = replace_file(file, target.options()); !ok)
+expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
+                                tracked_run run) {
+  auto name = x.target()->name();
+  auto file = run.path / "sinks" / (name + ".options");
+  if (auto ok = replace_file(file, x.target()->options()); !ok)
     return ok;
+  if (!target) {
+    left_out_.push_back("tracker " + name
+                        + " still serves another run and gets nothing of this "
+                          "one; its records are kept, troupe-sync sends them");
+    to_.note(left_out_.back());
+    return {};
+  }
   try {
-    threads_.push_back(std::make_unique<sink_thread>(x.target(), std::move(run),
-                                                     x.options(), to_.note));
+    threads_.push_back(std::make_unique<sink_thread>(
+      std::move(target), std::move(run), x.options(), to_.note));
   } catch (const std::system_error& problem) {
-    return failure(ec::spawn, "tracker " + target.name()
-                                + " gets no thread: " + problem.what());
+    return failure(ec::spawn,
+                   "tracker " + name + " gets no thread: " + problem.what());
   }
   return {};
 }
@@ -85,7 +108,7 @@ void tracker_set::abandon() {
 }
 
 std::vector<std::string> tracker_set::finish() {
-  std::vector<std::string> result;
+  auto result = std::exchange(left_out_, {});
   for (auto& x : threads_)
     x->close();
   auto begin = sink_thread::clock::now();

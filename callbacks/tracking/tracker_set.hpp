@@ -28,7 +28,8 @@ public:
 
   /// Checks every tracker, notes its options in `sinks/` of the run's folder
   /// *run_path* for `troupe-sync`, and starts it. `ec::invalid_config`: one
-  /// lacks what it needs, or two have the same name.
+  /// lacks what it needs, or two have the same name. One that another run of
+  /// this process still has gets nothing, which is noted.
   static expected<std::unique_ptr<tracker_set>>
   start(const run_config& config, const run_description& run,
         const fs::path& run_path, listeners to);
@@ -42,15 +43,18 @@ public:
 
   /// The run is over: waits for each tracker, at most its `finish_timeout`, and
   /// 2 s more for a call that does not return: its thread is left behind.
-  /// What is unsent then is noted and returned, a sentence per tracker.
+  /// What is unsent then is noted and returned, a sentence per tracker, also
+  /// for those that got nothing.
   std::vector<std::string> finish();
 
 private:
   explicit tracker_set(listeners to) : to_(std::move(to)) {}
 
-  expected<void> add(const tracker& x, tracked_run run);
+  expected<void> add(const tracker& x, std::shared_ptr<sink> target,
+                     tracked_run run);
 
   listeners to_;
+  std::vector<std::string> left_out_; // a sentence per tracker
   std::mutex mutex_; // only `finish` changes the list, and holds it then
   std::vector<std::unique_ptr<sink_thread>> threads_;
 };

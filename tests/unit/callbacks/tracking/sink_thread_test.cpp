@@ -2,6 +2,7 @@
 
 #include <gmock/gmock.h>
 
+#include <atomic>
 #include <latch>
 #include <semaphore>
 #include <stdexcept>
@@ -131,6 +132,40 @@ TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_come_back) {
   while (!thread.expired())
     std::this_thread::yield();
   EXPECT_FALSE(fs::exists(store->path() / "sinks" / "recorded.offset"));
+}
+
+TEST_F(sink_thread_test,
+       gives_a_tracker_nothing_that_an_earlier_run_still_has) {
+  std::counting_semaphore<> hangs{0};
+  std::latch over{1};
+  std::atomic<int> calls = 0;
+  target->answer = [&](auto) -> sink_result {
+    ++calls;
+    hangs.release();
+    over.wait();
+    return {};
+  };
+  auto first = start({.finish_timeout = std::chrono::milliseconds{10}}).value();
+  hangs.acquire();
+  first->finish();
+  auto again = [this] {
+    return tracker_set::start(config, store->description(), store->path(),
+                              {[](const std::string&) {}, {}});
+  };
+  report(0);
+  auto second = again();
+  ASSERT_TRUE(second);
+  auto unsent = (*second)->finish();
+  ASSERT_EQ(unsent.size(), 1u);
+  EXPECT_THAT(unsent[0],
+              HasSubstr("tracker recorded still serves another run"));
+  EXPECT_THAT(unsent[0], HasSubstr("troupe-sync"));
+  EXPECT_EQ(calls, 1);
+  over.count_down();
+  // Once the call has come back, the tracker serves a run again.
+  while (!again().value()->finish().empty())
+    std::this_thread::yield();
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
 TEST_F(sink_thread_test, makes_a_failure_of_what_a_tracker_throws) {

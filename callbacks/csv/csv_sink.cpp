@@ -73,6 +73,7 @@ expected<void> csv_sink::check(const tracked_run&) const {
 
 sink_result csv_sink::start(const tracked_run& run, const std::string& state) {
   path_ = run.path / options_.file;
+  over_ = run.cancelled;
   rows_.reset();
   if (!state.empty()) {
     auto rows = json::read<std::uint64_t>(
@@ -88,7 +89,7 @@ sink_result csv_sink::start(const tracked_run& run, const std::string& state) {
 
 sink_result csv_sink::open() {
   table_.reset();
-  auto opened = csv::table::open(path_, rows_);
+  auto opened = csv::table::open(path_, rows_, over_);
   if (!opened)
     return file_result(tl::unexpected{opened.error()});
   rows_ = opened->rows();

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <memory>
 #include <optional>
+#include <stop_token>
 #include <string>
 
 #include "troupe/callbacks/csv/csv_options.hpp"
@@ -40,6 +41,7 @@ private:
 
   csv_options options_;
   fs::path path_;
+  std::stop_token over_;
   std::optional<csv::table> table_;   // empty: to be opened again
   std::optional<std::uint64_t> rows_; // that were confirmed
 };

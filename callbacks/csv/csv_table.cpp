@@ -52,13 +52,14 @@ fs::path new_name(fs::path path) {
 } // namespace
 
 expected<table> table::open(const fs::path& path,
-                            std::optional<std::uint64_t> known_rows) {
-  auto file =
-    known_rows ? record_file::open(path) : record_file::open_new(path);
+                            std::optional<std::uint64_t> known_rows,
+                            const std::stop_token& over) {
+  auto file = known_rows ? record_file::open(path, over)
+                         : record_file::open_new(path, over);
   if (!file)
     return tl::unexpected{file.error()};
   ::unlink(new_name(path).c_str()); // what a crash left
-  table result{std::move(*file)};
+  table result{std::move(*file), over};
   if (known_rows)
     if (auto done = result.recover(*known_rows); !done)
       return tl::unexpected{done.error()};
@@ -121,7 +122,7 @@ expected<void> table::add_columns(const std::vector<std::string>& names) {
 expected<record_file> table::write_anew(std::size_t columns_before) const {
   const auto& path = file_.path();
   const auto temporary = new_name(path);
-  auto file = record_file::open(temporary);
+  auto file = record_file::open(temporary, over_);
   if (!file)
     return file;
   const std::string missing(names_.size() - columns_before, ',');
@@ -144,16 +145,18 @@ expected<record_file> table::write_anew(std::size_t columns_before) const {
   };
   auto done = read_chunks(path, file_.size(), copy)
                 .and_then([&] { return written; })
-                .and_then([&] { return file->commit(); });
+                .and_then([&] { return file->commit(); })
+                .and_then([&] { return may_write(over_, path); });
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = tl::unexpected{storage_error("replace", path, errno)};
   if (!done) {
-    ::unlink(temporary.c_str());
+    if (may_write(over_, path)) // Or else it may be another driver's.
+      ::unlink(temporary.c_str());
     return tl::unexpected{done.error()};
   }
   failpoint("csv.replaced");
   return sync_folder(path.parent_path()).and_then([&] {
-    return record_file::open(path);
+    return record_file::open(path, over_);
   });
 }
 

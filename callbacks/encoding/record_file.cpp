@@ -27,7 +27,17 @@ expected<void> set_aside(const fs::path& path) {
 
 } // namespace
 
-expected<record_file> record_file::open(const fs::path& path) {
+expected<void> may_write(const std::stop_token& over, const fs::path& path) {
+  if (over.stop_requested())
+    return failure(ec::stopped, "the run is over: nothing more is written to "
+                                  + path.string());
+  return {};
+}
+
+expected<record_file> record_file::open(const fs::path& path,
+                                        const std::stop_token& over) {
+  if (auto ok = may_write(over, path); !ok)
+    return tl::unexpected{ok.error()};
   auto file = open_file(path, O_RDWR | O_CREAT, "open");
   if (!file)
     return tl::unexpected{file.error()};
@@ -38,20 +48,25 @@ expected<record_file> record_file::open(const fs::path& path) {
     if (auto ok = sync_folder(path.parent_path()); !ok)
       return tl::unexpected{ok.error()};
   return record_file{std::move(*file), path,
-                     static_cast<std::uint64_t>(info.st_size)};
+                     static_cast<std::uint64_t>(info.st_size), over};
 }
 
-expected<record_file> record_file::open_new(const fs::path& path) {
-  auto file = open(path);
+expected<record_file> record_file::open_new(const fs::path& path,
+                                            const std::stop_token& over) {
+  auto file = open(path, over);
   if (!file || file->size() == 0)
     return file;
-  return set_aside(path).and_then([&] { return open(path); });
+  return may_write(over, path)
+    .and_then([&] { return set_aside(path); })
+    .and_then([&] { return open(path, over); });
 }
 
 expected<void> record_file::cut(std::uint64_t size) {
   size = std::min(size, end_);
   if (size == end_ && !torn_)
     return {};
+  if (auto ok = may_write(over_, path_); !ok)
+    return ok;
   if (::ftruncate(file_.get(), static_cast<off_t>(size)) != 0)
     return tl::unexpected{storage_error("cut back", path_, errno)};
   torn_ = false;
@@ -66,7 +81,7 @@ void record_file::roll_back() {
 }
 
 expected<void> record_file::append(std::string_view bytes) {
-  auto done = torn_ ? cut(committed_) : expected<void>{};
+  auto done = torn_ ? cut(committed_) : may_write(over_, path_);
   if (done)
     done = write(bytes);
   if (!done)

@@ -81,7 +81,8 @@ sink_result result_json_sink::start(const tracked_run& run,
 
 expected<void> result_json_sink::open() {
   const auto path = run_.path / "result.json";
-  auto file = size_ ? record_file::open(path) : record_file::open_new(path);
+  auto file = size_ ? record_file::open(path, run_.cancelled)
+                    : record_file::open_new(path, run_.cancelled);
   if (!file)
     return tl::unexpected{file.error()};
   auto size = size_.value_or(0);
@@ -153,7 +154,9 @@ expected<void> result_json_sink::add_params(const metrics& params) const {
   auto after = all.dump(2) + '\n';
   if (after == before)
     return {};
-  return replace_file(path, after);
+  return may_write(run_.cancelled, path).and_then([&] {
+    return replace_file(path, after);
+  });
 }
 
 sink_result result_json_sink::finish(run_status_kind,

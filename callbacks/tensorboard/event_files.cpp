@@ -43,17 +43,19 @@ std::optional<std::uint64_t> number_of(std::string_view name,
 expected<event_files> event_files::open(const fs::path& folder,
                                         const std::string& run_id,
                                         const std::string& host,
-                                        const event_place& known) {
-  event_files result{folder, '.' + run_id.substr(0, 8) + '-', host};
-  auto done =
-    make_folders(folder).and_then([&] { return result.clean(known); });
+                                        const event_place& known,
+                                        const std::stop_token& over) {
+  event_files result{folder, '.' + run_id.substr(0, 8) + '-', host, over};
+  auto done = make_folders(folder)
+                .and_then([&] { return may_write(over, folder); })
+                .and_then([&] { return result.clean(known); });
   if (!done)
     return tl::unexpected{done.error()};
   result.number_ = known.number;
   result.seconds_ = known.seconds;
   if (known.number == 0)
     return result;
-  auto file = record_file::open(folder / known.file);
+  auto file = record_file::open(folder / known.file, over);
   if (!file)
     return tl::unexpected{file.error()};
   if (auto cut = file->cut(known.size); !cut)
@@ -101,7 +103,8 @@ expected<void> event_files::begin(std::chrono::system_clock::time_point time) {
       return done;
   // Later than the file before, whatever the clock and the process's id say.
   const auto seconds = std::max(whole_unix_seconds(time), seconds_ + 1);
-  auto file = record_file::open_new(folder_ / name(seconds, number_ + 1));
+  auto file =
+    record_file::open_new(folder_ / name(seconds, number_ + 1), over_);
   if (!file)
     return tl::unexpected{file.error()};
   failpoint("tensorboard.begun");
@@ -126,8 +129,13 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
       return {};
   }
   const auto temporary = unfinished(folder_);
+  auto done = may_write(over_, path);
+  if (!done)
+    return done;
   ::unlink(temporary.c_str());
-  auto done = write_new_file(temporary, records);
+  done = write_new_file(temporary, records).and_then([&] {
+    return may_write(over_, path);
+  });
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = tl::unexpected{storage_error("replace", path, errno)};
   failpoint("tensorboard.params_replaced");

@@ -3,6 +3,7 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -26,10 +27,12 @@ class event_files {
 public:
   /// Opens the folder, or makes it, and cuts this run's files back to *known*:
   /// later ones are removed. *run_id* and *host* become part of file names.
+  /// Once *over* was asked to stop, nothing is changed any more.
   static expected<event_files> open(const fs::path& folder,
                                     const std::string& run_id,
                                     const std::string& host,
-                                    const event_place& known);
+                                    const event_place& known,
+                                    const std::stop_token& over);
 
   /// Ends the file and begins the next.
   expected<void> begin(std::chrono::system_clock::time_point time);
@@ -50,9 +53,10 @@ public:
   event_place place() const;
 
 private:
-  event_files(fs::path folder, std::string ending, std::string host)
+  event_files(fs::path folder, std::string ending, std::string host,
+              std::stop_token over)
     : folder_(std::move(folder)), ending_(std::move(ending)),
-      host_(std::move(host)) {}
+      host_(std::move(host)), over_(std::move(over)) {}
 
   /// Removes files of this run after *known*; finds file 0.
   expected<void> clean(const event_place& known);
@@ -61,6 +65,7 @@ private:
   fs::path folder_;
   std::string ending_; // of file names, up to the number
   std::string host_;
+  std::stop_token over_;
   std::string params_file_;
   std::uint64_t number_ = 0;
   std::int64_t seconds_ = 0;

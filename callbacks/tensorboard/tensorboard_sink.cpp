@@ -83,7 +83,8 @@ expected<void> tensorboard_sink::open() {
   if (!found->exists())
     return failure(ec::storage,
                    "can not find the run's folder " + run_.path.string());
-  auto files = event_files::open(folder(), run_.id, host_of(run_), done_.place);
+  auto files = event_files::open(folder(), run_.id, host_of(run_), done_.place,
+                                 run_.cancelled);
   if (!files)
     return tl::unexpected{files.error()};
   files_ = std::move(*files);

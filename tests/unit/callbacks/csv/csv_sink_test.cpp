@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <limits>
+#include <stop_token>
 
 #include <gtest/gtest.h>
 
@@ -82,6 +83,28 @@ TEST_F(csv_sink_test, writes_what_the_loop_logged_beside_its_reports) {
             "index,attempt,time,step,world_size,checkpoint,batch_loss,loss\n"
             ",0,1767225600,70,,,0.5,\n"
             "0,0,1767225602,0,1,,,0.5\n");
+}
+
+TEST_F(csv_sink_test, changes_nothing_once_its_run_is_over) {
+  std::stop_source over;
+  run_.cancelled = over.get_token();
+  tracker_records records;
+  records.report(0, {{{"loss", 0.5}}});
+  records.report(1, {{{"loss", 0.25}}});
+  records.report(2, {{{"acc", 1}}});
+  const records_span all{records.all()};
+  csv_sink sink;
+  start(sink);
+  ASSERT_TRUE(sink.log(all.first(1)));
+  csv_sink other;
+  start(other, sink.state());
+  const auto before = content();
+  over.request_stop();
+  EXPECT_FALSE(sink.log(all.subspan(1, 1)));
+  EXPECT_FALSE(sink.log(all.subspan(1, 1))); // It does not open its file.
+  EXPECT_FALSE(other.log(all.subspan(2)));   // A column needs a new file.
+  EXPECT_EQ(content(), before);
+  EXPECT_FALSE(fs::exists(folder_ / "metrics.csv.new"));
 }
 
 TEST_F(csv_sink_test, writes_every_kind_of_value) {

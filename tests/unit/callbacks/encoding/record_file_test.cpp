@@ -2,6 +2,8 @@
 
 #include <gtest/gtest.h>
 
+#include <stop_token>
+
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -91,10 +93,29 @@ TEST_F(record_file_test, writes_and_cuts_nothing_through_a_link) {
   test::write_bytes(folder_ / "theirs", "somebody else's\n");
   fs::create_symlink("theirs", path_);
   for (auto open : {record_file::open, record_file::open_new})
-    EXPECT_EQ(open(path_).error().message,
+    EXPECT_EQ(open(path_, {}).error().message,
               "cannot open " + path_.string()
                 + ": it is a symbolic link, and what Troupe writes never is");
   EXPECT_EQ(test::bytes_of(folder_ / "theirs"), "somebody else's\n");
+}
+
+TEST_F(record_file_test, changes_nothing_once_its_run_is_over) {
+  std::stop_source over;
+  auto file = record_file::open(path_, over.get_token()).value();
+  ASSERT_TRUE(file.append("one\n"));
+  ASSERT_TRUE(file.commit());
+  ASSERT_TRUE(file.append("two\n"));
+  // The call that makes it durable fails late: another driver has the run.
+  over.request_stop();
+  test::write_bytes(path_, "one\nTWO\nTHREE\n");
+  ASSERT_TRUE(arm_failpoint("record_file.commit=eio"));
+  EXPECT_FALSE(file.commit());
+  EXPECT_EQ(file.append("two\n").error().code, ec::stopped);
+  EXPECT_EQ(file.cut(0).error().code, ec::stopped);
+  EXPECT_EQ(record_file::open_new(path_, over.get_token()).error().code,
+            ec::stopped);
+  EXPECT_EQ(content(), "one\nTWO\nTHREE\n");
+  EXPECT_FALSE(fs::exists(folder_ / "records.1"));
 }
 
 TEST_F(record_file_test, says_which_folder_is_missing) {

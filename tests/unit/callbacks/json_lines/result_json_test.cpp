@@ -4,6 +4,7 @@
 
 #include <limits>
 #include <random>
+#include <stop_token>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
@@ -68,6 +69,26 @@ TEST_F(result_json_test, writes_an_object_with_rays_old_names_for_each_report) {
     "step": 0, "time_ms": 1767225601000, "attempt": 0, "seq": 200,
     "world_size": 2, "pid": )" + std::to_string(::getpid())
                                   + "}"));
+}
+
+TEST_F(result_json_test, changes_nothing_once_its_run_is_over) {
+  std::stop_source over;
+  run_.cancelled = over.get_token();
+  tracker_records records;
+  records.report(0, {{{"loss", 0.5}}});
+  records.report(1, {{{"loss", 0.25}}});
+  records.add(logged_params{{{"late", 1}}});
+  const records_span all{records.all()};
+  result_json_sink sink;
+  start(sink);
+  ASSERT_TRUE(sink.log(all.first(1)));
+  const auto lines = test::bytes_of(file_);
+  const auto params = test::bytes_of(folder_ / "params.json");
+  over.request_stop();
+  EXPECT_FALSE(sink.log(all.subspan(2)));
+  EXPECT_FALSE(sink.log(all.subspan(1, 1)));
+  EXPECT_EQ(test::bytes_of(file_), lines);
+  EXPECT_EQ(test::bytes_of(folder_ / "params.json"), params);
 }
 
 TEST_F(result_json_test, counts_time_over_the_run_and_since_the_restart) {

@@ -6,6 +6,7 @@
 #include <cmath>
 #include <iostream>
 #include <random>
+#include <stop_token>
 
 #include <gtest/gtest.h>
 
@@ -68,6 +69,28 @@ TEST_F(tensorboard_sink_test, names_files_so_that_readers_take_them_in_order) {
     EXPECT_TRUE(names[i].string().ends_with(std::to_string(i))) << names[i];
     EXPECT_NE(test::event_records(names[i]).at(0).find("brain.Event:2"),
               std::string::npos);
+  }
+}
+
+TEST_F(tensorboard_sink_test, changes_nothing_once_its_run_is_over) {
+  tracker_records records;
+  records.attempt(0, 0).report(0, {{{"loss", 1}}}).attempt(1, 1);
+  records.add(logged_params{{{"late", 1}}});
+  const records_span all{records.all()};
+  for (std::size_t next : {1, 2, 3}) { // A value, a file, the file of params.
+    fs::remove_all(events_);
+    std::stop_source over;
+    run_.cancelled = over.get_token();
+    tensorboard_sink sink;
+    start(sink);
+    log(sink, all.first(1));
+    const auto before = test::all_event_records(events_);
+    const auto names = files();
+    over.request_stop();
+    EXPECT_FALSE(sink.log(all.subspan(next, 1)));
+    EXPECT_FALSE(sink.log(all.subspan(next, 1))); // It does not open them.
+    EXPECT_EQ(test::all_event_records(events_), before);
+    EXPECT_EQ(files(), names);
   }
 }
 

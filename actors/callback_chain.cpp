@@ -33,20 +33,20 @@ std::string why_gone(const caf::error& reason) {
 caf::result<callback_done> callback_chain_state::add(event x) {
   auto promise = self->make_response_promise<callback_done>();
   rounds.push_back({std::move(x), promise, {}});
-  if (rounds.size() == 1)
-    begin();
+  if (rounds.size() == 1 && !begin())
+    ask_next();
   return promise;
 }
 
-void callback_chain_state::begin() {
+bool callback_chain_state::begin() {
   current = 0;
   if (args.classes) {
     ask_classes();
-    return;
+    return true;
   }
   if (!left_classes.empty())
     skip(left_classes);
-  ask_next();
+  return false;
 }
 
 void callback_chain_state::ask_classes() {
@@ -75,33 +75,43 @@ void callback_chain_state::classes_answered(callback_done x) {
   ask_next();
 }
 
+// Rounds that no one is asked in may be many: they take no stack.
 void callback_chain_state::ask_next() {
+  while (!ask_link()) {
+    auto& round = rounds.front();
+    round.promise.deliver(std::move(round.answer));
+    rounds.pop_front();
+    if (rounds.empty() || begin())
+      return;
+  }
+}
+
+bool callback_chain_state::ask_link() {
   auto& round = rounds.front();
-  for (; current < links.size(); ++current) {
+  while (current < links.size()) {
     auto& x = links[current];
     auto skipped =
       round.answer.abort && !std::holds_alternative<after_run>(round.what);
     if (!skipped && !x.gone) {
-      ask(x);
-      return;
+      if (ask(x))
+        return true;
+      continue;
     }
     if (!skipped && x.reason)
       fail({std::exchange(x.reason, {})});
     if (!skipped)
       skip(name_of(current, x.who.name));
     round.answer.times.push_back({x.who.name, 0});
+    ++current;
   }
-  round.promise.deliver(std::move(round.answer));
-  rounds.pop_front();
-  if (!rounds.empty())
-    begin();
+  return false;
 }
 
-void callback_chain_state::ask(link& x) {
+bool callback_chain_state::ask(link& x) {
   open_turn();
   if (auto problem = too_large_for(x)) {
     end_turn({std::move(problem)});
-    return;
+    return false;
   }
   waiting = true;
   auto send = [this, &x, mine = turn](const auto& message) {
@@ -117,6 +127,7 @@ void callback_chain_state::ask(link& x) {
         });
   };
   std::visit(send, rounds.front().what);
+  return true;
 }
 
 error callback_chain_state::too_large_for(const link& x) {
@@ -150,6 +161,7 @@ void callback_chain_state::answered(std::vector<error> failures) {
          name_of(current, links[current].who.name) + " failed in "
            + std::string{hook_of(rounds.front().what)} + ": " + x.message};
   end_turn(std::move(failures));
+  ask_next();
 }
 
 void callback_chain_state::refused(const caf::error& reason) {
@@ -175,6 +187,7 @@ void callback_chain_state::lose(std::size_t position,
     waiting = false;
     skip(name_of(position, x.who.name));
     end_turn({std::exchange(x.reason, {})});
+    ask_next();
   }
 }
 
@@ -198,7 +211,6 @@ void callback_chain_state::end_turn(std::vector<error> failures) {
   answer.times.push_back({links[current].who.name, spent.count()});
   fail(std::move(failures));
   ++current;
-  ask_next();
 }
 
 // -- those that do not answer
@@ -259,6 +271,7 @@ void callback_chain_state::give_up(const std::string& waited) {
     waiting = false;
     skip(name_of(current, links[current].who.name));
     end_turn({std::move(reason)});
+    ask_next();
     return;
   }
   reason.message += " and the callbacks beside it, whose thread is left behind";

@@ -84,13 +84,16 @@ struct callback_chain_state {
   void give_up(const std::string& waited);
   std::string who_is_asked() const;
 
-  /// Begins with the first round that waits.
-  void begin();
+  /// Begins with the first round that waits; whether the classes are asked.
+  bool begin();
   void ask_classes();
   void classes_answered(callback_done x);
-  /// Goes on with the current actor; ends the round after the last.
+  /// Continues with the current actor, and with the rounds after this one until
+  /// someone is asked.
   void ask_next();
-  void ask(link& x);
+  /// Asks the current actor or one after it; false if none is left.
+  bool ask_link();
+  bool ask(link& x);
   /// Why the current event cannot be sent to *x*; its connection would not
   /// survive that.
   error too_large_for(const link& x);

@@ -87,8 +87,7 @@ void driver_state::stop() {
 void driver_state::preempt(const preempt_run& x) {
   grace =
     x.grace_ms < 0 ? args.stop_grace : std::chrono::milliseconds{x.grace_ms};
-  if (args.longest_grace)
-    grace = std::min(grace, *args.longest_grace);
+  grace = std::min(grace, args.longest_grace);
   apply(run_events::preempt_requested{{ec::stopped, x.reason}});
 }
 

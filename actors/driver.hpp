@@ -32,8 +32,8 @@ struct driver_args {
   std::size_t callback_queue = 64;
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds stop_grace{0};
-  /// Longest grace, whatever was asked for. Unset: none.
-  std::optional<std::chrono::milliseconds> longest_grace;
+  /// Longest grace, whatever was asked for.
+  std::chrono::milliseconds longest_grace{0};
 };
 
 /// What the DRIVER remembers between messages.

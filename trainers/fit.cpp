@@ -144,8 +144,7 @@ result watch(run_handle& run, console_progress& console,
 class inline_watch {
 public:
   inline_watch(const run_config& config, loop_control& control)
-    : grace_(std::min(config.stop_grace,
-                      longest_grace(config).value_or(config.stop_grace))),
+    : grace_(std::min(config.stop_grace, longest_grace(config))),
       control_(control), signals_(config.preempt_signals),
       watcher_([this] { run(); }) {
     if (auto why = signals_.unwatched(); !why.empty() && !config.quiet)

@@ -1,5 +1,6 @@
 #include "troupe/trainers/init.hpp"
 
+#include <csignal>
 #include <cstdio>
 
 #include "troupe/actors/protocol/register_messages.hpp"
@@ -10,6 +11,10 @@ namespace troupe {
 
 void init(int, char**) {
   register_messages();
+  // A file that may not grow is an error of the write that meets it.
+  struct sigaction now {};
+  if (sigaction(SIGXFSZ, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
+    std::signal(SIGXFSZ, SIG_IGN);
   if (auto ok = init_spawner(rank_process); !ok)
     std::fprintf(stderr, "troupe: %s\n", ok.error().message.c_str());
 }

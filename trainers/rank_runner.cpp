@@ -85,8 +85,8 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   if (!outcome.reason)
     if (auto ok = link->drain(); !ok)
       outcome = {ok.error(), ok.error().code == ec::stopped};
-  // A loop that was told to end may leave by any exception.
-  outcome.stopped = outcome.stopped || (control->ended() && outcome.reason);
+  // A loop that was told to end may leave by any exception, or return.
+  outcome.stopped = outcome.stopped || control->ended();
   return outcome;
 }
 

@@ -14,6 +14,10 @@ namespace troupe {
 
 namespace {
 
+/// Longer limits count as this one: clocks would overflow.
+constexpr std::chrono::milliseconds longest_limit =
+  std::chrono::hours{24 * 365 * 10};
+
 expected<void> validate_name(const std::string& name) {
   auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
   if (name.empty())
@@ -64,15 +68,18 @@ expected<void> validate_preemption(const run_config& x) {
 }
 
 /// What the environment says about the sender of signals.
-std::optional<std::chrono::milliseconds> sender_grace_of_host() {
+expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host() {
+  using std::chrono::milliseconds;
   auto text = std::getenv("TROUPE_SENDER_GRACE");
   if (!text)
-    return std::nullopt;
+    return std::optional<milliseconds>{};
   char* end = nullptr;
   auto seconds = std::strtod(text, &end);
   if (end == text || *end != '\0' || !(seconds >= 0) || seconds > 1e9)
-    return std::nullopt;
-  return std::chrono::milliseconds{static_cast<std::int64_t>(seconds * 1000)};
+    return failure(ec::invalid_config,
+                   "TROUPE_SENDER_GRACE must be a number of seconds, got '"
+                     + std::string{text} + "'");
+  return milliseconds{static_cast<std::int64_t>(seconds * 1000)};
 }
 
 } // namespace
@@ -118,6 +125,8 @@ expected<void> validate(const run_config& x) {
     return failure(ec::invalid_config, "run.exit_timeout must be >= 0");
   if (auto ok = validate_preemption(x); !ok)
     return ok;
+  if (auto grace = sender_grace_of_host(); !x.sender_grace && !grace)
+    return tl::unexpected{grace.error()};
   return validate(x.checkpoint);
 }
 
@@ -134,13 +143,20 @@ run_config resolve(run_config x) {
   if (auto path = expanded(x.storage_path))
     x.storage_path = std::move(*path);
   if (!x.sender_grace)
-    x.sender_grace = sender_grace_of_host();
+    x.sender_grace = sender_grace_of_host().value_or(std::nullopt);
+  for (auto limit : {&x.callback_timeout, &x.start_timeout, &x.stop_timeout,
+                     &x.exit_timeout, &x.stop_grace})
+    *limit = std::min(*limit, longest_limit);
+  for (auto limit :
+       {&x.callback_limit, &x.report_timeout, &x.hang_timeout, &x.sender_grace})
+    if (*limit)
+      *limit = std::min(**limit, longest_limit);
   return x;
 }
 
-std::optional<std::chrono::milliseconds> longest_grace(const run_config& x) {
+std::chrono::milliseconds longest_grace(const run_config& x) {
   if (!x.sender_grace)
-    return std::nullopt;
+    return longest_limit;
   return std::max(*x.sender_grace - x.stop_timeout,
                   std::chrono::milliseconds{0});
 }

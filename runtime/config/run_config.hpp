@@ -111,6 +111,6 @@ std::string generated_name();
 run_config resolve(run_config x);
 
 /// The longest grace that the sender of a signal leaves to the ranks of *x*.
-std::optional<std::chrono::milliseconds> longest_grace(const run_config& x);
+std::chrono::milliseconds longest_grace(const run_config& x);
 
 } // namespace troupe

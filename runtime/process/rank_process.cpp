@@ -51,7 +51,8 @@ void reset_signals() {
   for (int signal : {SIGINT, SIGQUIT, SIGCHLD})
     ::signal(signal, SIG_DFL);
   leave_signals_to_the_driver();
-  ::signal(SIGPIPE, SIG_IGN);
+  for (int signal : {SIGPIPE, SIGXFSZ})
+    ::signal(signal, SIG_IGN);
   sigset_t none;
   sigemptyset(&none);
   ::sigprocmask(SIG_SETMASK, &none, nullptr);

@@ -26,9 +26,9 @@ struct rank_birth {
 /// spawner's descriptors, into a rank and ends it with the result of
 /// `birth.entry`.
 ///
-/// The rank dies with the spawner. Its stdin is empty; SIGPIPE is ignored so
-/// that a lost peer is an error of the call that meets it and not the death of
-/// the rank. What the other signals do is left to `birth.entry`.
+/// The rank dies with the spawner. Its stdin is empty; SIGPIPE and SIGXFSZ are
+/// ignored so that a lost peer, or a file that may not grow, is an error of the
+/// call that meets it and not the death of the rank. What the other signals do is left to `birth.entry`.
 [[noreturn]] void become_rank(rank_birth birth) noexcept;
 
 } // namespace troupe

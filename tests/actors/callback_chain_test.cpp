@@ -215,6 +215,18 @@ TEST_F(callback_chain_test, one_that_lost_its_connection_is_not_waited_for) {
   EXPECT_THAT(failures(second), IsEmpty());
 }
 
+TEST_F(callback_chain_test, any_number_of_events_passes_one_that_ended) {
+  auto a = add({.name = "a", .keeps_in = "after_report"});
+  spawn();
+  std::vector<done> all;
+  for (std::uint64_t i = 0; i < 50'000; ++i)
+    all.push_back(report(i));
+  caf::anon_send_exit(a, caf::exit_reason::kill);
+  system.settle();
+  for (auto& x : all)
+    EXPECT_TRUE(x->value);
+}
+
 TEST_F(callback_chain_test, one_that_failed_and_then_ends_is_not_waited_for) {
   auto a = add({.name = "a", .fails_in = "after_report"});
   spawn();

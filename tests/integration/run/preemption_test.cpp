@@ -190,6 +190,56 @@ TEST_P(preemption_by_call, all_ranks_leave_after_the_same_report) {
   }
 }
 
+void run_until_asked(train_context& context) {
+  context.report({{"begun", true}});
+  while (!context.stop_requested())
+    std::this_thread::yield();
+}
+
+TEST_P(preemption_by_call,
+       loops_that_return_after_the_grace_have_not_finished) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto handle = data_parallel_trainer{
+    run_until_asked,
+    train_options{
+      .scaling = {.num_workers = 2, .where = GetParam().where},
+      .run =
+        config()}}.start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  while (handle->status().reports < 1)
+    std::this_thread::yield();
+  handle->preempt(std::chrono::milliseconds{1});
+  EXPECT_EQ(handle->wait().status, run_status_kind::preempted);
+}
+
+TEST_P(preemption_by_call, limits_without_end_are_limits) {
+  constexpr auto never = std::chrono::milliseconds::max();
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto options = train_options{
+    .scaling = {.num_workers = 2, .where = GetParam().where}, .run = config()};
+  options.run.start_timeout = options.run.stop_timeout = never;
+  options.run.exit_timeout = options.run.stop_grace = never;
+  options.run.callback_timeout = never;
+  options.run.callback_limit = options.run.report_timeout = never;
+  options.run.hang_timeout = never;
+  options.run.callbacks = {std::make_shared<user_callback>()};
+  auto handle =
+    data_parallel_trainer{report_until_preempted, fault_plan{}, options}.start(
+      system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  while (handle->status().reports < 20)
+    std::this_thread::yield();
+  handle->preempt(never);
+  auto outcome = handle->wait();
+  EXPECT_EQ(outcome.status, run_status_kind::preempted);
+  EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
+  EXPECT_TRUE(outcome.unsent.empty());
+}
+
 INSTANTIATE_TEST_SUITE_P(
   places, preemption_by_call,
   testing::Values(preempted_place{placement::processes, ""},
@@ -285,7 +335,28 @@ TEST_F(run_test, the_environment_says_how_long_a_sender_waits) {
   EXPECT_EQ(told.sender_grace, std::chrono::seconds{90});
   // What is left of it once ranks that stay were ended.
   EXPECT_EQ(longest_grace(told), std::chrono::seconds{85});
-  EXPECT_EQ(longest_grace(resolve(config())), std::nullopt);
+  EXPECT_GT(longest_grace(resolve(config())), std::chrono::years{1});
+}
+
+TEST_F(run_test, a_sender_that_waits_for_no_number_of_seconds_is_refused) {
+  for (auto text : {"30s", "soon", "-3", ""}) {
+    setenv("TROUPE_SENDER_GRACE", text, 1);
+    auto outcome = run({});
+    unsetenv("TROUPE_SENDER_GRACE");
+    ASSERT_TRUE(outcome.error) << text;
+    EXPECT_EQ(outcome.error->code, ec::invalid_config);
+    EXPECT_THAT(outcome.error->message,
+                testing::HasSubstr("TROUPE_SENDER_GRACE must be a number"));
+  }
+}
+
+TEST_F(run_test, a_file_that_may_not_grow_is_an_error) {
+  victim program{storage_.path().string(), "file_limit"};
+  auto status = program.wait();
+  ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 1);
+  EXPECT_THAT(result::from_path(run_path())->error->message,
+              testing::HasSubstr("File too large"));
 }
 
 TEST_F(run_test, ranks_that_never_report_are_ended_at_the_deadline) {

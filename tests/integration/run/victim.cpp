@@ -4,6 +4,7 @@
 #include <poll.h>
 #include <spawn.h>
 #include <sys/inotify.h>
+#include <sys/resource.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -84,6 +85,10 @@ int be_victim(const std::string& storage, const std::string& action) {
     plan.checkpoint_by = 0;
   if (action == "show")
     config.quiet = false;
+  if (action == "file_limit") {
+    rlimit limit{8192, RLIM_INFINITY};
+    setrlimit(RLIMIT_FSIZE, &limit);
+  }
   if (action == "print") {
     config.quiet = false;
     plan.steps = 3;

@@ -202,7 +202,7 @@ void epoch_loop::check_batches(batch_feed& train) {
            + std::to_string(mine) + " batches for training but rank 0 has "
            + std::to_string(first)
            + ": ranks train in step, so give them equal numbers "
-             "(troupe::tail::pad or drop)");
+             "(troupe::tail::pad or drop_last)");
 }
 
 void epoch_loop::restore_module(const fs::path& folder,

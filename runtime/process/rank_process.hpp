@@ -28,7 +28,8 @@ struct rank_birth {
 ///
 /// The rank dies with the spawner. Its stdin is empty; SIGPIPE and SIGXFSZ are
 /// ignored so that a lost peer, or a file that may not grow, is an error of the
-/// call that meets it and not the death of the rank. What the other signals do is left to `birth.entry`.
+/// call that meets it and not the death of the rank. What the other signals do
+/// is left to `birth.entry`.
 [[noreturn]] void become_rank(rank_birth birth) noexcept;
 
 } // namespace troupe

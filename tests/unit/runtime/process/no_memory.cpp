@@ -12,7 +12,8 @@ thread_local bool is_exempt;
 
 } // namespace
 
-void* operator new(std::size_t size) {
+// Not inlined: callers in this batch would pair them with malloc and free.
+[[gnu::noinline]] void* operator new(std::size_t size) {
   if (is_scarce && !is_exempt) {
     ++times_refused;
     throw std::bad_alloc{};
@@ -22,11 +23,11 @@ void* operator new(std::size_t size) {
   throw std::bad_alloc{};
 }
 
-void operator delete(void* x) noexcept {
+[[gnu::noinline]] void operator delete(void* x) noexcept {
   std::free(x);
 }
 
-void operator delete(void* x, std::size_t) noexcept {
+[[gnu::noinline]] void operator delete(void* x, std::size_t) noexcept {
   std::free(x);
 }
 

@@ -2,9 +2,12 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
+
+#include <fstream>
 
 #include <gtest/gtest.h>
 
@@ -53,13 +56,12 @@ public:
     ::waitpid(pid, nullptr, 0);
   }
 
-  /// Its vitals once it waits: it may sleep a moment on the way there, too.
+  /// Its vitals once it waits.
   process_vitals vitals() const {
-    for (process_vitals last;;) {
-      auto x = vitals_of(pid).value_or(process_vitals{});
-      if (!x.busy && x.cpu == last.cpu)
-        return x;
-      last = x;
+    for (;;) {
+      auto waits = has_left_its_core();
+      if (auto x = vitals_of(pid); !x || (waits && !x->busy))
+        return x.value_or(process_vitals{});
     }
   }
 
@@ -71,6 +73,14 @@ public:
   pid_t pid = -1;
 
 private:
+  // A process counts as asleep a moment before it is off its core, and its CPU
+  // time grows until then. Where this cannot be asked, that has to do.
+  bool has_left_its_core() const {
+    std::ifstream file{"/proc/" + std::to_string(pid) + "/syscall"};
+    std::string number; // "running", or of the system call that it sleeps in
+    return !(file >> number) || number == std::to_string(SYS_read);
+  }
+
   unique_fd let_go_;
 };
 

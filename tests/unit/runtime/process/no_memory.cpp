@@ -8,9 +8,11 @@ namespace {
 
 std::atomic<bool> is_scarce;
 std::atomic<int> times_refused;
-thread_local bool is_exempt;
+[[maybe_unused]] thread_local bool is_exempt;
 
 } // namespace
+
+#ifndef __SANITIZE_ADDRESS__
 
 // Not inlined: callers in this batch would pair them with malloc and free.
 [[gnu::noinline]] void* operator new(std::size_t size) {
@@ -30,6 +32,8 @@ thread_local bool is_exempt;
 [[gnu::noinline]] void operator delete(void* x, std::size_t) noexcept {
   std::free(x);
 }
+
+#endif
 
 namespace troupe::test {
 

@@ -2,6 +2,14 @@
 
 namespace troupe::test {
 
+#ifdef __SANITIZE_ADDRESS__
+/// AddressSanitizer has an operator new of its own, in which libraries are at
+/// home, too.
+inline constexpr bool memory_can_be_scarce = false;
+#else
+inline constexpr bool memory_can_be_scarce = true;
+#endif
+
 /// While there, no thread but the one that made it gets memory.
 class no_memory_elsewhere {
 public:

@@ -4,6 +4,7 @@
 
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 
 namespace troupe {
 
@@ -438,16 +439,11 @@ void driver_state::end_if_told() {
 
 void driver_state::store_end() {
   auto unsaved = [this](const error& problem) {
-    auto text = "this end of the run could not be stored: " + problem.message;
-    args.board->note(text);
-    auto outcome = args.store->current_result();
-    outcome.status = status_of(machine->state());
-    outcome.error = end_reason ? end_reason : make_run_error(problem);
-    if (outcome.error->message != problem.message)
-      outcome.error->message += "; " + text;
-    if (outcome.status == run_status_kind::finished)
-      outcome.status = run_status_kind::errored;
-    args.board->prepare(std::move(outcome));
+    args.board->note("this end of the run could not be stored: "
+                     + problem.message);
+    args.board->prepare(unsaved_result(args.store->current_result(),
+                                       status_of(machine->state()), end_reason,
+                                       problem));
   };
   auto tell = [this] {
     result_ready = true;

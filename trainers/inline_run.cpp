@@ -141,21 +141,6 @@ run_end run_attempts(const run_request& request, run_store& store,
   }
 }
 
-/// The result of a run that ended as *end* says, which *problem* kept from
-/// being stored.
-result unsaved_result(const run_store& store, run_end end,
-                      const error& problem) {
-  auto outcome = store.current_result();
-  outcome.status = end.reason ? end.status : run_status_kind::errored;
-  if (!end.reason)
-    end.reason = make_run_error(problem);
-  else if (end.reason->message != problem.message)
-    end.reason->message +=
-      "; this end of the run could not be stored: " + problem.message;
-  outcome.error = std::move(end.reason);
-  return outcome;
-}
-
 } // namespace
 
 result run_inline(const run_request& given, loop_control& control) {
@@ -197,7 +182,8 @@ result run_inline(const run_request& given, loop_control& control) {
   auto end = run_attempts(request, store, callbacks, control, kept);
   auto outcome = store.finish(end.status, end.reason);
   if (!outcome)
-    outcome = unsaved_result(store, std::move(end), outcome.error());
+    outcome = unsaved_result(store.current_result(), end.status,
+                             std::move(end.reason), outcome.error());
   callbacks.after_run(*outcome);
   outcome->unsent = trackers->finish();
   std::ranges::copy(callbacks.skipped(), std::back_inserter(outcome->unsent));

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <optional>
 #include <string_view>
 
 #include "troupe/runtime/fs.hpp"
@@ -12,6 +13,11 @@ namespace troupe {
 /// *last_metrics* last.
 result make_result(const saved_run& x, const fs::path& path,
                    metrics last_metrics);
+
+/// *x* as the result of a run that ended with *status* for *reason* (unset: it
+/// finished), which *problem* kept from being stored.
+result unsaved_result(result x, run_status_kind status,
+                      std::optional<run_error> reason, const error& problem);
 
 /// The result of a run that failed for *reason* before it had a folder.
 result failed_result(error reason);

@@ -79,6 +79,18 @@ result make_result(const saved_run& x, const fs::path& path,
   return out;
 }
 
+result unsaved_result(result x, run_status_kind status,
+                      std::optional<run_error> reason, const error& problem) {
+  x.status = reason ? status : run_status_kind::errored;
+  if (!reason)
+    reason = make_run_error(problem);
+  else if (reason->message != problem.message)
+    reason->message +=
+      "; this end of the run could not be stored: " + problem.message;
+  x.error = std::move(reason);
+  return x;
+}
+
 result failed_result(error reason) {
   result x;
   x.status = run_status_kind::errored;

@@ -82,21 +82,21 @@ TEST_F(record_file_test, notices_that_its_file_was_taken_away) {
   ASSERT_TRUE(file.append("one\n"));
   EXPECT_EQ(file.commit().error().message,
             "can not find " + path_.string() + ": No such file or directory");
-  test::write_bytes(path_, "somebody else's\n");
+  test::write_bytes(path_, "someone else's\n");
   ASSERT_TRUE(file.append("one\n"));
   EXPECT_EQ(file.commit().error().message,
             path_.string() + " was replaced while it was written");
-  EXPECT_EQ(content(), "somebody else's\n");
+  EXPECT_EQ(content(), "someone else's\n");
 }
 
 TEST_F(record_file_test, writes_and_cuts_nothing_through_a_link) {
-  test::write_bytes(folder_ / "theirs", "somebody else's\n");
+  test::write_bytes(folder_ / "theirs", "someone else's\n");
   fs::create_symlink("theirs", path_);
   for (auto open : {record_file::open, record_file::open_new})
     EXPECT_EQ(open(path_, {}).error().message,
               "cannot open " + path_.string()
                 + ": it is a symbolic link, and what Troupe writes never is");
-  EXPECT_EQ(test::bytes_of(folder_ / "theirs"), "somebody else's\n");
+  EXPECT_EQ(test::bytes_of(folder_ / "theirs"), "someone else's\n");
 }
 
 TEST_F(record_file_test, changes_nothing_once_its_run_is_over) {

@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 #include <algorithm>
+#include <cmath>
 #include <string_view>
 #include <type_traits>
 #include <unordered_set>
@@ -68,6 +69,25 @@ void for_each_option(Options& x, F f) {
   f("maximize", x.maximize);
 }
 
+/// Throws `train_error` for an option that LibTorch's optimizers refuse, too,
+/// and for a NaN.
+template <class Options>
+void check_options(Options& options) {
+  for_each_option(options, [](const std::string& name, auto value) {
+    if constexpr (std::is_same_v<decltype(value), double>) {
+      auto is_beta = name.starts_with("beta");
+      if (name == "dampening" ? !std::isnan(value)
+                              : value >= 0 && (!is_beta || value < 1))
+        return;
+      refuse("an optimizer's " + name + " must be "
+             + (name == "dampening" ? "a number"
+                : is_beta           ? "at least 0 and less than 1"
+                                    : "at least 0")
+             + ", got " + std::to_string(value));
+    }
+  });
+}
+
 std::string option_name(std::size_t group, const char* option) {
   return "group." + std::to_string(group) + '.' + option;
 }
@@ -89,7 +109,8 @@ fused_optimizer<Options>::fused_optimizer(std::vector<group_type> groups)
   : groups_(std::move(groups)) {
   std::unordered_set<const void*> seen;
   std::size_t index = 0;
-  for (const auto& group : groups_) {
+  for (auto& group : groups_) {
+    check_options(group.options);
     for (const auto& parameter : group.parameters) {
       auto why = objection(parameter);
       if (why.empty() && !seen.insert(parameter.unsafeGetTensorImpl()).second)
@@ -134,8 +155,16 @@ void fused_optimizer<Options>::zero_grad(bool set_to_none) {
 
 template <class Options>
 void fused_optimizer<Options>::set_lr(double lr) {
-  for (auto& group : groups_)
-    group.options.lr = lr;
+  for (std::size_t i = 0; i < groups_.size(); ++i)
+    set_lr(i, lr);
+}
+
+template <class Options>
+void fused_optimizer<Options>::set_lr(std::size_t group, double lr) {
+  auto options = groups_.at(group).options;
+  options.lr = lr;
+  check_options(options);
+  groups_[group].options = options;
 }
 
 template <class Options>

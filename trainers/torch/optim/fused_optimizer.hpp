@@ -36,13 +36,12 @@ public:
     return groups_.at(group).options.lr;
   }
 
-  /// Sets the learning rate of all groups.
+  /// Sets the learning rate of all groups. Throws `train_error` for a negative
+  /// one or a NaN.
   void set_lr(double lr);
 
-  /// Sets the learning rate of group *group*.
-  void set_lr(std::size_t group, double lr) {
-    groups_.at(group).options.lr = lr;
-  }
+  /// The same for group *group*.
+  void set_lr(std::size_t group, double lr);
 
   /// Parameters and options; the options may be changed between two steps.
   std::vector<group_type>& groups() noexcept { return groups_; }
@@ -76,7 +75,8 @@ protected:
   /// a sparse gradient.
   std::vector<work> due(std::size_t group);
 
-  /// Throws `train_error` for a parameter that no fused kernel can update.
+  /// Throws `train_error` for a parameter that no fused kernel can update, and
+  /// for an option that LibTorch's optimizers refuse, such as a negative `lr`.
   explicit fused_optimizer(std::vector<group_type> groups);
   ~fused_optimizer() = default;
 

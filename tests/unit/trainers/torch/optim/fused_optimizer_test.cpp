@@ -2,6 +2,8 @@
 #include "troupe/trainers/torch/optim/fused_adamw.hpp"
 #include "troupe/trainers/torch/optim/fused_sgd.hpp"
 
+#include <limits>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -350,6 +352,23 @@ TEST(fused_optimizer_test, refuses_parameters_that_it_can_not_update) {
   EXPECT_THROW(with({at::ones({2}, at::kLong)}), train_error);
   EXPECT_THROW(with({at::ones({1}).expand({4})}), train_error);
   EXPECT_THROW((fused_sgd{{x}, {.nesterov = true}}), train_error);
+}
+
+TEST(fused_optimizer_test, refuses_options_that_libtorch_refuses) {
+  const auto parameters = std::vector{torch::ones({2}).requires_grad_()};
+  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  for (auto& options :
+       {adam_options{.lr = -0.1}, adam_options{.lr = nan},
+        adam_options{.betas = {1, 0.9}}, adam_options{.betas = {0.9, -1}},
+        adam_options{.eps = -1}, adam_options{.weight_decay = nan}})
+    EXPECT_THROW((fused_adam{parameters, options}), train_error);
+  for (auto& options : {sgd_options{.lr = -1}, sgd_options{.momentum = -1},
+                        sgd_options{.dampening = nan}})
+    EXPECT_THROW((fused_sgd{parameters, options}), train_error);
+  fused_sgd right{parameters, {.lr = 0, .dampening = -1}};
+  EXPECT_THROW(right.set_lr(-1), train_error);
+  EXPECT_THROW(right.set_lr(0, nan), train_error);
+  EXPECT_EQ(right.lr(), 0);
 }
 
 TEST(fused_optimizer_test, trains_in_half_precision) {

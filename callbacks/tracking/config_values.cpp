@@ -5,6 +5,7 @@
 #include <limits>
 #include <string>
 
+#include "troupe/callbacks/encoding/utf8_text.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 
 namespace troupe {
@@ -85,8 +86,9 @@ void collect(const json::document& x, const std::string& name, metrics& out) {
 } // namespace
 
 metrics config_values(std::string_view json) {
+  // A text that is not UTF-8 must not take the others along.
   auto document =
-    json::document::parse(without_bare_words(json), nullptr, false);
+    json::document::parse(without_bare_words(utf8_text(json)), nullptr, false);
   metrics result;
   if (!document.is_object())
     return result;

@@ -68,6 +68,14 @@ TEST(config_values_test, knows_numbers_that_are_not_finite) {
   EXPECT_EQ(values.at("note"), metric_value{limits{}.note});
 }
 
+TEST(config_values_test, replaces_in_a_text_what_is_not_utf8) {
+  EXPECT_EQ(config_values("{\"config\":{\"lr\":0.1,\"path\":\"d\xe9j\xe0\","
+                          "\"last\":true}}"),
+            (metrics{{"lr", 0.1},
+                     {"path", "d\xef\xbf\xbdj\xef\xbf\xbd"},
+                     {"last", true}}));
+}
+
 TEST(config_values_test, makes_nothing_of_what_is_no_object) {
   EXPECT_TRUE(config_values("").empty());
   EXPECT_TRUE(config_values("[1,2]").empty());

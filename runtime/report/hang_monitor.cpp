@@ -145,10 +145,11 @@ void hang_monitor::judge(const rank_wait& wait,
 }
 
 hang_monitor::duration hang_monitor::patience_for(const rank_wait& wait) {
+  auto& awaited = wait.missing.empty() ? wait.waiting : wait.missing;
   double step = 0;
-  for (auto rank : wait.missing) {
+  for (auto rank : awaited) {
     auto mine = usual_step(at(rank));
-    step = rank == wait.missing.front() ? mine : std::min(step, mine);
+    step = rank == awaited.front() ? mine : std::min(step, mine);
   }
   auto result = patience + duration{static_cast<duration::rep>(3000 * step)};
   // Before a rank is ended, it is named.

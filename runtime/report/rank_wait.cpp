@@ -32,8 +32,14 @@ collective_wait(const std::vector<collective_place>& ranks) {
       result.waiting.push_back(static_cast<int>(i));
     }
   }
-  if (result.missing.empty() || result.waiting.empty())
+  if (result.waiting.empty())
     return std::nullopt;
+  if (result.missing.empty()) {
+    if (ranks.size() < 2 || result.waiting.size() < ranks.size())
+      return std::nullopt;
+    for (auto& x : ranks)
+      result.since = std::max(result.since, x.since);
+  }
   return result;
 }
 
@@ -106,6 +112,9 @@ std::string rank_list(const std::vector<int>& ranks) {
 }
 
 std::string to_string(const rank_wait& x, rank_wait::time_point now) {
+  if (x.missing.empty())
+    return x.what + ": all ranks are in it for " + wait_text(now - x.since)
+           + ": the network may be down, or they call different ones";
   auto text = x.what + ": " + rank_list(x.missing)
               + (x.missing.size() == 1 ? " is" : " are") + " missing for "
               + wait_text(now - x.since);

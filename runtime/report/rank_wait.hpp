@@ -14,7 +14,8 @@ struct rank_wait {
 
   std::string what;         ///< What they wait in, "report 3" or "barrier 2".
   std::vector<int> waiting; ///< Ranks that are there, ascending.
-  std::vector<int> missing; ///< Ranks that are not, ascending.
+  std::vector<int> missing; ///< Ranks that are not, ascending. Empty: all are
+                            ///< there, and it does not end.
   time_point since;         ///< When the first began to wait for them.
   /// By `report_timeout`. Collectives have limits of their own.
   bool is_limited = true;
@@ -31,7 +32,8 @@ struct collective_place {
 };
 
 /// Ranks that are in a collective, and those that have not come that far yet;
-/// one entry of *ranks* per rank. Nothing if no one is behind.
+/// one entry of *ranks* per rank. If all are in it, no one is missing, and it
+/// began with the last of them. Nothing if no one waits.
 std::optional<rank_wait>
 collective_wait(const std::vector<collective_place>& ranks);
 

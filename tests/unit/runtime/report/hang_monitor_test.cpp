@@ -52,6 +52,20 @@ TEST_F(hang_monitor_test, names_a_rank_that_others_wait_for_after_ten_seconds) {
                           "wait; rank 1 is in its train loop"));
 }
 
+TEST_F(hang_monitor_test, names_what_all_ranks_are_in_and_ends_none) {
+  waits = {{"collective 4", {0, 1, 2}, {}, t0}};
+  for (int rank = 0; rank < 3; ++rank)
+    monitor.stepped(rank, 2.0);
+  EXPECT_THAT(pass_until(t0 + 16s).named, IsEmpty());
+  auto verdict = pass_until(t0 + 100s);
+  ASSERT_FALSE(verdict.named.empty());
+  EXPECT_THAT(
+    verdict.named.front(),
+    testing::StartsWith("collective 4: all ranks are in it for 16 s"));
+  EXPECT_THAT(verdict.hung, IsEmpty());
+  EXPECT_THAT(verdict.show_stacks, IsEmpty());
+}
+
 TEST_F(hang_monitor_test, gives_a_rank_three_of_its_own_usual_steps_more) {
   for (double step : {2.0, 1.0, 90.0, 2.0, 2.0}) // One was an evaluation.
     monitor.stepped(1, step);
@@ -229,8 +243,9 @@ collective_place out(std::uint64_t entered) {
 
 TEST(rank_wait_test, a_collective_waits_for_ranks_that_have_not_come_so_far) {
   EXPECT_FALSE(collective_wait({out(0), out(0)}));
-  EXPECT_FALSE(collective_wait({in(4), in(4)})) << "they work together";
+  EXPECT_FALSE(collective_wait({in(4), out(4)})) << "one is through";
   EXPECT_FALSE(collective_wait({out(4), out(3)})) << "no one waits";
+  EXPECT_FALSE(collective_wait({in(4)})) << "one rank alone";
   auto wait = collective_wait({in(5, 0, t0 + 2s), out(4), in(5, 0, t0 + 1s)});
   ASSERT_TRUE(wait);
   EXPECT_EQ(wait->what, "collective 5");
@@ -244,6 +259,16 @@ TEST(rank_wait_test, a_collective_waits_for_a_rank_that_stands_still_inside) {
   auto wait = collective_wait({in(5, 12), in(5, 11), in(5, 12)});
   ASSERT_TRUE(wait);
   EXPECT_THAT(wait->missing, ElementsAre(1));
+}
+
+TEST(rank_wait_test, a_collective_that_holds_all_ranks_lacks_none) {
+  auto wait = collective_wait({in(4, 0, t0 + 2s), in(4, 0, t0 + 1s)});
+  ASSERT_TRUE(wait);
+  EXPECT_THAT(wait->missing, IsEmpty());
+  EXPECT_EQ(wait->since, t0 + 2s);
+  EXPECT_EQ(to_string(*wait, t0 + 97s),
+            "collective 4: all ranks are in it for 95 s: the network may be "
+            "down, or they call different ones");
 }
 
 TEST(rank_wait_test, ranks_that_wait_elsewhere_are_not_to_blame) {

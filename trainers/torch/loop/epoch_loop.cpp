@@ -42,6 +42,17 @@ std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
   return limit ? std::min(n, *limit) : n;
 }
 
+/// Such as "0.1, 0.05".
+std::string listed(const std::vector<double>& numbers) {
+  std::string result;
+  for (auto x : numbers) {
+    char text[32];
+    std::snprintf(text, sizeof text, "%g", x);
+    result += (result.empty() ? "" : ", ") + std::string{text};
+  }
+  return result;
+}
+
 fs::path model_file(const fs::path& folder) {
   return folder / "model.safetensors";
 }
@@ -228,6 +239,23 @@ void epoch_loop::restore_progress(const loop_progress& saved,
   global_step_ = saved.global_step;
   stopping_ = saved.stopping;
   log_.restore(mine.logged);
+  restore_first_lr(saved.first_lr);
+}
+
+void epoch_loop::restore_first_lr(const std::vector<double>& saved) {
+  if (!saved.empty()) { // empty: of a version that did not save it
+    if (context_.rank() == 0 && saved != optimizer_.first_lr())
+      std::fprintf(stderr,
+                   "troupe: rank 0: the loop resumes with the learning rate %s "
+                   "that its run began with, not with %s as "
+                   "configure_optimizers says\n",
+                   listed(saved).c_str(),
+                   listed(optimizer_.first_lr()).c_str());
+    optimizer_.first_lr(saved);
+  }
+  // The program's factor counts at once, too, if it is another one.
+  optimizer_.follow_schedule(schedule_interval::epoch, epoch_);
+  optimizer_.follow_schedule(schedule_interval::step, global_step_);
 }
 
 rank_progress epoch_loop::my_progress() const {
@@ -253,7 +281,8 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
                   .stopping = stopping_,
                   .callbacks = {},
                   .added = {},
-                  .optimizer = optimizer_.state()};
+                  .optimizer = optimizer_.state(),
+                  .first_lr = optimizer_.first_lr()};
   for (auto& callback : active_)
     if (auto state = callback->state_dict(); !state.empty())
       if (auto key = callback->state_key();

@@ -2,6 +2,8 @@
 
 #include <string_view>
 
+#include "troupe/trainers/torch/refuse.hpp"
+
 namespace troupe {
 
 std::string loop_optimizer::name() const {
@@ -10,6 +12,14 @@ std::string loop_optimizer::name() const {
       colon != std::string_view::npos)
     type.remove_prefix(colon + 1);
   return std::string{type};
+}
+
+void loop_optimizer::first_lr(std::vector<double> values) {
+  if (values.size() != first_lr_.size())
+    refuse("the optimizer has " + std::to_string(first_lr_.size())
+           + " parameter groups, but the checkpoint has learning rates for "
+           + std::to_string(values.size()));
+  first_lr_ = std::move(values);
 }
 
 void loop_optimizer::follow_schedule(schedule_interval interval,

@@ -63,6 +63,12 @@ public:
 
   const lr_schedule& schedule() const noexcept { return schedule_; }
 
+  /// What the schedule multiplies, one for each parameter group.
+  const std::vector<double>& first_lr() const noexcept { return first_lr_; }
+
+  /// Lets the schedule multiply *values*, one for each parameter group.
+  void first_lr(std::vector<double> values);
+
   /// Sets the learning rates to those of *count* if the schedule counts in
   /// *interval*.
   void follow_schedule(schedule_interval interval, std::int64_t count);
@@ -91,7 +97,7 @@ private:
 
   std::shared_ptr<erased> self_;
   lr_schedule schedule_;
-  std::vector<double> first_lr_; // what the schedule multiplies
+  std::vector<double> first_lr_;
 };
 
 template <class Optimizer>

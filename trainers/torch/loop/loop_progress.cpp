@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 
+#include <utility>
+
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 #include "troupe/runtime/storage/json_writer.hpp"
@@ -34,7 +36,12 @@ std::string to_json(const loop_progress& x) {
     + ",\n\"finished_epochs\":" + std::to_string(x.finished_epochs)
     + ",\n\"global_step\":" + std::to_string(x.global_step)
     + ",\n\"stopping\":" + (x.stopping ? "true" : "false");
-  out += ",\n\"added\":";
+  out += ",\n\"first_lr\":[";
+  for (auto separator = ""; auto lr : x.first_lr) {
+    out += std::exchange(separator, ",");
+    json::append(out, metric_value{lr});
+  }
+  out += "],\n\"added\":";
   json::append(out, x.added.values);
   out += ",\n\"callbacks\":{";
   auto separator = "";
@@ -57,6 +64,8 @@ loop_progress from_json(const json::document& x) {
   result.global_step =
     static_cast<std::int64_t>(json::to_unsigned(json::field(x, "global_step")));
   result.stopping = json::field(x, "stopping").get<bool>();
+  if (x.contains("first_lr"))
+    result.first_lr = x.at("first_lr").get<std::vector<double>>();
   result.added.values = json::to_metrics(json::field(x, "added"));
   for (auto& [key, state] : json::field(x, "callbacks").items())
     result.callbacks[key] = json::to_metrics(state);

@@ -4,6 +4,7 @@
 #include <map>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
@@ -21,6 +22,8 @@ struct loop_progress {
   std::map<std::string, metrics> callbacks; ///< By `state_key`.
   loop_checkpoint added;                    ///< By hooks.
   tensor_map optimizer;
+  /// See `loop_optimizer`. Empty: of a version that did not save it.
+  std::vector<double> first_lr = {};
 };
 
 /// What each rank adds for itself: `rank_<rank>.safetensors`.

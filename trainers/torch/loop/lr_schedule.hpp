@@ -10,8 +10,8 @@ namespace troupe {
 /// The learning rate of every parameter group over time, as a multiple of what
 /// `configure_optimizers` set: Python's `LambdaLR`.
 ///
-/// A function of the count alone, so a checkpoint holds nothing of it and a
-/// resumed run goes on exactly.
+/// A function of the count alone, so a checkpoint holds what it multiplies and
+/// nothing of it, and a resumed run goes on exactly.
 struct lr_schedule {
   /// Called with the number of finished epochs or optimizer steps, 0 at the
   /// start. Empty: the learning rate is left alone.

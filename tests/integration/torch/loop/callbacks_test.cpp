@@ -120,6 +120,41 @@ void failing_loop(train_context& context, const failing_config& cfg) {
   loop.fit(std::make_shared<curve_module>(/*dropout=*/0.4), train, validation);
 }
 
+struct rate_config {
+  double lr = 0.1;
+  bool scheduled = true;
+  int failing_epoch = -1;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(lr, scheduled, failing_epoch);
+  }
+};
+
+/// Four epochs that begin with a learning rate of the configuration.
+void loop_with_rate(train_context& context, const rate_config& cfg) {
+  struct module_with_rate : curve_module {
+    explicit module_with_rate(const rate_config& cfg) : cfg(cfg) {}
+    loop_optimizer configure_optimizers() override {
+      auto optimizer =
+        std::make_shared<fused_sgd>(parameters(), sgd_options{.lr = cfg.lr});
+      return {optimizer,
+              cfg.scheduled ? lr_schedule{.factor = warm_up} : lr_schedule{}};
+    }
+    void on_train_epoch_start() override {
+      if (loop().current_epoch() == cfg.failing_epoch)
+        throw std::runtime_error{"as planned"};
+    }
+    rate_config cfg;
+  };
+  epoch_loop loop{context,
+                  {.max_epochs = 4},
+                  {std::make_shared<learning_rate_monitor>(),
+                   std::make_shared<train_report_callback>()}};
+  loop.fit(std::make_shared<module_with_rate>(cfg),
+           prepare_data_loader(context, curve{8}, {.batch_size = 4}));
+}
+
 } // namespace
 
 TEST_F(early_stopping_test, all_ranks_stop_after_the_same_epoch) {
@@ -221,6 +256,41 @@ TEST_F(loop_test, every_rank_reports_each_epoch_with_a_checkpoint) {
   for (auto file : {"model.safetensors", "loop.safetensors", "loop.json",
                     "rank_0.safetensors", "rank_1.safetensors"})
     EXPECT_TRUE(fs::exists(x.checkpoint->path() / file)) << file;
+}
+
+TEST_F(loop_test, a_resumed_loop_keeps_the_learning_rate_it_began_with) {
+  for (auto scheduled : {false, true}) {
+    auto name = scheduled ? "scheduled" : "constant";
+    auto first =
+      torch_trainer{
+        loop_with_rate,
+        rate_config{.lr = 0.1, .scheduled = scheduled, .failing_epoch = 2},
+        options(2, name)}
+        .fit();
+    ASSERT_TRUE(first.error);
+    auto second = torch_trainer{loop_with_rate,
+                                rate_config{.lr = 0.5, .scheduled = scheduled},
+                                options(2, name)}
+                    .fit();
+    ASSERT_FALSE(second.error) << second.error->message;
+    auto rows = second.metrics_history();
+    ASSERT_TRUE(rows);
+    ASSERT_EQ(rows->size(), 4u);
+    for (std::size_t i = 0; i < 4; ++i)
+      for (auto& values : (*rows)[i].values)
+        EXPECT_DOUBLE_EQ(*values.number("lr-fused_sgd"),
+                         0.1 * (scheduled ? warm_up(i) : 1))
+          << i;
+    auto note = [&](int rank) {
+      return bytes_of(storage_ / name / "logs"
+                      / ("rank_" + std::to_string(rank) + ".log"));
+    };
+    EXPECT_NE(note(0).find("resumes with the learning rate 0.1 that its run "
+                           "began with, not with 0.5"),
+              std::string::npos)
+      << note(0);
+    EXPECT_EQ(note(1).find("learning rate"), std::string::npos) << note(1);
+  }
 }
 
 class killed_loop_test : public loop_test,

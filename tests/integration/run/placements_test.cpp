@@ -116,6 +116,15 @@ void stubborn_loop(train_context& context, const fault_plan& plan) {
   }
 }
 
+/// Logs without end, and reports nothing.
+void logging_loop(train_context& context) {
+  if (context.rank() != 0)
+    return;
+  tracking_handle tracker{context, {}};
+  for (std::int64_t step = 0;; ++step)
+    tracker.log({{"loss", 1.0 / static_cast<double>(step + 1)}}, step);
+}
+
 /// Fails in its first attempt as a failed call of its own does.
 void loop_without_a_file(train_context& context) {
   if (context.attempt() == 0)
@@ -204,6 +213,20 @@ TEST_P(placement_test, a_journal_that_is_not_durable_ends_the_run) {
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_EQ(outcome.error->code, ec::storage);
+  EXPECT_NE(outcome.error->message.find("journal.jsonl"), std::string::npos)
+    << outcome.error->message;
+}
+
+// A6: lines that loops log are made durable without a report, too.
+TEST_P(placement_test, a_run_that_only_logs_notices_the_loss_of_its_journal) {
+  auto given = options();
+  given.run.metrics_csv = given.run.report_page = false; // of many lines
+  ASSERT_TRUE(arm_failpoint("journal.sync:2=eio"));
+  auto outcome = data_parallel_trainer{logging_loop, given}.fit();
+  (void) arm_failpoint("");
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(outcome.error->code, ec::storage) << outcome.error->message;
   EXPECT_NE(outcome.error->message.find("journal.jsonl"), std::string::npos)
     << outcome.error->message;
 }
@@ -529,6 +552,37 @@ TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
   }
   auto next = run({.steps = 5}, options);
   EXPECT_EQ(next.status, run_status_kind::finished);
+}
+
+// The handle lives on: it is asked for status and result.
+TEST_F(run_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  for (auto where : {placement::processes, placement::in_process}) {
+    auto name = where == placement::processes ? "processes" : "threads";
+    train_options options{.scaling = {.num_workers = 2, .where = where},
+                          .run = config(name)};
+    auto handle =
+      data_parallel_trainer{counting_loop, fault_plan{.steps = 1'000'000'000},
+                            options}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    while (handle->status().reports < 3)
+      std::this_thread::yield();
+    handle->stop();
+    auto first = handle->wait();
+    ASSERT_EQ(first.status, run_status_kind::aborted);
+    ASSERT_TRUE(first.checkpoint);
+    auto saved = bytes_of(first.checkpoint->path() / "step.txt");
+    auto steps = std::stoi(saved);
+    auto next = run({.steps = steps + 2}, options);
+    EXPECT_EQ(next.status, run_status_kind::finished)
+      << name << ": " << (next.error ? next.error->message : "");
+    EXPECT_EQ(next.metrics.at("step"), metric_value{steps + 1});
+    EXPECT_EQ(next.attempts, 2u);
+    EXPECT_EQ(handle->status().state, run_state::aborted);
+  }
 }
 
 TEST_F(run_test, two_runs_at_once_in_one_process_do_not_meet) {

@@ -1,7 +1,9 @@
 // Drivers and spawners that die or are told to stop at a bad moment, and what
 // runs leave behind.
 
+#include <fcntl.h>
 #include <malloc.h>
+#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -80,6 +82,21 @@ private:
   std::vector<pid_t> pids_;
 };
 
+/// Whether the open files of *pid* hold a `flock` on *path*.
+bool holds_lock(pid_t pid, const fs::path& path) {
+  auto process = fs::path{"/proc"} / std::to_string(pid);
+  for (auto& fd : names_in(process / "fd", "")) {
+    boost::system::error_code failed;
+    if (fs::read_symlink(process / "fd" / fd, failed) != path || failed)
+      continue;
+    std::ifstream info{(process / "fdinfo" / fd).string()};
+    for (std::string line; std::getline(info, line);)
+      if (line.starts_with("lock:") && line.find("FLOCK") != line.npos)
+        return true;
+  }
+  return false;
+}
+
 /// What a process holds: processes, threads, descriptors.
 struct belongings {
   std::size_t processes = own_children().size();
@@ -129,6 +146,30 @@ TEST_F(run_test, a_run_goes_on_after_its_spawner_was_killed) {
   ASSERT_EQ(rows->size(), 40u);
   for (int step = 0; step < 40; ++step)
     EXPECT_EQ((*rows)[step].values[0].at("step"), metric_value{step});
+}
+
+// B10: a next attempt waits for this lock (run_folder_test).
+TEST_F(run_test, a_rank_process_holds_the_lock_on_ranks_as_long_as_it_lives) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  auto lock = run_path() / "ranks";
+  std::vector<pid_t> holders, ranks;
+  auto is_free = [&lock] {
+    unique_fd file{::open(lock.c_str(), O_RDWR | O_CLOEXEC)};
+    return file && ::flock(file.get(), LOCK_EX | LOCK_NB) == 0;
+  };
+  auto free = true;
+  options.run.callbacks = {on_report(1, [&] {
+    ranks = processes_of_ranks();
+    std::ranges::copy_if(ranks, std::back_inserter(holders),
+                         [&](pid_t x) { return holds_lock(x, lock); });
+    free = is_free();
+  })};
+  auto outcome = run({.steps = 5}, options);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(ranks.size(), 2u);
+  EXPECT_EQ(holders, ranks);
+  EXPECT_FALSE(free);
+  EXPECT_TRUE(is_free());
 }
 
 TEST_F(run_test, ranks_of_a_killed_spawner_are_reported) {

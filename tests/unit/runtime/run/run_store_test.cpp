@@ -1,6 +1,10 @@
 #include "troupe/runtime/run/run_store.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/inotify.h>
+#include <sys/stat.h>
+#include <unistd.h>
 
 #include <future>
 #include <limits>
@@ -11,6 +15,7 @@
 #include "tests/support/child.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/checkpoint/staging.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
@@ -579,6 +584,39 @@ TEST_F(run_store_test, makes_its_journal_durable_without_being_asked) {
   EXPECT_EQ(store->append(0, metrics_only(1, {{{"x", 2}}})).error(), why);
   EXPECT_EQ(store->append_event("note", 0).error(), why);
   EXPECT_EQ(store->commit(0, with_checkpoint(0, 1, {})).error(), why);
+}
+
+// A6: what report() returned for does not wait for a checkpoint.
+TEST_F(run_store_test, makes_its_journal_durable_while_a_commit_waits) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  ASSERT_TRUE(store->append(0, metrics_only(0, {{{"x", 1}}})));
+  auto batch = with_checkpoint(0, 1, {{"x", 2}});
+  auto list = [&](int rank) {
+    return staging_folder(run, 0, 1) / rank_list_file(rank);
+  };
+  // The list of rank 0 shows that the commit is under way; that of rank 1 is a
+  // pipe, in which it stays until someone writes there.
+  for (auto& part : batch.parts)
+    part->listed = part->files.size();
+  ASSERT_TRUE(write_file_list(list(0), batch.parts[0]->files));
+  ASSERT_EQ(::mkfifo(list(1).c_str(), 0600), 0);
+  unique_fd watch{::inotify_init1(IN_CLOEXEC)};
+  ASSERT_GE(::inotify_add_watch(watch.get(), list(0).c_str(), IN_OPEN), 0);
+  auto commit =
+    std::async(std::launch::async, [&] { return store->commit(0, batch); });
+  inotify_event begun;
+  ASSERT_EQ(::read(watch.get(), &begun, sizeof begun), ssize_t{sizeof begun});
+  std::promise<error> lost;
+  store->on_loss([&](const error& x) { lost.set_value(x); });
+  ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
+  auto why = lost.get_future().get();
+  ASSERT_TRUE(arm_failpoint(""));
+  EXPECT_EQ(why.code, ec::storage);
+  EXPECT_EQ(commit.wait_for(std::chrono::seconds{0}),
+            std::future_status::timeout);
+  ASSERT_TRUE(unique_fd{::open(list(1).c_str(), O_WRONLY | O_CLOEXEC)});
+  EXPECT_FALSE(commit.get());
 }
 
 TEST_F(run_store_test, notices_by_itself_that_its_folder_was_renamed) {

@@ -1,0 +1,70 @@
+// A whole run whose tracker finds something in its folder that cannot be read.
+
+#include <thread>
+
+#include <gmock/gmock.h>
+
+#include <troupe/trackers.hpp>
+#include <troupe/train.hpp>
+
+#include "tests/integration/run/report_hook.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::test {
+namespace {
+
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::StartsWith;
+
+void count(train_context& context) {
+  for (int i = 0; i < 10; ++i)
+    context.report({{i < 5 ? "early" : "late", i}});
+}
+
+/// The folder of metrics of the only run in *tree*; empty as long as there is
+/// none.
+fs::path metrics_in(const fs::path& tree) {
+  boost::system::error_code failed;
+  for (fs::recursive_directory_iterator i{tree, failed}, end;
+       !failed && i != end; i.increment(failed))
+    if (i->path().filename() == "metrics")
+      return i->path();
+  return {};
+}
+
+} // namespace
+
+TEST(broken_tree_test, a_loop_of_links_fails_the_tracker_and_not_the_run) {
+  temporary_folder folder;
+  auto tree = folder.path() / "mlruns";
+  run_config run;
+  run.name = "run";
+  run.storage_path = folder.path();
+  run.quiet = true;
+  tracker_options patience{.failing_timeout = std::chrono::milliseconds{200},
+                           .retry = {.first = std::chrono::milliseconds{10},
+                                     .longest = std::chrono::milliseconds{50}}};
+  run.callbacks = {mlflow_tracker({.tracking_uri = tree.string()}, patience),
+                   on_report(2, [&] {
+                     auto metrics = metrics_in(tree);
+                     for (; metrics.empty(); metrics = metrics_in(tree))
+                       std::this_thread::yield();
+                     fs::create_symlink("late", metrics / "late");
+                   })};
+  auto result = data_parallel_trainer{
+    count,
+    {.scaling = {.num_workers = 2},
+     .run = run}}.fit();
+  ASSERT_FALSE(result.error) << result.error->message;
+  EXPECT_EQ(result.status, run_status_kind::finished);
+  EXPECT_THAT(
+    result.unsent,
+    ElementsAre(AllOf(StartsWith("tracker mlflow: "), HasSubstr("are unsent"),
+                      HasSubstr("Too many levels of symbolic links"),
+                      HasSubstr((metrics_in(tree) / "late").string()))));
+  EXPECT_EQ(result.metrics_history()->size(), 10u);
+}
+
+} // namespace troupe::test

@@ -23,7 +23,8 @@ struct config {
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(data, resume, lr, epochs, batch_size, limit);
+    ar(CEREAL_NVP(data), CEREAL_NVP(resume), CEREAL_NVP(lr), CEREAL_NVP(epochs),
+       CEREAL_NVP(batch_size), CEREAL_NVP(limit));
   }
 };
 

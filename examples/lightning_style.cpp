@@ -22,7 +22,7 @@ struct config {
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(data, lr, epochs, limit);
+    ar(CEREAL_NVP(data), CEREAL_NVP(lr), CEREAL_NVP(epochs), CEREAL_NVP(limit));
   }
 };
 

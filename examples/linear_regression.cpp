@@ -18,7 +18,7 @@ struct config {
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(lr, epochs, samples);
+    ar(CEREAL_NVP(lr), CEREAL_NVP(epochs), CEREAL_NVP(samples));
   }
 };
 

@@ -13,7 +13,7 @@ struct config {
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(steps);
+    ar(CEREAL_NVP(steps));
   }
 };
 

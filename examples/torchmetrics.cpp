@@ -20,7 +20,8 @@ struct config {
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(lr, epochs, samples, batch_size);
+    ar(CEREAL_NVP(lr), CEREAL_NVP(epochs), CEREAL_NVP(samples),
+       CEREAL_NVP(batch_size));
   }
 };
 

@@ -64,6 +64,11 @@ def batches_of(path):
     return [x for x in lines if "batch" in x]
 
 
+def config_names(path):
+    """Names of the config's values, as the run in *path* shows them to trackers."""
+    return list(json.loads(json.loads((path / "run.json").read_text())["config"])["config"])
+
+
 def only_run(storage):
     (path,) = [x for x in storage.iterdir() if x.is_dir()]
     return path
@@ -105,6 +110,7 @@ class Minimal(ExampleTest):
         self.assertEqual([x["batch"] for x in batches], list(range(5)))
         for name in ("run.json", "state.json"):
             json.loads((path / name).read_text())
+        self.assertEqual(config_names(path), ["steps"])
 
     def test_leaves_no_escape_codes_in_a_log(self):
         out, err = self.run_example(self.folder / "elsewhere")
@@ -145,6 +151,7 @@ class LinearRegression(ExampleTest):
         self.assertLess(abs(bias), 0.3)
         self.assertLess(loss, 0.02)
         path = only_run(self.storage)
+        self.assertEqual(config_names(path), ["lr", "epochs", "samples"])
         batches = batches_of(path)
         self.assertEqual(len(batches), 60)
         (kept,) = (path / "checkpoints").iterdir()
@@ -168,6 +175,7 @@ class Torchmetrics(ExampleTest):
         out, _ = self.run_example("--workers", workers)
         printed = re.search(r"loss (\S+) on rank 0, (\S+) on all; MAPE (\S+), R2 (\S+)", out).groups()
         run = only_run(self.storage)
+        self.assertEqual(config_names(run), ["lr", "epochs", "samples", "batch_size"])
         batches = batches_of(run)
         self.assertEqual([x["values"][0]["epoch"] for x in batches], list(range(5)))
         for batch in batches:
@@ -197,6 +205,7 @@ class Readme(ExampleTest):
         if not DATA.exists():
             self.skipTest("the package dataset-fashion-mnist is not installed")
         self.run_example()
+        self.assertEqual(config_names(self.storage / "fashion"), ["lr", "epochs"])
         (batch,) = batches_of(self.storage / "fashion")
         self.assertLess(batch["values"][0]["loss"], 2.3)
         self.assertIn("checkpoint", batch)
@@ -253,6 +262,7 @@ class LightningStyle(ExampleTest):
         path = self.storage / "small"
         *epochs, last = out.splitlines()[-3:]
         self.assertEqual(last, f"files are in {path}")
+        self.assertEqual(config_names(path), ["data", "lr", "epochs", "limit"])
         batches = batches_of(path)
         self.assertEqual(len(batches), 2)
         for epoch, (line, batch) in enumerate(zip(epochs, batches)):
@@ -278,6 +288,7 @@ class FashionMnist(ExampleTest):
         first = self.storage / "first"
         self.assertRegex(out, r"validation accuracy 0\.\d+; files are in " + re.escape(str(first)))
         self.assertIn("finished", err)
+        self.assertEqual(config_names(first), ["data", "resume", "lr", "epochs", "batch_size", "limit"])
         (batch,) = batches_of(first)
         values = batch["values"][0]
         self.assertEqual(values["epoch"], 0)

@@ -62,7 +62,10 @@ troupe::expected<std::string> make_page(const arguments& x) {
                                  : troupe::fs::path{x.output};
   return troupe::render_report_page(x.run)
     .and_then([&](const std::string& html) {
-      return troupe::replace_file(troupe::fs::absolute(output), html);
+      return troupe::absolute_path(output).and_then(
+        [&](const troupe::fs::path& x) {
+          return troupe::replace_file(x, html);
+        });
     })
     .map([&] { return output.string(); });
 }

@@ -106,7 +106,10 @@ expected<arguments> parse(const std::vector<std::string>& given) {
       return wrong("one run folder at a time, not " + result.run.string()
                    + " and " + *i);
     } else {
-      result.run = fs::absolute(*i).lexically_normal();
+      auto run = absolute_path(*i);
+      if (!run)
+        return tl::unexpected{run.error()};
+      result.run = std::move(*run);
     }
   }
   if (result.run.empty())

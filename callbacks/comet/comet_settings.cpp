@@ -85,8 +85,11 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
   auto directory =
     first_of({options.offline_directory.string(),
               variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]});
-  x.offline_directory =
-    directory.empty() ? run.path / "comet" : fs::absolute(directory);
+  auto offline =
+    absolute_path(directory.empty() ? run.path / "comet" : fs::path{directory});
+  if (!offline)
+    return tl::unexpected{offline.error()};
+  x.offline_directory = std::move(*offline);
   x.url = host_of(first_of({options.url, variable("COMET_URL_OVERRIDE"),
                             file["url_override"], "https://www.comet.com"}));
   x.mode = options.mode.value_or(x.api_key.empty() ? comet_mode::offline

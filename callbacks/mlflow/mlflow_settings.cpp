@@ -56,22 +56,24 @@ std::string percent_decoded(const std::string& text) {
 }
 
 expected<mlflow_settings> tree_at(const std::string& address) {
-  mlflow_settings result;
+  fs::path path = address;
   if (address.starts_with("file:")) {
-    auto path = address.substr(5);
-    if (path.starts_with("//localhost/"))
-      path = path.substr(11);
-    else if (path.starts_with("///"))
-      path = path.substr(2);
-    else if (path.starts_with("//"))
+    auto named = address.substr(5);
+    if (named.starts_with("//localhost/"))
+      named = named.substr(11);
+    else if (named.starts_with("///"))
+      named = named.substr(2);
+    else if (named.starts_with("//"))
       return failure(ec::invalid_config,
                      "the tracking URI " + address
                        + " names a host: a file store is a local path");
-    result.tree = fs::absolute(percent_decoded(path));
-  } else {
-    result.tree = fs::absolute(address);
+    path = percent_decoded(named);
   }
-  return result;
+  return absolute_path(path).map([](fs::path x) {
+    mlflow_settings result;
+    result.tree = std::move(x);
+    return result;
+  });
 }
 
 void read_credentials(mlflow_settings& x) {

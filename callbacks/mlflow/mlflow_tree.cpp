@@ -167,6 +167,18 @@ expected<void> sync_all(const std::set<fs::path>& paths) {
   return {};
 }
 
+/// What lies in *folder*.
+expected<std::vector<fs::path>> entries_of(const fs::path& folder) {
+  std::vector<fs::path> result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{folder, code}, end; !code && i != end;
+       i.increment(code))
+    result.push_back(i->path());
+  if (code)
+    return tl::unexpected{storage_error("list", folder, code.value())};
+  return result;
+}
+
 /// Adds the folders from *base* down to that of *file*.
 void add_folders(std::set<fs::path>& to, const fs::path& base,
                  const fs::path& file) {
@@ -215,29 +227,24 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
       kind::permanent,
       {ec::invalid_config, "'" + id_ + "' can not be the id of a run"});
   is_ours_ = id_ == run.uid;
-  try {
-    auto experiment = experiment_folder();
-    if (!experiment)
-      return sink_fails(experiment.error().code == ec::storage
-                          ? kind::transient
-                          : kind::permanent,
-                        experiment.error());
-    folder_ = *experiment / id_;
-    if (auto ok = make_run(); !ok)
+  auto experiment = experiment_folder();
+  if (!experiment)
+    return sink_fails(experiment.error().code == ec::storage ? kind::transient
+                                                             : kind::permanent,
+                      experiment.error());
+  folder_ = *experiment / id_;
+  if (auto ok = make_run(); !ok)
+    return as_result(ok);
+  if (is_ours_)
+    if (auto ok = cut_metrics(); !ok)
       return as_result(ok);
-    if (is_ours_)
-      if (auto ok = cut_metrics(); !ok)
-        return as_result(ok);
-    const auto params = folder_ / "params";
-    auto known = files_below(params);
-    if (!known)
-      return sink_fails(kind::transient, known.error());
-    for (const auto& file : *known)
-      if (auto text = read_file(file, max_value_file))
-        params_[file.lexically_relative(params).string()] = *text;
-  } catch (const fs::filesystem_error& x) {
-    return sink_fails(kind::transient, {ec::storage, x.what()});
-  }
+  const auto params = folder_ / "params";
+  auto known = files_below(params);
+  if (!known)
+    return sink_fails(kind::transient, known.error());
+  for (const auto& file : *known)
+    if (auto text = read_file(file, max_value_file))
+      params_[file.lexically_relative(params).string()] = *text;
   auto tags = own_tags();
   if (!tags)
     return sink_fails(kind::transient, tags.error());
@@ -260,20 +267,24 @@ expected<std::vector<mlflow_pair>> mlflow_tree::own_tags() const {
 }
 
 expected<fs::path> mlflow_tree::experiment_folder() {
-  fs::create_directories(root_ / ".trash");
+  if (auto made = make_folders(root_ / ".trash", folder_mode); !made)
+    return tl::unexpected{made.error()};
   if (auto ok = make_experiment("0", "Default"); !ok)
     return ok;
+  auto folders = entries_of(root_);
+  if (!folders)
+    return tl::unexpected{folders.error()};
   if (!is_ours_)
-    for (const auto& entry : fs::directory_iterator{root_}) {
-      auto meta = look_up(entry.path() / id_ / "meta.yaml");
+    for (const auto& folder : *folders) {
+      auto meta = look_up(folder / id_ / "meta.yaml");
       if (!meta)
         return tl::unexpected{meta.error()};
       if (meta->exists())
-        return entry.path();
+        return folder;
     }
   const auto& wanted_id = run_.experiment_id;
-  for (const auto& entry : fs::directory_iterator{root_}) {
-    auto meta = read_meta(entry.path() / "meta.yaml");
+  for (const auto& folder : *folders) {
+    auto meta = read_meta(folder / "meta.yaml");
     auto is_it = wanted_id.empty() ? meta["name"] == run_.experiment
                                    : meta["experiment_id"] == wanted_id;
     if (meta.empty() || !is_it)
@@ -283,7 +294,7 @@ expected<fs::path> mlflow_tree::experiment_folder() {
                                            + "' in " + root_.string()
                                            + " is deleted");
     experiment_id_ = meta["experiment_id"];
-    return entry.path();
+    return folder;
   }
   if (!wanted_id.empty())
     return failure(ec::invalid_config, "there is no experiment " + wanted_id

@@ -98,12 +98,13 @@ fs::path find_program(const std::string& name) {
     return found && found->is_file() && ::access(x.c_str(), X_OK) == 0;
   };
   if (name.find('/') != name.npos)
-    return can_run(name) ? fs::absolute(name) : fs::path{};
+    return can_run(name) ? absolute_path(name).value_or(fs::path{})
+                         : fs::path{};
   auto path = std::getenv("PATH");
   std::istringstream folders{path ? path : ""};
   for (std::string folder; std::getline(folders, folder, ':');)
     if (auto x = fs::path{folder} / name; !folder.empty() && can_run(x))
-      return fs::absolute(x);
+      return absolute_path(x).value_or(fs::path{});
   return {};
 }
 

@@ -100,7 +100,10 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   wandb_settings result;
   result.mode = *mode;
   auto dir = first_of({options.dir.string(), variable("WANDB_DIR")});
-  result.root = fs::absolute(dir.empty() ? run.path : fs::path{dir}) / "wandb";
+  auto root = absolute_path(dir.empty() ? run.path : fs::path{dir});
+  if (!root)
+    return tl::unexpected{root.error()};
+  result.root = *root / "wandb";
   auto& x = result.about;
   x.id = first_of({options.run_id, variable("WANDB_RUN_ID"), run.id});
   x.project = first_of({options.project, run.project, run.experiment,

@@ -5,6 +5,8 @@
 
 #include <cerrno>
 
+#include "tests/support/temporary_folder.hpp"
+
 namespace troupe::test {
 
 /// Runs *body* in a forked child and returns the status of `waitpid`. A body
@@ -24,6 +26,20 @@ int run_in_child(Body body) {
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR) {
   }
   return status;
+}
+
+/// Whether *check* answers true, and throws nothing, in a process whose current
+/// folder has been removed.
+template <class Check>
+bool holds_without_current_folder(Check check) {
+  temporary_folder storage;
+  auto status = run_in_child([&] {
+    fs::create_directory(storage / "gone");
+    fs::current_path(storage / "gone");
+    fs::remove(storage / "gone");
+    ::_exit(check() ? 0 : 2);
+  });
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
 } // namespace troupe::test

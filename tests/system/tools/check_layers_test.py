@@ -96,6 +96,14 @@ class CheckLayers(unittest.TestCase):
                                   tests__unit__error_test_DOT_cpp="auto x = fs::exists(path);\n")
         self.assertEqual(code, 0, output)
 
+    def test_finds_calls_that_throw(self):
+        why = "throws: use absolute_path, or an iterator with an error_code"
+        for line, call in (("auto x = fs::absolute(path);", "fs::absolute"),
+                           ("for (auto& x : fs::directory_iterator{path})", "fs::directory_iterator")):
+            self.expect_violation(f"runtime/error.cpp:1: {call} {why}", runtime__error_DOT_cpp=line + "\n")
+        code, output = self.check(runtime__error_DOT_cpp="for (fs::directory_iterator i{path, code}, end; i != end;)\n")
+        self.assertEqual(code, 0, output)
+
     def test_refuses_a_folder_without_sources(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, timeout=60)

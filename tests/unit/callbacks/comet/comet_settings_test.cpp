@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
 
@@ -95,6 +96,14 @@ TEST_F(comet_settings_test, is_made_again_from_options_without_the_key) {
   EXPECT_NE(x.options(), comet_sink{{}}.options());
   EXPECT_THROW(make_comet_sink(R"({"mode":"sideways"})"),
                std::invalid_argument);
+}
+
+TEST_F(comet_settings_test, says_that_a_relative_folder_has_no_current_one) {
+  EXPECT_TRUE(test::holds_without_current_folder([&] {
+    auto relative = make_comet_settings({.offline_directory = "comet"}, run);
+    auto absolute = make_comet_settings({.offline_directory = "/comet"}, run);
+    return !relative && relative.error().code == ec::storage && absolute;
+  }));
 }
 
 } // namespace

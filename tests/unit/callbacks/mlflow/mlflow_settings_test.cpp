@@ -4,6 +4,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 
@@ -208,6 +209,15 @@ TEST_F(mlflow_settings_test, hands_options_on_without_secrets) {
             "https://me:planted@host/x");
   EXPECT_ANY_THROW(make_mlflow_sink("{"));
   EXPECT_ANY_THROW(make_mlflow_sink(R"({"ranks": "none"})"));
+}
+
+TEST_F(mlflow_settings_test, says_that_a_relative_tree_has_no_current_folder) {
+  EXPECT_TRUE(holds_without_current_folder([] {
+    auto relative = resolve_mlflow({.tracking_uri = "mlruns"}, "/runs/r");
+    auto absolute = resolve_mlflow({.tracking_uri = "/mlruns"}, "/runs/r");
+    return !relative && relative.error().code == ec::storage && absolute
+           && absolute->tree == "/mlruns";
+  }));
 }
 
 } // namespace

@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/process/pidfd.hpp"
 
@@ -79,6 +80,11 @@ TEST(child_program_test, finds_programs_as_a_shell_does) {
   EXPECT_TRUE(find_program("no-such-program").empty());
   EXPECT_TRUE(find_program("/etc/passwd").empty()) << "it can not be run";
   EXPECT_EQ(find_program(find_program("sh").string()), find_program("sh"));
+}
+
+TEST(child_program_test, finds_programs_without_a_current_folder) {
+  EXPECT_TRUE(test::holds_without_current_folder(
+    [] { return find_program("sh").is_absolute(); }));
 }
 
 } // namespace

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/wandb/wandb_options_json.hpp"
 
@@ -134,6 +135,15 @@ TEST(wandb_settings_test, survives_a_way_through_json_but_for_the_key) {
   EXPECT_EQ(wandb_options_from_json("{}").mode, std::nullopt);
   EXPECT_THROW(wandb_options_from_json(R"({"mode":"shared"})"),
                std::invalid_argument);
+}
+
+TEST(wandb_settings_test, says_that_a_relative_folder_has_no_current_one) {
+  EXPECT_TRUE(test::holds_without_current_folder([] {
+    auto run = run_in("/runs/digits");
+    auto relative = make_wandb_settings({.dir = "here"}, run);
+    auto absolute = make_wandb_settings({.dir = "/there"}, run);
+    return !relative && relative.error().code == ec::storage && absolute;
+  }));
 }
 
 } // namespace

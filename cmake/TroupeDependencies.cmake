@@ -9,7 +9,7 @@ endif()
 list(APPEND CMAKE_PREFIX_PATH ${TROUPE_CACHE_DIR}/caf-0.18.7)
 
 find_package(Threads REQUIRED)
-find_package(CAF 0.18.7 REQUIRED COMPONENTS core io openssl)
+find_package(CAF 0.18.7 REQUIRED COMPONENTS core io)
 find_package(Boost 1.74 REQUIRED COMPONENTS filesystem)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(cereal REQUIRED)

@@ -82,11 +82,16 @@ std::int64_t distributed_sampler::batches() const {
 }
 
 void distributed_sampler::load_state(const sampler_state& x) {
-  require(x.cursor >= 0 && x.cursor <= samples_,
+  // Earlier versions counted what padding adds at the end of an epoch.
+  const auto end =
+    options_.tail == tail::pad ? samples_ + options_.world_size - 1 : samples_;
+  require(x.cursor >= 0 && x.cursor <= end,
           "a sampler's position of " + std::to_string(x.cursor)
             + " does not belong to a dataset of " + std::to_string(samples_)
-            + " samples");
+            + " samples: was the state saved for another one, or by an earlier "
+              "version with more ranks? Begin an epoch with set_epoch() then");
   state_ = x;
+  state_.cursor = std::min(x.cursor, samples_);
   resumed_ = true;
   epoch_chosen_ = false;
 }

@@ -269,3 +269,13 @@ TEST(distributed_sampler_test, counts_no_padding_in_its_position) {
     EXPECT_EQ(std::ssize(rest_of(alone)), x.samples); // the next epoch
   });
 }
+
+// Earlier versions counted the padding of an epoch's end.
+TEST(distributed_sampler_test, knows_the_padded_end_of_an_earlier_version) {
+  auto x = world{4, 3, 1, tail::pad}.sampler(0);
+  x.load_state({5, 2, 6});
+  EXPECT_EQ(x.state(), (sampler_state{5, 2, 4}));
+  x.start();
+  EXPECT_EQ(x.state(), (sampler_state{5, 3, 0})) << "the epoch was over";
+  EXPECT_THROW(x.load_state({5, 2, 7}), train_error);
+}

@@ -1,10 +1,16 @@
 #include "troupe/trainers/torch/collectives.hpp"
 
+#include <ATen/core/grad_mode.h>
+
 #include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/refuse.hpp"
 
 namespace troupe {
 
 at::Tensor all_reduce_sum(train_context& context, at::Tensor x) {
+  if (x.requires_grad() && at::GradMode::is_enabled())
+    refuse("all_reduce_sum was given a tensor that requires a gradient, but "
+           "gradients do not pass through it: give it x.detach().clone()");
   auto plane = data_plane(context);
   if (!plane->group)
     return x;

@@ -147,6 +147,7 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   if (!optimizer_)
     refuse("configure_optimizers of module " + module_->name()
            + " returned no optimizer");
+  check_optimizer();
   optimizer_.follow_schedule(schedule_interval::epoch, 0);
   optimizer_.follow_schedule(schedule_interval::step, 0);
   call(&loop_callback::on_fit_start);
@@ -214,6 +215,15 @@ void epoch_loop::check_batches(batch_feed& train) {
            + std::to_string(first)
            + ": ranks train in step, so give them equal numbers "
              "(troupe::tail::pad or drop_last)");
+}
+
+void epoch_loop::check_optimizer() const {
+  const auto known = model_->parameters();
+  for (auto& x : optimizer_.parameters())
+    if (std::ranges::none_of(known, [&](auto& y) { return y.is_same(x); }))
+      refuse("the optimizer has a parameter that module " + module_->name()
+             + " does not have: its gradients would not be averaged, and no "
+               "checkpoint would hold it; give it to register_parameter");
 }
 
 void epoch_loop::restore_module(const fs::path& folder,

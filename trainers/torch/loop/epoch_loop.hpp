@@ -114,6 +114,7 @@ private:
   void prepare(batch_feed& train, batch_feed* validation);
   void gather_callbacks();
   void check_batches(batch_feed& train);
+  void check_optimizer() const;
   void restore_module(const fs::path& folder, const loop_progress& saved,
                       const rank_progress& mine);
   rank_progress my_progress() const;

@@ -59,6 +59,16 @@ struct stateful : loop_callback {
   std::string state_key() const override { return "twin"; }
 };
 
+/// Has a weight that its base does not know.
+struct unregistered : curve_module {
+  loop_optimizer configure_optimizers() override {
+    auto all = parameters();
+    all.push_back(temperature);
+    return std::make_shared<fused_sgd>(all);
+  }
+  torch::Tensor temperature = torch::ones({1}).requires_grad_();
+};
+
 struct saves_too_early : loop_callback {
   void on_train_batch_end(epoch_loop& loop, const at::Tensor&,
                           std::int64_t) override {
@@ -90,6 +100,21 @@ TEST_F(bad_input_test, a_module_needs_an_optimizer) {
   expect(fit<without_optimizer>(),
          {"configure_optimizers of module ", "without_optimizer",
           " returned no optimizer"});
+}
+
+TEST_F(bad_input_test, an_optimizer_has_parameters_of_its_module) {
+  expect(fit<unregistered>(),
+         {"the optimizer has a parameter that module ",
+          "unregistered does not have", "register_parameter"});
+}
+
+TEST_F(bad_input_test, a_sum_over_ranks_passes_no_gradient) {
+  expect(
+    [](train_context& context) {
+      all_reduce_sum(context, torch::ones({1}).requires_grad_() * 2);
+    },
+    {"all_reduce_sum was given a tensor that requires a gradient",
+     "x.detach().clone()"});
 }
 
 TEST_F(bad_input_test, a_loader_for_validation_needs_a_step) {

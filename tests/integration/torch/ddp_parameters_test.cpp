@@ -2,6 +2,7 @@
 #include <torch/torch.h>
 
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+#include "troupe/trainers/torch/optim/fused_sgd.hpp"
 
 #include "tests/integration/torch/ddp_models.hpp"
 #include "tests/integration/torch/ddp_support.hpp"
@@ -247,6 +248,101 @@ TEST_P(changing_parameters, gradients_that_wait_for_nothing_are_reported) {
   });
 }
 
+TEST_P(changing_parameters, a_step_with_gradients_of_one_rank_is_told) {
+  for (auto fused : {false, true})
+    on_ranks([fused](rank_of_test& self) {
+      context_of_test run{self};
+      auto model = prepare_model(*run.context, seeded<mlp>(0));
+      torch::optim::SGD plain{model.parameters(), sgd()};
+      fused_sgd ours{model.parameters(), {.lr = 0.1}};
+      auto backward = [&] {
+        auto [x, y] = samples(self.size * 8, 0);
+        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+      };
+      backward();
+      plain.step();
+      model.zero_grad();
+      { // The last window of an epoch, which the end cuts short.
+        auto guard = model.no_sync();
+        backward();
+      }
+      run.report();
+      if (fused)
+        ours.step();
+      else
+        plain.step();
+      model.zero_grad();
+      auto message = refusal([&] { run.report(); });
+      check(message.find("no_sync() kept on this rank") != std::string::npos,
+            message);
+      message = refusal(backward);
+      check(message.find("parameter first.weight of rank "
+                         + std::to_string(self.size - 1)
+                         + " differs from that of rank 0")
+              != std::string::npos,
+            message);
+    });
+}
+
+TEST_P(changing_parameters, weights_that_ranks_change_alike_are_fine) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto model = prepare_model(*run.context, seeded<mlp>(0));
+    torch::optim::SGD optimizer{model.parameters(), sgd()};
+    auto backward = [&] {
+      auto [x, y] = samples(self.size * 8, 0);
+      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+    };
+    auto backward_alone = [&] {
+      auto guard = model.no_sync();
+      backward();
+    };
+    for (int step = 0; step < 3; ++step) {
+      backward_alone();
+      {
+        at::NoGradGuard no_grad;
+        for (auto& x : model.parameters())
+          x.clamp_(-0.2, 0.2);
+      }
+      backward();
+      optimizer.step();
+      model.zero_grad();
+      run.report();
+    }
+    backward_alone();
+    optimizer.step();
+    for (auto& x : model.parameters()) {
+      std::vector<at::Tensor> sum{x.detach()};
+      self.group()->allreduce(sum)->wait();
+      sum[0].div_(self.size);
+    }
+    model.data_parallel().check_replicas();
+    run.report();
+    check_equal_on_ranks(self, model.parameters());
+  });
+}
+
+TEST_P(changing_parameters, replicas_that_differ_are_told_on_every_rank) {
+  on_ranks([](rank_of_test& self) {
+    data_parallel_options options;
+    options.ignored = {"first.bias"};
+    auto model = make_ddp(seeded<mlp>(0), self.group(), options);
+    auto last = self.rank + 1 == self.size;
+    auto add = [&](at::Tensor x) {
+      at::NoGradGuard no_grad;
+      x.view({-1})[3].add_(last ? 1e-6 : 0.0);
+    };
+    add(model->first->bias);
+    model.data_parallel().check_replicas();
+    add(model->second->weight);
+    auto message = refusal([&] { model.data_parallel().check_replicas(); });
+    check(message.find("parameter second.weight of rank "
+                       + std::to_string(self.size - 1) + " differs")
+            != std::string::npos,
+          message);
+  });
+}
+
 TEST_P(changing_parameters, outputs_may_have_a_backward_each) {
   struct towers : torch::nn::Module {
     std::pair<at::Tensor, at::Tensor> forward(const at::Tensor& x) {
@@ -276,6 +372,19 @@ INSTANTIATE_TEST_SUITE_P(over, changing_parameters,
                                          placement{true, false, 2},
                                          placement{true, false, 3}),
                          [](auto& x) { return x.param.name(); });
+
+TEST(a_world_of_one, refuses_options_that_more_ranks_would_refuse) {
+  data_parallel_options both;
+  both.compression = gradient_compression::bf16;
+  both.comm_hook = [](const group_ptr&) { return nullptr; };
+  EXPECT_THROW(make_ddp(seeded<mlp>(0), nullptr, both), train_error);
+  data_parallel_options misspelt;
+  misspelt.ignored = {"third.bais"};
+  EXPECT_THROW(make_ddp(seeded<mlp>(0), nullptr, misspelt), train_error);
+  data_parallel_options empty_buckets;
+  empty_buckets.bucket_bytes = 0;
+  EXPECT_THROW(make_ddp(seeded<mlp>(0), nullptr, empty_buckets), train_error);
+}
 
 TEST(a_world_of_one, forgets_the_gradients_of_an_unfrozen_layer) {
   auto inner = seeded<mlp>(0);

@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 
 #include <algorithm>
+#include <bit>
 #include <string>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -8,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
@@ -63,26 +65,19 @@ bool has_tensor(const model_tensors& model, const std::string& name) {
   return has(model.parameters) || has(model.buffers);
 }
 
-/// Why *model* can not be trained with *options*; empty if it can.
+bool is_ignored(const data_parallel_options& options, const std::string& name) {
+  return std::ranges::find(options.ignored, name) != options.ignored.end();
+}
+
+/// What contradicts itself or *model* in *options*; empty if nothing does.
 std::string problem_of(const model_tensors& model,
-                       const std::vector<named_tensor>& trained,
                        const data_parallel_options& options) {
-  if (trained.empty())
-    return "model " + model.model
-           + " has no parameter that requires a gradient, so there is nothing "
-             "to train";
-  auto& first = trained.front();
-  for (auto& x : trained)
-    if (x.tensor.device() != first.tensor.device())
-      return "parameters of model " + model.model + " lie on several devices: "
-             + first.name + " on " + first.tensor.device().str() + ", " + x.name
-             + " on " + x.tensor.device().str();
-  auto sparse = std::find_if(trained.begin(), trained.end(),
-                             [](auto& x) { return x.sparse_gradient; });
-  if (sparse != trained.end()
-      && options.compression != gradient_compression::none)
-    return "gradients of " + sparse->name
-           + " are sparse and can not be compressed";
+  if (options.compression != gradient_compression::none)
+    for (auto& x : model.parameters)
+      if (x.sparse_gradient && x.tensor.requires_grad()
+          && !is_ignored(options, x.name))
+        return "gradients of " + x.name
+               + " are sparse and can not be compressed";
   if ((options.bucket_bytes && *options.bucket_bytes <= 0)
       || std::any_of(options.bucket_bytes_list.begin(),
                      options.bucket_bytes_list.end(),
@@ -99,8 +94,21 @@ std::string problem_of(const model_tensors& model,
   return {};
 }
 
-bool is_ignored(const data_parallel_options& options, const std::string& name) {
-  return std::ranges::find(options.ignored, name) != options.ignored.end();
+/// Why *model* can not be trained with *options*; empty if it can.
+std::string problem_of(const model_tensors& model,
+                       const std::vector<named_tensor>& trained,
+                       const data_parallel_options& options) {
+  if (trained.empty())
+    return "model " + model.model
+           + " has no parameter that requires a gradient, so there is nothing "
+             "to train";
+  auto& first = trained.front();
+  for (auto& x : trained)
+    if (x.tensor.device() != first.tensor.device())
+      return "parameters of model " + model.model + " lie on several devices: "
+             + first.name + " on " + first.tensor.device().str() + ", " + x.name
+             + " on " + x.tensor.device().str();
+  return problem_of(model, options);
 }
 
 /// What the group averages of *model*.
@@ -119,6 +127,24 @@ void append_detached(std::vector<at::Tensor>& out,
   for (auto& x : in)
     if (!is_ignored(options, x.name))
       out.push_back(x.tensor.detach());
+}
+
+/// A number that differs for tensors that differ in a bit.
+at::Tensor fingerprint(const at::Tensor& x) {
+  constexpr at::ScalarType integers[]{at::kChar, at::kShort, at::kInt,
+                                      at::kLong};
+  auto bits = x.detach();
+  if (!bits.is_non_overlapping_and_dense())
+    bits = bits.contiguous();
+  if (bits.is_cpu())
+    return at::scalar_tensor(
+      static_cast<std::int64_t>(checksum(
+        {static_cast<const char*>(bits.const_data_ptr()), bits.nbytes()})),
+      at::kLong);
+  if (bits.is_complex())
+    bits = at::view_as_real(bits);
+  auto type = integers[std::countr_zero(bits.dtype().itemsize())];
+  return bits.view(type).sum(at::kLong);
 }
 
 /// Copies *tensors* of *rank* to all. Hidden from autograd's version counters:
@@ -164,6 +190,9 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
       drop(); // a closed connection tells the others
       throw;
     }
+  } else if (auto problem = problem_of(source_.tensors(), options_);
+             !problem.empty()) {
+    refuse(problem); // what would be refused with a second rank
   }
   dropped_ = false;
   buffers_are_due_ = true;
@@ -245,6 +274,8 @@ void distributed_data_parallel::make_reducer() {
 }
 
 void distributed_data_parallel::zero_grad() {
+  if (active() && stepped_alone(*reducer_).empty())
+    sink_->kept.reset(); // no step will use them
   std::vector<c10::TensorImpl*> parameters;
   source_.append_parameters(parameters);
   for (auto x : parameters)
@@ -252,8 +283,51 @@ void distributed_data_parallel::zero_grad() {
 }
 
 void distributed_data_parallel::check_backward() const {
+  if (!active())
+    return;
+  troupe::check_backward(*reducer_);
+  if (auto name = stepped_alone(*reducer_); !name.empty())
+    refuse("rank " + std::to_string(group_->getRank()) + ": parameter " + name
+           + " was changed after a backward whose gradients no_sync() kept on "
+             "this rank, so that the ranks' weights may differ now: the last "
+             "backward before a step has to be outside of no_sync(); weights "
+             "that you made equal yourself pass check_replicas()");
+}
+
+void distributed_data_parallel::check_replicas() {
+  if (dropped_)
+    refuse("the group was dropped; `rebuild` gives another one");
   if (active())
-    troupe::check_backward(*reducer_);
+    on_rank(group_, [&] { compare_replicas(); });
+}
+
+void distributed_data_parallel::compare_replicas() {
+  std::vector<std::string> names;
+  std::vector<at::Tensor> prints;
+  for (auto& x : source_.tensors().parameters)
+    if (!is_ignored(options_, x.name)) {
+      names.push_back(x.name);
+      prints.push_back(fingerprint(x.tensor).to(device_));
+    }
+  auto mine = at::stack(prints);
+  std::vector<at::Tensor> first{mine.to(device_, mine.scalar_type(),
+                                        /*non_blocking=*/false, /*copy=*/true)};
+  group_->broadcast(first)->wait();
+  auto differs = first[0].to(at::kCPU).ne(mine.to(at::kCPU));
+  constexpr std::int64_t stride = std::int64_t{1} << 32;
+  auto mismatch =
+    differs.any().item<bool>()
+      ? group_->getRank() * stride + differs.nonzero()[0].item<std::int64_t>()
+      : -1;
+  mismatch = all_reduce(group_, mismatch, c10d::ReduceOp::MAX, device_);
+  if (mismatch >= 0)
+    refuse("rank " + std::to_string(group_->getRank()) + ": parameter "
+           + names[static_cast<std::size_t>(mismatch % stride)] + " of rank "
+           + std::to_string(mismatch / stride)
+           + " differs from that of rank 0, although their gradients are "
+             "averaged: has a rank made a step with gradients or with a "
+             "learning rate of its own, or loaded other weights?");
+  sink_->kept.reset();
 }
 
 void distributed_data_parallel::check_at_reports(train_context& context) {
@@ -281,7 +355,11 @@ void distributed_data_parallel::before_forward() {
     return;
   on_rank(group_, [&] {
     if (learns)
-      check_backward();
+      troupe::check_backward(*reducer_);
+    // On all ranks alike, as what follows. A GPU would have to be waited for.
+    if (learns && *sync_ && !join_ && device_.is_cpu()
+        && !stepped_alone(*reducer_).empty())
+      compare_replicas();
     if (learns && *sync_)
       follow_parameters();
     // A static graph is learned from the first backward, which has to be one

@@ -90,8 +90,15 @@ public:
 
   /// Throws `train_error` if gradients arrived since the last forward that were
   /// not averaged: backward gave some parameters none, and so the Reducer still
-  /// waits for them; or backward failed, and what it left was not forgotten.
+  /// waits for them; or backward failed, and what it left was not forgotten; or
+  /// weights were stepped with gradients that `no_sync` kept on this rank.
   void check_backward() const;
+
+  /// Throws `train_error` on every rank if the parameters of one differ from
+  /// those of rank 0 in a bit. A collective that reads all parameters once.
+  /// `epoch_loop` calls it at the end of each epoch, and a forward after a step
+  /// with gradients of `no_sync`.
+  void check_replicas();
 
   /// Calls `check_backward` at the start of reports and checkpoints of
   /// *context*: no run stores weights that were stepped with such gradients.
@@ -149,6 +156,7 @@ private:
 
   void start(bool with_parameters, bool with_buffers);
   void make_reducer();
+  void compare_replicas();
   void follow_parameters();
   std::vector<c10::TensorImpl*> trained_now() const;
   void before_forward();

@@ -101,6 +101,16 @@ public:
                "zero_grad()");
   }
 
+  /// See `troupe::stepped_alone`.
+  std::string stepped_alone() const {
+    auto& kept = sink_->kept;
+    if (!kept)
+      return {};
+    auto changed = piece_of(params_[kept->index]).ne(kept->piece).any();
+    return changed.logical_or_(kept->changed).item<bool>() ? names_[kept->index]
+                                                           : std::string{};
+  }
+
 private:
   using variables = torch::autograd::variable_list;
 
@@ -140,8 +150,10 @@ private:
     auto expected = expects_gradients();
     if (sink_->static_graph && !sink_->delay_queued && !(*sync_ && expected))
       sink_->passed_by = true;
-    if (!*sync_)
+    if (!*sync_) {
+      note_kept(index);
       return;
+    }
     if (!expected)
       refuse("rank " + std::to_string(process_group_->getRank())
              + ": a backward reached parameter " + names_[index]
@@ -165,12 +177,40 @@ private:
     }
   }
 
+  /// A few values of *x*. LibTorch's optimizers hide their steps from the
+  /// version counter.
+  static at::Tensor piece_of(const at::Tensor& x) {
+    constexpr std::int64_t most = 1024;
+    auto values = x.detach();
+    if (!values.is_non_overlapping_and_dense())
+      values = values.contiguous();
+    return values.as_strided({std::min(most, values.numel())}, {1});
+  }
+
+  /// Parameter *index* got a gradient that stays on this rank. One parameter
+  /// shows the steps that are made with such.
+  void note_kept(std::size_t index) {
+    const at::NoGradGuard no_grad;
+    auto values = piece_of(params_[index]);
+    auto& kept = sink_->kept;
+    if (!kept) {
+      kept = {index, values.clone(),
+              at::zeros({}, values.options().dtype(at::kBool))};
+    } else if (kept->index == index) {
+      kept->changed.logical_or_(values.ne(kept->piece).any());
+      kept->piece.copy_(values);
+    }
+  }
+
   /// Notes the end of this backward, which an exception would prevent.
   void note_end() {
     if (std::exchange(notes_end_of_, sink_->forwards) == sink_->forwards)
       return;
     torch::autograd::Engine::get_default_engine().queue_callback(
-      [sink = sink_] { sink->ended = sink->forwards; });
+      [sink = sink_] {
+        sink->ended = sink->forwards;
+        sink->kept.reset();
+      });
   }
 
   bool expects_gradients() const {
@@ -314,6 +354,10 @@ make_reducer(const std::vector<named_tensor>& parameters,
 
 void check_backward(const c10d::Reducer& x) {
   static_cast<const guarded_reducer&>(x).check_finished();
+}
+
+std::string stepped_alone(const c10d::Reducer& x) {
+  return static_cast<const guarded_reducer&>(x).stepped_alone();
 }
 
 } // namespace troupe

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <memory>
+#include <string>
 #include <vector>
 
 #include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
@@ -32,5 +33,9 @@ make_reducer(const std::vector<named_tensor>& parameters,
 /// *sink*, has received gradients that it did not average, see
 /// `distributed_data_parallel::check_backward`.
 void check_backward(const c10d::Reducer& x);
+
+/// A parameter of such an *x* that was changed since it got a gradient that was
+/// not to be averaged; empty if there is none.
+std::string stepped_alone(const c10d::Reducer& x);
 
 } // namespace troupe

@@ -407,7 +407,10 @@ void epoch_loop::end_train_epoch() {
   call_epoch_end(callback_phase::usual);
   module_->on_train_epoch_end();
   call_epoch_end(callback_phase::monitor);
-  agree_on_stop(); // before it is saved
+  // Before it is saved. A hook of the user may leave ranks different.
+  if (!options_.data_parallel.comm_hook)
+    model_->data_parallel().check_replicas();
+  agree_on_stop();
   epoch_is_over_ = true;
   call_epoch_end(callback_phase::checkpoint);
   epoch_is_over_ = false;

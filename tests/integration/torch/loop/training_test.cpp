@@ -150,6 +150,35 @@ TEST_P(weights_test, weights_are_those_of_a_loop_written_by_hand) {
   EXPECT_FALSE(x.error) << x.error->message;
 }
 
+TEST_F(loop_test, ranks_that_drift_apart_are_told_before_a_checkpoint) {
+  // As with a learning rate that follows a rank's own loss.
+  struct own_rate : loop_callback {
+    void on_validation_end(epoch_loop& loop) override {
+      if (!loop.sanity_checking() && loop.current_epoch() == 0)
+        loop.optimizer().as<fused_sgd>()->set_lr(0.1
+                                                 / (1 + loop.context().rank()));
+    }
+  };
+  struct constant_rate : curve_module {
+    loop_optimizer configure_optimizers() override {
+      return std::make_shared<fused_sgd>(parameters());
+    }
+  };
+  auto x = run(2, [](train_context& context) {
+    epoch_loop loop{context,
+                    {.max_epochs = 5},
+                    {std::make_shared<own_rate>(),
+                     std::make_shared<train_report_callback>()}};
+    loop.fit(std::make_shared<constant_rate>(), train_loader(context),
+             train_loader(context));
+  });
+  ASSERT_TRUE(x.error);
+  EXPECT_NE(x.error->message.find("of rank 1 differs from that of rank 0"),
+            std::string::npos)
+    << x.error->message;
+  EXPECT_EQ(x.metrics_history()->size(), 1u);
+}
+
 INSTANTIATE_TEST_SUITE_P(ranks, weights_test, ::testing::Values(1, 2));
 
 TEST_F(values_test, means_and_latest_values_go_by_their_names) {

@@ -1,6 +1,10 @@
 #include "troupe/runtime/checkpoint/checkpoint_store.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+
 #include <algorithm>
+#include <cerrno>
 
 #include "troupe/runtime/checkpoint/checkpoint_name.hpp"
 #include "troupe/runtime/checkpoint/commit_folder.hpp"
@@ -9,6 +13,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/report/check_parts.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -49,6 +54,40 @@ expected<manifest> verify(const reported_checkpoint& x) {
   });
 }
 
+// What lies at a path, whatever has that name later.
+class held_entry {
+public:
+  static expected<held_entry> open(fs::path path) {
+    unique_fd entry{::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+    if (!entry)
+      return tl::unexpected{storage_error("open", path, errno)};
+    return held_entry{std::move(entry), std::move(path)};
+  }
+
+  // Gives it the name *to*, and nothing else: what another driver has put in
+  // its place meanwhile gets its own name back.
+  expected<void> rename(const fs::path& to) const {
+    if (auto ok = rename_new(path_, to); !ok)
+      return ok;
+    struct stat ours {
+    }, found{};
+    if (::fstat(entry_.get(), &ours) == 0 && ::lstat(to.c_str(), &found) == 0
+        && is_same_file(ours, found))
+      return {};
+    (void) rename_new(to, path_);
+    return failure(ec::storage, path_.string()
+                                  + " was replaced at this moment: what lies "
+                                    "there now is left alone");
+  }
+
+private:
+  held_entry(unique_fd entry, fs::path path)
+    : entry_(std::move(entry)), path_(std::move(path)) {}
+
+  unique_fd entry_;
+  fs::path path_;
+};
+
 } // namespace
 
 checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
@@ -64,6 +103,8 @@ checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
     save_state_ = [path = run_path_](const saved_run& x) {
       return save_run(x, path);
     };
+  if (!check_)
+    check_ = [] { return expected<void>{}; };
 }
 
 expected<checkpoint_store> checkpoint_store::open(
@@ -211,45 +252,60 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
     return tl::unexpected{ok.error()};
   failpoint("commit.state_saved");
   for (auto& x : *evicted)
-    remove({x.data.name(), x.index, x.attempt});
+    if (auto ok = remove({x.data.name(), x.index, x.attempt}); !ok)
+      note("checkpoint_not_removed", x.data.name(), ok.error().message);
   return result;
 }
 
-void checkpoint_store::remove(const doomed_checkpoint& x) {
+expected<fs::path>
+checkpoint_store::put_away(const doomed_checkpoint& x) const {
+  auto path = folder() / x.name;
+  auto to = folder() / evicted_name(x);
+  auto found = held_entry::open(path);
+  auto its = read_manifest(path);
+  if (!its)
+    return tl::unexpected{its.error()};
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (its->index != x.index || its->attempt != x.attempt)
+    return failure(ec::corrupt,
+                   path.string() + " holds another checkpoint by now");
+  return check_().and_then([&] { return found->rename(to); }).map([&] {
+    return to;
+  });
+}
+
+expected<void> checkpoint_store::remove(const doomed_checkpoint& x) {
   // Under another name first: half a checkpoint must not look like one.
-  auto path = folder() / evicted_name(x);
-  auto renamed = rename_new(folder() / x.name, path);
-  if (!renamed) {
-    note("checkpoint_not_removed", x.name, renamed.error().message);
-    return; // The next start tries again.
-  }
-  std::erase(state_.doomed, x); // Saved when there is something else to save.
+  auto path = put_away(x);
+  if (path || path.error().code == ec::corrupt)
+    std::erase(state_.doomed, x); // Saved when there is something else to save.
+  if (!path)
+    return tl::unexpected{path.error()};
   failpoint("commit.evicting");
-  if (auto ok = remove_tree(path); !ok)
+  if (auto ok = remove_tree(*path); !ok)
     note("checkpoint_not_removed", x.name, ok.error().message);
   failpoint("commit.evicted");
+  return {};
 }
 
 void checkpoint_store::remove_doomed() {
   drop(evicted_prefix);
   for (auto& x : std::vector{state_.doomed}) {
-    auto found = read_manifest(folder() / x.name);
-    if (found && is_doomed(x.name, *found)) {
+    if (auto ok = remove(x); ok)
       note("checkpoint_removed", x.name, "retention had let it go");
-      remove(x);
-    } else if (found || found.error().code == ec::corrupt) {
-      std::erase(state_.doomed, x); // It is gone, or it is not that one.
-    }
+    else if (ok.error().code != ec::corrupt) // Else it is gone, or another.
+      note("checkpoint_not_removed", x.name, ok.error().message);
   }
 }
 
 expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
   auto path = folder() / evicted_name(x);
   auto it = checkpoint::from_directory(path);
-  auto done =
-    verify({std::move(it), {}, x.index, x.attempt})
-      .and_then([&](auto&&) { return rename_new(path, folder() / x.name); })
-      .and_then([&] { return sync_folder(folder()); });
+  auto done = verify({std::move(it), {}, x.index, x.attempt})
+                .and_then([&](auto&&) { return check_(); })
+                .and_then([&] { return rename_new(path, folder() / x.name); })
+                .and_then([&] { return sync_folder(folder()); });
   if (done)
     return true;
   if (done.error().code == ec::corrupt || done.error().code == ec::conflict)
@@ -299,6 +355,8 @@ expected<void> checkpoint_store::strike(const std::string& name) {
 
 expected<void> checkpoint_store::set_aside(const std::string& name,
                                            const error& reason) {
+  auto path = folder() / name;
+  auto rotten = held_entry::open(path);
   note("checkpoint_rotten", name, reason.message);
   if (log_) {
     auto& event = events_.back();
@@ -309,14 +367,18 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
   if (auto ok = strike(name); !ok)
     return ok;
   failpoint("rotten.forgotten");
-  auto found = look_up_link(folder() / name);
+  auto found = look_up_link(path);
   if (!found)
     return tl::unexpected{found.error()};
   if (!found->exists())
     return {};
+  if (!rotten)
+    return tl::unexpected{rotten.error()};
+  if (auto ok = check_(); !ok)
+    return ok;
   auto aside = rotten_prefix + name;
   for (auto i = 2; i < 100; ++i) {
-    auto moved = rename_new(folder() / name, folder() / aside);
+    auto moved = rotten->rename(folder() / aside);
     if (!moved && moved.error().code == ec::conflict) {
       aside = rotten_prefix + std::to_string(i) + '-' + name;
       continue;
@@ -334,8 +396,10 @@ expected<void> checkpoint_store::keep_rotten(const std::string& name) {
     auto oldest = state_.rotten.front();
     note("checkpoint_removed", oldest,
          "more than " + std::to_string(max_rotten) + " rotten ones");
-    if (auto ok = remove_tree(folder() / oldest); !ok)
-      note("checkpoint_not_removed", oldest, ok.error().message);
+    auto gone =
+      check_().and_then([&] { return remove_tree(folder() / oldest); });
+    if (!gone)
+      note("checkpoint_not_removed", oldest, gone.error().message);
     state_.rotten.erase(state_.rotten.begin());
   }
   auto saved = save(registry_);
@@ -426,6 +490,8 @@ void checkpoint_store::drop(const char* prefix) {
     note("staging_not_removed", folder().string(), names.error().message);
     return;
   }
+  if (!check_()) // After the list: it has no folder of another driver.
+    return;
   for (auto& name : *names)
     if (has_prefix(name, prefix))
       if (auto ok = remove_tree(folder() / name); !ok)

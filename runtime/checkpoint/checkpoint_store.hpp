@@ -43,7 +43,7 @@ public:
   /// the crash came between rename and state.
   /// *save* replaces `state.json` in the run's folder if it is unset. *log*
   /// takes the events without which no rotten checkpoint is set aside. *check*,
-  /// if set, is asked before a new checkpoint gets its name.
+  /// if set, is asked before anything is renamed or removed.
   static expected<checkpoint_store>
   open(fs::path run_path, std::string run_name, const checkpoint_config& config,
        saved_run state, save_function save = {}, log_function log = {},
@@ -99,7 +99,11 @@ private:
             const std::string& reason);
   void note_strangers(const reported_checkpoint& x, const manifest& its);
   bool is_doomed(const std::string& name, const manifest& x) const;
-  void remove(const doomed_checkpoint& x);
+  /// Removes *x* if its folder is that one still. `ec::corrupt` if it is gone,
+  /// or is another by now: then it is no longer doomed.
+  expected<void> remove(const doomed_checkpoint& x);
+  /// Renames the folder of *x* to be removed; the new path.
+  expected<fs::path> put_away(const doomed_checkpoint& x) const;
   void remove_doomed();
   /// What retention had let go and is still there.
   expected<std::vector<reported_checkpoint>> find_doomed();

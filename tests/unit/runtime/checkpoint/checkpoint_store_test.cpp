@@ -58,6 +58,7 @@ protected:
       fs::directory_iterator{run / "checkpoints"}, fs::directory_iterator{}));
   }
 
+  const checkpoint_config keep_one{1, "", score_order::max};
   temporary_folder run;
   std::uint64_t attempt = 0;
 };
@@ -100,6 +101,127 @@ TEST_F(checkpoint_store_test, N6_looks_once_more_before_a_checkpoint_is_named) {
   EXPECT_EQ(refused.error().code, ec::conflict);
   EXPECT_FALSE(fs::exists(folder(1)));
   EXPECT_EQ(entries(), 1u);
+}
+
+// The driver stands still; the next one takes the run over, and gives the name
+// that is to go to a checkpoint of its own.
+TEST_F(checkpoint_store_test,
+       removes_no_checkpoint_of_the_driver_that_is_next) {
+  auto is_taken = failure(ec::conflict, "taken");
+  for (auto moment : {"after the state", "before the look", "after the look"}) {
+    for (auto notices : {true, false}) {
+      SCOPED_TRACE(std::string{moment} + (notices ? ", seen" : ", not seen"));
+      fs::remove(run / "state.json");
+      fs::remove_all(run / "checkpoints");
+      auto stands_still = [&](const char* here) {
+        return here == std::string{moment};
+      };
+      auto commits = false;
+      auto taken = false;
+      auto take_over = [&] {
+        fs::rename(folder(0), run / "theirs");
+        auto next = open(keep_one);
+        auto theirs = next.begin_attempt(9).value();
+        ASSERT_TRUE(next.commit(
+          theirs,
+          stage_batch(run.path(), theirs, 9, name(0), {{{"a", "B"}}}).value()));
+        fs::remove_all(run / "theirs");
+        taken = true;
+      };
+      auto save = [&](const saved_run& x) {
+        auto saved = save_run(x, run.path());
+        if (commits && stands_still("after the state"))
+          take_over();
+        return saved;
+      };
+      auto looks = 0;
+      auto check = [&]() -> expected<void> {
+        auto evicts = commits && ++looks == 2;
+        if (evicts && stands_still("before the look"))
+          take_over();
+        if (taken && notices)
+          return is_taken;
+        if (evicts && stands_still("after the look"))
+          take_over();
+        return {};
+      };
+      auto store =
+        checkpoint_store::open(run.path(), "r", keep_one, {}, save, {}, check)
+          .value();
+      attempt = store.begin_attempt(0).value();
+      ASSERT_TRUE(commit(store, 0));
+      commits = true;
+      EXPECT_TRUE(commit(store, 1));
+      commits = false;
+      ASSERT_TRUE(taken);
+      EXPECT_EQ(bytes_of(folder(0) / "a"), "B");
+      EXPECT_EQ(read_manifest(folder(0)).value().index, 9u);
+    }
+  }
+}
+
+TEST_F(checkpoint_store_test, removes_no_staging_of_the_driver_that_is_next) {
+  auto taken = false;
+  auto store = checkpoint_store::open(
+                 run.path(), "r", {}, {},
+                 [&](const saved_run& x) {
+                   auto saved = save_run(x, run.path());
+                   taken = true;
+                   return saved;
+                 },
+                 {},
+                 [&]() -> expected<void> {
+                   if (taken)
+                     return failure(ec::conflict, "taken");
+                   return {};
+                 })
+                 .value();
+  auto theirs = run.path() / "checkpoints" / ".staging-7-0";
+  fs::create_directories(theirs);
+  ASSERT_TRUE(store.begin_attempt(0));
+  EXPECT_TRUE(fs::exists(theirs));
+  ASSERT_TRUE(store.finish(run_status_kind::errored, std::nullopt, 0));
+  EXPECT_TRUE(fs::exists(theirs));
+}
+
+TEST_F(checkpoint_store_test, sets_aside_nothing_of_the_driver_that_is_next) {
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    ASSERT_TRUE(commit(store, 0));
+  }
+  write_bytes(folder(0) / "a", "rotten");
+  auto take_over = [&](const store_event&, std::uint64_t) -> expected<void> {
+    fs::rename(folder(0), run / "rotten");
+    fs::create_directory(folder(0));
+    write_bytes(folder(0) / "a", "B");
+    return {};
+  };
+  auto state = load_run(run.path()).value().value();
+  auto store =
+    checkpoint_store::open(run.path(), "r", {}, state, {}, take_over).value();
+  auto resume = store.resume_checkpoint();
+  ASSERT_FALSE(resume);
+  EXPECT_TRUE(mentions(resume.error(), folder(0).string()));
+  EXPECT_EQ(bytes_of(folder(0) / "a"), "B");
+}
+
+TEST_F(checkpoint_store_test, removes_nothing_else_that_has_the_name) {
+  auto store = open(keep_one);
+  attempt = store.begin_attempt(0).value();
+  ASSERT_TRUE(commit(store, 0));
+  fs::remove_all(folder(0));
+  fs::create_directory(folder(0));
+  write_bytes(folder(0) / "notes", "of a user");
+  ASSERT_TRUE(commit(store, 1));
+  EXPECT_EQ(bytes_of(folder(0) / "notes"), "of a user");
+  auto events = store.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, "checkpoint_not_removed");
+  auto next = open(keep_one);
+  ASSERT_TRUE(next.resume_checkpoint().value());
+  EXPECT_TRUE(next.state().doomed.empty());
+  EXPECT_TRUE(fs::exists(folder(0)));
 }
 
 TEST_F(checkpoint_store_test, notices_a_flip_of_any_byte) {

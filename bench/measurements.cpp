@@ -9,12 +9,12 @@ std::vector<measurement> measurements() {
     {"start_cold", "s", {.max_value = 0.8, .max_ratio = 1.5}, start_cold},
     {"start_warm", "ms", {.max_value = 80}, start_warm},
 #endif
-    {"report_2", "us", {.max_ratio = 3}, report_2},
+    {"report_2", "us", {.max_ratio = 2.4}, report_2},
     {"report_8", "us", {.max_ratio = 3}, report_8},
     {"report_10k_keys", "ms", {.max_ratio = 1.5}, report_10k_keys},
     {"reports_per_s", "1/s", {.min_value = 2000}, reports_per_s},
     {"after_report", "ms", {.max_value = 3}, after_report},
-    {"tail", "ms", {.max_value = 30}, tail},
+    {"tail", "ms", {.max_value = 10}, tail},
 #ifdef TROUPE_BENCH_TORCH
     {"ddp_step", "ms", {.max_ratio = 1.03}, ddp_step},
     {"ddp_step_local", "ms", {.max_ratio = 0.92}, ddp_step_local},
@@ -35,7 +35,7 @@ std::vector<measurement> measurements() {
     {"sink_drain_mlflow", "scalars/s", {.min_value = 5'000}, sink_drain_mlflow},
     {"commit_64m", "GB/s", {.min_ratio = 0.75}, commit},
 #ifdef TROUPE_BENCH_TORCH
-    {"restart", "ms", {.max_value = 250}, restart},
+    {"restart", "ms", {.max_value = 60}, restart},
 #endif
     {"idle", "% of a core", {.max_value = 1}, idle},
   };

@@ -127,7 +127,8 @@ expected<std::string> report_page::render(std::stop_token cancelled) {
 
 expected<void> report_page::write(std::stop_token cancelled) {
   return render(std::move(cancelled)).and_then([&](const std::string& html) {
-    return replace_file(run_path_ / "report.html", html);
+    return replace_file(run_path_ / "report.html", html,
+                        after_power_cut::new_or_old_file);
   });
 }
 

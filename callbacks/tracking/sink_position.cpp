@@ -68,7 +68,8 @@ expected<void> save_position(const sink_position& x, const fs::path& path) {
   append_field(out, "loop_status",
                x.words.status ? to_string(*x.words.status) : "");
   append_sum(out);
-  return replace_file(path, out);
+  // From an earlier position a tracker sends again what it may have sent.
+  return replace_file(path, out, after_power_cut::new_or_old_file);
 }
 
 expected<std::optional<sink_position>> load_position(const fs::path& path) {

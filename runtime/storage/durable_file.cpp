@@ -53,7 +53,12 @@ fs::file_type type_of(mode_t mode) noexcept {
 // name in the open folder: if that is renamed meanwhile, nothing stays behind.
 expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
                             const fs::path& temporary, const fs::path& path,
-                            std::string_view bytes) {
+                            std::string_view bytes,
+                            after_power_cut left = after_power_cut::new_file) {
+  auto may_stay = left == after_power_cut::new_or_old_file
+                  && ::faccessat(folder.get(), path.filename().c_str(), F_OK,
+                                 AT_SYMLINK_NOFOLLOW)
+                       == 0;
   auto name = temporary.filename();
   auto written = write_durably(file, temporary, bytes);
   failpoint("replace.written");
@@ -67,7 +72,7 @@ expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
     return written;
   }
   failpoint("replace.renamed");
-  return sync_file(folder, folder_of(path));
+  return may_stay ? expected<void>{} : sync_file(folder, folder_of(path));
 }
 
 expected<file_status> stat_path(const fs::path& path, int flags) {
@@ -172,7 +177,8 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes) {
       [&](const unique_fd& file) { return write_durably(file, path, bytes); });
 }
 
-expected<void> replace_file(const fs::path& path, std::string_view bytes) {
+expected<void> replace_file(const fs::path& path, std::string_view bytes,
+                            after_power_cut left) {
   auto temporary = path;
   temporary += ".new";
   auto folder =
@@ -184,7 +190,7 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes) {
   return open_own_file(folder->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL,
                        ec::storage, "cannot create " + temporary.string())
     .and_then([&](const unique_fd& file) {
-      return put_in_place(*folder, file, temporary, path, bytes);
+      return put_in_place(*folder, file, temporary, path, bytes, left);
     });
 }
 

@@ -44,10 +44,17 @@ expected<fs::path> absolute_path(const fs::path& path);
 /// count, links to folders are not followed.
 expected<std::vector<fs::path>> files_below(const fs::path& path);
 
+/// What a power cut right after a replacement leaves.
+enum class after_power_cut {
+  new_file,
+  new_or_old_file, ///< Saves an fsync of the folder where there is an old one.
+};
+
 /// Replaces the file *path* by one with *bytes*, or leaves the old one as it
 /// is: a temporary file in the same folder, fsync, rename, fsync of the folder.
-/// After success the new bytes survive a power cut.
-expected<void> replace_file(const fs::path& path, std::string_view bytes);
+/// A power cut after success leaves what *left* says, never a part of a file.
+expected<void> replace_file(const fs::path& path, std::string_view bytes,
+                            after_power_cut left = after_power_cut::new_file);
 
 /// The same for a file that several processes may replace at once: each of them
 /// succeeds and the last one stays. One that is killed leaves a temporary file

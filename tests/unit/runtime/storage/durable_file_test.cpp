@@ -50,6 +50,21 @@ TEST(durable_file_test, keeps_the_old_file_when_fsync_fails) {
   EXPECT_FALSE(fs::exists(folder / "x.new"));
 }
 
+TEST(durable_file_test,
+     saves_the_sync_of_the_folder_where_the_old_file_may_stay) {
+  temporary_folder folder;
+  auto replace = [&](after_power_cut left) {
+    // The first sync is that of the file, the second that of the folder.
+    EXPECT_TRUE(arm_failpoint("storage.sync_file:2=eio"));
+    auto done = replace_file(folder / "x", "x", left);
+    EXPECT_TRUE(arm_failpoint(""));
+    return done.has_value();
+  };
+  EXPECT_FALSE(replace(after_power_cut::new_or_old_file)) << "no old file yet";
+  EXPECT_TRUE(replace(after_power_cut::new_or_old_file));
+  EXPECT_FALSE(replace(after_power_cut::new_file));
+}
+
 TEST(durable_file_test, keeps_the_old_file_when_the_disk_is_full) {
   temporary_folder folder;
   small_disk disk{folder / "disk", "64k"};

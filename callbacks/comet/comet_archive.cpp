@@ -8,6 +8,7 @@
 
 #include "troupe/callbacks/comet/zip_file.hpp"
 #include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 
@@ -42,7 +43,9 @@ error lost(const fs::path& path, std::uint64_t size, std::uint64_t wanted) {
 // Writes *bytes* at *at*, and nothing stays behind them. `ec::corrupt` if there
 // is less before them: no one fills that with zeros.
 expected<void> write_tail(const fs::path& path, std::uint64_t at,
-                          std::string_view bytes) {
+                          std::string_view bytes, const std::stop_token& over) {
+  if (auto ok = may_write(over, path); !ok)
+    return ok;
   auto found = look_up(path);
   if (!found)
     return tl::unexpected{found.error()};
@@ -74,7 +77,7 @@ comet_archive::comet_archive(comet_settings settings,
                              std::vector<std::string> tags,
                              const tracked_run& run)
   : settings_(std::move(settings)), tags_(std::move(tags)),
-    start_ms_(unix_ms(run.start_time)) {}
+    start_ms_(unix_ms(run.start_time)), over_(run.cancelled) {}
 
 fs::path comet_archive::path() const {
   auto name = settings_.experiment_key;
@@ -124,7 +127,7 @@ expected<void> comet_archive::restore_messages() {
   if (!found)
     return tl::unexpected{found.error()};
   if (found->size >= size_)
-    return write_tail(messages_path(), size_, {});
+    return write_tail(messages_path(), size_, {}, over_);
   auto archive = look_up(path());
   if (!archive)
     return tl::unexpected{archive.error()};
@@ -136,7 +139,7 @@ expected<void> comet_archive::restore_messages() {
   auto messages = zip_member(*zip, "messages.json");
   if (!messages || messages->size() < size_)
     return tl::unexpected{lost(messages_path(), found->size, size_)};
-  return write_tail(messages_path(), 0, messages->substr(0, size_));
+  return write_tail(messages_path(), 0, messages->substr(0, size_), over_);
 }
 
 std::size_t comet_archive::room() {
@@ -153,7 +156,7 @@ sink_result comet_archive::send(std::span<const comet_message> messages) {
   auto count = count_;
   for (auto& x : messages)
     text += line_of(x, ++count);
-  if (auto ok = write_tail(messages_path(), size_, text); !ok)
+  if (auto ok = write_tail(messages_path(), size_, text, over_); !ok)
     return fails(ok.error());
   size_ += text.size();
   count_ = count;
@@ -216,7 +219,10 @@ sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
                        {"messages.json", messages->substr(0, size_)}});
   if (!zip)
     return sink_fails(sink_failure::kind::permanent, zip.error());
-  if (auto ok = replace_file(path(), *zip); !ok)
+  auto ok = may_write(over_, path()).and_then([&] {
+    return replace_file(path(), *zip);
+  });
+  if (!ok)
     return fails(ok.error());
   packed_ = true;
   boost::system::error_code ignored; // The archive has all of it.

@@ -31,6 +31,7 @@ private:
   comet_settings settings_;
   std::vector<std::string> tags_;
   std::int64_t start_ms_ = 0;
+  std::stop_token over_;
   std::uint64_t number_ = 0; ///< Of the archive.
   std::uint64_t size_ = 0;   ///< Confirmed bytes of the messages.
   std::uint64_t count_ = 0;  ///< Messages.

@@ -97,7 +97,7 @@ sink_result mlflow_sink::start(const tracked_run& run,
   tree_ = settings->tree;
   run_path_ = run.path;
   if (settings->server.empty())
-    store_ = std::make_unique<mlflow_tree>(settings->tree);
+    store_ = std::make_unique<mlflow_tree>(settings->tree, run.cancelled);
   else
     store_ = std::make_unique<mlflow_server>(*settings, run.cancelled);
   names_ = {};

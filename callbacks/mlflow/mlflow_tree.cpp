@@ -13,6 +13,7 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/http/percent_encoded.hpp"
 #include "troupe/callbacks/mlflow/meta_file.hpp"
 #include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
@@ -227,6 +228,8 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
       kind::permanent,
       {ec::invalid_config, "'" + id_ + "' can not be the id of a run"});
   is_ours_ = id_ == run.uid;
+  if (auto ok = may_write(over_, root_); !ok)
+    return as_result(ok);
   auto experiment = experiment_folder();
   if (!experiment)
     return sink_fails(experiment.error().code == ec::storage ? kind::transient
@@ -328,6 +331,8 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
 }
 
 expected<void> mlflow_tree::make_run() {
+  if (auto ok = may_write(over_, folder_); !ok)
+    return ok;
   for (const auto* name : {"metrics", "params", "tags", "artifacts"})
     if (auto ok = make_folders(folder_ / name, folder_mode); !ok)
       return ok;
@@ -341,6 +346,8 @@ expected<void> mlflow_tree::cut_metrics() {
   if (!files)
     return tl::unexpected{files.error()};
   for (const auto& file : *files) {
+    if (auto ok = may_write(over_, file); !ok)
+      return ok;
     const auto key = file.lexically_relative(metrics).string();
     auto known = sizes_.find(key);
     auto size = cut_file(file, known == sizes_.end() ? 0 : known->second);
@@ -355,6 +362,8 @@ expected<void> mlflow_tree::cut_metrics() {
 expected<void> mlflow_tree::write_meta(run_status_kind status,
                                        std::int64_t end_ms) {
   const auto file = folder_ / "meta.yaml";
+  if (auto ok = may_write(over_, file); !ok)
+    return ok;
   const auto number = std::to_string(status_number(status));
   const auto end =
     status == run_status_kind::running ? "null" : std::to_string(end_ms);
@@ -428,6 +437,8 @@ expected<fs::path> mlflow_tree::write_value(const char* what,
   if (!place)
     return tl::unexpected{place.error()};
   const auto file = folder_ / what / *place;
+  if (auto ok = may_write(over_, file); !ok)
+    return tl::unexpected{ok.error()};
   boost::system::error_code failed;
   fs::create_directories(file.parent_path(), failed);
   const auto temporary = folder_ / ".value.tmp"; // Where no reader looks.
@@ -452,6 +463,8 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
       return sink_fails(kind::transient, name.error());
     auto& size = sizes[*name];
     const auto file = folder_ / "metrics" / *name;
+    if (auto ok = may_write(over_, file); !ok)
+      return as_result(ok);
     if (size == 0)
       add_folders(written, folder_ / "metrics", file);
     auto grown =
@@ -483,7 +496,9 @@ sink_result mlflow_tree::set_tags(std::span<const mlflow_pair> tags) {
 
 sink_result mlflow_tree::put_file(const fs::path& file,
                                   const std::string& name) {
-  return as_result(copy_artifact(file, folder_ / "artifacts" / name));
+  const auto copy = folder_ / "artifacts" / name;
+  return as_result(
+    may_write(over_, copy).and_then([&] { return copy_artifact(file, copy); }));
 }
 
 sink_result mlflow_tree::end(run_status_kind status, std::int64_t time_ms) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <stop_token>
 
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
 #include "troupe/runtime/error.hpp"
@@ -19,8 +20,10 @@ namespace troupe {
 /// MLFLOW_ALLOW_FILE_STORE is set; `mlflow migrate-filestore` takes it over.
 class mlflow_tree final : public mlflow_store {
 public:
-  /// *root* is made if it is missing.
-  explicit mlflow_tree(fs::path root) : root_(std::move(root)) {}
+  /// *root* is made if it is missing. Nothing more is written once *over* is
+  /// asked to stop.
+  explicit mlflow_tree(fs::path root, std::stop_token over = {})
+    : root_(std::move(root)), over_(std::move(over)) {}
 
   sink_result open(const mlflow_run& run, const std::string& state) override;
 
@@ -53,6 +56,7 @@ private:
   expected<fs::path> write_value(const char* what, const mlflow_pair& x);
 
   fs::path root_;
+  std::stop_token over_;
   fs::path folder_; ///< Of the run.
   mlflow_run run_;
   std::string id_;

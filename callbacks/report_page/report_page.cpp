@@ -1,5 +1,6 @@
 #include "troupe/callbacks/report_page/report_page.hpp"
 
+#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/report_page/chart_data.hpp"
 #include "troupe/callbacks/report_page/page_assets.hpp"
 #include "troupe/callbacks/report_page/page_sections.hpp"
@@ -102,7 +103,7 @@ expected<void> report_page::read_journal(const std::stop_token& cancelled) {
   }
 }
 
-expected<std::string> report_page::render(std::stop_token cancelled) {
+expected<std::string> report_page::render(const std::stop_token& cancelled) {
   if (auto ok = read_journal(cancelled); !ok)
     return tl::unexpected{ok.error()};
   auto facts = read_run_facts(run_path_);
@@ -125,10 +126,12 @@ expected<std::string> report_page::render(std::stop_token cancelled) {
   return out.take();
 }
 
-expected<void> report_page::write(std::stop_token cancelled) {
-  return render(std::move(cancelled)).and_then([&](const std::string& html) {
-    return replace_file(run_path_ / "report.html", html,
-                        after_power_cut::new_or_old_file);
+expected<void> report_page::write(const std::stop_token& cancelled) {
+  const auto file = run_path_ / "report.html";
+  return render(cancelled).and_then([&](const std::string& html) {
+    return may_write(cancelled, file).and_then([&] {
+      return replace_file(file, html, after_power_cut::new_or_old_file);
+    });
   });
 }
 

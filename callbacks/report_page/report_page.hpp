@@ -27,10 +27,10 @@ public:
 
   /// The page as the folder is now; `ec::stopped` soon after *cancelled* was
   /// asked to stop. A few megabytes at most, however long the run.
-  expected<std::string> render(std::stop_token cancelled = {});
+  expected<std::string> render(const std::stop_token& cancelled = {});
 
   /// Renders and replaces `report.html` of the folder atomically.
-  expected<void> write(std::stop_token cancelled = {});
+  expected<void> write(const std::stop_token& cancelled = {});
 
 private:
   explicit report_page(fs::path run_path) : run_path_(std::move(run_path)) {}

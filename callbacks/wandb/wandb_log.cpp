@@ -9,6 +9,7 @@
 #include <optional>
 
 #include "troupe/callbacks/encoding/little_endian.hpp"
+#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -107,18 +108,22 @@ expected<std::string> read_tail(const unique_fd& file, const fs::path& path,
 
 } // namespace
 
-expected<wandb_log> wandb_log::create(const fs::path& path) {
+expected<wandb_log> wandb_log::create(const fs::path& path,
+                                      std::stop_token over) {
+  if (auto ok = may_write(over, path); !ok)
+    return tl::unexpected{ok.error()};
   auto file = open_file(path, O_WRONLY | O_CREAT | O_EXCL, "create");
   if (!file)
     return tl::unexpected{file.error()};
-  wandb_log result{path, std::move(*file), 0};
+  wandb_log result{path, std::move(*file), 0, std::move(over)};
   result.pending_ = file_header;
   return result;
 }
 
 expected<wandb_log>
 wandb_log::reopen(const fs::path& path, std::uint64_t from,
-                  const std::function<void(std::string_view)>& see) {
+                  const std::function<void(std::string_view)>& see,
+                  std::stop_token over) {
   auto file = open_file(path, O_RDWR, "open");
   if (!file)
     return tl::unexpected{file.error()};
@@ -126,9 +131,11 @@ wandb_log::reopen(const fs::path& path, std::uint64_t from,
   if (!tail)
     return tl::unexpected{tail.error()};
   auto size = from + read_records(*tail, from, see);
+  if (auto ok = may_write(over, path); !ok)
+    return tl::unexpected{ok.error()};
   if (::ftruncate(file->get(), static_cast<off_t>(size)) != 0)
     return tl::unexpected{storage_error("cut the tail of", path, errno)};
-  return wandb_log{path, std::move(*file), size};
+  return wandb_log{path, std::move(*file), size, std::move(over)};
 }
 
 void wandb_log::append(std::string_view record) {
@@ -155,6 +162,8 @@ void wandb_log::append_chunk(std::uint8_t type, std::string_view data) {
 }
 
 expected<void> wandb_log::flush() {
+  if (auto ok = may_write(over_, path_); !ok)
+    return ok;
   std::string_view rest{pending_};
   while (!rest.empty()) {
     auto at = size_ + (pending_.size() - rest.size());

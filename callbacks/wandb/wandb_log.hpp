@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <functional>
+#include <stop_token>
 #include <string>
 #include <string_view>
 
@@ -17,14 +18,16 @@ namespace troupe {
 class wandb_log {
 public:
   /// Makes the file *path*, which must not exist, with its header.
-  static expected<wandb_log> create(const fs::path& path);
+  static expected<wandb_log> create(const fs::path& path,
+                                    std::stop_token over = {});
 
   /// Opens *path* to append behind its last whole record. Records from byte
   /// *from* on, where a record begins, are given to *see*; a torn one at the
   /// end is cut off, since W&B's reader loses whatever stands behind one.
   static expected<wandb_log>
   reopen(const fs::path& path, std::uint64_t from,
-         const std::function<void(std::string_view)>& see);
+         const std::function<void(std::string_view)>& see,
+         std::stop_token over = {});
 
   /// Adds one record to what `flush` will write.
   void append(std::string_view record);
@@ -39,14 +42,17 @@ public:
   const fs::path& path() const noexcept { return path_; }
 
 private:
-  wandb_log(fs::path path, unique_fd file, std::uint64_t size)
-    : path_(std::move(path)), file_(std::move(file)), size_(size) {}
+  wandb_log(fs::path path, unique_fd file, std::uint64_t size,
+            std::stop_token over)
+    : path_(std::move(path)), file_(std::move(file)), size_(size),
+      over_(std::move(over)) {}
 
   void append_chunk(std::uint8_t type, std::string_view data);
 
   fs::path path_;
   unique_fd file_;
   std::uint64_t size_ = 0;
+  std::stop_token over_;
   std::string pending_;
 };
 

@@ -124,11 +124,14 @@ expected<void> wandb_sink::mend(const wandb_fragment& x, std::uint64_t from) {
   if (!found->exists() || found->size < log_header)
     return remove_tree(x.path);
   auto has_exit = false;
-  auto log = wandb_log::reopen(x.log(), from, [&](std::string_view record) {
-    auto seen = see_wandb_record(record);
-    has_exit = has_exit || seen.exit;
-    place_.steps.take(seen);
-  });
+  auto log = wandb_log::reopen(
+    x.log(), from,
+    [&](std::string_view record) {
+      auto seen = see_wandb_record(record);
+      has_exit = has_exit || seen.exit;
+      place_.steps.take(seen);
+    },
+    run_.cancelled);
   if (!log)
     return tl::unexpected{log.error()};
   if (!has_exit) {
@@ -151,10 +154,12 @@ expected<void> wandb_sink::open() {
   auto is_own = fragment_ && fragment_->name() == place_.fragment;
   if (!is_own || place_.closed)
     return begin_fragment();
-  auto log = wandb_log::reopen(fragment_->log(), place_.size,
-                               [&](std::string_view record) {
-                                 place_.steps.take(see_wandb_record(record));
-                               });
+  auto log = wandb_log::reopen(
+    fragment_->log(), place_.size,
+    [&](std::string_view record) {
+      place_.steps.take(see_wandb_record(record));
+    },
+    run_.cancelled);
   if (!log)
     return tl::unexpected{log.error()};
   log_ = std::move(*log);
@@ -170,7 +175,7 @@ expected<void> wandb_sink::begin_fragment() {
                                       std::chrono::system_clock::now());
   if (!fragment)
     return tl::unexpected{fragment.error()};
-  auto log = wandb_log::create(fragment->log());
+  auto log = wandb_log::create(fragment->log(), run_.cancelled);
   if (!log) {
     (void) remove_tree(fragment->path);
     return tl::unexpected{log.error()};

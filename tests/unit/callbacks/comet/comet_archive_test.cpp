@@ -65,6 +65,22 @@ TEST_F(comet_archive_test, writes_each_kind_of_value) {
   has(R"("local_timestamp":1700000000500)");
 }
 
+TEST_F(comet_archive_test, writes_nothing_once_the_run_is_over) {
+  std::stop_source over;
+  run.cancelled = over.get_token();
+  comet_sink x{options};
+  ASSERT_TRUE(x.start(run, ""));
+  auto row = record.report(0, {{{"loss", 0.5}}});
+  ASSERT_TRUE(x.log({&row, 1}));
+  const auto before = messages();
+  over.request_stop();
+  row = record.report(1, {{{"loss", 0.25}}});
+  EXPECT_FALSE(x.log({&row, 1}));
+  EXPECT_FALSE(x.finish(run_status_kind::finished, record_time(2)));
+  EXPECT_EQ(messages(), before);
+  EXPECT_EQ(packed(), "none");
+}
+
 TEST_F(comet_archive_test, tells_a_text_again_only_when_it_changes) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));

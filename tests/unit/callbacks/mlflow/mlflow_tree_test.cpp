@@ -72,6 +72,26 @@ TEST_F(mlflow_tree_test, tells_status_and_end) {
   EXPECT_EQ(read_meta(run_folder() / "meta.yaml")["status"], "1");
 }
 
+TEST_F(mlflow_tree_test, writes_nothing_once_the_run_is_over) {
+  std::stop_source over;
+  mlflow_tree tree{folder.path(), over.get_token()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  ASSERT_TRUE(log(tree, {{"loss", 0.5, 1700, 3}}));
+  const auto state = tree.state();
+  over.request_stop();
+  const auto refused = [](const sink_result& x) {
+    return !x && x.error().reason.code == ec::stopped;
+  };
+  EXPECT_TRUE(refused(log(tree, {{"loss", 0.25, 1800, 4}})));
+  EXPECT_TRUE(refused(tree.log_params(std::vector<mlflow_pair>{{"a", "b"}})));
+  EXPECT_TRUE(refused(tree.end(run_status_kind::finished, 2000)));
+  EXPECT_TRUE(refused(
+    mlflow_tree{folder.path(), over.get_token()}.open(wanted(), state)));
+  EXPECT_EQ(lines("loss"), "1700 0.5 3\n");
+  EXPECT_FALSE(fs::exists(run_folder() / "params/a"));
+  EXPECT_EQ(read_meta(run_folder() / "meta.yaml")["end_time"], "null");
+}
+
 /// Whatever was written after the state was taken, and wherever the file ends:
 /// what is given again stands once.
 TEST_F(mlflow_tree_test, is_exact_after_a_death_at_any_byte) {

@@ -90,6 +90,26 @@ TEST(wandb_log_test, keeps_records_of_any_size_over_block_borders) {
   EXPECT_EQ(records_of(path), written);
 }
 
+TEST(wandb_log_test, writes_nothing_once_the_run_is_over) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  std::stop_source over;
+  auto log = wandb_log::create(path, over.get_token());
+  ASSERT_TRUE(log);
+  log->append("first");
+  ASSERT_TRUE(log->flush());
+  write_bytes(path, bytes_of(path) + "torn"); // Cut off by who may write only.
+  const auto before = bytes_of(path);
+  over.request_stop();
+  log->append("second");
+  EXPECT_EQ(log->flush().error().code, ec::stopped);
+  EXPECT_FALSE(wandb_log::reopen(
+    path, 7, [](auto) {}, over.get_token()));
+  EXPECT_FALSE(wandb_log::create(folder / "y.wandb", over.get_token()));
+  EXPECT_EQ(bytes_of(path), before);
+  EXPECT_FALSE(fs::exists(folder / "y.wandb"));
+}
+
 TEST(wandb_log_test, gives_every_room_at_a_block_end_its_due) {
   for (std::size_t left = 0; left <= 15; ++left) {
     temporary_folder folder;

@@ -101,7 +101,11 @@ expected<void> gather(const fs::path& staging, const fs::path& whole,
   }
   std::ranges::sort(x.files, {}, &file_entry::path);
   failpoint("commit.gathered");
-  if (auto ok = write_new_file(whole / manifest_file_name, to_json(x)); !ok)
+  const auto file = whole / manifest_file_name;
+  const auto text = to_json(x);
+  if (auto ok = check_size(file, text, max_manifest_bytes); !ok)
+    return ok;
+  if (auto ok = write_new_file(file, text); !ok)
     return ok;
   failpoint("commit.manifest_written");
   return files.sync_folders();

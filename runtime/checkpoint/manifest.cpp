@@ -16,10 +16,6 @@ namespace troupe {
 
 namespace {
 
-// Largest manifest that is read: a million files, each with a path of 200 bytes
-// and what is said about it, with room for the metrics of many ranks.
-constexpr std::size_t max_manifest_bytes = 1024 * 1024 * 1024;
-
 tl::unexpected<error> differs(const fs::path& file, const std::string& how) {
   return failure(ec::corrupt, file.string() + ' ' + how);
 }

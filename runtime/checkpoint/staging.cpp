@@ -55,7 +55,9 @@ expected<void> write_file_list(const fs::path& path,
     out += '\n';
   }
   out += checksum_text(checksum(out)) + '\n';
-  return write_new_file(path, out);
+  return check_size(path, out, max_list_bytes).and_then([&] {
+    return write_new_file(path, out);
+  });
 }
 
 expected<std::vector<file_entry>> read_file_list(const fs::path& path,

@@ -442,7 +442,10 @@ expected<void> run_folder::save_state(const saved_run& x) {
     return ok;
   struct stat made {
   }, found{};
-  auto saved = folder_.replace_file(state_name, to_json(x), &made);
+  const auto text = to_json(x);
+  if (auto ok = check_size(path() / state_name, text, max_state_bytes); !ok)
+    return ok;
+  auto saved = folder_.replace_file(state_name, text, &made);
   // Even if that failed: the new file may be the one that is there. Some file
   // systems set its times when it is closed, so that only now they are known.
   auto seen = folder_.look_up(state_name, found) == 0;

@@ -220,7 +220,10 @@ expected<saved_run> saved_run_from_json(const std::string& text,
 }
 
 expected<void> save_run(const saved_run& x, const fs::path& run_path) {
-  return replace_file(state_file(run_path), to_json(x));
+  const auto text = to_json(x);
+  return check_size(state_file(run_path), text, max_state_bytes).and_then([&] {
+    return replace_file(state_file(run_path), text);
+  });
 }
 
 expected<std::optional<saved_run>> load_run(const fs::path& run_path) {

@@ -207,6 +207,15 @@ expected<void> replace_shared_file(const fs::path& path,
   return put_in_place(*folder, file, temporary, path, bytes);
 }
 
+expected<void> check_size(const fs::path& path, std::string_view bytes,
+                          std::size_t limit) {
+  if (bytes.size() <= limit)
+    return {};
+  return failure(ec::storage,
+                 path.string() + " would have " + std::to_string(bytes.size())
+                   + " bytes, the limit is " + std::to_string(limit));
+}
+
 expected<std::string> read_file(const fs::path& path, std::size_t limit) {
   return open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& file) {
     return read_open_file(file, path, limit);

@@ -71,6 +71,11 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes);
 expected<void> write_durably(const unique_fd& file, const fs::path& path,
                              std::string_view bytes);
 
+/// `ec::storage` if *bytes* are over the *limit* above which no one reads the
+/// file *path*: what cannot be read again must not be acknowledged.
+expected<void> check_size(const fs::path& path, std::string_view bytes,
+                          std::size_t limit);
+
 /// The whole file. Over *limit* bytes is `ec::corrupt`: no one allocates what a
 /// damaged size asks for.
 expected<std::string> read_file(const fs::path& path, std::size_t limit);

@@ -78,6 +78,12 @@ TEST(durable_file_test, keeps_the_old_file_when_the_disk_is_full) {
   EXPECT_EQ(bytes_of(disk.path() / "x"), "one");
 }
 
+TEST(durable_file_test, refuses_to_write_what_it_would_not_read) {
+  EXPECT_TRUE(check_size("/run/x", "12345", 5));
+  EXPECT_EQ(check_size("/run/x", "12345", 4).error(),
+            (error{ec::storage, "/run/x would have 5 bytes, the limit is 4"}));
+}
+
 TEST(durable_file_test, refuses_to_read_more_than_its_limit) {
   temporary_folder folder;
   write_bytes(folder / "x", "12345");

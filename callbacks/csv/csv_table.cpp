@@ -17,7 +17,7 @@ namespace troupe::csv {
 
 namespace {
 
-constexpr std::size_t chunk_size = 1 << 20; // bytes read or written at once
+constexpr std::size_t chunk_size = 1 << 16; // bytes read or written at once
 
 // Calls *take* with one piece of the file after another until it returns false
 // or *size* bytes were read.

@@ -11,7 +11,9 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t block_size = 1024 * 1024;
+// Small, as many short-lived threads read journals: the allocator keeps what
+// each of its arenas ever held.
+constexpr std::size_t block_size = 64 * 1024;
 
 } // namespace
 

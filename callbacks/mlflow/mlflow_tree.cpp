@@ -226,7 +226,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   if (id_.empty() || id_ == "." || id_ == ".." || id_.find('/') != id_.npos)
     return sink_fails(
       kind::permanent,
-      {ec::invalid_config, "'" + id_ + "' can not be the id of a run"});
+      {ec::invalid_config, "'" + id_ + "' cannot be the id of a run"});
   is_ours_ = id_ == run.uid;
   if (auto ok = may_write(over_, root_); !ok)
     return as_result(ok);

@@ -1,10 +1,24 @@
 #pragma once
 
 #include <cstdint>
+#include <optional>
 
 #include <ATen/core/Tensor.h>
 
 namespace troupe {
+
+/// The samples of all ranks in the order of a seed.
+struct divided_order {
+  std::int64_t samples = 0;
+  std::uint64_t seed = 0;
+
+  bool operator==(const divided_order&) const = default;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(samples, seed);
+  }
+};
 
 /// What an `epoch_loop` sees of a loader and of the module's steps for its
 /// batches, whatever their type is: a pass is
@@ -20,6 +34,8 @@ public:
   virtual void open() = 0;
   /// Batches of a pass, of this rank.
   virtual std::int64_t size() = 0;
+  /// What the ranks divide among them, if the loader says so.
+  virtual std::optional<divided_order> divides() = 0;
 
   virtual void begin(std::uint64_t epoch) = 0;
   /// Goes to the next batch; false if there is none.

@@ -186,6 +186,9 @@ void epoch_loop::prepare(batch_feed& train, batch_feed* validation) {
   train.open();
   if (validation)
     validation->open();
+  check_order(train, "training");
+  if (validation)
+    check_order(*validation, "validation");
   check_batches(train);
   module_->configure_model();
   model_.emplace(prepare_model(context_, module_, options_.data_parallel));
@@ -200,6 +203,22 @@ void epoch_loop::gather_callbacks() {
   std::ranges::stable_partition(active_, [](const callback_ptr& x) {
     return x->phase() != callback_phase::checkpoint;
   });
+}
+
+/// Ranks that shuffle by different seeds see some samples twice and others not.
+void epoch_loop::check_order(batch_feed& feed, const char* use) {
+  if (context_.world_size() == 1)
+    return;
+  const auto mine = feed.divides().value_or(divided_order{});
+  const auto first = context_.broadcast_from_rank_zero(mine);
+  auto text = [](const divided_order& x) {
+    return std::to_string(x.samples) + " samples in the order of seed "
+           + std::to_string(x.seed);
+  };
+  if (first != mine)
+    refuse("rank " + std::to_string(context_.rank()) + ": the loader for " + use
+           + " divides " + text(mine) + ", but rank 0's " + text(first)
+           + ": give all ranks the same data and data_loader_options::seed");
 }
 
 void epoch_loop::check_batches(batch_feed& train) {

@@ -113,6 +113,7 @@ private:
   void run(batch_feed& train, batch_feed* validation);
   void prepare(batch_feed& train, batch_feed* validation);
   void gather_callbacks();
+  void check_order(batch_feed& feed, const char* use);
   void check_batches(batch_feed& train);
   void check_optimizer() const;
   void restore_module(const fs::path& folder, const loop_progress& saved,

@@ -44,6 +44,16 @@ public:
     return static_cast<std::int64_t>(all().size());
   }
 
+  std::optional<divided_order> divides() override {
+    if constexpr (requires {
+                    all().state().seed;
+                    all().samples();
+                  })
+      return divided_order{all().samples(), all().state().seed};
+    else
+      return std::nullopt;
+  }
+
   void begin(std::uint64_t epoch) override {
     if constexpr (requires { all().set_epoch(epoch); })
       all().set_epoch(epoch);

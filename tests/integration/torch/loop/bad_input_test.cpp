@@ -186,6 +186,34 @@ TEST_F(bad_input_test, there_must_be_batches_as_many_as_on_other_ranks) {
     {"rank 0: the loader for training has no batches"});
 }
 
+TEST_F(bad_input_test, ranks_divide_the_same_order) {
+  for (auto validation : {false, true}) {
+    auto x = run(
+      2,
+      [validation](train_context& context) {
+        auto loader = [&](bool own) {
+          return prepare_data_loader(
+            context, curve{8},
+            {.batch_size = 2,
+             .shuffle = true,
+             .seed = own ? static_cast<std::uint64_t>(context.rank()) : 7});
+        };
+        epoch_loop{context}.fit(std::make_shared<curve_module>(),
+                                loader(!validation), loader(validation));
+      },
+      validation ? "validation" : "training");
+    ASSERT_TRUE(x.error);
+    EXPECT_NE(
+      x.error->message.find(
+        std::string{"rank 1: the loader for "}
+        + (validation ? "validation" : "training")
+        + " divides 8 samples in the order of seed 1, but rank 0's 8 samples "
+          "in the order of seed 0"),
+      std::string::npos)
+      << x.error->message;
+  }
+}
+
 TEST_F(bad_input_test, a_mean_over_all_ranks_needs_rank_0) {
   auto x = run(2, [](train_context& context) {
     struct one_sided : curve_module {

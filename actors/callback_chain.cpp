@@ -90,17 +90,14 @@ bool callback_chain_state::ask_link() {
   auto& round = rounds.front();
   while (current < links.size()) {
     auto& x = links[current];
-    auto skipped =
-      round.answer.abort && !std::holds_alternative<after_run>(round.what);
-    if (!skipped && !x.gone) {
+    if (!x.gone) {
       if (ask(x))
         return true;
       continue;
     }
-    if (!skipped && x.reason)
+    if (x.reason)
       fail({std::exchange(x.reason, {})});
-    if (!skipped)
-      skip(name_of(current, x.who.name));
+    skip(name_of(current, x.who.name));
     round.answer.times.push_back({x.who.name, 0});
     ++current;
   }

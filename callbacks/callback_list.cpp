@@ -45,33 +45,32 @@ callback_list::callback_list(
 }
 
 callback_outcome callback_list::before_run(const run_context& run) {
-  return round("before_run", false,
-               [&](user_callback& x) { x.before_run(run); });
+  return round("before_run", [&](user_callback& x) { x.before_run(run); });
 }
 
 callback_outcome
 callback_list::after_report(const run_context& run,
                             const std::vector<metrics>& values,
                             const std::optional<checkpoint>& data) {
-  return round("after_report", false,
+  return round("after_report",
                [&](user_callback& x) { x.after_report(run, values, data); });
 }
 
 callback_outcome
 callback_list::after_exception(const run_context& run,
                                const std::map<int, rank_failure>& failures) {
-  return round("after_exception", false,
+  return round("after_exception",
                [&](user_callback& x) { x.after_exception(run, failures); });
 }
 
 callback_outcome callback_list::after_run(const run_context& run,
                                           const result& outcome) {
-  return round("after_run", true,
+  return round("after_run",
                [&](user_callback& x) { x.after_run(run, outcome); });
 }
 
 callback_outcome
-callback_list::round(std::string_view hook, bool call_all,
+callback_list::round(std::string_view hook,
                      const std::function<void(user_callback&)>& call) {
   callback_outcome result;
   auto begin = now_();
@@ -85,15 +84,14 @@ callback_list::round(std::string_view hook, bool call_all,
          who + " threw in " + std::string{hook} + ": " + std::string{what}});
       result.abort = policy_ == callback_errors::abort;
     };
-    if (!result.abort || call_all)
-      try {
-        watch_->set(who, hook);
-        call(*callback);
-      } catch (const std::exception& x) {
-        failed(x.what());
-      } catch (...) {
-        failed("an exception that is no std::exception");
-      }
+    try {
+      watch_->set(who, hook);
+      call(*callback);
+    } catch (const std::exception& x) {
+      failed(x.what());
+    } catch (...) {
+      failed("an exception that is no std::exception");
+    }
     auto now = now_();
     result.times.push_back(
       {name, std::chrono::duration<double>(now - last).count()});

@@ -24,7 +24,7 @@ struct callback_outcome {
   std::vector<error> errors;
   /// Whether the run is to end for it.
   bool abort = false;
-  /// Time that each callback took, in order; 0 for one that was not called.
+  /// Time that each callback took, in order.
   std::vector<callback_time> times;
   /// Time that the round took.
   std::chrono::nanoseconds spent{0};
@@ -50,9 +50,8 @@ private:
 
 /// Calls the callbacks of a run in order and catches what they throw.
 ///
-/// Under `callback_errors::log` each is called whatever the others do. Under
-/// `abort` the first that throws ends the round, except in `after_run`, where
-/// all get their last call.
+/// Each is called whatever the others do: a run that is to end for one of them
+/// (`callback_errors::abort`) has told all of them what it counts as delivered.
 class callback_list {
 public:
   using clock = std::chrono::steady_clock;
@@ -78,7 +77,7 @@ public:
   bool empty() const noexcept { return callbacks_.empty(); }
 
 private:
-  callback_outcome round(std::string_view hook, bool call_all,
+  callback_outcome round(std::string_view hook,
                          const std::function<void(user_callback&)>& call);
 
   struct entry {

@@ -152,6 +152,22 @@ TEST_F(driver_test, a_callback_that_throws_ends_the_run_if_it_is_to) {
   EXPECT_EQ(callback->calls.back(), "after_run errored");
 }
 
+TEST_F(driver_test, N4_all_callbacks_hear_of_the_report_that_ends_the_run) {
+  config.callback_errors = callback_errors::abort;
+  callback->throws_in = "after_report";
+  second = std::make_shared<recorded_callback>();
+  run();
+  report(0);
+  ranks.obey(0);
+  ranks.obey(1);
+  EXPECT_EQ(outcome().status, run_status_kind::errored);
+  EXPECT_THAT(second->calls,
+              ElementsAre("before_run 0", "after_report 0 [x=0] [x=0]",
+                          "after_run errored"));
+  EXPECT_THAT(told_reports::open(*store).value().take_untold(),
+              testing::IsEmpty());
+}
+
 TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
   spawn();
   system.hold(callbacks);

@@ -58,9 +58,11 @@ protected:
       system.spawn(worker_group, worker_group_args{ranks.launcher, plan});
     args.committer = storage =
       system.spawn(committer, committer_args{store, board});
-    auto list = std::make_shared<callback_list>(
-      std::vector<std::shared_ptr<user_callback>>{callback},
-      config.callback_errors);
+    std::vector<std::shared_ptr<user_callback>> classes{callback};
+    if (second)
+      classes.push_back(second);
+    auto list =
+      std::make_shared<callback_list>(classes, config.callback_errors);
     args.context.name = "r";
     args.told =
       std::make_shared<told_reports>(told_reports::open(*store).value());
@@ -154,6 +156,8 @@ protected:
   std::shared_ptr<run_board> board = std::make_shared<run_board>();
   std::shared_ptr<recorded_callback> callback =
     std::make_shared<recorded_callback>();
+  std::shared_ptr<recorded_callback>
+    second; ///< After `callback`; may be unset.
   stepped_system system;
   driver_actor driver;
   committer_actor storage;

@@ -342,6 +342,21 @@ TEST_P(placement_test, a_throwing_callback_ends_the_run_if_told_so) {
   EXPECT_EQ(outcome.error->code, ec::callback_failed);
 }
 
+TEST_P(placement_test, N4_all_callbacks_hear_of_the_report_that_ends_the_run) {
+  auto recorded = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {std::make_shared<throwing_callback>(), recorded};
+  given.run.callback_errors = callback_errors::abort;
+  auto outcome = run({.steps = 1'000'000, .checkpoint_by = -1}, given);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::callback_failed);
+  auto reports = std::ranges::count_if(
+    recorded->calls, [](auto& x) { return x.starts_with("after_report"); });
+  EXPECT_EQ(static_cast<std::size_t>(reports),
+            outcome.metrics_history().value().size());
+  EXPECT_THAT(outcome.unsent, ::testing::IsEmpty());
+}
+
 TEST_P(placement_test, a_callback_that_throws_at_the_begin_lets_no_loop_run) {
   auto recorded = std::make_shared<recording_callback>();
   auto given = options();
@@ -354,7 +369,8 @@ TEST_P(placement_test, a_callback_that_throws_at_the_begin_lets_no_loop_run) {
   EXPECT_EQ(outcome.error->code, ec::callback_failed);
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_EQ(outcome.attempts, 1u);
-  EXPECT_THAT(recorded->calls, ::testing::ElementsAre("after_run errored"));
+  EXPECT_THAT(recorded->calls,
+              ::testing::ElementsAre("before_run run", "after_run errored"));
   EXPECT_TRUE(outcome.metrics.empty());
 }
 

@@ -5,6 +5,7 @@
 
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/cut_text.hpp"
 
 namespace troupe {
 
@@ -131,11 +132,10 @@ error callback_chain_state::too_large_for(const link& x) {
   if (x.who.actor.node() == self->system().node())
     return {};
   auto& event = rounds.front().what;
-  // What is cheap to send is not measured.
+  // A report of few ranks fits. The other events are rare.
   if (auto report = std::get_if<after_report>(&event);
       report
-        ? 2 * max_metrics_bytes * report->values.size() <= args.longest_message
-        : !std::holds_alternative<after_run>(event))
+      && 2 * max_metrics_bytes * report->values.size() <= args.longest_message)
     return {};
   caf::byte_buffer bytes;
   caf::binary_serializer sink{self->system(), bytes};
@@ -191,6 +191,7 @@ void callback_chain_state::lose(std::size_t position,
 void callback_chain_state::fail(std::vector<error> failures) {
   auto& answer = rounds.front().answer;
   for (auto& x : failures) {
+    x.message = cut_reason(std::move(x.message));
     answer.failures.push_back(std::move(x));
     answer.abort = args.callback_errors == callback_errors::abort;
   }

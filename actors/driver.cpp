@@ -209,9 +209,7 @@ void driver_state::failed(attempt_failed& x) {
   group_alive = false;
   note_event(
     "ranks_failed",
-    {{"reason", x.ranks.empty()
-                  ? x.reason.message
-                  : make_run_error(x.ranks, args.store->path()).message},
+    {{"reason", x.ranks.empty() ? x.reason.message : error_of(x.ranks).message},
      {"started", x.started}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
@@ -220,9 +218,7 @@ void driver_state::failed(attempt_failed& x) {
     apply(run_events::ranks_failed{x.attempt, std::move(x.ranks)});
   } else {
     auto why =
-      x.ranks.empty()
-        ? x.reason
-        : error{ec::spawn, make_run_error(x.ranks, args.store->path()).message};
+      x.ranks.empty() ? x.reason : error{ec::spawn, error_of(x.ranks).message};
     apply(run_events::group_start_failed{x.attempt, std::move(why)});
   }
   group_gone(x.attempt);
@@ -422,10 +418,15 @@ void driver_state::finish(const error& reason) {
     return;
   if (machine->state() == run_state::errored && !machine->failures().empty()
       && reason.code == ec::rank_failed)
-    end_reason = make_run_error(machine->failures(), args.store->path());
+    end_reason = error_of(machine->failures());
   else if (reason)
     end_reason = make_run_error(reason);
   end_if_told();
+}
+
+run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
+  return make_run_error(std::move(ranks),
+                        args.has_logs ? args.store->path() : fs::path{});
 }
 
 void driver_state::end_if_told() {

@@ -29,6 +29,7 @@ struct driver_args {
   failure_config failure;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   int world_size = 1;
+  bool has_logs = false; ///< Ranks are processes, whose output is kept.
   std::size_t callback_queue = 64;
   std::chrono::milliseconds stop_timeout{0};
   std::chrono::milliseconds stop_grace{0};
@@ -79,6 +80,7 @@ struct driver_state {
   void start_group(const run_action& action);
   void launch(const attempt_begun& x);
   void finish(const error& reason);
+  run_error error_of(std::map<int, rank_failure> ranks) const;
   /// Stores the end of the run once callbacks have been told of all reports,
   /// and quits once they have been told of the end.
   void end_if_told();

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include "troupe/runtime/cut_text.hpp"
+
 namespace troupe {
 
 namespace {
@@ -80,8 +82,8 @@ callback_list::round(std::string_view hook,
     auto who = "callback " + std::to_string(i + 1) + " (" + name + ')';
     auto failed = [&](std::string_view what) {
       result.errors.push_back(
-        {ec::callback_failed,
-         who + " threw in " + std::string{hook} + ": " + std::string{what}});
+        {ec::callback_failed, cut_reason(who + " threw in " + std::string{hook}
+                                         + ": " + std::string{what})});
       result.abort = policy_ == callback_errors::abort;
     };
     try {

@@ -4,6 +4,7 @@
 #include <iterator>
 
 #include "troupe/actors/protocol/checkpoint_entries.hpp"
+#include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/report/report_options.hpp"
 
 namespace troupe {
@@ -69,7 +70,8 @@ expected<std::string> actor_link::join(bool broadcast,
   if (payload)
     message.payload = std::move(*payload);
   else
-    message.refusal = std::move(payload.error());
+    message.refusal = {payload.error().code,
+                       cut_reason(std::move(payload.error().message))};
   auto answer = ask<barrier_released>(std::move(message));
   if (!answer)
     return tl::unexpected<error>{std::move(answer.error())};

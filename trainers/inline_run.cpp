@@ -7,6 +7,7 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/run/failure_policy.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/context_of.hpp"
@@ -50,7 +51,7 @@ attempt_end run_attempt(const train_loop& loop, std::vector<int> gpus,
 
 rank_failure failure_of(const loop_outcome& outcome) {
   rank_failure x;
-  x.what = outcome.reason.message;
+  x.what = cut_reason(outcome.reason.message);
   x.pid = getpid();
   return x;
 }
@@ -121,9 +122,8 @@ run_end run_attempts(const run_request& request, run_store& store,
                : run_end{};
     std::map<int, rank_failure> ranks{{0, failure_of(outcome)}};
     // A journal that takes no line ends the run at the next report.
-    (void) store.append_event(
-      "ranks_failed", start->attempt,
-      {{"reason", make_run_error(ranks, store.path()).message}});
+    (void) store.append_event("ranks_failed", start->attempt,
+                              {{"reason", make_run_error(ranks, {}).message}});
     callbacks.after_exception(ranks);
     if (store.next_report() > start->first_report)
       policy.on_progress();
@@ -133,7 +133,7 @@ run_end run_attempts(const run_request& request, run_store& store,
     auto delay = policy.on_ranks_failed();
     store.note_failures(policy.counts());
     if (!delay)
-      return errored(make_run_error(std::move(ranks), store.path()));
+      return errored(make_run_error(std::move(ranks), {}));
     if (control.wait_for_end(*delay))
       return given_up(control);
     if (!callbacks.end_reason())

@@ -1,13 +1,17 @@
 #include "troupe/trainers/rank_runner.hpp"
 
+#include <cxxabi.h>
 #include <unistd.h>
 
 #include <cstdio>
+#include <typeinfo>
 
+#include <boost/core/demangle.hpp>
 #include <caf/send.hpp>
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/trainers/actor_link.hpp"
@@ -38,6 +42,7 @@ expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
 
 expected<void> say_goodbye(network_waiter& self, const rank_args& args,
                            loop_outcome outcome) {
+  outcome.reason.message = cut_reason(std::move(outcome.reason.message));
   expected<void> result;
   self
     ->request(args.group, caf::infinite,
@@ -67,7 +72,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
                            const std::shared_ptr<loop_control>& control) {
   auto loop = args.find(start.loop);
   if (!loop)
-    return {loop.error(), false};
+    return {loop.error()};
   start.facts.segment = args.segment;
   auto activity = show_activity(start.facts);
   auto link = std::make_shared<actor_link>(
@@ -90,6 +95,11 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   return outcome;
 }
 
+std::string type_of_exception() {
+  auto type = abi::__cxa_current_exception_type();
+  return type ? boost::core::demangle(type->name()) : std::string{};
+}
+
 loop_outcome call_loop(const train_loop& loop, train_context& context,
                        loop_stage stage) {
   try {
@@ -98,12 +108,27 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
   } catch (const run_stopped& x) {
     return {x.reason(), true};
   } catch (const train_error& x) {
-    return {x.reason(), false};
+    return {x.reason(), false, type_of_exception()};
   } catch (const std::exception& x) {
-    return {{ec::rank_failed, x.what()}, false};
+    return {{ec::rank_failed, x.what()}, false, type_of_exception()};
   } catch (...) {
-    return {{ec::rank_failed, "an exception that is no std::exception"}, false};
+    return {{ec::rank_failed, "an exception that is no std::exception"},
+            false,
+            type_of_exception()};
   }
+}
+
+/// Puts why the rank fails into its log, whole, as a program that ends by an
+/// exception does.
+void tell_log(int rank, const loop_outcome& x) {
+  if (x.type.empty())
+    std::fprintf(stderr, "troupe: rank %d failed: %s\n", rank,
+                 x.reason.message.c_str());
+  else
+    std::fprintf(stderr,
+                 "troupe: rank %d failed: its loop threw an instance of "
+                 "'%s'\n  what():  %s\n",
+                 rank, x.type.c_str(), x.reason.message.c_str());
 }
 
 /// A loop that has failed keeps its own reason.
@@ -151,11 +176,15 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
     trainer, trainer_args{args.attempt, args.rank, args.group, control});
   auto start = say_hello(self, args, me);
   expected<void> result;
-  if (start)
-    result = say_goodbye(
-      self, args, run_with_link(system, args, std::move(*start), control));
-  else
+  if (start) {
+    auto has_log = !start->facts.in_process;
+    auto outcome = run_with_link(system, args, std::move(*start), control);
+    if (has_log && outcome.reason && !outcome.stopped)
+      tell_log(args.rank, outcome);
+    result = say_goodbye(self, args, std::move(outcome));
+  } else {
     result = tl::unexpected<error>{start.error()};
+  }
   caf::anon_send_exit(me, caf::exit_reason::user_shutdown);
   return result;
 }

@@ -12,8 +12,9 @@ namespace troupe {
 
 /// How a rank's loop ended.
 struct loop_outcome {
-  error reason;         ///< `ec::none`: it returned.
-  bool stopped = false; ///< It left because it was told to.
+  error reason;          ///< `ec::none`: it returned.
+  bool stopped = false;  ///< It left because it was told to.
+  std::string type = {}; ///< Of the exception that left it.
 };
 
 /// Runs *loop* with its hooks and turns whatever leaves them into a value.

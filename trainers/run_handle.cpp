@@ -294,6 +294,7 @@ run_handle::begin(run_request request, caf::actor_system& system,
   args.failure = request.run.failure;
   args.first = std::move(*first);
   args.world_size = request.scaling.num_workers;
+  args.has_logs = !in_process;
   args.callback_queue = static_cast<std::size_t>(request.run.callback_queue);
   args.stop_timeout = request.run.stop_timeout;
   args.stop_grace = request.run.stop_grace;

@@ -14,6 +14,7 @@ namespace troupe {
 namespace {
 
 std::atomic<int> words_fd{-1};
+std::terminate_handler terminate_before = nullptr;
 
 std::string current_exception_text() {
   auto* type = abi::__cxa_current_exception_type();
@@ -34,9 +35,12 @@ std::string current_exception_text() {
   return text;
 }
 
-// abort afterwards keeps the core dump and the signal of an ordinary program.
+// What an ordinary program does then puts the whole text into the log. abort
+// keeps its core dump and its signal.
 [[noreturn]] void on_terminate() noexcept {
   leave_last_words(current_exception_text());
+  if (terminate_before)
+    terminate_before();
   std::abort();
 }
 
@@ -44,7 +48,9 @@ std::string current_exception_text() {
 
 void keep_last_words_in(int fd) {
   words_fd = fd;
-  std::set_terminate(on_terminate);
+  auto before = std::set_terminate(on_terminate);
+  if (before != on_terminate)
+    terminate_before = before;
 }
 
 void leave_last_words(std::string_view text) noexcept {

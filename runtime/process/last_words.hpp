@@ -9,7 +9,7 @@ namespace troupe {
 inline constexpr int max_last_words = 4096;
 
 /// From now on an exception that ends this process through std::terminate is
-/// described in *fd* (a memory file) before the process aborts.
+/// described in *fd* (a memory file) before the process ends as it would have.
 void keep_last_words_in(int fd);
 
 /// Leaves *text* as the cause of this process's end; the first call counts.

@@ -4,6 +4,8 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/cut_text.hpp"
+
 namespace troupe {
 
 namespace {
@@ -26,13 +28,6 @@ std::vector<cause_group> grouped(const std::map<int, rank_failure>& ranks) {
   return result;
 }
 
-// Cuts between two UTF-8 characters.
-std::string cut(const std::string& text, std::size_t size) {
-  while (size > 0 && (static_cast<unsigned char>(text[size]) & 0xc0) == 0x80)
-    --size;
-  return text.substr(0, size);
-}
-
 std::string line_of(const cause_group& x, const fs::path& run_path) {
   std::string result = "Rank ";
   auto separator = "";
@@ -43,9 +38,11 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
   result += ": ";
   if (x.text.size() <= max_cause_size)
     return result + x.text;
+  result += cut_text(x.text, max_cause_size);
+  if (run_path.empty())
+    return result + "… (cut; `ranks` of the error has more)";
   auto log = "rank_" + std::to_string(x.ranks.front()) + ".log";
-  return result + cut(x.text, max_cause_size) + "… (cut; see "
-         + (run_path / "logs" / log).string() + ')';
+  return result + "… (cut; see " + (run_path / "logs" / log).string() + ')';
 }
 
 } // namespace
@@ -62,7 +59,7 @@ run_error make_run_error(std::map<int, rank_failure> ranks,
 }
 
 run_error make_run_error(error reason) {
-  return {reason.code, std::move(reason.message), {}};
+  return {reason.code, cut_reason(std::move(reason.message)), {}};
 }
 
 } // namespace troupe

@@ -24,7 +24,7 @@ inline constexpr std::size_t max_cause_size = 1000;
 
 /// The error of a run whose *ranks* failed. Ranks with equal causes share a
 /// line, `Rank 0, 3: …`; a cause over `max_cause_size` bytes is cut and points
-/// to the rank's log below *run_path*.
+/// to the rank's log below *run_path* (empty: ranks have no logs).
 run_error make_run_error(std::map<int, rank_failure> ranks,
                          const fs::path& run_path);
 

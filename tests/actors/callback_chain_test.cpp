@@ -393,6 +393,13 @@ TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
                              "to another process holds 1000")));
   EXPECT_THAT(log, ElementsAre("near after_report 0"));
   EXPECT_THAT(first->value->skipped, IsEmpty());
+  std::string text(2000, 'x');
+  auto second =
+    system.ask<callback_done>(chain, after_exception{0, {{1, {.what = text}}}});
+  EXPECT_THAT(failures(second),
+              ElementsAre(HasSubstr("its after_exception takes 2")));
+  auto third = system.ask<callback_done>(chain, before_run{{.name = text}});
+  EXPECT_THAT(failures(third), ElementsAre(HasSubstr("its before_run takes")));
 }
 
 // -- the driver with a chain

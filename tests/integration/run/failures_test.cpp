@@ -23,6 +23,46 @@ TEST_F(run_test, an_exception_names_its_rank_and_text) {
   EXPECT_THROW(outcome.value_or_throw(), run_failed);
 }
 
+// More than fits into a message.
+constexpr std::size_t long_text = std::size_t{65} << 20;
+
+void throw_at_length(train_context& context) {
+  if (context.rank() == 1)
+    throw std::runtime_error{"begin " + std::string(long_text, 'x') + " end\n"};
+  context.barrier();
+}
+
+TEST_F(run_test, an_exception_of_any_length_is_whole_in_the_ranks_log) {
+  auto outcome =
+    data_parallel_trainer{
+      throw_at_length,
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .fit();
+  auto& failure = only_failure(outcome, 1);
+  EXPECT_EQ(failure.kind, kind::exception);
+  EXPECT_TRUE(failure.what.starts_with("begin xxx"));
+  EXPECT_TRUE(failure.what.ends_with(
+    "x… (cut; it has " + std::to_string(long_text + 11) + " bytes)"));
+  auto log = run_path() / "logs" / "rank_1.log";
+  EXPECT_TRUE(
+    outcome.error->message.ends_with("(cut; see " + log.string() + ')'))
+    << outcome.error->message;
+  auto text = bytes_of(log);
+  EXPECT_TRUE(
+    text.starts_with("troupe: rank 1 failed: its loop threw an instance of "
+                     "'std::runtime_error'\n  what():  begin xxx"));
+  EXPECT_TRUE(text.ends_with("x end\n\n"));
+  EXPECT_GT(text.size(), long_text);
+  EXPECT_LT(fs::file_size(run_path() / "state.json"), 100'000u);
+}
+
+TEST_F(run_test, an_exception_of_a_thread_is_in_the_ranks_log) {
+  run({.action = "thread_throw", .rank = 1, .step = 1});
+  EXPECT_NE(bytes_of(run_path() / "logs" / "rank_1.log")
+              .find("what():  the helper thread fell"),
+            std::string::npos);
+}
+
 TEST_F(run_test, an_exception_without_a_text_is_told) {
   auto outcome = run({.action = "throw_number", .rank = 1, .step = 1});
   auto& failure = only_failure(outcome, 1);

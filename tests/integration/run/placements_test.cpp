@@ -11,6 +11,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
 
@@ -310,6 +311,29 @@ TEST_P(placement_test, an_exception_ends_the_run) {
   auto outcome = run({.action = "throw", .rank = 0, .step = 1}, options());
   EXPECT_EQ(only_failure(outcome, 0).what, "the loss is a banana");
   EXPECT_EQ(outcome.status, run_status_kind::errored);
+}
+
+void throw_100_kilobytes(train_context& context) {
+  if (context.rank() == 0)
+    throw std::runtime_error{std::string(100'000, 'x')};
+  context.barrier();
+}
+
+TEST_P(placement_test, a_long_exception_points_to_where_there_is_more_of_it) {
+  auto outcome = data_parallel_trainer{throw_100_kilobytes, options()}.fit();
+  auto& what = only_failure(outcome, 0).what;
+  EXPECT_TRUE(what.ends_with("x… (cut; it has 100000 bytes)"));
+  EXPECT_GT(what.size(), max_reason_size);
+  EXPECT_LT(what.size(), max_reason_size + 100);
+  auto& message = outcome.error->message;
+  auto log = run_path() / "logs" / "rank_0.log";
+  auto is_named = message.find(log.string()) != std::string::npos;
+  EXPECT_EQ(is_named, fs::exists(log)) << message;
+  EXPECT_NE(message.find(is_named ? "(cut; see " : "`ranks` of the error"),
+            std::string::npos)
+    << message;
+  auto journal = bytes_of(run_path() / "journal.jsonl");
+  EXPECT_EQ(journal.find(log.string()) != std::string::npos, is_named);
 }
 
 TEST_P(placement_test, the_journal_says_which_rank_failed_and_why) {

@@ -145,6 +145,19 @@ TEST_F(callback_list_test, CBM_4_under_abort_all_that_throw_are_named) {
   EXPECT_TRUE(outcome.abort);
 }
 
+TEST_F(callback_list_test, cuts_what_a_callback_says_at_too_great_length) {
+  struct talker : user_callback {
+    void before_run(const run_context&) override {
+      throw std::runtime_error(std::string(1 << 20, 'x'));
+    }
+  };
+  callback_list list{{std::make_shared<talker>()}};
+  auto outcome = list.before_run(run);
+  ASSERT_EQ(outcome.errors.size(), 1u);
+  EXPECT_LT(outcome.errors[0].message.size(), 70'000u);
+  EXPECT_THAT(outcome.errors[0].message, HasSubstr("… (cut; it has 1048"));
+}
+
 TEST_F(callback_list_test, catches_what_is_no_exception) {
   callback_list list{{std::make_shared<thrower_of_odd_things>()}};
   auto outcome = list.before_run(run);

@@ -4,6 +4,8 @@
 
 #include <signal.h>
 
+#include "troupe/runtime/cut_text.hpp"
+
 using namespace troupe;
 using kind = rank_failure::kind_type;
 
@@ -40,4 +42,20 @@ TEST(run_error_test, cuts_long_causes_and_points_to_the_log) {
   EXPECT_NE(x.message.find("ü… (cut; see /runs/x/logs/rank_5.log)"),
             std::string::npos);
   EXPECT_EQ(x.ranks.at(5).what, text);
+}
+
+TEST(run_error_test, points_to_no_log_of_ranks_that_have_none) {
+  std::string text(2 * max_cause_size, 'x');
+  auto x = make_run_error({{5, {kind::exception, 0, text}}}, {});
+  EXPECT_TRUE(x.message.ends_with("x… (cut; `ranks` of the error has more)"))
+    << x.message;
+}
+
+TEST(run_error_test, keeps_64_KiB_of_a_reason_and_says_how_long_it_was) {
+  std::string text(max_reason_size, 'x');
+  EXPECT_EQ(make_run_error({ec::storage, text}).message, text);
+  text.back() = '\xc3'; // the first half of an "ü"
+  auto x = make_run_error({ec::storage, text + "\xbc" + "yz"});
+  EXPECT_EQ(x.message, std::string(max_reason_size - 1, 'x')
+                         + "… (cut; it has 65539 bytes)");
 }

@@ -429,13 +429,18 @@ run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
                         args.has_logs ? args.store->path() : fs::path{});
 }
 
+// Whoever asked a run to go does not wait for its callbacks: the end of such a
+// run is stored before they are through, so that a kill does not take it away.
 void driver_state::end_if_told() {
-  if (callbacks_under_way > 0)
-    return;
-  if (!std::exchange(end_stored, true))
+  auto status = status_of(machine->state());
+  auto must_go =
+    status == run_status_kind::preempted || status == run_status_kind::aborted;
+  if (!end_stored && (must_go || callbacks_under_way == 0)) {
+    end_stored = true;
     store_end();
-  else if (result_ready)
+  } else if (result_ready && callbacks_under_way == 0) {
     quit();
+  }
 }
 
 void driver_state::store_end() {

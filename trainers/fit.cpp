@@ -77,6 +77,12 @@ public:
     obeyed_ = asked; // unless an exception is to be followed by another try
   }
 
+  /// A run that has come to its end, *outcome*, has not heeded signals that
+  /// came too late; they are the program's once fit() returns.
+  void run_ended(const result& outcome) noexcept {
+    signals_.answer(outcome.status != run_status_kind::finished);
+  }
+
   /// How a run ends that did not begin for *reason*, perhaps at a signal's
   /// request.
   result not_begun(error reason) const {
@@ -156,6 +162,10 @@ public:
     std::uint64_t one = 1;
     (void) !write(over_.get(), &one, sizeof(one));
     watcher_.join();
+  }
+
+  void run_ended(const result& outcome) noexcept {
+    signals_.run_ended(outcome);
   }
 
   inline_watch(const inline_watch&) = delete;
@@ -267,6 +277,7 @@ result fit_in_actors(run_request request) {
     return outcome;
   }
   auto outcome = watch(*run, *console, signals);
+  signals.run_ended(outcome);
   if (run->threads_left_behind() > 0)
     home.keep();
   return outcome;
@@ -278,7 +289,9 @@ result fit_valid(run_request request) {
     return fit_in_actors(std::move(request));
   loop_control control;
   inline_watch signals{request.run, control};
-  return run_inline(request, control);
+  auto outcome = run_inline(request, control);
+  signals.run_ended(outcome);
+  return outcome;
 }
 
 } // namespace

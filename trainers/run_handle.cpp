@@ -264,7 +264,12 @@ run_handle::begin(run_request request, caf::actor_system& system,
     x->launcher = x->threads;
   } else {
     x->launcher = std::make_shared<process_launcher>(process_launcher_args{
-      client, [door = x->door] { return (*door)->let_in(); },
+      client,
+      [door = x->door]() -> expected<unique_fd> {
+        if (!*door)
+          return failure(ec::stopped, "the run is over");
+        return (*door)->let_in();
+      },
       (x->store->path() / "logs").string(), cpus, request.run.worker_env,
       std::move(console), [store = x->store] { return store->ranks_lock(); }});
   }
@@ -329,7 +334,13 @@ run_handle::run_handle(std::unique_ptr<parts> x) : parts_(std::move(x)) {}
 
 run_handle::run_handle(run_handle&&) noexcept = default;
 
-run_handle& run_handle::operator=(run_handle&&) noexcept = default;
+run_handle& run_handle::operator=(run_handle&& other) noexcept {
+  if (this == &other)
+    return *this;
+  run_handle before{std::move(*this)}; // ends its run when it goes
+  parts_ = std::move(other.parts_);
+  return *this;
+}
 
 run_handle::~run_handle() {
   if (!parts_)

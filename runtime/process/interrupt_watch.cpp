@@ -33,6 +33,8 @@ constexpr std::uint64_t bit_of(int signal) {
 struct shared_watch {
   std::mutex mutex;
   int users = 0;
+  bool is_unheeded = false;
+  bool is_heeded = false;
   unique_fd event_owner;
   std::map<int, struct sigaction> before; ///< Of the signals that are watched.
 };
@@ -60,6 +62,7 @@ void begin(shared_watch& state) {
   signals_seen = 0;
   signal_seen_first = 0;
   kinds_seen = 0;
+  state.is_unheeded = state.is_heeded = false;
   state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   event = state.event_owner.get();
 }
@@ -121,9 +124,15 @@ interrupt_watch::~interrupt_watch() {
   if (!fd_)
     return;
   auto& state = shared();
-  std::lock_guard guard{state.mutex};
-  if (--state.users == 0)
+  {
+    std::lock_guard guard{state.mutex};
+    if (--state.users > 0)
+      return;
     restore(state);
+    if (!state.is_unheeded || state.is_heeded)
+      return;
+  }
+  ::kill(::getpid(), signal_seen_first);
 }
 
 interrupt interrupt_watch::asked() const noexcept {
@@ -139,6 +148,14 @@ int interrupt_watch::first_signal() const noexcept {
 
 int interrupt_watch::count() const noexcept {
   return fd_ ? signals_seen.load() : 0;
+}
+
+void interrupt_watch::answer(bool heeded) noexcept {
+  if (count() == 0)
+    return;
+  auto& state = shared();
+  std::lock_guard guard{state.mutex};
+  (heeded ? state.is_heeded : state.is_unheeded) = true;
 }
 
 void leave_signals_to_the_driver() noexcept {

@@ -47,6 +47,11 @@ public:
   /// How many signals there were since then.
   int count() const noexcept;
 
+  /// Says whether what was watched has *heeded* the signals. If no watch heeded
+  /// them, the first signal is raised again once all watches are gone: one that
+  /// came too late is the program's.
+  void answer(bool heeded) noexcept;
+
 private:
   std::uint64_t preempting_ = 0; // one bit per signal
   unique_fd fd_;

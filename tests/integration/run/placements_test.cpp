@@ -569,6 +569,34 @@ TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
   EXPECT_EQ(handle->status().state, run_state::aborted);
 }
 
+TEST_F(run_test, a_handle_ends_its_run_before_it_takes_another) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto start = [&](const std::string& name) {
+    fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
+    return data_parallel_trainer{
+      counting_loop, plan,
+      train_options{.scaling = {.num_workers = 2}, .run = config(name)}}
+      .start(system);
+  };
+  auto handle = start("first");
+  auto other = start("second");
+  ASSERT_TRUE(handle && other);
+  while (handle->status().reports < 3)
+    std::this_thread::yield();
+  *handle = std::move(*other);
+  EXPECT_EQ(result::from_path(storage_ / "first").value().status,
+            run_status_kind::aborted);
+  while (handle->status().reports < 3)
+    std::this_thread::yield();
+  auto& same = *handle;
+  *handle = std::move(same);
+  EXPECT_EQ(handle->status().state, run_state::running);
+  handle->stop();
+  EXPECT_EQ(handle->wait().status, run_status_kind::aborted);
+}
+
 TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
   register_messages();
   train_options options{.scaling = {.num_workers = 2}, .run = config()};

@@ -7,11 +7,13 @@
 
 #include <csignal>
 #include <cstdlib>
+#include <future>
 #include <thread>
 
 #include <gmock/gmock.h>
 #include <troupe/actors.hpp>
 
+#include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -211,6 +213,30 @@ TEST_P(preemption_by_call,
   while (handle->status().reports < 1)
     std::this_thread::yield();
   handle->preempt(std::chrono::milliseconds{1});
+  EXPECT_EQ(handle->wait().status, run_status_kind::preempted);
+}
+
+TEST_P(preemption_by_call, the_end_is_stored_before_callbacks_are_through) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto options = train_options{
+    .scaling = {.num_workers = 2, .where = GetParam().where}, .run = config()};
+  std::promise<void> go_on;
+  options.run.callbacks = {
+    on_report(0, [until = go_on.get_future().share()] { until.wait(); })};
+  auto handle =
+    data_parallel_trainer{report_until_preempted, fault_plan{}, options}.start(
+      system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  while (handle->status().reports < 3)
+    std::this_thread::yield();
+  handle->preempt(std::nullopt);
+  wait_for(run_path(), [this] {
+    auto stored = result::from_path(run_path());
+    return stored && stored->status == run_status_kind::preempted;
+  });
+  go_on.set_value();
   EXPECT_EQ(handle->wait().status, run_status_kind::preempted);
 }
 

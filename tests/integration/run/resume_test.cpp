@@ -193,4 +193,17 @@ TEST_F(run_test, an_interrupt_stops_the_run_in_good_order) {
   EXPECT_EQ(left->status, run_status_kind::aborted);
 }
 
+TEST_F(run_test, an_interrupt_that_is_too_late_for_the_run_is_the_programs) {
+  for (auto action : {"interrupt_at_end", "interrupt_at_end_inline"}) {
+    auto storage = storage_ / action;
+    victim program{storage.string(), action};
+    auto status = program.wait();
+    EXPECT_TRUE(WIFSIGNALED(status)) << action;
+    EXPECT_EQ(WTERMSIG(status), SIGINT) << action;
+    auto left = result::from_path(storage / "run");
+    ASSERT_TRUE(left);
+    EXPECT_EQ(left->status, run_status_kind::finished) << action;
+  }
+}
+
 } // namespace troupe::test

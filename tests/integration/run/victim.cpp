@@ -44,6 +44,14 @@ private:
   int failures_ = 0;
 };
 
+/// Interrupts its program when the run is at its end.
+class interrupting_callback : public user_callback {
+public:
+  void after_run(const run_context&, const result&) override {
+    kill(getpid(), SIGINT);
+  }
+};
+
 void print_everywhere() {
   std::cout << "a line that the program prints on stdout" << std::endl;
   std::cerr << "a line that the program prints on stderr" << std::endl;
@@ -80,6 +88,11 @@ int be_victim(const std::string& storage, const std::string& action) {
   if (action == "leave_inline") {
     plan.action = "leave";
     workers = 0;
+  }
+  if (action.starts_with("interrupt_at_end")) {
+    config.callbacks = {std::make_shared<interrupting_callback>()};
+    plan.steps = 3;
+    workers = action.ends_with("_inline") ? 0 : 2;
   }
   if (action == "leave")
     plan.checkpoint_by = 0;

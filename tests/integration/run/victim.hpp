@@ -17,8 +17,10 @@ namespace troupe::test {
 /// end after three reports and all print, with `show` the driver shows its
 /// progress. With `die_at_second_failure`, inline
 /// if `_inline` follows, every attempt fails and the second takes the program
-/// along. With `file_limit` no file of theirs may be larger than 8 KiB. 0: the
-/// loop came to its end; 42: the run was stopped; 43: preempted.
+/// along. With `interrupt_at_end`, inline if `_inline` follows,
+/// SIGINT comes after the last report. With `file_limit` no file of theirs may
+/// be larger than 8 KiB. 0: the loop came to its end; 42: the run was stopped;
+/// 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);
 
 /// This program as a victim, in a process group of its own, without the

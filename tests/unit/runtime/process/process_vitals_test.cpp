@@ -2,6 +2,7 @@
 
 #include <signal.h>
 #include <sys/prctl.h>
+#include <sys/socket.h>
 #include <sys/syscall.h>
 #include <sys/wait.h>
 #include <time.h>
@@ -104,6 +105,30 @@ TEST(process_vitals_test, sees_what_a_process_reads) {
   child.give(std::string(1000, 'x'));
   while (child.vitals().io_bytes < before + 1000)
     continue;
+}
+
+TEST(process_vitals_test, sees_that_a_process_receives_over_a_socket) {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  unique_fd ours{ends[0]};
+  unique_fd theirs{ends[1]};
+  auto pid = ::fork();
+  if (pid == 0) {
+    ours.reset();
+    char byte = 0;
+    while (::recv(theirs.get(), &byte, 1, 0) > 0)
+      continue;
+    ::_exit(0);
+  }
+  theirs.reset();
+  for (int i = 0; i < 10; ++i) {
+    auto before = vitals_of(pid)->wake_ups;
+    ASSERT_EQ(::send(ours.get(), "x", 1, MSG_NOSIGNAL), 1);
+    while (vitals_of(pid)->wake_ups == before)
+      continue;
+  }
+  ours.reset();
+  ::waitpid(pid, nullptr, 0);
 }
 
 TEST(process_vitals_test, counts_the_children_of_a_process) {

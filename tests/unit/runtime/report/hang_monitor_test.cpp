@@ -111,6 +111,7 @@ TEST_F(hang_monitor_test, never_ends_a_rank_that_works) {
   for (auto work : std::vector<std::function<void()>>{
          [this] { seen.vitals->cpu += 2ms; }, // 0.2 % of a core
          [this] { seen.vitals->io_bytes += 1; },
+         [this] { seen.vitals->wake_ups += 5; }, // receives over a socket
          [this] { seen.vitals->busy = true; }}) {
     monitor = hang_monitor{3, {std::nullopt, 60'000ms}};
     seen.vitals = process_vitals{};
@@ -118,6 +119,11 @@ TEST_F(hang_monitor_test, never_ends_a_rank_that_works) {
     now = t0;
     EXPECT_TRUE(pass_until(t0 + 3600s).hung.empty());
   }
+}
+
+TEST_F(hang_monitor_test, a_thread_that_wakes_up_each_second_is_no_work) {
+  ticks = [this] { seen.vitals->wake_ups += 1; };
+  EXPECT_FALSE(pass_until(t0 + 63s).hung.empty());
 }
 
 TEST_F(hang_monitor_test, a_sign_of_life_every_59_seconds_is_enough) {

@@ -35,7 +35,7 @@ expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
     return tl::unexpected{
       storage_error("copy " + from.string() + " to", to, code)};
   };
-  auto in = open_file(from, O_RDONLY | O_NONBLOCK, "read");
+  auto in = open_file(from, O_RDONLY, "read");
   if (!in)
     return tl::unexpected{in.error()};
   struct stat status {};

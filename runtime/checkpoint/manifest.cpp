@@ -170,6 +170,9 @@ expected<manifest> read_manifest(const fs::path& folder) {
     return failure(ec::corrupt, folder.string() + " has no "
                                   + manifest_file_name
                                   + ": no run committed it");
+  if (!found->is_file())
+    return failure(ec::corrupt,
+                   file.string() + " is not a file: no run committed it");
   return read_file(file, max_manifest_bytes)
     .and_then(
       [&](const std::string& text) { return manifest_from_json(text, file); });

@@ -137,11 +137,18 @@ expected<unique_fd> open_file(const fs::path& path, int flags,
   if ((flags & (O_ACCMODE | O_CREAT)) != O_RDONLY)
     return open_own_file(AT_FDCWD, path.c_str(), flags, ec::storage,
                          "cannot " + std::string{action} + ' ' + path.string());
-  auto fd =
-    uninterrupted([&] { return ::open(path.c_str(), flags | O_CLOEXEC); });
-  if (fd < 0)
+  // A pipe in a file's place must not have us wait for who writes to it.
+  auto fd = uninterrupted(
+    [&] { return ::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC); });
+  unique_fd file{fd};
+  struct stat found {};
+  if (!file || ::fstat(fd, &found) != 0)
     return storage_failure(action, path, errno);
-  return unique_fd{fd};
+  if (S_ISFIFO(found.st_mode))
+    return failure(ec::storage, "cannot " + std::string{action} + ' '
+                                  + path.string() + ": it is a pipe");
+  ::fcntl(fd, F_SETFL, 0); // A child may get it as standard input.
+  return file;
 }
 
 expected<void> sync_file(const unique_fd& file, const fs::path& path) {

@@ -1,6 +1,7 @@
 #include "troupe/runtime/checkpoint/checkpoint_store.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include <limits>
 
@@ -282,6 +283,16 @@ TEST_F(checkpoint_store_test, notes_strangers_in_a_checkpoint_and_keeps_it) {
 }
 
 // A3: nothing is removed that the state does not name as let go.
+TEST_F(checkpoint_store_test, waits_for_no_pipe_in_a_folder_of_a_user) {
+  fs::create_directories(run / "checkpoints/mine");
+  ASSERT_EQ(::mkfifo((run / "checkpoints/mine/manifest.json").c_str(), 0600),
+            0);
+  auto store = open();
+  auto events = store.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, "checkpoint_unknown");
+}
+
 TEST_F(checkpoint_store_test, leaves_a_copy_that_a_user_made) {
   {
     auto store = open({1, "", score_order::max});

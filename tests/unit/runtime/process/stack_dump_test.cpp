@@ -36,8 +36,7 @@ using testing::HasSubstr;
     continue;
 }
 
-/// A child with a second thread; it answers requests for its stacks through a
-/// pipe that has a name.
+/// A child with a second thread; it answers requests for its stacks.
 class stack_dump_test : public testing::Test {
 protected:
   void SetUp() override {
@@ -47,7 +46,6 @@ protected:
   }
 
   void start(bool answers, bool thread_is_deaf = false) {
-    ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
     auto ready = make_pipe();
     auto let_go = make_pipe();
     pid_ = ::fork();
@@ -86,10 +84,26 @@ protected:
     }
   }
 
-  /// Everything that the child writes into its file.
+  /// Everything that the child writes into its file, which is gone then.
   std::string read_stacks() {
-    unique_fd file{::open(path_.c_str(), O_RDONLY | O_CLOEXEC)};
-    return read_all(file.get());
+    while (bytes_of(path_).find("== end\n") == std::string::npos
+           || has_open(path_))
+      continue;
+    auto text = bytes_of(path_);
+    fs::remove(path_);
+    return text;
+  }
+
+  /// Whether the child has *path* open.
+  bool has_open(const fs::path& path) const {
+    boost::system::error_code gone;
+    fs::directory_iterator i{"/proc/" + std::to_string(pid_) + "/fd", gone};
+    for (; !gone && i != fs::directory_iterator{}; i.increment(gone)) {
+      boost::system::error_code closed;
+      if (fs::read_symlink(i->path(), closed) == path)
+        return true;
+    }
+    return false;
   }
 
   temporary_folder folder_;
@@ -124,6 +138,12 @@ TEST_F(stack_dump_test, a_thread_that_blocks_the_signal_is_named) {
   EXPECT_THAT(text, HasSubstr("(other-thread)\ndoes not answer"));
   EXPECT_THAT(text, HasSubstr("main_waits_here"));
 }
+
+TEST_F(stack_dump_test, a_pipe_in_the_place_of_the_file_holds_up_no_one) {
+  start(true);
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  ASSERT_TRUE(ask_for_stacks(pid_));
+} // The child ends as it is told to.
 
 TEST_F(stack_dump_test, a_process_that_does_not_answer_is_left_alone) {
   start(false);

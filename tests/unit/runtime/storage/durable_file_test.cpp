@@ -150,6 +150,24 @@ TEST(durable_file_test, writes_through_no_link_and_into_no_pipe) {
     open_file(folder / "linked_folder" / "x", O_WRONLY | O_CREAT, "open"));
 }
 
+TEST(durable_file_test, waits_for_no_one_who_writes_to_a_pipe) {
+  temporary_folder folder;
+  auto pipe = folder / "pipe";
+  ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
+  fs::create_symlink("pipe", folder / "link");
+  for (auto path : {pipe, folder / "link"}) {
+    auto text = read_file(path, 5);
+    ASSERT_FALSE(text);
+    EXPECT_EQ(text.error().code, ec::storage);
+    EXPECT_EQ(text.error().message,
+              "cannot open " + path.string() + ": it is a pipe");
+  }
+  // What is read without waiting does as before.
+  auto nothing = open_file("/dev/null", O_RDONLY, "open");
+  ASSERT_TRUE(nothing);
+  EXPECT_EQ(::fcntl(nothing->get(), F_GETFL) & O_NONBLOCK, 0);
+}
+
 TEST(durable_file_test, makes_files_that_only_their_owner_can_read) {
   temporary_folder folder;
   ASSERT_TRUE(replace_file(folder / "replaced", "x"));

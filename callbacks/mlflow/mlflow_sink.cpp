@@ -12,6 +12,7 @@
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -251,10 +252,11 @@ sink_result mlflow_sink::log_files(const tracker_record& record) {
     return put(x->path, artifact_path(x->name));
   const auto& row = std::get<history_row>(record.content);
   const auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
-  auto found = look_up(checkpoint);
-  if (!found)
+  auto found = read_manifest(checkpoint);
+  if (!found && found.error().code != ec::corrupt)
     return sink_fails(kind::transient, found.error());
-  if (!found->exists()) // More than `num_to_keep` came after it.
+  // More than `num_to_keep` came after it, and another may have its name.
+  if (!found || found->index != row.index || found->attempt != row.attempt)
     return {};
   return put(checkpoint, "checkpoints/" + row.checkpoint);
 }

@@ -27,11 +27,13 @@ constexpr std::size_t line_size = 21;
 /// More reports than any run has.
 constexpr auto all = std::numeric_limits<std::uint64_t>::max();
 
+// The name alone could be a later report's by now.
 std::optional<checkpoint>
 find_checkpoint(const std::vector<reported_checkpoint>& kept,
-                const std::string& name) {
+                const history_row& row) {
   for (auto& x : kept)
-    if (!name.empty() && x.data.name() == name)
+    if (!row.checkpoint.empty() && x.data.name() == row.checkpoint
+        && x.index == row.index)
       return x.data;
   return std::nullopt;
 }
@@ -61,7 +63,7 @@ expected<told_reports> told_reports::open(const run_store& store) {
       return tl::unexpected{rows.error()};
     auto kept = store.checkpoints();
     for (auto& x : *rows) {
-      auto data = find_checkpoint(kept, x.checkpoint);
+      auto data = find_checkpoint(kept, x);
       result->untold_.push_back({std::move(x), std::move(data)});
     }
   }

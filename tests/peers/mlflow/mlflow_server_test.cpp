@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/peers/mlflow/mlflow_fixture.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 
 namespace troupe::test {
 namespace {
@@ -263,6 +264,9 @@ TEST_F(mlflow_server_test, keeps_artifacts) {
   const auto checkpoint = run.path / "checkpoints" / "checkpoint_1";
   fs::create_directories(checkpoint);
   write_bytes(checkpoint / "model", "weights");
+  auto text =
+    to_json(manifest{.run_name = "r", .name = "checkpoint_1", .index = 1});
+  write_bytes(checkpoint / "manifest.json", text);
   auto report = row(1, {{"loss", 1}});
   std::get<history_row>(report.content).checkpoint = "checkpoint_1";
   std::vector<tracker_record> records{
@@ -278,7 +282,8 @@ TEST_F(mlflow_server_test, keeps_artifacts) {
     report};
   ASSERT_EQ(said(x.log(records)), "");
   ASSERT_EQ(said(x.log(records)), "") << "a repeat overwrites";
-  EXPECT_EQ(asked_server(x, R"(
+  EXPECT_EQ(
+    asked_server(x, R"(
 import os
 root = mlflow.artifacts.download_artifacts(run_id=sys.argv[2])
 for folder, _, names in sorted(os.walk(root)):
@@ -288,16 +293,19 @@ for folder, _, names in sorted(os.walk(root)):
 print(open(os.path.join(root, 'texts/note/7.txt')).read())
 print(run.data.tags['mlflow.loggedImages'], run.data.tags['troupe.checkpoint'])
 )"),
-            "__/one.bin 2000000\n"
-            "checkpoints/checkpoint_1/model 7\n"
-            "histograms/w/6.json 148\n"
-            "images/val_x+step+5+timestamp+1700000004000+00000000-0000-4000-"
-            "8000-0000000001f4.png 15\n"
-            "texts/note/7.txt 5\n"
-            "things/empty 0\n"
-            "things/sub/with blank _1.txt 5\n"
-            "hello\nTrue "
-              + checkpoint.string() + "\n");
+    "__/one.bin 2000000\n"
+    "checkpoints/checkpoint_1/manifest.json "
+      + std::to_string(text.size())
+      + "\n"
+        "checkpoints/checkpoint_1/model 7\n"
+        "histograms/w/6.json 148\n"
+        "images/val_x+step+5+timestamp+1700000004000+00000000-0000-4000-"
+        "8000-0000000001f4.png 15\n"
+        "texts/note/7.txt 5\n"
+        "things/empty 0\n"
+        "things/sub/with blank _1.txt 5\n"
+        "hello\nTrue "
+      + checkpoint.string() + "\n");
 }
 
 TEST_F(mlflow_server_test, loses_nothing_when_the_server_is_killed) {

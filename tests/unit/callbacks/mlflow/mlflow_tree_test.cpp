@@ -3,8 +3,12 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/tracker_records.hpp"
 #include "troupe/callbacks/mlflow/meta_file.hpp"
+#include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::test {
 namespace {
@@ -345,6 +349,31 @@ TEST_F(mlflow_tree_test, confirms_only_what_survives_a_power_cut) {
     EXPECT_EQ(bool{tree.set_tags(pairs)}, *pass == '3') << pass;
   }
   EXPECT_TRUE(arm_failpoint(""));
+}
+
+TEST_F(mlflow_tree_test, takes_no_checkpoint_for_that_of_another_report) {
+  auto run = tracked_run_in(folder / "run");
+  auto best = run.path / "checkpoints" / "best";
+  fs::create_directories(best);
+  write_bytes(best / "model", "of report 2");
+  write_bytes(
+    best / "manifest.json",
+    to_json(manifest{
+      .run_name = run.name, .name = "best", .attempt = 3, .index = 2}));
+  auto uploaded = [&](std::uint64_t attempt, std::uint64_t index) {
+    auto tree = folder / (std::to_string(attempt) + std::to_string(index));
+    mlflow_sink x{{.tracking_uri = tree.string(), .upload_checkpoints = true}};
+    EXPECT_TRUE(x.start(run, ""));
+    auto records = tracker_records{};
+    records.attempt(attempt, 0).report(index, {{{"loss", 1}}}, "best");
+    EXPECT_TRUE(x.log(records.all()));
+    auto files = files_below(tree).value();
+    return std::ranges::count(
+      files, "model", [](auto& file) { return file.filename().string(); });
+  };
+  EXPECT_EQ(uploaded(3, 2), 1);
+  EXPECT_EQ(uploaded(3, 0), 0);
+  EXPECT_EQ(uploaded(1, 2), 0);
 }
 
 TEST_F(mlflow_tree_test, waits_where_nothing_can_be_written) {

@@ -37,9 +37,12 @@ protected:
   }
 
   void report_checkpoint(std::uint64_t index) {
-    auto batch =
-      stage_batch(store->path(), attempt, index, "c" + std::to_string(index),
-                  {{{"a", "1"}}, {{"b", "2"}}}, {{"x", index}});
+    report_checkpoint(index, "c" + std::to_string(index));
+  }
+
+  void report_checkpoint(std::uint64_t index, const std::string& name) {
+    auto batch = stage_batch(store->path(), attempt, index, name,
+                             {{{"a", "1"}}, {{"b", "2"}}}, {{"x", index}});
     ASSERT_TRUE(store->store(attempt, batch.value()));
   }
 
@@ -121,6 +124,18 @@ TEST_F(told_reports_test, a_report_comes_with_its_checkpoint_if_that_is_kept) {
   ASSERT_TRUE(owed[1].data);
   EXPECT_EQ(owed[1].data->name(), "c1");
   EXPECT_FALSE(owed[2].data) << "never had one";
+}
+
+TEST_F(told_reports_test, a_report_does_not_come_with_that_of_another) {
+  auto told = told_reports::open(*store).value();
+  report_checkpoint(0, "best");
+  report_checkpoint(1, "other");
+  report_checkpoint(2, "best");
+  auto owed = untold();
+  ASSERT_THAT(indices(owed), ElementsAre(0, 1, 2));
+  EXPECT_FALSE(owed[0].data) << "evicted, and its name is report 2's";
+  EXPECT_FALSE(owed[1].data);
+  ASSERT_TRUE(owed[2].data);
 }
 
 TEST_F(told_reports_test, a_life_without_callbacks_owes_later_ones_nothing) {

@@ -438,25 +438,42 @@ std::vector<reported_checkpoint> run_store::checkpoints() const {
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
   sync_.stop();
-  auto noted = append_ours([&] {
-                 return journal_->append_event("run_ended", attempt_,
-                                               end_fields(status, error));
-               }).and_then([&] { return journal_->sync(); });
+  auto append_end = [&] {
+    return append_ours([&] {
+      return journal_->append_event("run_ended", attempt_,
+                                    end_fields(status, error));
+    });
+  };
+  // Before the state: the next start resumes an unfinished run and completes
+  // its journal, but leaves a finished one alone.
+  auto written = append_end();
+  auto noted = written.and_then([&] { return journal_->sync(); });
   std::lock_guard guard{checkpoints_mutex_};
-  // A run that is another driver's by now has not ended.
-  if (auto ours = seen(folder_->check_all()); !ours)
-    return tl::unexpected{ours.error()};
-  // Even if the journal is broken: the state says how the run ended. A run
-  // whose end could not be written has not finished; the next start resumes.
-  if (!noted && status == run_status_kind::finished) {
+  // A run whose end could not be written has not finished; the next start
+  // resumes. Of two ends in the journal, the last one counts.
+  auto refute = [&](const troupe::error& problem) {
+    if (status != run_status_kind::finished)
+      return;
     status = run_status_kind::errored;
-    error = make_run_error(noted.error());
+    error = make_run_error(problem);
+    if (written)
+      (void) append_end().and_then([&] { return journal_->sync(); });
+  };
+  // A run that is another driver's by now has not ended.
+  if (auto ours = seen(folder_->check_all()); !ours) {
+    refute(ours.error());
+    return tl::unexpected{ours.error()};
   }
+  if (!noted)
+    refute(noted.error());
   checkpoints_.note_failures(failures());
+  // Even if the journal is broken: the state says how the run ended.
   auto saved =
     seen(checkpoints_.finish(status, error, journal_->next_report()));
-  if (!saved)
+  if (!saved) {
+    refute(saved.error());
     return tl::unexpected{saved.error()};
+  }
   if (auto events = checkpoints_.take_events(); !events.empty())
     (void) note_events(std::move(events));
   if (!noted)

@@ -366,6 +366,23 @@ TEST_F(run_store_test, a_run_whose_end_cannot_be_written_has_not_finished) {
   EXPECT_TRUE((*again)->begin_attempt());
 }
 
+TEST_F(run_store_test, journals_no_end_that_could_not_be_stored) {
+  for (auto fault : {"storage.write=enospc", "journal.sync=eio"}) {
+    {
+      auto store = open().value();
+      ASSERT_TRUE(store->begin_attempt());
+      ASSERT_TRUE(arm_failpoint(fault));
+      EXPECT_FALSE(store->finish(run_status_kind::finished)) << fault;
+      ASSERT_TRUE(arm_failpoint(""));
+    }
+    auto end = read_last_attempt(run / "journal.jsonl").value().end;
+    ASSERT_TRUE(end) << fault;
+    EXPECT_EQ(end->fields.at("status"), metric_value{"errored"}) << fault;
+    EXPECT_TRUE(end->fields.find("error")) << fault;
+    ASSERT_TRUE(open()) << fault;
+  }
+}
+
 TEST_F(run_store_test, completes_the_journal_with_the_end_that_it_refused) {
   auto journal = run / "journal.jsonl";
   {

@@ -143,9 +143,12 @@ void tracking_handle::log_image(const std::string& name,
     encode_png(image.width, image.height, image.channels, image.pixels));
   auto folder = context_->run_path() / "media";
   value_or_throw(make_folders(folder));
-  auto file = file_name(name) + '_' + std::to_string(step) + '_'
-              + std::to_string(context_->attempt()) + '_'
-              + std::to_string(images_++) + ".png";
+  auto begin = file_name(name) + '_' + std::to_string(step) + '_'
+               + std::to_string(context_->attempt()) + '_';
+  std::string file;
+  do // Another handle of the loop may have written some.
+    file = begin + std::to_string(images_++) + ".png";
+  while (value_or_throw(look_up(folder / file)).exists());
   value_or_throw(replace_file(folder / file, bytes));
   send(event_kind::tracker_image, {{"name", name},
                                    {"step", step},

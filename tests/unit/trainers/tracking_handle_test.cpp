@@ -106,6 +106,24 @@ TEST_F(tracking_handle_test,
                train_error);
 }
 
+TEST_F(tracking_handle_test, two_handles_write_no_image_over_each_others) {
+  auto context = context_of(0);
+  std::array<std::uint8_t, 2> black{0, 0}, white{255, 255};
+  {
+    auto first = start_tracking(context);
+    auto second = start_tracking(context);
+    first.log_image("sample", {black, 2, 1, 1}, 3);
+    second.log_image("sample", {white, 2, 1, 1}, 3);
+  }
+  std::vector<std::string> images;
+  for (auto& x : link->events)
+    if (x.kind == "tracker_image")
+      images.push_back(bytes_of(run / to_string(x.fields.at("file"))));
+  ASSERT_EQ(images.size(), 2u);
+  EXPECT_FALSE(images[0].empty());
+  EXPECT_NE(images[0], images[1]);
+}
+
 TEST_F(tracking_handle_test, does_nothing_on_other_ranks) {
   auto context = context_of(1);
   auto tracker = start_tracking(context);

@@ -1,6 +1,7 @@
 #include "troupe/trainers/train_context.hpp"
 
 #include <cstdio>
+#include <vector>
 
 #include "troupe/trainers/call_rank_hook.hpp"
 #include "troupe/trainers/rank_link.hpp"
@@ -9,7 +10,9 @@ namespace troupe {
 
 namespace {
 
-thread_local train_context* current = nullptr;
+/// Of the loops that run on this thread: a loop may call `fit()` for a world of
+/// one, whose loop runs inside of it.
+thread_local std::vector<train_context*> contexts;
 
 /// Throws what *reason* means to a train loop.
 [[noreturn]] void leave(error reason) {
@@ -41,7 +44,7 @@ train_context::train_context(rank_facts facts, std::shared_ptr<rank_link> link,
     checkpoint_(std::move(resume)), next_report_(facts_.first_report),
     step_begin_(std::chrono::steady_clock::now()),
     owner_(std::this_thread::get_id()) {
-  current = this;
+  contexts.push_back(this);
 }
 
 train_context::~train_context() {
@@ -49,10 +52,10 @@ train_context::~train_context() {
 }
 
 void train_context::end() {
-  ended_ = true;
+  if (ended_.exchange(true))
+    return;
   data_plane_.reset();
-  if (current == this)
-    current = nullptr;
+  std::erase(contexts, this);
 }
 
 rank_link& train_context::link_for(const char* call) {
@@ -184,8 +187,8 @@ std::optional<stop_info> train_context::stop_info() const {
 }
 
 train_context& context() {
-  if (current)
-    return *current;
+  if (!contexts.empty())
+    return *contexts.back();
   throw std::logic_error{
     "troupe::context() was called on a thread that runs no train loop"};
 }

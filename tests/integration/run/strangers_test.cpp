@@ -79,6 +79,26 @@ TEST_F(strangers_test, a_thread_that_is_not_the_loops_can_not_report) {
                          "the train loop's"});
 }
 
+TEST_F(strangers_test, a_fit_inside_of_a_loop_gives_its_context_back) {
+  auto within = [this](std::string name) {
+    return train_options{.scaling = {.num_workers = 0},
+                         .run = config(std::move(name))};
+  };
+  auto outer = [&](train_context& context) {
+    auto inner = [&](train_context& mine) {
+      mine.report({{"mine", &troupe::context() == &mine}});
+    };
+    auto outcome =
+      data_parallel_trainer{in_process_loop{inner}, within("inner")}.fit();
+    context.report({{"inner", outcome.metrics.at("mine")},
+                    {"mine", &troupe::context() == &context}});
+  };
+  auto outcome =
+    data_parallel_trainer{in_process_loop{outer}, within("outer")}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics, (metrics{{"inner", true}, {"mine", true}}));
+}
+
 class late_call_test : public strangers_test,
                        public ::testing::WithParamInterface<int> {};
 

@@ -36,7 +36,8 @@ expected<void> actor_link::log(loop_event x) {
     return {};
   }
   logged_ = 0;
-  activity_scope here{args_.activity->asks_driver};
+  auto shown = activity();
+  activity_scope here{shown->asks_driver};
   return ask<void>(std::move(message));
 }
 
@@ -81,7 +82,8 @@ expected<std::string> actor_link::join(bool broadcast,
 expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
   if (auto ok = drain(); !ok)
     return tl::unexpected<error>{std::move(ok.error())};
-  activity_scope here{args_.activity->asks_driver};
+  auto shown = activity();
+  activity_scope here{shown->asks_driver};
   std::vector<reported_checkpoint> result;
   for (get_checkpoints next;; next.first = result.back().index + 1) {
     auto answer = ask<checkpoint_list>(next);

@@ -24,7 +24,9 @@ public:
   expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return store_; }
-  rank_activity& activity() noexcept override { return *args_.activity; }
+  std::shared_ptr<rank_activity> activity() override {
+    return args_.activity->get();
+  }
   bool stop_requested() const noexcept override;
   std::optional<troupe::stop_info> stop_info() const override;
   void on_abort(std::function<void(const error&)> f) override;

@@ -23,7 +23,7 @@ public:
   expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
   key_value_store& store() override { return *this; }
-  rank_activity& activity() noexcept override { return activity_; }
+  std::shared_ptr<rank_activity> activity() override { return activity_; }
   bool stop_requested() const noexcept override {
     return control_.stop_requested();
   }
@@ -59,7 +59,7 @@ private:
   loop_control& control_;
   error refusal_;
   rendezvous_table table_;
-  rank_activity activity_{};
+  std::shared_ptr<rank_activity> activity_ = std::make_shared<rank_activity>();
 };
 
 } // namespace troupe

@@ -44,8 +44,8 @@ public:
   virtual key_value_store& store() = 0;
 
   /// Where the worker group looks up what this rank waits in, apart from the
-  /// calls above.
-  virtual rank_activity& activity() noexcept = 0;
+  /// calls above. Whoever holds it may use it, after the loop's end, too.
+  virtual std::shared_ptr<rank_activity> activity() = 0;
 
   virtual bool stop_requested() const noexcept = 0;
 

@@ -74,7 +74,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   if (!loop)
     return {loop.error()};
   start.facts.segment = args.segment;
-  auto activity = show_activity(start.facts);
+  auto activity = std::make_shared<shown_activity>(show_activity(start.facts));
   auto link = std::make_shared<actor_link>(
     system, args.network,
     group_link{args.group, args.attempt, args.rank, control, activity});
@@ -85,6 +85,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
                                                  std::move(resume));
   auto outcome = run_loop(*loop, *context);
   context->end();
+  activity->end(); // The context is kept, the memory of its attempt is not.
   args.kept->add(std::move(context));
   link->on_abort({});
   if (!outcome.reason)

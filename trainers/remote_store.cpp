@@ -39,7 +39,8 @@ expected<void> remote_store::set(const std::string& key, std::string value) {
 }
 
 expected<std::string> remote_store::get(const std::string& key, timeout limit) {
-  activity_scope here{link_.activity->at_store};
+  auto shown = link_.activity->get();
+  activity_scope here{shown->at_store};
   auto answer = ask<std::string>(limit, store_get{link_.attempt, key});
   if (!answer && answer.error().code == ec::timeout)
     return tl::unexpected<error>{
@@ -59,7 +60,8 @@ expected<bool> remote_store::check(const std::vector<std::string>& keys) {
 
 expected<void> remote_store::wait(const std::vector<std::string>& keys,
                                   timeout limit) {
-  activity_scope here{link_.activity->at_store};
+  auto shown = link_.activity->get();
+  activity_scope here{shown->at_store};
   return name_key(ask<void>(limit, store_wait{link_.attempt, keys}),
                   keys.empty() ? std::string{} : keys.front(), limit);
 }

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <memory>
+#include <mutex>
+#include <utility>
 
 #include <caf/blocking_actor.hpp>
 #include <caf/scoped_actor.hpp>
@@ -13,13 +15,37 @@
 
 namespace troupe {
 
+/// Where a rank shows its waits: in the memory that the ranks of its attempt
+/// share, until its loop has ended. Any thread.
+class shown_activity {
+public:
+  explicit shown_activity(std::shared_ptr<rank_activity> x)
+    : activity_(std::move(x)) {}
+
+  std::shared_ptr<rank_activity> get() const {
+    std::lock_guard guard{mutex_};
+    return activity_;
+  }
+
+  /// Lets go of that memory: no one looks any more.
+  void end() {
+    auto own = std::make_shared<rank_activity>();
+    std::lock_guard guard{mutex_};
+    activity_.swap(own);
+  }
+
+private:
+  mutable std::mutex mutex_;
+  std::shared_ptr<rank_activity> activity_;
+};
+
 /// Which rank speaks to which worker group, and what ends it.
 struct group_link {
   worker_group_actor group;
   std::uint64_t attempt = 0;
   int rank = 0;
   std::shared_ptr<loop_control> control;
-  std::shared_ptr<rank_activity> activity; ///< Where the rank shows its waits.
+  std::shared_ptr<shown_activity> activity;
 };
 
 /// Why a request of the rank behind *link* failed: because the loop is to end,

@@ -24,7 +24,7 @@ public:
     return {};
   }
   key_value_store& store() override { return store_; }
-  rank_activity& activity() noexcept override { return activity_; }
+  std::shared_ptr<rank_activity> activity() override { return activity_; }
   bool stop_requested() const noexcept override { return false; }
   std::optional<troupe::stop_info> stop_info() const override {
     return std::nullopt;
@@ -49,7 +49,7 @@ public:
 
 private:
   key_value_store& store_;
-  rank_activity activity_{};
+  std::shared_ptr<rank_activity> activity_ = std::make_shared<rank_activity>();
   std::mutex mutex_;
   std::function<void(const error&)> abort_;
 };

@@ -1,6 +1,7 @@
 // The same loops as threads of this process, inline, and inside of a service.
 
 #include <atomic>
+#include <sstream>
 #include <thread>
 
 #include <caf/actor_system.hpp>
@@ -131,6 +132,12 @@ void loop_without_a_file(train_context& context) {
   if (context.attempt() == 0)
     throw train_error{{ec::storage, "there is no file weights.safetensors"}};
   context.report({{"attempt", 1}});
+}
+
+void throw_in_30_attempts(train_context& context) {
+  context.report({{"attempt", context.attempt()}});
+  if (context.attempt() < 30)
+    throw std::runtime_error{"not yet"};
 }
 
 /// Looks at something in `after_run`.
@@ -470,6 +477,31 @@ TEST_P(placement_test, a_resumed_run_first_tells_what_its_last_life_did_not) {
                                      "after_report " + n + " checkpoint_000001",
                                      "after_run finished"));
   EXPECT_THAT(callback->attempts, ::testing::ElementsAre(0u, 1u));
+}
+
+/// Counts the segments that this process has mapped when a run ends.
+class segment_counter : public user_callback {
+public:
+  void after_run(const run_context&, const result&) override {
+    std::istringstream maps{bytes_of("/proc/self/maps")};
+    for (std::string line; std::getline(maps, line);)
+      mapped += line.find("troupe-segment") != std::string::npos;
+  }
+
+  int mapped = 0;
+};
+
+TEST_P(placement_test, restarts_keep_no_memory_of_earlier_attempts_mapped) {
+  auto counter = std::make_shared<segment_counter>();
+  auto given = options();
+  given.run.callbacks = {counter};
+  given.run.failure.max_failures = -1;
+  auto outcome =
+    data_parallel_trainer{throw_in_30_attempts, std::move(given)}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 31u);
+  // The worker group may still hold the last one.
+  EXPECT_LE(counter->mapped, 1);
 }
 
 INSTANTIATE_TEST_SUITE_P(placements, placement_test,

@@ -61,8 +61,10 @@ public:
 
   Dataset& dataset() noexcept { return *dataset_; }
 
-  /// Shows in *x*, which must outlive this, when the loop waits for a batch.
-  void show_waits_in(rank_activity& x) noexcept { activity_ = &x; }
+  /// Shows in *x* when the loop waits for a batch.
+  void show_waits_in(std::shared_ptr<rank_activity> x) noexcept {
+    activity_ = std::move(x);
+  }
 
 private:
   struct loaded {
@@ -90,7 +92,7 @@ private:
   distributed_sampler sampler_;
   data_loader_options options_;
   device_transfer transfer_;
-  rank_activity* activity_ = nullptr;
+  std::shared_ptr<rank_activity> activity_;
 };
 
 /// Reads one pass; owns the threads that read ahead.

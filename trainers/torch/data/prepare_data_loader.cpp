@@ -27,7 +27,7 @@ c10::Device check_loader_options(train_context& context,
   return moves ? (*plane)->device : c10::Device{c10::kCPU};
 }
 
-rank_activity& loader_activity(train_context& context) {
+std::shared_ptr<rank_activity> loader_activity(train_context& context) {
   return context.link().activity();
 }
 

@@ -14,7 +14,7 @@ c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
 /// Where this rank shows that it waits for a batch.
-rank_activity& loader_activity(train_context& context);
+std::shared_ptr<rank_activity> loader_activity(train_context& context);
 
 /// This rank's loader over *dataset*: divided among the ranks of *context*, its
 /// batches on the rank's device. Must be called with equal arguments on every

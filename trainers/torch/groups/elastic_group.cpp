@@ -39,8 +39,8 @@ public:
 /// group, so they share it.
 struct elastic_group::open_works {
   std::mutex mutex;
-  std::unordered_set<work*> works;   // Each holds a reference of ours.
-  rank_activity* activity = nullptr; // Until the group is closed.
+  std::unordered_set<work*> works;         // Each holds a reference of ours.
+  std::shared_ptr<rank_activity> activity; // Until the group is closed.
 
   void add(const c10::intrusive_ptr<work>& x) {
     std::lock_guard guard{mutex};
@@ -61,7 +61,7 @@ struct elastic_group::open_works {
 
   std::vector<c10::intrusive_ptr<work>> take_all() {
     std::lock_guard guard{mutex};
-    if (auto* mine = std::exchange(activity, nullptr))
+    if (auto mine = std::exchange(activity, nullptr))
       mine->leave_collective();
     std::vector<c10::intrusive_ptr<work>> all;
     for (auto* x : std::exchange(works, {}))
@@ -71,10 +71,10 @@ struct elastic_group::open_works {
 };
 
 elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
-                             rank_activity& activity)
+                             std::shared_ptr<rank_activity> activity)
   : Backend(inner->getRank(), inner->getSize()), name_(inner->getBackendName()),
     inner_(std::move(inner)), open_(std::make_shared<open_works>()) {
-  open_->activity = &activity;
+  open_->activity = std::move(activity);
   init();
 }
 

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <functional>
+#include <memory>
 #include <mutex>
 #include <unordered_set>
 
@@ -20,10 +21,9 @@ namespace troupe {
 /// references to the tensors they work on, so nothing is overwritten.
 class elastic_group : public c10d::Backend {
 public:
-  /// Shows in *activity*, which must outlive the group, what this rank waits
-  /// in.
+  /// Shows in *activity* what this rank waits in, until the group is closed.
   elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
-                rank_activity& activity);
+                std::shared_ptr<rank_activity> activity);
 
   /// Gives the inner group to the reaper.
   ~elastic_group() override;

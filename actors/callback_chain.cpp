@@ -216,7 +216,7 @@ void callback_chain_state::end_turn(std::vector<error> failures) {
 void callback_chain_state::open_turn() {
   ++turn;
   asked_at = self->clock().now();
-  alarm.asked(asked_at);
+  alarm.asked(asked_at, args.now());
   watch_turn();
 }
 
@@ -237,7 +237,7 @@ void callback_chain_state::check_turn() {
   auto waited = [&] {
     return std::to_string(alarm.waited(now).count() / 1000) + " s";
   };
-  switch (alarm.check(now)) {
+  switch (alarm.check(now, args.now())) {
     case callback_alarm::verdict::wait:
       break;
     case callback_alarm::verdict::name:

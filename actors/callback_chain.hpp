@@ -47,6 +47,9 @@ struct callback_chain_args {
   std::shared_ptr<callback_watch> watch; ///< Of the classes.
   /// What fits into a message to an actor elsewhere; the rest is for headers.
   std::size_t longest_message = frame_guard::max_payload - 64 * 1024;
+  /// Tells how late a timer fires: the driver may have stood still.
+  std::function<std::chrono::steady_clock::time_point()> now =
+    std::chrono::steady_clock::now;
 };
 
 /// What the chain remembers between messages.

@@ -54,18 +54,28 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   attempt->segment = std::move(*segment);
   for (int rank = 0; rank < plan.world_size; ++rank)
     launch(rank);
-  watch_start(true);
+  watch_start();
 }
 
-void worker_group_state::watch_start(bool again) {
-  auto due = args.now() + args.plan.start_timeout;
-  self->run_delayed(args.plan.start_timeout, [this, again, due,
-                                              number = attempt->number] {
-    if (!attempt || attempt->number != number || attempt->started)
+void worker_group_state::after(std::chrono::milliseconds limit,
+                               std::function<void()> f, bool again) {
+  auto due = args.now() + limit;
+  self->run_delayed(limit, [this, limit, due, again, f = std::move(f),
+                            number = attempt->number]() mutable {
+    if (!attempt || attempt->number != number)
       return;
     // What ranks said while the driver stood still comes after this.
     if (again && args.now() - due > standstill)
-      return watch_start(false);
+      after(limit, std::move(f), false);
+    else
+      f();
+  });
+}
+
+void worker_group_state::watch_start() {
+  after(args.plan.start_timeout, [this] {
+    if (attempt->started)
+      return;
     auto limit = std::to_string(args.plan.start_timeout.count());
     for (auto rank : attempt->tracker.not_ready())
       attempt->tracker.timed_out(rank, attempt->tracker.pid(rank) == 0
@@ -162,8 +172,9 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   if (!a || !a->tracker.knows(x.rank))
     return to_caf(too_late(x.attempt));
   // A rank that gave up on its peers is not the one to blame.
-  auto late = x.reason.code == ec::timeout ? late_in_collectives(x.rank)
-                                           : std::vector<int>{};
+  auto& shown = a->segment->activity(x.rank);
+  auto gave_up = x.reason.code == ec::timeout && shown.gave_up_collective();
+  auto late = gave_up ? late_in_collectives(x.rank) : std::vector<int>{};
   if (!a->tracker.end_ordered())
     for (auto rank : late)
       a->tracker.timed_out(rank, x.reason.message);
@@ -181,8 +192,8 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
 
 void worker_group_state::watch_exit(int rank) {
   auto limit = args.plan.exit_timeout;
-  self->run_delayed(limit, [this, rank, limit, number = attempt->number] {
-    if (!attempt || attempt->number != number || attempt->tracker.gone(rank))
+  after(limit, [this, rank, limit] {
+    if (attempt->tracker.gone(rank))
       return;
     auto what = "rank " + std::to_string(rank) + " was still there "
                 + std::to_string(limit.count())
@@ -194,7 +205,7 @@ void worker_group_state::watch_exit(int rank) {
       what += "process was killed";
       kill_rank(rank);
     }
-    self->send(driver, attempt_warning{number, std::move(what)});
+    self->send(driver, attempt_warning{attempt->number, std::move(what)});
     check_over();
   });
 }
@@ -222,8 +233,8 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
     if (attempt->tracker.loop_over(rank))
       return;
     // Its process tells the cause in a moment, if it is gone.
-    self->run_delayed(exit_patience, [this, rank, number = attempt->number] {
-      if (!attempt || attempt->number != number || attempt->tracker.gone(rank))
+    after(exit_patience, [this, rank] {
+      if (attempt->tracker.gone(rank))
         return;
       attempt->tracker.lost(rank, "its connection broke but its process is "
                                   "still there");
@@ -290,14 +301,12 @@ void worker_group_state::end_ranks(const error& reason,
     if (trainer)
       self->send(trainer, stop_loop{a.number, reason});
   if (grace.count() == 0)
-    kill_ranks(a.number);
+    kill_ranks();
   else
-    self->run_delayed(grace, [this, number = a.number] { kill_ranks(number); });
+    after(grace, [this] { kill_ranks(); });
 }
 
-void worker_group_state::kill_ranks(std::uint64_t number) {
-  if (!attempt || attempt->number != number)
-    return;
+void worker_group_state::kill_ranks() {
   for (auto rank : attempt->tracker.still_there()) {
     if (!args.plan.in_process) {
       kill_rank(rank);
@@ -314,8 +323,8 @@ void worker_group_state::kill_ranks(std::uint64_t number) {
 
 void worker_group_state::kill_rank(int rank) {
   args.launcher->kill(rank);
-  self->run_delayed(kill_patience, [this, rank, number = attempt->number] {
-    if (!attempt || attempt->number != number || attempt->tracker.gone(rank))
+  after(kill_patience, [this, rank] {
+    if (attempt->tracker.gone(rank))
       return;
     auto& tracker = attempt->tracker;
     if (!tracker.loop_over(rank))

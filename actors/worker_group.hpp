@@ -146,15 +146,18 @@ struct worker_group_state {
   void on_failure();
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_ranks(const error& reason, std::chrono::milliseconds grace);
-  void kill_ranks(std::uint64_t number);
+  void kill_ranks();
   /// Kills the process of *rank*, and gives it up if that takes too long.
   void kill_rank(int rank);
   void answer_all(const error& reason);
   void check_over();
 
-  /// Ends the attempt if ranks are not up in time; *again*: with a second try
-  /// if the driver stood still.
-  void watch_start(bool again);
+  /// Calls *f* after *limit* if the attempt is still this one. If the driver
+  /// stood still meanwhile, ranks have *limit* once more (*again*).
+  void after(std::chrono::milliseconds limit, std::function<void()> f,
+             bool again = true);
+  /// Ends the attempt if ranks are not up in time.
+  void watch_start();
   /// Looks at the ranks at the monitor's interval for as long as they run.
   void watch_ranks();
   /// Looks at them at the moment at which the earliest wait is over its limit.

@@ -27,6 +27,8 @@ struct rank_activity {
   std::atomic<std::uint64_t> collectives;
   /// Clock ticks that the rank has waited for others in collectives.
   std::atomic<clock::rep> waited;
+  /// The last collective, by its number, that others did not come to in time.
+  std::atomic<std::uint64_t> given_up;
 
   void enter_collective() noexcept {
     collectives.fetch_add(1, std::memory_order_relaxed);
@@ -35,6 +37,17 @@ struct rank_activity {
 
   void leave_collective() noexcept {
     in_collective.store(0, std::memory_order_relaxed);
+  }
+
+  void give_up_collective() noexcept {
+    given_up.store(collectives.load(std::memory_order_relaxed),
+                   std::memory_order_relaxed);
+  }
+
+  /// Whether that is the last one that the rank entered.
+  bool gave_up_collective() const noexcept {
+    auto last = collectives.load(std::memory_order_relaxed);
+    return last > 0 && given_up.load(std::memory_order_relaxed) == last;
   }
 
   static clock::rep now() noexcept {

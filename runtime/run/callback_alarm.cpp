@@ -1,17 +1,33 @@
 #include "troupe/runtime/run/callback_alarm.hpp"
 
 #include <algorithm>
+#include <utility>
 
 namespace troupe {
 
-void callback_alarm::asked(time_point now) {
+namespace {
+
+/// A check that comes so much later than it was due is a sign that the process
+/// stood still.
+constexpr auto much_later = std::chrono::seconds{1};
+
+} // namespace
+
+void callback_alarm::asked(time_point now, time_point real) {
   since_ = now;
   next_name_ = now + timeout_;
+  checked_ = real;
 }
 
-callback_alarm::verdict callback_alarm::check(time_point now) {
+callback_alarm::verdict callback_alarm::check(time_point now, time_point real) {
   if (!since_)
     return verdict::wait;
+  auto passed = real - std::exchange(checked_, real);
+  if (passed > interval + much_later) {
+    auto stood_still = std::min(passed, now - *since_);
+    *since_ += stood_still;
+    next_name_ += stood_still;
+  }
   if (limit_ && now >= *since_ + *limit_)
     return verdict::give_up;
   if (timeout_.count() == 0 || now < next_name_)
@@ -36,7 +52,8 @@ callback_alarm::next_check(time_point now) const {
     next = next ? std::min(*next, *since_ + *limit_) : *since_ + *limit_;
   if (!next)
     return std::nullopt;
-  return std::max(std::chrono::ceil<duration>(*next - now), duration{0});
+  return std::clamp(std::chrono::ceil<duration>(*next - now), duration{0},
+                    interval);
 }
 
 } // namespace troupe

@@ -341,6 +341,23 @@ TEST_F(callback_chain_test, goes_on_at_the_limit_without_who_does_not_answer) {
                                "b after_report 1", "a after_exception 0"));
 }
 
+TEST_F(callback_chain_test, the_limit_counts_no_time_of_a_driver_that_stopped) {
+  args.patience.limit = 50s;
+  std::chrono::steady_clock::time_point real{};
+  args.now = [&real] { return real; };
+  add({.name = "a", .keeps_in = "after_report"});
+  spawn();
+  auto first = report(0);
+  system.pass(1s);
+  real += 60s;
+  system.pass(60s);
+  EXPECT_TRUE(first->pending());
+  system.pass(48s);
+  EXPECT_TRUE(first->pending());
+  system.pass(1s);
+  EXPECT_THAT(failures(first), ElementsAre(HasSubstr("back for 50 s")));
+}
+
 TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
   auto list =
     std::make_shared<callback_list>(std::vector<std::shared_ptr<user_callback>>{

@@ -190,6 +190,45 @@ TEST_F(worker_group_test, a_driver_that_stood_still_gives_no_rank_a_third_try) {
   EXPECT_FALSE(ranks.launcher->killed.empty());
 }
 
+TEST_F(worker_group_test, a_rank_may_exit_while_its_driver_stands_still) {
+  plan.exit_timeout = ms{700};
+  start_all();
+  ranks.end_loop(0);
+  real += std::chrono::minutes{2};
+  system.pass(ms{700});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.exit(0); // What had waited for the driver.
+  ranks.finish(1);
+  EXPECT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->warnings.empty());
+}
+
+TEST_F(worker_group_test, a_killed_rank_may_end_while_its_driver_stands_still) {
+  start_all();
+  ranks.end_loop(0, {ec::rank_failed, "no data"});
+  system.pass(ms{20});
+  real += std::chrono::minutes{2};
+  system.pass(std::chrono::seconds{10});
+  EXPECT_TRUE(record->failed.empty());
+  ranks.kill(0, SIGKILL);
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(0).what, "no data");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test,
+       a_thread_may_leave_its_loop_while_its_driver_stands_still) {
+  plan.in_process = true;
+  start_all();
+  stop();
+  real += std::chrono::minutes{2};
+  system.pass(plan.stop_timeout);
+  ranks.obey(0); // What had waited for the driver.
+  ranks.obey(1);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->failed.empty());
+}
+
 TEST_F(worker_group_test, a_limit_counts_no_time_of_a_driver_that_stood_still) {
   plan.report_timeout = ms{5'000};
   start_all();
@@ -390,14 +429,35 @@ TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
   EXPECT_FALSE(record->warnings[1].waits);
 }
 
+TEST_F(worker_group_test, a_timeout_of_the_loops_own_is_blamed_on_no_other) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  segment->activity(0).enter_collective();
+  segment->activity(0).give_up_collective(); // The loop went on from there.
+  segment->activity(0).enter_collective();
+  segment->activity(0).leave_collective();
+  error locked{ec::timeout, "another process has held the metadata for 60 s"};
+  ranks.end_loop(0, locked);
+  system.pass(ms{20});
+  for (int rank : {0, 1})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+  EXPECT_EQ(failure_of(0).what, locked.message);
+}
+
 TEST_F(worker_group_test, blames_the_rank_that_a_collective_gave_up_on) {
   plan.world_size = 3;
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
                                         {plan.run_id, 3});
   ASSERT_TRUE(segment);
-  segment->activity(0).enter_collective();
-  segment->activity(2).enter_collective();
+  for (int rank : {0, 2}) {
+    segment->activity(rank).enter_collective();
+    segment->activity(rank).give_up_collective();
+  }
   error late{ec::timeout, "rank 1 did not come within 400 ms"};
   ranks.end_loop(0, late);
   ranks.end_loop(2, late);

@@ -87,7 +87,10 @@ void segment_exchange::wait_for(int peer) {
     case segment_wait::left:
       fail(explain(peer, false));
     case segment_wait::timed_out:
-      fail(explain(peer, true));
+      auto reason = explain(peer, true);
+      if (reason.code == ec::timeout)
+        segment_.activity(rank_).give_up_collective();
+      fail(std::move(reason));
   }
 }
 

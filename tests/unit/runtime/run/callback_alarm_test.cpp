@@ -55,6 +55,34 @@ TEST_F(callback_alarm_test, knows_when_to_look_again) {
   EXPECT_EQ(alarm.next_check(begin + milliseconds{60}), milliseconds{0});
 }
 
+TEST_F(callback_alarm_test, wants_to_look_every_second) {
+  callback_alarm alarm{milliseconds{0}, milliseconds{60'000}};
+  alarm.asked(begin);
+  EXPECT_EQ(alarm.next_check(begin), milliseconds{1000});
+}
+
+TEST_F(callback_alarm_test, counts_no_time_in_which_the_process_stood_still) {
+  callback_alarm alarm{milliseconds{3000}, milliseconds{5000}};
+  alarm.asked(begin);
+  EXPECT_EQ(after(1000, alarm), verdict::wait);
+  EXPECT_EQ(after(61'000, alarm), verdict::wait);
+  EXPECT_EQ(alarm.waited(begin + milliseconds{61'000}), milliseconds{1000});
+  EXPECT_EQ(after(62'900, alarm), verdict::wait);
+  EXPECT_EQ(after(63'000, alarm), verdict::name);
+  EXPECT_EQ(after(64'900, alarm), verdict::wait);
+  EXPECT_EQ(after(65'000, alarm), verdict::give_up);
+}
+
+TEST_F(callback_alarm_test, a_standstill_before_the_question_changes_nothing) {
+  callback_alarm alarm{milliseconds{0}, milliseconds{5000}};
+  alarm.asked(begin - milliseconds{60'000});
+  alarm.answered();
+  alarm.asked(begin);
+  for (int ms = 1000; ms < 5000; ms += 1000)
+    EXPECT_EQ(after(ms, alarm), verdict::wait);
+  EXPECT_EQ(after(5000, alarm), verdict::give_up);
+}
+
 TEST_F(callback_alarm_test, without_limits_it_never_looks) {
   callback_alarm alarm;
   alarm.asked(begin);

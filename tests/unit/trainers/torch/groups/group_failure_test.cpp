@@ -64,6 +64,8 @@ TEST(group_failure_test, a_timeout_names_all_ranks_that_are_missing) {
     << reason.message;
   EXPECT_TRUE(mentions(reason, "rank 0, 3 did not come within 30 ms"))
     << reason.message;
+  EXPECT_TRUE(segment.activity(1).gave_up_collective());
+  EXPECT_FALSE(segment.activity(2).gave_up_collective());
   // The group is of no use any more, for the others neither.
   EXPECT_EQ(reduce(*group, 8), reason);
   segment.abort();

@@ -4,6 +4,15 @@
 #include <string>
 #include <string_view>
 
+// An error that no one looks at is lost: the compiler warns. The class belongs
+// to others, so this says so before they define it, unless they have already.
+#ifndef TL_EXPECTED_HPP
+namespace tl {
+template <class T, class E>
+class [[nodiscard]] expected;
+} // namespace tl
+#endif
+
 #include <tl/expected.hpp>
 
 namespace troupe {

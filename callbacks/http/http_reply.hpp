@@ -5,9 +5,8 @@
 #include <optional>
 #include <string>
 
-#include <tl/expected.hpp>
-
 #include "troupe/callbacks/http/http_failure.hpp"
+#include "troupe/runtime/error.hpp"
 
 namespace troupe {
 

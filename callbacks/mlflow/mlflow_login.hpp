@@ -4,11 +4,10 @@
 #include <stop_token>
 #include <string>
 
-#include <tl/expected.hpp>
-
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/tracking/sink_result.hpp"
+#include "troupe/runtime/error.hpp"
 
 namespace troupe {
 

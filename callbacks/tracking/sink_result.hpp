@@ -4,8 +4,6 @@
 #include <cstddef>
 #include <optional>
 
-#include <tl/expected.hpp>
-
 #include "troupe/runtime/error.hpp"
 
 namespace troupe {

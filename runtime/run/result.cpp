@@ -166,10 +166,15 @@ expected<run_history> result::metrics_history() const {
   }
 }
 
-const result& result::value_or_throw() const {
+const result& result::value_or_throw() const& {
   if (error)
     throw run_failed{*error};
   return *this;
+}
+
+result result::value_or_throw() && {
+  (void) std::as_const(*this).value_or_throw();
+  return std::move(*this);
 }
 
 expected<result> result::from_path(const fs::path& given) {

@@ -52,7 +52,8 @@ struct result {
   expected<run_history> metrics_history() const;
 
   /// This result; throws `run_failed` if the run has an error.
-  const result& value_or_throw() const;
+  const result& value_or_throw() const&;
+  result value_or_throw() &&;
 
   /// The result of the run in folder *path*, which may still be running.
   /// Distinct sentences for a folder that is missing, that is no run, and whose

@@ -730,3 +730,16 @@ TEST(result_test, finds_the_best_checkpoint_by_any_metric) {
   EXPECT_EQ(unknown.error().code, ec::invalid_argument);
   EXPECT_NE(unknown.error().message.find("acc, loss"), std::string::npos);
 }
+
+TEST(result_test, a_value_taken_from_a_temporary_result_outlives_it) {
+  static_assert(
+    std::is_same_v<decltype(std::declval<result>().value_or_throw()), result>);
+  auto&& taken =
+    [] {
+      result x;
+      x.metrics = {{"loss", 0.5}};
+      return x;
+    }()
+      .value_or_throw();
+  EXPECT_EQ(taken.metrics.at("loss"), metric_value{0.5});
+}

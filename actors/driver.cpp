@@ -179,12 +179,16 @@ void driver_state::start_group(const run_action& action) {
           });
 }
 
+void driver_state::show_store_events() {
+  for (auto& event : args.store->take_events())
+    args.board->note(to_string(event));
+}
+
 void driver_state::launch(const attempt_begun& x) {
   begun = x;
   if (machine->state() != run_state::scheduling)
     return; // The run was stopped meanwhile.
-  for (auto& event : args.store->take_events())
-    args.board->note(event.kind + ": " + to_string(event.fields));
+  show_store_events();
   group_alive = true;
   shown.waits.clear();
   self->send(args.group, start_attempt{x.attempt, x.resume, x.first_report},
@@ -228,7 +232,7 @@ void driver_state::warned(const attempt_warning& x) {
   shown.waits = x.waits ? x.text : std::string{};
   show();
   args.board->note(x.text);
-  note_event("warning", {{"text", x.text}});
+  note_event(warning_kind, {{"text", x.text}});
 }
 
 void driver_state::lost(const caf::down_msg& x) {
@@ -296,11 +300,13 @@ void driver_state::store_next() {
     .then(
       [this](batch_committed& committed) {
         storing = false;
+        show_store_events();
         stored(std::move(committed));
         act_postponed();
       },
       [this](caf::error& reason) {
         storing = false;
+        show_store_events();
         store_failed(from_caf(reason));
         act_postponed();
       });
@@ -405,10 +411,13 @@ caf::result<void> driver_state::log(const log_event& x) {
     return to_caf(
       error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
   auto ok = args.store->append_event(x.event.kind, x.attempt, x.event.fields);
-  if (ok)
-    return caf::unit;
-  apply(run_events::run_failed{ok.error()});
-  return to_caf(ok.error());
+  if (!ok) {
+    apply(run_events::run_failed{ok.error()});
+    return to_caf(ok.error());
+  }
+  if (auto text = text_of_warning(x.event))
+    args.board->note(*text);
+  return caf::unit;
 }
 
 // -- the end

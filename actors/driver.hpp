@@ -78,6 +78,7 @@ struct driver_state {
   void group_gone(std::uint64_t attempt);
   void preempt_group(const run_action& action);
   void start_group(const run_action& action);
+  void show_store_events();
   void launch(const attempt_begun& x);
   void finish(const error& reason);
   run_error error_of(std::map<int, rank_failure> ranks) const;

@@ -182,6 +182,11 @@ void inline_callbacks::note(const std::string& text) {
     write_console(2, text + '\n');
 }
 
+void inline_callbacks::show_store_events() {
+  for (auto& event : store_.take_events())
+    note("troupe: " + to_string(event));
+}
+
 void inline_callbacks::fail(const error& problem) {
   note(problem.message);
   // A journal that takes no line ends the run at the next report.

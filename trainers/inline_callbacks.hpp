@@ -61,6 +61,12 @@ public:
   void after_exception(const std::map<int, rank_failure>& ranks);
   void after_run(const result& outcome);
 
+  /// Shows *text* unless the run is quiet.
+  void note(const std::string& text);
+
+  /// Shows what happened to the run's files since the last call.
+  void show_store_events();
+
   /// What the run is to end for; `ec::none` while it may go on.
   const error& end_reason() const noexcept { return end_reason_; }
 
@@ -69,7 +75,6 @@ public:
 
 private:
   void round(callback_thread::call call);
-  void note(const std::string& text);
   void fail(const error& problem);
 
   std::optional<callback_thread> thread_; ///< Unset: there are no callbacks.

@@ -40,6 +40,8 @@ expected<void> inline_link::report(rank_report x, bool) {
   batch.parts.push_back(std::move(x.part));
   batch.step_s.push_back(x.step_s);
   auto stored = run_.store(callbacks_.context().attempt, batch);
+  if (batch.checkpoint_name())
+    callbacks_.show_store_events();
   if (!stored)
     return refuse(std::move(stored.error()));
   std::optional<checkpoint> data;
@@ -59,6 +61,8 @@ expected<void> inline_link::log(loop_event x) {
     run_.append_event(x.kind, callbacks_.context().attempt, x.fields);
   if (!noted)
     return refuse(std::move(noted.error()));
+  if (auto text = text_of_warning(x))
+    callbacks_.note("troupe: " + *text);
   return {};
 }
 

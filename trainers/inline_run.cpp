@@ -29,6 +29,7 @@ attempt_end run_attempt(const train_loop& loop, std::vector<int> gpus,
                         const attempt_start& start, loop_control& control,
                         kept_contexts& kept) {
   callbacks.begin_attempt(start.attempt);
+  callbacks.show_store_events();
   rank_facts facts;
   facts.run_name = callbacks.context().name;
   facts.run_path = callbacks.context().path;

@@ -41,7 +41,9 @@ std::string default_name(std::uint64_t index) {
 train_context::train_context(rank_facts facts, std::shared_ptr<rank_link> link,
                              std::optional<troupe::checkpoint> resume)
   : facts_(std::move(facts)), link_(std::move(link)),
-    checkpoint_(std::move(resume)), next_report_(facts_.first_report),
+    checkpoint_(std::move(resume)),
+    is_unasked_(facts_.rank == 0 && checkpoint_.has_value()),
+    next_report_(facts_.first_report),
     step_begin_(std::chrono::steady_clock::now()),
     owner_(std::this_thread::get_id()) {
   contexts.push_back(this);
@@ -71,6 +73,7 @@ rank_link& train_context::link_for(const char* call) {
 }
 
 std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
+  is_unasked_ = false;
   return value_or_leave(
     link_for("all_reported_checkpoints()").reported_checkpoints());
 }
@@ -120,6 +123,8 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
     x.part = value_or_leave(files->seal(next_report_, std::move(name)));
   }
   ++next_report_;
+  if (is_unasked_)
+    warn_of_unasked(link);
   // Until the commit a source may be the only file that stays.
   auto wait = options.barrier || (files && files->has_sources());
   value_or_leave(link.report(std::move(x), wait));
@@ -130,6 +135,17 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   if (on_report_)
     call_hook(reported, mine);
   step_begin_ = std::chrono::steady_clock::now();
+}
+
+void train_context::warn_of_unasked(rank_link& link) {
+  is_unasked_ = false;
+  value_or_leave(link.log(
+    {warning_kind,
+     {{"text", "attempt " + std::to_string(attempt()) + " resumes from "
+                 + checkpoint_->name()
+                 + ", but the train loop of rank 0 reports without having "
+                   "asked for context.checkpoint(): a loop that does not load "
+                   "it trains from the beginning"}}}));
 }
 
 std::shared_ptr<void> train_context::before_report(std::function<void()> f) {

@@ -87,8 +87,10 @@ public:
   const rank_facts& facts() const noexcept { return facts_; }
 
   /// At first the checkpoint to resume from; later the last one that this rank
-  /// reported.
+  /// reported. A loop that reports without having asked, though there is one to
+  /// resume from, is warned about: it trains from the beginning.
   const std::optional<troupe::checkpoint>& checkpoint() const noexcept {
+    is_unasked_ = false;
     return checkpoint_;
   }
 
@@ -180,6 +182,7 @@ private:
   rank_link& link_for(const char* call);
   std::string broadcast(expected<std::string> bytes);
   void call_before_report();
+  void warn_of_unasked(rank_link& link);
   void send(metrics values, std::optional<staged_checkpoint> files,
             const report_options& options);
   void call_hook(const metrics& values,
@@ -188,6 +191,8 @@ private:
   rank_facts facts_;
   std::shared_ptr<rank_link> link_;
   std::optional<troupe::checkpoint> checkpoint_;
+  /// Rank 0 has a checkpoint to resume from, and the loop does not know it.
+  mutable std::atomic<bool> is_unasked_;
   std::uint64_t next_report_ = 0;
   std::chrono::steady_clock::time_point step_begin_;
   report_hook on_report_;

@@ -10,6 +10,7 @@
 #include "troupe/runtime/checkpoint/commit_folder.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/checkpoint/staging.hpp"
+#include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/report/check_parts.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -25,6 +26,9 @@ constexpr const char* rotten_prefix = ".rotten-";
 /// How many rotten checkpoints stay for a look at them.
 constexpr std::size_t max_rotten = 3;
 
+/// Bytes of a name or a text that an event shows.
+constexpr std::size_t max_shown_name = 64;
+
 using manifests = std::vector<std::pair<std::string, manifest>>;
 
 // What a checkpoint is called while it is removed.
@@ -34,6 +38,17 @@ std::string evicted_name(const doomed_checkpoint& x) {
 
 bool has_prefix(const std::string& name, const char* prefix) {
   return name.starts_with(prefix);
+}
+
+// The first of *names*, and how many more there are.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t shown = 8;
+  std::string result;
+  for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
+    result += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > shown)
+    result += " and " + std::to_string(names.size() - shown) + " more";
+  return result;
 }
 
 // Whether the checkpoint is whole and the one that the state means; its
@@ -251,6 +266,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   if (auto ok = save(registry, *evicted); !ok)
     return tl::unexpected{ok.error()};
   failpoint("commit.state_saved");
+  note_unscored(result);
   for (auto& x : *evicted)
     if (auto ok = remove({x.data.name(), x.index, x.attempt}); !ok)
       note("checkpoint_not_removed", x.data.name(), ok.error().message);
@@ -407,19 +423,38 @@ expected<void> checkpoint_store::keep_rotten(const std::string& name) {
   return saved;
 }
 
+void checkpoint_store::note_unscored(const reported_checkpoint& x) {
+  auto& config = state_.retention;
+  auto& wanted = config.checkpoint_score_attribute;
+  retention rule{config};
+  if (has_noted_unscored_ || wanted.empty() || rule.is_scored(x))
+    return;
+  has_noted_unscored_ = true;
+  std::vector<std::string> numbers;
+  for (auto& [name, value] : x.values)
+    if (value.is_number())
+      numbers.emplace_back(cut_text(name, max_shown_name));
+  auto value = x.values.find(wanted);
+  auto any_scored = std::ranges::any_of(
+    registry_.all(), [&](auto& other) { return rule.is_scored(other); });
+  note("checkpoint_unscored", x.data.name(),
+       "checkpoint_score_attribute is '" + wanted + "', and rank 0's report "
+         + (value ? "has '"
+                      + std::string{cut_text(to_string(*value), max_shown_name)}
+                      + "' under that name, which is no number"
+                  : "has no such number")
+         + (numbers.empty() ? "; it has none" : "; it has " + listed(numbers))
+         + (any_scored ? "; it ranks below those that have one"
+                       : "; no checkpoint has one, so the newest are kept"));
+}
+
 void checkpoint_store::note_strangers(const reported_checkpoint& x,
                                       const manifest& its) {
-  constexpr std::size_t shown = 5;
   auto found = strangers_in(x.data.path(), its);
   if (!found || found->empty())
     return;
-  std::string names;
-  for (std::size_t i = 0; i < std::min(shown, found->size()); ++i)
-    names += (i == 0 ? "" : ", ") + (*found)[i];
-  if (found->size() > shown)
-    names += " and " + std::to_string(found->size() - shown) + " more";
   note("checkpoint_strangers", x.data.name(),
-       "its manifest does not list " + names);
+       "its manifest does not list " + listed(*found));
 }
 
 expected<std::optional<reported_checkpoint>>

@@ -97,6 +97,9 @@ private:
   expected<void> keep_rotten(const std::string& name);
   void note(std::string kind, const std::string& name,
             const std::string& reason);
+  /// Notes, once, that *x* has no score though the run ranks checkpoints by
+  /// one.
+  void note_unscored(const reported_checkpoint& x);
   void note_strangers(const reported_checkpoint& x, const manifest& its);
   bool is_doomed(const std::string& name, const manifest& x) const;
   /// Removes *x* if its folder is that one still. `ec::corrupt` if it is gone,
@@ -127,6 +130,7 @@ private:
   log_function log_;
   check_function check_;
   std::vector<store_event> events_;
+  bool has_noted_unscored_ = false;
 };
 
 } // namespace troupe

@@ -36,6 +36,10 @@ retention::ranking(const std::vector<reported_checkpoint>& all) const {
   return result;
 }
 
+bool retention::is_scored(const reported_checkpoint& x) const {
+  return score(x, config_).has_value();
+}
+
 std::size_t retention::first_kept(std::size_t count) const noexcept {
   if (!config_.num_to_keep)
     return 0;

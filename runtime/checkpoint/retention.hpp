@@ -28,6 +28,9 @@ public:
   std::vector<reported_checkpoint>
   to_evict(const std::vector<reported_checkpoint>& all) const;
 
+  /// Whether *x* has a usable score.
+  bool is_scored(const reported_checkpoint& x) const;
+
   const checkpoint_config& config() const noexcept { return config_; }
 
 private:

@@ -15,7 +15,8 @@ struct checkpoint_config {
   /// Unset keeps all.
   std::optional<int> num_to_keep;
   /// Metric of rank 0 to rank checkpoints by, `a/b` for nested ones. Empty: the
-  /// newest are the best.
+  /// newest are the best. Checkpoints without such a number are below all
+  /// others, the newest last to go; the console and the journal say so once.
   std::string checkpoint_score_attribute;
   score_order checkpoint_score_order = score_order::max;
 };

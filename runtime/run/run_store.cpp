@@ -363,6 +363,7 @@ expected<attempt_start> run_store::begin_attempt() {
   metrics fields{{"first_report", result.first_report}};
   if (result.resume)
     fields["resume"] = result.resume->data.name();
+  show_start(result);
   return append_ours([&] {
            return journal_->append_event("attempt_begun", *attempt, fields);
          })
@@ -370,6 +371,17 @@ expected<attempt_start> run_store::begin_attempt() {
       appended_();
       return std::move(result);
     });
+}
+
+void run_store::show_start(const attempt_start& x) {
+  std::lock_guard guard{notes_mutex_};
+  if (std::ranges::find(events_, "checkpoint_rotten", &store_event::kind)
+      == events_.end())
+    return;
+  auto from = x.resume ? x.resume->data.name() : "no checkpoint: none is left";
+  events_.push_back({"resumed",
+                     {{"attempt", x.attempt}, {"from", std::move(from)}},
+                     true}); // The journal has it in `attempt_begun`.
 }
 
 expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,

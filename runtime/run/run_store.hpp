@@ -128,6 +128,9 @@ private:
             checkpoint_store checkpoints, run_description description,
             bool resumed);
 
+  /// Adds what attempt *x* starts from to the events, if they say that a
+  /// checkpoint is rotten.
+  void show_start(const attempt_start& x);
   expected<void> note_events(std::vector<store_event> events);
 
   /// Calls *append*, a line for the journal, as long as the run is ours. Looks

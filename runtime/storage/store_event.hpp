@@ -16,4 +16,9 @@ struct store_event {
   bool operator==(const store_event&) const = default;
 };
 
+/// A line for people.
+inline std::string to_string(const store_event& x) {
+  return x.kind + ": " + to_string(x.fields);
+}
+
 } // namespace troupe

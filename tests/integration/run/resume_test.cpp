@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <functional>
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
@@ -206,4 +207,97 @@ TEST_F(run_test, an_interrupt_that_is_too_late_for_the_run_is_the_programs) {
   }
 }
 
+
+/// How often *text* stands in *all*.
+std::size_t times(const std::string& all, const std::string& text) {
+  std::size_t result = 0;
+  for (auto i = all.find(text); i != all.npos; i = all.find(text, i + 1))
+    ++result;
+  return result;
+}
+
+/// What a run with *options* showed on the console.
+std::string shown_by(const std::function<void()>& run) {
+  testing::internal::CaptureStderr();
+  run();
+  return testing::internal::GetCapturedStderr();
+}
+
+TEST_F(run_test, a_score_that_no_checkpoint_has_is_shown_once) {
+  for (int workers : {0, 2}) {
+    auto name = "run" + std::to_string(workers);
+    train_options options{.scaling = {.num_workers = workers},
+                          .run = config(name)};
+    options.run.quiet = false;
+    options.run.checkpoint = {2, "acuracy", score_order::max};
+    auto said = shown_by([&] {
+      auto outcome = run({.steps = 4}, options);
+      ASSERT_FALSE(outcome.error) << outcome.error->message;
+      ASSERT_EQ(outcome.best_checkpoints.size(), 2u);
+      EXPECT_EQ(outcome.best_checkpoints.front().index, 2u);
+    });
+    EXPECT_EQ(times(said, "checkpoint_score_attribute is 'acuracy'"), 1u)
+      << said;
+    EXPECT_EQ(times(said, "it has rank, step"), 1u) << said;
+    auto journal = bytes_of(storage_ / name / "journal.jsonl");
+    EXPECT_EQ(times(journal, "checkpoint_unscored"), 1u);
+  }
+}
+
+/// Saves, fails, and begins again without a look at what it saved.
+void forgetful_loop(train_context& context) {
+  if (context.attempt() == 0) {
+    auto files = context.new_checkpoint();
+    write_bytes(files.path() / std::to_string(context.rank()), "weights");
+    context.report({{"step", 0}}, std::move(files));
+    throw std::runtime_error{"it fails"};
+  }
+  context.report({{"step", 0}});
+  context.report({{"step", 1}});
+}
+
+TEST_F(run_test, a_loop_that_does_not_ask_for_its_checkpoint_is_shown_once) {
+  for (int workers : {0, 2}) {
+    auto name = "run" + std::to_string(workers);
+    train_options options{.scaling = {.num_workers = workers},
+                          .run = config(name)};
+    options.run.quiet = false;
+    options.run.failure.max_failures = 1;
+    auto said = shown_by([&] {
+      auto outcome = data_parallel_trainer{forgetful_loop, options}.fit();
+      ASSERT_FALSE(outcome.error) << outcome.error->message;
+    });
+    EXPECT_EQ(times(said, "attempt 1 resumes from checkpoint_000000, but"), 1u)
+      << said;
+    auto journal = bytes_of(storage_ / name / "journal.jsonl");
+    EXPECT_EQ(times(journal, "without having asked for context.checkpoint()"),
+              1u);
+  }
+}
+
+TEST_F(run_test, a_loop_that_asks_for_its_checkpoint_is_not_warned_about) {
+  auto outcome =
+    run({.action = "throw", .rank = 0, .step = 2, .steps = 4}, 2, 1);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(
+    times(bytes_of(run_path() / "journal.jsonl"), "without having asked"), 0u);
+}
+
+TEST_F(run_test, the_console_says_what_follows_from_a_rotten_checkpoint) {
+  for (int workers : {0, 2}) {
+    auto name = "run" + std::to_string(workers);
+    train_options options{.scaling = {.num_workers = workers},
+                          .run = config(name)};
+    auto first =
+      run({.action = "throw", .rank = 0, .step = 3, .attempt = -1, .steps = 4},
+          options);
+    ASSERT_TRUE(first.checkpoint);
+    write_bytes(first.checkpoint->path() / "step.txt", "9\n");
+    options.run.quiet = false;
+    auto said = shown_by([&] { (void) run({.steps = 4}, options); });
+    EXPECT_EQ(times(said, "checkpoint_rotten"), 1u) << said;
+    EXPECT_EQ(times(said, "resumed: attempt=1 from=checkpoint_000001"), 1u)
+      << said;
+  }
+}
 } // namespace troupe::test

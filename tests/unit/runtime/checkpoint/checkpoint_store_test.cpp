@@ -746,3 +746,35 @@ TEST_F(checkpoint_store_test, refuses_the_commit_when_any_fsync_fails) {
   EXPECT_LT(failures, 29);
   EXPECT_EQ(kept, 3);
 }
+
+TEST_F(checkpoint_store_test, notes_once_that_checkpoints_have_no_score) {
+  auto store = open({2, "val/acc", score_order::max});
+  attempt = store.begin_attempt(0).value();
+  metrics many{{"val/accuracy", 0.9}, {"words", "many"}};
+  for (int i = 0; i < 20; ++i)
+    many["z" + std::to_string(i)] = i;
+  for (std::uint64_t index = 0; index < 4; ++index)
+    ASSERT_TRUE(commit(store, index, many));
+  auto events = store.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, "checkpoint_unscored");
+  auto reason = to_string(events[0].fields.at("reason"));
+  EXPECT_NE(reason.find("'val/acc'"), reason.npos) << reason;
+  EXPECT_NE(reason.find("it has val/accuracy, z0"), reason.npos) << reason;
+  EXPECT_NE(reason.find("13 more"), reason.npos) << reason;
+  EXPECT_NE(reason.find("the newest are kept"), reason.npos) << reason;
+  EXPECT_FALSE(fs::exists(folder(1)));
+  EXPECT_TRUE(fs::exists(folder(2)));
+  EXPECT_TRUE(fs::exists(folder(3)));
+}
+
+TEST_F(checkpoint_store_test, notes_that_a_score_is_no_number) {
+  auto store = open({2, "acc", score_order::max});
+  attempt = store.begin_attempt(0).value();
+  ASSERT_TRUE(commit(store, 0, {{"acc", 0.5}}));
+  EXPECT_TRUE(store.take_events().empty());
+  ASSERT_TRUE(commit(store, 1, {{"acc", "0.7"}}));
+  auto reason = to_string(store.take_events().at(0).fields.at("reason"));
+  EXPECT_NE(reason.find("'0.7'"), reason.npos) << reason;
+  EXPECT_NE(reason.find("below those that have one"), reason.npos) << reason;
+}

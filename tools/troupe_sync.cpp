@@ -27,8 +27,10 @@ constexpr auto usage =
   R"(usage: troupe-sync RUN_FOLDER [--tracker NAME] [--set TRACKER.OPTION=VALUE]... [--timeout SECONDS]
 
 Sends to the trackers of a run what they have not taken yet: because they were
-down, because the credential was missing, because the host had no network. Goes
-on where the run came to; a second call sends nothing.
+down, because the credential was missing, because the host had no network. It
+resumes where the run stopped; a second call sends nothing. What W&B and Comet
+have only in files is named with the reason and the next step; W&B's files are
+uploaded first, where its client and a key are found.
 
   RUN_FOLDER          the folder <storage>/<run name>; no driver may have the run
   --tracker NAME      this tracker only (mlflow, wandb, ...); default: all
@@ -41,7 +43,8 @@ Credentials come from the environment, as in the run itself. Programs, servers
 and paths come from the environment and from --set: of the options that the run's
 folder has for a tracker, only those are taken that say what is shown. A folder or
 a file of another user is refused.
-Exit codes: 0 all is sent, 1 something is not, or cannot be counted, 2 wrong
+Exit codes: 0 all is sent, or written to files where the tracker's mode is
+offline; 1 something is not sent, not uploaded, or cannot be counted; 2 wrong
 arguments.
 )";
 
@@ -189,35 +192,79 @@ std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
   return thread.join(sink_thread::clock::now() + timeout);
 }
 
-/// As `send_rest`, with the options that the folder has as *in_folder*.
-std::string send_to(const std::string& name, const std::string& in_folder,
-                    const tracked_run& run, const arguments& x) {
+/// How it is about one tracker.
+struct tracker_state {
+  std::string text = "all is sent";
+  bool is_whole = true;
+};
+
+tracker_state lacks(std::string text) {
+  return {std::move(text), false};
+}
+
+/// What lies in files only, once those are uploaded that can be.
+tracker_state upload_rest(sink& target, const tracked_run& run) {
+  auto left = target.offline(run);
+  if (left && !left->wanted) {
+    if (auto ok = target.upload(run); !ok)
+      return lacks(ok.error().reason.message);
+    left = target.offline(run);
+  }
+  return left ? tracker_state{left->text, left->wanted} : tracker_state{};
+}
+
+/// Whether the tracker, as the folder has it, wrote what was not uploaded.
+bool is_offline(const std::string& name, const std::string& in_folder,
+                const tracked_run& run) {
+  auto target = make_sink(name, in_folder);
+  return target && (*target)->offline(run);
+}
+
+/// Sends and uploads what tracker *name* lacks, whose options the folder has as
+/// *in_folder*.
+tracker_state send_to(const std::string& name, const std::string& in_folder,
+                      const tracked_run& run, const arguments& x) {
   auto plain = make_sink(name, "{}");
   if (!plain)
-    return plain.error().message;
+    return lacks(plain.error().message);
   auto unsent = sink_feed{std::move(*plain), run, {}, note}.unsent();
   if (!unsent)
-    return "what is unsent cannot be counted: " + unsent.error().message;
-  if (*unsent == 0)
+    return lacks("what is unsent cannot be counted: " + unsent.error().message);
+  if (*unsent == 0 && !is_offline(name, in_folder, run))
     return {};
   auto given = x.options.find(name);
   auto chosen =
     choose_options(name, in_folder,
                    given == x.options.end() ? given_options{} : given->second);
   if (!chosen)
-    return chosen.error().message;
+    return lacks(chosen.error().message);
   for (auto& option : chosen->taken)
     std::printf("%s: the run's folder says %s\n", name.c_str(), option.c_str());
   std::string unconfirmed;
   for (auto& option : chosen->unconfirmed)
     unconfirmed += (unconfirmed.empty() ? "" : ", ") + option;
   if (!unconfirmed.empty())
-    return "not sent: the run's folder says " + unconfirmed
-           + ", which is taken from you only: confirm it with --set " + name
-           + ".OPTION=VALUE";
-  auto target = make_sink(name, chosen->options);
-  return target ? send_rest(std::move(*target), run, x.timeout)
-                : target.error().message;
+    return lacks("not sent: the run's folder says " + unconfirmed
+                 + ", which is taken from you only: confirm it with --set "
+                 + name + ".OPTION=VALUE");
+  auto made = make_sink(name, chosen->options);
+  if (!made)
+    return lacks(made.error().message);
+  std::shared_ptr<sink> target{std::move(*made)};
+  if (*unsent > 0)
+    if (auto left = send_rest(target, run, x.timeout); !left.empty())
+      return lacks(std::move(left));
+  return upload_rest(*target, run);
+}
+
+tl::unexpected<error>
+no_tracker(const std::string& name,
+           const std::map<std::string, std::string>& known) {
+  std::string names;
+  for (auto& x : known)
+    names += (names.empty() ? "" : ", ") + x.first;
+  return wrong("the run has no tracker called '" + name + "'; it has "
+               + (names.empty() ? "none" : names));
 }
 
 expected<int> send_all(const arguments& x) {
@@ -234,17 +281,18 @@ expected<int> send_all(const arguments& x) {
   if (!options)
     return tl::unexpected{options.error()};
   if (!x.tracker.empty() && !options->contains(x.tracker))
-    return wrong("the run " + x.run.string() + " has no tracker called "
-                 + x.tracker);
+    return no_tracker(x.tracker, *options);
+  for (auto& [name, given] : x.options)
+    if (!options->contains(name))
+      return no_tracker(name, *options);
   int status = 0;
   for (auto& [name, text] : *options) {
     if (!x.tracker.empty() && name != x.tracker)
       continue;
-    auto unsent =
+    auto state =
       send_to(name, text, describe_tracked_run(*description, x.run), x);
-    std::printf("%s: %s\n", name.c_str(),
-                unsent.empty() ? "all is sent" : unsent.c_str());
-    status = unsent.empty() ? status : 1;
+    std::printf("%s: %s\n", name.c_str(), state.text.c_str());
+    status = state.is_whole ? status : 1;
   }
   return status;
 }
@@ -265,7 +313,7 @@ int main(int argc, char** argv) {
   auto status = send_all(*parsed);
   if (!status) {
     std::fprintf(stderr, "troupe-sync: %s\n", status.error().message.c_str());
-    return 1;
+    return status.error().code == ec::invalid_argument ? 2 : 1;
   }
   return *status;
 }

@@ -3,6 +3,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <limits>
 
@@ -228,6 +229,21 @@ sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
   boost::system::error_code ignored; // The archive has all of it.
   fs::remove(messages_path(), ignored);
   return {};
+}
+
+std::vector<fs::path> comet_archives(const comet_settings& settings) {
+  std::vector<fs::path> result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{settings.offline_directory, code}, end;
+       !code && i != end; i.increment(code)) {
+    auto name = i->path().stem().string();
+    auto& key = settings.experiment_key;
+    if (i->path().extension() == ".zip"
+        && (name == key || name.starts_with(key + '-')))
+      result.push_back(i->path());
+  }
+  std::ranges::sort(result);
+  return result;
 }
 
 } // namespace troupe

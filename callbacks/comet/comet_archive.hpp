@@ -38,4 +38,7 @@ private:
   bool packed_ = false;
 };
 
+/// The archives of the experiment of *settings*, sorted by name.
+std::vector<fs::path> comet_archives(const comet_settings& settings);
+
 } // namespace troupe

@@ -6,6 +6,7 @@
 #include <map>
 #include <sstream>
 
+#include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -33,7 +34,7 @@ std::string trimmed(const std::string& x) {
 }
 
 fs::path config_path() {
-  return variable("HOME") + "/.comet.config";
+  return home_folder() / ".comet.config";
 }
 
 // The section [comet] of Comet's file.
@@ -85,13 +86,24 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
   auto directory =
     first_of({options.offline_directory.string(),
               variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]});
-  auto offline =
-    absolute_path(directory.empty() ? run.path / "comet" : fs::path{directory});
-  if (!offline)
-    return tl::unexpected{offline.error()};
-  x.offline_directory = std::move(*offline);
-  x.url = host_of(first_of({options.url, variable("COMET_URL_OVERRIDE"),
-                            file["url_override"], "https://www.comet.com"}));
+  auto folder = directory.empty()
+                  ? run.path / "comet"
+                  : given_folder(directory, "COMET_OFFLINE_DIRECTORY or "
+                                            "offline_directory of Comet");
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  x.offline_directory = std::move(*folder);
+  auto url = given_server(
+    host_of(first_of({options.url, variable("COMET_URL_OVERRIDE"),
+                      file["url_override"], "https://www.comet.com"})),
+    "COMET_URL_OVERRIDE or url of Comet");
+  if (!url)
+    return tl::unexpected{url.error()};
+  x.url = std::move(*url);
+  if (auto ok =
+        check_credential(x.api_key, "COMET_API_KEY or api_key of Comet");
+      !ok)
+    return tl::unexpected{ok.error()};
   x.mode = options.mode.value_or(x.api_key.empty() ? comet_mode::offline
                                                    : comet_mode::online);
   auto size = x.experiment_key.size();

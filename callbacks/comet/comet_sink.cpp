@@ -190,6 +190,27 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
   return {};
 }
 
+std::optional<offline_files> comet_sink::offline(const tracked_run& run) const {
+  auto settings = make_comet_settings(options_, run);
+  if (!settings)
+    return std::nullopt;
+  auto archives = comet_archives(*settings);
+  if (archives.empty())
+    return std::nullopt;
+  std::string names;
+  for (auto& x : archives)
+    names += " '" + x.string() + '\'';
+  auto wanted = options_.mode == comet_mode::offline;
+  auto why = wanted ? "the mode is offline"
+             : settings->api_key.empty()
+               ? "COMET_API_KEY is not set and ~/.comet.config has no api_key"
+               : "the run had no COMET_API_KEY";
+  return offline_files{"written to" + names + ", not uploaded: " + why
+                         + "; next: COMET_API_KEY=<key> comet upload" + names
+                         + ", then remove them",
+                       wanted};
+}
+
 sink_result comet_sink::finish(run_status_kind status,
                                std::chrono::system_clock::time_point time) {
   comet_message end{comet_message::kind::other, "troupe.status",

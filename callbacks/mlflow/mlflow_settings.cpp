@@ -4,15 +4,14 @@
 #include <cstdlib>
 
 #include "troupe/callbacks/mlflow/ini_file.hpp"
+#include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
-fs::path home() {
-  return variable("HOME");
-}
+constexpr const char* address_name = "the tracking URI (MLFLOW_TRACKING_URI)";
 
 bool is_true(const std::string& x) {
   return x == "true" || x == "True" || x == "1";
@@ -55,8 +54,27 @@ std::string percent_decoded(const std::string& text) {
   return result;
 }
 
+expected<mlflow_settings> tree_in(const std::string& path) {
+  return given_folder(path, address_name).map([](fs::path folder) {
+    mlflow_settings result;
+    result.tree = std::move(folder);
+    return result;
+  });
+}
+
+/// *address* without its user, if it is `host:port`, perhaps with a path; else
+/// empty.
+std::string server_without_scheme(const std::string& address) {
+  auto authority = address.substr(0, address.find('/'));
+  auto host = authority.rfind('@') + 1; // npos + 1 is 0
+  auto colon = authority.rfind(':');
+  if (colon == authority.npos || colon <= host || colon + 1 == authority.size()
+      || authority.find_first_not_of("0123456789", colon + 1) != authority.npos)
+    return {};
+  return address.substr(host);
+}
+
 expected<mlflow_settings> tree_at(const std::string& address) {
-  fs::path path = address;
   if (address.starts_with("file:")) {
     auto named = address.substr(5);
     if (named.starts_with("//localhost/"))
@@ -67,20 +85,22 @@ expected<mlflow_settings> tree_at(const std::string& address) {
       return failure(ec::invalid_config,
                      "the tracking URI " + address
                        + " names a host: a file store is a local path");
-    path = percent_decoded(named);
+    return tree_in(percent_decoded(named));
   }
-  return absolute_path(path).map([](fs::path x) {
-    mlflow_settings result;
-    result.tree = std::move(x);
-    return result;
-  });
+  if (auto server = server_without_scheme(address); !server.empty())
+    return failure(ec::invalid_config,
+                   std::string{address_name} + " is '" + server
+                     + "': for a server write http://" + server
+                     + ", for a folder of that name ./" + server);
+  return tree_in(address);
 }
 
-void read_credentials(mlflow_settings& x) {
+expected<void> read_credentials(mlflow_settings& x) {
   x.http.user = variable("MLFLOW_TRACKING_USERNAME");
   x.http.password = variable("MLFLOW_TRACKING_PASSWORD");
   if (x.http.user.empty() && x.http.password.empty()) {
-    auto saved = ini_section(home() / ".mlflow" / "credentials", "mlflow");
+    auto saved =
+      ini_section(home_folder() / ".mlflow" / "credentials", "mlflow");
     x.http.user = saved["mlflow_tracking_username"];
     x.http.password = saved["mlflow_tracking_password"];
   }
@@ -88,6 +108,12 @@ void read_credentials(mlflow_settings& x) {
   x.http.insecure_tls = is_true(variable("MLFLOW_TRACKING_INSECURE_TLS"));
   x.http.ca_file = variable("MLFLOW_TRACKING_SERVER_CERT_PATH");
   x.http.client_certificate = variable("MLFLOW_TRACKING_CLIENT_CERT_PATH");
+  return check_credential(x.http.user, "MLFLOW_TRACKING_USERNAME")
+    .and_then([&] {
+      return check_credential(x.http.password, "MLFLOW_TRACKING_PASSWORD");
+    })
+    .and_then(
+      [&] { return check_credential(x.http.token, "MLFLOW_TRACKING_TOKEN"); });
 }
 
 expected<mlflow_settings> databricks_at(const std::string& address,
@@ -99,7 +125,7 @@ expected<mlflow_settings> databricks_at(const std::string& address,
                           variable("DATABRICKS_CONFIG_PROFILE"));
   fs::path file =
     first_of(options.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"),
-             (home() / ".databrickscfg").string());
+             (home_folder() / ".databrickscfg").string());
   auto host = variable("DATABRICKS_HOST");
   result.http.token = variable("DATABRICKS_TOKEN");
   result.client_id = variable("DATABRICKS_CLIENT_ID");
@@ -131,18 +157,31 @@ expected<mlflow_settings> databricks_at(const std::string& address,
         + " (DATABRICKS_CONFIG_FILE and DATABRICKS_CONFIG_PROFILE choose "
           "others)");
   }
-  while (host.ends_with('/'))
-    host.pop_back();
-  result.server = host.find("://") == host.npos ? "https://" + host : host;
+  auto server =
+    given_server(host.find("://") == host.npos ? "https://" + host : host,
+                 "the host of Databricks (DATABRICKS_HOST, or host in "
+                   + file.string() + ")");
+  if (!server)
+    return tl::unexpected{server.error()};
+  result.server = std::move(*server);
+  for (auto secret :
+       {&result.http.token, &result.client_id, &result.client_secret})
+    if (auto ok = check_credential(*secret, "a credential of Databricks (of "
+                                            "DATABRICKS_*, or in "
+                                              + file.string() + ")");
+        !ok)
+      return tl::unexpected{ok.error()};
   return result;
 }
 
-expected<mlflow_settings> server_at(std::string address) {
+expected<mlflow_settings> server_at(const std::string& address) {
+  auto server = given_server(address, address_name);
+  if (!server)
+    return tl::unexpected{server.error()};
   mlflow_settings result;
-  while (address.ends_with('/'))
-    address.pop_back();
-  result.server = std::move(address);
-  read_credentials(result);
+  result.server = std::move(*server);
+  if (auto ok = read_credentials(result); !ok)
+    return tl::unexpected{ok.error()};
   result.workspace = variable("MLFLOW_WORKSPACE");
   return result;
 }
@@ -157,7 +196,7 @@ expected<mlflow_settings> settings_at(const std::string& address,
   }
   if (address == "databricks" || address.starts_with("databricks://"))
     return databricks_at(address, options);
-  if (address.starts_with("http://") || address.starts_with("https://"))
+  if (auto scheme = scheme_of(address); scheme == "http" || scheme == "https")
     return server_at(address);
   if (auto scheme = address.find("://");
       (scheme != address.npos && !address.starts_with("file:"))

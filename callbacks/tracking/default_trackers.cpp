@@ -4,17 +4,6 @@
 
 namespace troupe {
 
-namespace {
-
-/// They are on by default, and people expect them to be whole when `fit()`
-/// returns: a run that wrote much is waited for, a disk that takes nothing is
-/// not.
-constexpr tracker_options own_files{.finish_timeout = std::chrono::minutes{10},
-                                    .failing_timeout =
-                                      std::chrono::milliseconds{2000}};
-
-} // namespace
-
 std::vector<std::shared_ptr<const tracker>>
 default_trackers(const run_config& config) {
   std::vector<std::shared_ptr<const tracker>> result;

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <optional>
 #include <span>
 #include <string>
 
@@ -11,6 +12,12 @@
 #include "troupe/runtime/journal/journal_line.hpp"
 
 namespace troupe {
+
+/// Records that a tracker wrote to files and its service does not have.
+struct offline_files {
+  std::string text;    ///< Where they are, why, and what to do next.
+  bool wanted = false; ///< The user asked for files only.
+};
 
 /// Takes a run's records to one tracker: a service or files.
 ///
@@ -58,6 +65,16 @@ public:
   /// What the next `start` needs beside the records: ids, sizes of files. Text
   /// of the sink's choice without any secret.
   virtual std::string state() const = 0;
+
+  /// What of *run* was taken and lies in files, though the tracker is a
+  /// service. Asks no network.
+  virtual std::optional<offline_files> offline(const tracked_run&) const {
+    return std::nullopt;
+  }
+
+  /// Uploads what `offline` names, as far as this host can: ask again after
+  /// it.
+  virtual sink_result upload(const tracked_run&) { return {}; }
 
   /// Of how many ranks, from the first on, it uses the values of a report. The
   /// others are given empty: a journal of many ranks is read much faster so.

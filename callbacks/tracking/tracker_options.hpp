@@ -24,4 +24,11 @@ struct tracker_options {
   backoff::limits retry;
 };
 
+/// Of the files that every run has. People expect them to be whole when `fit()`
+/// returns: a run that wrote much is waited for, a disk that takes nothing is
+/// not.
+inline constexpr tracker_options own_files{
+  .finish_timeout = std::chrono::minutes{10},
+  .failing_timeout = std::chrono::milliseconds{2000}};
+
 } // namespace troupe

@@ -3,6 +3,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -64,6 +65,15 @@ expected<void> check_names(const wandb_run& x) {
   return {};
 }
 
+expected<void> check_service(const wandb_options& options) {
+  if (auto url = variable("WANDB_BASE_URL"); !url.empty())
+    if (auto ok = given_server(url, "WANDB_BASE_URL"); !ok)
+      return tl::unexpected{ok.error()};
+  return check_credential(
+    first_of({options.api_key, variable("WANDB_API_KEY")}),
+    "WANDB_API_KEY or api_key of W&B");
+}
+
 // The host of the service, as a netrc file has it.
 std::string service_host() {
   auto url = first_of({variable("WANDB_BASE_URL"), "https://api.wandb.ai"});
@@ -73,9 +83,9 @@ std::string service_host() {
 }
 
 bool is_in_netrc(const std::string& host) {
-  auto home = variable("HOME");
-  auto named = variable("NETRC");
-  for (auto& path : {named, home + "/.netrc", home + "/_netrc"}) {
+  auto home = home_folder();
+  for (auto& path :
+       {fs::path{variable("NETRC")}, home / ".netrc", home / "_netrc"}) {
     auto text = read_file(path, max_netrc);
     if (!text)
       continue;
@@ -100,10 +110,13 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   wandb_settings result;
   result.mode = *mode;
   auto dir = first_of({options.dir.string(), variable("WANDB_DIR")});
-  auto root = absolute_path(dir.empty() ? run.path : fs::path{dir});
+  auto root = given_folder(dir.empty() ? run.path.string() : dir,
+                           "WANDB_DIR or dir of W&B");
   if (!root)
     return tl::unexpected{root.error()};
   result.root = *root / "wandb";
+  if (auto ok = check_service(options); !ok && *mode == wandb_mode::online)
+    return tl::unexpected{ok.error()};
   auto& x = result.about;
   x.id = first_of({options.run_id, variable("WANDB_RUN_ID"), run.id});
   x.project = first_of({options.project, run.project, run.experiment,

@@ -280,18 +280,42 @@ sink_result wandb_sink::finish(run_status_kind status,
       return transient(ok.error());
     log_.reset();
   }
-  return upload();
+  return upload_all(settings_, run_.cancelled);
 }
 
-sink_result wandb_sink::upload() {
-  if (settings_.mode != wandb_mode::online)
+sink_result wandb_sink::upload_all(const wandb_settings& settings,
+                                   const std::stop_token& stop) {
+  if (settings.mode != wandb_mode::online)
     return {};
-  auto all = wandb_fragments(settings_.root, settings_.about.id);
+  auto all = wandb_fragments(settings.root, settings.about.id);
   if (!upload_.obstacle(all).empty())
     return {}; // the user knows
-  if (auto ok = upload_.finish(all, run_.cancelled); !ok)
+  if (auto ok = upload_.finish(all, stop); !ok)
     return transient(ok.error());
   return {};
+}
+
+std::optional<offline_files> wandb_sink::offline(const tracked_run& run) const {
+  auto settings = make_wandb_settings(options_, run);
+  if (!settings || settings->mode == wandb_mode::disabled)
+    return std::nullopt;
+  auto left = wandb_fragments(settings->root, settings->about.id);
+  std::erase_if(left, [](auto& x) { return x.is_synced(); });
+  if (left.empty())
+    return std::nullopt;
+  auto wanted = settings->mode == wandb_mode::offline;
+  auto why = wanted ? "the mode is offline" : upload_.obstacle(left);
+  if (wanted || why.empty())
+    why += "; next: " + wandb_upload::command_for(left);
+  return offline_files{
+    "written to " + settings->root.string() + ", not uploaded: " + why, wanted};
+}
+
+sink_result wandb_sink::upload(const tracked_run& run) {
+  auto settings = make_wandb_settings(options_, run);
+  if (!settings)
+    return sink_fails(kind::permanent, settings.error());
+  return upload_all(*settings, run.cancelled);
 }
 
 } // namespace troupe

@@ -35,6 +35,8 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override { return to_json(place_); }
+  std::optional<offline_files> offline(const tracked_run& run) const override;
+  sink_result upload(const tracked_run& run) override;
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
@@ -45,7 +47,8 @@ private:
   void add_stats();
   void add_console(wandb_place& place);
   expected<void> flush(wandb_place place);
-  sink_result upload();
+  sink_result upload_all(const wandb_settings& settings,
+                         const std::stop_token& stop);
 
   wandb_options options_;
   tracked_run run_;

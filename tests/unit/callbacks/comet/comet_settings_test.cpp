@@ -106,5 +106,21 @@ TEST_F(comet_settings_test, says_that_a_relative_folder_has_no_current_one) {
   }));
 }
 
+TEST_F(comet_settings_test, refuses_addresses_and_keys_that_cannot_be_used) {
+  auto refused = [&](const comet_options& options) {
+    auto x = make_comet_settings(options, run);
+    return x ? "" : x.error().message;
+  };
+  EXPECT_NE(refused({.url = "www.comet.com"}).find("COMET_URL_OVERRIDE"),
+            std::string::npos);
+  EXPECT_NE(refused({.url = "https://:80"}).find("names no host"),
+            std::string::npos);
+  EXPECT_NE(refused({.api_key = "a\nb"}).find("COMET_API_KEY"),
+            std::string::npos);
+  auto x = make_comet_settings({.offline_directory = "~/comet"}, run);
+  ASSERT_TRUE(x);
+  EXPECT_EQ(x->offline_directory, home / "comet");
+}
+
 } // namespace
 } // namespace troupe

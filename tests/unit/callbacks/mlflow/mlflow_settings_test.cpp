@@ -220,5 +220,45 @@ TEST_F(mlflow_settings_test, says_that_a_relative_tree_has_no_current_folder) {
   }));
 }
 
+TEST_F(mlflow_settings_test, refuses_an_address_that_is_no_servers) {
+  for (auto text : {"localhost:5000", "10.0.0.1:80/mlflow", "[::1]:5000"}) {
+    auto said = refused({.tracking_uri = text});
+    EXPECT_THAT(said, HasSubstr(std::string{"write http://"} + text));
+    EXPECT_THAT(said, HasSubstr("MLFLOW_TRACKING_URI"));
+  }
+  auto said = refused({.tracking_uri = "me:planted@host:5000"});
+  EXPECT_THAT(said, HasSubstr("write http://host:5000"));
+  EXPECT_EQ(said.find("planted"), said.npos);
+  EXPECT_EQ(resolved({.tracking_uri = "./localhost:5000"}).tree,
+            fs::current_path() / "localhost:5000");
+  for (auto text : {"http://", "https:///path", "http://:5000", "http://u:p@"})
+    EXPECT_THAT(refused({.tracking_uri = text}), HasSubstr("names no host"));
+  EXPECT_THAT(refused({.tracking_uri = "http://host:five"}),
+              HasSubstr("has a port"));
+  EXPECT_THAT(refused({.tracking_uri = "http://host\n"}),
+              HasSubstr("control character"));
+  EXPECT_EQ(resolved({.tracking_uri = "HTTP://Host:5000/"}).server,
+            "http://Host:5000");
+  EXPECT_EQ(resolved({.tracking_uri = "http://[::1]:5000"}).server,
+            "http://[::1]:5000");
+}
+
+TEST_F(mlflow_settings_test, finds_the_users_home) {
+  EXPECT_EQ(resolved({.tracking_uri = "~/mlruns"}).tree, home / "mlruns");
+  EXPECT_EQ(resolved({.tracking_uri = "~"}).tree, home.path());
+  set("HOME", "");
+  auto tree = resolved({.tracking_uri = "~/mlruns"}).tree;
+  EXPECT_TRUE(tree.is_absolute());
+  EXPECT_NE(tree, fs::current_path() / "~/mlruns");
+}
+
+TEST_F(mlflow_settings_test, refuses_a_credential_with_a_line_break) {
+  set("MLFLOW_TRACKING_URI", "http://host");
+  set("MLFLOW_TRACKING_TOKEN", "planted\n");
+  auto said = refused();
+  EXPECT_THAT(said, HasSubstr("MLFLOW_TRACKING_TOKEN has a control"));
+  EXPECT_EQ(said.find("planted"), said.npos);
+}
+
 } // namespace
 } // namespace troupe::test

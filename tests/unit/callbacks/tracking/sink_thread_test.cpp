@@ -9,6 +9,8 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
+#include "troupe/callbacks/csv/csv_tracker.hpp"
+#include "troupe/callbacks/tracking/default_trackers.hpp"
 #include "troupe/callbacks/tracking/describe_tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/run_store.hpp"
@@ -257,4 +259,13 @@ TEST_F(sink_thread_test, keeps_a_trackers_options_for_troupe_sync) {
   auto trackers = start().value();
   trackers->finish();
   EXPECT_EQ(bytes_of(store->path() / "sinks" / "recorded.options"), "{}");
+}
+
+TEST(default_trackers_test, a_table_that_is_named_is_waited_for_as_the_own_is) {
+  auto named = std::dynamic_pointer_cast<tracker>(csv_tracker());
+  ASSERT_TRUE(named);
+  auto own = default_trackers(run_config{}).front();
+  ASSERT_EQ(own->target()->name(), "csv");
+  EXPECT_EQ(named->options().finish_timeout, own->options().finish_timeout);
+  EXPECT_EQ(named->options().failing_timeout, own->options().failing_timeout);
 }

@@ -140,4 +140,63 @@ TEST_F(troupe_sync_test, refuses_what_belongs_to_somebody_else) {
   EXPECT_TRUE(fs::exists(run.path() / "metrics.csv"));
 }
 
+TEST_F(troupe_sync_test, does_not_call_uploaded_what_lies_in_files) {
+  options("wandb", "{}");
+  auto without_key = "HOME=" + quoted(folder.path().string())
+                     + " NETRC= WANDB_API_KEY= WANDB_IDENTITY_TOKEN_FILE= "
+                       "WANDB_MODE= WANDB_DIR= COMET_API_KEY= ";
+  for (int i = 0; i < 2; ++i) { // Also if there is nothing left to send.
+    EXPECT_EQ(sync("--set wandb.program=sh", without_key), 1) << output;
+    EXPECT_THAT(output, Not(HasSubstr("all is sent")));
+    EXPECT_THAT(output,
+                HasSubstr("wandb: written to " + (run.path() / "wandb").string()
+                          + ", not uploaded: WANDB_API_KEY is not set"));
+    EXPECT_THAT(output, HasSubstr("wandb sync --yes '"));
+  }
+  fs::remove(run.path() / "sinks/wandb.options");
+  options("comet", "{}");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(sync({}, without_key), 1) << output;
+    EXPECT_THAT(output, Not(HasSubstr("all is sent")));
+    EXPECT_THAT(output, HasSubstr(".zip', not uploaded: COMET_API_KEY"));
+    EXPECT_THAT(output, HasSubstr("comet upload '"));
+  }
+  // A key that is set later uploads nothing by itself.
+  EXPECT_EQ(sync({}, without_key + "COMET_API_KEY=k "), 1) << output;
+  EXPECT_THAT(output, HasSubstr("the run had no COMET_API_KEY"));
+}
+
+TEST_F(troupe_sync_test, is_content_with_files_that_were_asked_for) {
+  options("wandb", R"({"mode":"offline"})");
+  options("comet", R"({"mode":"offline"})");
+  for (int i = 0; i < 2; ++i) {
+    EXPECT_EQ(sync(), 0) << output;
+    EXPECT_THAT(output, Not(HasSubstr("all is sent")));
+    EXPECT_THAT(output, HasSubstr("wandb: written to "));
+    EXPECT_THAT(output, HasSubstr("comet: written to "));
+    EXPECT_THAT(output, HasSubstr("not uploaded: the mode is offline; next: "));
+  }
+}
+
+TEST_F(troupe_sync_test, uploads_files_once_there_is_a_key) {
+  auto client = folder / "client";
+  write_bytes(client, "#!/bin/sh\nfor x; do for log in \"$x\"/*.wandb; do\n"
+                      "[ -e \"$log\" ] && : >\"$log.synced\"; done; done\n");
+  fs::permissions(client, fs::owner_all);
+  options("wandb", "{}");
+  auto home = "HOME=" + quoted(folder.path().string())
+              + " NETRC= WANDB_IDENTITY_TOKEN_FILE= WANDB_MODE= WANDB_DIR= ";
+  auto program = "--set wandb.program=" + quoted(client.string());
+  EXPECT_EQ(sync(program, home + "WANDB_API_KEY= "), 1) << output;
+  EXPECT_EQ(sync(program, home + "WANDB_API_KEY=k "), 0) << output;
+  EXPECT_THAT(output, HasSubstr("wandb: all is sent"));
+}
+
+TEST_F(troupe_sync_test, refuses_options_of_a_tracker_that_the_run_has_not) {
+  options("csv", "{}");
+  EXPECT_EQ(sync("--set mlfow.tracking_uri=http://host"), 2) << output;
+  EXPECT_THAT(output, HasSubstr("no tracker called 'mlfow'; it has csv"));
+  EXPECT_FALSE(fs::exists(run.path() / "metrics.csv"));
+  EXPECT_EQ(sync("--tracker cvs"), 2) << output;
+}
 } // namespace troupe::test

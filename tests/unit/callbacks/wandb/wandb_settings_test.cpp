@@ -146,5 +146,28 @@ TEST(wandb_settings_test, says_that_a_relative_folder_has_no_current_one) {
   }));
 }
 
+TEST(wandb_settings_test, refuses_a_service_and_a_key_that_cannot_be_used) {
+  temporary_folder home;
+  environment_guard guard{{{"HOME", home.path().string()},
+                           {"WANDB_MODE", ""},
+                           {"WANDB_DIR", "~/runs"},
+                           {"WANDB_API_KEY", "key\n"},
+                           {"WANDB_BASE_URL", "wandb.example:8080"}}};
+  auto refused = [] {
+    auto x = make_wandb_settings({}, run_in("/runs/digits"));
+    return x ? "" : x.error().message;
+  };
+  EXPECT_NE(refused().find("WANDB_BASE_URL"), std::string::npos);
+  {
+    environment_guard good{{{"WANDB_BASE_URL", "http://wandb.example:8080"}}};
+    EXPECT_NE(refused().find("WANDB_API_KEY"), std::string::npos);
+  }
+  wandb_options options;
+  options.mode = wandb_mode::offline; // It needs neither.
+  auto x = make_wandb_settings(options, run_in("/runs/digits"));
+  ASSERT_TRUE(x) << x.error().message;
+  EXPECT_EQ(x->root, home / "runs/wandb");
+}
+
 } // namespace
 } // namespace troupe

@@ -1,0 +1,112 @@
+#include "troupe/callbacks/tracking/given_settings.hpp"
+
+#include <pwd.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <cstdlib>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view separator = "://";
+
+tl::unexpected<error> refuse(const std::string& from, const char* why) {
+  return failure(ec::invalid_config, from + why);
+}
+
+bool is_control(unsigned char x) {
+  return x < 0x20 || x == 0x7f;
+}
+
+// Of *authority*, `user@host:port` without its user.
+bool has_good_port(std::string_view host_and_port) {
+  auto end = host_and_port.rfind(']'); // of an IPv6 address
+  auto colon = host_and_port.find(':', end == host_and_port.npos ? 0 : end);
+  if (colon == host_and_port.npos)
+    return true;
+  auto digits = host_and_port.substr(colon + 1);
+  std::uint16_t port = 0;
+  auto [last, code] =
+    std::from_chars(digits.data(), digits.data() + digits.size(), port);
+  return code == std::errc{} && last == digits.data() + digits.size();
+}
+
+} // namespace
+
+fs::path home_folder() {
+  if (auto home = std::getenv("HOME"); home && *home)
+    return home;
+  passwd entry{};
+  passwd* found = nullptr;
+  std::array<char, 4096> buffer;
+  if (getpwuid_r(geteuid(), &entry, buffer.data(), buffer.size(), &found) != 0
+      || !found || !found->pw_dir)
+    return {};
+  return found->pw_dir;
+}
+
+expected<fs::path> given_folder(const std::string& text,
+                                const std::string& from) {
+  if (text != "~" && !text.starts_with("~/"))
+    return absolute_path(text);
+  auto home = home_folder();
+  if (home.empty())
+    return refuse(from, " begins with ~, and you have no home folder: HOME is "
+                        "not set");
+  return absolute_path(text == "~" ? home : home / text.substr(2));
+}
+
+std::string scheme_of(const std::string& text) {
+  auto end = text.find(separator);
+  if (end == text.npos)
+    return {};
+  auto result = text.substr(0, end);
+  for (auto& x : result) {
+    auto is_letter = (x >= 'a' && x <= 'z') || (x >= 'A' && x <= 'Z');
+    if (!is_letter && !(x >= '0' && x <= '9') && x != '+' && x != '-'
+        && x != '.')
+      return {};
+    if (x >= 'A' && x <= 'Z')
+      x = static_cast<char>(x - 'A' + 'a');
+  }
+  return result;
+}
+
+expected<std::string> given_server(const std::string& text,
+                                   const std::string& from) {
+  auto scheme = scheme_of(text);
+  if (scheme != "http" && scheme != "https")
+    return refuse(from, " is no address of a server: it begins with http:// or "
+                        "https://");
+  if (std::ranges::any_of(
+        text, [](unsigned char x) { return is_control(x) || x == ' '; }))
+    return refuse(from, " has a blank or a control character");
+  auto rest = text.substr(scheme.size() + separator.size());
+  auto authority = rest.substr(0, rest.find_first_of("/?#"));
+  auto host = authority.substr(authority.rfind('@') + 1); // npos + 1 is 0
+  if (host.empty() || host.front() == ':')
+    return refuse(from, " names no host: it is http://host or "
+                        "http://host:port");
+  if (!has_good_port(host))
+    return refuse(from, " has a port that is no number up to 65535");
+  while (rest.ends_with('/'))
+    rest.pop_back();
+  return scheme + std::string{separator} + rest;
+}
+
+expected<void> check_credential(const std::string& text,
+                                const std::string& from) {
+  if (std::ranges::any_of(text, is_control))
+    return refuse(from, " has a control character, perhaps a line break at its "
+                        "end: a credential is one line");
+  return {};
+}
+
+} // namespace troupe

@@ -1,0 +1,35 @@
+#pragma once
+
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+// What users give to trackers in options and variables: where something lies,
+// where a server is, and with what they log in. *from* names the option or the
+// variable in sentences, which show no part of an address or a credential.
+
+/// HOME, else the home of the process' user; empty if there is none.
+fs::path home_folder();
+
+/// *text* as absolute path; `~` and `~/` at its begin mean the user's home.
+expected<fs::path> given_folder(const std::string& text,
+                                const std::string& from);
+
+/// What *text* has before `://`, in lower case; empty if that is no scheme.
+std::string scheme_of(const std::string& text);
+
+/// *text* with its scheme in lower case and without slashes at its end.
+/// `ec::invalid_config`: it is not `http://host` or `https://host`, perhaps
+/// with a port and a path.
+expected<std::string> given_server(const std::string& text,
+                                   const std::string& from);
+
+/// `ec::invalid_config` for one with control characters: a line break would end
+/// the header that it is sent in.
+expected<void> check_credential(const std::string& text,
+                                const std::string& from);
+
+} // namespace troupe

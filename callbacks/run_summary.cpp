@@ -4,6 +4,7 @@
 #include "troupe/callbacks/elapsed_text.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -51,7 +52,12 @@ run_summary summary_of(const result& x, std::uint64_t reports,
                       .elapsed_s = elapsed_s,
                       .last_metrics = x.metrics,
                       .path = x.path.string()};
-  if (!x.best_checkpoints.empty())
+  // Someone may have removed it while the run went on.
+  auto found = look_up(x.path);
+  auto is_gone = found && !found->exists();
+  if (is_gone)
+    summary.path += ", which is not there any more";
+  if (!x.best_checkpoints.empty() && !is_gone)
     summary.best_checkpoint = x.best_checkpoints.back().data.path().string();
   if (x.error)
     summary.reason = {x.error->code, x.error->message};

@@ -1,6 +1,8 @@
 // Makes the page of a run: troupe-report <run folder> [--output FILE].
 
+#include <cerrno>
 #include <cstdio>
+#include <cstring>
 #include <string>
 #include <string_view>
 
@@ -16,7 +18,8 @@ Makes the page of a run that goes on, has ended or was lost: curves, checkpoints
 config, environment, times and last log lines in one HTML file.
 
   RUN_FOLDER        the folder <storage>/<run name>
-  --output FILE     where to put the page (default: RUN_FOLDER/report.html)
+  --output FILE     where to put the page (default: RUN_FOLDER/report.html);
+                    - prints it
   --help            this text
 
 Exit codes: 0 the page was written, 1 it could not be, 2 wrong arguments.
@@ -57,17 +60,21 @@ troupe::expected<arguments> parse(int argc, char** argv) {
   return result;
 }
 
+/// Puts the page where it belongs; what to print.
 troupe::expected<std::string> make_page(const arguments& x) {
   auto output = x.output.empty() ? troupe::fs::path{x.run} / "report.html"
                                  : troupe::fs::path{x.output};
-  return troupe::render_report_page(x.run)
+  auto page = troupe::render_report_page(x.run);
+  if (x.output == "-")
+    return page;
+  return page
     .and_then([&](const std::string& html) {
       return troupe::absolute_path(output).and_then(
         [&](const troupe::fs::path& x) {
           return troupe::replace_file(x, html);
         });
     })
-    .map([&] { return output.string(); });
+    .map([&] { return output.string() + '\n'; });
 }
 
 } // namespace
@@ -89,6 +96,11 @@ int main(int argc, char** argv) {
                  written.error().message.c_str());
     return 1;
   }
-  std::printf("%s\n", written->c_str());
+  if (std::fwrite(written->data(), 1, written->size(), stdout)
+        != written->size()
+      || std::fflush(stdout) != 0) {
+    std::fprintf(stderr, "troupe-report: write: %s\n", std::strerror(errno));
+    return 1;
+  }
   return 0;
 }

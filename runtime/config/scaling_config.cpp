@@ -12,6 +12,7 @@
 #include <string_view>
 
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
 
 namespace troupe {
 
@@ -104,6 +105,11 @@ expected<void> validate(const scaling_config& x, const host_resources& host) {
   if (x.num_workers < 0)
     return failure(ec::invalid_config, "scaling.num_workers must be >= 0, got "
                                          + std::to_string(x.num_workers));
+  if (x.num_workers > shared_segment::max_ranks)
+    return failure(ec::invalid_config,
+                   "scaling.num_workers is " + std::to_string(x.num_workers)
+                     + ", a host has at most "
+                     + std::to_string(shared_segment::max_ranks) + " ranks");
   auto ranks = std::max(x.num_workers, 1);
   auto& each = x.resources_per_worker;
   if (auto ok = claim("cpus", each.cpus.value_or(0), ranks, host.cpus); !ok)

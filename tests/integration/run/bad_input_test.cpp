@@ -125,4 +125,14 @@ TEST_F(run_test, storage_that_is_a_file_is_named) {
     << outcome.error->message;
 }
 
+TEST_F(run_test, more_ranks_than_a_host_may_have_leave_no_folder) {
+  auto outcome = run({}, 1025);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::invalid_config);
+  EXPECT_NE(outcome.error->message.find("at most 1024 ranks"),
+            std::string::npos)
+    << outcome.error->message;
+  EXPECT_FALSE(fs::exists(run_path()));
+}
+
 } // namespace troupe::test

@@ -2,6 +2,7 @@
 
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/run/result.hpp"
 
 namespace troupe {
@@ -24,9 +25,11 @@ TEST(run_summary_test, tells_errors_of_several_lines) {
 }
 
 TEST(run_summary_test, takes_from_the_result_what_people_ask_for) {
+  test::temporary_folder folder;
   result x;
   x.status = run_status_kind::aborted;
-  x.path = "/runs/fashion";
+  x.path = folder / "fashion";
+  fs::create_directory(x.path);
   x.attempts = 2;
   x.metrics = {{"loss", 0.25}};
   for (auto* name : {"worse", "best"})
@@ -39,17 +42,25 @@ TEST(run_summary_test, takes_from_the_result_what_people_ask_for) {
                                 "  error: the run was stopped\n"
                                 "  last metrics: loss=0.25\n"
                                 "  best checkpoint: /c/best\n"
-                                "  files: /runs/fashion\n");
+                                "  files: "
+                                  + x.path.string() + '\n');
+  fs::remove(x.path);
+  auto text = to_string(summary_of(x, 7, 3.5));
+  EXPECT_EQ(text.find("best checkpoint"), text.npos) << text;
+  EXPECT_NE(text.find("fashion, which is not there any more\n"), text.npos)
+    << text;
 }
 
 TEST(run_summary_test, a_run_without_checkpoints_names_none) {
   result x;
   x.status = run_status_kind::finished;
-  x.path = "/runs/fashion";
+  test::temporary_folder folder;
+  x.path = folder.path();
   x.attempts = 1;
   EXPECT_EQ(to_string(summary_of(x, 0, 1)),
-            "fashion finished: 0 reports in 1 attempt, 1.0 s\n"
-            "  files: /runs/fashion\n");
+            x.path.filename().string()
+              + " finished: 0 reports in 1 attempt, 1.0 s\n  files: "
+              + x.path.string() + '\n');
 }
 
 } // namespace

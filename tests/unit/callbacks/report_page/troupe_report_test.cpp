@@ -96,4 +96,14 @@ TEST(troupe_report_test, help_is_no_error) {
   EXPECT_THAT(output, StartsWith("usage: troupe-report"));
 }
 
+TEST(troupe_report_test, it_prints_the_page_if_asked) {
+  written_run run;
+  auto [code, output] = troupe_report(quoted(run.path()) + " --output -");
+  EXPECT_EQ(code, 0) << output;
+  EXPECT_THAT(output, StartsWith("<!DOCTYPE html>"));
+  EXPECT_THAT(output, ::testing::EndsWith("</html>\n"));
+  EXPECT_FALSE(fs::exists(run.path() / "report.html"));
+  EXPECT_FALSE(fs::exists("-"));
+}
+
 } // namespace troupe::test

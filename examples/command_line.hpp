@@ -8,22 +8,31 @@
 
 #include <troupe/torch.hpp>
 
-/// `--name value` options of an example, and `--gpu`. A wrong one ends the
-/// program with a sentence.
+/// `--name value` or `--name=value` options of an example, `--gpu` and
+/// `--help`. A wrong one ends the program with a sentence.
 class command_line {
 public:
-  command_line(int argc, char** argv) {
-    for (int i = 1; i < argc; i += 2) {
-      if (std::string{argv[i]} == "--gpu") {
+  command_line(int argc, char** argv, const char* usage) {
+    for (int i = 1; i < argc; ++i) {
+      std::string given = argv[i];
+      if (given == "--help" || given == "-h") {
+        std::printf("usage: %s\n", usage);
+        std::exit(0);
+      }
+      if (given == "--gpu") {
         gpu_ = true;
-        --i; // It has no value.
         continue;
       }
-      if (!is_name(argv[i]))
-        fail(std::string{"expected '--option value', got '"} + argv[i] + "'");
-      if (i + 1 == argc || is_name(argv[i + 1]))
-        fail(std::string{argv[i]} + " has no value");
-      values_[argv[i]] = argv[i + 1];
+      if (!is_name(given))
+        fail("expected '--option value', got '" + given + "'");
+      auto sign = given.find('=');
+      auto name = given.substr(0, sign);
+      if (sign == given.npos && (i + 1 == argc || is_name(argv[i + 1])))
+        fail(name + " has no value");
+      auto value = sign == given.npos ? argv[++i] : given.substr(sign + 1);
+      if (value.empty())
+        fail(name + " has an empty value");
+      values_[name] = value;
     }
   }
 
@@ -32,10 +41,25 @@ public:
     return found ? found.mapped() : otherwise;
   }
 
-  int number(const std::string& name, int otherwise) {
+  /// A path; `~/` at its begin is the user's home, also where no shell has
+  /// replaced it.
+  std::string folder(const std::string& name, const std::string& otherwise) {
+    auto path = text(name, otherwise);
+    if (!path.starts_with("~/"))
+      return path;
+    auto home = std::getenv("HOME");
+    if (!home || *home == '\0')
+      fail(name + ": HOME is not set, so that ~ has no meaning");
+    return home + path.substr(1);
+  }
+
+  /// A whole number of at least *least*.
+  int number(const std::string& name, int otherwise, int least) {
     auto value = real(name, otherwise);
     if (!(std::abs(value) <= 1e9) || value != std::floor(value))
       fail(name + " takes a whole number");
+    if (value < least)
+      fail(name + " takes a number of at least " + std::to_string(least));
     return static_cast<int>(value);
   }
 
@@ -54,13 +78,13 @@ public:
   /// workers as GPUs, unless the user says otherwise.
   troupe::scaling_config scaling() {
     if (!gpu_)
-      return {.num_workers = number("--workers", 2)};
+      return {.num_workers = number("--workers", 2, 0)};
     // Before the first tensor: it loads the CUDA part of LibTorch.
     auto gpus = troupe::gpu_count();
     if (gpus == 0)
       fail("--gpu: LibTorch shows this process no GPU (it needs its CUDA part, "
            "a driver, and a card that CUDA_VISIBLE_DEVICES does not hide)");
-    return {.num_workers = number("--workers", gpus), .use_gpu = true};
+    return {.num_workers = number("--workers", gpus, 0), .use_gpu = true};
   }
 
   /// Ends the program if an option was not asked for.

@@ -1,8 +1,4 @@
 // ResNet-18 on FashionMNIST, data-parallel.
-//
-//   fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 1e-3]
-//                 [--limit samples] [--storage runs] [--name fashion]
-//                 [--data folder] [--resume run folder] [--gpu]
 
 #include <cstdio>
 
@@ -12,6 +8,11 @@
 
 #include "command_line.hpp"
 #include "resnet18.hpp"
+
+constexpr auto usage =
+  "fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 1e-3]\n"
+  "              [--limit samples] [--storage runs] [--name fashion]\n"
+  "              [--data folder] [--resume run folder] [--gpu]";
 
 struct config {
   std::string data = troupe::fashion_mnist::default_root().string();
@@ -122,21 +123,21 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv};
+  command_line options{argc, argv, usage};
   config cfg;
   troupe::torch_options run;
   run.scaling = options.scaling();
-  run.run.storage_path = options.text("--storage", "runs");
+  run.run.storage_path = options.folder("--storage", "runs");
   run.run.checkpoint = {.num_to_keep = 2,
                         .checkpoint_score_attribute = "val/accuracy"};
   if (auto name = options.text("--name", ""); !name.empty())
     run.run.name = name;
-  cfg.data = options.text("--data", cfg.data);
+  cfg.data = options.folder("--data", cfg.data);
   cfg.lr = options.real("--lr", cfg.lr);
-  cfg.epochs = options.number("--epochs", cfg.epochs);
-  cfg.batch_size = options.number("--batch-size", cfg.batch_size);
-  cfg.limit = options.number("--limit", cfg.limit);
-  if (auto folder = options.text("--resume", ""); !folder.empty()) {
+  cfg.epochs = options.number("--epochs", cfg.epochs, 0);
+  cfg.batch_size = options.number("--batch-size", cfg.batch_size, 1);
+  cfg.limit = options.number("--limit", cfg.limit, 0);
+  if (auto folder = options.folder("--resume", ""); !folder.empty()) {
     auto earlier = troupe::result::from_path(folder);
     if (!earlier || !earlier->checkpoint) {
       std::fprintf(stderr, "--resume: %s\n",

@@ -1,9 +1,6 @@
 // A small convolutional network on FashionMNIST, as one would write it with
 // Lightning: a module with its steps, a loop, callbacks. Goes on from its last
 // epoch when a run of the same name did not finish.
-//
-//   lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]
-//                   [--storage runs] [--name run] [--data folder] [--gpu]
 
 #include <cmath>
 #include <cstdio>
@@ -13,6 +10,10 @@
 #include <troupe/torch.hpp>
 
 #include "command_line.hpp"
+
+constexpr auto usage =
+  "lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]\n"
+  "                [--storage runs] [--name run] [--data folder] [--gpu]";
 
 struct config {
   std::string data = troupe::fashion_mnist::default_root().string();
@@ -90,18 +91,18 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv};
+  command_line options{argc, argv, usage};
   config cfg;
   troupe::torch_options run;
   run.scaling = options.scaling();
-  run.run.storage_path = options.text("--storage", "runs");
+  run.run.storage_path = options.folder("--storage", "runs");
   run.run.checkpoint = {.num_to_keep = 1};
   if (auto name = options.text("--name", ""); !name.empty())
     run.run.name = name;
-  cfg.data = options.text("--data", cfg.data);
+  cfg.data = options.folder("--data", cfg.data);
   cfg.lr = options.real("--lr", cfg.lr);
-  cfg.epochs = options.number("--epochs", cfg.epochs);
-  cfg.limit = options.number("--limit", cfg.limit);
+  cfg.epochs = options.number("--epochs", cfg.epochs, 0);
+  cfg.limit = options.number("--limit", cfg.limit, 1);
   options.finish();
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();

@@ -1,7 +1,5 @@
 // Linear regression on y = 2x + noise, data-parallel: every rank has samples of
 // its own, all ranks end with the same weight.
-//
-//   linear_regression [--workers 2] [--storage runs] [--gpu]
 
 #include <cstdio>
 
@@ -10,6 +8,9 @@
 #include <troupe/torch.hpp>
 
 #include "command_line.hpp"
+
+constexpr auto usage =
+  "linear_regression [--workers 2] [--storage runs] [--name run] [--gpu]";
 
 struct config {
   double lr = 0.1;
@@ -29,7 +30,15 @@ void train(troupe::train_context& context, const config& cfg) {
   auto model = troupe::prepare_model(context, torch::nn::Linear(1, 1));
   troupe::fused_sgd optimizer{model.parameters(),
                               {.lr = cfg.lr, .momentum = 0.9}};
-  for (int epoch = 0; epoch < cfg.epochs && !context.stop_requested();
+
+  int first_epoch = 0;
+  if (auto& last = context.checkpoint()) {
+    auto saved = troupe::load_safetensors(last->path() / "state.safetensors");
+    troupe::load_tensors(saved, model, {.prefix = "model."});
+    optimizer.load_state(saved);
+    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
+  }
+  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
        ++epoch) {
     optimizer.zero_grad();
     auto loss = torch::mse_loss(model.forward(x), y);
@@ -46,17 +55,22 @@ void train(troupe::train_context& context, const config& cfg) {
       continue;
     }
     auto files = context.new_checkpoint();
-    troupe::save_safetensors(files.path() / "model.safetensors", model);
+    auto state = troupe::named_tensors(model, "model.");
+    state.merge(optimizer.state());
+    state["epoch"] = torch::tensor(epoch, torch::kLong);
+    troupe::save_safetensors(files.path() / "state.safetensors", state);
     context.report(values, std::move(files));
   }
 }
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv};
+  command_line options{argc, argv, usage};
   troupe::torch_options run;
   run.scaling = options.scaling();
-  run.run.storage_path = options.text("--storage", "runs");
+  run.run.storage_path = options.folder("--storage", "runs");
+  if (auto name = options.text("--name", ""); !name.empty())
+    run.run.name = name;
   run.run.checkpoint = {.num_to_keep = 1};
   options.finish();
 

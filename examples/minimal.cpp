@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <fstream>
+#include <string>
 
 #include <troupe/train.hpp>
 
@@ -39,9 +40,11 @@ void count(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  if (argc > 2 || (argc == 2 && argv[1][0] == '-')) {
-    std::fprintf(stderr, "usage: minimal [storage folder]\n");
-    return 2;
+  auto wants_help = argc == 2 && argv[1] == std::string{"--help"};
+  if (argc > 2 || (argc == 2 && (argv[1][0] == '-' || argv[1][0] == '\0'))) {
+    std::fprintf(wants_help ? stdout : stderr,
+                 "usage: minimal [storage folder]\n");
+    return wants_help ? 0 : 2;
   }
   troupe::data_parallel_trainer trainer{
     count,

@@ -1,8 +1,6 @@
 // Metrics over all ranks while a linear model learns y from four features: the
 // mean validation loss of the batches, MAPE and R2 over the validation samples
-// of all ranks, and a checkpoint for each epoch.
-//
-//   torchmetrics [--workers 2] [--storage runs] [--gpu]
+// of all ranks, and a checkpoint for each epoch that Python reads, too.
 
 #include <cstdio>
 
@@ -11,6 +9,9 @@
 #include <troupe/torch.hpp>
 
 #include "command_line.hpp"
+
+constexpr auto usage =
+  "torchmetrics [--workers 2] [--storage runs] [--name run] [--gpu]";
 
 struct config {
   double lr = 0.2;
@@ -42,7 +43,16 @@ void train(troupe::train_context& context, const config& cfg) {
   troupe::mean_metric mean_valid_loss;
   troupe::mean_absolute_percentage_error mape;
   troupe::r2_score r2;
-  for (int epoch = 0; epoch < cfg.epochs && !context.stop_requested();
+
+  int first_epoch = 0;
+  if (auto& last = context.checkpoint()) {
+    auto saved =
+      troupe::load_pt(last->path() / "state.pt", troupe::trusted_source{});
+    troupe::load_tensors(saved, model, {.prefix = "model."});
+    optimizer.load_state(saved);
+    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
+  }
+  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
        ++epoch) {
     for (int i = 0; i < cfg.samples; i += cfg.batch_size) {
       optimizer.zero_grad();
@@ -68,7 +78,10 @@ void train(troupe::train_context& context, const config& cfg) {
                            {"r2", r2.value()}};
     if (context.rank() == 0) {
       auto files = context.new_checkpoint();
-      troupe::save_pt(files.path() / "model.pt", model);
+      auto state = troupe::named_tensors(model, "model.");
+      state.merge(optimizer.state());
+      state["epoch"] = torch::tensor(epoch, torch::kLong);
+      troupe::save_pt(files.path() / "state.pt", state);
       context.report(values, std::move(files));
     } else {
       context.report(values);
@@ -81,10 +94,12 @@ void train(troupe::train_context& context, const config& cfg) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv};
+  command_line options{argc, argv, usage};
   troupe::torch_options run;
   run.scaling = options.scaling();
-  run.run.storage_path = options.text("--storage", "runs");
+  run.run.storage_path = options.folder("--storage", "runs");
+  if (auto name = options.text("--name", ""); !name.empty())
+    run.run.name = name;
   options.finish();
 
   auto result = troupe::torch_trainer{train, config{}, run}.fit();

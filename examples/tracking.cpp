@@ -1,9 +1,4 @@
 // A small network on FashionMNIST, seen in the tracker of your choice.
-//
-//   tracking [--tracker csv|tensorboard|mlflow|wandb|comet|prometheus]
-//            [--workers 2] [--epochs 2] [--limit samples] [--lr 1e-3]
-//            [--storage runs] [--name run] [--data folder] [--gpu]
-//
 // Credentials come from the environment, as each tracker's own client has them.
 
 #include <cstdio>
@@ -16,6 +11,11 @@
 #include <troupe/trackers.hpp>
 
 #include "command_line.hpp"
+
+constexpr auto usage =
+  "tracking [--tracker csv|tensorboard|mlflow|wandb|comet|prometheus]\n"
+  "         [--workers 2] [--epochs 2] [--limit samples] [--lr 1e-3]\n"
+  "         [--storage runs] [--name run] [--data folder] [--gpu]";
 
 struct config {
   std::string data = troupe::fashion_mnist::default_root().string();
@@ -62,8 +62,16 @@ void train(troupe::train_context& context, const config& cfg) {
     troupe::first_samples{images, cfg.limit > 0 ? cfg.limit : images.size()},
     {.batch_size = cfg.batch_size, .shuffle = true});
 
-  int step = 0;
-  for (int epoch = 0; epoch < cfg.epochs && !context.stop_requested();
+  int first_epoch = 0;
+  if (auto& last = context.checkpoint()) {
+    auto saved = troupe::load_safetensors(last->path() / "state.safetensors");
+    troupe::load_tensors(saved, model, {.prefix = "model."});
+    optimizer.load_state(saved);
+    first_epoch = static_cast<int>(saved.at("epoch").item<std::int64_t>()) + 1;
+  }
+
+  auto step = first_epoch * static_cast<int>(loader.size());
+  for (int epoch = first_epoch; epoch < cfg.epochs && !context.stop_requested();
        ++epoch) {
     loader.set_epoch(epoch);
     troupe::mean_metric mean_loss;
@@ -84,7 +92,10 @@ void train(troupe::train_context& context, const config& cfg) {
       continue;
     }
     auto files = context.new_checkpoint();
-    troupe::save_safetensors(files.path() / "model.safetensors", model);
+    auto state = troupe::named_tensors(model, "model.");
+    state.merge(optimizer.state());
+    state["epoch"] = torch::tensor(epoch, torch::kLong);
+    troupe::save_safetensors(files.path() / "state.safetensors", state);
     context.report(values, std::move(files));
   }
   tracker.log_text(
@@ -119,21 +130,23 @@ tracked_by(const std::string& name) {
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
-  command_line options{argc, argv};
+  command_line options{argc, argv, usage};
   config cfg;
-  cfg.data = options.text("--data", cfg.data);
+  cfg.data = options.folder("--data", cfg.data);
   cfg.lr = options.real("--lr", cfg.lr);
-  cfg.epochs = options.number("--epochs", cfg.epochs);
-  cfg.limit = options.number("--limit", 6400);
+  cfg.epochs = options.number("--epochs", cfg.epochs, 0);
+  cfg.limit = options.number("--limit", 6400, 0);
   troupe::torch_options run;
   run.scaling = options.scaling();
-  run.run.storage_path = options.text("--storage", "runs");
+  run.run.storage_path = options.folder("--storage", "runs");
   if (auto name = options.text("--name", ""); !name.empty())
     run.run.name = name;
   run.run.callbacks = tracked_by(options.text("--tracker", "csv"));
   options.finish();
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
+  for (auto& sentence : result.unsent)
+    std::fprintf(stderr, "%s\n", sentence.c_str());
   if (result.error) {
     std::fprintf(stderr, "%s\n", result.error->message.c_str());
     return 1;

@@ -207,7 +207,6 @@ TEST_F(run_test, an_interrupt_that_is_too_late_for_the_run_is_the_programs) {
   }
 }
 
-
 /// How often *text* stands in *all*.
 std::size_t times(const std::string& all, const std::string& text) {
   std::size_t result = 0;

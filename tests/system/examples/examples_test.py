@@ -85,8 +85,18 @@ class ExampleTest(unittest.TestCase):
         self.folder = Path(folder.name)
         self.storage = self.folder / "runs"
 
-    def run_example(self, *arguments, code=0):
-        return run(self.program, *arguments, folder=self.folder, code=code)
+    def run_example(self, *arguments, code=0, environment=None):
+        return run(self.program, *arguments, folder=self.folder, code=code, environment=environment)
+
+    def check_resumes(self, *arguments, name, epochs, killed_at):
+        """The driver dies as checkpoint *killed_at* is stored; the next start trains the epochs that are left."""
+        killed_by = {"TROUPE_FAILPOINT": f"commit.state_saved:{killed_at}"}
+        self.run_example(*arguments, code=-9, environment=killed_by)
+        _, err = self.run_example(*arguments)
+        batches = batches_of(self.storage / name)
+        self.assertEqual([x["values"][0]["epoch"] for x in batches], list(range(epochs)))
+        self.assertNotIn("without having asked", err)
+        return batches
 
 
 class Minimal(ExampleTest):
@@ -131,8 +141,11 @@ class Minimal(ExampleTest):
         self.assertTrue(any(x.startswith("counted to 5") for x in shown), drawn)
 
     def test_takes_no_options(self):
-        _, err = self.run_example("--help", code=2)
-        self.assertEqual(err, "usage: minimal [storage folder]\n")
+        out, _ = self.run_example("--help")
+        self.assertEqual(out, "usage: minimal [storage folder]\n")
+        for wrong in ("--steps", ""):
+            _, err = self.run_example(wrong, code=2)
+            self.assertEqual(err, "usage: minimal [storage folder]\n")
 
     def test_says_why_a_folder_can_not_be_used(self):
         (self.folder / "file").write_text("x")
@@ -155,7 +168,7 @@ class LinearRegression(ExampleTest):
         batches = batches_of(path)
         self.assertEqual(len(batches), 60)
         (kept,) = (path / "checkpoints").iterdir()
-        self.assertIn("model.safetensors", [x.name for x in kept.iterdir()])
+        self.assertIn("state.safetensors", [x.name for x in kept.iterdir()])
         return batches
 
     def test_finds_the_line_on_two_workers(self):
@@ -166,6 +179,13 @@ class LinearRegression(ExampleTest):
 
     def test_finds_the_line_inline(self):
         self.check(0)
+
+    def test_resumes_from_its_checkpoint(self):
+        batches = self.check_resumes("--name", "line", name="line", epochs=60, killed_at=20)
+        # Momentum and all: the curve has no jump where the run was cut off.
+        losses = [x["values"][0]["loss"] for x in batches]
+        self.assertLess(losses[20], 2 * losses[19])
+        self.assertLess(losses[-1], 0.02)
 
 
 class Torchmetrics(ExampleTest):
@@ -179,7 +199,7 @@ class Torchmetrics(ExampleTest):
         batches = batches_of(run)
         self.assertEqual([x["values"][0]["epoch"] for x in batches], list(range(5)))
         for batch in batches:
-            self.assertTrue((run / "checkpoints" / batch["checkpoint"] / "model.pt").exists())
+            self.assertTrue((run / "checkpoints" / batch["checkpoint"] / "state.pt").exists())
         first, last = batches[0]["values"][0], batches[-1]["values"][0]
         names = ("valid_loss", "mean_valid_loss", "mape", "r2")
         self.assertEqual(printed, tuple(f"{last[x]:.4f}" for x in names))
@@ -197,6 +217,10 @@ class Torchmetrics(ExampleTest):
     def test_scores_inline(self):
         self.check(0)
 
+    def test_resumes_from_its_checkpoint(self):
+        batches = self.check_resumes("--name", "scores", name="scores", epochs=5, killed_at=3)
+        self.assertGreater(batches[-1]["values"][0]["r2"], 0.9)
+
 
 class Readme(ExampleTest):
     program = "readme_example"
@@ -209,6 +233,11 @@ class Readme(ExampleTest):
         (batch,) = batches_of(self.storage / "fashion")
         self.assertLess(batch["values"][0]["loss"], 2.3)
         self.assertIn("checkpoint", batch)
+
+    def test_resumes_from_its_checkpoint(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        self.check_resumes(name="fashion", epochs=1, killed_at=1)
 
 
 class Tracking(ExampleTest):
@@ -246,6 +275,22 @@ class Tracking(ExampleTest):
         path = self.track("tensorboard")
         events = list((path / "tensorboard").glob("events.out.tfevents.*"))
         self.assertTrue(any(b"train/loss" in x.read_bytes() for x in events))
+
+    def test_resumes_from_its_checkpoint(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        self.check_resumes("--limit", 640, "--epochs", 2, "--name", "seen", name="seen", epochs=2, killed_at=1)
+        with open(self.storage / "seen" / "metrics.csv", newline="") as file:
+            steps = [int(x["step"]) for x in csv.DictReader(file) if x.get("batch/loss")]
+        self.assertEqual(steps, sorted(set(steps)))
+
+    def test_shows_what_a_tracker_has_not_taken(self):
+        if not DATA.exists():
+            self.skipTest("the package dataset-fashion-mnist is not installed")
+        # The place in the journal cannot be read.
+        (self.storage / "seen" / "sinks" / "csv.offset").mkdir(parents=True)
+        _, err = self.run_example("--limit", 640, "--epochs", 1, "--name", "seen")
+        self.assertIn("metrics.csv may not be whole", err.splitlines()[-1])
 
     def test_refuses_a_tracker_that_there_is_not(self):
         _, err = self.run_example("--tracker", "abacus", code=2)
@@ -311,11 +356,26 @@ class FashionMnist(ExampleTest):
                                 (["--epochs"], "--epochs has no value"),
                                 (["--epochs", "1.5"], "--epochs takes a whole number"),
                                 (["--storage", "--epochs"], "--storage has no value"),
+                                (["--limit", "-5"], "--limit takes a number of at least 0"),
+                                (["--workers", ""], "--workers has an empty value"),
+                                (["--workers=two"], "--workers takes a number, got 'two'"),
                                 (["--epochs", "many"], "--epochs takes a number, got 'many'"),
                                 (["epochs", "1"], "expected '--option value', got 'epochs'")):
             out, err = self.run_example(*arguments, code=2)
             self.assertEqual((out, err), ("", says + "\n"))
         self.assertFalse(self.storage.exists())
+
+    def test_lists_its_options(self):
+        out, err = self.run_example("--help")
+        self.assertTrue(out.startswith("usage: fashion_mnist [--workers 2]"), out)
+        self.assertEqual(err, "")
+
+    def test_finds_the_users_home_itself(self):
+        home = {"HOME": str(self.folder)}
+        _, err = self.run_example("--data=~/images", "--workers=0", code=1, environment=home)
+        self.assertIn(str(self.folder / "images"), err)
+        _, err = self.run_example("--data", "~/images", code=2, environment={"HOME": ""})
+        self.assertIn("--data: HOME is not set", err)
 
     def test_names_the_package_of_missing_data(self):
         _, err = self.run_example("--data", self.folder, "--workers", 2, code=1)

@@ -105,11 +105,11 @@ private:
 
 } // namespace
 
-checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
+checkpoint_store::checkpoint_store(fs::path run_path, run_identity run,
                                    const checkpoint_config& config,
                                    saved_run state, save_function save,
                                    log_function log, check_function check)
-  : run_path_(std::move(run_path)), run_name_(std::move(run_name)),
+  : run_path_(std::move(run_path)), run_(std::move(run)),
     state_(std::move(state)), registry_(config, state_.checkpoints),
     save_state_(std::move(save)), log_(std::move(log)),
     check_(std::move(check)) {
@@ -123,11 +123,11 @@ checkpoint_store::checkpoint_store(fs::path run_path, std::string run_name,
 }
 
 expected<checkpoint_store> checkpoint_store::open(
-  fs::path run_path, std::string run_name, const checkpoint_config& config,
+  fs::path run_path, run_identity run, const checkpoint_config& config,
   saved_run state, save_function save, log_function log, check_function check) {
-  checkpoint_store result{
-    std::move(run_path), std::move(run_name), config,          std::move(state),
-    std::move(save),     std::move(log),      std::move(check)};
+  checkpoint_store result{std::move(run_path), std::move(run),  config,
+                          std::move(state),    std::move(save), std::move(log),
+                          std::move(check)};
   if (auto ok = result.recover(); !ok)
     return tl::unexpected{ok.error()};
   return result;
@@ -162,7 +162,7 @@ expected<void> checkpoint_store::recover() {
 
 expected<void> checkpoint_store::recover_unknown(const std::string& name,
                                                  const manifest& x) {
-  auto is_copy = x.run_name != run_name_ || (!x.name.empty() && x.name != name);
+  auto is_copy = !is_ours(x) || (!x.name.empty() && x.name != name);
   auto latest = registry_.latest();
   if (is_copy || (latest && x.index <= latest->index)) {
     note("checkpoint_unknown", name,
@@ -184,6 +184,12 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
   if (!evicted)
     return tl::unexpected{evicted.error()};
   return save(registry, *evicted);
+}
+
+bool checkpoint_store::is_ours(const manifest& x) const {
+  // The name has to do where there is no id to compare, or it was lost.
+  return x.run_id.empty() || run_.id_is_new ? x.run_name == run_.name
+                                            : x.run_id == run_.id;
 }
 
 bool checkpoint_store::is_doomed(const std::string& name,
@@ -256,8 +262,9 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   auto evicted = registry.add(result);
   if (!evicted)
     return tl::unexpected{evicted.error()};
-  manifest description{run_name_,    *name,        attempt,      batch.index,
-                       batch.values, batch.step_s, batch.wait_s, {}};
+  manifest description{run_.name,    run_.id,      *name,
+                       attempt,      batch.index,  batch.values,
+                       batch.step_s, batch.wait_s, {}};
   if (auto ok = commit_folder(run_path_, batch, std::move(description), check_);
       !ok)
     return tl::unexpected{ok.error()};

@@ -13,6 +13,14 @@
 
 namespace troupe {
 
+/// The run that checkpoints belong to.
+struct run_identity {
+  std::string name;
+  std::string id; ///< As in `run_description`.
+  /// The id was made just now: checkpoints of the run may have another.
+  bool id_is_new = true;
+};
+
 /// The checkpoints of a run on storage, and the state that names them.
 ///
 /// A commit is: move the files of all ranks together, write the manifest,
@@ -45,7 +53,7 @@ public:
   /// takes the events without which no rotten checkpoint is set aside. *check*,
   /// if set, is asked before anything is renamed or removed.
   static expected<checkpoint_store>
-  open(fs::path run_path, std::string run_name, const checkpoint_config& config,
+  open(fs::path run_path, run_identity run, const checkpoint_config& config,
        saved_run state, save_function save = {}, log_function log = {},
        check_function check = {});
 
@@ -81,7 +89,7 @@ public:
   std::vector<store_event> take_events();
 
 private:
-  checkpoint_store(fs::path run_path, std::string run_name,
+  checkpoint_store(fs::path run_path, run_identity run,
                    const checkpoint_config& config, saved_run state,
                    save_function save, log_function log, check_function check);
 
@@ -102,6 +110,8 @@ private:
   void note_unscored(const reported_checkpoint& x);
   void note_strangers(const reported_checkpoint& x, const manifest& its);
   bool is_doomed(const std::string& name, const manifest& x) const;
+  /// Whether the run made *x*, even if its folder had another name then.
+  bool is_ours(const manifest& x) const;
   /// Removes *x* if its folder is that one still. `ec::corrupt` if it is gone,
   /// or is another by now: then it is no longer doomed.
   expected<void> remove(const doomed_checkpoint& x);
@@ -123,7 +133,7 @@ private:
   fs::path folder() const { return run_path_ / "checkpoints"; }
 
   fs::path run_path_;
-  std::string run_name_;
+  run_identity run_;
   saved_run state_;
   checkpoint_registry registry_;
   save_function save_state_;

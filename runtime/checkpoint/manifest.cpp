@@ -42,6 +42,8 @@ manifest to_manifest(const json::document& x) {
       result.values.push_back(json::to_metrics(values));
   else // of an earlier version
     result.values.push_back(json::to_metrics(json::field(x, "metrics")));
+  if (x.contains("run_id"))
+    result.run_id = json::to_text(x["run_id"]);
   if (x.contains("name"))
     result.name = json::to_text(x["name"]);
   if (x.contains("step_us"))
@@ -128,6 +130,8 @@ std::string to_json(const manifest& x) {
   std::string out = "{\"format\":" + std::to_string(manifest_format);
   out += ",\n\"run\":";
   json::append(out, std::string_view{x.run_name});
+  out += ",\n\"run_id\":";
+  json::append(out, std::string_view{x.run_id});
   out += ",\n\"name\":";
   json::append(out, std::string_view{x.name});
   out += ",\n\"attempt\":" + std::to_string(x.attempt);

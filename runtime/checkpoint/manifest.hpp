@@ -15,6 +15,9 @@ namespace troupe {
 /// What a committed checkpoint says about itself, in its `manifest.json`.
 struct manifest {
   std::string run_name;
+  /// Of the run, the same whatever its folder is called; empty in a manifest of
+  /// an earlier version.
+  std::string run_id;
   /// Name of the checkpoint, so that a copy beside it is known for one; empty
   /// in a manifest of an earlier version.
   std::string name;

@@ -118,7 +118,8 @@ expected<run_description> describe_run(const held_folder& run,
                     .pid = static_cast<std::uint64_t>(::getpid()),
                     .troupe = TROUPE_VERSION,
                     .compiler = __VERSION__,
-                    .config = config};
+                    .config = config,
+                    .id_is_new = true};
   // Without a description, or with a damaged one, the run gets a new id. One
   // that cannot be read now, or is of a later format, is not replaced.
   struct stat there {};
@@ -129,6 +130,7 @@ expected<run_description> describe_run(const held_folder& run,
                      });
     if (earlier) {
       x.id = earlier->id;
+      x.id_is_new = false;
       x.begun = earlier->begun;
     } else if (earlier.error().code != ec::corrupt) {
       return tl::unexpected{earlier.error()};

@@ -24,6 +24,8 @@ struct run_description {
   std::string troupe;    ///< Version of the library.
   std::string compiler;  ///< That compiled the library.
   std::string config;    ///< The loop's config as JSON text; may be empty.
+  /// Whether the id was made just now; not in the file.
+  bool id_is_new = false;
 };
 
 /// Describes the run *name* in the folder *run* as this process runs it: its

@@ -203,8 +203,12 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto found = find_state(files, **log, std::move(saved));
   if (!found)
     return tl::unexpected{found.error()};
+  auto description = describe_run(files.files(), name, config_text);
+  if (!description)
+    return tl::unexpected{description.error()};
   auto checkpoints = checkpoint_store::open(
-    files.path(), name, config.checkpoint, std::move(found->state),
+    files.path(), {name, description->id, description->id_is_new},
+    config.checkpoint, std::move(found->state),
     [&files](const saved_run& x) { return files.save_state(x); },
     [&files, into = log->get()](const store_event& x, std::uint64_t attempt) {
       return files.check().and_then(
@@ -233,9 +237,6 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto last = read_last_batch(files.journal_file());
   if (!last)
     return tl::unexpected{last.error()};
-  auto description = describe_run(files.files(), name, config_text);
-  if (!description)
-    return tl::unexpected{description.error()};
   std::unique_ptr<run_store> result{
     new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
                   std::move(*description), found->existed}};

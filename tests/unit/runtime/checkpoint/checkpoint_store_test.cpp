@@ -26,7 +26,7 @@ class checkpoint_store_test : public testing::Test {
 protected:
   checkpoint_store open(const checkpoint_config& config = {}) {
     auto state = load_run(run.path()).value();
-    return checkpoint_store::open(run.path(), "r", config,
+    return checkpoint_store::open(run.path(), {"r"}, config,
                                   state.value_or(saved_run{}))
       .value();
   }
@@ -87,7 +87,7 @@ TEST_F(checkpoint_store_test, joins_the_files_of_all_ranks) {
 
 TEST_F(checkpoint_store_test, N6_looks_once_more_before_a_checkpoint_is_named) {
   auto taken = false;
-  auto store = checkpoint_store::open(run.path(), "r", {}, {}, {}, {},
+  auto store = checkpoint_store::open(run.path(), {"r"}, {}, {}, {}, {},
                                       [&]() -> expected<void> {
                                         if (taken)
                                           return failure(ec::conflict, "taken");
@@ -147,7 +147,7 @@ TEST_F(checkpoint_store_test,
         return {};
       };
       auto store =
-        checkpoint_store::open(run.path(), "r", keep_one, {}, save, {}, check)
+        checkpoint_store::open(run.path(), {"r"}, keep_one, {}, save, {}, check)
           .value();
       attempt = store.begin_attempt(0).value();
       ASSERT_TRUE(commit(store, 0));
@@ -164,7 +164,7 @@ TEST_F(checkpoint_store_test,
 TEST_F(checkpoint_store_test, removes_no_staging_of_the_driver_that_is_next) {
   auto taken = false;
   auto store = checkpoint_store::open(
-                 run.path(), "r", {}, {},
+                 run.path(), {"r"}, {}, {},
                  [&](const saved_run& x) {
                    auto saved = save_run(x, run.path());
                    taken = true;
@@ -200,7 +200,7 @@ TEST_F(checkpoint_store_test, sets_aside_nothing_of_the_driver_that_is_next) {
   };
   auto state = load_run(run.path()).value().value();
   auto store =
-    checkpoint_store::open(run.path(), "r", {}, state, {}, take_over).value();
+    checkpoint_store::open(run.path(), {"r"}, {}, state, {}, take_over).value();
   auto resume = store.resume_checkpoint();
   ASSERT_FALSE(resume);
   EXPECT_TRUE(mentions(resume.error(), folder(0).string()));
@@ -443,7 +443,7 @@ TEST_F(checkpoint_store_test, strikes_no_checkpoint_while_look_ups_fail) {
     auto state = load_run(run.path()).value().value();
     ASSERT_TRUE(
       arm_failpoint("storage.look_up:" + std::to_string(nth) + "=eio"));
-    auto store = checkpoint_store::open(run.path(), "r", {}, state);
+    auto store = checkpoint_store::open(run.path(), {"r"}, {}, state);
     auto resume =
       store ? store->resume_checkpoint() : tl::unexpected{store.error()};
     auto again = load_run(run.path());
@@ -534,7 +534,7 @@ TEST_F(checkpoint_store_test, moves_no_rotten_one_before_its_event_is_stored) {
     return {};
   };
   auto store =
-    checkpoint_store::open(run.path(), "r", {}, state, {}, log).value();
+    checkpoint_store::open(run.path(), {"r"}, {}, state, {}, log).value();
   state = load_run(run.path()).value().value();
   EXPECT_EQ(store.resume_checkpoint().error().message, "the disk is full");
   EXPECT_TRUE(fs::exists(folder(1)));
@@ -676,7 +676,7 @@ TEST_F(checkpoint_store_test, keeps_old_checkpoints_when_the_disk_is_full) {
   if (!disk)
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
   auto store =
-    checkpoint_store::open(disk.path(), "r", {1, "", {}}, {}).value();
+    checkpoint_store::open(disk.path(), {"r"}, {1, "", {}}, {}).value();
   ASSERT_TRUE(store.begin_attempt(0));
   auto first = store.commit(
     0, stage_batch(disk.path(), 0, 0, "first", {{{"a", "1"}}}).value());

@@ -292,7 +292,7 @@ TEST(checkpoint_test, keeps_all_that_ranks_add_to_the_metadata_at_once) {
 TEST(checkpoint_test, stays_whole_when_a_rank_dies_setting_metadata) {
   temporary_folder run;
   fs::create_directory(run / "checkpoints");
-  auto store = checkpoint_store::open(run.path(), "r", {}, {}).value();
+  auto store = checkpoint_store::open(run.path(), {"r"}, {}, {}).value();
   ASSERT_TRUE(store.begin_attempt(0));
   auto x =
     store.commit(0, stage_batch(run.path(), 0, 0, "c", {{{"a", "1"}}}).value())

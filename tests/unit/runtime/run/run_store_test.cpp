@@ -226,22 +226,49 @@ TEST_F(run_store_test, can_be_taken_over_after_its_driver_was_killed) {
 }
 
 TEST_F(run_store_test, resumes_a_run_whose_folder_was_given_another_name) {
-  {
+  for (auto lost : {"", "state.json"}) {
+    {
+      auto store = open().value();
+      ASSERT_TRUE(store->begin_attempt());
+      for (auto i : {0, 1, 2, 3, 4})
+        ASSERT_TRUE(store->store(0, with_checkpoint(0, i, {{"x", i}})));
+      ASSERT_TRUE(store->finish(run_status_kind::aborted));
+    }
+    auto moved = storage / "runs" / (std::string{"without "} + lost);
+    fs::rename(run, moved);
+    if (*lost)
+      fs::remove(moved / lost);
+    auto given = config();
+    given.name = moved.filename().string();
+    auto store = run_store::open(given).value();
+    auto start = store->begin_attempt();
+    ASSERT_TRUE(start) << start.error().message;
+    ASSERT_TRUE(start->resume) << "without " << lost;
+    EXPECT_EQ(start->resume->data.name(), "c4");
+    EXPECT_EQ(start->first_report, 5u);
+  }
+}
+
+TEST_F(run_store_test, adopts_no_checkpoint_of_another_run_of_its_name) {
+  auto make = [&](std::uint64_t index) {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
-    for (auto i : {0, 1, 2, 3, 4})
-      ASSERT_TRUE(store->store(0, with_checkpoint(0, i, {{"x", i}})));
-    ASSERT_TRUE(store->finish(run_status_kind::aborted));
-  }
-  fs::rename(run, storage / "runs" / "moved");
-  auto given = config();
-  given.name = "moved";
-  auto store = run_store::open(given).value();
-  auto start = store->begin_attempt();
-  ASSERT_TRUE(start) << start.error().message;
-  ASSERT_TRUE(start->resume);
-  EXPECT_EQ(start->resume->data.name(), "c4");
-  EXPECT_EQ(start->first_report, 5u);
+    ASSERT_TRUE(store->store(0, with_checkpoint(0, index, {})));
+  };
+  make(9);
+  auto theirs = storage / "theirs";
+  fs::rename(run, theirs);
+  make(0);
+  fs::rename(theirs / "checkpoints/c9", run / "checkpoints/c9");
+  fs::remove(run / "state.json");
+  auto store = open().value();
+  EXPECT_EQ(store->begin_attempt()->resume->data.name(), "c0");
+  EXPECT_TRUE(fs::exists(run / "checkpoints/c9"));
+  // Without its description, the run has no id of before to compare.
+  store.reset();
+  fs::remove(run / "state.json");
+  fs::remove(run / "run.json");
+  EXPECT_EQ(open().value()->begin_attempt()->resume->data.name(), "c9");
 }
 
 TEST_F(run_store_test, keeps_its_id_while_its_description_cannot_be_read) {
@@ -430,7 +457,7 @@ TEST_F(run_store_test, reads_manifests_of_the_format_before) {
     ASSERT_NE(begin, std::string::npos);
     text.erase(begin, text.find(to, begin) - begin);
   };
-  cut("\"name\":", "\"attempt\"");
+  cut("\"run_id\":", "\"attempt\""); // and the name
   cut("\"values\":", "\"files\"");
   text.erase(text.rfind(",\"sum\""));
   append_sum(text);

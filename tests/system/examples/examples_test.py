@@ -10,11 +10,14 @@ import os
 import pty
 import re
 import select
+import signal
 import subprocess
 import sys
 import tempfile
 import time
 import unittest
+import urllib.request
+import zipfile
 from pathlib import Path
 
 PROGRAMS = Path(sys.argv.pop(1)).resolve()
@@ -243,10 +246,14 @@ class Readme(ExampleTest):
 class Tracking(ExampleTest):
     program = "tracking"
 
-    def track(self, tracker):
+    def setUp(self):
+        super().setUp()
         if not DATA.exists():
             self.skipTest("the package dataset-fashion-mnist is not installed")
-        out, _ = self.run_example("--tracker", tracker, "--limit", 640, "--epochs", 2, "--name", "seen")
+
+    def track(self, tracker, **environment):
+        out, _ = self.run_example("--tracker", tracker, "--limit", 640, "--epochs", 2, "--name", "seen",
+                                  environment=environment)
         path = self.storage / "seen"
         self.assertIn(f"report.html and metrics.csv are in {path}", out)
         return path
@@ -276,17 +283,42 @@ class Tracking(ExampleTest):
         events = list((path / "tensorboard").glob("events.out.tfevents.*"))
         self.assertTrue(any(b"train/loss" in x.read_bytes() for x in events))
 
+    def test_writes_the_files_of_wandb(self):
+        path = self.track("wandb", WANDB_MODE="offline", HOME=str(self.folder))
+        (written,) = path.glob("wandb/offline-run-*/run-*.wandb")
+        self.assertIn(b"train/loss", written.read_bytes())
+
+    def test_packs_an_archive_for_comet(self):
+        path = self.track("comet", COMET_API_KEY="", HOME=str(self.folder))
+        (packed,) = path.glob("comet/*.zip")
+        with zipfile.ZipFile(packed) as archive:
+            self.assertIn(b"train/loss", archive.read("messages.json"))
+
+    def test_serves_a_page_for_prometheus(self):
+        with subprocess.Popen([PROGRAMS / self.program, "--tracker", "prometheus", "--limit", "640", "--epochs", "1000000"],
+                              cwd=self.folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True) as program:
+            try:
+                said = next((x for x in program.stderr if "Prometheus finds the run at" in x), "")
+                self.assertRegex(said, r"http://\S+/metrics")
+                page = ""
+                while 'name="train_loss"' not in page:
+                    with urllib.request.urlopen(said.split()[-1], timeout=LIMIT_S) as answer:
+                        page = answer.read().decode()
+                self.assertRegex(page, r'troupe_run_state\{run="[^"]+",state="running"\} 1')
+                program.send_signal(signal.SIGINT)
+                _, said = program.communicate(timeout=LIMIT_S)
+            finally:
+                program.kill()
+        self.assertEqual(program.returncode, 1, said)
+        self.assertIn("the run was asked to stop", said)
+
     def test_resumes_from_its_checkpoint(self):
-        if not DATA.exists():
-            self.skipTest("the package dataset-fashion-mnist is not installed")
         self.check_resumes("--limit", 640, "--epochs", 2, "--name", "seen", name="seen", epochs=2, killed_at=1)
         with open(self.storage / "seen" / "metrics.csv", newline="") as file:
             steps = [int(x["step"]) for x in csv.DictReader(file) if x.get("batch/loss")]
         self.assertEqual(steps, sorted(set(steps)))
 
     def test_shows_what_a_tracker_has_not_taken(self):
-        if not DATA.exists():
-            self.skipTest("the package dataset-fashion-mnist is not installed")
         # The place in the journal cannot be read.
         (self.storage / "seen" / "sinks" / "csv.offset").mkdir(parents=True)
         _, err = self.run_example("--limit", 640, "--epochs", 1, "--name", "seen")

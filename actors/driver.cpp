@@ -117,13 +117,23 @@ void driver_state::preempt_group(const run_action& action) {
 
 void driver_state::apply(const run_event& event) {
   auto decision = machine->apply(event);
-  if (!decision)
-    return; // Comes too late: the run has moved on.
+  if (!decision) {
+    refused(event, decision.error());
+    return;
+  }
   if (decision->from != decision->to)
     note_event("state", {{"from", to_string(decision->from)},
                          {"to", to_string(decision->to)}});
   show();
   act(decision->action);
+}
+
+void driver_state::refused(const run_event& event, const error& reason) {
+  if (!tells_of_group(event) || !noted_refusals.insert(name_of(event)).second)
+    return;
+  args.board->note("a defect of Troupe, the run goes on: " + reason.message);
+  note_event("event_refused",
+             {{"event", name_of(event)}, {"reason", reason.message}});
 }
 
 void driver_state::act(const run_action& action) {

@@ -4,6 +4,8 @@
 #include <deque>
 #include <memory>
 #include <optional>
+#include <set>
+#include <string_view>
 
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
@@ -73,6 +75,8 @@ struct driver_state {
 
   /// Tells the state machine *event* and does what it decides.
   void apply(const run_event& event);
+  /// The run has moved on, or there is a defect: that is noted, once per kind.
+  void refused(const run_event& event, const error& reason);
   void act(const run_action& action);
   /// The group of *attempt* is gone: answers a stop that was under way.
   void group_gone(std::uint64_t attempt);
@@ -118,6 +122,7 @@ struct driver_state {
   bool end_stored = false;             ///< Or on its way to storage.
   std::optional<run_error> end_reason; ///< Unset: none, or not ended.
   std::optional<run_action> postponed; ///< Until the commit under way ends.
+  std::set<std::string_view> noted_refusals; ///< By names of events.
   bool result_ready = false; ///< On the board; callbacks may be under way.
   std::size_t callbacks_under_way = 0;
   run_status shown;

@@ -4,6 +4,16 @@
 
 namespace troupe {
 
+bool tells_of_group(const run_event& x) noexcept {
+  using namespace run_events;
+  return std::holds_alternative<group_started>(x)
+         || std::holds_alternative<group_start_failed>(x)
+         || std::holds_alternative<ranks_finished>(x)
+         || std::holds_alternative<ranks_failed>(x)
+         || std::holds_alternative<group_stopped>(x)
+         || std::holds_alternative<group_stop_failed>(x);
+}
+
 std::string_view name_of(const run_event& x) noexcept {
   static constexpr std::array<std::string_view, 13> names{
     "size_decided",   "size_undecided", "group_started",   "group_start_failed",

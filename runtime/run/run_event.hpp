@@ -94,6 +94,11 @@ using run_event =
                run_events::abort_requested, run_events::preempt_requested,
                run_events::grace_over>;
 
+/// Whether *x* says what became of a group. A run that does not expect such a
+/// fact has heard something wrong, which only a defect of ours can bring about;
+/// any other event may have come too late.
+bool tells_of_group(const run_event& x) noexcept;
+
 /// The event's type as it is spelled in the code.
 std::string_view name_of(const run_event& x) noexcept;
 

@@ -30,7 +30,11 @@ protected:
     config.start_timeout = std::chrono::seconds{60};
   }
 
-  ~driver_test() override { (void) arm_failpoint(""); }
+  ~driver_test() override {
+    (void) arm_failpoint("");
+    EXPECT_EQ(store ? refused_events() : 0, refused)
+      << "the actors of a run contradict each other";
+  }
 
   /// Spawns the actors of the run; `start_run` comes later.
   void spawn() {
@@ -150,7 +154,18 @@ protected:
     return lines;
   }
 
+  /// In the journal, which a test may have removed.
+  int refused_events() const {
+    auto text = bytes_of(store->folder().journal_file());
+    auto count = 0;
+    for (std::size_t at = 0; (at = text.find("event_refused", at)) != text.npos;
+         ++at)
+      ++count;
+    return count;
+  }
+
   temporary_folder folder;
+  int refused = 0; ///< Events that the test makes the run refuse.
   run_config config;
   std::shared_ptr<run_store> store;
   std::shared_ptr<run_board> board = std::make_shared<run_board>();

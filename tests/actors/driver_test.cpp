@@ -4,6 +4,7 @@
 
 namespace troupe::test {
 
+using testing::AllOf;
 using testing::Contains;
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -527,6 +528,22 @@ TEST_F(driver_test, refuses_batches_of_another_attempt) {
     driver, commit_batch{7, {.index = 0, .values = {{}, {}}, .parts = {}}});
   EXPECT_EQ(answer->failure.code, ec::stopped);
   EXPECT_EQ(status().reports, 0u);
+}
+
+// D8: it was swallowed.
+TEST_F(driver_test, notes_once_that_it_was_told_what_cannot_be_of_a_group) {
+  refused = 1;
+  run();
+  for (std::uint64_t attempt : {7, 7, 0}) {
+    caf::anon_send(driver, attempt_started{attempt});
+    system.settle();
+  }
+  EXPECT_THAT(board->take_notes(),
+              ElementsAre(AllOf(HasSubstr("a defect of Troupe"),
+                                HasSubstr("attempt 7 is not the current"))));
+  report(0);
+  finish();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
 }
 
 TEST_F(driver_test, shows_warnings_and_writes_them_down) {

@@ -56,6 +56,16 @@ protected:
 
   fs::path run_path() const { return storage_ / "run"; }
 
+  /// The actors of no run contradict each other.
+  void TearDown() override {
+    boost::system::error_code gone;
+    for (fs::directory_iterator i{storage_.path(), gone}, end;
+         !gone && i != end; i.increment(gone))
+      EXPECT_EQ(bytes_of(i->path() / "journal.jsonl").find("event_refused"),
+                std::string::npos)
+        << i->path();
+  }
+
   temporary_folder storage_;
 };
 

@@ -3,6 +3,7 @@
 #include <concepts>
 #include <functional>
 #include <optional>
+#include <type_traits>
 #include <utility>
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
@@ -16,11 +17,16 @@ class train_context;
 template <class Signature>
 class rank_hook;
 
+template <class F, class Other>
+concept other_than = !std::same_as<std::decay_t<F>, Other>;
+
+template <class F, class... Args>
+concept callable_with =
+  std::invocable<std::add_lvalue_reference_t<std::decay_t<F>>, Args...>;
+
 /// What a *Hook* with arguments *Args* can call, itself aside.
 template <class F, class Hook, class... Args>
-concept hook_body =
-  !std::same_as<std::decay_t<F>,
-                Hook> && std::invocable<std::decay_t<F>&, Args...>;
+concept hook_body = other_than<F, Hook> && callable_with<F, Args...>;
 
 /// Something of the user's that ranks call: a function or a captureless lambda,
 /// which another process of the same program finds by its address, or a

@@ -5,6 +5,15 @@
 
 namespace troupe {
 
+metric_slot& metric_slot::operator=(metric_value x) {
+  all_->values_.insert_or_assign(name_, std::move(x));
+  return *this;
+}
+
+const metric_value& metric_slot::value() const {
+  return all_->at(name_);
+}
+
 const metric_value& metrics::at(std::string_view name) const {
   if (auto x = find(name))
     return *x;

@@ -12,6 +12,34 @@
 
 namespace troupe {
 
+class metrics;
+
+/// Where the value of one name is, or goes: what `metrics::operator[]` returns.
+/// To read a value that is not there throws `std::out_of_range`.
+class metric_slot {
+public:
+  metric_slot(metrics& all, std::string name)
+    : all_(&all), name_(std::move(name)) {}
+  metric_slot(const metric_slot&) = default;
+
+  metric_slot& operator=(metric_value x);
+  metric_slot& operator=(const metric_slot& x) { return *this = x.value(); }
+
+  const metric_value& value() const;
+  operator const metric_value&() const { return value(); }
+
+  bool is_number() const { return value().is_number(); }
+  double number() const { return value().number(); }
+
+  friend bool operator==(const metric_slot& a, const metric_value& b) {
+    return a.value() == b;
+  }
+
+private:
+  metrics* all_;
+  std::string name_;
+};
+
 /// What one rank reports: values by name, ordered by name.
 ///
 /// Nested groups are flat names with a slash: `{"val/loss", 0.3}`, or
@@ -25,8 +53,12 @@ public:
   metrics(std::initializer_list<map_type::value_type> values)
     : values_(values) {}
 
-  /// The value called *name*, made (false) if it is not there.
-  metric_value& operator[](const std::string& name) { return values_[name]; }
+  /// For `values["loss"] = 0.3`, and to read what is there: a name that is not
+  /// adds nothing, but throws `std::out_of_range`.
+  metric_slot operator[](std::string name) { return {*this, std::move(name)}; }
+  const metric_value& operator[](std::string_view name) const {
+    return at(name);
+  }
 
   /// The value called *name*; throws `std::out_of_range` if there is none.
   const metric_value& at(std::string_view name) const;
@@ -54,6 +86,8 @@ public:
   }
 
 private:
+  friend class metric_slot;
+
   map_type values_;
 };
 

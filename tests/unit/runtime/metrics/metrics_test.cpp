@@ -1,0 +1,32 @@
+#include "troupe/runtime/metrics/metrics.hpp"
+
+#include <stdexcept>
+#include <utility>
+
+#include <gtest/gtest.h>
+
+using namespace troupe;
+
+// A misspelled name was added, as false.
+TEST(metrics_test, reading_a_name_that_is_not_there_adds_none) {
+  metrics x{{"loss", 0.5}};
+  EXPECT_THROW((void) x["lose"].number(), std::out_of_range);
+  EXPECT_THROW((void) metric_value{x["lose"]}, std::out_of_range);
+  EXPECT_THROW((void) (x["lose"] == 0.5), std::out_of_range);
+  EXPECT_THROW((void) std::as_const(x)["lose"], std::out_of_range);
+  EXPECT_EQ(x, (metrics{{"loss", 0.5}}));
+}
+
+TEST(metrics_test, reads_by_name_what_it_was_given_by_name) {
+  metrics x;
+  x["loss"] = 0.5;
+  x["note"] = "best";
+  x["last"] = x["loss"];
+  x["loss"] = 2;
+  EXPECT_EQ(x, (metrics{{"loss", 2}, {"note", "best"}, {"last", 0.5}}));
+  EXPECT_EQ(x["note"], metric_value{"best"});
+  EXPECT_EQ(x["last"].number(), 0.5);
+  EXPECT_EQ(std::as_const(x)["loss"], metric_value{2});
+  EXPECT_FALSE(x["note"].is_number());
+  EXPECT_EQ(to_string(x["loss"]), "2");
+}

@@ -55,11 +55,16 @@ void unlock(unique_fd& file) {
 /// Storage that maps users gives files another owner than the process that
 /// makes them (a network share mounted with a fixed owner, root on NFS).
 bool makes_files_of(uid_t owner, const held_folder& folder) {
+  // One without a name, where there are such: on disks of this host, where the
+  // folder may well be a stranger's.
+  struct stat made {};
+  unique_fd unnamed{::openat(folder.descriptor().get(), ".",
+                             O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)};
+  if (unnamed)
+    return ::fstat(unnamed.get(), &made) == 0 && made.st_uid == owner;
   auto name = ".owner-" + std::to_string(::getpid());
   auto file = folder.open_file(name, O_WRONLY | O_CREAT | O_EXCL, "create");
-  struct stat found {};
-  auto same =
-    file && ::fstat(file->get(), &found) == 0 && found.st_uid == owner;
+  auto same = file && ::fstat(file->get(), &made) == 0 && made.st_uid == owner;
   if (file)
     (void) folder.remove_file(name);
   return same;

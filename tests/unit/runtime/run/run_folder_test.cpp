@@ -2,6 +2,7 @@
 
 #include "troupe/runtime/run/run_folder.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -215,12 +216,20 @@ TEST_F(run_folder_test, refuses_a_folder_of_another_user) {
     GTEST_SKIP() << "only root can give a folder away";
   fs::create_directory(run);
   ASSERT_EQ(::chown(run.c_str(), 65534, 65534), 0);
+  const timespec long_ago[2]{{1, 0}, {1, 0}};
+  ASSERT_EQ(::utimensat(AT_FDCWD, run.c_str(), long_ago, 0), 0);
   auto store = open();
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, ec::storage);
   EXPECT_TRUE(says(store.error(), "belongs to user 65534"))
     << store.error().message;
   EXPECT_TRUE(fs::is_empty(run));
+  if (!unique_fd{::open(run.c_str(), O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)})
+    return; // A file with a name is needed to see who owns one.
+  // Not even for a moment was a file in it.
+  struct stat found {};
+  ASSERT_EQ(::stat(run.c_str(), &found), 0);
+  EXPECT_EQ(found.st_mtim.tv_sec, 1);
 }
 
 TEST_F(run_folder_test, writes_through_no_link) {

@@ -58,11 +58,14 @@ std::string csv_sink::options() const {
 
 expected<void> csv_sink::check(const tracked_run&) const {
   const fs::path file{options_.file};
-  static constexpr std::array taken{"journal.jsonl", "run.json",
-                                    "state.json",    "params.json",
-                                    "result.json",   "report.html"};
+  static constexpr std::array taken{
+    "attempts",   "callbacks.told", "checkpoints", "comet",    "journal.jsonl",
+    "lock",       "logs",           "media",       "mlruns",   "params.json",
+    "ranks",      "report.html",    "result.json", "run.json", "sinks",
+    "state.json", "wandb"};
+  // A file with ".new" behind its name is one that takes that one's place.
   if (file.empty() || file.filename() != file || file.filename_is_dot()
-      || file.filename_is_dot_dot()
+      || file.filename_is_dot_dot() || file.extension() == ".new"
       || std::ranges::find(taken, options_.file) != taken.end())
     return failure(ec::invalid_config, "file '" + options_.file
                                          + "' can not be a table in the run's "

@@ -327,7 +327,8 @@ TEST_F(csv_sink_test, makes_no_folder_where_the_run_has_gone) {
 
 TEST_F(csv_sink_test, refuses_names_that_are_no_file_of_its_own) {
   for (const auto* name :
-       {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl"}) {
+       {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl", "lock", "ranks",
+        "attempts", "checkpoints", "callbacks.told", "state.json.new"}) {
     const auto refused = csv_sink{{.file = name}}.check(run_);
     ASSERT_FALSE(refused) << name;
     EXPECT_EQ(refused.error().code, ec::invalid_config);

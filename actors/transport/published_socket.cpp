@@ -6,17 +6,21 @@
 
 #include "troupe/actors/transport/unix_doorman.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
 published_socket::published_socket(publication published, fs::path path,
                                    door_ptr door)
   : published_(std::move(published)), path_(std::move(path)),
-    door_(std::move(door)) {}
+    door_(std::move(door)) {
+  (void) ::lstat(path_.c_str(), &file_);
+}
 
 published_socket::published_socket(published_socket&& other) noexcept
   : published_(std::move(other.published_)),
-    path_(std::exchange(other.path_, {})), door_(other.door_) {}
+    path_(std::exchange(other.path_, {})), file_(other.file_),
+    door_(other.door_) {}
 
 published_socket&
 published_socket::operator=(published_socket&& other) noexcept {
@@ -24,6 +28,7 @@ published_socket::operator=(published_socket&& other) noexcept {
     remove();
     published_ = std::move(other.published_);
     path_ = std::exchange(other.path_, {});
+    file_ = other.file_;
     door_ = other.door_;
   }
   return *this;
@@ -34,7 +39,9 @@ published_socket::~published_socket() {
 }
 
 void published_socket::remove() noexcept {
-  if (path_.empty())
+  struct stat found {};
+  if (path_.empty() || ::lstat(path_.c_str(), &found) != 0
+      || !is_same_file(file_, found))
     return;
   boost::system::error_code ignored;
   fs::remove(path_, ignored);

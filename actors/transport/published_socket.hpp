@@ -4,6 +4,8 @@
 #include <set>
 #include <string>
 
+#include <sys/stat.h>
+
 #include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 
@@ -16,8 +18,9 @@ namespace troupe {
 
 /// An actor that processes of the same user reach through a Unix socket.
 ///
-/// Closes the socket and removes its file when it goes; connections that exist
-/// stay. Must go before its actor system.
+/// Closes the socket and removes its file when it goes, unless another one has
+/// taken that path; connections that exist stay. Must go before its actor
+/// system.
 class published_socket {
 public:
   published_socket(publication published, fs::path path, door_ptr door);
@@ -41,6 +44,7 @@ private:
 
   publication published_;
   fs::path path_; // empty: moved from
+  struct stat file_ {};
   door_ptr door_;
 };
 

@@ -379,6 +379,16 @@ TEST_F(transport_test, a_killed_server_gives_way_to_the_next_one) {
   EXPECT_EQ(ask(client, *found, "hello"), "hello");
 }
 
+TEST_F(transport_test, a_server_that_ends_leaves_the_socket_of_the_next_one) {
+  std::optional<echo_server> first{std::in_place, path};
+  ASSERT_TRUE(first->socket) << first->socket.error().message;
+  fs::remove(path);
+  echo_server next{path};
+  ASSERT_TRUE(next.socket) << next.socket.error().message;
+  first.reset();
+  EXPECT_TRUE(fs::exists(path));
+}
+
 TEST_F(transport_test, of_many_that_take_over_a_socket_one_gets_it) {
   auto killed = serve_in_child(path);
   ASSERT_GT(killed, 0);

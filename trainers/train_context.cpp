@@ -1,6 +1,9 @@
 #include "troupe/trainers/train_context.hpp"
 
+#include <algorithm>
+#include <array>
 #include <cstdio>
+#include <string_view>
 #include <vector>
 
 #include "troupe/trainers/call_rank_hook.hpp"
@@ -20,6 +23,10 @@ thread_local std::vector<train_context*> contexts;
     throw run_stopped{std::move(reason)};
   throw train_error{std::move(reason)};
 }
+
+/// Events that the run itself notes: whoever reads its journal goes by them.
+constexpr std::array<std::string_view, 5> kinds_of_the_run{
+  "attempt_begun", "driver_lost", "preempted", "ranks_failed", "run_ended"};
 
 template <class T>
 T value_or_leave(expected<T> x) {
@@ -177,6 +184,9 @@ void train_context::call_hook(const metrics& values,
 void train_context::log(loop_event x) {
   auto& link = link_for("log()");
   value_or_leave(validate(x.fields));
+  if (std::ranges::find(kinds_of_the_run, x.kind) != kinds_of_the_run.end())
+    leave({ec::invalid_argument,
+           "log(): '" + x.kind + "' is an event of the run itself"});
   value_or_leave(link.log(std::move(x)));
 }
 

@@ -113,7 +113,8 @@ public:
               const report_options& options = {});
 
   /// Notes *x* in the run's journal, ahead of later reports of this rank, for
-  /// trackers to find: see `tracking_handle`.
+  /// trackers to find: see `tracking_handle`. Kinds of the run's own, such as
+  /// `run_ended`, are refused.
   void log(loop_event x);
 
   /// Waits until every rank is here.

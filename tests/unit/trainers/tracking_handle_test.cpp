@@ -54,6 +54,15 @@ protected:
   std::shared_ptr<recorded_link> link = std::make_shared<recorded_link>(store);
 };
 
+TEST_F(tracking_handle_test, no_loop_notes_what_the_run_itself_does) {
+  auto context = context_of(0);
+  for (auto kind : {"run_ended", "attempt_begun", "ranks_failed"})
+    EXPECT_THROW(context.log({kind, {}}), train_error) << kind;
+  EXPECT_THAT(link->events, IsEmpty());
+  context.log({"mine", {}});
+  EXPECT_EQ(link->events.size(), 1u);
+}
+
 TEST_F(tracking_handle_test, counts_values_in_buckets_of_equal_width) {
   auto context = context_of(0);
   auto tracker = start_tracking(context);

@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/interrupt_watch.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -129,7 +130,9 @@ interrupt_watch::~interrupt_watch() {
     if (--state.users > 0)
       return;
     restore(state);
-    if (!state.is_unheeded || state.is_heeded)
+    if (!state.is_unheeded || state.is_heeded
+        || std::ranges::find(always_watched, signal_seen_first.load())
+             == always_watched.end())
       return;
   }
   ::kill(::getpid(), signal_seen_first);
@@ -151,7 +154,7 @@ int interrupt_watch::count() const noexcept {
 }
 
 void interrupt_watch::answer(bool heeded) noexcept {
-  if (count() == 0)
+  if (!fd_)
     return;
   auto& state = shared();
   std::lock_guard guard{state.mutex};

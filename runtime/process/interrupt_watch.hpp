@@ -48,8 +48,8 @@ public:
   int count() const noexcept;
 
   /// Says whether what was watched has *heeded* the signals. If no watch heeded
-  /// them, the first signal is raised again once all watches are gone: one that
-  /// came too late is the program's.
+  /// them and the first is SIGINT, SIGTERM or SIGHUP, it is raised again once
+  /// all watches are gone: what comes too late is the program's.
   void answer(bool heeded) noexcept;
 
 private:

@@ -105,11 +105,12 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
       return std::nullopt;
     result.cpu += cpu_time_of(processes[i]);
     result.io_bytes += io_of(processes[i]);
+    result.wake_ups +=
+      number_behind(text_of(proc_path(processes[i]) + "/status"),
+                    "\nvoluntary_ctxt_switches:");
     std::size_t stopped = 0;
     for (auto& task : tasks) {
       auto state = state_of(task);
-      result.wake_ups +=
-        number_behind(text_of(task + "/status"), "\nvoluntary_ctxt_switches:");
       stopped += state == 'T' ? 1 : 0;
       result.busy |= state == 'R' || state == 'D' || state == 't';
       add_children(task, processes);

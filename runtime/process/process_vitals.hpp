@@ -13,8 +13,8 @@ struct process_vitals {
   std::chrono::nanoseconds cpu{0}; ///< CPU time of it and its descendants.
   std::uint64_t io_bytes = 0; ///< What they have read and written in files and
                               ///< pipes; the kernel counts no sockets there.
-  std::uint64_t wake_ups = 0; ///< How often their threads went to sleep: each
-                              ///< packet that a thread waited for is one.
+  std::uint64_t wake_ups = 0; ///< How often their main threads went to sleep:
+                              ///< each packet that one waited for counts.
   bool stopped = false;       ///< By a signal such as SIGSTOP.
   /// A thread runs, is ready to run or waits for a device, or a debugger holds
   /// the process: it need not use CPU time to be alive.

@@ -24,8 +24,9 @@ constexpr auto standstill = 1s;
 /// wait wake up now and then.
 constexpr int idle_part = 1000;
 
-/// And if its threads wake up no more often than this in a second. Who receives
-/// a file slowly over a socket uses no CPU time to speak of, but wakes up.
+/// And if its main thread wakes up no more often than this in a second. Who
+/// receives a file slowly over a socket uses no CPU time to speak of, but wakes
+/// up. Other threads, such as Gloo's, look at their sockets all the time.
 constexpr std::uint64_t idle_wake_ups = 2;
 
 bool is_same(const rank_wait& x, const rank_wait& y) {
@@ -107,7 +108,7 @@ void hang_monitor::look_at(rank_state& rank, const rank_look& look,
     auto worked =
       seen->busy || seen->io_bytes != rank.last->io_bytes
       || (seen->cpu - rank.last->cpu) * idle_part > passed
-      || seen->wake_ups < rank.last->wake_ups // a thread has ended
+      || seen->wake_ups < rank.last->wake_ups // a child has ended
       || (seen->wake_ups - rank.last->wake_ups) * 1s > idle_wake_ups * passed;
     // Work of a stack dump that was asked for is neither a sign of life nor
     // silence.

@@ -139,9 +139,12 @@ expected<run_description> describe_run(const held_folder& run,
     return tl::unexpected{
       storage_error("look up", run.path() / file_name, code)};
   }
-  return run.replace_file(file_name, to_json(x)).map([&] {
-    return std::move(x);
-  });
+  return x;
+}
+
+expected<void> save_description(const held_folder& run,
+                                const run_description& x) {
+  return run.replace_file(file_name, to_json(x));
 }
 
 expected<run_description> read_description(const fs::path& run_path) {

@@ -28,11 +28,15 @@ struct run_description {
   bool id_is_new = false;
 };
 
-/// Describes the run *name* in the folder *run* as this process runs it: its
-/// `run.json` is replaced; id and begin of an earlier life are kept.
+/// Describes the run *name* in the folder *run* as this process runs it, with
+/// the id and the begin that its `run.json` has. Writes nothing.
 expected<run_description> describe_run(const held_folder& run,
                                        const std::string& name,
                                        const std::string& config);
+
+/// Replaces the `run.json` in the folder *run*.
+expected<void> save_description(const held_folder& run,
+                                const run_description& x);
 
 /// Reads the `run.json` of the run in *run_path*.
 expected<run_description> read_description(const fs::path& run_path);

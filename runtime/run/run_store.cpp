@@ -237,6 +237,8 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto last = read_last_batch(files.journal_file());
   if (!last)
     return tl::unexpected{last.error()};
+  if (auto ok = save_description(files.files(), *description); !ok)
+    return tl::unexpected{ok.error()};
   std::unique_ptr<run_store> result{
     new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
                   std::move(*description), found->existed}};

@@ -30,7 +30,9 @@ public:
 
   explicit written_run(const std::string& config = {}) {
     fs::create_directories(folder_ / "run/logs");
-    (void) describe_run(held_folder::open(path()).value(), "run", config);
+    auto folder = held_folder::open(path()).value();
+    (void) save_description(folder,
+                            describe_run(folder, "run", config).value());
     add([](std::string& out) { append_header_line(out); });
   }
 

@@ -18,11 +18,6 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::StartsWith;
 
-void count(train_context& context) {
-  for (int i = 0; i < 10; ++i)
-    context.report({{i < 5 ? "early" : "late", i}});
-}
-
 /// The folder of metrics of the only run in *tree*; empty as long as there is
 /// none.
 fs::path metrics_in(const fs::path& tree) {
@@ -32,6 +27,15 @@ fs::path metrics_in(const fs::path& tree) {
     if (i->path().filename() == "metrics")
       return i->path();
   return {};
+}
+
+/// Reports "late" once its file cannot be written any more.
+void count(train_context& context, const std::string& tree) {
+  for (int i = 0; i < 10; ++i) {
+    while (i == 5 && !fs::is_symlink(metrics_in(tree) / "late"))
+      std::this_thread::yield();
+    context.report({{i < 5 ? "early" : "late", i}});
+  }
 }
 
 } // namespace
@@ -55,6 +59,7 @@ TEST(broken_tree_test, a_loop_of_links_fails_the_tracker_and_not_the_run) {
                    })};
   auto result = data_parallel_trainer{
     count,
+    tree.string(),
     {.scaling = {.num_workers = 2},
      .run = run}}.fit();
   ASSERT_FALSE(result.error) << result.error->message;

@@ -77,7 +77,7 @@ std::string problem_of(const model_tensors& model,
       if (x.sparse_gradient && x.tensor.requires_grad()
           && !is_ignored(options, x.name))
         return "gradients of " + x.name
-               + " are sparse and can not be compressed";
+               + " are sparse and cannot be compressed";
   if ((options.bucket_bytes && *options.bucket_bytes <= 0)
       || std::any_of(options.bucket_bytes_list.begin(),
                      options.bucket_bytes_list.end(),
@@ -94,7 +94,7 @@ std::string problem_of(const model_tensors& model,
   return {};
 }
 
-/// Why *model* can not be trained with *options*; empty if it can.
+/// Why *model* cannot be trained with *options*; empty if it can.
 std::string problem_of(const model_tensors& model,
                        const std::vector<named_tensor>& trained,
                        const data_parallel_options& options) {
@@ -357,9 +357,11 @@ void distributed_data_parallel::before_forward() {
     if (learns)
       troupe::check_backward(*reducer_);
     // On all ranks alike, as what follows. A GPU would have to be waited for.
-    if (learns && *sync_ && !join_ && device_.is_cpu()
-        && !stepped_alone(*reducer_).empty())
-      compare_replicas();
+    if (learns && *sync_ && !join_ && device_.is_cpu() && sink_->kept) {
+      const std::int64_t mine = stepped_alone(*reducer_).empty() ? 0 : 1;
+      if (all_reduce(group_, mine, c10d::ReduceOp::MAX, device_) > 0)
+        compare_replicas(); // One rank may see what another does not.
+    }
     if (learns && *sync_)
       follow_parameters();
     // A static graph is learned from the first backward, which has to be one

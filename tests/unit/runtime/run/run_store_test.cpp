@@ -142,6 +142,7 @@ TEST_F(run_store_test, keeps_a_finished_run_finished_without_its_state) {
     ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {{"x", 1}})));
     ASSERT_TRUE(store->finish(run_status_kind::finished));
   }
+  auto description = bytes_of(run / "run.json");
   for (auto damage : {"rotten", "lost"}) {
     if (damage == std::string{"lost"})
       fs::remove(run / "state.json");
@@ -154,6 +155,7 @@ TEST_F(run_store_test, keeps_a_finished_run_finished_without_its_state) {
     EXPECT_EQ(found.status, run_status_kind::finished);
     EXPECT_EQ(found.checkpoint->name(), "c0");
     EXPECT_EQ(found.metrics, (metrics{{"x", 1}}));
+    EXPECT_EQ(bytes_of(run / "run.json"), description) << damage;
   }
 }
 

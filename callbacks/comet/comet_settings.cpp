@@ -2,10 +2,8 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdlib>
-#include <map>
-#include <sstream>
 
+#include "troupe/callbacks/encoding/ini_file.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -13,46 +11,8 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t max_config = 1024 * 1024;
-
-std::string variable(const char* name) {
-  auto value = std::getenv(name);
-  return value ? value : "";
-}
-
-std::string first_of(std::initializer_list<std::string> texts) {
-  for (auto& x : texts)
-    if (!x.empty())
-      return x;
-  return {};
-}
-
-std::string trimmed(const std::string& x) {
-  auto begin = x.find_first_not_of(" \t\r");
-  auto end = x.find_last_not_of(" \t\r");
-  return begin == x.npos ? std::string{} : x.substr(begin, end + 1 - begin);
-}
-
 fs::path config_path() {
   return home_folder() / ".comet.config";
-}
-
-// The section [comet] of Comet's file.
-std::map<std::string, std::string> read_config() {
-  std::map<std::string, std::string> result;
-  auto text = read_file(config_path(), max_config);
-  std::istringstream in{text.value_or(std::string{})};
-  auto within = false;
-  for (std::string line; std::getline(in, line);) {
-    line = trimmed(line);
-    if (line.starts_with('['))
-      within = line == "[comet]";
-    auto equals = line.find('=');
-    if (within && equals != line.npos)
-      result[trimmed(line.substr(0, equals))] =
-        trimmed(line.substr(equals + 1));
-  }
-  return result;
 }
 
 // Comet's own variable names the place of its Python client.
@@ -69,23 +29,23 @@ std::string host_of(std::string url) {
 
 expected<comet_settings> make_comet_settings(const comet_options& options,
                                              const tracked_run& run) {
-  auto file = read_config();
+  auto file = ini_section(config_path(), "comet");
   comet_settings x;
   x.api_key =
-    first_of({options.api_key, variable("COMET_API_KEY"), file["api_key"]});
-  x.workspace = first_of(
-    {options.workspace, variable("COMET_WORKSPACE"), file["workspace"]});
+    first_of(options.api_key, variable("COMET_API_KEY"), file["api_key"]);
+  x.workspace =
+    first_of(options.workspace, variable("COMET_WORKSPACE"), file["workspace"]);
   x.project =
-    first_of({options.project, run.project, run.experiment,
-              variable("COMET_PROJECT_NAME"), file["project_name"], "general"});
-  x.name = first_of({options.name, run.display_name, run.name});
+    first_of(options.project, run.project, run.experiment,
+             variable("COMET_PROJECT_NAME"), file["project_name"], "general");
+  x.name = first_of(options.name, run.display_name, run.name);
   auto known =
-    first_of({options.experiment_key, variable("COMET_EXPERIMENT_KEY")});
+    first_of(options.experiment_key, variable("COMET_EXPERIMENT_KEY"));
   x.is_known = !known.empty();
-  x.experiment_key = first_of({known, run.id});
+  x.experiment_key = first_of(known, run.id);
   auto directory =
-    first_of({options.offline_directory.string(),
-              variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]});
+    first_of(options.offline_directory.string(),
+             variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]);
   auto folder = directory.empty()
                   ? run.path / "comet"
                   : given_folder(directory, "COMET_OFFLINE_DIRECTORY or "
@@ -94,8 +54,8 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
     return tl::unexpected{folder.error()};
   x.offline_directory = std::move(*folder);
   auto url = given_server(
-    host_of(first_of({options.url, variable("COMET_URL_OVERRIDE"),
-                      file["url_override"], "https://www.comet.com"})),
+    host_of(first_of(options.url, variable("COMET_URL_OVERRIDE"),
+                     file["url_override"], "https://www.comet.com")),
     "COMET_URL_OVERRIDE or url of Comet");
   if (!url)
     return tl::unexpected{url.error()};

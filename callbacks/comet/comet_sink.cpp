@@ -16,13 +16,13 @@ namespace {
 
 using failure_kind = sink_failure::kind;
 
-constexpr const char* mode_names[] = {"online", "offline"};
+constexpr const char* comet_mode_names[] = {"online", "offline"};
 
 const char* text_of(comet_mode x) {
-  return mode_names[static_cast<int>(x)];
+  return comet_mode_names[static_cast<int>(x)];
 }
 
-comet_mode mode_of(const std::string& name) {
+comet_mode comet_mode_of(const std::string& name) {
   for (auto x : {comet_mode::online, comet_mode::offline})
     if (name == text_of(x))
       return x;
@@ -76,7 +76,7 @@ std::unique_ptr<sink> make_comet_sink(const std::string& options_json) {
   read_option(in, "ranks", x.ranks);
   read_option(in, "non_finite", x.when_non_finite);
   if (auto mode = in.find("mode"); mode != in.end())
-    x.mode = mode_of(mode->get<std::string>());
+    x.mode = comet_mode_of(mode->get<std::string>());
   return std::make_unique<comet_sink>(std::move(x));
 }
 

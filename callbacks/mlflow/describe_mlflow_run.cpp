@@ -3,8 +3,8 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
-#include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
+#include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/tracker_record.hpp"
 
 namespace troupe {

@@ -1,9 +1,8 @@
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 
 #include <charconv>
-#include <cstdlib>
 
-#include "troupe/callbacks/mlflow/ini_file.hpp"
+#include "troupe/callbacks/encoding/ini_file.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -211,11 +210,6 @@ expected<mlflow_settings> settings_at(const std::string& address,
 }
 
 } // namespace
-
-std::string variable(const char* name) {
-  const auto* value = std::getenv(name);
-  return value ? value : "";
-}
 
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
                                          const fs::path& run_path) {

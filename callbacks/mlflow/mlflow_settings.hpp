@@ -34,15 +34,4 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
 /// is gone from the address.
 mlflow_options portable(mlflow_options options);
 
-/// Of an environment variable; empty if it is not set.
-std::string variable(const char* name);
-
-/// The first of *values* that is not empty.
-template <class... Ts>
-std::string first_of(const Ts&... values) {
-  std::string result;
-  ((result.empty() ? void(result = values) : void()), ...);
-  return result;
-}
-
 } // namespace troupe

@@ -12,6 +12,7 @@
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
+#include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-run_state state_of(run_status_kind x) {
+run_state end_state_of(run_status_kind x) {
   switch (x) {
     case run_status_kind::finished:
       return run_state::finished;
@@ -105,7 +105,7 @@ sink_result prometheus_sink::finish(run_status_kind status,
     last_ = run_.status();
   else
     last_.emplace();
-  last_->state = state_of(status);
+  last_->state = end_state_of(status);
   run_.status = nullptr;
   return {};
 }

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-constexpr std::string_view replacement = "\xEF\xBF\xBD"; // U+FFFD
+constexpr std::string_view no_character = "\xEF\xBF\xBD"; // U+FFFD
 
 bool is_control(char c) {
   auto byte = static_cast<unsigned char>(c);
@@ -45,7 +45,7 @@ std::string clean_text(std::string_view text) {
   std::string result;
   for (auto c : utf8_text(text))
     if (is_control(c))
-      result += replacement;
+      result += no_character;
     else
       result += c;
   return result;

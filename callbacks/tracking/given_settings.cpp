@@ -40,6 +40,11 @@ bool has_good_port(std::string_view host_and_port) {
 
 } // namespace
 
+std::string variable(const char* name) {
+  const auto* value = std::getenv(name);
+  return value ? value : "";
+}
+
 fs::path home_folder() {
   if (auto home = std::getenv("HOME"); home && *home)
     return home;

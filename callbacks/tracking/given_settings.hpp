@@ -11,6 +11,18 @@ namespace troupe {
 // where a server is, and with what they log in. *from* names the option or the
 // variable in sentences, which show no part of an address or a credential.
 
+/// Of an environment variable; empty if it is not set.
+std::string variable(const char* name);
+
+/// The first of *values* that is not empty: an option, then the variables and
+/// files that a tracker's own client reads.
+template <class... Ts>
+std::string first_of(const Ts&... values) {
+  std::string result;
+  ((result.empty() ? void(result = values) : void()), ...);
+  return result;
+}
+
 /// HOME, else the home of the process' user; empty if there is none.
 fs::path home_folder();
 

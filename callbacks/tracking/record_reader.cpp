@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-std::string text_of(const metrics& fields, std::string_view name) {
+std::string text_in(const metrics& fields, std::string_view name) {
   auto value = fields.find(name);
   if (!value)
     return {};
@@ -57,17 +57,17 @@ logged_histogram histogram_of(const metrics& fields) {
     return fields.number(name).value_or(0);
   };
   return {integer_of(fields, "step"),
-          text_of(fields, "name"),
+          text_in(fields, "name"),
           number("min"),
           number("max"),
           number("sum"),
           number("sum_squares"),
-          numbers_in(text_of(fields, "limits")),
-          numbers_in(text_of(fields, "counts"))};
+          numbers_in(text_in(fields, "limits")),
+          numbers_in(text_in(fields, "counts"))};
 }
 
 run_status_kind status_in(const metrics& fields) {
-  return run_status_from_string(text_of(fields, "status"))
+  return run_status_from_string(text_in(fields, "status"))
     .value_or(run_status_kind::errored);
 }
 
@@ -121,8 +121,8 @@ record_reader::content_of(const journal_event& event) {
   using namespace event_kind;
   auto& fields = event.fields;
   auto step = integer_of(fields, "step");
-  auto name = text_of(fields, "name");
-  auto file = text_of(fields, "file");
+  auto name = text_in(fields, "name");
+  auto file = text_in(fields, "file");
   if ((event.kind == tracker_image || event.kind == tracker_artifact)
       && !is_inside(run_path_, file))
     return std::nullopt; // Nothing of ours names such a file.
@@ -141,8 +141,8 @@ record_reader::content_of(const journal_event& event) {
     return run_end_record{status};
   }
   if (event.kind == tracker_start)
-    words_ = {text_of(fields, "project"), text_of(fields, "experiment"),
-              text_of(fields, "display_name"), words_.status};
+    words_ = {text_in(fields, "project"), text_in(fields, "experiment"),
+              text_in(fields, "display_name"), words_.status};
   else if (event.kind == tracker_finish)
     words_.status = status_in(fields);
   else if (event.kind == tracker_log)
@@ -150,7 +150,7 @@ record_reader::content_of(const journal_event& event) {
   else if (event.kind == tracker_params)
     return logged_params{values_in(fields)};
   else if (event.kind == tracker_text)
-    return logged_text{step, name, text_of(fields, "text")};
+    return logged_text{step, name, text_in(fields, "text")};
   else if (event.kind == tracker_image)
     return logged_image{step,
                         name,

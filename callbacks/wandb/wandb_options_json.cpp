@@ -6,11 +6,11 @@ namespace troupe {
 
 namespace {
 
-constexpr const char* mode_names[] = {"online", "offline", "disabled"};
+constexpr const char* wandb_mode_names[] = {"online", "offline", "disabled"};
 
-std::optional<wandb_mode> mode_of(const std::string& name) {
+std::optional<wandb_mode> wandb_mode_of(const std::string& name) {
   for (auto x : {wandb_mode::online, wandb_mode::offline, wandb_mode::disabled})
-    if (name == mode_names[static_cast<int>(x)])
+    if (name == wandb_mode_names[static_cast<int>(x)])
       return x;
   throw std::invalid_argument{"mode: '" + name + "' is none of W&B's"};
 }
@@ -34,7 +34,7 @@ std::string to_json(const wandb_options& x) {
                      {"ranks", text_of(x.ranks)},
                      {"non_finite", text_of(x.when_non_finite)}};
   if (x.mode)
-    out["mode"] = mode_names[static_cast<int>(*x.mode)];
+    out["mode"] = wandb_mode_names[static_cast<int>(*x.mode)];
   return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
@@ -61,7 +61,7 @@ wandb_options wandb_options_from_json(const std::string& text) {
   read_option(in, "ranks", x.ranks);
   read_option(in, "non_finite", x.when_non_finite);
   if (std::string mode; read_option(in, "mode", mode), !mode.empty())
-    x.mode = mode_of(mode);
+    x.mode = wandb_mode_of(mode);
   return x;
 }
 

@@ -1,6 +1,5 @@
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 
-#include <cstdlib>
 #include <sstream>
 
 #include "troupe/callbacks/tracking/given_settings.hpp"
@@ -12,19 +11,6 @@ namespace {
 
 constexpr std::size_t max_id = 64;
 constexpr std::size_t max_netrc = 1024 * 1024;
-
-std::string variable(const char* name) {
-  auto value = std::getenv(name);
-  return value ? value : "";
-}
-
-// The first of *texts* that says something.
-std::string first_of(std::initializer_list<std::string> texts) {
-  for (auto& x : texts)
-    if (!x.empty())
-      return x;
-  return {};
-}
 
 std::vector<std::string> split(const std::string& text, char separator) {
   std::vector<std::string> result;
@@ -69,14 +55,13 @@ expected<void> check_service(const wandb_options& options) {
   if (auto url = variable("WANDB_BASE_URL"); !url.empty())
     if (auto ok = given_server(url, "WANDB_BASE_URL"); !ok)
       return tl::unexpected{ok.error()};
-  return check_credential(
-    first_of({options.api_key, variable("WANDB_API_KEY")}),
-    "WANDB_API_KEY or api_key of W&B");
+  return check_credential(first_of(options.api_key, variable("WANDB_API_KEY")),
+                          "WANDB_API_KEY or api_key of W&B");
 }
 
 // The host of the service, as a netrc file has it.
 std::string service_host() {
-  auto url = first_of({variable("WANDB_BASE_URL"), "https://api.wandb.ai"});
+  auto url = first_of(variable("WANDB_BASE_URL"), "https://api.wandb.ai");
   if (auto i = url.find("://"); i != url.npos)
     url.erase(0, i + 3);
   return url.substr(0, url.find_first_of(":/"));
@@ -109,7 +94,7 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
     return tl::unexpected{mode.error()};
   wandb_settings result;
   result.mode = *mode;
-  auto dir = first_of({options.dir.string(), variable("WANDB_DIR")});
+  auto dir = first_of(options.dir.string(), variable("WANDB_DIR"));
   auto root = given_folder(dir.empty() ? run.path.string() : dir,
                            "WANDB_DIR or dir of W&B");
   if (!root)
@@ -118,15 +103,15 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   if (auto ok = check_service(options); !ok && *mode == wandb_mode::online)
     return tl::unexpected{ok.error()};
   auto& x = result.about;
-  x.id = first_of({options.run_id, variable("WANDB_RUN_ID"), run.id});
-  x.project = first_of({options.project, run.project, run.experiment,
-                        variable("WANDB_PROJECT"), "uncategorized"});
-  x.entity = first_of({options.entity, variable("WANDB_ENTITY")});
-  x.name = first_of(
-    {options.name, run.display_name, variable("WANDB_NAME"), run.name});
-  x.group = first_of({options.group, variable("WANDB_RUN_GROUP")});
-  x.job_type = first_of({options.job_type, variable("WANDB_JOB_TYPE")});
-  x.notes = first_of({options.notes, variable("WANDB_NOTES")});
+  x.id = first_of(options.run_id, variable("WANDB_RUN_ID"), run.id);
+  x.project = first_of(options.project, run.project, run.experiment,
+                       variable("WANDB_PROJECT"), "uncategorized");
+  x.entity = first_of(options.entity, variable("WANDB_ENTITY"));
+  x.name =
+    first_of(options.name, run.display_name, variable("WANDB_NAME"), run.name);
+  x.group = first_of(options.group, variable("WANDB_RUN_GROUP"));
+  x.job_type = first_of(options.job_type, variable("WANDB_JOB_TYPE"));
+  x.notes = first_of(options.notes, variable("WANDB_NOTES"));
   x.tags =
     options.tags.empty() ? split(variable("WANDB_TAGS"), ',') : options.tags;
   if (auto host = run.tags.find("host"); host != run.tags.end())

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 
 #include <algorithm>
-#include <cmath>
 #include <set>
 
 #include "troupe/runtime/storage/checked_text.hpp"
@@ -81,11 +80,6 @@ expected<void> verify_file(const fs::path& folder, const file_entry& x) {
   return {};
 }
 
-void append_us(std::string& out, double seconds) {
-  json::append(out, static_cast<std::uint64_t>(
-                      std::llround(std::max(seconds, 0.0) * 1e6)));
-}
-
 // What the journal's line of the report needs.
 void append_report(std::string& out, const manifest& x) {
   out += ",\n\"values\":[";
@@ -99,11 +93,11 @@ void append_report(std::string& out, const manifest& x) {
   separator = "";
   for (auto seconds : x.step_s) {
     out += separator;
-    append_us(out, seconds);
+    json::append_us(out, seconds);
     separator = ",";
   }
   out += "],\n\"wait_us\":";
-  append_us(out, x.wait_s);
+  json::append_us(out, x.wait_s);
 }
 
 } // namespace

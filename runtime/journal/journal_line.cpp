@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 
 #include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -45,11 +44,6 @@ std::chrono::system_clock::time_point to_time(const json::document& x) {
 
 double to_seconds(const json::document& us) {
   return static_cast<double>(json::to_unsigned(us)) * 1e-6;
-}
-
-void append_us(std::string& out, double seconds) {
-  json::append(out, static_cast<std::uint64_t>(
-                      std::llround(std::max(seconds, 0.0) * 1e6)));
 }
 
 history_row to_batch(const json::document& x) {
@@ -134,17 +128,17 @@ void append_batch_line(std::string& out, std::uint64_t attempt,
     separator = "";
     for (auto seconds : batch.step_s) {
       out += separator;
-      append_us(out, seconds);
+      json::append_us(out, seconds);
       separator = ",";
     }
     out += "],\"wait_us\":";
-    append_us(out, batch.wait_s);
+    json::append_us(out, batch.wait_s);
   }
   if (!checkpoint.empty()) {
     out += ",\"checkpoint\":";
     json::append(out, checkpoint);
     out += ",\"checkpoint_us\":";
-    append_us(out, checkpoint_s);
+    json::append_us(out, checkpoint_s);
   }
   append_sum(out);
 }

@@ -13,7 +13,7 @@ namespace {
 
 // Small, as many short-lived threads read journals: the allocator keeps what
 // each of its arenas ever held.
-constexpr std::size_t block_size = 64 * 1024;
+constexpr std::size_t read_size = 64 * 1024;
 
 } // namespace
 
@@ -47,10 +47,10 @@ expected<std::optional<std::string_view>> line_reader::next() {
 
 expected<bool> line_reader::fill() {
   auto old_size = buffer_.size();
-  buffer_.resize(old_size + block_size);
+  buffer_.resize(old_size + read_size);
   ssize_t count;
   do {
-    count = ::pread(file_.get(), buffer_.data() + old_size, block_size,
+    count = ::pread(file_.get(), buffer_.data() + old_size, read_size,
                     static_cast<off_t>(offset_ + old_size));
   } while (count < 0 && errno == EINTR);
   auto code = errno;

@@ -1,5 +1,6 @@
 #include "troupe/runtime/storage/json_writer.hpp"
 
+#include <algorithm>
 #include <charconv>
 #include <cmath>
 
@@ -145,6 +146,11 @@ void append(std::string& out, const metrics& x) {
     separator = ",";
   }
   out += '}';
+}
+
+void append_us(std::string& out, double seconds) {
+  append(out, static_cast<std::uint64_t>(
+                std::llround(std::max(seconds, 0.0) * 1e6)));
 }
 
 } // namespace troupe::json

@@ -20,4 +20,7 @@ void append(std::string& out, std::uint64_t x);
 void append(std::string& out, const metric_value& x);
 void append(std::string& out, const metrics& x);
 
+/// A time as whole microseconds.
+void append_us(std::string& out, double seconds);
+
 } // namespace troupe::json

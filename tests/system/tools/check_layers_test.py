@@ -1,4 +1,5 @@
 """Seeds violations into a small tree and expects tools/check_layers to name each of them."""
+import re
 import subprocess
 import sys
 import tempfile
@@ -58,6 +59,24 @@ class CheckLayers(unittest.TestCase):
         code, output = self.check(
             actors__driver_DOT_hpp="namespace troupe::events {\nstruct kind {\n};\nclass told;\n}\n",
             runtime__error_DOT_hpp="namespace troupe {\nstruct kind {\n};\nclass told;\n}\n")
+        self.assertEqual(code, 0, output)
+
+    def test_finds_two_sources_of_a_library_that_hide_one_name(self):
+        def source(text):
+            return "namespace troupe {\n\nnamespace {\n\n" + text + "\n} // namespace\n\n} // namespace troupe\n"
+        why = "and both may be compiled as one"
+        for first, second, name in (("int size(const text& x) {\n}\n", "int size(const text&\n  y) {\n}\n", "size(const text&)"),
+                                    ("constexpr int most = 1;\n", "const auto most = 2;\n", "most"),
+                                    ("template <class T>\nT value(list<T> x) {\n}\n",
+                                     "template <class T>\nT value(list<T> x) {\n}\n", "value(list<T>)"),
+                                    ("struct part {\n};\n", "class part final {\n};\n", "part")):
+            code, output = self.check(runtime__error_DOT_cpp=source(first), runtime__text_DOT_cpp=source(second))
+            self.assertEqual(code, 1, output)
+            self.assertRegex(output, rf"^runtime/text.cpp:\d+: runtime/error.cpp hides another {re.escape(name)}, {why}\n$")
+        code, output = self.check(
+            runtime__error_DOT_cpp=source("int size(const text& x) {\n  int most = 1;\n}\n"),
+            runtime__text_DOT_cpp=source("int size(const list& x) {\n  int most = 1;\n}\n"),
+            callbacks__text_DOT_cpp=source("int size(const text& x) {\n}\n"))
         self.assertEqual(code, 0, output)
 
     def test_finds_libtorch_outside_of_its_folder(self):

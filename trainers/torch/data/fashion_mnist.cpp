@@ -32,7 +32,7 @@ constexpr auto normalized = [] {
   return result;
 }();
 
-[[noreturn]] void refuse(ec code, const std::string& why) {
+[[noreturn]] void refuse_data(ec code, const std::string& why) {
   throw train_error{
     {code, why + " (Debian's package dataset-fashion-mnist has the files)"}};
 }
@@ -40,7 +40,7 @@ constexpr auto normalized = [] {
 idx_file read(const fs::path& path, int dimensions) {
   auto file = idx_file::read(path, dimensions, max_samples, pixels);
   if (!file)
-    refuse(file.error().code, file.error().message);
+    refuse_data(file.error().code, file.error().message);
   return std::move(*file);
 }
 
@@ -58,7 +58,7 @@ fashion_mnist::fashion_mnist(const fs::path& root, split part) {
   auto images = read(images_path, 3);
   auto labels = read(labels_path, 1);
   auto damaged = [](const fs::path& path, const std::string& why) {
-    refuse(ec::corrupt, path.string() + " is damaged: " + why);
+    refuse_data(ec::corrupt, path.string() + " is damaged: " + why);
   };
   if (images.sizes[1] != side || images.sizes[2] != side)
     damaged(images_path, "its images are not 28 by 28");

@@ -52,7 +52,7 @@ at::Tensor to_host(const std::string& name, const at::Tensor& x) {
   return dense.cpu().resolve_conj().resolve_neg().contiguous();
 }
 
-std::span<const std::byte> bytes_of(const at::Tensor& x) {
+std::span<const std::byte> bytes_in(const at::Tensor& x) {
   return {static_cast<const std::byte*>(x.const_data_ptr()), x.nbytes()};
 }
 
@@ -116,7 +116,7 @@ void save_safetensors(const fs::path& path, const tensor_map& tensors,
   std::vector<std::span<const std::byte>> pieces{
     std::as_bytes(std::span{head})};
   for (const auto& item : items)
-    pieces.push_back(bytes_of(item.second));
+    pieces.push_back(bytes_in(item.second));
   auto file = value_or_throw(replacing_file::create(path));
   value_or_throw(file.write(pieces));
   value_or_throw(file.commit());

@@ -21,7 +21,7 @@ void copy_bytes(std::byte* to, const std::byte* from, std::size_t bytes) {
 }
 
 /// Part of a tensor, in bytes.
-struct range {
+struct piece {
   std::size_t begin = 0;
   std::size_t size = 0;
 };
@@ -42,7 +42,7 @@ public:
   /// Of all but the last, which may be smaller.
   std::size_t size() const { return size_; }
 
-  range operator[](std::size_t i) const {
+  piece operator[](std::size_t i) const {
     auto begin = std::min(i * size_, bytes_);
     return {begin, std::min(size_, bytes_ - begin)};
   }
@@ -56,7 +56,7 @@ private:
 /// The slice of *part* that *rank* reduces. It lies at the same place in every
 /// chunk of *all*, also in a smaller last one: while a rank copies chunk k+2
 /// into its area, others still read its result of chunk k from there.
-range slice(const chunks& all, range part, int rank, int ranks) {
+piece slice(const chunks& all, piece part, int rank, int ranks) {
   auto share = (all.size() + static_cast<std::size_t>(ranks) - 1)
                / static_cast<std::size_t>(ranks);
   share = (share + line - 1) / line * line;
@@ -156,7 +156,7 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
                                      std::size_t bytes,
                                      const std::vector<std::byte*>& out) {
   const auto me = exchange_.rank();
-  auto take = [&](int r, range part, const std::byte* from) {
+  auto take = [&](int r, piece part, const std::byte* from) {
     if (!out.empty() && r != me)
       copy_bytes(out[static_cast<std::size_t>(r)] + part.begin, from,
                  part.size);

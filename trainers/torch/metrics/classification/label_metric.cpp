@@ -6,7 +6,7 @@ namespace troupe {
 
 namespace {
 
-constexpr std::size_t range = 0;
+constexpr std::size_t label_range = 0;
 
 } // namespace
 
@@ -18,12 +18,12 @@ label_metric::label_metric(std::string name, classification_task task)
 
 void label_metric::add(const at::Tensor& preds, const at::Tensor& target) {
   auto batch = decide(name_, task_, preds, target);
-  state(range) = at::maximum(state(range), batch.range);
+  state(label_range) = at::maximum(state(label_range), batch.range);
   count(batch);
 }
 
 at::Tensor label_metric::result() const {
-  check_range(name_, state(range), classes_of(task_));
+  check_range(name_, state(label_range), classes_of(task_));
   return score();
 }
 

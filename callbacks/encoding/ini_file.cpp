@@ -1,11 +1,15 @@
-#include "troupe/callbacks/mlflow/ini_file.hpp"
+#include "troupe/callbacks/encoding/ini_file.hpp"
 
 #include <algorithm>
-#include <fstream>
+#include <sstream>
+
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
+
+constexpr std::size_t max_ini = 1024 * 1024;
 
 std::string trimmed(const std::string& x) {
   constexpr auto blanks = " \t\r";
@@ -20,7 +24,7 @@ std::string trimmed(const std::string& x) {
 std::map<std::string, std::string> ini_section(const fs::path& path,
                                                const std::string& section) {
   std::map<std::string, std::string> result;
-  std::ifstream in{path.string()};
+  std::istringstream in{read_file(path, max_ini).value_or(std::string{})};
   auto inside = false;
   for (std::string line; std::getline(in, line);) {
     line = trimmed(line);

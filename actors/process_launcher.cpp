@@ -15,7 +15,6 @@ process_launcher::process_launcher(process_launcher_args args)
 void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
                               const events& listener) {
   spawn_request request;
-  request.payload = rank_seed{attempt, rank}.to_bytes();
   request.hidden.assign(secret_variables.begin(), secret_variables.end());
   request.hidden.insert(request.hidden.end(), tracker_addresses.begin(),
                         tracker_addresses.end());
@@ -40,14 +39,15 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
     listener.failed(rank, socket.error());
     return;
   }
-  auto lock = args_.ranks_lock();
-  if (!lock) {
-    listener.failed(rank, lock.error());
+  auto ticket = args_.ticket();
+  if (!ticket) {
+    listener.failed(rank, ticket.error());
     return;
   }
+  request.payload = rank_seed{attempt, rank, ticket->token}.to_bytes();
   request.descriptors.push_back(std::move(*memory));
   request.descriptors.push_back(std::move(*socket));
-  request.descriptors.push_back(std::move(*lock));
+  request.descriptors.push_back(std::move(ticket->file));
   auto started = [rank, listener, pids = pids_](expected<pid_t> pid) {
     if (!pid) {
       listener.failed(rank, pid.error());

@@ -13,6 +13,7 @@
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
 #include "troupe/runtime/process/spawner_client.hpp"
+#include "troupe/runtime/run/ranks_lock.hpp"
 
 namespace troupe {
 
@@ -24,8 +25,8 @@ struct process_launcher_args {
   cpu_plan cpus;
   std::map<std::string, std::string> environment; ///< What ranks get beside it.
   log_tee::sink console; ///< Gets what rank 0 prints, beside its log.
-  /// What a rank holds as long as it lives: see `run_folder::ranks_lock`.
-  std::function<expected<unique_fd>()> ranks_lock;
+  /// What a rank joins its attempt with.
+  std::function<expected<ranks_ticket>()> ticket;
 };
 
 /// Starts ranks as processes of this host.

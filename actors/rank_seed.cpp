@@ -10,7 +10,7 @@ namespace {
 
 template <class Inspector>
 bool inspect_seed(Inspector& f, rank_seed& x) {
-  return f.apply(x.attempt) && f.apply(x.rank);
+  return f.apply(x.attempt) && f.apply(x.rank) && f.apply(x.token);
 }
 
 } // namespace

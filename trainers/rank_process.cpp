@@ -8,6 +8,7 @@
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
+#include "troupe/runtime/run/ranks_lock.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
 namespace troupe {
@@ -64,8 +65,12 @@ expected<void> run(const std::string& payload,
   auto seed = rank_seed::from_bytes(payload);
   if (!seed)
     return tl::unexpected<error>{std::move(seed.error())};
-  if (descriptors.size() < 2)
+  if (descriptors.size() < 3)
     return failure(ec::protocol, "a rank process got no way to its driver");
+  auto lock = join_attempt({unique_fd{descriptors[2]}, seed->token});
+  if (!lock)
+    return tl::unexpected<error>{std::move(lock.error())};
+  lock->release(); // Open as long as this process lives.
   // Never destroyed: the process ends right after its goodbye, and an orderly
   // shutdown of the system would only delay that.
   static auto config = new system_config;

@@ -271,7 +271,7 @@ run_handle::begin(run_request request, caf::actor_system& system,
         return (*door)->let_in();
       },
       (x->store->path() / "logs").string(), cpus, request.run.worker_env,
-      std::move(console), [store = x->store] { return store->ranks_lock(); }});
+      std::move(console), [store = x->store] { return store->ticket(); }});
   }
 
   worker_group_args group_args{x->launcher, std::move(*plan)};

@@ -1,16 +1,15 @@
 #include "troupe/runtime/run/run_folder.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cerrno>
-#include <thread>
 
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
 
 namespace troupe {
 
@@ -30,26 +29,6 @@ expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
     });
     return names;
   });
-}
-
-/// Takes the `flock` of *file*; false if someone else has it.
-expected<bool> lock_file(const unique_fd& file, const fs::path& path,
-                         int how = LOCK_EX) {
-  while (::flock(file.get(), how | LOCK_NB) != 0) {
-    if (errno == EWOULDBLOCK)
-      return false;
-    if (errno != EINTR)
-      return tl::unexpected{storage_error("lock", path, errno)};
-  }
-  return true;
-}
-
-/// Gives back the `flock` of *file* and closes it. Closing alone leaves the
-/// lock to a child that the user's program forked.
-void unlock(unique_fd& file) {
-  if (file)
-    ::flock(file.get(), LOCK_UN);
-  file.reset();
 }
 
 /// Storage that maps users gives files another owner than the process that
@@ -94,28 +73,6 @@ expected<held_folder> open_run_folder(const fs::path& path) {
     return tl::unexpected{storage_error("make folder", path, errno)};
   }
   return held_folder::open(path);
-}
-
-/// The processes that have *file* open, for people; empty if none is found.
-std::string processes_with(const struct stat& file) {
-  std::string result;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{"/proc", code}, end; !code && i != end;
-       i.increment(code)) {
-    auto pid = i->path().filename().string();
-    if (pid.find_first_not_of("0123456789") != std::string::npos)
-      continue;
-    boost::system::error_code gone;
-    for (fs::directory_iterator fd{i->path() / "fd", gone}; !gone && fd != end;
-         fd.increment(gone)) {
-      struct stat found {};
-      if (::stat(fd->path().c_str(), &found) != 0 || !is_same_file(found, file))
-        continue;
-      result += (result.empty() ? "pid " : ", pid ") + pid;
-      break;
-    }
-  }
-  return result;
 }
 
 error folder_is_gone(const fs::path& path) {
@@ -286,68 +243,7 @@ expected<void> run_folder::make_claim(const std::string& name) {
 
 expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
                                        const std::function<bool()>& given_up) {
-  {
-    std::lock_guard guard{mutex_};
-    unlock(ranks_);
-  }
-  auto file = folder_.open_file("ranks", O_RDWR | O_CREAT, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
-  auto deadline = std::chrono::steady_clock::now() + limit;
-  for (;;) {
-    auto taken = lock_file(*file, path() / "ranks");
-    if (!taken)
-      return tl::unexpected{taken.error()};
-    if (*taken)
-      break;
-    if (given_up())
-      return failure(ec::stopped, "the run was stopped while it waited for "
-                                  "processes of an earlier attempt");
-    if (std::chrono::steady_clock::now() >= deadline) {
-      file->reset();
-      return failure(ec::timeout, "no attempt of the run " + path().string()
-                                    + " can begin: processes of an earlier one "
-                                      "have not ended within "
-                                    + std::to_string(limit.count())
-                                    + " ms: " + ranks_left());
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
-  return share(*file).map([&] {
-    std::lock_guard guard{mutex_};
-    ranks_ = std::move(*file);
-  });
-}
-
-expected<void> run_folder::share(const unique_fd& ranks) const {
-  return lock_file(ranks, path() / "ranks", LOCK_SH)
-    .and_then([&](bool taken) -> expected<void> {
-      if (taken)
-        return {};
-      return failure(ec::conflict,
-                     "another driver begins an attempt of the run "
-                       + path().string() + " at this moment");
-    });
-}
-
-std::string run_folder::ranks_left() const {
-  struct stat file {};
-  auto found =
-    folder_.look_up("ranks", file) == 0 ? processes_with(file) : std::string{};
-  return found.empty() ? "none that can be seen from here" : found;
-}
-
-expected<unique_fd> run_folder::ranks_lock() const {
-  {
-    std::lock_guard guard{mutex_};
-    if (!ranks_)
-      return failure(ec::stopped, "no attempt of the run " + path().string()
-                                    + " is under way");
-  }
-  return folder_.open_file("ranks", O_RDWR | O_CREAT, "open")
-    .and_then([&](unique_fd file) {
-      return share(file).map([&] { return std::move(file); });
-    });
+  return ranks_.begin(folder_, limit, given_up);
 }
 
 expected<void> run_folder::check() const {
@@ -412,9 +308,9 @@ void run_folder::release() {
     (void) !::ftruncate(claim_.get(), 0);
   failpoint("claim.released");
   claim_name_.clear();
-  unlock(claim_);
-  unlock(ranks_);
-  unlock(lock_);
+  unlock_file(claim_);
+  ranks_.release();
+  unlock_file(lock_);
 }
 
 expected<std::optional<saved_run>> run_folder::load_state() {

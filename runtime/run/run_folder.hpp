@@ -14,6 +14,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/process_identity.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/run/ranks_lock.hpp"
 #include "troupe/runtime/run/saved_run.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
@@ -47,16 +48,14 @@ public:
   /// `takeover_wait`.
   expected<bool> claim(std::uint64_t attempt);
 
-  /// Waits, at most *limit*, until no process of an earlier attempt is left:
-  /// all that were given its `ranks_lock`. `ec::timeout` names those that are;
-  /// `ec::stopped` once the wait is *given_up*.
-  /// Then there is a new lock, for the attempt that begins.
+  /// Begins an attempt as far as ranks go, once no process of an earlier one is
+  /// left: see `ranks_lock::begin`.
   expected<void> await_ranks(
     std::chrono::milliseconds limit,
     const std::function<bool()>& given_up = [] { return false; });
 
-  /// What a rank process of the attempt is to hold as long as it lives.
-  expected<unique_fd> ranks_lock() const;
+  /// What a rank process joins that attempt with.
+  expected<ranks_ticket> ticket() const { return ranks_.ticket(); }
 
   /// Whether the run is still this driver's; an error says who has it. A look
   /// at the claim alone: a microsecond. Once it failed it always fails.
@@ -101,21 +100,18 @@ private:
   expected<void> refuse_living_claims() const;
   expected<void> check_state_file() const;
   tl::unexpected<error> oust(error reason) const;
-  /// Takes the lock of *ranks* beside the others of this attempt.
-  expected<void> share(const unique_fd& ranks) const;
   std::string holder() const;
-  std::string ranks_left() const;
 
   held_folder folder_;
   held_folder attempts_;
   unique_fd lock_;
+  ranks_lock ranks_;
   const process_identity me_ = own_identity();
 
   mutable std::mutex mutex_; // guards what follows
   std::string claim_name_;   // empty: none yet, or given back
   unique_fd claim_;
   struct stat claim_file_ {};
-  unique_fd ranks_;
   std::optional<struct stat> state_file_; // as we read or wrote it
   std::optional<struct stat> unseen_;     // what we wrote, if no one could look
   mutable error ousted_;                  // why nothing may be written any more

@@ -73,8 +73,8 @@ public:
     given_up_ = std::move(over);
   }
 
-  /// What every rank process of the attempt is to hold as long as it lives.
-  expected<unique_fd> ranks_lock() const { return folder_->ranks_lock(); }
+  /// What a rank process joins the attempt with.
+  expected<ranks_ticket> ticket() const { return folder_->ticket(); }
 
   /// Commits the checkpoint of *batch*, which must have one. The caller appends
   /// the batch to the journal afterwards.

@@ -95,7 +95,7 @@ protected:
   unique_fd old_rank() {
     auto dead = run_store::open(resolve(config())).value();
     EXPECT_TRUE(dead->begin_attempt());
-    return dead->ranks_lock().value();
+    return join_attempt(dead->ticket().value()).value();
   }
 
   /// Whether process *pid* has opened the file that such ranks lock.

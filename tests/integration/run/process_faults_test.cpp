@@ -20,7 +20,10 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "troupe/actors/rank_seed.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/trainers/rank_process.hpp"
 
 namespace troupe::test {
 
@@ -182,6 +185,21 @@ TEST_F(run_test, a_rank_process_holds_the_lock_on_ranks_as_long_as_it_lives) {
   EXPECT_EQ(holders, ranks);
   EXPECT_FALSE(free);
   EXPECT_TRUE(is_free());
+}
+
+// It was launched, and no one waited for it: it had no lock yet.
+TEST_F(run_test, a_rank_process_leaves_if_a_later_attempt_has_begun) {
+  auto store = run_store::open(resolve(config())).value();
+  ASSERT_TRUE(store->begin_attempt());
+  auto late = store->ticket().value();
+  ASSERT_TRUE(store->begin_attempt());
+  testing::internal::CaptureStderr();
+  auto code = rank_process(rank_seed{0, 0, late.token}.to_bytes(),
+                           {-1, -1, late.file.release()});
+  EXPECT_NE(testing::internal::GetCapturedStderr().find(
+              "another attempt of the run has begun"),
+            std::string::npos);
+  EXPECT_EQ(code, 1);
 }
 
 TEST_F(run_test, ranks_of_a_killed_spawner_are_reported) {

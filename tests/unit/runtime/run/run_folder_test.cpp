@@ -4,6 +4,7 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -337,14 +338,14 @@ TEST_F(run_folder_test, says_what_cannot_be_listed_and_keeps_no_descriptor) {
   EXPECT_EQ(open_files(), before);
 }
 
-// A child of fork() has the driver's descriptors, and no rank's.
+// A child of fork() has the driver's descriptors, those that a rank is about to
+// get, too.
 TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));
   ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
-  auto rank = folder->ranks_lock();
-  ASSERT_TRUE(rank);
-  rank->reset(); // It is the rank's now, and that has ended.
+  auto ticket = folder->ticket();
+  ASSERT_TRUE(ticket);
   int ends[2];
   ASSERT_EQ(::pipe(ends), 0);
   auto child = ::fork();
@@ -355,10 +356,14 @@ TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
     ::_exit(0);
   }
   ::close(ends[0]);
+  auto rank = join_attempt(*ticket);
+  ASSERT_TRUE(rank) << rank.error().message;
+  EXPECT_FALSE(folder->await_ranks(std::chrono::milliseconds{0}));
+  rank->reset(); // The rank has ended, the child has not.
   auto restart = folder->await_ranks(std::chrono::milliseconds{0});
   EXPECT_TRUE(restart) << restart.error().message;
   folder->release();
-  EXPECT_FALSE(folder->ranks_lock());
+  EXPECT_FALSE(folder->ticket());
   folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(1));
   auto begun = folder->await_ranks(std::chrono::milliseconds{0});
@@ -367,11 +372,44 @@ TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
   ::waitpid(child, nullptr, 0);
 }
 
+TEST_F(run_folder_test, a_rank_that_no_one_waited_for_joins_no_attempt) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
+  auto late = folder->ticket().value();
+  // Another attempt is about to begin, then it has begun.
+  folder->release();
+  unique_fd other{::open((run / "ranks").c_str(), O_RDWR | O_CLOEXEC)};
+  ASSERT_EQ(::flock(other.get(), LOCK_EX | LOCK_NB), 0);
+  for (auto begun : {false, true}) {
+    if (begun) {
+      other.reset();
+      ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
+    }
+    auto joined = join_attempt(late);
+    ASSERT_FALSE(joined) << begun;
+    EXPECT_EQ(joined.error().code, ec::stopped);
+    EXPECT_TRUE(says(joined.error(), "another attempt of the run has begun"));
+  }
+  auto rank = join_attempt(folder->ticket().value());
+  EXPECT_TRUE(rank) << rank.error().message;
+}
+
+// Whoever removes the file takes no rank out of its attempt.
+TEST_F(run_folder_test, ranks_join_an_attempt_whose_file_was_removed) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
+  fs::remove(run / "ranks");
+  auto rank = join_attempt(folder->ticket().value());
+  EXPECT_TRUE(rank) << rank.error().message;
+}
+
 TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
-  auto lock = first->ranks_lock().value();
+  auto lock = join_attempt(first->ticket().value()).value();
   int ends[2], ready[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::pipe(ready), 0);

@@ -1,0 +1,161 @@
+#include "troupe/runtime/run/ranks_lock.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <random>
+#include <string>
+#include <thread>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr const char* file_name = "ranks";
+
+/// Of a token in the file.
+constexpr std::size_t digits = 16;
+
+std::string text_of(std::uint64_t token) {
+  char text[digits + 1];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(token));
+  return text;
+}
+
+std::uint64_t new_token() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+/// Opens the file behind *x* again: a lock of the one is no lock of the other.
+unique_fd opened_again(const unique_fd& x) {
+  auto path = "/proc/self/fd/" + std::to_string(x.get());
+  return unique_fd{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+}
+
+/// The processes that have *file* open, for people; empty if none is found.
+std::string processes_with(const struct stat& file) {
+  std::string result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{"/proc", code}, end; !code && i != end;
+       i.increment(code)) {
+    auto pid = i->path().filename().string();
+    if (pid.find_first_not_of("0123456789") != std::string::npos)
+      continue;
+    boost::system::error_code gone;
+    for (fs::directory_iterator fd{i->path() / "fd", gone}; !gone && fd != end;
+         fd.increment(gone)) {
+      struct stat found {};
+      if (::stat(fd->path().c_str(), &found) != 0 || !is_same_file(found, file))
+        continue;
+      result += (result.empty() ? "pid " : ", pid ") + pid;
+      break;
+    }
+  }
+  return result;
+}
+
+error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
+  struct stat file {};
+  auto found =
+    run.look_up(file_name, file) == 0 ? processes_with(file) : std::string{};
+  return {ec::timeout,
+          "no attempt of the run " + run.path().string()
+            + " can begin: processes of an earlier one have not ended within "
+            + std::to_string(limit.count()) + " ms: "
+            + (found.empty() ? "none that can be seen from here" : found)};
+}
+
+expected<void> write_token(const unique_fd& file, const fs::path& path,
+                           std::uint64_t token) {
+  auto text = text_of(token);
+  if (::pwrite(file.get(), text.data(), text.size(), 0)
+      == static_cast<ssize_t>(text.size()))
+    return {};
+  return tl::unexpected{storage_error("write", path, errno)};
+}
+
+} // namespace
+
+expected<void> ranks_lock::begin(const held_folder& run,
+                                 std::chrono::milliseconds limit,
+                                 const std::function<bool()>& given_up) {
+  release();
+  auto path = run.path() / file_name;
+  auto file = run.open_file(file_name, O_RDWR | O_CREAT, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto deadline = std::chrono::steady_clock::now() + limit;
+  for (;;) {
+    auto taken = lock_file(*file, path);
+    if (!taken)
+      return tl::unexpected{taken.error()};
+    if (*taken)
+      break;
+    if (given_up())
+      return failure(ec::stopped, "the run was stopped while it waited for "
+                                  "processes of an earlier attempt");
+    if (std::chrono::steady_clock::now() >= deadline) {
+      file->reset();
+      return tl::unexpected{ranks_are_left(run, limit)};
+    }
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+  auto token = new_token();
+  auto written = write_token(*file, path, token);
+  auto shared =
+    written.and_then([&] { return lock_file(*file, path, LOCK_SH); });
+  if (!shared || !*shared)
+    unlock_file(*file);
+  if (!shared)
+    return tl::unexpected{shared.error()};
+  if (!*shared)
+    return failure(ec::conflict, "another driver begins an attempt of the run "
+                                   + run.path().string() + " at this moment");
+  std::lock_guard guard{mutex_};
+  path_ = std::move(path);
+  file_ = std::move(*file);
+  token_ = token;
+  return {};
+}
+
+expected<ranks_ticket> ranks_lock::ticket() const {
+  std::lock_guard guard{mutex_};
+  if (!file_)
+    return failure(ec::stopped, "no attempt of the run is under way");
+  auto file = opened_again(file_);
+  if (!file)
+    return tl::unexpected{storage_error("open", path_, errno)};
+  return ranks_ticket{std::move(file), token_};
+}
+
+void ranks_lock::release() {
+  std::lock_guard guard{mutex_};
+  unlock_file(file_);
+}
+
+expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
+  auto file = opened_again(ticket.file);
+  if (!file)
+    return tl::unexpected{storage_error("open", "the run's file ranks", errno)};
+  auto taken = lock_file(file, "the run's file ranks", LOCK_SH);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  char text[digits];
+  auto size = *taken ? ::pread(file.get(), text, digits, 0) : 0;
+  if (size < 0)
+    return tl::unexpected{storage_error("read", "the run's file ranks", errno)};
+  if (std::string_view{text, static_cast<std::size_t>(size)}
+      != text_of(ticket.token))
+    return failure(ec::stopped, "this rank came too late: another attempt of "
+                                "the run has begun");
+  return file;
+}
+
+} // namespace troupe

@@ -1,0 +1,55 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+
+namespace troupe {
+
+/// What a rank process joins its attempt with.
+struct ranks_ticket {
+  unique_fd file;          ///< The file `ranks`, without a lock.
+  std::uint64_t token = 0; ///< What it says while the attempt is the latest.
+};
+
+/// Keeps the attempts of a run apart by the file `ranks` in its folder. Every
+/// rank process has a shared `flock` on it as long as it lives; an attempt
+/// begins by taking the lock alone and writing a new token.
+///
+/// A rank takes its lock by itself (`join_attempt`): no descriptor of the
+/// driver, which the user's program may fork at any time, ever has it. A rank
+/// that comes too late, and was not waited for, finds another token and leaves.
+///
+/// All calls but `begin` may come from any thread.
+class ranks_lock {
+public:
+  /// Waits, at most *limit*, until no process of an earlier attempt is left.
+  /// `ec::timeout` names those that are; `ec::stopped` once the wait is
+  /// *given_up*.
+  expected<void> begin(const held_folder& run, std::chrono::milliseconds limit,
+                       const std::function<bool()>& given_up);
+
+  /// For a rank of the attempt that began last.
+  expected<ranks_ticket> ticket() const;
+
+  /// The driver has no attempt under way any more.
+  void release();
+
+private:
+  mutable std::mutex mutex_; // guards what follows
+  fs::path path_;
+  unique_fd file_; ///< Locked for the driver's own part in the attempt.
+  std::uint64_t token_ = 0;
+};
+
+/// What a rank process of the attempt of *ticket* is to keep open as long as it
+/// lives. `ec::stopped` if a later attempt has begun.
+expected<unique_fd> join_attempt(const ranks_ticket& ticket);
+
+} // namespace troupe

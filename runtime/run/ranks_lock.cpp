@@ -16,7 +16,7 @@ namespace troupe {
 
 namespace {
 
-constexpr const char* file_name = "ranks";
+constexpr const char* ranks_name = "ranks";
 
 /// Of a token in the file.
 constexpr std::size_t digits = 16;
@@ -64,7 +64,7 @@ std::string processes_with(const struct stat& file) {
 error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
   struct stat file {};
   auto found =
-    run.look_up(file_name, file) == 0 ? processes_with(file) : std::string{};
+    run.look_up(ranks_name, file) == 0 ? processes_with(file) : std::string{};
   return {ec::timeout,
           "no attempt of the run " + run.path().string()
             + " can begin: processes of an earlier one have not ended within "
@@ -87,8 +87,8 @@ expected<void> ranks_lock::begin(const held_folder& run,
                                  std::chrono::milliseconds limit,
                                  const std::function<bool()>& given_up) {
   release();
-  auto path = run.path() / file_name;
-  auto file = run.open_file(file_name, O_RDWR | O_CREAT, "open");
+  auto path = run.path() / ranks_name;
+  auto file = run.open_file(ranks_name, O_RDWR | O_CREAT, "open");
   if (!file)
     return tl::unexpected{file.error()};
   auto deadline = std::chrono::steady_clock::now() + limit;

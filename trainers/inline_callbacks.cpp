@@ -113,6 +113,7 @@ inline_callbacks::inline_callbacks(callback_list list,
 }
 
 void inline_callbacks::before_run() {
+  has_begun_ = true;
   round([run = context_](callback_list& x) { return x.before_run(run); });
   if (!told_)
     return;
@@ -148,6 +149,8 @@ void inline_callbacks::after_exception(
 }
 
 void inline_callbacks::after_run(const result& outcome) {
+  if (!has_begun_)
+    return;
   round([run = context_, outcome](callback_list& x) {
     return x.after_run(run, outcome);
   });

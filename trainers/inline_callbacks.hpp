@@ -59,6 +59,7 @@ public:
   void after_report(std::uint64_t index, const std::vector<metrics>& values,
                     const std::optional<checkpoint>& data);
   void after_exception(const std::map<int, rank_failure>& ranks);
+  /// Of a run whose first attempt could not begin, callbacks hear nothing.
   void after_run(const result& outcome);
 
   /// Shows *text* unless the run is quiet.
@@ -79,7 +80,8 @@ private:
 
   std::optional<callback_thread> thread_; ///< Unset: there are no callbacks.
   std::shared_ptr<callback_watch> watch_;
-  std::string left_; ///< Whom the run continues without.
+  bool has_begun_ = false; ///< `before_run` was called.
+  std::string left_;       ///< Whom the run continues without.
   std::optional<told_reports> told_;
   run_context context_;
   run_store& store_;

@@ -225,6 +225,22 @@ TEST_P(placement_test, a_journal_that_is_not_durable_ends_the_run) {
     << outcome.error->message;
 }
 
+TEST_P(placement_test, callbacks_hear_nothing_of_a_start_that_cannot_begin) {
+  ASSERT_TRUE(run({.action = "throw", .rank = 0, .step = 1}, options()).error);
+  auto callback = std::make_shared<recording_callback>();
+  auto given = options();
+  given.run.callbacks = {callback};
+  ASSERT_TRUE(arm_failpoint("journal.append=eio"));
+  auto outcome = run({}, given);
+  (void) arm_failpoint("");
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_THAT(callback->calls, ::testing::IsEmpty());
+  outcome = run({}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(callback->calls.front(), "before_run run");
+  EXPECT_EQ(callback->calls.back(), "after_run finished");
+}
+
 // A6: lines that loops log are made durable without a report, too.
 TEST_P(placement_test, a_run_that_only_logs_notices_the_loss_of_its_journal) {
   auto given = options();

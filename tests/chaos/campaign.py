@@ -335,7 +335,8 @@ class Driver:
                 self.killed = self.killed or self.ended_beside_fit(fault["signal"])
             if fault["do"] == "preempt" and fault["delivered"]:
                 second = fault["second"] or {"signal": ""}
-                self.killed = (self.killed or self.ended_beside_fit(fault["signal"])
+                late = [fault["signal"]] + [second["signal"]] * (second.get("target") == "driver")
+                self.killed = (self.killed or any(self.ended_beside_fit(x) for x in late)
                                or second["signal"] == "KILL" and self.process.returncode == -signal.SIGKILL)
             if fault["do"] == "rename-folder" and fault["delivered"]:
                 moved = self.case.run.with_name("moved")

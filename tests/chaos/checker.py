@@ -479,9 +479,17 @@ def ended_otherwise(who: str, e: Evidence, life: dict, result: dict):
         return
     if result["status"] not in ("preempted", "finished"):
         yield f"{who}: the run had to go, and fit() returned {result['status']}: {result['error']}"
-    before = [x for x in e.lives[:e.lives.index(life)] if not e.replaced or x["run_id"] == life["run_id"]]
-    if not asked[0] and life["rank_failures"] > (before[-1]["rank_failures"] if before else 0):
+    if not asked[0] and life["rank_failures"] > failures_before(e, life):
         yield f"{who}: the run had to go, which was counted as a failure of its ranks"
+
+
+def failures_before(e: Evidence, life: dict) -> int:
+    """Failures of ranks that the driver of *life* found, in the journal if the state could not be saved."""
+    before = [x for x in e.lives[:e.lives.index(life)] if not e.replaced or x["run_id"] == life["run_id"]]
+    if not before:
+        return 0
+    told = [x for x in e.journal.events("ranks_failed") if x["attempt"] <= before[-1]["attempt_after"]]
+    return max(before[-1]["rank_failures"], len(told))
 
 
 def unexplained(rank: int, what: str, reason: str | None):

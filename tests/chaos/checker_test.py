@@ -5,8 +5,10 @@
 """
 import json
 import shutil
+import signal
 import sys
 import tempfile
+import types
 import unittest
 from pathlib import Path
 
@@ -662,6 +664,35 @@ class CheckerTest(unittest.TestCase):
                 plant(Plants(copy))
                 found = checker.check(copy, over=True)
                 self.assertIn(clause, {x for x, _ in found}, found)
+
+    def test_failures_that_only_the_journal_has_are_the_next_drivers_to_count(self):
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            shutil.copytree(self.good.folder, Path(folder) / "case")
+            case = Case.load(Path(folder) / "case")
+            case.lives[1]["rank_failures"] += 1
+            counted = "driver 1: the run had to go, which was counted as a failure of its ranks"
+            self.assertIn(("N10", counted), checker.check(case, over=True))
+            begun = next(x for x in run_reader.read_journal(case.run / "journal.jsonl").events("attempt_begun"))
+            failed = begun | {"event": "ranks_failed", "fields": {"reason": "Rank 0: killed by signal 9 (SIGKILL)"}}
+            Plants(case).journal(lambda x: x.insert(1 + next(i for i, y in enumerate(x) if y.get("event")
+                                                             == "attempt_begun"), failed))
+            self.assertNotIn(("N10", counted), checker.check(case, over=True))
+
+    def test_only_a_signal_that_comes_beside_fit_may_end_a_driver(self):
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            case = Case(Path(folder) / "case", PLAN)
+            campaign.make_folders(case)
+            second = {"target": "driver", "rank": 0, "signal": "INT", "after_us": 1, "delivered": True}
+            went = {"family": "preempt-again", "do": "preempt", "signal": "TERM", "second": second}
+            for last, ended_by, killed in (("after_report", signal.SIGINT, False), ("after_run", signal.SIGINT, True),
+                                           ("after_run", signal.SIGTERM, True), ("after_run", signal.SIGHUP, False)):
+                with self.subTest(f"{ended_by.name} after {last}"):
+                    driver = campaign.Driver(campaign.Setting("", "", Path(folder)), case, 0, [went])
+                    driver.faults[0]["delivered"] = True
+                    driver.process = types.SimpleNamespace(pid=7, returncode=-ended_by)
+                    (case.expected / "told.jsonl").write_text(json.dumps({"what": last, "pid": 7}) + "\n")
+                    driver.finish_folder()
+                    self.assertEqual(driver.killed, killed)
 
     def test_every_clause_has_planted_violations(self):
         self.assertEqual({x for x, _ in PLANTED.values()}, set(checker.CLAUSES))

@@ -9,8 +9,10 @@
 
 #include <fcntl.h>
 #include <signal.h>
+#include <sys/stat.h>
 #include <unistd.h>
 
+#include <cerrno>
 #include <cstdio>
 #include <cstdlib>
 #include <ctime>
@@ -107,10 +109,19 @@ std::string file_of(int rank) {
   return rank < 0 ? "model.bin" : "ranks/" + std::to_string(rank) + ".bin";
 }
 
+/// Makes *path* and what is missing above it for this user alone. After a
+/// folder was renamed away that is the run's folder, which the next run takes.
+void make_private(const fs::path& path) {
+  if (::mkdir(path.c_str(), 0700) == 0 || errno != ENOENT)
+    return;
+  make_private(path.parent_path());
+  ::mkdir(path.c_str(), 0700);
+}
+
 void save(const fs::path& folder, const std::string& name,
           const std::string& bytes) {
   auto path = folder / name;
-  fs::create_directories(path.parent_path());
+  make_private(path.parent_path());
   std::ofstream out{path.string(), std::ios::binary};
   out << bytes << std::flush;
   if (!out)

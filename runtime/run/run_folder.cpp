@@ -182,29 +182,42 @@ expected<bool> run_folder::claim(std::uint64_t attempt) {
   if (name == claim_name_)
     return false;
   // Who has a claim already removes no other: it could be the successor's.
-  auto stranger_lives = expected<bool>{false};
   if (claim_name_.empty())
-    stranger_lives = oust_others();
-  else if (auto ok = check_all(); !ok)
-    return tl::unexpected{ok.error()};
-  if (!stranger_lives)
-    return stranger_lives;
-  if (auto ok = make_claim(name); !ok)
-    return tl::unexpected{ok.error()};
-  return stranger_lives;
+    return take_over(attempt);
+  return check_all().and_then([&] { return make_claim(name); }).map([] {
+    return false;
+  });
 }
 
-expected<bool> run_folder::oust_others() const {
+// Its own claim comes first: a driver that cannot make one ousts no other.
+expected<bool> run_folder::take_over(std::uint64_t attempt) {
   auto others = claims_in(attempts_);
   if (!others)
     return tl::unexpected{others.error()};
+  // One that was made for an attempt that then did not begin has its number.
+  while (std::ranges::count(*others, std::to_string(attempt)) > 0)
+    ++attempt;
+  if (auto ok = make_claim(std::to_string(attempt)); !ok)
+    return tl::unexpected{ok.error()};
+  // Two that take over at once oust each other.
+  auto stranger_lives = remove_claims(*others).and_then(
+    [&](bool lives) { return check().map([&] { return lives; }); });
+  if (!stranger_lives)
+    take_back_claim();
+  return stranger_lives;
+}
+
+expected<bool>
+run_folder::remove_claims(const std::vector<std::string>& others) const {
   auto stranger_lives = false;
-  for (auto& x : *others) {
+  for (auto& x : others) {
     auto text = attempts_.read_file(x, max_claim_bytes);
     if (!text)
       return tl::unexpected{text.error()};
     auto who = process_from_line(*text);
     stranger_lives = stranger_lives || (who && who->boot != me_.boot);
+  }
+  for (auto& x : others) {
     if (auto ok = attempts_.remove_file(x); !ok)
       return tl::unexpected{ok.error()};
     failpoint("claim.ousted");
@@ -221,15 +234,10 @@ expected<void> run_folder::make_claim(const std::string& name) {
                                    + this->path().string() + " at this moment");
   if (!file)
     return tl::unexpected{file.error()};
-  auto taken = lock_file(*file, path);
-  if (!taken)
-    return tl::unexpected{taken.error()};
-  auto line = to_line(me_);
-  if (!*taken
-      || ::pwrite(file->get(), line.data(), line.size(), 0)
-           != static_cast<ssize_t>(line.size())
-      || ::fstat(file->get(), &made) != 0)
-    return tl::unexpected{storage_error("claim", path, errno)};
+  if (auto ok = sign_claim(*file, path, made); !ok) {
+    (void) attempts_.remove_file(name);
+    return ok;
+  }
   failpoint("claim.written");
   std::string before;
   {
@@ -239,6 +247,32 @@ expected<void> run_folder::make_claim(const std::string& name) {
     claim_file_ = made;
   }
   return before.empty() ? expected<void>{} : attempts_.remove_file(before);
+}
+
+// Locks the new claim *file* and writes into it whose it is.
+expected<void> run_folder::sign_claim(const unique_fd& file,
+                                      const fs::path& path,
+                                      struct stat& made) const {
+  auto taken = lock_file(file, path);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  auto line = to_line(me_);
+  if (!*taken
+      || ::pwrite(file.get(), line.data(), line.size(), 0)
+           != static_cast<ssize_t>(line.size())
+      || ::fstat(file.get(), &made) != 0)
+    return tl::unexpected{storage_error("claim", path, errno)};
+  return {};
+}
+
+void run_folder::take_back_claim() {
+  std::lock_guard guard{mutex_};
+  struct stat found {};
+  if (attempts_.look_up(claim_name_, found) == 0
+      && is_same_file(found, claim_file_))
+    (void) attempts_.remove_file(claim_name_);
+  claim_name_.clear();
+  unlock_file(claim_);
 }
 
 expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,

@@ -7,6 +7,7 @@
 #include <mutex>
 #include <optional>
 #include <string>
+#include <vector>
 
 #include <sys/stat.h>
 
@@ -43,7 +44,8 @@ public:
   open_new(const fs::path& storage_path);
 
   /// Claims the run for attempt *attempt*; the claim of an earlier one is
-  /// given up, and whoever else had one is ousted. Returns whether a driver on
+  /// given up, and whoever else had one is ousted. An error ousts no one: the
+  /// own claim is made first, and taken back. Returns whether a driver on
   /// another host may still live that does not know it yet: it notices within
   /// `takeover_wait`.
   expected<bool> claim(std::uint64_t attempt);
@@ -94,9 +96,14 @@ private:
   explicit run_folder(held_folder folder) : folder_(std::move(folder)) {}
 
   expected<void> take_lock();
-  /// Removes all claims; whether one may be of a living driver elsewhere.
-  expected<bool> oust_others() const;
+  expected<bool> take_over(std::uint64_t attempt);
+  /// Removes the claims *others*; whether one may be of a living driver
+  /// elsewhere.
+  expected<bool> remove_claims(const std::vector<std::string>& others) const;
   expected<void> make_claim(const std::string& name);
+  expected<void> sign_claim(const unique_fd& file, const fs::path& path,
+                            struct stat& made) const;
+  void take_back_claim();
   expected<void> refuse_living_claims() const;
   expected<void> check_state_file() const;
   tl::unexpected<error> oust(error reason) const;

@@ -4,10 +4,14 @@
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
+#include <signal.h>
 #include <sys/file.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -24,6 +28,31 @@ namespace {
 bool says(const error& x, const std::string& text) {
   return x.message.find(text) != std::string::npos;
 }
+
+std::vector<std::string> files_in(const fs::path& folder) {
+  std::vector<std::string> result;
+  for (auto& x : fs::directory_iterator{folder})
+    result.push_back(x.path().filename().string());
+  std::ranges::sort(result);
+  return result;
+}
+
+/// As long as it lives no file gets another byte; new ones can be made.
+struct full_disk {
+  full_disk() {
+    ::getrlimit(RLIMIT_FSIZE, &before);
+    auto none = before;
+    none.rlim_cur = 0;
+    ::setrlimit(RLIMIT_FSIZE, &none);
+  }
+  ~full_disk() {
+    ::setrlimit(RLIMIT_FSIZE, &before);
+    ::signal(SIGXFSZ, handler);
+  }
+
+  rlimit before{};
+  sighandler_t handler = ::signal(SIGXFSZ, SIG_IGN);
+};
 
 mode_t mode_of(const fs::path& path) {
   struct stat info {};
@@ -210,6 +239,49 @@ TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
   folder.reset();
   write_bytes(run / "attempts" / "4", "");
   EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(5).value());
+}
+
+TEST_F(run_folder_test, one_that_cannot_make_its_claim_ousts_no_one) {
+  auto attempts = run / "attempts";
+  auto line = to_line({"elsewhere", "another-boot", 17, "4711"});
+  auto folder = run_folder::open(storage.path(), "r").value();
+  write_bytes(attempts / "3", line);
+  for (auto attempt : {3, 4}) {
+    {
+      full_disk no_more;
+      auto claimed = folder->claim(attempt);
+      ASSERT_FALSE(claimed);
+      EXPECT_EQ(claimed.error().code, ec::storage);
+    }
+    EXPECT_EQ(bytes_of(attempts / "3"), line) << attempt;
+    EXPECT_EQ(files_in(attempts), std::vector<std::string>{"3"});
+  }
+  // With room on the disk it may have the run, the same number or not.
+  auto claimed = folder->claim(3);
+  ASSERT_TRUE(claimed) << claimed.error().message;
+  EXPECT_TRUE(*claimed);
+  EXPECT_FALSE(fs::exists(attempts / "3"));
+  ASSERT_TRUE(folder->check());
+  {
+    full_disk no_more;
+    EXPECT_FALSE(folder->claim(3));
+  }
+  EXPECT_TRUE(folder->check());
+  EXPECT_TRUE(folder->claim(3));
+  EXPECT_EQ(files_in(attempts), std::vector<std::string>{"3"});
+}
+
+TEST_F(run_folder_test, takes_its_claim_back_if_it_cannot_oust_another) {
+  auto attempts = run / "attempts";
+  auto folder = run_folder::open(storage.path(), "r").value();
+  write_bytes(attempts / "2", "");
+  fs::create_directory(attempts / "3");
+  ASSERT_FALSE(folder->claim(4));
+  EXPECT_EQ(files_in(attempts), (std::vector<std::string>{"2", "3"}));
+  EXPECT_FALSE(folder->check());
+  fs::remove(attempts / "3");
+  EXPECT_TRUE(folder->claim(4));
+  EXPECT_TRUE(folder->check());
 }
 
 TEST_F(run_folder_test, refuses_a_folder_of_another_user) {

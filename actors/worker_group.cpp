@@ -179,7 +179,9 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
     for (auto rank : late)
       a->tracker.timed_out(rank, x.reason.message);
   a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
-  auto stopped = x.stopped && a->tracker.end_ordered();
+  // A collective that was aborted may bring the order before `stop_loop` does.
+  auto told = x.stopped || x.reason.code == ec::stopped;
+  auto stopped = told && a->tracker.end_ordered();
   a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty());
   if (!x.reason && !a->tracker.end_ordered()) {
     if (auto ok = a->meetings.loop_ended(x.rank); !ok)

@@ -80,6 +80,19 @@ TEST_F(worker_group_test, a_rank_that_was_never_told_to_stop_has_failed) {
   EXPECT_EQ(failure_of(0).what, "I had enough");
 }
 
+TEST_F(worker_group_test,
+       a_rank_that_an_aborted_collective_told_to_stop_has_not_failed) {
+  start_all();
+  ranks.kill(1, SIGKILL);
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  ranks.end_loop(0, segment->abort_reason());
+  ranks.exit(0);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+  EXPECT_EQ(failure_of(1).kind, kind::signal);
+}
+
 TEST_F(worker_group_test, a_rank_whose_connection_broke_is_lost_after_a_while) {
   start_all();
   caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);

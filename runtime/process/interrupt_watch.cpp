@@ -11,16 +11,19 @@
 #include <utility>
 
 #include <sys/eventfd.h>
+#include <time.h>
 #include <unistd.h>
 
 namespace troupe {
 namespace {
 
 // The handler may only touch these.
-std::atomic<int> signals_seen{0};
+signal_count signals_counted;
 std::atomic<int> signal_seen_first{0};
 std::atomic<std::uint64_t> kinds_seen{0};
 std::atomic<int> event{-1};
+/// The process that heeds the signals, and not what it forks off.
+std::atomic<pid_t> owner{0};
 
 /// What whoever wants a process to end sends, beside those that preempt.
 constexpr std::array always_watched{SIGINT, SIGTERM, SIGHUP};
@@ -46,26 +49,36 @@ shared_watch& shared() {
 }
 
 void on_signal(int signal) {
+  if (::getpid() != owner)
+    return take_default_action(signal);
   int saved_errno = errno;
   kinds_seen |= bit_of(signal);
-  int n = ++signals_seen;
-  if (n == 1) {
-    signal_seen_first = signal;
+  if (int none = 0; signal_seen_first.compare_exchange_strong(none, signal)) {
     std::uint64_t one = 1;
     [[maybe_unused]] auto written = ::write(event, &one, sizeof(one));
   }
-  if (n >= 3)
+  timespec now{};
+  ::clock_gettime(CLOCK_MONOTONIC, &now);
+  if (signals_counted.add(now.tv_sec * std::int64_t{1'000'000'000}
+                          + now.tv_nsec)
+      >= 3)
     ::_exit(128 + signal);
   errno = saved_errno;
 }
 
+void leave_to_the_driver(int signal) {
+  if (::getpid() != owner)
+    take_default_action(signal);
+}
+
 void begin(shared_watch& state) {
-  signals_seen = 0;
+  signals_counted.reset();
   signal_seen_first = 0;
   kinds_seen = 0;
   state.is_unheeded = state.is_heeded = false;
   state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   event = state.event_owner.get();
+  owner = ::getpid();
 }
 
 void watch(shared_watch& state, int signal) {
@@ -97,12 +110,30 @@ void restore(shared_watch& state) {
 
 } // namespace
 
+int signal_count::add(std::int64_t now_ns) noexcept {
+  auto last = last_ns_.load();
+  auto counts = count_ == 0 || now_ns - last >= echo_ns;
+  // Of two threads that come at one moment one counts.
+  return counts && last_ns_.compare_exchange_strong(last, now_ns)
+           ? ++count_
+           : count_.load();
+}
+
+void signal_count::reset() noexcept {
+  count_ = 0;
+  last_ns_ = 0;
+}
+
 interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {
   for (auto signal : preempting)
     if (signal >= 1 && signal <= max_signal)
       preempting_ |= bit_of(signal);
   auto& state = shared();
   std::lock_guard guard{state.mutex};
+  if (state.users > 0 && ::getpid() != owner) {
+    restore(state); // Forked off while its parent watched.
+    state.users = 0;
+  }
   if (state.users == 0) {
     if (::gettid() != ::getpid())
       return;
@@ -149,10 +180,6 @@ int interrupt_watch::first_signal() const noexcept {
   return fd_ ? signal_seen_first.load() : 0;
 }
 
-int interrupt_watch::count() const noexcept {
-  return fd_ ? signals_seen.load() : 0;
-}
-
 void interrupt_watch::answer(bool heeded) noexcept {
   if (!fd_)
     return;
@@ -163,10 +190,16 @@ void interrupt_watch::answer(bool heeded) noexcept {
 
 void leave_signals_to_the_driver() noexcept {
   struct sigaction pass {};
-  pass.sa_handler = [](int) {};
+  pass.sa_handler = leave_to_the_driver;
   pass.sa_flags = SA_RESTART;
+  owner = ::getpid();
   for (int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
     ::sigaction(signal, &pass, nullptr);
+}
+
+void take_default_action(int signal) noexcept {
+  ::signal(signal, SIG_DFL);
+  ::raise(signal); // It waits for the handler's end, which blocks it.
 }
 
 } // namespace troupe

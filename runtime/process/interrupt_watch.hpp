@@ -1,5 +1,6 @@
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <vector>
 
@@ -14,10 +15,33 @@ enum class interrupt {
   stop,    ///< Someone wants it to end.
 };
 
+/// Counts how often someone has asked. Senders repeat themselves within moments
+/// (`timeout` and `sudo` pass on what the whole group got, systemd sends SIGHUP
+/// behind SIGTERM), which is asking once. Fit for signal handlers.
+class signal_count {
+public:
+  /// Longer than such echoes take, shorter than someone who presses Ctrl-C
+  /// again and again.
+  static constexpr std::int64_t echo_ns = 300'000'000;
+
+  /// A signal has come at *now_ns*, by a clock that no one sets back; how many
+  /// have counted so far. Those within `echo_ns` of the last one that counted
+  /// do not.
+  int add(std::int64_t now_ns) noexcept;
+
+  void reset() noexcept;
+
+private:
+  std::atomic<int> count_{0};
+  std::atomic<std::int64_t> last_ns_{0};
+};
+
 /// While it lives, SIGINT, SIGTERM, SIGHUP and the signals it was made with ask
 /// for an end in good order instead of ending the process: the first makes
-/// `fd()` readable, the second may ask for more, the third leaves at once with
-/// exit code 128 + signal.
+/// `fd()` readable, others may ask for more, the third that `signal_count`
+/// counts leaves at once with exit code 128 + signal.
+///
+/// Processes that are forked off meanwhile heed signals as by default.
 ///
 /// A signal for which the program has a handler of its own, or which it
 /// ignores, stays the program's. Several watches may live at once, in any
@@ -44,9 +68,6 @@ public:
   /// there was none.
   int first_signal() const noexcept;
 
-  /// How many signals there were since then.
-  int count() const noexcept;
-
   /// Says whether what was watched has *heeded* the signals. If no watch heeded
   /// them and the first is SIGINT, SIGTERM or SIGHUP, it is raised again once
   /// all watches are gone: what comes too late is the program's.
@@ -59,7 +80,12 @@ private:
 
 /// Lets signals pass that are meant for the driver: whoever ends a run by
 /// SIGTERM to all its processes (systemd, Slurm) must not kill ranks before
-/// their last checkpoint. Programs that this process executes get the defaults.
+/// their last checkpoint. Programs that this process executes and processes
+/// that it forks off get the defaults.
 void leave_signals_to_the_driver() noexcept;
+
+/// In a handler of *signal*: does what the signal does by default as soon as
+/// the handler returns. For processes that have inherited the handler.
+void take_default_action(int signal) noexcept;
 
 } // namespace troupe

@@ -19,6 +19,7 @@
 #include <fstream>
 #include <string_view>
 
+#include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/symbol_table.hpp"
 
@@ -44,6 +45,9 @@ std::atomic<bool> busy{false};
 /// The thread that is to write its stack, negative while it does; 0: none, or
 /// it is done.
 std::atomic<pid_t> writer{0};
+
+/// The process that answers, and not what it forks off.
+pid_t owner = 0;
 
 int stack_signal() noexcept {
   return SIGRTMIN + 9;
@@ -257,7 +261,9 @@ void dump_all() noexcept {
     ::close(file);
 }
 
-void on_signal(int, siginfo_t* info, void*) {
+void on_signal(int signal, siginfo_t* info, void*) {
+  if (::getpid() != owner)
+    return take_default_action(signal);
   int saved = errno;
   if (info->si_code == SI_TKILL) {
     // Part of a dump, unless it has stopped waiting for this thread.
@@ -285,6 +291,7 @@ void answer_with_stacks(const std::string& path) {
   Dl_info module{};
   if (::dladdr(reinterpret_cast<void*>(::getauxval(AT_PHDR)), &module) != 0)
     program = module.dli_fbase;
+  owner = ::getpid();
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;

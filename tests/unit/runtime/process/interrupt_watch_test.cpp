@@ -7,8 +7,12 @@
 #include <gtest/gtest.h>
 #include <poll.h>
 #include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/unit/runtime/process/process_modes.hpp"
+#include "tests/unit/runtime/process/rank_commands.hpp"
+#include "tests/unit/runtime/process/started_rank.hpp"
+#include "troupe/runtime/process/spawner.hpp"
 
 using namespace troupe;
 
@@ -33,6 +37,26 @@ void own_handler(int) {
 
 } // namespace
 
+TEST(signal_count_test, echoes_of_a_signal_are_no_further_ones) {
+  constexpr auto echo = signal_count::echo_ns;
+  signal_count count;
+  for (std::int64_t at : {5, 6, 7, 8})
+    EXPECT_EQ(count.add(at), 1);
+  EXPECT_EQ(count.add(5 + echo - 1), 1);
+  EXPECT_EQ(count.add(5 + echo), 2);
+  EXPECT_EQ(count.add(6 + echo), 2);
+  EXPECT_EQ(count.add(5 + 3 * echo), 3);
+  count.reset();
+  EXPECT_EQ(count.add(5 + 3 * echo), 1);
+}
+
+TEST(signal_count_test, whoever_presses_a_key_three_times_in_a_second_counts) {
+  signal_count count;
+  EXPECT_EQ(count.add(0), 1);
+  EXPECT_EQ(count.add(400'000'000), 2);
+  EXPECT_EQ(count.add(800'000'000), 3);
+}
+
 TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
   interrupt_watch watch;
   EXPECT_FALSE(is_readable(watch.fd()));
@@ -41,7 +65,6 @@ TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
   EXPECT_TRUE(is_readable(watch.fd()));
   ::raise(SIGTERM);
   EXPECT_EQ(watch.first_signal(), SIGINT);
-  EXPECT_EQ(watch.count(), 2);
 }
 
 TEST(interrupt_watch_test, tells_a_stop_from_a_preemption) {
@@ -83,6 +106,42 @@ TEST(interrupt_watch_test, leaves_a_hang_up_that_is_ignored_alone) {
   ::signal(SIGHUP, SIG_DFL);
 }
 
+TEST(interrupt_watch_test, outlives_a_sender_that_repeats_itself) {
+  auto program = test::start_program("burst_of_interrupts");
+  auto status = program.wait();
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 0);
+}
+
+TEST(interrupt_watch_test, a_process_that_was_forked_off_dies_of_signals) {
+  interrupt_watch watch{{SIGUSR1}};
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+    EXPECT_EQ(test::end_of_child(signal), signal);
+  EXPECT_FALSE(is_readable(watch.fd()));
+}
+
+TEST(interrupt_watch_test, a_process_that_was_forked_off_may_watch_as_well) {
+  interrupt_watch watch;
+  auto child = ::fork();
+  if (child == 0) {
+    interrupt_watch own;
+    ::raise(SIGTERM);
+    ::_exit(is_readable(own.fd()) && own.asked() == interrupt::stop ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
+  EXPECT_FALSE(is_readable(watch.fd()));
+}
+
+TEST(interrupt_watch_test, a_process_that_a_rank_forked_off_dies_of_signals) {
+  for (int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2}) {
+    auto end = test::run_rank(
+      **spawner(), test::command("end_child " + std::to_string(signal)));
+    EXPECT_EQ(end.code, signal);
+  }
+}
+
 TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
   auto program = test::start_program("three_interrupts");
   auto status = program.wait();
@@ -93,9 +152,9 @@ TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
 TEST(interrupt_watch_test, starts_anew_and_restores_what_was) {
   for (int i = 0; i < 2; ++i) {
     interrupt_watch watch;
-    EXPECT_EQ(watch.count(), 0);
+    EXPECT_EQ(watch.first_signal(), 0);
     ::raise(SIGINT);
-    EXPECT_EQ(watch.count(), 1);
+    EXPECT_EQ(watch.first_signal(), SIGINT);
   }
   EXPECT_EQ(handler_of(SIGINT), SIG_DFL);
   EXPECT_EQ(handler_of(SIGTERM), SIG_DFL);

@@ -51,10 +51,23 @@ int find_function() {
   return EXIT_SUCCESS;
 }
 
-int interrupt_three_times() {
+/// Gets SIGTERM until it has counted three times.
+int interrupt_for_ever() {
   interrupt_watch watch;
-  for (int i = 0; i < 3; ++i)
+  for (;;)
     ::raise(SIGTERM);
+}
+
+/// Gets signals that come together: they were blocked when they were sent.
+int get_burst_of_interrupts() {
+  interrupt_watch watch{{SIGUSR1}};
+  sigset_t all;
+  sigset_t before;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, &before);
+  for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
+    ::raise(signal);
+  ::sigprocmask(SIG_SETMASK, &before, nullptr);
   return EXIT_SUCCESS;
 }
 
@@ -83,7 +96,9 @@ int run_mode(const std::string& mode) {
   if (mode == "late")
     std::_Exit(find_function()); // The thread is still there.
   if (mode == "three_interrupts")
-    return interrupt_three_times();
+    return interrupt_for_ever();
+  if (mode == "burst_of_interrupts")
+    return get_burst_of_interrupts();
   if (mode == "leave_ranks")
     return leave_ranks();
   return EXIT_FAILURE;

@@ -147,6 +147,8 @@ commands() {
          for (;;)
            ::pause();
        }},
+      {"end_child",
+       [](auto& x, descriptors) { return end_of_child(std::stoi(x)); }},
       {"leave_child",
        [](auto& x, descriptors d) {
          start_child(x, d.at(0));
@@ -196,6 +198,19 @@ commands() {
 }
 
 } // namespace
+
+int end_of_child(int signal) {
+  auto child = ::fork();
+  if (child == 0) {
+    ::alarm(60); // SIGALRM, should it outlive the signal
+    for (;;)
+      ::pause();
+  }
+  ::kill(child, signal);
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
 
 int run_rank_command(std::string payload, std::vector<int> descriptors) {
   auto space = payload.find(' ');

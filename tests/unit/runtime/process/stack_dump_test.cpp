@@ -12,6 +12,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "tests/unit/runtime/process/rank_commands.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/runtime/process/symbol_table.hpp"
@@ -171,6 +172,20 @@ TEST(symbol_table_test, a_file_that_is_cut_has_no_symbols_and_does_no_harm) {
   symbol_table symbols;
   EXPECT_FALSE(symbols.open((folder / "missing").c_str(), nullptr));
   EXPECT_TRUE(symbols.open("/proc/self/exe", nullptr));
+}
+
+TEST_F(stack_dump_test, a_process_that_was_forked_off_does_not_answer) {
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    answer_with_stacks(path_);
+    auto signal = SIGRTMIN + 9;
+    ::_exit(end_of_child(signal) == signal ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(pid_, &status, 0);
+  pid_ = 0;
+  EXPECT_EQ(status, 0);
+  EXPECT_FALSE(fs::exists(path_));
 }
 
 } // namespace

@@ -189,7 +189,8 @@ std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
     return "tracker " + name + ": " + ok.error().message;
   sink_thread thread{std::move(target), run, {}, note};
   thread.close();
-  return thread.join(sink_thread::clock::now() + timeout);
+  wait_time time;
+  return thread.join(time, timeout);
 }
 
 /// How it is about one tracker.
@@ -205,19 +206,27 @@ tracker_state lacks(std::string text) {
 /// What lies in files only, once those are uploaded that can be.
 tracker_state upload_rest(sink& target, const tracked_run& run) {
   auto left = target.offline(run);
-  if (left && !left->wanted) {
+  if (left && *left && !(*left)->wanted) {
     if (auto ok = target.upload(run); !ok)
       return lacks(ok.error().reason.message);
     left = target.offline(run);
   }
-  return left ? tracker_state{left->text, left->wanted} : tracker_state{};
+  if (!left)
+    return lacks("what lies in files only cannot be told: "
+                 + left.error().message);
+  return *left ? tracker_state{(*left)->text, (*left)->wanted}
+               : tracker_state{};
 }
 
-/// Whether the tracker, as the folder has it, wrote what was not uploaded.
-bool is_offline(const std::string& name, const std::string& in_folder,
-                const tracked_run& run) {
+/// Whether the tracker, as the folder has it, may have written what was not
+/// uploaded.
+bool may_be_offline(const std::string& name, const std::string& in_folder,
+                    const tracked_run& run) {
   auto target = make_sink(name, in_folder);
-  return target && (*target)->offline(run);
+  if (!target)
+    return true;
+  auto left = (*target)->offline(run);
+  return !left || *left;
 }
 
 /// Sends and uploads what tracker *name* lacks, whose options the folder has as
@@ -230,7 +239,7 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   auto unsent = sink_feed{std::move(*plain), run, {}, note}.unsent();
   if (!unsent)
     return lacks("what is unsent cannot be counted: " + unsent.error().message);
-  if (*unsent == 0 && !is_offline(name, in_folder, run))
+  if (*unsent == 0 && !may_be_offline(name, in_folder, run))
     return {};
   auto given = x.options.find(name);
   auto chosen =

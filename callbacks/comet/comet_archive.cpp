@@ -231,7 +231,7 @@ sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
   return {};
 }
 
-std::vector<fs::path> comet_archives(const comet_settings& settings) {
+expected<std::vector<fs::path>> comet_archives(const comet_settings& settings) {
   std::vector<fs::path> result;
   boost::system::error_code code;
   for (fs::directory_iterator i{settings.offline_directory, code}, end;
@@ -242,6 +242,9 @@ std::vector<fs::path> comet_archives(const comet_settings& settings) {
         && (name == key || name.starts_with(key + '-')))
       result.push_back(i->path());
   }
+  if (code && code.value() != ENOENT)
+    return tl::unexpected{
+      storage_error("list", settings.offline_directory, code.value())};
   std::ranges::sort(result);
   return result;
 }

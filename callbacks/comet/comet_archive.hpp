@@ -39,6 +39,6 @@ private:
 };
 
 /// The archives of the experiment of *settings*, sorted by name.
-std::vector<fs::path> comet_archives(const comet_settings& settings);
+expected<std::vector<fs::path>> comet_archives(const comet_settings& settings);
 
 } // namespace troupe

@@ -11,10 +11,6 @@ namespace troupe {
 
 namespace {
 
-fs::path config_path() {
-  return home_folder() / ".comet.config";
-}
-
 // Comet's own variable names the place of its Python client.
 std::string host_of(std::string url) {
   while (url.ends_with('/'))
@@ -29,7 +25,8 @@ std::string host_of(std::string url) {
 
 expected<comet_settings> make_comet_settings(const comet_options& options,
                                              const tracked_run& run) {
-  auto file = ini_section(config_path(), "comet");
+  auto config = in_home(".comet.config");
+  auto file = ini_section(config, "comet");
   comet_settings x;
   x.api_key =
     first_of(options.api_key, variable("COMET_API_KEY"), file["api_key"]);
@@ -77,7 +74,7 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
   if (x.mode == comet_mode::online && x.api_key.empty())
     return failure(ec::invalid_config,
                    "Comet needs COMET_API_KEY, or api_key in "
-                     + config_path().string()
+                     + (config.empty() ? "~/.comet.config" : config.string())
                      + "; without one the mode can be offline");
   return x;
 }

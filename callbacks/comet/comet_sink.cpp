@@ -190,15 +190,18 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
   return {};
 }
 
-std::optional<offline_files> comet_sink::offline(const tracked_run& run) const {
+expected<std::optional<offline_files>>
+comet_sink::offline(const tracked_run& run) const {
   auto settings = make_comet_settings(options_, run);
   if (!settings)
-    return std::nullopt;
+    return tl::unexpected{settings.error()};
   auto archives = comet_archives(*settings);
-  if (archives.empty())
+  if (!archives)
+    return tl::unexpected{archives.error()};
+  if (archives->empty())
     return std::nullopt;
   std::string names;
-  for (auto& x : archives)
+  for (auto& x : *archives)
     names += " '" + x.string() + '\'';
   auto wanted = options_.mode == comet_mode::offline;
   auto why = wanted ? "the mode is offline"

@@ -30,7 +30,8 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override;
-  std::optional<offline_files> offline(const tracked_run& run) const override;
+  expected<std::optional<offline_files>>
+  offline(const tracked_run& run) const override;
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
   std::size_t max_batch() const override { return 100; }
 

@@ -98,8 +98,7 @@ expected<void> read_credentials(mlflow_settings& x) {
   x.http.user = variable("MLFLOW_TRACKING_USERNAME");
   x.http.password = variable("MLFLOW_TRACKING_PASSWORD");
   if (x.http.user.empty() && x.http.password.empty()) {
-    auto saved =
-      ini_section(home_folder() / ".mlflow" / "credentials", "mlflow");
+    auto saved = ini_section(in_home(".mlflow/credentials"), "mlflow");
     x.http.user = saved["mlflow_tracking_username"];
     x.http.password = saved["mlflow_tracking_password"];
   }
@@ -124,7 +123,7 @@ expected<mlflow_settings> databricks_at(const std::string& address,
                           variable("DATABRICKS_CONFIG_PROFILE"));
   fs::path file =
     first_of(options.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"),
-             (home_folder() / ".databrickscfg").string());
+             in_home(".databrickscfg").string());
   auto host = variable("DATABRICKS_HOST");
   result.http.token = variable("DATABRICKS_TOKEN");
   result.client_id = variable("DATABRICKS_CLIENT_ID");
@@ -152,7 +151,8 @@ expected<mlflow_settings> databricks_at(const std::string& address,
       "no credentials for MLflow on Databricks: set DATABRICKS_HOST and "
       "DATABRICKS_TOKEN (or DATABRICKS_CLIENT_ID and "
       "DATABRICKS_CLIENT_SECRET), or have host and token under ["
-        + section + "] of " + file.string() + state
+        + section + "] of "
+        + (file.empty() ? "~/.databrickscfg" : file.string()) + state
         + " (DATABRICKS_CONFIG_FILE and DATABRICKS_CONFIG_PROFILE choose "
           "others)");
   }

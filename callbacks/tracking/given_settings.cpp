@@ -38,14 +38,7 @@ bool has_good_port(std::string_view host_and_port) {
   return code == std::errc{} && last == digits.data() + digits.size();
 }
 
-} // namespace
-
-std::string variable(const char* name) {
-  const auto* value = std::getenv(name);
-  return value ? value : "";
-}
-
-fs::path home_folder() {
+fs::path home_of_user() {
   if (auto home = std::getenv("HOME"); home && *home)
     return home;
   passwd entry{};
@@ -57,11 +50,23 @@ fs::path home_folder() {
   return found->pw_dir;
 }
 
+} // namespace
+
+std::string variable(const char* name) {
+  const auto* value = std::getenv(name);
+  return value ? value : "";
+}
+
+fs::path in_home(const std::string& name) {
+  auto home = home_of_user();
+  return home.empty() ? home : home / name;
+}
+
 expected<fs::path> given_folder(const std::string& text,
                                 const std::string& from) {
   if (text != "~" && !text.starts_with("~/"))
     return absolute_path(text);
-  auto home = home_folder();
+  auto home = home_of_user();
   if (home.empty())
     return refuse(from, " begins with ~, and you have no home folder: HOME is "
                         "not set");

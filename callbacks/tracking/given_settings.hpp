@@ -23,8 +23,9 @@ std::string first_of(const Ts&... values) {
   return result;
 }
 
-/// HOME, else the home of the process' user; empty if there is none.
-fs::path home_folder();
+/// *name* in HOME, else in the home of the process' user. Empty if there is
+/// none: no file has that path.
+fs::path in_home(const std::string& name);
 
 /// *text* as absolute path; `~` and `~/` at its begin mean the user's home.
 expected<fs::path> given_folder(const std::string& text,

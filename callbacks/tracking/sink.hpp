@@ -67,8 +67,9 @@ public:
   virtual std::string state() const = 0;
 
   /// What of *run* was taken and lies in files, though the tracker is a
-  /// service. Asks no network.
-  virtual std::optional<offline_files> offline(const tracked_run&) const {
+  /// service. Asks no network. An error: that cannot be told.
+  virtual expected<std::optional<offline_files>>
+  offline(const tracked_run&) const {
     return std::nullopt;
   }
 

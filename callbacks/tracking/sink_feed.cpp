@@ -278,6 +278,13 @@ expected<std::uint64_t> sink_feed::unsent() const {
   }
 }
 
+std::string sink_feed::left_in_files() const {
+  auto left = target_->offline(run_);
+  if (!left)
+    return "what lies in files only cannot be told: " + left.error().message;
+  return *left && !(*left)->wanted ? (*left)->text : std::string{};
+}
+
 expected<std::uint64_t> sink_feed::unread() const {
   auto saved = load_position(file(".offset"));
   if (!saved)

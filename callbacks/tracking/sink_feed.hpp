@@ -57,6 +57,9 @@ public:
   /// the journal, or the place in it, cannot be read.
   expected<std::uint64_t> unsent() const;
 
+  /// What the sink was to upload and has in files only; empty: nothing.
+  std::string left_in_files() const;
+
   const sink& target() const noexcept { return *target_; }
 
 private:

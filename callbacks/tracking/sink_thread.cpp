@@ -3,6 +3,7 @@
 #include <sys/resource.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -55,9 +56,23 @@ struct sink_thread::state {
   void follow();
   void send_rest();
   void send_rest(std::unique_lock<std::mutex>& lock);
+  std::string look_at_files() noexcept;
 
   /// Waits until there is something to do; *next* is when a retry is due.
   void wait(std::optional<clock::time_point> next);
+
+  /// Waits for *over*, at most until *time* has come to *limit*; whether it is.
+  template <class Predicate>
+  bool wait(std::unique_lock<std::mutex>& lock, wait_time& time,
+            wait_time::duration limit, Predicate over) {
+    while (!over()) {
+      auto left = limit - time.passed();
+      if (left.count() <= 0)
+        return false;
+      changed.wait_for(lock, std::min(left, wait_time::interval), over);
+    }
+    return true;
+  }
 
   const tracker_options options;
   std::stop_source cancel;
@@ -72,6 +87,7 @@ struct sink_thread::state {
   bool stopped = false; // no one waits any longer
   bool ended = false;   // `send_rest` has left the feed, or no one cares
   int threads = 0;      // that run
+  std::string in_files; // what was not uploaded; a sentence
 };
 
 // The feed makes failures of exceptions; what is thrown while it does so (no
@@ -119,18 +135,30 @@ void sink_thread::state::send_rest(std::unique_lock<std::mutex>& lock) {
   while (!stopped) {
     lock.unlock();
     auto next = pump();
+    auto files = next ? std::string{} : look_at_files();
     auto limit = options.failing_timeout;
     if (!feed.trouble())
       give_up.reset();
     else if (limit && !give_up)
       give_up = clock::now() + *limit;
     lock.lock();
+    in_files = std::move(files);
     if (!next || (give_up && *next > *give_up))
       break; // All is sent, or nothing more will be.
     changed.wait_until(lock, *next, [this] { return stopped; });
   }
   ended = true;
   changed.notify_all();
+}
+
+std::string sink_thread::state::look_at_files() noexcept {
+  try {
+    auto text = feed.left_in_files();
+    return text.empty() ? text
+                        : "tracker " + feed.target().name() + ": " + text;
+  } catch (...) {
+    return "a tracker cannot tell what it has in files only";
+  }
 }
 
 void sink_thread::state::wait(std::optional<clock::time_point> next) {
@@ -163,7 +191,8 @@ sink_thread::~sink_thread() {
     return;
   if (!sender_.joinable() && !state_->alone)
     close();
-  (void) join(clock::now());
+  wait_time time;
+  (void) join(time, {});
 }
 
 void sink_thread::notify() noexcept {
@@ -196,16 +225,16 @@ void sink_thread::abandon() {
   state_->cancel.request_stop();
 }
 
-std::string sink_thread::join(clock::time_point deadline) {
+std::string sink_thread::join(wait_time& time, wait_time::duration limit) {
   std::unique_lock lock{state_->mutex};
-  state_->changed.wait_until(lock, deadline, [this] { return state_->ended; });
+  (void) state_->wait(lock, time, limit, [this] { return state_->ended; });
   state_->stopped = true;
   lock.unlock();
   state_->changed.notify_all();
   state_->cancel.request_stop();
   lock.lock();
-  auto over = state_->changed.wait_for(lock, cancel_timeout,
-                                       [this] { return state_->threads == 0; });
+  auto over = state_->wait(lock, time, time.passed() + cancel_timeout,
+                           [this] { return state_->threads == 0; });
   lock.unlock();
   auto end = [over](std::thread& x) {
     if (x.joinable())
@@ -220,6 +249,11 @@ std::string sink_thread::join(clock::time_point deadline) {
              "what it has not taken is kept: troupe-sync sends it";
   }
   return what_is_unsent(state_->feed);
+}
+
+std::string sink_thread::left_in_files() const {
+  std::lock_guard guard{state_->mutex};
+  return state_->in_files;
 }
 
 } // namespace troupe

@@ -7,6 +7,7 @@
 
 #include "troupe/callbacks/tracking/sink_feed.hpp"
 #include "troupe/callbacks/tracking/tracker_options.hpp"
+#include "troupe/runtime/run/wait_time.hpp"
 
 namespace troupe {
 
@@ -40,11 +41,15 @@ public:
   /// written. `close` and `join` are still due.
   void abandon();
 
-  /// After `close`: waits until all is sent, at most until *deadline*, and ends
-  /// the threads, or leaves them behind `cancel_timeout` later. Empty, or a
-  /// sentence that says what is unsent. A tracker that fails is given up after
-  /// its `failing_timeout`.
-  std::string join(clock::time_point deadline);
+  /// After `close`: waits until all is sent, at most until *time* has come to
+  /// *limit*, and ends the threads, or leaves them behind `cancel_timeout`
+  /// later. Empty, or a sentence that says what is unsent. A tracker that fails
+  /// is given up after its `failing_timeout`.
+  std::string join(wait_time& time, wait_time::duration limit);
+
+  /// After a `join` with nothing unsent: empty, or a sentence that says what
+  /// the tracker was to upload and has in files only, as for lack of a key.
+  std::string left_in_files() const;
 
   const tracker_options& options() const noexcept { return options_; }
 

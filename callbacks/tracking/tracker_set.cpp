@@ -107,17 +107,19 @@ void tracker_set::abandon() {
     x->abandon();
 }
 
-std::vector<std::string> tracker_set::finish() {
+std::vector<std::string> tracker_set::finish(wait_time time) {
   auto result = std::exchange(left_out_, {});
   for (auto& x : threads_)
     x->close();
-  auto begin = sink_thread::clock::now();
-  for (auto& x : threads_)
-    if (auto unsent = x->join(begin + x->options().finish_timeout);
+  for (auto& x : threads_) {
+    if (auto unsent = x->join(time, x->options().finish_timeout);
         !unsent.empty()) {
       to_.note(unsent);
       result.push_back(std::move(unsent));
+    } else if (auto files = x->left_in_files(); !files.empty()) {
+      result.push_back(std::move(files));
     }
+  }
   std::lock_guard guard{mutex_};
   threads_.clear();
   return result;

@@ -41,11 +41,12 @@ public:
   /// thread.
   void abandon();
 
-  /// The run is over: waits for each tracker, at most its `finish_timeout`, and
-  /// 2 s more for a call that does not return: its thread is left behind.
-  /// What is unsent then is noted and returned, a sentence per tracker, also
-  /// for those that got nothing.
-  std::vector<std::string> finish();
+  /// The run is over: waits for each tracker, at most its `finish_timeout` of
+  /// *time*, and 2 s more for a call that does not return: its thread is left
+  /// behind. What is unsent then is noted and returned, a sentence per tracker,
+  /// also for those that got nothing, and for those that have in files what
+  /// they were to upload, which they said themselves.
+  std::vector<std::string> finish(wait_time time = wait_time{});
 
 private:
   explicit tracker_set(listeners to) : to_(std::move(to)) {}

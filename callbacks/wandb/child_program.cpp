@@ -22,7 +22,6 @@ namespace troupe {
 namespace {
 
 using namespace std::chrono_literals;
-using clock = std::chrono::steady_clock;
 
 // How long it may take to end in good order, and how often somebody who waits
 // looks whether to go on.
@@ -141,10 +140,10 @@ child_program& child_program::operator=(child_program&& other) noexcept {
   return *this;
 }
 
-bool child_program::wait(clock::time_point deadline,
+bool child_program::wait(wait_time& time, wait_time::duration limit,
                          const std::stop_token& stop) {
   while (pid_ > 0 && !wait_for_end(process_, slice))
-    if (stop.stop_requested() || clock::now() >= deadline)
+    if (stop.stop_requested() || time.passed() >= limit)
       return false;
   end();
   return true;

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <chrono>
 #include <map>
 #include <stop_token>
 #include <string>
@@ -11,6 +10,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/run/wait_time.hpp"
 
 namespace troupe {
 
@@ -36,9 +36,9 @@ public:
   child_program& operator=(child_program&& other) noexcept;
   ~child_program() { end(); }
 
-  /// Waits for its end until *deadline*, or until *stop* is asked to. Whether
-  /// it has ended.
-  bool wait(std::chrono::steady_clock::time_point deadline,
+  /// Waits for its end until *time* has come to *limit*, or until *stop* is
+  /// asked to. Whether it has ended.
+  bool wait(wait_time& time, wait_time::duration limit,
             const std::stop_token& stop);
 
   /// Ends it now; nothing of it is left then.

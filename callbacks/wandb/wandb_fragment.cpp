@@ -1,6 +1,7 @@
 #include "troupe/callbacks/wandb/wandb_fragment.hpp"
 
 #include <algorithm>
+#include <cerrno>
 #include <ctime>
 #include <optional>
 
@@ -57,8 +58,8 @@ bool wandb_fragment::is_synced() const {
   return found && found->exists();
 }
 
-std::vector<wandb_fragment> wandb_fragments(const fs::path& root,
-                                            const std::string& id) {
+expected<std::vector<wandb_fragment>> wandb_fragments(const fs::path& root,
+                                                      const std::string& id) {
   std::vector<wandb_fragment> result;
   boost::system::error_code code;
   for (fs::directory_iterator i{root, code}, end; !code && i != end;
@@ -67,6 +68,8 @@ std::vector<wandb_fragment> wandb_fragments(const fs::path& root,
     if (auto time = time_of(path.filename().string(), id))
       result.push_back({path, id, *time});
   }
+  if (code && code.value() != ENOENT)
+    return tl::unexpected{storage_error("list", root, code.value())};
   std::ranges::sort(result, {}, &wandb_fragment::time);
   return result;
 }
@@ -76,8 +79,11 @@ make_wandb_fragment(const fs::path& root, const std::string& id,
                     std::chrono::system_clock::time_point now) {
   using namespace std::chrono_literals;
   auto time = std::chrono::floor<std::chrono::seconds>(now);
-  if (auto others = wandb_fragments(root, id); !others.empty())
-    time = std::max(time, others.back().time + 1s);
+  auto others = wandb_fragments(root, id);
+  if (!others)
+    return tl::unexpected{others.error()};
+  if (!others->empty())
+    time = std::max(time, others->back().time + 1s);
   auto name = std::string{prefix} + time_text(time) + "-" + id;
   wandb_fragment result{root / name, id, time};
   for (auto& folder : {result.files(), result.path / "logs"})

@@ -26,8 +26,8 @@ struct wandb_fragment {
 };
 
 /// Those of run *id* in folder *root*, oldest first.
-std::vector<wandb_fragment> wandb_fragments(const fs::path& root,
-                                            const std::string& id);
+expected<std::vector<wandb_fragment>> wandb_fragments(const fs::path& root,
+                                                      const std::string& id);
 
 /// Makes one of time *now*, or a second after the newest if that is later, and
 /// lets the link `latest-run` name it.

@@ -68,9 +68,8 @@ std::string service_host() {
 }
 
 bool is_in_netrc(const std::string& host) {
-  auto home = home_folder();
   for (auto& path :
-       {fs::path{variable("NETRC")}, home / ".netrc", home / "_netrc"}) {
+       {fs::path{variable("NETRC")}, in_home(".netrc"), in_home("_netrc")}) {
     auto text = read_file(path, max_netrc);
     if (!text)
       continue;

@@ -103,7 +103,10 @@ sink_result wandb_sink::start(const tracked_run& run,
 // What was written after the last confirmed place counts: it may be uploaded
 // already.
 expected<void> wandb_sink::mend_earlier_lives() {
-  for (auto& x : wandb_fragments(settings_.root, settings_.about.id)) {
+  auto all = wandb_fragments(settings_.root, settings_.about.id);
+  if (!all)
+    return tl::unexpected{all.error()};
+  for (auto& x : *all) {
     if (x.name() < place_.fragment
         || (fragment_ && x.name() == fragment_->name()))
       continue;
@@ -170,7 +173,10 @@ expected<void> wandb_sink::begin_fragment() {
   auto& about = settings_.about;
   // The first one is always sent from the service's row 0 on, so that sending
   // it again does no harm.
-  about.resume = !wandb_fragments(settings_.root, about.id).empty();
+  auto earlier = wandb_fragments(settings_.root, about.id);
+  if (!earlier)
+    return tl::unexpected{earlier.error()};
+  about.resume = !earlier->empty();
   auto fragment = make_wandb_fragment(settings_.root, about.id,
                                       std::chrono::system_clock::now());
   if (!fragment)
@@ -196,7 +202,8 @@ expected<void> wandb_sink::begin_fragment() {
   }
   if (settings_.mode != wandb_mode::online)
     return {};
-  auto all = wandb_fragments(settings_.root, about.id);
+  auto all = std::move(*earlier);
+  all.push_back(*fragment);
   std::erase_if(all, [](auto& x) { return x.is_synced(); });
   auto obstacle = upload_.obstacle(all);
   if (obstacle.empty())
@@ -288,25 +295,32 @@ sink_result wandb_sink::upload_all(const wandb_settings& settings,
   if (settings.mode != wandb_mode::online)
     return {};
   auto all = wandb_fragments(settings.root, settings.about.id);
-  if (!upload_.obstacle(all).empty())
+  if (!all)
+    return transient(all.error());
+  if (!upload_.obstacle(*all).empty())
     return {}; // the user knows
-  if (auto ok = upload_.finish(all, stop); !ok)
+  if (auto ok = upload_.finish(*all, stop); !ok)
     return transient(ok.error());
   return {};
 }
 
-std::optional<offline_files> wandb_sink::offline(const tracked_run& run) const {
+expected<std::optional<offline_files>>
+wandb_sink::offline(const tracked_run& run) const {
   auto settings = make_wandb_settings(options_, run);
-  if (!settings || settings->mode == wandb_mode::disabled)
+  if (!settings)
+    return tl::unexpected{settings.error()};
+  if (settings->mode == wandb_mode::disabled)
     return std::nullopt;
   auto left = wandb_fragments(settings->root, settings->about.id);
-  std::erase_if(left, [](auto& x) { return x.is_synced(); });
-  if (left.empty())
+  if (!left)
+    return tl::unexpected{left.error()};
+  std::erase_if(*left, [](auto& x) { return x.is_synced(); });
+  if (left->empty())
     return std::nullopt;
   auto wanted = settings->mode == wandb_mode::offline;
-  auto why = wanted ? "the mode is offline" : upload_.obstacle(left);
+  auto why = wanted ? "the mode is offline" : upload_.obstacle(*left);
   if (wanted || why.empty())
-    why += "; next: " + wandb_upload::command_for(left);
+    why += "; next: " + wandb_upload::command_for(*left);
   return offline_files{
     "written to " + settings->root.string() + ", not uploaded: " + why, wanted};
 }

@@ -35,7 +35,8 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override { return to_json(place_); }
-  std::optional<offline_files> offline(const tracked_run& run) const override;
+  expected<std::optional<offline_files>>
+  offline(const tracked_run& run) const override;
   sink_result upload(const tracked_run& run) override;
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 

@@ -12,8 +12,6 @@ namespace troupe {
 
 namespace {
 
-using clock = std::chrono::steady_clock;
-
 constexpr std::size_t max_print = 16 * 1024 * 1024;
 
 fs::path print_of(const wandb_fragment& x) {
@@ -84,23 +82,24 @@ void wandb_upload::follow(const std::vector<wandb_fragment>& fragments) {
 expected<void>
 wandb_upload::finish(const std::vector<wandb_fragment>& fragments,
                      const std::stop_token& stop) {
-  const auto deadline = clock::now() + options_.finish_timeout;
+  wait_time time;
+  auto is_late = [&] { return time.passed() >= options_.finish_timeout; };
   if (follower_)
-    follower_->wait(deadline, stop);
+    follower_->wait(time, options_.finish_timeout, stop);
   follower_.reset();
   auto left = unsynced(fragments);
-  if (!left.empty() && !stop.stop_requested() && clock::now() < deadline) {
+  if (!left.empty() && !stop.stop_requested() && !is_late()) {
     auto child = start({"sync", "--yes"}, left);
     if (!child)
       return tl::unexpected{child.error()};
-    child->wait(deadline, stop);
+    child->wait(time, options_.finish_timeout, stop);
     left = unsynced(left);
   }
   for (auto& x : fragments)
     hide_secrets(x, options_.api_key);
   if (left.empty())
     return {};
-  auto late = clock::now() >= deadline;
+  auto late = is_late();
   return failure(stop.stop_requested() ? ec::stopped
                  : late                ? ec::timeout
                                        : ec::protocol,

@@ -3,15 +3,9 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/runtime/run/wait_time.hpp"
+
 namespace troupe {
-
-namespace {
-
-/// A check that comes so much later than it was due is a sign that the process
-/// stood still.
-constexpr auto much_later = std::chrono::seconds{1};
-
-} // namespace
 
 void callback_alarm::asked(time_point now, time_point real) {
   since_ = now;
@@ -23,7 +17,7 @@ callback_alarm::verdict callback_alarm::check(time_point now, time_point real) {
   if (!since_)
     return verdict::wait;
   auto passed = real - std::exchange(checked_, real);
-  if (passed > interval + much_later) {
+  if (passed > interval + wait_time::much_later) {
     auto stood_still = std::min(passed, now - *since_);
     *since_ += stood_still;
     next_name_ += stood_still;

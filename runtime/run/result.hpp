@@ -38,7 +38,7 @@ struct result {
   std::optional<run_error> error;
   std::uint64_t attempts = 0; ///< Lives of the ranks so far, restarts included.
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,
-  /// that had not taken all when the run was over; the next start or
+  /// that at the end had not taken all, or not uploaded it: the next start or
   /// `troupe-sync` sends the rest. And one for each callback that was given up:
   /// the next start, if the run has not finished, calls it for the rest.
   std::vector<std::string> unsent;

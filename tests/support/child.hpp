@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <cerrno>
+#include <cstdlib>
 
 #include "tests/support/temporary_folder.hpp"
 
@@ -37,6 +38,21 @@ bool holds_without_current_folder(Check check) {
     fs::create_directory(storage / "gone");
     fs::current_path(storage / "gone");
     fs::remove(storage / "gone");
+    ::_exit(check() ? 0 : 2);
+  });
+  return WIFEXITED(status) && WEXITSTATUS(status) == 0;
+}
+
+/// Whether *check* answers true in a process of a user whom the host does not
+/// know, without HOME, in the folder *current*. For root only.
+template <class Check>
+bool holds_without_home(const fs::path& current, Check check) {
+  auto status = run_in_child([&] {
+    fs::permissions(current, fs::owner_all | fs::group_exe | fs::others_exe);
+    fs::current_path(current);
+    ::unsetenv("HOME");
+    if (::seteuid(54321) != 0)
+      ::_exit(3);
     ::_exit(check() ? 0 : 2);
   });
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;

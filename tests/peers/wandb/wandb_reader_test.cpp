@@ -62,7 +62,7 @@ protected:
   }
 
   fs::path fragment() const {
-    return wandb_fragments(folder / "wandb", run.id).back().path;
+    return wandb_fragments(folder / "wandb", run.id).value().back().path;
   }
 
   temporary_folder folder;
@@ -204,7 +204,7 @@ TEST_F(wandb_reader_test, reads_all_behind_a_tail_that_was_torn) {
         state = sink.state();
     }
   }
-  auto first = wandb_fragments(folder / "wandb", run.id)[0];
+  auto first = wandb_fragments(folder / "wandb", run.id).value()[0];
   fs::resize_file(first.log(), fs::file_size(first.log()) - 3);
   wandb_sink sink{options};
   ASSERT_TRUE(sink.start(run, state));
@@ -212,7 +212,7 @@ TEST_F(wandb_reader_test, reads_all_behind_a_tail_that_was_torn) {
   // Only the summary behind the last row was torn.
   EXPECT_EQ(of_type(all, "history").size(), 3u);
   EXPECT_EQ(of_type(all, "exit").at(0).at("exit_code"), 1);
-  auto second = wandb_fragments(folder / "wandb", run.id)[1];
+  auto second = wandb_fragments(folder / "wandb", run.id).value()[1];
   EXPECT_EQ(of_type(inspect(second.path), "run").at(0).at("resume"), true);
 }
 

@@ -153,7 +153,7 @@ TEST_F(wandb_sync_test, joins_the_lives_of_a_run) {
   ASSERT_TRUE(done) << done.error().reason.message;
   expect_rows(9);
   EXPECT_EQ(service.run().exit_code, 0);
-  EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).size(), 2u);
+  EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).value().size(), 2u);
 }
 
 TEST_F(wandb_sync_test, uploads_folders_that_were_written_offline) {
@@ -166,7 +166,7 @@ TEST_F(wandb_sync_test, uploads_folders_that_were_written_offline) {
   ASSERT_TRUE(sink.log(rows));
   ASSERT_TRUE(sink.finish(run_status_kind::finished, record_time(20)));
   EXPECT_TRUE(service.run().rows.empty());
-  auto fragment = wandb_fragments(folder / "wandb", run.id).at(0);
+  auto fragment = wandb_fragments(folder / "wandb", run.id).value().at(0);
   auto sync = test::run_peer(
     {"wandb", "sync", "--yes", fragment.path.string()},
     {{"WANDB_BASE_URL", service.url()}, {"WANDB_API_KEY", secret}});

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/comet/comet_settings.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
@@ -31,6 +32,16 @@ TEST_F(comet_settings_test, goes_offline_without_a_key) {
   EXPECT_EQ(x->project, "general");
   EXPECT_EQ(x->offline_directory, fs::path{"/runs/digits/comet"});
   EXPECT_EQ(x->url, "https://www.comet.com");
+}
+
+TEST_F(comet_settings_test, reads_no_file_for_a_user_without_a_home) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can be a user whom the host does not know";
+  write_bytes(home / ".comet.config", "[comet]\napi_key=not-yours\n");
+  EXPECT_TRUE(test::holds_without_home(home.path(), [this] {
+    auto x = make_comet_settings({}, run);
+    return x && x->api_key.empty();
+  }));
 }
 
 TEST_F(comet_settings_test, prefers_options_then_variables_then_the_file) {

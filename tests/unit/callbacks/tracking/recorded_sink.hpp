@@ -39,6 +39,11 @@ public:
     return answer ? answer({}) : sink_result{};
   }
 
+  expected<std::optional<offline_files>>
+  offline(const tracked_run&) const override {
+    return files;
+  }
+
   std::string state() const override {
     return std::to_string(rows.size()) + " rows";
   }
@@ -61,6 +66,7 @@ public:
   /// What the next call gets; unset: success.
   std::function<sink_result(std::span<const tracker_record>)> answer;
   expected<void> check_;
+  expected<std::optional<offline_files>> files;
   std::size_t batch = 1000;
   bool writes_all_at_end = false;
   int calls = 0;

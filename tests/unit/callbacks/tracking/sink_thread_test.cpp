@@ -93,6 +93,41 @@ TEST_F(sink_thread_test, says_what_is_unsent_once_its_time_is_over) {
   EXPECT_THAT(notes.back(), HasSubstr("troupe-sync"));
 }
 
+TEST_F(sink_thread_test, counts_no_time_in_which_the_program_stood_still) {
+  std::latch continued{1};
+  target->answer = [&](auto) -> sink_result {
+    continued.wait();
+    return {};
+  };
+  auto trackers = start({.max_batch = 1}).value();
+  report(0);
+  // It stands still for an hour, and with it the tracker, which has a minute.
+  auto looks = 0;
+  auto now = [&, begin = std::chrono::steady_clock::now()] {
+    if (++looks == 2)
+      continued.count_down();
+    return begin + std::chrono::hours{looks < 2 ? 0 : 1};
+  };
+  EXPECT_THAT(trackers->finish(wait_time{now}), testing::IsEmpty());
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
+}
+
+TEST_F(sink_thread_test, says_what_a_tracker_was_to_upload_and_has_in_files) {
+  auto unsent = [this] { return start().value()->finish(); };
+  EXPECT_THAT(unsent(), testing::IsEmpty());
+  target->files = offline_files{"written to here, not uploaded: no key", false};
+  EXPECT_THAT(unsent(),
+              testing::ElementsAre("tracker recorded: written to here, not "
+                                   "uploaded: no key"));
+  target->files = offline_files{"written to here", true};
+  EXPECT_THAT(unsent(), testing::IsEmpty());
+  target->files = failure(ec::invalid_config, "WANDB_MODE is 'on'");
+  EXPECT_THAT(unsent(),
+              testing::ElementsAre("tracker recorded: what lies in files only "
+                                   "cannot be told: WANDB_MODE is 'on'"));
+  EXPECT_THAT(notes, testing::IsEmpty());
+}
+
 TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
   std::stop_token token;
   std::binary_semaphore hangs{0};

@@ -166,6 +166,32 @@ TEST_F(troupe_sync_test, does_not_call_uploaded_what_lies_in_files) {
   EXPECT_THAT(output, HasSubstr("the run had no COMET_API_KEY"));
 }
 
+TEST_F(troupe_sync_test,
+       does_not_call_sent_what_settings_keep_it_from_finding) {
+  auto home = "HOME=" + quoted(folder.path().string())
+              + " NETRC= WANDB_API_KEY= WANDB_IDENTITY_TOKEN_FILE= "
+                "WANDB_DIR= COMET_API_KEY= ";
+  options("wandb", "{}");
+  options("comet", "{}");
+  ASSERT_EQ(sync("--set wandb.program=sh", home + "WANDB_MODE= "), 1);
+  // Both have taken all now, and uploaded nothing.
+  EXPECT_EQ(sync("--tracker wandb", home + "WANDB_MODE=on "), 1) << output;
+  EXPECT_THAT(output, HasSubstr("wandb: what lies in files only cannot be "
+                                "told: WANDB_MODE is 'on'"));
+  EXPECT_EQ(sync("--tracker comet", home + "COMET_URL_OVERRIDE=host "), 1)
+    << output;
+  EXPECT_THAT(output, HasSubstr("comet: what lies in files only cannot be "
+                                "told: COMET_URL_OVERRIDE"));
+  // Nor what it cannot list.
+  fs::remove_all(run.path() / "wandb");
+  write_bytes(run.path() / "wandb", "");
+  EXPECT_EQ(sync("--tracker wandb", home + "WANDB_MODE= "), 1) << output;
+  EXPECT_THAT(output, HasSubstr("list " + (run.path() / "wandb").string()));
+  options("wandb", "no options");
+  EXPECT_EQ(sync("--tracker wandb", home + "WANDB_MODE= "), 1) << output;
+  EXPECT_THAT(output, Not(HasSubstr("all is sent")));
+}
+
 TEST_F(troupe_sync_test, is_content_with_files_that_were_asked_for) {
   options("wandb", R"({"mode":"offline"})");
   options("comet", R"({"mode":"offline"})");

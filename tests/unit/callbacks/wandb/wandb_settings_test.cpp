@@ -1,6 +1,7 @@
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
@@ -105,6 +106,11 @@ TEST(wandb_settings_test, finds_a_key_where_wandb_does) {
   write_bytes(home / ".netrc", "machine api.wandb.ai login user password x\n"
                                "machine wandb.example login u password y\n");
   EXPECT_TRUE(has_wandb_key({}));
+  if (::geteuid() == 0) {
+    EXPECT_TRUE(
+      test::holds_without_home(home.path(), [] { return !has_wandb_key({}); }))
+      << "the current folder's";
+  }
   fs::remove(home / ".netrc");
   wandb_options options;
   options.api_key = "x";

@@ -34,7 +34,8 @@ struct found_rows {
 // Over all logs of the run in *folder*, in order.
 found_rows rows_in(const fs::path& folder) {
   found_rows result;
-  for (auto& x : wandb_fragments(folder / "wandb", run_in(folder).id)) {
+  auto all = wandb_fragments(folder / "wandb", run_in(folder).id).value();
+  for (auto& x : all) {
     auto copy = x.path / "copy"; // reading cuts what is torn
     fs::copy_file(x.log(), copy);
     (void) wandb_log::reopen(copy, 7, [&](std::string_view record) {
@@ -72,7 +73,7 @@ TEST_F(wandb_sink_test, shows_config_before_the_first_record) {
   wandb_sink x{offline()};
   ASSERT_TRUE(x.check(run));
   ASSERT_TRUE(x.start(run, ""));
-  auto all = wandb_fragments(folder / "wandb", run.id);
+  auto all = wandb_fragments(folder / "wandb", run.id).value();
   ASSERT_EQ(all.size(), 1u);
   auto text = bytes_of(all[0].log());
   EXPECT_NE(text.find("optimizer/name"), text.npos);
@@ -111,7 +112,7 @@ TEST_F(wandb_sink_test, gives_each_life_a_folder_and_goes_on_behind_the_last) {
   auto found = rows_in(folder.path());
   EXPECT_EQ(found.steps, (numbers{0, 1, 2, 3, 4, 5, 6, 7, 8, 9}));
   EXPECT_EQ(found.exits, 2) << "every log ends, W&B would wait otherwise";
-  auto all = wandb_fragments(folder / "wandb", run.id);
+  auto all = wandb_fragments(folder / "wandb", run.id).value();
   ASSERT_EQ(all.size(), 2u);
   EXPECT_LT(all[0].time, all[1].time);
 }
@@ -126,7 +127,7 @@ TEST_F(wandb_sink_test, cuts_a_torn_record_before_it_goes_on) {
     ASSERT_TRUE(x.log({rows.data(), 3}));
     state = x.state();
     ASSERT_TRUE(x.log({rows.data() + 3, 1}));
-    log = wandb_fragments(folder / "wandb", run.id)[0].log();
+    log = wandb_fragments(folder / "wandb", run.id).value()[0].log();
   }
   fs::resize_file(log, fs::file_size(log) - 5);
   wandb_sink x{offline()};
@@ -196,12 +197,12 @@ TEST_F(wandb_sink_test, makes_no_folder_for_a_run_that_only_ends_again) {
   wandb_sink x{offline()};
   ASSERT_TRUE(x.start(run, state));
   ASSERT_TRUE(x.finish(run_status_kind::aborted, test::record_time(20)));
-  EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).size(), 1u);
+  EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).value().size(), 1u);
   EXPECT_EQ(rows_in(folder.path()).exits, 1);
   auto more = reports(0, 0);
   ASSERT_TRUE(x.start(run, x.state()));
   ASSERT_TRUE(x.log(more));
-  EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).size(), 2u);
+  EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).value().size(), 2u);
 }
 
 TEST_F(wandb_sink_test, says_how_the_run_ended_after_a_death_before_the_end) {
@@ -219,7 +220,7 @@ TEST_F(wandb_sink_test, says_how_the_run_ended_after_a_death_before_the_end) {
   wandb_sink x{offline()};
   ASSERT_TRUE(x.start(run, state));
   ASSERT_TRUE(x.finish(run_status_kind::finished, test::record_time(20)));
-  auto all = wandb_fragments(folder / "wandb", run.id);
+  auto all = wandb_fragments(folder / "wandb", run.id).value();
   // exit {exit_code 0, runtime 10 s} against exit {exit_code 1}
   EXPECT_TRUE(
     bytes_of(all.back().log())
@@ -260,7 +261,7 @@ TEST_F(wandb_sink_test, writes_what_can_not_be_written_later) {
   ASSERT_TRUE(x.start(run, ""));
   auto rows = reports(0, 1);
   auto root = folder / "wandb";
-  auto log = wandb_fragments(root, run.id)[0].log();
+  auto log = wandb_fragments(root, run.id).value()[0].log();
   auto keep = bytes_of(log);
   {
     // The log is no file any more: as if the disk had gone.
@@ -294,7 +295,8 @@ TEST_F(wandb_sink_test, samples_the_host_at_most_every_ten_seconds) {
   ASSERT_TRUE(x.start(run, ""));
   for (auto& row : reports(0, 2))
     ASSERT_TRUE(x.log({&row, 1}));
-  auto text = bytes_of(wandb_fragments(folder / "wandb", run.id).front().log());
+  auto text =
+    bytes_of(wandb_fragments(folder / "wandb", run.id).value().front().log());
   auto first = text.find("proc.memory.rssMB");
   ASSERT_NE(first, text.npos);
   EXPECT_EQ(text.find("proc.memory.rssMB", first + 1), text.npos);
@@ -308,7 +310,8 @@ TEST_F(wandb_sink_test, leaves_out_what_is_not_finite_on_request) {
   auto row = record.report(
     0, {{{"nan", std::nan("")}, {"inf", HUGE_VAL}, {"fine", 1.5}}});
   ASSERT_TRUE(x.log({&row, 1}));
-  auto text = bytes_of(wandb_fragments(folder / "wandb", run.id).front().log());
+  auto text =
+    bytes_of(wandb_fragments(folder / "wandb", run.id).value().front().log());
   EXPECT_EQ(text.find("NaN"), text.npos);
   EXPECT_EQ(text.find("Infinity"), text.npos);
   EXPECT_NE(text.find("fine"), text.npos);

@@ -7,6 +7,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cstdint>
 #include <cstdlib>
 #include <string>
 
@@ -19,13 +20,22 @@ namespace {
 
 /// What `fs::copy_file` should do: Boost 1.74 copies ranges, which Linux has
 /// refused between two kinds of file systems since 5.19.
-int copy_bytes(int from, int to) {
+/// Adds the bytes to *size*; 0, or what `errno` says.
+int copy_bytes(int from, int to, std::uint64_t& size) {
   constexpr std::size_t piece = 1 << 30;
   ssize_t copied = 0;
-  do
+  do {
     copied = ::sendfile(to, from, nullptr, piece);
-  while (copied > 0 || (copied < 0 && errno == EINTR));
+    size += static_cast<std::uint64_t>(std::max<ssize_t>(copied, 0));
+  } while (copied > 0 || (copied < 0 && errno == EINTR));
   return copied < 0 ? errno : 0;
+}
+
+/// Why *size* bytes of *from*, which had *whole*, are no copy of it.
+error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
+  return {ec::storage, from.string() + " had " + std::to_string(whole)
+                         + " bytes, and only " + std::to_string(size)
+                         + " could be copied: it was cut meanwhile"};
 }
 
 /// Replaces *to* by a copy of *from*: a reader of *to* finds the old file or
@@ -47,15 +57,19 @@ expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
   unique_fd out{::mkostemp(temporary.data(), O_CLOEXEC)};
   if (!out)
     return fail(errno);
-  auto code = copy_bytes(in->get(), out.get());
-  if (code == 0
+  std::uint64_t size = 0;
+  auto code = copy_bytes(in->get(), out.get(), size);
+  // More of it is fine: a log may grow.
+  auto is_whole = size >= static_cast<std::uint64_t>(status.st_size);
+  if (code == 0 && is_whole
       && (::fchmod(out.get(), status.st_mode & 0777) != 0
           || ::rename(temporary.c_str(), to.c_str()) != 0))
     code = errno;
-  if (code == 0)
+  if (code == 0 && is_whole)
     return {};
   ::unlink(temporary.c_str());
-  return fail(code);
+  return code != 0 ? fail(code)
+                   : tl::unexpected{cut_short(from, size, status.st_size)};
 }
 
 /// Why a copy into *target* would copy itself, again and again; nothing if it
@@ -85,10 +99,31 @@ expected<void> make_folder(const fs::path& path) {
   return {};
 }
 
-/// Calls *place* with every file below *source* and where it belongs.
+/// Whether the file *name* in the folder *source*, which is to be copied, is
+/// true of that folder only: a run committed it, and the file is not among what
+/// its manifest lists. Any other file is the user's.
+expected<bool> stays_behind(const fs::path& source, const std::string& name) {
+  if (!is_own_file(name))
+    return false;
+  auto found = read_manifest(source);
+  if (!found && found.error().code != ec::corrupt)
+    return tl::unexpected{found.error()};
+  return found
+         && std::ranges::find(found->files, name, &file_entry::path)
+              == found->files.end();
+}
+
+/// Where a file lies in the folder that is copied.
+struct position {
+  bool is_top = true;
+  bool is_behind_link = false; ///< Below a link to a folder: not of this one.
+};
+
+/// Calls *place* with every file below *source*, where it belongs, and its
+/// position.
 template <class Place>
 expected<void> for_each_file(const fs::path& source, const fs::path& target,
-                             const Place& place) {
+                             const Place& place, position at = {}) {
   auto folder = look_up(source);
   if (!folder)
     return tl::unexpected{folder.error()};
@@ -103,15 +138,23 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
     auto found = look_up(i->path());
     if (!found)
       return tl::unexpected{found.error()};
+    auto ok = expected<void>{};
     if (found->is_folder()) {
-      auto ok = make_folder(to).and_then(
-        [&] { return for_each_file(i->path(), to, place); });
-      if (!ok)
-        return ok;
-    } else if (!is_own_file(name.string())) {
-      if (auto ok = place(i->path(), to); !ok)
-        return ok;
+      auto itself = look_up_link(i->path());
+      if (!itself)
+        return tl::unexpected{itself.error()};
+      position below{false, at.is_behind_link || itself->is_link()};
+      ok = make_folder(to).and_then(
+        [&] { return for_each_file(i->path(), to, place, below); });
+    } else {
+      auto stays = at.is_top ? stays_behind(source, name.string()) : false;
+      if (!stays)
+        return tl::unexpected{stays.error()};
+      if (!*stays)
+        ok = place(i->path(), to, at);
     }
+    if (!ok)
+      return ok;
   }
   if (code)
     return tl::unexpected{storage_error("list", source, code.value())};
@@ -123,20 +166,30 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
 expected<void> copy_files(const fs::path& source, const fs::path& target) {
   return check_apart(source, target)
     .and_then([&] { return make_folder(target); })
-    .and_then([&] { return for_each_file(source, target, replace_by_copy); });
+    .and_then([&] {
+      return for_each_file(
+        source, target,
+        [](const fs::path& from, const fs::path& to, const position&) {
+          return replace_by_copy(from, to);
+        });
+    });
 }
 
 expected<std::vector<fs::path>> link_files(const fs::path& source,
                                            const fs::path& target) {
   std::vector<fs::path> result;
-  auto link = [&](const fs::path& from, const fs::path& to) -> expected<void> {
+  auto link = [&](const fs::path& from, const fs::path& to,
+                  const position& at) -> expected<void> {
+    if (at.is_behind_link) // It is not in *source*.
+      return replace_by_copy(from, to);
     result.push_back(from);
     auto found = look_up_link(from);
     if (!found)
       return tl::unexpected{found.error()};
     // Another file system, one without links, a file of somebody else, a
-    // symbolic link: a copy.
-    if (!found->is_file() || ::link(from.c_str(), to.c_str()) != 0)
+    // symbolic link, one that may still be written to by another name: a copy.
+    if (!found->is_file() || found->links > 1
+        || ::link(from.c_str(), to.c_str()) != 0)
       return replace_by_copy(from, to);
     return {};
   };

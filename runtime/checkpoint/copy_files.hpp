@@ -10,13 +10,17 @@ namespace troupe {
 /// Copies every file below *source* to the same place below *target*, which is
 /// made if missing and may not lie in *source*; a file that is there already is
 /// replaced, atomically, and others stay. Symbolic links are followed, so that
-/// the copy stands alone. The manifest of a committed *source* stays behind: it
-/// is true of that folder only. Nothing is fsynced.
+/// the copy stands alone. What is true of the folder *source* only stays
+/// behind: the manifest and half-written metadata of one that a run committed.
+/// A file of the same name further down, or of the user, is copied.
+/// `ec::storage` for a file that becomes shorter meanwhile. Nothing is fsynced.
 expected<void> copy_files(const fs::path& source, const fs::path& target);
 
 /// The same into a folder that exists, without a copy of the bytes where both
 /// lie on one file system: the files get a second name. Returns what to remove
-/// in *source* if the files are to be moved in the end.
+/// in *source* if the files are to be moved in the end. What lies behind a link
+/// to a folder is copied, and not among that; of a link to a file only the link
+/// is.
 expected<std::vector<fs::path>> link_files(const fs::path& source,
                                            const fs::path& target);
 

@@ -11,7 +11,7 @@ struct report_options {
   std::string checkpoint_name = {};
   /// Move the files of a given directory instead of copying them. `report`
   /// waits for the commit, even without `barrier`; one that is refused leaves
-  /// them.
+  /// them. What lies behind a link to a folder is copied and stays.
   bool move_files = false;
   /// false: do not wait for the other ranks; a rank may run ahead of the
   /// slowest by at most `max_reports_ahead`.

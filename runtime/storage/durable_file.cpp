@@ -81,7 +81,8 @@ expected<file_status> stat_path(const fs::path& path, int flags) {
   struct stat info {};
   if (::fstatat(AT_FDCWD, path.c_str(), &info, flags) == 0)
     return file_status{type_of(info.st_mode),
-                       static_cast<std::uint64_t>(info.st_size)};
+                       static_cast<std::uint64_t>(info.st_size),
+                       static_cast<std::uint64_t>(info.st_nlink)};
   if (errno == ENOENT || errno == ENOTDIR)
     return file_status{};
   return storage_failure("look up", path, errno);

@@ -20,7 +20,8 @@ error storage_error(std::string_view action, const fs::path& path, int code);
 /// What lies at a path.
 struct file_status {
   fs::file_type type = fs::file_not_found;
-  std::uint64_t size = 0; ///< Bytes of a file.
+  std::uint64_t size = 0;  ///< Bytes of a file.
+  std::uint64_t links = 0; ///< Names that it has.
 
   bool exists() const noexcept { return type != fs::file_not_found; }
   bool is_file() const noexcept { return type == fs::regular_file; }

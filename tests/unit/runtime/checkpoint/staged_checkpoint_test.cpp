@@ -1,6 +1,7 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
@@ -8,12 +9,26 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/checkpoint/checkpoint_store.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/checkpoint/staging.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 using namespace troupe;
 using namespace troupe::test;
+
+namespace {
+
+std::vector<std::string> names_below(const fs::path& folder) {
+  std::vector<std::string> result;
+  const auto files = files_below(folder).value();
+  for (auto& x : files)
+    result.push_back(x.lexically_relative(folder).generic_string());
+  return result;
+}
+
+} // namespace
 
 class staged_checkpoint_test : public testing::Test {
 protected:
@@ -188,7 +203,7 @@ TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {
   fs::create_directory(source / "sub");
   write_bytes(source / "x", "1");
   write_bytes(source.path() / "sub" / "y", "2");
-  write_bytes(source / "manifest.json", "of another checkpoint");
+  write_bytes(source / "manifest.json", to_json(manifest{}));
   fs::create_symlink(source / "x", source / "link");
   {
     auto staged = make();
@@ -210,6 +225,70 @@ TEST_F(staged_checkpoint_test, copies_or_moves_a_folder_into_itself) {
   ASSERT_FALSE(missing);
   EXPECT_NE(missing.error().message.find((run / "nowhere").string()),
             std::string::npos);
+}
+
+TEST_F(staged_checkpoint_test, moves_only_what_lies_in_the_folder_itself) {
+  temporary_folder data, source;
+  fs::create_directory(data / "sub");
+  write_bytes(data / "x", "x");
+  write_bytes(data.path() / "sub" / "y", "y");
+  write_bytes(data / "z", "z");
+  fs::create_directory_symlink(data.path(), source / "dataset");
+  fs::create_symlink(data / "z", source / "link");
+  fs::create_hard_link(data / "z", source / "second_name");
+  write_bytes(source / "own", "own");
+  auto staged = make();
+  ASSERT_TRUE(staged.add_directory(source.path(), true));
+  for (auto name : {"x", "z"}) // written to by its other name
+    write_bytes(data / name, "later");
+  EXPECT_EQ(seal(staged).value().size(), 6u);
+  EXPECT_EQ(bytes_of(staging / "rank_2" / "dataset" / "x"), "x");
+  EXPECT_EQ(bytes_of(staging / "rank_2" / "dataset" / "sub" / "y"), "y");
+  EXPECT_EQ(bytes_of(staging / "rank_2" / "link"), "z");
+  EXPECT_EQ(bytes_of(staging / "rank_2" / "second_name"), "z");
+  staged.remove_sources();
+  EXPECT_EQ(bytes_of(data / "x"), "later");
+  EXPECT_EQ(bytes_of(data.path() / "sub" / "y"), "y");
+  EXPECT_EQ(bytes_of(data / "z"), "later");
+  EXPECT_TRUE(fs::is_symlink(source / "dataset"));
+  for (auto name : {"link", "second_name", "own"})
+    EXPECT_FALSE(fs::exists(fs::symlink_status(source / name))) << name;
+}
+
+TEST_F(staged_checkpoint_test, leaves_out_no_file_of_the_user) {
+  temporary_folder source;
+  fs::create_directory(source / "tok");
+  for (auto name : {"manifest.json", ".metadata.json.old"})
+    write_bytes(source.path() / "tok" / name, "mine");
+  write_bytes(source / ".metadata.json.old", "mine");
+  {
+    auto staged = make();
+    ASSERT_TRUE(staged.add_directory(source.path(), false));
+    auto files = seal(staged);
+    ASSERT_TRUE(files) << files.error().message;
+    EXPECT_EQ(files->size(), 3u);
+    // Nor when it was committed.
+    auto committed = staging / "rank_2";
+    write_bytes(committed / "manifest.json",
+                to_json(manifest{.files = std::move(*files)}));
+    temporary_folder copy;
+    ASSERT_TRUE(
+      checkpoint::from_directory(committed).to_directory(copy.path()));
+    EXPECT_EQ(
+      names_below(copy.path()),
+      (std::vector<std::string>{".metadata.json.old", "tok/.metadata.json.old",
+                                "tok/manifest.json"}));
+  }
+  // One that the run's own would replace is refused, not dropped.
+  write_bytes(source / "manifest.json", "mine");
+  for (auto move : {false, true}) {
+    auto staged = make();
+    ASSERT_TRUE(staged.add_directory(source.path(), move));
+    auto files = seal(staged);
+    ASSERT_FALSE(files);
+    EXPECT_EQ(files.error().code, ec::invalid_argument);
+    EXPECT_NE(files.error().message.find("manifest.json"), std::string::npos);
+  }
 }
 
 TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
@@ -317,6 +396,46 @@ TEST(checkpoint_test, copies_its_files_to_a_folder) {
   EXPECT_EQ(x.to_directory(folder.path() / "a" / "b").value(),
             folder.path() / "a" / "b");
   EXPECT_EQ(bytes_of(folder.path() / "a" / "b" / "x"), "1");
+}
+
+TEST(checkpoint_test, copies_every_file_but_its_own_manifest) {
+  temporary_folder folder;
+  auto from = folder / "from";
+  fs::create_directories(from / "tok");
+  write_bytes(from / "manifest.json", to_json(manifest{}));
+  write_bytes(from / ".metadata.json", "{}");
+  write_bytes(from / ".metadata.json.Xa09zQ", "{"); // its writer was killed
+  for (auto name : {"manifest.json", ".metadata.json", ".metadata.json.Xa09zQ"})
+    write_bytes(from / "tok" / name, "mine");
+  auto x = checkpoint::from_directory(from);
+  ASSERT_TRUE(x.to_directory(folder / "to"));
+  EXPECT_EQ(names_below(folder / "to"),
+            (std::vector<std::string>{".metadata.json", "tok/.metadata.json",
+                                      "tok/.metadata.json.Xa09zQ",
+                                      "tok/manifest.json"}));
+  write_bytes(from / "manifest.json", "{\"name\": \"a model of the user\"}");
+  ASSERT_TRUE(x.to_directory(folder / "again"));
+  EXPECT_EQ(bytes_of(folder.path() / "again" / "manifest.json"),
+            bytes_of(from / "manifest.json"));
+}
+
+// A file that says it has 4,096 bytes, and gives fewer.
+TEST(checkpoint_test, takes_no_file_that_became_shorter_for_whole) {
+  const fs::path shorter{"/sys/devices/system/cpu/online"};
+  struct stat found {};
+  if (::stat(shorter.c_str(), &found) != 0
+      || bytes_of(shorter).size() >= static_cast<std::size_t>(found.st_size))
+    GTEST_SKIP() << "there is no such " << shorter;
+  temporary_folder folder;
+  fs::create_directory(folder / "from");
+  fs::create_symlink(shorter, folder.path() / "from" / "x");
+  auto copied =
+    checkpoint::from_directory(folder / "from").to_directory(folder / "to");
+  ASSERT_FALSE(copied);
+  EXPECT_EQ(copied.error().code, ec::storage);
+  EXPECT_NE(copied.error().message.find("could be copied"), std::string::npos)
+    << copied.error().message;
+  EXPECT_TRUE(fs::is_empty(folder / "to"));
 }
 
 TEST(checkpoint_test, is_not_copied_into_itself) {

@@ -1,5 +1,6 @@
 #include "troupe/trainers/fit.hpp"
 
+#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <unistd.h>
@@ -21,6 +22,7 @@
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
+#include "troupe/runtime/process/system_failure.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/inline_run.hpp"
@@ -252,9 +254,30 @@ private:
 /// thread for its scheduler, clock, pool or network.
 constexpr std::size_t system_threads = 6;
 
+/// The same of descriptors, for the scheduler's and the network's events.
+constexpr std::size_t system_descriptors = 6;
+
+/// Opens *count* descriptors and closes them: `ec::spawn` if this process may
+/// not have so many more.
+expected<void> expect_descriptors(std::size_t count) {
+  std::vector<unique_fd> all;
+  while (all.size() < count) {
+    unique_fd x{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+    if (!x)
+      return system_failure(ec::spawn,
+                            "the run needs " + std::to_string(count)
+                              + " more file descriptors, and this process gets "
+                              + std::to_string(all.size()));
+    all.push_back(std::move(x));
+  }
+  return {};
+}
+
 /// *request* is valid and resolved.
 result fit_in_actors(run_request request) {
   if (auto ok = expect_threads(system_threads); !ok)
+    return failed_result(ok.error());
+  if (auto ok = expect_descriptors(system_descriptors); !ok)
     return failed_result(ok.error());
   register_messages();
   auto quiet = request.run.quiet;

@@ -164,8 +164,8 @@ TEST(few_resources_test, fit_returns_however_few_threads_there_are) {
 TEST(few_resources_test, fit_returns_however_few_descriptors_there_are) {
   if (!counts_threads)
     GTEST_SKIP() << "a sanitizer opens pipes to look at memory";
-  expect_results("--descriptors", 9, 2);
-  expect_results("--late-descriptors", 9, 2);
+  expect_results("--descriptors", 3, 2);
+  expect_results("--late-descriptors", 3, 2);
   expect_results("--late-descriptors", 4, 0);
 }
 

@@ -292,6 +292,8 @@ std::string worker_group_state::place_of(int rank) const {
     return "at the rendezvous store for " + wait_text(now - *since);
   if (auto since = time_of(shown.asks_driver))
     return "waiting for the driver for " + wait_text(now - *since);
+  if (auto since = time_of(shown.at_device))
+    return "waiting for its GPU for " + wait_text(now - *since);
   if (auto since = time_of(shown.in_collective))
     return "in collective " + std::to_string(entered) + " for "
            + wait_text(now - *since);

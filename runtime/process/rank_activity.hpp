@@ -21,6 +21,8 @@ struct rank_activity {
   std::atomic<clock::rep> at_store;
   /// When the rank began to wait for an answer of the driver.
   std::atomic<clock::rep> asks_driver;
+  /// When the rank began to wait for its GPU.
+  std::atomic<clock::rep> at_device;
   /// When the rank entered the collective that it is in.
   std::atomic<clock::rep> in_collective;
   /// Collectives entered so far.

@@ -416,6 +416,12 @@ TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
   auto status = system.ask<group_status>(ranks.group, get_status{});
   EXPECT_EQ(status->value->ranks[0].place, "in report 10");
   EXPECT_EQ(status->value->ranks[1].place, "in its data loader for 10 s");
+  segment->activity(1).in_data_loader = 0;
+  segment->activity(1).at_device =
+    state().self->clock().now().time_since_epoch().count();
+  pass_seconds(3);
+  status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 3 s");
 }
 
 TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {

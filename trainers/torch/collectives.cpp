@@ -14,10 +14,10 @@ at::Tensor all_reduce_sum(train_context& context, at::Tensor x) {
   auto plane = data_plane(context);
   if (!plane->group)
     return x;
-  // A group of GPUs carries their tensors alone, and a group of c10d drops what
-  // is written to a conjugated or negated view.
+  // A group of GPUs carries their tensors alone, and those of c10d take the
+  // memory of a view for its elements.
   std::vector<at::Tensor> there{
-    x.to(plane->device).resolve_conj().resolve_neg()};
+    x.to(plane->device).resolve_conj().resolve_neg().contiguous()};
   plane->group->allreduce(there)->wait();
   if (!there[0].is_same(x))
     x.copy_(there[0]);

@@ -1,6 +1,7 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/optim/fused_sgd.hpp"
 
@@ -340,6 +341,71 @@ TEST_P(changing_parameters, replicas_that_differ_are_told_on_every_rank) {
                        + std::to_string(self.size - 1) + " differs")
             != std::string::npos,
           message);
+  });
+}
+
+// Of equal shapes, so that nothing else tells them.
+TEST_P(changing_parameters, ranks_that_would_mix_parameters_are_refused) {
+  struct two_layers : torch::nn::Module {
+    explicit two_layers(bool other_order) {
+      for (auto name :
+           {other_order ? "right" : "left", other_order ? "left" : "right"})
+        layers.push_back(register_module(name, torch::nn::Linear(4, 4)));
+    }
+    at::Tensor forward(at::Tensor x) {
+      for (auto& layer : layers)
+        x = layer(x);
+      return x;
+    }
+    std::vector<torch::nn::Linear> layers;
+  };
+  on_ranks([](rank_of_test& self) {
+    auto last = self.rank + 1 == self.size;
+    auto expect_refusal = [&](std::shared_ptr<two_layers> model) {
+      auto message = refusal([&] { make_ddp(model, self.group()); });
+      check(message.find("rank " + std::to_string(self.size - 1))
+              != std::string::npos,
+            message);
+      check(!last
+              || message.find("of other names than on rank 0")
+                   != std::string::npos,
+            message);
+    };
+    expect_refusal(std::make_shared<two_layers>(last));
+    auto frozen = std::make_shared<two_layers>(false);
+    for (auto& x : frozen->layers[last ? 1 : 0]->parameters())
+      x.requires_grad_(false);
+    expect_refusal(frozen);
+  });
+}
+
+// As docs/decisions/averaged_gradients.md has it.
+TEST_P(changing_parameters, lbfgs_takes_equal_steps_with_the_mean_of_losses) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto& context = *run.context;
+    auto model = prepare_model(context, seeded<mlp>(self.rank));
+    auto [all_x, all_y] = samples(self.size * 8, 0);
+    auto x = self.share(all_x);
+    auto y = self.share(all_y);
+    torch::optim::LBFGS optimizer{
+      model.parameters(),
+      torch::optim::LBFGSOptions{0.5}.max_iter(4).line_search_fn(
+        "strong_wolfe")};
+    auto mean_loss = [&] {
+      model.zero_grad();
+      auto loss = cross_entropy(model.forward(x), y);
+      loss.backward();
+      return all_reduce_sum(context, loss.detach().clone())
+             / context.world_size();
+    };
+    auto first = mean_loss().item<double>();
+    for (int step = 0; step < 3; ++step)
+      optimizer.step(mean_loss);
+    model.data_parallel().check_replicas();
+    auto last = mean_loss().item<double>();
+    check(last < first,
+          "loss " + std::to_string(first) + " to " + std::to_string(last));
   });
 }
 

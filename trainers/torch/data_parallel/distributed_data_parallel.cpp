@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <initializer_list>
 #include <string>
 
 #include <ATen/core/LegacyTypeDispatch.h>
@@ -129,6 +130,28 @@ void append_detached(std::vector<at::Tensor>& out,
       out.push_back(x.tensor.detach());
 }
 
+/// How the names of *lists* differ from rank 0's; empty if they do not. Tensors
+/// travel in their order, so that others of the same shape would be mixed.
+std::string
+name_mismatch(const group_ptr& group,
+              std::initializer_list<const std::vector<named_tensor>*> lists,
+              at::Device device) {
+  std::string names;
+  for (auto list : lists)
+    for (auto& x : *list)
+      names += x.name + '\n';
+  const auto mine = static_cast<std::int64_t>(checksum(names));
+  std::vector<at::Tensor> first{
+    at::full({1}, mine, at::TensorOptions{at::kLong}.device(device))};
+  group->broadcast(first)->wait();
+  if (first[0].item<std::int64_t>() == mine)
+    return {};
+  return " has parameters or buffers of other names than on rank 0, or in "
+         "another order, or trains others: gradients are averaged in the "
+         "order of register_parameter and register_module, which has to be "
+         "the same on all ranks";
+}
+
 /// A number that differs for tensors that differ in a bit.
 at::Tensor fingerprint(const at::Tensor& x) {
   constexpr at::ScalarType integers[]{at::kChar, at::kShort, at::kInt,
@@ -218,6 +241,14 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
     mismatch = "parameters of model " + model.model
                + " differ from those of rank 0: " + e.what_without_backtrace();
   }
+  const std::vector<named_tensor> none;
+  auto names =
+    name_mismatch(group_,
+                  {&reduced_, with_parameters ? &model.parameters : &none,
+                   with_buffers ? &model.buffers : &none},
+                  device_);
+  if (mismatch.empty() && !names.empty())
+    mismatch = "model " + model.model + names;
   agree(group_, mismatch, device_);
   std::vector<at::Tensor> state;
   if (with_parameters)

@@ -1,5 +1,7 @@
 #include "troupe/trainers/torch/groups/elastic_group.hpp"
 
+#include <string>
+#include <string_view>
 #include <thread>
 #include <utility>
 
@@ -15,6 +17,25 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& x) {
   try {
     return x.getFuture();
   } catch (const c10::Error&) {
+    return nullptr;
+  }
+}
+
+/// The error of a rank that others did not come to in time, if *failure* is
+/// that: Gloo says it in words alone.
+std::exception_ptr as_timeout(const std::exception_ptr& failure, int rank) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    std::string_view what = e.what();
+    if (what.find("Timed out") == what.npos
+        && what.find("timeout") == what.npos)
+      return nullptr;
+    return std::make_exception_ptr(train_error{
+      {ec::timeout,
+       "rank " + std::to_string(rank)
+         + ": a collective waited too long for other ranks: " + e.what()}});
+  } catch (...) {
     return nullptr;
   }
 }
@@ -47,6 +68,13 @@ struct elastic_group::open_works {
     works.insert(c10::intrusive_ptr<work>{x}.release());
     if (activity)
       activity->enter_collective();
+  }
+
+  /// Notes that the others did not come to a work in time.
+  void give_up() {
+    std::lock_guard guard{mutex};
+    if (activity)
+      activity->give_up_collective();
   }
 
   /// Our reference to *x*; nullptr if somebody else took it.
@@ -139,9 +167,18 @@ elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
     settle(std::move(group), nullptr);
     throw;
   }
-  auto complete = [open = open_, key = ours.get()](std::exception_ptr failure) {
-    if (auto mine = open->take(key))
-      failure ? mine->fail(failure) : mine->succeed();
+  auto complete = [open = open_, key = ours.get(),
+                   rank = rank_](std::exception_ptr failure) {
+    auto timeout = failure ? as_timeout(failure, rank) : nullptr;
+    if (timeout)
+      open->give_up();
+    auto mine = open->take(key);
+    if (!mine)
+      return;
+    if (failure)
+      mine->fail(timeout ? timeout : failure);
+    else
+      mine->succeed();
   };
   if (auto future = future_of(*ours->inner))
     future->addCallback([complete](c10::ivalue::Future& done) {

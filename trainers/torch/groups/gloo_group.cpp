@@ -1,5 +1,10 @@
 #include "troupe/trainers/torch/groups/gloo_group.hpp"
 
+#include <future>
+
+#include <pthread.h>
+#include <signal.h>
+
 #include "troupe/trainers/train_context.hpp"
 
 #ifdef TROUPE_HAS_GLOO
@@ -16,6 +21,21 @@ namespace {
 /// store before, and a rank that connects can not be woken.
 constexpr auto connect_timeout = std::chrono::minutes{2};
 
+/// Calls *f* on a thread without SIGPIPE. The threads that it starts have none
+/// either: Gloo writes to sockets of peers that may be gone, and ranks that are
+/// threads share the signals of the user's program, which would end.
+template <class F>
+auto without_sigpipe(F f) {
+  auto result = std::async(std::launch::async, [&f] {
+    sigset_t pipe;
+    sigemptyset(&pipe);
+    sigaddset(&pipe, SIGPIPE);
+    ::pthread_sigmask(SIG_BLOCK, &pipe, nullptr);
+    return f();
+  });
+  return result.get();
+}
+
 } // namespace
 
 bool has_gloo() noexcept {
@@ -25,8 +45,8 @@ bool has_gloo() noexcept {
 c10::intrusive_ptr<c10d::Backend>
 make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, bool one_host, std::chrono::milliseconds timeout) {
-  try {
-    using gloo = c10d::ProcessGroupGloo;
+  using gloo = c10d::ProcessGroupGloo;
+  auto make = [&] {
     auto options = gloo::Options::create(
       std::min<std::chrono::milliseconds>(timeout, connect_timeout));
     // The name of a host may resolve to an address that is not its own.
@@ -38,6 +58,9 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
       c10::make_intrusive<gloo>(store, rank, size, options);
     group->setTimeout(timeout);
     return group;
+  };
+  try {
+    return without_sigpipe(make);
   } catch (const train_error&) {
     throw;
   } catch (const std::exception& e) {

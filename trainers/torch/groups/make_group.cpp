@@ -176,18 +176,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
       context.link().activity());
     plane.group->setBackend(at::kCPU, c10d::ProcessGroup::CUSTOM, on_cpu);
   }
-  auto check = context.before_report([member, device = plane.device,
-                                      rank = context.rank()] {
-    // What the loop has only started may fail yet.
-    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
-      device.index());
-    if (member->getError() != c10d::ErrorType::SUCCESS)
-      throw train_error{
-        {ec::rank_failed,
-         "rank " + std::to_string(rank)
-           + ": NCCL aborted a collective, so what the loop computed since is "
-             "not valid and cannot be reported"}};
-  });
+  auto check = refuse_reports_after_abort(context, member, plane.device);
   return {[member, on_cpu](const error& reason) {
             if (on_cpu)
               on_cpu->abort(reason);

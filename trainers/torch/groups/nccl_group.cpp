@@ -28,16 +28,13 @@ namespace {
     {ec::unsupported, "rank " + std::to_string(rank) + ": " + what}};
 }
 
-/// Where `troupe_nccl` may lie: where the user says, where it was built, where
-/// the loader looks. The package adds its own folder to the run path of
-/// programs.
+/// Where `troupe_nccl` may lie: where the user says, and where the loader
+/// looks. Programs of the build tree and those that use the package have its
+/// folder in their run path; the libraries know of neither.
 std::vector<std::string> places() {
   std::vector<std::string> result;
   if (auto* given = std::getenv("TROUPE_NCCL_LIBRARY"))
     result.emplace_back(given);
-#ifdef TROUPE_NCCL_BUILT_AS
-  result.emplace_back(TROUPE_NCCL_BUILT_AS);
-#endif
   result.emplace_back("libtroupe_nccl.so");
   return result;
 }
@@ -160,6 +157,27 @@ start_group(train_context& context, std::chrono::milliseconds limit,
                                   + ": the group did not start within "
                                   + std::to_string(limit.count()) + " ms"}}));
   return result.get();
+}
+
+std::shared_ptr<void>
+refuse_reports_after_abort(train_context& context,
+                           c10::intrusive_ptr<c10d::Backend> member,
+                           c10::Device device) {
+  return context.before_report([member = std::move(member), device,
+                                rank = context.rank(),
+                                activity = context.link().activity()] {
+    if (!device.is_cpu()) {
+      activity_scope waits{activity->at_device};
+      c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
+        device.index());
+    }
+    if (member->getError() != c10d::ErrorType::SUCCESS)
+      throw train_error{
+        {ec::rank_failed,
+         "rank " + std::to_string(rank)
+           + ": NCCL aborted a collective, so what the loop computed since is "
+             "not valid and cannot be reported"}};
+  });
 }
 
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,

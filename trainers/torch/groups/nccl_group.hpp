@@ -2,6 +2,7 @@
 
 #include <chrono>
 #include <functional>
+#include <memory>
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 #include <torch/csrc/distributed/c10d/Store.hpp>
@@ -29,6 +30,15 @@ make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 c10::intrusive_ptr<c10d::Backend>
 start_group(train_context& context, std::chrono::milliseconds limit,
             std::function<c10::intrusive_ptr<c10d::Backend>()> start);
+
+/// While the result is kept, reports and checkpoints of *context* are refused
+/// with `train_error` once *member* has aborted a collective: NCCL's waits
+/// order streams only, so that a loop goes on with what was in memory. Each
+/// waits for all that the loop has started on *device*, which may fail yet.
+[[nodiscard]] std::shared_ptr<void>
+refuse_reports_after_abort(train_context& context,
+                           c10::intrusive_ptr<c10d::Backend> member,
+                           c10::Device device);
 
 /// Ends *member* in order: what is under way on *device* finishes, then the
 /// communicators close. Destroying or aborting first could corrupt the last

@@ -1,11 +1,18 @@
 #include "troupe/trainers/torch/groups/make_group.hpp"
 
+#include <barrier>
+#include <csignal>
+#include <filesystem>
+#include <fstream>
 #include <future>
+#include <optional>
+#include <set>
 
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_link.hpp"
 #include "tests/support/torch_ranks.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/gloo_group.hpp"
 #include "troupe/trainers/torch/groups/group_reaper.hpp"
 #include "troupe/trainers/torch/groups/nccl_group.hpp"
@@ -44,7 +51,9 @@ protected:
       {
         auto plane = make_group(context, {.backend = kind, .timeout = 60s});
         check(link->has_abort(), "nobody listens to aborts");
+        context.data_plane() = plane;
         body(context, *plane, *link);
+        context.data_plane().reset();
       }
       check(!link->has_abort(), "somebody still listens to aborts");
     });
@@ -184,6 +193,152 @@ TEST_F(make_group_test, an_abort_of_the_attempt_ends_waiting_collectives) {
       });
     EXPECT_EQ(failures, no_failures) << to_string(kind);
   }
+}
+
+TEST_F(make_group_test, sums_are_right_for_views_of_any_kind) {
+  for (auto kind : {backend::local, backend::gloo}) {
+    if (kind == backend::gloo && !has_gloo())
+      continue;
+    auto failures = on_ranks(kind, true, [](auto& context, auto&, auto&) {
+      const auto rank = context.rank();
+      auto numbers = [&] {
+        return at::arange(24, at::kFloat).view({4, 6}) * (rank + 1);
+      };
+      const auto sums = at::arange(24, at::kFloat).view({4, 6}) * 3;
+      auto expect = [&](const at::Tensor& x, const at::Tensor& sum,
+                        const char* what) {
+        auto found = all_reduce_sum(context, x);
+        check(found.is_same(x), std::string{what} + " is another tensor");
+        check(at::equal(x, sum), std::string{"the sum is wrong: "} + what);
+      };
+      expect(numbers().t(), sums.t(), "transposed");
+      auto one = numbers();
+      expect(rank == 0 ? one.t() : one.t().contiguous(), sums.t(),
+             "laid out in another way on each rank");
+      auto whole = numbers();
+      const auto rest = whole.slice(1, 1, 6, 2).clone();
+      expect(whole.slice(1, 0, 6, 2), sums.slice(1, 0, 6, 2), "every other");
+      check(at::equal(whole.slice(1, 1, 6, 2), rest),
+            "what the view leaves out was changed");
+      expect(at::_neg_view(numbers()), -sums, "negated");
+      auto waves = at::complex(numbers(), numbers() + 1);
+      expect(waves.conj(), at::complex(sums, -sums - 2), "conjugated");
+      check(at::equal(waves, at::complex(sums, sums + 2)),
+            "the tensor of the view has another sum");
+      expect(waves.conj().slice(1, 0, 6, 3),
+             at::complex(sums * 2, -sums * 2 - 4).slice(1, 0, 6, 3),
+             "some of the conjugated");
+      std::string refusal;
+      try {
+        all_reduce_sum(context, at::ones({1}).expand({3}));
+      } catch (const std::exception& e) {
+        refusal = e.what();
+      }
+      check(refusal.find("single memory location") != refusal.npos, refusal);
+    });
+    EXPECT_EQ(failures, no_failures) << to_string(kind);
+  }
+}
+
+TEST_F(make_group_test, a_timeout_over_gloo_is_one_that_blames_late_ranks) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  std::atomic<bool> over{false};
+  auto failures =
+    on_ranks(backend::gloo, true, [&](auto& context, auto& plane, auto& link) {
+      if (context.rank() == 1) {
+        over.wait(false);
+        return;
+      }
+      tensors x{at::ones({8})};
+      c10d::AllreduceOptions options;
+      options.timeout = 30ms;
+      error reason;
+      try {
+        plane.group->allreduce(x, options)->wait();
+      } catch (const train_error& e) {
+        reason = e.reason();
+      }
+      over.store(true);
+      over.notify_all();
+      check(reason.code == ec::timeout, reason.message);
+      check(reason.message.starts_with("rank 0: a collective waited too long"),
+            reason.message);
+      check(link.activity()->gave_up_collective(), "it did not give up");
+    });
+  EXPECT_EQ(failures, no_failures);
+}
+
+std::set<int> threads_here() {
+  std::set<int> result;
+  for (auto& x : std::filesystem::directory_iterator{"/proc/self/task"})
+    result.insert(std::stoi(x.path().filename()));
+  return result;
+}
+
+/// From the mask in `/proc`; nothing of a thread that is gone.
+std::optional<bool> blocks(int thread, int signal) {
+  std::ifstream in{"/proc/self/task/" + std::to_string(thread) + "/status"};
+  for (std::string word; in >> word;)
+    if (word == "SigBlk:" && in >> word)
+      return (std::stoull(word, nullptr, 16) >> (signal - 1) & 1) != 0;
+  return std::nullopt;
+}
+
+TEST_F(make_group_test, a_peer_that_is_gone_sends_no_signal_over_gloo) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  const auto before = threads_here();
+  std::barrier both{2};
+  std::atomic<int> ranks[2];
+  std::atomic<int> blocking{0};
+  std::atomic<int> open{0};
+  auto failures =
+    on_ranks(backend::gloo, true, [&](auto& context, auto&, auto&) {
+      ranks[context.rank()] = ::gettid();
+      both.arrive_and_wait(); // All have their threads.
+      for (auto thread : threads_here())
+        if (!before.contains(thread) && thread != ranks[0]
+            && thread != ranks[1])
+          if (auto blocked = blocks(thread, SIGPIPE))
+            ++(*blocked ? blocking : open);
+      both.arrive_and_wait();
+    });
+  EXPECT_EQ(failures, no_failures);
+  EXPECT_GT(blocking, 0);
+  EXPECT_EQ(open, 0);
+}
+
+/// NCCL, as far as reports ask it.
+struct abortable_backend : c10d::Backend {
+  using Backend::Backend;
+  c10d::ErrorType getError() override { return state; }
+  c10d::ErrorType state = c10d::ErrorType::SUCCESS;
+};
+
+TEST_F(make_group_test, what_is_computed_after_an_abort_of_nccl_is_not_stored) {
+  train_context context{
+    facts(1, 2), std::make_shared<test::memory_link>(store_), std::nullopt};
+  auto member = c10::make_intrusive<abortable_backend>(1, 2);
+  auto guard = refuse_reports_after_abort(context, member, at::kCPU);
+  context.report({{"loss", 0.5}});
+  member->state = c10d::ErrorType::COMM_ERROR;
+  for (auto store :
+       std::vector<std::function<void()>>{[&] {
+                                            context.report({{"loss", 0.4}});
+                                          },
+                                          [&] { context.new_checkpoint(); }})
+    try {
+      store();
+      ADD_FAILURE() << "it was not refused";
+    } catch (const train_error& e) {
+      EXPECT_EQ(e.reason().code, ec::rank_failed);
+      EXPECT_TRUE(
+        std::string{e.what()}.starts_with("rank 1: NCCL aborted a collective"))
+        << e.what();
+    }
+  guard.reset(); // The group is gone, and its errors with it.
+  context.report({{"loss", 0.4}});
 }
 
 TEST_F(make_group_test, a_world_of_one_needs_no_group) {

@@ -23,7 +23,7 @@ std::atomic<int> signal_seen_first{0};
 std::atomic<std::uint64_t> kinds_seen{0};
 std::atomic<int> event{-1};
 /// The process that heeds the signals, and not what it forks off.
-std::atomic<pid_t> owner{0};
+std::atomic<pid_t> watching_process{0};
 
 /// What whoever wants a process to end sends, beside those that preempt.
 constexpr std::array always_watched{SIGINT, SIGTERM, SIGHUP};
@@ -49,7 +49,7 @@ shared_watch& shared() {
 }
 
 void on_signal(int signal) {
-  if (::getpid() != owner)
+  if (::getpid() != watching_process)
     return take_default_action(signal);
   int saved_errno = errno;
   kinds_seen |= bit_of(signal);
@@ -67,7 +67,7 @@ void on_signal(int signal) {
 }
 
 void leave_to_the_driver(int signal) {
-  if (::getpid() != owner)
+  if (::getpid() != watching_process)
     take_default_action(signal);
 }
 
@@ -78,7 +78,7 @@ void begin(shared_watch& state) {
   state.is_unheeded = state.is_heeded = false;
   state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   event = state.event_owner.get();
-  owner = ::getpid();
+  watching_process = ::getpid();
 }
 
 void watch(shared_watch& state, int signal) {
@@ -130,7 +130,7 @@ interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {
       preempting_ |= bit_of(signal);
   auto& state = shared();
   std::lock_guard guard{state.mutex};
-  if (state.users > 0 && ::getpid() != owner) {
+  if (state.users > 0 && ::getpid() != watching_process) {
     restore(state); // Forked off while its parent watched.
     state.users = 0;
   }
@@ -192,7 +192,7 @@ void leave_signals_to_the_driver() noexcept {
   struct sigaction pass {};
   pass.sa_handler = leave_to_the_driver;
   pass.sa_flags = SA_RESTART;
-  owner = ::getpid();
+  watching_process = ::getpid();
   for (int signal : {SIGTERM, SIGHUP, SIGUSR1, SIGUSR2})
     ::sigaction(signal, &pass, nullptr);
 }

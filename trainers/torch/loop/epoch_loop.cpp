@@ -268,19 +268,24 @@ void epoch_loop::restore_progress(const loop_progress& saved,
   global_step_ = saved.global_step;
   stopping_ = saved.stopping;
   log_.restore(mine.logged);
-  restore_first_lr(saved.first_lr);
+  restore_lr(saved);
+  // In a run without a break, too, what a hook set counts until the schedule
+  // advances. The state of an optimizer of this rank alone has it already.
+  if (!saved.own_lr.empty()
+      && (mine.optimizer.empty() || optimizer_.schedule().factor))
+    optimizer_.own_lr(saved.own_lr);
 }
 
-void epoch_loop::restore_first_lr(const std::vector<double>& saved) {
-  if (!saved.empty()) { // empty: of a version that did not save it
-    if (context_.rank() == 0 && saved != optimizer_.first_lr())
+void epoch_loop::restore_lr(const loop_progress& saved) {
+  if (auto& first = saved.first_lr; !first.empty()) {
+    if (context_.rank() == 0 && first != optimizer_.first_lr())
       std::fprintf(stderr,
                    "troupe: rank 0: the loop resumes with the learning rate %s "
                    "that its run began with, not with %s as "
                    "configure_optimizers says\n",
-                   listed(saved).c_str(),
+                   listed(first).c_str(),
                    listed(optimizer_.first_lr()).c_str());
-    optimizer_.first_lr(saved);
+    optimizer_.first_lr(first);
   }
   // The program's factor counts at once, too, if it is another one.
   optimizer_.follow_schedule(schedule_interval::epoch, epoch_);
@@ -311,7 +316,8 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
                   .callbacks = {},
                   .added = {},
                   .optimizer = optimizer_.state(),
-                  .first_lr = optimizer_.first_lr()};
+                  .first_lr = optimizer_.first_lr(),
+                  .own_lr = optimizer_.own_lr()};
   for (auto& callback : active_)
     if (auto state = callback->state_dict(); !state.empty())
       if (auto key = callback->state_key();
@@ -427,7 +433,7 @@ void epoch_loop::end_train_epoch() {
   module_->on_train_epoch_end();
   call_epoch_end(callback_phase::monitor);
   // Before it is saved. A hook of the user may leave ranks different.
-  if (!options_.data_parallel.comm_hook)
+  if (options_.check_replicas && !options_.data_parallel.comm_hook)
     model_->data_parallel().check_replicas();
   agree_on_stop();
   epoch_is_over_ = true;

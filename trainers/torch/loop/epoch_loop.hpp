@@ -120,7 +120,7 @@ private:
                       const rank_progress& mine);
   rank_progress my_progress() const;
   void restore_progress(const loop_progress& saved, const rank_progress& mine);
-  void restore_first_lr(const std::vector<double>& saved);
+  void restore_lr(const loop_progress& saved);
   void sanity_check(batch_feed& validation);
   void train_epoch(batch_feed& train, batch_feed* validation);
   void train_batch(batch_feed& train, std::int64_t index, std::int64_t batches);

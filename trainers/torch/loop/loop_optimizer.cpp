@@ -15,11 +15,26 @@ std::string loop_optimizer::name() const {
 }
 
 void loop_optimizer::first_lr(std::vector<double> values) {
-  if (values.size() != first_lr_.size())
+  check_groups(values);
+  scheduled_ = first_lr_ = std::move(values);
+}
+
+std::vector<double> loop_optimizer::own_lr() const {
+  auto now = lr();
+  return now == scheduled_ ? std::vector<double>{} : now;
+}
+
+void loop_optimizer::own_lr(const std::vector<double>& values) {
+  check_groups(values);
+  for (std::size_t group = 0; group < values.size(); ++group)
+    self_->lr(group, values[group]);
+}
+
+void loop_optimizer::check_groups(const std::vector<double>& saved) const {
+  if (saved.size() != first_lr_.size())
     refuse("the optimizer has " + std::to_string(first_lr_.size())
            + " parameter groups, but the checkpoint has learning rates for "
-           + std::to_string(values.size()));
-  first_lr_ = std::move(values);
+           + std::to_string(saved.size()));
 }
 
 void loop_optimizer::follow_schedule(schedule_interval interval,
@@ -29,6 +44,7 @@ void loop_optimizer::follow_schedule(schedule_interval interval,
   auto factor = schedule_.factor(count);
   for (std::size_t group = 0; group < first_lr_.size(); ++group)
     self_->lr(group, first_lr_[group] * factor);
+  scheduled_ = lr();
 }
 
 } // namespace troupe

@@ -43,7 +43,7 @@ public:
   loop_optimizer(std::shared_ptr<Optimizer> optimizer,
                  lr_schedule schedule = {})
     : self_(std::make_shared<model<Optimizer>>(std::move(optimizer))),
-      schedule_(std::move(schedule)), first_lr_(lr()) {}
+      schedule_(std::move(schedule)), first_lr_(lr()), scheduled_(first_lr_) {}
 
   explicit operator bool() const noexcept { return self_ != nullptr; }
 
@@ -68,6 +68,12 @@ public:
 
   /// Lets the schedule multiply *values*, one for each parameter group.
   void first_lr(std::vector<double> values);
+
+  /// Learning rates that hooks have set since the schedule did; empty: none.
+  std::vector<double> own_lr() const;
+
+  /// Sets the learning rates to *values*, one for each parameter group.
+  void own_lr(const std::vector<double>& values);
 
   /// Sets the learning rates to those of *count* if the schedule counts in
   /// *interval*.
@@ -95,9 +101,12 @@ private:
   template <class Optimizer>
   struct model;
 
+  void check_groups(const std::vector<double>& saved) const;
+
   std::shared_ptr<erased> self_;
   lr_schedule schedule_;
   std::vector<double> first_lr_;
+  std::vector<double> scheduled_; // what the schedule set last
 };
 
 template <class Optimizer>

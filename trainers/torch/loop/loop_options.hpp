@@ -30,6 +30,12 @@ struct loop_options {
   /// last step of an epoch may have fewer, each with the same weight.
   int accumulate_grad_batches = 1;
 
+  /// Compares the weights of all ranks at the end of each epoch and ends the
+  /// run if a bit differs: reads all of them once. Turn it off for ranks on
+  /// processors of different kinds, whose kernels may round differently. Ranks
+  /// with a `comm_hook` are not compared.
+  bool check_replicas = true;
+
   /// Go on from `context.checkpoint()` if a loop saved it. Turn it off for all
   /// but the first of several loops in one run.
   bool resume = true;

@@ -30,18 +30,28 @@ fs::path rank_file(const fs::path& folder, int rank) {
   return folder / ("rank_" + std::to_string(rank) + ".safetensors");
 }
 
+void append(std::string& out, const std::vector<double>& numbers) {
+  out += '[';
+  for (auto separator = ""; auto x : numbers) {
+    out += std::exchange(separator, ",");
+    json::append(out, metric_value{x});
+  }
+  out += ']';
+}
+
 std::string to_json(const loop_progress& x) {
   std::string out =
     "{\"format\":" + std::to_string(known_format)
     + ",\n\"finished_epochs\":" + std::to_string(x.finished_epochs)
     + ",\n\"global_step\":" + std::to_string(x.global_step)
     + ",\n\"stopping\":" + (x.stopping ? "true" : "false");
-  out += ",\n\"first_lr\":[";
-  for (auto separator = ""; auto lr : x.first_lr) {
-    out += std::exchange(separator, ",");
-    json::append(out, metric_value{lr});
+  out += ",\n\"first_lr\":";
+  append(out, x.first_lr);
+  if (!x.own_lr.empty()) {
+    out += ",\n\"own_lr\":";
+    append(out, x.own_lr);
   }
-  out += "],\n\"added\":";
+  out += ",\n\"added\":";
   json::append(out, x.added.values);
   out += ",\n\"callbacks\":{";
   auto separator = "";
@@ -66,6 +76,8 @@ loop_progress from_json(const json::document& x) {
   result.stopping = json::field(x, "stopping").get<bool>();
   if (x.contains("first_lr"))
     result.first_lr = x.at("first_lr").get<std::vector<double>>();
+  if (x.contains("own_lr"))
+    result.own_lr = x.at("own_lr").get<std::vector<double>>();
   result.added.values = json::to_metrics(json::field(x, "added"));
   for (auto& [key, state] : json::field(x, "callbacks").items())
     result.callbacks[key] = json::to_metrics(state);

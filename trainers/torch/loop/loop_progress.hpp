@@ -24,6 +24,7 @@ struct loop_progress {
   tensor_map optimizer;
   /// See `loop_optimizer`. Empty: of a version that did not save it.
   std::vector<double> first_lr = {};
+  std::vector<double> own_lr = {};
 };
 
 /// What each rank adds for itself: `rank_<rank>.safetensors`.

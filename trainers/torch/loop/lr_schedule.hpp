@@ -11,7 +11,9 @@ namespace troupe {
 /// `configure_optimizers` set: Python's `LambdaLR`.
 ///
 /// A function of the count alone, so a checkpoint holds what it multiplies and
-/// nothing of it, and a resumed run goes on exactly.
+/// nothing of it, and a resumed run goes on exactly. As with `LambdaLR`, a
+/// learning rate that a hook sets counts until the schedule advances, which
+/// does not start from it.
 struct lr_schedule {
   /// Called with the number of finished epochs or optimizer steps, 0 at the
   /// start. Empty: the learning rate is left alone.

@@ -124,10 +124,11 @@ struct rate_config {
   double lr = 0.1;
   bool scheduled = true;
   int failing_epoch = -1;
+  int own_rate_after = -1; // Epoch after which a hook sets 0.3.
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(lr, scheduled, failing_epoch);
+    ar(lr, scheduled, failing_epoch, own_rate_after);
   }
 };
 
@@ -144,6 +145,10 @@ void loop_with_rate(train_context& context, const rate_config& cfg) {
     void on_train_epoch_start() override {
       if (loop().current_epoch() == cfg.failing_epoch)
         throw std::runtime_error{"as planned"};
+    }
+    void on_train_epoch_end() override {
+      if (loop().current_epoch() == cfg.own_rate_after)
+        loop().optimizer().as<fused_sgd>()->set_lr(0.3);
     }
     rate_config cfg;
   };
@@ -291,6 +296,33 @@ TEST_F(loop_test, a_resumed_loop_keeps_the_learning_rate_it_began_with) {
       << note(0);
     EXPECT_EQ(note(1).find("learning rate"), std::string::npos) << note(1);
   }
+}
+
+TEST_F(loop_test, a_rate_that_a_hook_has_set_counts_after_a_break_too) {
+  for (auto scheduled : {false, true})
+    for (auto failing_epoch : {-1, 2}) {
+      auto name = std::string{scheduled ? "scheduled" : "constant"}
+                  + (failing_epoch < 0 ? "_whole" : "_broken");
+      rate_config cfg{.scheduled = scheduled,
+                      .failing_epoch = failing_epoch,
+                      .own_rate_after = 1};
+      auto x = torch_trainer{loop_with_rate, cfg, options(2, name)}.fit();
+      if (failing_epoch >= 0) {
+        ASSERT_TRUE(x.error) << name;
+        cfg.failing_epoch = -1;
+        x = torch_trainer{loop_with_rate, cfg, options(2, name)}.fit();
+      }
+      ASSERT_FALSE(x.error) << x.error->message;
+      auto rows = x.metrics_history();
+      ASSERT_TRUE(rows);
+      std::vector<double> rates;
+      for (auto& row : *rows)
+        rates.push_back(*row.values.at(0).number("lr-fused_sgd"));
+      EXPECT_EQ(rates, (scheduled ? std::vector{0.1, 0.1 * warm_up(1), 0.3,
+                                                0.1 * warm_up(3)}
+                                  : std::vector{0.1, 0.1, 0.3, 0.3}))
+        << name;
+    }
 }
 
 class killed_loop_test : public loop_test,

@@ -1,0 +1,163 @@
+// Ranks that never come to an all-reduce, or sit in their dataset, while the
+// others wait in the group: who is named, with what, and who is ended.
+
+#include <thread>
+
+#include <unistd.h>
+
+#include <ATen/ATen.h>
+#include <gtest/gtest.h>
+
+#include <troupe/actors.hpp>
+
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+#include "troupe/trainers/torch/groups/gloo_group.hpp"
+#include "troupe/trainers/torch/torch_trainer.hpp"
+
+namespace troupe::test {
+
+namespace {
+
+/// Where rank 1 is while rank 0 waits for it in an all-reduce.
+struct absence {
+  bool in_dataset = false; ///< Else in its train loop.
+  std::string until;       ///< The file that lets it go on; empty: never.
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(in_dataset, until);
+  }
+};
+
+/// At work until the file is there; else without a sign of life. A function
+/// that the program does not export.
+[[gnu::noinline]] void stays_away(const std::string& until) {
+  while (!until.empty() && !fs::exists(until))
+    std::this_thread::yield();
+  while (until.empty())
+    ::pause();
+}
+
+struct slow_samples {
+  absence given;
+  int rank;
+
+  std::int64_t size() const { return 4; }
+  at::Tensor get(std::size_t) const {
+    if (given.in_dataset && rank == 1)
+      stays_away(given.until);
+    return at::ones({1});
+  }
+};
+
+void loop(train_context& context, const absence& x) {
+  auto loader = prepare_data_loader(context, slow_samples{x, context.rank()},
+                                    {.batch_size = 2});
+  for (auto& batch : loader) {
+    if (!x.in_dataset && context.rank() == 1)
+      stays_away(x.until);
+    auto sum = all_reduce_sum(context, batch.sum());
+    context.report({{"sum", sum.item<double>()}});
+  }
+}
+
+using parameters = std::tuple<backend, bool>;
+
+class torch_hangs_test : public testing::TestWithParam<parameters> {
+protected:
+  void SetUp() override {
+    if (std::get<0>(GetParam()) == backend::gloo && !has_gloo())
+      GTEST_SKIP() << "this build has no Gloo";
+  }
+
+  torch_trainer trainer(std::string until) const {
+    auto [kind, in_dataset] = GetParam();
+    torch_options x;
+    x.scaling.num_workers = 2;
+    x.run.name = "run";
+    x.run.storage_path = storage_.path();
+    x.run.quiet = true;
+    x.run.hang_timeout = std::chrono::milliseconds{600};
+    x.torch.backend = kind;
+    return torch_trainer{loop, absence{in_dataset, std::move(until)}, x};
+  }
+
+  /// What is said of rank 1.
+  static std::string place() {
+    return std::get<1>(GetParam()) ? "rank 1 is in its data loader"
+                                   : "rank 1 is in its train loop";
+  }
+
+  void expect_stacks() const {
+    auto logs = storage_ / "run" / "logs";
+    auto stacks = bytes_of(logs / "rank_1.stacks");
+    EXPECT_NE(stacks.find("stays_away"), std::string::npos) << stacks;
+    EXPECT_FALSE(fs::exists(logs / "rank_0.stacks"));
+    auto journal = bytes_of(storage_ / "run" / "journal.jsonl");
+    EXPECT_NE(journal.find(place()), std::string::npos) << journal;
+    EXPECT_NE(journal.find("logs/rank_1.stacks"), std::string::npos) << journal;
+  }
+
+  temporary_folder storage_;
+};
+
+constexpr auto missing = "collective 1: rank 1 is missing";
+
+} // namespace
+
+TEST_P(torch_hangs_test, a_rank_at_work_that_others_wait_for_is_named) {
+  register_messages();
+  system_config settings;
+  caf::actor_system system{settings};
+  auto until = storage_ / "until";
+  auto handle = trainer(until.string()).start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  auto waits = [&] { return handle->status().waits; };
+  while (waits().find(missing) == std::string::npos
+         && !handle->board().is_over())
+    std::this_thread::yield();
+  auto said = waits();
+  EXPECT_NE(said.find(place()), std::string::npos) << said;
+  write_bytes(until, "x");
+  auto outcome = handle->wait();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 1u);
+  EXPECT_EQ(outcome.metrics.at("sum"), metric_value{4.0});
+  expect_stacks();
+}
+
+// Over Gloo it is only named: Gloo's own threads use CPU time.
+class torch_end_test : public torch_hangs_test {};
+
+TEST_P(torch_end_test, a_rank_without_a_sign_of_life_is_named_and_ended) {
+  auto outcome = trainer({}).fit();
+  ASSERT_TRUE(outcome.error);
+  ASSERT_EQ(outcome.error->ranks.size(), 1u) << outcome.error->message;
+  auto& [rank, failure] = *outcome.error->ranks.begin();
+  EXPECT_EQ(rank, 1);
+  EXPECT_EQ(failure.kind, rank_failure::kind_type::timeout);
+  for (auto& part :
+       {std::string{missing}, place(), std::string{"without CPU time or I/O"}})
+    EXPECT_NE(failure.what.find(part), std::string::npos) << failure.what;
+  expect_stacks();
+}
+
+std::string name_of(const testing::TestParamInfo<parameters>& x) {
+  return std::string{to_string(std::get<0>(x.param))}
+         + (std::get<1>(x.param) ? "_in_dataset" : "_in_loop");
+}
+
+INSTANTIATE_TEST_SUITE_P(groups, torch_hangs_test,
+                         testing::Combine(testing::Values(backend::local,
+                                                          backend::gloo),
+                                          testing::Bool()),
+                         name_of);
+
+INSTANTIATE_TEST_SUITE_P(groups, torch_end_test,
+                         testing::Combine(testing::Values(backend::local),
+                                          testing::Bool()),
+                         name_of);
+
+} // namespace troupe::test

@@ -33,11 +33,14 @@ public:
   virtual void before_run(const run_context&) {}
 
   /// Every rank has delivered the report; *values* are ordered by rank. What
-  /// they reported is stored: the checkpoint, if one was made, can be read.
+  /// they reported is stored: the checkpoint, if one was made, can be read
+  /// until all callbacks have come back from this report, even if retention
+  /// lets it go meanwhile. Two exceptions: the callbacks were given up after
+  /// `callback_limit`, or a later checkpoint was given the same name.
   ///
   /// Once per report and in order. If the driver dies, the next one of the run
   /// begins with the reports that no callback had come back from: those may
-  /// come twice, and their checkpoints may have been evicted since.
+  /// come twice, and without a checkpoint that has been evicted since.
   virtual void after_report(const run_context&,
                             const std::vector<metrics>& /*values*/,
                             const std::optional<checkpoint>&) {}

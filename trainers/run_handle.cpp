@@ -147,7 +147,7 @@ struct listeners {
 
 expected<listeners> find_listeners(const run_config& config,
                                    std::vector<named_callback_actor> actors,
-                                   const run_store& store) {
+                                   run_store& store) {
   listeners result{std::make_shared<callback_list>(
                      told_callbacks(config.callbacks), config.callback_errors),
                    std::move(actors),

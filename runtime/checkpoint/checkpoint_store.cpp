@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <limits>
 
 #include "troupe/runtime/checkpoint/checkpoint_name.hpp"
 #include "troupe/runtime/checkpoint/commit_folder.hpp"
@@ -28,6 +29,9 @@ constexpr std::size_t max_rotten = 3;
 
 /// Bytes of a name or a text that an event shows.
 constexpr std::size_t max_shown_name = 64;
+
+/// More than any report has.
+constexpr auto no_report = std::numeric_limits<std::uint64_t>::max();
 
 using manifests = std::vector<std::pair<std::string, manifest>>;
 
@@ -265,6 +269,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   manifest description{run_.name,    run_.id,      *name,
                        attempt,      batch.index,  batch.values,
                        batch.step_s, batch.wait_s, {}};
+  remove_let_go([&](auto& x) { return x.name == *name; });
   if (auto ok = commit_folder(run_path_, batch, std::move(description), check_);
       !ok)
     return tl::unexpected{ok.error()};
@@ -275,8 +280,8 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   failpoint("commit.state_saved");
   note_unscored(result);
   for (auto& x : *evicted)
-    if (auto ok = remove({x.data.name(), x.index, x.attempt}); !ok)
-      note("checkpoint_not_removed", x.data.name(), ok.error().message);
+    let_go_.push_back({x.data.name(), x.index, x.attempt});
+  remove_answered();
   return result;
 }
 
@@ -312,9 +317,31 @@ expected<void> checkpoint_store::remove(const doomed_checkpoint& x) {
   return {};
 }
 
+template <class Predicate>
+void checkpoint_store::remove_let_go(const Predicate& may_go) {
+  auto all = std::exchange(let_go_, {});
+  for (auto& x : all)
+    if (!may_go(x))
+      let_go_.push_back(x);
+    else if (auto ok = remove(x); !ok)
+      note("checkpoint_not_removed", x.name, ok.error().message);
+}
+
+void checkpoint_store::remove_answered() {
+  auto first = held_from_ ? held_from_() : no_report;
+  remove_let_go([&](auto& x) { return x.index < first; });
+}
+
+void checkpoint_store::remove_held() {
+  remove_let_go([](auto&) { return true; });
+}
+
 void checkpoint_store::remove_doomed() {
   drop(evicted_prefix);
+  remove_answered();
   for (auto& x : std::vector{state_.doomed}) {
+    if (std::ranges::find(let_go_, x) != let_go_.end())
+      continue; // Callbacks may read it.
     if (auto ok = remove(x); ok)
       note("checkpoint_removed", x.name, "retention had let it go");
     else if (ok.error().code != ec::corrupt) // Else it is gone, or another.
@@ -371,7 +398,9 @@ expected<void> checkpoint_store::strike(const std::string& name) {
   }
   auto doomed = std::exchange(state_.doomed, {});
   auto saved = save(checkpoint_registry{state_.retention, std::move(all)});
-  if (!saved)
+  if (saved)
+    let_go_.clear();
+  else
     state_.doomed = std::move(doomed);
   return saved;
 }
@@ -502,6 +531,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
 expected<void> checkpoint_store::finish(run_status_kind status,
                                         const std::optional<run_error>& error,
                                         std::uint64_t next_report) {
+  remove_answered();
   auto next = state_;
   next.status = status;
   next.error = error;

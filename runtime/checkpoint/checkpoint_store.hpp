@@ -28,6 +28,10 @@ struct run_identity {
 /// only then remove what retention lets go. A crash anywhere leaves the
 /// checkpoint whole or absent (N1, N2).
 ///
+/// What retention lets go stays as long as callbacks may still read it
+/// (`hold_from`): the state names it, so that the next start removes it if this
+/// driver does not live to.
+///
 /// Nothing is removed by inference: only what the state names as let go (or as
 /// rotten, beyond the last three), and the staging folders. All else in
 /// `checkpoints/` stays, with an event.
@@ -72,6 +76,17 @@ public:
 
   /// Reserves the next attempt's number, durably (N6).
   expected<std::uint64_t> begin_attempt(std::uint64_t next_report);
+
+  /// Has checkpoints of report *first()* and of later ones stay that retention
+  /// lets go, until the first commit, or end, at which *first* is past them. A
+  /// new checkpoint of the same name takes the place of such a one. Asked on
+  /// the thread of the commit; unset, nothing stays.
+  void hold_from(std::function<std::uint64_t()> first) {
+    held_from_ = std::move(first);
+  }
+
+  /// Removes what `hold_from` has kept, whoever may still read it.
+  void remove_held();
 
   /// Saves how the run ended. A staging folder that cannot be removed is an
   /// event.
@@ -118,6 +133,10 @@ private:
   /// Renames the folder of *x* to be removed; the new path.
   expected<fs::path> put_away(const doomed_checkpoint& x) const;
   void remove_doomed();
+  /// Removes those of `let_go_` that *may_go*, each once.
+  template <class Predicate>
+  void remove_let_go(const Predicate& may_go);
+  void remove_answered();
   /// What retention had let go and is still there.
   expected<std::vector<reported_checkpoint>> find_doomed();
   /// Gives *x* its name back if a driver died before it removed any of it;
@@ -139,6 +158,8 @@ private:
   save_function save_state_;
   log_function log_;
   check_function check_;
+  std::function<std::uint64_t()> held_from_;
+  std::vector<doomed_checkpoint> let_go_; ///< By this driver; still there.
   std::vector<store_event> events_;
   bool has_noted_unscored_ = false;
 };

@@ -245,6 +245,8 @@ run_store::open(const run_config& config, const std::string& config_text) {
   result->last_metrics_ =
     std::make_shared<const metrics>(first_values(std::move(*last)));
   result->start_timeout_ = config.start_timeout;
+  result->checkpoints_.hold_from(
+    [x = result.get()] { return x->held_from_.load(); });
   auto& state = result->checkpoints_.state();
   result->attempt_ = state.next_attempt;
   result->failures_ = failures_of(state, *latest);
@@ -320,6 +322,10 @@ void run_store::lose(const error& reason) {
 
 void run_store::release() {
   sync_.stop();
+  // While a commit that no one waits for is under way, they are left to the
+  // next start.
+  if (std::unique_lock idle{checkpoints_mutex_, std::try_to_lock})
+    checkpoints_.remove_held();
   folder_->release();
   std::lock_guard guard{notes_mutex_};
   lost_ = {};

@@ -3,6 +3,7 @@
 #include <atomic>
 #include <chrono>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <mutex>
 #include <optional>
@@ -81,6 +82,12 @@ public:
   expected<reported_checkpoint> commit(std::uint64_t attempt,
                                        const report_batch& batch);
 
+  /// Callbacks have answered for all reports before *first*: checkpoints of it
+  /// and of later ones can be read even if retention lets them go. Those are
+  /// removed by the first commit or end for which that is no longer so, at the
+  /// latest by `release`. Without a call no checkpoint stays for callbacks.
+  void hold_checkpoints(std::uint64_t first) noexcept { held_from_ = first; }
+
   /// Appends a batch to the journal with the name of its committed checkpoint
   /// and the seconds that committing it took.
   expected<void> append(std::uint64_t attempt, const report_batch& batch,
@@ -113,7 +120,8 @@ public:
                           std::optional<run_error> error = std::nullopt);
 
   /// Gives the run's name back: another driver may take it, and nothing more
-  /// is written to the run here. Whatever else writes to its folder has ended.
+  /// is written to the run here. Whatever else writes to its folder has ended,
+  /// and no callback reads there any more.
   void release();
 
   /// The result as it stands.
@@ -161,7 +169,9 @@ private:
   std::unique_ptr<run_folder> folder_;
   std::unique_ptr<journal> journal_;
   std::atomic<std::uint64_t> attempt_ = 0; // for events
-  mutable std::mutex checkpoints_mutex_;   // guards `checkpoints_`
+  std::atomic<std::uint64_t> held_from_ =
+    std::numeric_limits<std::uint64_t>::max();
+  mutable std::mutex checkpoints_mutex_; // guards `checkpoints_`
   checkpoint_store checkpoints_;
   mutable std::mutex notes_mutex_; // guards what follows; taken last
   std::shared_ptr<const metrics> last_metrics_;

@@ -40,7 +40,7 @@ find_checkpoint(const std::vector<reported_checkpoint>& kept,
 
 } // namespace
 
-expected<told_reports> told_reports::open_file_of(const run_store& store) {
+expected<told_reports> told_reports::open_file_of(run_store& store) {
   auto& files = store.folder().files();
   return files.open_file("callbacks.told", O_RDWR | O_CREAT, "open")
     .map([&](unique_fd file) {
@@ -49,7 +49,7 @@ expected<told_reports> told_reports::open_file_of(const run_store& store) {
     });
 }
 
-expected<told_reports> told_reports::open(const run_store& store) {
+expected<told_reports> told_reports::open(run_store& store) {
   auto result = open_file_of(store);
   if (!result)
     return result;
@@ -57,6 +57,7 @@ expected<told_reports> told_reports::open(const run_store& store) {
   if (!count)
     return tl::unexpected{count.error()};
   auto stored = store.next_report();
+  store.hold_checkpoints(std::min(*count, stored));
   if (*count < stored) {
     auto rows = read_batches(store.folder().journal_file(), *count);
     if (!rows)
@@ -72,7 +73,7 @@ expected<told_reports> told_reports::open(const run_store& store) {
   return result;
 }
 
-expected<void> told_reports::owe_nothing(const run_store& store) {
+expected<void> told_reports::owe_nothing(run_store& store) {
   return open_file_of(store).and_then(
     [](told_reports x) { return x.set_count(all); });
 }
@@ -85,6 +86,7 @@ expected<void> told_reports::told(std::uint64_t index,
                                   const std::vector<std::string>& skipped) {
   for (auto& who : skipped)
     skipped_.emplace(who, index);
+  store_->hold_checkpoints(index + 1);
   return store_->folder().check().and_then([&]() -> expected<void> {
     if (!skipped_.empty())
       return {};
@@ -130,7 +132,7 @@ expected<void> told_reports::set_count(std::uint64_t count) {
   return {};
 }
 
-expected<std::optional<told_reports>> open_told(const run_store& store,
+expected<std::optional<told_reports>> open_told(run_store& store,
                                                 bool has_callbacks) {
   if (!has_callbacks)
     return told_reports::owe_nothing(store).map(

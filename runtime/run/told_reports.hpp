@@ -27,14 +27,16 @@ struct untold_report {
 /// The count outlives every death of the process. A power cut may set it back:
 /// then reports are told twice, and none is left out. The count stands still
 /// from the first report for which a callback was skipped.
+///
+/// Until then their checkpoints stay: see `run_store::hold_checkpoints`.
 class told_reports {
 public:
   /// Of the run of *store*, before its first attempt begins to report. The
   /// store has to live as long as the result.
-  static expected<told_reports> open(const run_store& store);
+  static expected<told_reports> open(run_store& store);
 
   /// The run has no callbacks: none will hear of what it reports.
-  static expected<void> owe_nothing(const run_store& store);
+  static expected<void> owe_nothing(run_store& store);
 
   /// What is to be told first, by index; once.
   std::vector<untold_report> take_untold();
@@ -49,14 +51,14 @@ public:
   std::vector<std::string> skipped() const;
 
 private:
-  told_reports(const run_store& store, fs::path path, unique_fd file)
+  told_reports(run_store& store, fs::path path, unique_fd file)
     : store_(&store), path_(std::move(path)), file_(std::move(file)) {}
 
   expected<std::uint64_t> count() const;
   expected<void> set_count(std::uint64_t count);
-  static expected<told_reports> open_file_of(const run_store& store);
+  static expected<told_reports> open_file_of(run_store& store);
 
-  const run_store* store_;
+  run_store* store_;
   fs::path path_;
   unique_fd file_;
   std::vector<untold_report> untold_;
@@ -64,7 +66,7 @@ private:
 };
 
 /// `open` if the run has callbacks; without, `owe_nothing`, and unset.
-expected<std::optional<told_reports>> open_told(const run_store& store,
+expected<std::optional<told_reports>> open_told(run_store& store,
                                                 bool has_callbacks);
 
 } // namespace troupe

@@ -52,6 +52,37 @@ TEST_F(driver_test, a_slow_callback_delays_no_rank_until_the_queue_is_full) {
   EXPECT_EQ(callback->calls.back(), "after_report 0 [x=3] [x=3]");
 }
 
+TEST_F(driver_test, a_slow_callback_can_read_what_retention_lets_go) {
+  struct reader : recorded_callback {
+    void after_report(const run_context&, const std::vector<metrics>&,
+                      const std::optional<checkpoint>& x) override {
+      calls.push_back(x->name() + (x->verify() ? " is whole" : " is gone"));
+    }
+  };
+  config.checkpoint.num_to_keep = 1;
+  second = std::make_shared<reader>();
+  run();
+  system.hold(callbacks);
+  for (std::uint64_t i = 0; i < 3; ++i)
+    report_checkpoint(i);
+  system.release();
+  EXPECT_THAT(second->calls, ElementsAre("before_run 0", "c0 is whole",
+                                         "c1 is whole", "c2 is whole"));
+  report_checkpoint(3);
+  for (auto gone : {"c0", "c1", "c2"})
+    EXPECT_FALSE(fs::exists(checkpoint_path(gone))) << gone;
+  system.hold(callbacks);
+  report_checkpoint(4);
+  report_checkpoint(5);
+  finish();
+  EXPECT_TRUE(fs::exists(checkpoint_path("c4")));
+  system.release();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_EQ(second->calls[6], "c5 is whole");
+  EXPECT_FALSE(fs::exists(checkpoint_path("c4")));
+  EXPECT_TRUE(fs::exists(checkpoint_path("c5")));
+}
+
 TEST_F(driver_test, what_was_held_back_for_callbacks_ends_with_its_attempt) {
   config.callback_queue = 1;
   config.failure.max_failures = 1;

@@ -399,6 +399,65 @@ TEST_F(checkpoint_store_test, removes_what_retention_lets_go) {
   EXPECT_TRUE(store.take_events().empty());
 }
 
+TEST_F(checkpoint_store_test, keeps_what_callbacks_may_still_read) {
+  auto store = open(keep_one);
+  std::uint64_t first = 0;
+  store.hold_from([&] { return first; });
+  attempt = store.begin_attempt(0).value();
+  for (std::uint64_t i = 0; i < 4; ++i)
+    ASSERT_TRUE(commit(store, i));
+  EXPECT_EQ(store.registry().all().size(), 1u);
+  EXPECT_EQ(load_run(run.path()).value()->doomed.size(), 3u);
+  for (std::uint64_t i = 0; i < 4; ++i)
+    EXPECT_TRUE(checkpoint::from_directory(folder(i)).verify()) << i;
+  first = 2; // They have answered for 0 and 1.
+  ASSERT_TRUE(commit(store, 4));
+  EXPECT_EQ(entries(), 3u);
+  EXPECT_TRUE(fs::exists(folder(2)));
+  first = 3;
+  ASSERT_TRUE(store.resume_checkpoint()); // Ranks have failed.
+  EXPECT_EQ(entries(), 2u);
+  EXPECT_TRUE(fs::exists(folder(3)));
+  first = 5;
+  ASSERT_TRUE(store.finish(run_status_kind::finished, {}, 5));
+  EXPECT_EQ(entries(), 1u);
+  EXPECT_TRUE(load_run(run.path()).value()->doomed.empty());
+  EXPECT_TRUE(store.take_events().empty());
+}
+
+TEST_F(checkpoint_store_test, the_end_and_the_next_start_leave_none_of_those) {
+  for (auto crash : {false, true}) {
+    auto store = open(keep_one);
+    store.hold_from([] { return 0; });
+    attempt = store.begin_attempt(0).value();
+    auto next = store.state().next_report;
+    for (auto i = next; i < next + 3; ++i)
+      ASSERT_TRUE(commit(store, i));
+    ASSERT_TRUE(store.finish(run_status_kind::preempted, {}, next + 3));
+    EXPECT_GE(entries(), 3u);
+    if (crash)
+      ASSERT_TRUE(open(keep_one).resume_checkpoint());
+    else
+      store.remove_held();
+    EXPECT_EQ(entries(), 1u) << crash;
+  }
+}
+
+TEST_F(checkpoint_store_test, a_name_that_was_let_go_can_be_given_again) {
+  auto store = open(keep_one);
+  store.hold_from([] { return 0; });
+  attempt = store.begin_attempt(0).value();
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    auto name = i % 2 == 0 ? "even" : "odd";
+    auto batch = stage_batch(run.path(), attempt, i, name,
+                             {{{"a", std::to_string(i)}}}, {});
+    auto done = store.commit(attempt, batch.value());
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(bytes_of(done->data.path() / "a"), std::to_string(i));
+  }
+  EXPECT_EQ(entries(), 2u);
+}
+
 TEST_F(checkpoint_store_test, resumes_from_the_previous_when_one_is_rotten) {
   {
     auto store = open();

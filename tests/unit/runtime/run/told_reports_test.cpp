@@ -126,6 +126,29 @@ TEST_F(told_reports_test, a_report_comes_with_its_checkpoint_if_that_is_kept) {
   EXPECT_FALSE(owed[2].data) << "never had one";
 }
 
+TEST_F(told_reports_test, a_checkpoint_stays_until_callbacks_have_answered) {
+  auto stays = [this](int i) {
+    return fs::exists(store->path() / "checkpoints"
+                      / ("c" + std::to_string(i)));
+  };
+  auto told = told_reports::open(*store).value();
+  for (std::uint64_t i = 0; i < 3; ++i)
+    report_checkpoint(i);
+  EXPECT_TRUE(stays(0) && stays(1) && stays(2));
+  ASSERT_TRUE(told.told(0));
+  report_checkpoint(3);
+  EXPECT_TRUE(!stays(0) && stays(1) && stays(2));
+  // One that was given up keeps none.
+  ASSERT_TRUE(told.told(1, {"callback 1 (slow)"}));
+  report_checkpoint(4);
+  EXPECT_TRUE(!stays(1) && stays(2) && stays(3));
+  // A run that was asked to go ends before its callbacks are through.
+  ASSERT_TRUE(store->finish(run_status_kind::aborted));
+  EXPECT_TRUE(stays(2) && stays(3));
+  store->release();
+  EXPECT_TRUE(!stays(2) && !stays(3) && stays(4));
+}
+
 TEST_F(told_reports_test, a_report_does_not_come_with_that_of_another) {
   auto told = told_reports::open(*store).value();
   report_checkpoint(0, "best");

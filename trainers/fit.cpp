@@ -79,15 +79,36 @@ public:
     obeyed_ = asked; // unless an exception is to be followed by another try
   }
 
-  /// A run that has come to its end, *outcome*, has not heeded signals that
-  /// came too late; they are the program's once fit() returns.
-  void run_ended(const result& outcome) noexcept {
-    signals_.answer(outcome.status != run_status_kind::finished);
+  /// What signals ask for from now on, on whatever thread this is called, comes
+  /// too late for the run. Only the first call counts.
+  void outcome_is_fixed() noexcept {
+    auto unknown = still_open;
+    in_time_.compare_exchange_strong(unknown,
+                                     static_cast<int>(signals_.asked()));
+  }
+
+  /// The run has come to its end, *outcome*. Signals that came too late are the
+  /// program's once fit() returns.
+  void run_ended(result& outcome) noexcept {
+    outcome_is_fixed();
+    auto in_time = static_cast<interrupt>(in_time_.load());
+    outcome.stop_requested = in_time != interrupt::none;
+    signals_.answer(
+      outcome.status == run_status_kind::finished ? in_time : interrupt::stop);
   }
 
   /// How a run ends that did not begin for *reason*, perhaps at a signal's
   /// request.
-  result not_begun(error reason) const {
+  result not_begun(error reason) {
+    auto outcome = how_not_begun(std::move(reason));
+    run_ended(outcome);
+    return outcome;
+  }
+
+private:
+  static constexpr int still_open = -1;
+
+  result how_not_begun(error reason) const {
     if (reason.code != ec::stopped || !any())
       return failed_result(std::move(reason));
     auto stop = signals_.asked() == interrupt::stop;
@@ -100,21 +121,40 @@ public:
     return outcome;
   }
 
-private:
   interrupt_watch signals_;
   interrupt obeyed_ = interrupt::none;
+  /// What signals asked for before the outcome was fixed.
+  std::atomic<int> in_time_{still_open};
+};
+
+/// Calls *listener* at changes of *board* while it lives.
+class board_listener {
+public:
+  board_listener(run_board& board, run_board::listener listener)
+    : board_(board) {
+    board_.on_change(std::move(listener));
+  }
+
+  ~board_listener() { board_.on_change({}); }
+
+  board_listener(const board_listener&) = delete;
+  board_listener& operator=(const board_listener&) = delete;
+
+private:
+  run_board& board_;
 };
 
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console,
              signal_orders& signals) {
-  auto wake =
-    std::make_shared<unique_fd>(eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
-  run.board().on_change([wake] {
-    std::uint64_t one = 1;
-    (void) !write(wake->get(), &one, sizeof(one));
-  });
-  pollfd sources[] = {{wake->get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
+  unique_fd wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  board_listener listener{run.board(), [&](run_state state) {
+                            if (state >= run_state::shutting_down)
+                              signals.outcome_is_fixed();
+                            std::uint64_t one = 1;
+                            (void) !write(wake.get(), &one, sizeof(one));
+                          }};
+  pollfd sources[] = {{wake.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   auto show_notes = [&] {
     for (auto& line : run.board().take_notes())
       console.note(line);
@@ -135,7 +175,7 @@ result watch(run_handle& run, console_progress& console,
     console.tick(clock_type::now());
     if (sources[0].revents & POLLIN) {
       std::uint64_t count = 0;
-      (void) !read(wake->get(), &count, sizeof(count));
+      (void) !read(wake.get(), &count, sizeof(count));
     }
     if (sources[1].revents & POLLIN)
       sources[1].fd =
@@ -166,9 +206,9 @@ public:
     watcher_.join();
   }
 
-  void run_ended(const result& outcome) noexcept {
-    signals_.run_ended(outcome);
-  }
+  void outcome_is_fixed() noexcept { signals_.outcome_is_fixed(); }
+
+  void run_ended(result& outcome) noexcept { signals_.run_ended(outcome); }
 
   inline_watch(const inline_watch&) = delete;
   inline_watch& operator=(const inline_watch&) = delete;
@@ -312,7 +352,8 @@ result fit_valid(run_request request) {
     return fit_in_actors(std::move(request));
   loop_control control;
   inline_watch signals{request.run, control};
-  auto outcome = run_inline(request, control);
+  auto outcome =
+    run_inline(request, control, [&signals] { signals.outcome_is_fixed(); });
   signals.run_ended(outcome);
   return outcome;
 }

@@ -144,7 +144,8 @@ run_end run_attempts(const run_request& request, run_store& store,
 
 } // namespace
 
-result run_inline(const run_request& given, loop_control& control) {
+result run_inline(const run_request& given, loop_control& control,
+                  const std::function<void()>& outcome_is_fixed) {
   if (auto ok = validate(given); !ok)
     return failed_result(ok.error());
   auto request = given;
@@ -181,6 +182,7 @@ result run_inline(const run_request& given, loop_control& control) {
                              std::move(context), store, request.run};
   kept_contexts kept;
   auto end = run_attempts(request, store, callbacks, control, kept);
+  outcome_is_fixed();
   auto outcome = store.finish(end.status, end.reason);
   if (!outcome)
     outcome = unsaved_result(store.current_result(), end.status,

@@ -37,8 +37,8 @@ constexpr std::uint64_t bit_of(int signal) {
 struct shared_watch {
   std::mutex mutex;
   int users = 0;
-  bool is_unheeded = false;
-  bool is_heeded = false;
+  bool is_over = false;     ///< What a watch served is; more comes too late.
+  std::uint64_t heeded = 0; ///< Kinds of signals.
   unique_fd event_owner;
   std::map<int, struct sigaction> before; ///< Of the signals that are watched.
 };
@@ -75,7 +75,8 @@ void begin(shared_watch& state) {
   signals_counted.reset();
   signal_seen_first = 0;
   kinds_seen = 0;
-  state.is_unheeded = state.is_heeded = false;
+  state.is_over = false;
+  state.heeded = 0;
   state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
   event = state.event_owner.get();
   watching_process = ::getpid();
@@ -106,6 +107,16 @@ void restore(shared_watch& state) {
   state.before.clear();
   event = -1;
   state.event_owner.reset();
+}
+
+/// The signal that no one has heeded, of several the first; 0: none.
+int too_late(const shared_watch& state) {
+  auto left = state.is_over ? kinds_seen & ~state.heeded : 0;
+  auto is_left = [left](int signal) { return (left & bit_of(signal)) != 0; };
+  auto first = std::ranges::find(always_watched, signal_seen_first.load());
+  if (first == always_watched.end() || !is_left(*first))
+    first = std::ranges::find_if(always_watched, is_left);
+  return first != always_watched.end() ? *first : 0;
 }
 
 } // namespace
@@ -156,17 +167,16 @@ interrupt_watch::~interrupt_watch() {
   if (!fd_)
     return;
   auto& state = shared();
+  int signal = 0;
   {
     std::lock_guard guard{state.mutex};
     if (--state.users > 0)
       return;
     restore(state);
-    if (!state.is_unheeded || state.is_heeded
-        || std::ranges::find(always_watched, signal_seen_first.load())
-             == always_watched.end())
-      return;
+    signal = too_late(state);
   }
-  ::kill(::getpid(), signal_seen_first);
+  if (signal != 0)
+    ::kill(::getpid(), signal);
 }
 
 interrupt interrupt_watch::asked() const noexcept {
@@ -180,12 +190,16 @@ int interrupt_watch::first_signal() const noexcept {
   return fd_ ? signal_seen_first.load() : 0;
 }
 
-void interrupt_watch::answer(bool heeded) noexcept {
+void interrupt_watch::answer(interrupt heeded) noexcept {
   if (!fd_)
     return;
   auto& state = shared();
   std::lock_guard guard{state.mutex};
-  (heeded ? state.is_heeded : state.is_unheeded) = true;
+  state.is_over = true;
+  if (heeded == interrupt::stop)
+    state.heeded = ~std::uint64_t{0};
+  else if (heeded == interrupt::preempt)
+    state.heeded |= preempting_;
 }
 
 void leave_signals_to_the_driver() noexcept {

@@ -68,10 +68,10 @@ public:
   /// there was none.
   int first_signal() const noexcept;
 
-  /// Says whether what was watched has *heeded* the signals. If no watch heeded
-  /// them and the first is SIGINT, SIGTERM or SIGHUP, it is raised again once
-  /// all watches are gone: what comes too late is the program's.
-  void answer(bool heeded) noexcept;
+  /// Says how much of what the signals ask for was *heeded*. SIGINT, SIGTERM or
+  /// SIGHUP that no watch heeded is raised again once all watches are gone:
+  /// what comes too late is the program's.
+  void answer(interrupt heeded) noexcept;
 
 private:
   std::uint64_t preempting_ = 0; // one bit per signal

@@ -47,7 +47,7 @@ std::atomic<bool> busy{false};
 std::atomic<pid_t> writer{0};
 
 /// The process that answers, and not what it forks off.
-pid_t owner = 0;
+pid_t answering = 0;
 
 int stack_signal() noexcept {
   return SIGRTMIN + 9;
@@ -262,7 +262,7 @@ void dump_all() noexcept {
 }
 
 void on_signal(int signal, siginfo_t* info, void*) {
-  if (::getpid() != owner)
+  if (::getpid() != answering)
     return take_default_action(signal);
   int saved = errno;
   if (info->si_code == SI_TKILL) {
@@ -291,7 +291,7 @@ void answer_with_stacks(const std::string& path) {
   Dl_info module{};
   if (::dladdr(reinterpret_cast<void*>(::getauxval(AT_PHDR)), &module) != 0)
     program = module.dli_fbase;
-  owner = ::getpid();
+  answering = ::getpid();
   struct sigaction action {};
   action.sa_sigaction = on_signal;
   action.sa_flags = SA_SIGINFO | SA_RESTART;

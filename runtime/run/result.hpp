@@ -36,6 +36,10 @@ struct result {
   fs::path path; ///< Folder of the run.
   /// Why the run did not finish; unset for a finished one.
   std::optional<run_error> error;
+  /// Whether a signal asked for the run's end before its outcome was fixed. A
+  /// finished run was done before it could leave; a program with more to do,
+  /// such as another run, should leave now. Only `fit()` sets this.
+  bool stop_requested = false;
   std::uint64_t attempts = 0; ///< Lives of the ranks so far, restarts included.
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,
   /// that at the end had not taken all, or not uploaded it: the next start or

@@ -83,7 +83,7 @@ void run_board::on_change(listener f) {
 
 void run_board::changed() {
   if (listener_)
-    listener_();
+    listener_(status_.state);
 }
 
 } // namespace troupe

@@ -19,8 +19,8 @@ namespace troupe {
 class run_board {
 public:
   /// Called on the driver's thread after a change that should be seen at once:
-  /// a state, a note, the end.
-  using listener = std::function<void()>;
+  /// a state, a note, the end. It must not ask the board.
+  using listener = std::function<void(run_state)>;
 
   /// Notes that are kept for someone who does not take them.
   static constexpr std::size_t max_notes = 1000;

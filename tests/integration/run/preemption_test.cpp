@@ -280,8 +280,41 @@ TEST_F(run_test, an_inline_run_is_preempted_by_a_signal) {
       .fit();
   EXPECT_EQ(outcome.status, run_status_kind::preempted);
   ASSERT_TRUE(outcome.error);
+  EXPECT_TRUE(outcome.stop_requested);
   EXPECT_EQ(outcome.error->message, "the run was preempted by SIGUSR1");
   EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
+}
+
+/// Has the driver told to go, and returns once it has passed that on.
+void return_before_asking(train_context& context, const fault_plan& plan) {
+  context.report({{"step", 0}});
+  if (context.rank() == 0)
+    kill(plan.step, SIGTERM);
+  while (bytes_of(plan.text).find("preempted by SIGTERM") == std::string::npos)
+    std::this_thread::yield();
+}
+
+TEST_F(run_test, a_run_that_finishes_although_it_has_to_go_tells_its_caller) {
+  auto options = train_options{.scaling = {.num_workers = 2}, .run = config()};
+  fault_plan plan{.step = getpid(),
+                  .text = (run_path() / "journal.jsonl").string()};
+  auto outcome =
+    data_parallel_trainer{return_before_asking, plan, options}.fit();
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_TRUE(outcome.stop_requested);
+  options.run.name = "next";
+  outcome = run({}, options);
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_FALSE(outcome.stop_requested);
+}
+
+TEST_F(run_test, an_inline_run_that_finishes_although_it_has_to_go_says_so) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  auto outcome =
+    data_parallel_trainer{[](train_context&) { raise(SIGTERM); }, options}
+      .fit();
+  EXPECT_EQ(outcome.status, run_status_kind::finished);
+  EXPECT_TRUE(outcome.stop_requested);
 }
 
 TEST_F(run_test, an_inline_run_whose_end_is_not_stored_keeps_its_status) {

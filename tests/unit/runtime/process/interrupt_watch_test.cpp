@@ -29,6 +29,19 @@ void (*handler_of(int signal))(int) {
   return action.sa_handler;
 }
 
+/// The signal of which a process dies that does *what*; 0: none.
+template <class Function>
+int killed_by(Function what) {
+  auto child = ::fork();
+  if (child == 0) {
+    what();
+    ::_exit(0);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  return WIFSIGNALED(status) ? WTERMSIG(status) : 0;
+}
+
 volatile std::sig_atomic_t seen_by_own_handler = 0;
 
 void own_handler(int) {
@@ -140,6 +153,40 @@ TEST(interrupt_watch_test, a_process_that_a_rank_forked_off_dies_of_signals) {
       **spawner(), test::command("end_child " + std::to_string(signal)));
     EXPECT_EQ(end.code, signal);
   }
+}
+
+TEST(interrupt_watch_test, raises_again_what_came_too_late) {
+  EXPECT_EQ(killed_by([] {
+              interrupt_watch watch;
+              ::raise(SIGTERM);
+              watch.answer(interrupt::none);
+            }),
+            SIGTERM);
+  EXPECT_EQ(killed_by([] {
+              interrupt_watch watch{{SIGTERM}};
+              ::raise(SIGTERM);
+              watch.answer(interrupt::preempt);
+              ::raise(SIGINT);
+            }),
+            SIGINT);
+}
+
+TEST(interrupt_watch_test, raises_nothing_again_that_was_heeded) {
+  EXPECT_EQ(killed_by([] {
+              interrupt_watch watch{{SIGTERM}};
+              ::raise(SIGTERM);
+              watch.answer(interrupt::preempt);
+            }),
+            0);
+  EXPECT_EQ(killed_by([] {
+              interrupt_watch watch{{SIGTERM}};
+              interrupt_watch other;
+              ::raise(SIGTERM);
+              ::raise(SIGINT);
+              watch.answer(interrupt::stop);
+              other.answer(interrupt::none);
+            }),
+            0);
 }
 
 TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {

@@ -14,7 +14,7 @@ using testing::IsEmpty;
 class run_board_test : public testing::Test {
 protected:
   run_board_test() {
-    board.on_change([this] { ++changes; });
+    board.on_change([this](run_state) { ++changes; });
   }
 
   static result outcome(std::uint64_t attempts) {

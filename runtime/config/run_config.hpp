@@ -63,9 +63,9 @@ struct run_config {
   /// are missing are named after 10 s and three of their usual steps.
   std::optional<std::chrono::milliseconds> report_timeout;
   /// How long a rank that others wait for, also after their end, may show no
-  /// sign of life before it is ended: CPU time or I/O, its children's included.
-  /// One that a signal has stopped is ended even if no rank waits; one with a
-  /// GPU only if it is stopped. Unset: without limit.
+  /// sign of life (CPU time, bytes in files or over TCP, its children's too):
+  /// more than any answer takes that it waits for. One that is stopped is ended
+  /// even if no rank waits; one with a GPU only then. Unset: without limit.
   std::optional<std::chrono::milliseconds> hang_timeout =
     std::chrono::seconds{60};
   /// How long a group may take from spawn until every rank runs its loop.

@@ -1,12 +1,26 @@
 #include "troupe/runtime/process/process_vitals.hpp"
 
 #include <fcntl.h>
+#include <linux/inet_diag.h>
+#include <linux/netlink.h>
+#include <linux/rtnetlink.h>
+#include <linux/sock_diag.h>
+#include <linux/tcp.h>
+#include <netinet/in.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <charconv>
+#include <cstddef>
+#include <cstring>
+#include <memory>
+#include <mutex>
+#include <set>
 #include <string>
 #include <string_view>
+#include <unordered_map>
 #include <vector>
 
 #include "troupe/runtime/fs.hpp"
@@ -18,6 +32,16 @@ namespace {
 
 /// Descendants that are looked at; a rank that starts more is busy anyway.
 constexpr std::size_t max_processes = 64;
+
+/// Descriptors of a rank and its descendants that are looked at.
+constexpr std::size_t max_descriptors = 4096;
+
+/// How old the numbers of sockets may be: those of all ranks are asked for at
+/// one moment.
+constexpr auto traffic_age = std::chrono::milliseconds{100};
+
+/// Bytes that have gone over TCP sockets, by inode.
+using tcp_traffic = std::unordered_map<std::uint64_t, std::uint64_t>;
 
 std::string proc_path(pid_t pid) {
   return "/proc/" + std::to_string(pid);
@@ -57,6 +81,127 @@ std::chrono::nanoseconds cpu_time_of(pid_t pid) {
 std::uint64_t io_of(pid_t pid) {
   auto text = text_of(proc_path(pid) + "/io");
   return number_behind(text, "rchar:") + number_behind(text, "wchar:");
+}
+
+/// Asks the kernel for the open TCP connections of *family*.
+bool ask_for_sockets(int link, std::uint8_t family) {
+  struct {
+    nlmsghdr header;
+    inet_diag_req_v2 body;
+  } request{};
+  request.header.nlmsg_len = sizeof(request);
+  request.header.nlmsg_type = SOCK_DIAG_BY_FAMILY;
+  request.header.nlmsg_flags = NLM_F_REQUEST | NLM_F_DUMP;
+  request.body.sdiag_family = family;
+  request.body.sdiag_protocol = IPPROTO_TCP;
+  request.body.idiag_ext = 1 << (INET_DIAG_INFO - 1);
+  // Established, half closed by this side (two states), or by the other.
+  request.body.idiag_states = 1U << 1 | 1U << 4 | 1U << 5 | 1U << 8;
+  return ::send(link, &request, sizeof(request), 0) == sizeof(request);
+}
+
+/// Adds the socket that *message* of *size* bytes describes.
+void add_socket(const char* message, std::size_t size, tcp_traffic& result) {
+  inet_diag_msg socket{};
+  std::memcpy(&socket, message, sizeof(socket));
+  auto at = NLMSG_ALIGN(sizeof(socket));
+  for (rtattr part{}; at + sizeof(part) <= size;
+       at += RTA_ALIGN(std::size_t{part.rta_len})) {
+    std::memcpy(&part, message + at, sizeof(part));
+    if (part.rta_len < sizeof(part) || at + part.rta_len > size)
+      return;
+    tcp_info info{};
+    auto length = std::min(part.rta_len - sizeof(part), sizeof(info));
+    if (part.rta_type != INET_DIAG_INFO)
+      continue;
+    std::memcpy(&info, message + at + sizeof(part), length);
+    result[socket.idiag_inode] =
+      info.tcpi_bytes_acked + info.tcpi_bytes_received;
+  }
+}
+
+/// Adds what the kernel answers on *link*. It never makes one wait: it writes
+/// each part of its answer when the one before is read.
+void add_sockets(int link, tcp_traffic& result) {
+  std::vector<char> buffer(1 << 16);
+  for (;;) {
+    auto n = ::recv(link, buffer.data(), buffer.size(), MSG_DONTWAIT);
+    auto end = n > 0 ? static_cast<std::size_t>(n) : 0;
+    nlmsghdr header{};
+    if (end < sizeof(header))
+      return;
+    for (std::size_t at = 0; at + sizeof(header) <= end;
+         at += NLMSG_ALIGN(std::size_t{header.nlmsg_len})) {
+      std::memcpy(&header, buffer.data() + at, sizeof(header));
+      auto begin = at + NLMSG_HDRLEN;
+      if (header.nlmsg_type != SOCK_DIAG_BY_FAMILY
+          || header.nlmsg_len < NLMSG_HDRLEN + sizeof(inet_diag_msg)
+          || at + header.nlmsg_len > end)
+        return; // the end, or an error
+      add_socket(buffer.data() + begin, header.nlmsg_len - NLMSG_HDRLEN,
+                 result);
+    }
+  }
+}
+
+/// The TCP connections of this network namespace; none where the kernel does
+/// not tell.
+tcp_traffic read_tcp_traffic() {
+  tcp_traffic result;
+  for (std::uint8_t family : {AF_INET, AF_INET6}) {
+    unique_fd link{
+      ::socket(AF_NETLINK, SOCK_RAW | SOCK_CLOEXEC, NETLINK_SOCK_DIAG)};
+    if (link && ask_for_sockets(link.get(), family))
+      add_sockets(link.get(), result);
+  }
+  return result;
+}
+
+/// The same, at most `traffic_age` old.
+std::shared_ptr<const tcp_traffic> recent_tcp_traffic() {
+  static std::mutex mutex;
+  static std::shared_ptr<const tcp_traffic> last;
+  static std::chrono::steady_clock::time_point since;
+  std::lock_guard guard{mutex};
+  auto now = std::chrono::steady_clock::now();
+  if (!last || now - since >= traffic_age) {
+    last = std::make_shared<const tcp_traffic>(read_tcp_traffic());
+    since = now;
+  }
+  return last;
+}
+
+/// Adds the inodes of the sockets that process *pid* has open, at most *budget*
+/// descriptors.
+void add_sockets_of(pid_t pid, std::set<std::uint64_t>& result,
+                    std::size_t& budget) {
+  constexpr std::string_view kind = "socket:[";
+  boost::system::error_code failed;
+  for (fs::directory_iterator i{proc_path(pid) + "/fd", failed}, end;
+       !failed && i != end && budget > 0; i.increment(failed), --budget) {
+    char target[64];
+    auto n = ::readlink(i->path().c_str(), target, sizeof(target));
+    std::string_view text{target, n > 0 ? static_cast<std::size_t>(n) : 0};
+    std::uint64_t inode = 0;
+    if (text.starts_with(kind)
+        && std::from_chars(target + kind.size(), target + text.size(), inode).ec
+             == std::errc{})
+      result.insert(inode);
+  }
+}
+
+/// What has gone over TCP connections that are open in *processes*.
+std::uint64_t tcp_bytes_of(const std::vector<pid_t>& processes) {
+  auto traffic = recent_tcp_traffic();
+  std::set<std::uint64_t> sockets; // Parents and children share them.
+  auto budget = traffic->empty() ? 0 : max_descriptors;
+  for (auto pid : processes)
+    add_sockets_of(pid, sockets, budget);
+  std::uint64_t result = 0;
+  for (auto inode : sockets)
+    if (auto i = traffic->find(inode); i != traffic->end())
+      result += i->second;
+  return result;
 }
 
 std::vector<std::string> tasks_of(pid_t pid) {
@@ -118,6 +263,7 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
     if (i == 0)
       result.stopped = stopped == tasks.size();
   }
+  result.io_bytes += tcp_bytes_of(processes);
   return result;
 }
 

@@ -11,8 +11,10 @@ namespace troupe {
 /// Signs of life of a process, as the kernel sees them.
 struct process_vitals {
   std::chrono::nanoseconds cpu{0}; ///< CPU time of it and its descendants.
-  std::uint64_t io_bytes = 0; ///< What they have read and written in files and
-                              ///< pipes; the kernel counts no sockets there.
+  /// What they have read and written in files and pipes, and what has gone over
+  /// their open TCP connections, whatever thread serves them. Other sockets
+  /// have no such count.
+  std::uint64_t io_bytes = 0;
   std::uint64_t wake_ups = 0; ///< How often their main threads went to sleep:
                               ///< each packet that one waited for counts.
   bool stopped = false;       ///< By a signal such as SIGSTOP.

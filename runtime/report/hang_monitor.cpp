@@ -26,7 +26,8 @@ constexpr int idle_part = 1000;
 
 /// And if its main thread wakes up no more often than this in a second. Who
 /// receives a file slowly over a socket uses no CPU time to speak of, but wakes
-/// up. Other threads, such as Gloo's, look at their sockets all the time.
+/// up. Other threads, such as Gloo's, look at their sockets all the time: of
+/// those only the bytes count that they transfer.
 constexpr std::uint64_t idle_wake_ups = 2;
 
 bool is_same(const rank_wait& x, const rank_wait& y) {

@@ -1,11 +1,17 @@
 // Ranks that others wait for: who is named, who is ended and who is not.
 
+#include <netinet/in.h>
+#include <poll.h>
 #include <signal.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <time.h>
 #include <unistd.h>
 
+#include <thread>
+
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe::test {
 
@@ -85,6 +91,96 @@ void compute_in_a_child_of_rank_0(train_context& context) {
   context.report({{"done", 1}});
 }
 
+/// A service on this host that takes a long time for what it is sent.
+class slow_service {
+public:
+  /// Answers *bytes* bytes, one by one.
+  explicit slow_service(int bytes) : bytes_(bytes) {
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    auto* place = reinterpret_cast<sockaddr*>(&address);
+    socklen_t size = sizeof(address);
+    if (bind(door_.get(), place, size) != 0 || listen(door_.get(), 1) != 0
+        || getsockname(door_.get(), place, &size) != 0)
+      std::abort();
+    port_ = ntohs(address.sin_port);
+    serving_ = std::thread{[this] { serve(); }};
+  }
+
+  ~slow_service() {
+    shutdown(door_.get(), SHUT_RDWR);
+    serving_.join();
+  }
+
+  int port() const { return port_; }
+
+  /// A connection to the service at *port*.
+  static unique_fd call(int port) {
+    unique_fd result{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(static_cast<in_port_t>(port));
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    if (connect(result.get(), reinterpret_cast<sockaddr*>(&address),
+                sizeof(address))
+        != 0)
+      std::abort();
+    return result;
+  }
+
+private:
+  void serve() {
+    unique_fd caller{accept(door_.get(), nullptr, nullptr)};
+    char byte = 0;
+    for (int i = 0; i < bytes_; ++i) {
+      poll(nullptr, 0, 100); // That is how slow it is.
+      if (recv(caller.get(), &byte, 1, 0) <= 0
+          || send(caller.get(), &byte, 1, MSG_NOSIGNAL) <= 0)
+        return;
+    }
+    while (recv(caller.get(), &byte, 1, 0) > 0)
+      continue;
+  }
+
+  int bytes_;
+  int port_ = 0;
+  unique_fd door_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  std::thread serving_;
+};
+
+/// Rank 0 sends `plan.steps` bytes to the service at port `plan.step`, each
+/// once the one before was answered, by a thread that it waits for.
+void upload_in_a_thread_of_rank_0(train_context& context,
+                                  const fault_plan& plan) {
+  if (context.rank() == 0)
+    std::thread{[&plan] {
+      auto service = slow_service::call(plan.step);
+      char byte = 0;
+      for (int i = 0; i < plan.steps; ++i)
+        if (send(service.get(), "x", 1, MSG_NOSIGNAL) <= 0
+            || recv(service.get(), &byte, 1, 0) <= 0)
+          return;
+    }}.join();
+  context.barrier();
+  context.report({{"done", 1}});
+}
+
+/// Rank 0 sleeps for good, and a thread of it looks again and again at a
+/// connection that is open and silent.
+void look_at_a_silent_connection(train_context& context,
+                                 const fault_plan& plan) {
+  if (context.rank() == 0) {
+    std::thread{[port = plan.step] {
+      auto service = slow_service::call(port);
+      for (pollfd readable{service.get(), POLLIN, 0};;)
+        poll(&readable, 1, 200);
+    }}.detach();
+    sleeps_forever();
+  }
+  context.barrier();
+}
+
 } // namespace
 
 TEST_F(run_test, a_stopped_rank_that_others_wait_for_is_ended) {
@@ -151,6 +247,32 @@ TEST_F(run_test, a_rank_that_computes_is_never_ended_for_it) {
     data_parallel_trainer{compute_in_rank_0, impatient(config())}.fit();
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(outcome.attempts, 1u);
+}
+
+TEST_F(run_test, a_rank_whose_thread_uploads_is_never_ended_for_it) {
+  auto options = impatient(config());
+  options.run.hang_timeout = std::chrono::seconds{1};
+  constexpr int bytes = 30; // for three times the limit
+  slow_service service{bytes};
+  auto outcome =
+    data_parallel_trainer{upload_in_a_thread_of_rank_0,
+                          fault_plan{.step = service.port(), .steps = bytes},
+                          options}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.attempts, 1u);
+}
+
+TEST_F(run_test, a_rank_that_only_looks_at_its_connections_is_ended) {
+  slow_service service{0};
+  auto outcome = data_parallel_trainer{look_at_a_silent_connection,
+                                       fault_plan{.step = service.port()},
+                                       impatient(config())}
+                   .fit();
+  auto& failure = only_failure(outcome, 0);
+  EXPECT_EQ(failure.kind, kind::timeout);
+  EXPECT_NE(failure.what.find("without CPU time or I/O"), std::string::npos)
+    << failure.what;
 }
 
 TEST_F(run_test, a_rank_whose_child_computes_is_never_ended_for_it) {

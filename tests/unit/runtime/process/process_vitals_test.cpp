@@ -1,5 +1,6 @@
 #include "troupe/runtime/process/process_vitals.hpp"
 
+#include <netinet/in.h>
 #include <signal.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
@@ -9,6 +10,7 @@
 #include <unistd.h>
 
 #include <fstream>
+#include <thread>
 
 #include <gtest/gtest.h>
 
@@ -129,6 +131,57 @@ TEST(process_vitals_test, sees_that_a_process_receives_over_a_socket) {
   }
   ours.reset();
   ::waitpid(pid, nullptr, 0);
+}
+
+/// Both ends of a TCP connection.
+std::pair<unique_fd, unique_fd> connection(int family) {
+  sockaddr_storage address{};
+  address.ss_family = static_cast<sa_family_t>(family);
+  if (family == AF_INET)
+    reinterpret_cast<sockaddr_in&>(address).sin_addr.s_addr =
+      htonl(INADDR_LOOPBACK);
+  else
+    reinterpret_cast<sockaddr_in6&>(address).sin6_addr = in6addr_loopback;
+  auto* place = reinterpret_cast<sockaddr*>(&address);
+  socklen_t size = sizeof(address);
+  unique_fd door{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  unique_fd caller{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  if (::bind(door.get(), place, size) != 0 || ::listen(door.get(), 1) != 0
+      || ::getsockname(door.get(), place, &size) != 0
+      || ::connect(caller.get(), place, size) != 0)
+    return {};
+  return {std::move(caller), unique_fd{::accept(door.get(), nullptr, nullptr)}};
+}
+
+TEST(process_vitals_test, sees_what_any_thread_sends_and_receives_over_tcp) {
+  for (int family : {AF_INET, AF_INET6}) {
+    auto [ours, theirs] = connection(family);
+    if (!theirs) {
+      ASSERT_EQ(family, AF_INET6) << "this host has no loopback";
+      continue;
+    }
+    auto pid = ::fork();
+    if (pid == 0) {
+      ours.reset();
+      std::thread{[fd = theirs.get()] {
+        char byte = 0;
+        while (::recv(fd, &byte, 1, 0) > 0)
+          ::send(fd, &byte, 1, MSG_NOSIGNAL);
+      }}.join();
+      ::_exit(0);
+    }
+    theirs.reset();
+    for (int i = 0; i < 3; ++i) {
+      auto before = vitals_of(pid)->io_bytes;
+      ASSERT_EQ(::send(ours.get(), "x", 1, MSG_NOSIGNAL), 1);
+      char answer = 0;
+      ASSERT_EQ(::recv(ours.get(), &answer, 1, 0), 1);
+      while (vitals_of(pid)->io_bytes < before + 2)
+        continue;
+    }
+    ours.reset();
+    ::waitpid(pid, nullptr, 0);
+  }
 }
 
 TEST(process_vitals_test, counts_the_children_of_a_process) {

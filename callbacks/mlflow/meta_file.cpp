@@ -1,14 +1,17 @@
 #include "troupe/callbacks/mlflow/meta_file.hpp"
 
-#include <fstream>
+#include <sstream>
 
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
+
+constexpr std::size_t max_meta_bytes = 1024 * 1024;
 
 /// The text that a scalar on one line stands for.
 std::string scalar_text(const std::string& x) {
@@ -33,7 +36,7 @@ std::string scalar_text(const std::string& x) {
 
 std::map<std::string, std::string> read_meta(const fs::path& path) {
   std::map<std::string, std::string> result;
-  std::ifstream in{path.string()};
+  std::istringstream in{read_file(path, max_meta_bytes).value_or("")};
   for (std::string line; std::getline(in, line);)
     if (auto colon = line.find(": "); colon != line.npos)
       result[line.substr(0, colon)] = scalar_text(line.substr(colon + 2));

@@ -1,7 +1,12 @@
 #include "troupe/callbacks/wandb/rank_console.hpp"
 
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
 #include <algorithm>
-#include <fstream>
+
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -14,18 +19,19 @@ constexpr std::uint64_t max_read = 256 * 1024;
 std::vector<std::string> read_console(const fs::path& path,
                                       std::uint64_t& from) {
   std::vector<std::string> result;
-  std::ifstream in{path.string(), std::ios::binary | std::ios::ate};
-  if (!in || in.tellg() < 0)
+  auto file = open_file(path, O_RDONLY, "read");
+  struct stat found {};
+  if (!file || ::fstat(file->get(), &found) != 0 || !S_ISREG(found.st_mode))
     return result;
-  auto size = static_cast<std::uint64_t>(in.tellg());
+  auto size = static_cast<std::uint64_t>(found.st_size);
   auto begin = std::min(from, size);
   auto skip = size - begin > max_read;
   if (skip)
     begin = size - max_read;
   std::string text(size - begin, '\0');
-  in.seekg(static_cast<std::streamoff>(begin));
-  in.read(text.data(), static_cast<std::streamsize>(text.size()));
-  text.resize(static_cast<std::size_t>(in.gcount()));
+  auto count =
+    ::pread(file->get(), text.data(), text.size(), static_cast<off_t>(begin));
+  text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
   std::size_t at = 0;
   if (skip) {
     // The first line is cut most likely; one without an end is all there is.

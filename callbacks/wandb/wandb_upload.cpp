@@ -2,7 +2,7 @@
 
 #include <algorithm>
 #include <cstdlib>
-#include <fstream>
+#include <sstream>
 
 #include "troupe/callbacks/http/redacted.hpp"
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
@@ -20,7 +20,7 @@ fs::path print_of(const wandb_fragment& x) {
 
 // The last line that the client printed.
 std::string last_words(const wandb_fragment& x) {
-  std::ifstream in{print_of(x).string()};
+  std::istringstream in{read_file(print_of(x), max_print).value_or("")};
   std::string result;
   for (std::string line; std::getline(in, line);)
     if (!line.empty())

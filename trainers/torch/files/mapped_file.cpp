@@ -14,18 +14,21 @@ namespace troupe {
 expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
   auto refuse = [&](int code) {
     return failure(ec::storage,
-                   path.string() + " can not be read: " + std::strerror(code));
+                   path.string() + " can not be read: "
+                     + (code == 0 ? "it is not a file" : std::strerror(code)));
   };
-  const auto file = ::open(path.c_str(), O_RDONLY | O_CLOEXEC);
+  // A pipe in a file's place must not have us wait for who writes to it.
+  const auto file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (file == -1)
     return refuse(errno);
   struct stat facts {};
   void* memory = nullptr;
   int code = 0;
+  auto is_file = true;
   if (::fstat(file, &facts) == -1) {
     code = errno;
   } else if (!S_ISREG(facts.st_mode)) {
-    code = S_ISDIR(facts.st_mode) ? EISDIR : EINVAL;
+    is_file = false;
   } else if (facts.st_size > 0) {
     // Without a reservation: the file may be larger than memory, and hardly
     // any of its pages are written to.
@@ -36,7 +39,7 @@ expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
       code = errno;
   }
   ::close(file);
-  if (code != 0)
+  if (code != 0 || !is_file)
     return refuse(code);
   return std::shared_ptr<mapped_file>{
     new mapped_file{{static_cast<std::byte*>(memory),

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
 
 #include <gmock/gmock.h>
+#include <sys/stat.h>
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
@@ -54,6 +55,11 @@ TEST_F(mlflow_tree_test, writes_the_files_that_mlflow_writes) {
   EXPECT_TRUE(fs::is_directory(run_folder() / "artifacts"));
   EXPECT_TRUE(fs::is_directory(folder / ".trash"));
   EXPECT_EQ(read_meta(folder / "0/meta.yaml")["name"], "Default");
+}
+
+TEST_F(mlflow_tree_test, waits_for_no_pipe_in_the_place_of_a_meta_file) {
+  ASSERT_EQ(::mkfifo((folder / "meta.yaml").c_str(), 0600), 0);
+  EXPECT_TRUE(read_meta(folder / "meta.yaml").empty());
 }
 
 TEST_F(mlflow_tree_test, tells_status_and_end) {

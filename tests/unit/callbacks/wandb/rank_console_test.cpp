@@ -1,6 +1,7 @@
 #include "troupe/callbacks/wandb/rank_console.hpp"
 
 #include <gtest/gtest.h>
+#include <sys/stat.h>
 
 #include "tests/support/temporary_folder.hpp"
 
@@ -22,6 +23,13 @@ TEST(rank_console_test, gives_whole_lines_once) {
   EXPECT_EQ(read_console(path, from), lines{});
   write_bytes(path, "a\nb\nhalf and whole\n");
   EXPECT_EQ(read_console(path, from), lines{"half and whole\n"});
+}
+
+TEST(rank_console_test, waits_for_no_pipe_in_its_place) {
+  temporary_folder folder;
+  ASSERT_EQ(::mkfifo((folder / "rank_0.log").c_str(), 0600), 0);
+  std::uint64_t from = 0;
+  EXPECT_EQ(read_console(folder / "rank_0.log", from), lines{});
 }
 
 TEST(rank_console_test, leaves_out_the_oldest_of_too_much_and_says_so) {

@@ -106,6 +106,14 @@ TEST_F(safetensors_test, maps_files_that_are_larger_than_memory) {
   EXPECT_EQ((*mapped)->bytes().size(), std::size_t{1} << 40);
 }
 
+TEST_F(safetensors_test, waits_for_no_pipe_in_its_place) {
+  ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
+  auto mapped = mapped_file::open(path_);
+  ASSERT_FALSE(mapped);
+  EXPECT_EQ(mapped.error().message,
+            path_.string() + " can not be read: it is not a file");
+}
+
 TEST_F(safetensors_test, gives_back_what_was_saved) {
   const auto tensors = test::tensor_examples();
   save_safetensors(path_, tensors, {{"epoch", "3"}});

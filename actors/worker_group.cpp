@@ -118,6 +118,7 @@ rank_facts worker_group_state::facts_of(int rank) const {
   x.run_name = plan.run_name;
   x.run_id = args.plan.run_id;
   x.run_path = plan.run_path;
+  x.run_inode = plan.run_inode;
   x.attempt = attempt->number;
   x.rank = x.local_rank = rank;
   x.world_size = x.local_world_size = plan.world_size;

@@ -25,6 +25,7 @@ namespace troupe {
 struct group_plan {
   std::string run_name;
   std::string run_path;
+  std::uint64_t run_inode = 0; ///< As in `rank_facts`.
   std::string run_id;
   int world_size = 1;
   bool in_process = false;

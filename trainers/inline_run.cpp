@@ -33,6 +33,7 @@ attempt_end run_attempt(const train_loop& loop, std::vector<int> gpus,
   rank_facts facts;
   facts.run_name = callbacks.context().name;
   facts.run_path = callbacks.context().path;
+  facts.run_inode = store.folder().files().inode();
   facts.run_id = store.description().id;
   facts.attempt = start.attempt;
   facts.first_report = start.first_report;

@@ -102,6 +102,7 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   group_plan plan;
   plan.run_name = *request.run.name;
   plan.run_path = store.path().string();
+  plan.run_inode = store.folder().files().inode();
   plan.run_id = store.description().id;
   plan.world_size = request.scaling.num_workers;
   plan.in_process = request.scaling.where == placement::in_process;

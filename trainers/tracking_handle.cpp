@@ -9,7 +9,7 @@
 
 #include "troupe/callbacks/encoding/png.hpp"
 #include "troupe/callbacks/tracking/event_kinds.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -86,6 +86,12 @@ fs::path inside(const fs::path& path, const fs::path& run) {
   return relative.empty() || *relative.begin() == ".." ? fs::path{} : relative;
 }
 
+/// The run's folder; nothing is made where it was renamed or replaced.
+held_folder folder_of_run(const train_context& context) {
+  return value_or_throw(
+    held_folder::open(context.run_path(), context.facts().run_inode));
+}
+
 } // namespace
 
 tracking_handle::tracking_handle(train_context& context,
@@ -141,15 +147,14 @@ void tracking_handle::log_image(const std::string& name,
     return;
   auto bytes = value_or_throw(
     encode_png(image.width, image.height, image.channels, image.pixels));
-  auto folder = context_->run_path() / "media";
-  value_or_throw(make_folders(folder));
+  auto folder = value_or_throw(folder_of_run(*context_).folder("media"));
   auto begin = file_name(name) + '_' + std::to_string(step) + '_'
                + std::to_string(context_->attempt()) + '_';
   std::string file;
   do // Another handle of the loop may have written some.
     file = begin + std::to_string(images_++) + ".png";
-  while (value_or_throw(look_up(folder / file)).exists());
-  value_or_throw(replace_file(folder / file, bytes));
+  while (value_or_throw(folder.look_up(file)).exists());
+  value_or_throw(folder.replace_file(file, bytes));
   send(event_kind::tracker_image, {{"name", name},
                                    {"step", step},
                                    {"file", "media/" + file},
@@ -186,12 +191,12 @@ void tracking_handle::log_artifact(const fs::path& path,
   auto run = context_->run_path();
   auto kept = inside(source, run);
   if (kept.empty()) {
-    kept = fs::path{"artifacts"} / shown;
-    if (inside(run / kept.lexically_normal(), run / "artifacts").empty())
+    kept = (fs::path{"artifacts"} / shown).lexically_normal();
+    if (inside(run / kept, run / "artifacts").empty())
       throw train_error{{ec::invalid_argument,
                          "artifact name '" + shown
                            + "' is no relative path below the run's folder"}};
-    value_or_throw(make_folders((run / kept).parent_path()));
+    value_or_throw(folder_of_run(*context_).make_folders(kept.parent_path()));
     fs::copy(source, run / kept,
              fs::copy_options::recursive | fs::copy_options::overwrite_existing,
              code);

@@ -88,8 +88,8 @@ std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
 staged_checkpoint train_context::new_checkpoint() {
   link_for("new_checkpoint()");
   call_before_report();
-  return value_or_leave(
-    staged_checkpoint::create(facts_.run_path, facts_.attempt, facts_.rank));
+  return value_or_leave(staged_checkpoint::create(
+    facts_.run_path, facts_.attempt, facts_.rank, facts_.run_inode));
 }
 
 void train_context::report(metrics values, const report_options& options) {

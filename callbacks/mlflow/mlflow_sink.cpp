@@ -287,10 +287,8 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
 
 sink_result mlflow_sink::put_text(const std::string& text,
                                   const std::string& name) {
-  const auto folder = run_path_ / "sinks";
-  const auto file = folder / "mlflow.text";
+  const auto file = run_path_ / "sinks" / "mlflow.text";
   boost::system::error_code failed;
-  fs::create_directories(folder, failed);
   if (auto ok = replace_file(file, text); !ok)
     return sink_fails(kind::transient, ok.error());
   auto result = store_->put_file(file, name);

@@ -55,71 +55,59 @@ std::string listed(const std::vector<std::string>& names) {
   return result;
 }
 
-// Whether the checkpoint is whole and the one that the state means; its
-// manifest. The run may have had another name, its folder can be moved.
-expected<manifest> verify(const reported_checkpoint& x) {
-  auto found = read_manifest(x.data.path());
-  if (!found)
-    return found;
-  if (found->index != x.index || found->attempt != x.attempt)
-    return failure(
-      ec::corrupt,
-      x.data.path().string() + " holds report " + std::to_string(found->index)
-        + " of attempt " + std::to_string(found->attempt)
-        + ", the run's state says report " + std::to_string(x.index)
-        + " of attempt " + std::to_string(x.attempt));
-  return verify_files(x.data.path(), *found).map([&] {
-    return std::move(*found);
-  });
-}
-
-// What lies at a path, whatever has that name later.
+// What has a name in a folder, whatever has that name later.
 class held_entry {
 public:
-  static expected<held_entry> open(fs::path path) {
-    unique_fd entry{::open(path.c_str(), O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+  static expected<held_entry> open(const held_folder& above, std::string name) {
+    unique_fd entry{::openat(above.descriptor().get(), name.c_str(),
+                             O_PATH | O_NOFOLLOW | O_CLOEXEC)};
     if (!entry)
-      return tl::unexpected{storage_error("open", path, errno)};
-    return held_entry{std::move(entry), std::move(path)};
+      return tl::unexpected{storage_error("open", above.path() / name, errno)};
+    return held_entry{above, std::move(entry), std::move(name)};
   }
 
   // Gives it the name *to*, and nothing else: what another driver has put in
   // its place meanwhile gets its own name back.
-  expected<void> rename(const fs::path& to) const {
-    if (auto ok = rename_new(path_, to); !ok)
+  expected<void> rename(const std::string& to) const {
+    if (auto ok = above_.rename_new(name_, above_, to); !ok)
       return ok;
     struct stat ours {
     }, found{};
-    if (::fstat(entry_.get(), &ours) == 0 && ::lstat(to.c_str(), &found) == 0
+    if (::fstat(entry_.get(), &ours) == 0
+        && ::fstatat(above_.descriptor().get(), to.c_str(), &found,
+                     AT_SYMLINK_NOFOLLOW)
+             == 0
         && is_same_file(ours, found))
       return {};
-    (void) rename_new(to, path_);
-    return failure(ec::storage, path_.string()
+    (void) above_.rename_new(to, above_, name_);
+    return failure(ec::storage, (above_.path() / name_).string()
                                   + " was replaced at this moment: what lies "
                                     "there now is left alone");
   }
 
 private:
-  held_entry(unique_fd entry, fs::path path)
-    : entry_(std::move(entry)), path_(std::move(path)) {}
+  held_entry(const held_folder& above, unique_fd entry, std::string name)
+    : above_(above), entry_(std::move(entry)), name_(std::move(name)) {}
 
+  const held_folder& above_;
   unique_fd entry_;
-  fs::path path_;
+  std::string name_;
 };
 
 } // namespace
 
-checkpoint_store::checkpoint_store(fs::path run_path, run_identity run,
+checkpoint_store::checkpoint_store(held_folder folder, held_folder checkpoints,
+                                   run_identity run,
                                    const checkpoint_config& config,
                                    saved_run state, save_function save,
                                    log_function log, check_function check)
-  : run_path_(std::move(run_path)), run_(std::move(run)),
-    state_(std::move(state)), registry_(config, state_.checkpoints),
-    save_state_(std::move(save)), log_(std::move(log)),
-    check_(std::move(check)) {
+  : folder_(std::move(folder)), checkpoints_(std::move(checkpoints)),
+    run_(std::move(run)), state_(std::move(state)),
+    registry_(config, state_.checkpoints), save_state_(std::move(save)),
+    log_(std::move(log)), check_(std::move(check)) {
   state_.retention = config;
   if (!save_state_)
-    save_state_ = [path = run_path_](const saved_run& x) {
+    save_state_ = [path = folder_.path()](const saved_run& x) {
       return save_run(x, path);
     };
   if (!check_)
@@ -127,21 +115,60 @@ checkpoint_store::checkpoint_store(fs::path run_path, run_identity run,
 }
 
 expected<checkpoint_store> checkpoint_store::open(
-  fs::path run_path, run_identity run, const checkpoint_config& config,
+  held_folder folder, run_identity run, const checkpoint_config& config,
   saved_run state, save_function save, log_function log, check_function check) {
-  checkpoint_store result{std::move(run_path), std::move(run),  config,
-                          std::move(state),    std::move(save), std::move(log),
-                          std::move(check)};
+  auto checkpoints = folder.folder("checkpoints");
+  if (!checkpoints)
+    return tl::unexpected{checkpoints.error()};
+  checkpoint_store result{std::move(folder), std::move(*checkpoints),
+                          std::move(run),    config,
+                          std::move(state),  std::move(save),
+                          std::move(log),    std::move(check)};
   if (auto ok = result.recover(); !ok)
     return tl::unexpected{ok.error()};
   return result;
 }
 
+expected<void> checkpoint_store::check() const {
+  return check_().and_then([this] { return check_place(); });
+}
+
+expected<void> checkpoint_store::check_place() const {
+  struct stat ours {
+  }, found{};
+  auto code = folder_.look_up("checkpoints", found);
+  if (code == 0 && ::fstat(checkpoints_.descriptor().get(), &ours) != 0)
+    code = errno;
+  if (code != 0 && code != ENOENT)
+    return tl::unexpected{storage_error("look up", checkpoints_.path(), code)};
+  if (code == 0 && is_same_file(ours, found))
+    return {};
+  return failure(ec::storage, "the run's folder " + checkpoints_.path().string()
+                                + " is gone: it was removed, renamed or "
+                                  "replaced while the run was writing to it");
+}
+
+expected<manifest> checkpoint_store::verify(const std::string& name,
+                                            std::uint64_t index,
+                                            std::uint64_t attempt) const {
+  auto found = read_manifest(checkpoints_, name);
+  if (!found)
+    return found;
+  if (found->index != index || found->attempt != attempt)
+    return failure(ec::corrupt,
+                   (checkpoints_.path() / name).string() + " holds report "
+                     + std::to_string(found->index) + " of attempt "
+                     + std::to_string(found->attempt)
+                     + ", the run's state says report " + std::to_string(index)
+                     + " of attempt " + std::to_string(attempt));
+  return verify_files(checkpoints_, name, *found).map([&] {
+    return std::move(*found);
+  });
+}
+
 expected<void> checkpoint_store::recover() {
-  if (auto ok = make_folders(folder()); !ok)
-    return ok;
   drop(staging_prefix);
-  auto names = list();
+  auto names = checkpoints_.names();
   if (!names)
     return tl::unexpected{names.error()};
   manifests unknown;
@@ -149,7 +176,7 @@ expected<void> checkpoint_store::recover() {
     if (has_prefix(name, staging_prefix) || has_prefix(name, evicted_prefix)
         || has_prefix(name, rotten_prefix) || registry_.find(name))
       continue;
-    auto x = read_manifest(folder() / name);
+    auto x = read_manifest(checkpoints_, name);
     if (x && !is_doomed(name, *x))
       unknown.emplace_back(std::move(name), std::move(*x));
     else if (!x && x.error().code == ec::storage)
@@ -161,7 +188,7 @@ expected<void> checkpoint_store::recover() {
   for (auto& [name, x] : unknown)
     if (auto ok = recover_unknown(name, x); !ok)
       return ok;
-  return save(registry_);
+  return find_former_ids().and_then([this] { return save(registry_); });
 }
 
 expected<void> checkpoint_store::recover_unknown(const std::string& name,
@@ -175,16 +202,15 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
                  : "the run's state does not name it");
     return {};
   }
-  auto found = reported_checkpoint{checkpoint::from_directory(folder() / name),
-                                   x.first_values(), x.index, x.attempt};
-  if (auto ok = verify(found); !ok) {
+  if (auto ok = verify(name, x.index, x.attempt); !ok) {
     if (ok.error().code == ec::corrupt)
       return set_aside(name, ok.error());
     return tl::unexpected{ok.error()};
   }
   note("checkpoint_adopted", name, "a crash came before the state was saved");
   auto registry = registry_;
-  auto evicted = registry.add(std::move(found));
+  auto evicted =
+    registry.add({handle(name), x.first_values(), x.index, x.attempt});
   if (!evicted)
     return tl::unexpected{evicted.error()};
   return save(registry, *evicted);
@@ -192,8 +218,26 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
 
 bool checkpoint_store::is_ours(const manifest& x) const {
   // The name has to do where there is no id to compare, or it was lost.
-  return x.run_id.empty() || run_.id_is_new ? x.run_name == run_.name
-                                            : x.run_id == run_.id;
+  if (x.run_id.empty() || run_.id_is_new)
+    return x.run_name == run_.name;
+  return x.run_id == run_.id
+         || std::ranges::find(run_.former_ids, x.run_id)
+              != run_.former_ids.end();
+}
+
+expected<void> checkpoint_store::find_former_ids() {
+  if (!run_.id_is_new)
+    return {};
+  for (auto& x : registry_.all()) {
+    auto its = manifest_of(x);
+    if (!its && its.error().code != ec::corrupt)
+      return tl::unexpected{its.error()};
+    if (its && !its->run_id.empty()
+        && std::ranges::find(run_.former_ids, its->run_id)
+             == run_.former_ids.end())
+      run_.former_ids.push_back(its->run_id);
+  }
+  return {};
 }
 
 bool checkpoint_store::is_doomed(const std::string& name,
@@ -224,13 +268,15 @@ checkpoint_store::save(const checkpoint_registry& registry,
 // Reads the lists of files that were too long for a message.
 expected<report_batch> checkpoint_store::take_lists(std::uint64_t attempt,
                                                     report_batch batch) const {
-  auto staging = staging_folder(run_path_, attempt, batch.index);
+  auto staging = checkpoints_.existing(staging_folder(attempt, batch.index));
+  if (!staging)
+    return tl::unexpected{staging.error()};
   for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
     auto& part = batch.parts[rank];
     if (!part || part->listed == 0)
       continue;
     auto files = read_file_list(
-      staging / rank_list_file(static_cast<int>(rank)), part->listed);
+      *staging, rank_list_file(static_cast<int>(rank)), part->listed);
     if (!files)
       return tl::unexpected{files.error()};
     part->files = std::move(*files);
@@ -259,7 +305,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
     return tl::unexpected{ok.error()};
   if (auto ok = validate_checkpoint_name(*name); !ok)
     return tl::unexpected{ok.error()};
-  reported_checkpoint result{checkpoint::from_directory(folder() / *name),
+  reported_checkpoint result{handle(*name),
                              batch.values.empty() ? metrics{} : batch.values[0],
                              batch.index, attempt};
   auto registry = registry_;
@@ -270,7 +316,10 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
                        attempt,      batch.index,  batch.values,
                        batch.step_s, batch.wait_s, {}};
   remove_let_go([&](auto& x) { return x.name == *name; });
-  if (auto ok = commit_folder(run_path_, batch, std::move(description), check_);
+  // Behind it, too: no state names what lies in a folder that was replaced.
+  if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
+                              [this] { return check(); })
+                  .and_then([this] { return check_place(); });
       !ok)
     return tl::unexpected{ok.error()};
   // Whatever becomes of the state now, the new checkpoint stays: the state on
@@ -285,33 +334,32 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   return result;
 }
 
-expected<fs::path>
+expected<std::string>
 checkpoint_store::put_away(const doomed_checkpoint& x) const {
-  auto path = folder() / x.name;
-  auto to = folder() / evicted_name(x);
-  auto found = held_entry::open(path);
-  auto its = read_manifest(path);
+  auto found = held_entry::open(checkpoints_, x.name);
+  auto its = read_manifest(checkpoints_, x.name);
   if (!its)
     return tl::unexpected{its.error()};
   if (!found)
     return tl::unexpected{found.error()};
   if (its->index != x.index || its->attempt != x.attempt)
-    return failure(ec::corrupt,
-                   path.string() + " holds another checkpoint by now");
-  return check_().and_then([&] { return found->rename(to); }).map([&] {
+    return failure(ec::corrupt, (checkpoints_.path() / x.name).string()
+                                  + " holds another checkpoint by now");
+  auto to = evicted_name(x);
+  return check().and_then([&] { return found->rename(to); }).map([&] {
     return to;
   });
 }
 
 expected<void> checkpoint_store::remove(const doomed_checkpoint& x) {
   // Under another name first: half a checkpoint must not look like one.
-  auto path = put_away(x);
-  if (path || path.error().code == ec::corrupt)
+  auto name = put_away(x);
+  if (name || name.error().code == ec::corrupt)
     std::erase(state_.doomed, x); // Saved when there is something else to save.
-  if (!path)
-    return tl::unexpected{path.error()};
+  if (!name)
+    return tl::unexpected{name.error()};
   failpoint("commit.evicting");
-  if (auto ok = remove_tree(*path); !ok)
+  if (auto ok = checkpoints_.remove_tree(*name); !ok)
     note("checkpoint_not_removed", x.name, ok.error().message);
   failpoint("commit.evicted");
   return {};
@@ -350,12 +398,13 @@ void checkpoint_store::remove_doomed() {
 }
 
 expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
-  auto path = folder() / evicted_name(x);
-  auto it = checkpoint::from_directory(path);
-  auto done = verify({std::move(it), {}, x.index, x.attempt})
-                .and_then([&](auto&&) { return check_(); })
-                .and_then([&] { return rename_new(path, folder() / x.name); })
-                .and_then([&] { return sync_folder(folder()); });
+  auto name = evicted_name(x);
+  auto done = verify(name, x.index, x.attempt)
+                .and_then([&](auto&&) { return check(); })
+                .and_then([&] {
+                  return checkpoints_.rename_new(name, checkpoints_, x.name);
+                })
+                .and_then([&] { return checkpoints_.sync(); });
   if (done)
     return true;
   if (done.error().code == ec::corrupt || done.error().code == ec::conflict)
@@ -366,20 +415,19 @@ expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
 expected<std::vector<reported_checkpoint>> checkpoint_store::find_doomed() {
   std::vector<reported_checkpoint> result;
   for (auto& x : state_.doomed) {
-    auto path = folder() / x.name;
-    auto found = read_manifest(path);
+    auto found = read_manifest(checkpoints_, x.name);
     if (!found && found.error().code == ec::corrupt) {
       auto back = recall(x);
       if (!back)
         return tl::unexpected{back.error()};
       if (*back)
-        found = read_manifest(path);
+        found = read_manifest(checkpoints_, x.name);
     }
     if (!found && found.error().code != ec::corrupt)
       return tl::unexpected{found.error()};
     if (found && is_doomed(x.name, *found))
-      result.push_back({checkpoint::from_directory(path), found->first_values(),
-                        x.index, x.attempt});
+      result.push_back(
+        {handle(x.name), found->first_values(), x.index, x.attempt});
   }
   return result;
 }
@@ -407,8 +455,7 @@ expected<void> checkpoint_store::strike(const std::string& name) {
 
 expected<void> checkpoint_store::set_aside(const std::string& name,
                                            const error& reason) {
-  auto path = folder() / name;
-  auto rotten = held_entry::open(path);
+  auto rotten = held_entry::open(checkpoints_, name);
   note("checkpoint_rotten", name, reason.message);
   if (log_) {
     auto& event = events_.back();
@@ -419,18 +466,18 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
   if (auto ok = strike(name); !ok)
     return ok;
   failpoint("rotten.forgotten");
-  auto found = look_up_link(path);
+  auto found = checkpoints_.look_up_link(name);
   if (!found)
     return tl::unexpected{found.error()};
   if (!found->exists())
     return {};
   if (!rotten)
     return tl::unexpected{rotten.error()};
-  if (auto ok = check_(); !ok)
+  if (auto ok = check(); !ok)
     return ok;
   auto aside = rotten_prefix + name;
   for (auto i = 2; i < 100; ++i) {
-    auto moved = rotten->rename(folder() / aside);
+    auto moved = rotten->rename(aside);
     if (!moved && moved.error().code == ec::conflict) {
       aside = rotten_prefix + std::to_string(i) + '-' + name;
       continue;
@@ -439,7 +486,7 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
     return moved.and_then([&] { return keep_rotten(aside); });
   }
   return failure(ec::conflict, "too many rotten checkpoints are called '" + name
-                                 + "' in " + folder().string());
+                                 + "' in " + checkpoints_.path().string());
 }
 
 expected<void> checkpoint_store::keep_rotten(const std::string& name) {
@@ -449,7 +496,7 @@ expected<void> checkpoint_store::keep_rotten(const std::string& name) {
     note("checkpoint_removed", oldest,
          "more than " + std::to_string(max_rotten) + " rotten ones");
     auto gone =
-      check_().and_then([&] { return remove_tree(folder() / oldest); });
+      check().and_then([&] { return checkpoints_.remove_tree(oldest); });
     if (!gone)
       note("checkpoint_not_removed", oldest, gone.error().message);
     state_.rotten.erase(state_.rotten.begin());
@@ -497,7 +544,7 @@ expected<std::optional<reported_checkpoint>>
 checkpoint_store::resume_checkpoint() {
   while (auto latest = registry_.latest()) {
     auto x = *latest;
-    auto whole = verify(x);
+    auto whole = verify(x.data.name(), x.index, x.attempt);
     if (whole) {
       note_strangers(x, *whole);
       remove_doomed(); // Not before the newest is known to be whole.
@@ -515,6 +562,8 @@ checkpoint_store::resume_checkpoint() {
 
 expected<std::uint64_t>
 checkpoint_store::begin_attempt(std::uint64_t next_report) {
+  if (auto ok = check_place(); !ok)
+    return tl::unexpected{ok.error()};
   auto next = state_;
   next.status = run_status_kind::running;
   next.error.reset();
@@ -544,29 +593,18 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   return {};
 }
 
-expected<std::vector<std::string>> checkpoint_store::list() const {
-  std::vector<std::string> result;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{folder(), code}, end; !code && i != end;
-       i.increment(code))
-    result.push_back(i->path().filename().string());
-  if (code)
-    return tl::unexpected{storage_error("list", folder(), code.value())};
-  std::ranges::sort(result);
-  return result;
-}
-
 void checkpoint_store::drop(const char* prefix) {
-  auto names = list();
+  auto names = checkpoints_.names();
   if (!names) {
-    note("staging_not_removed", folder().string(), names.error().message);
+    note("staging_not_removed", checkpoints_.path().string(),
+         names.error().message);
     return;
   }
-  if (!check_()) // After the list: it has no folder of another driver.
+  if (!check()) // After the list: it has no folder of another driver.
     return;
   for (auto& name : *names)
     if (has_prefix(name, prefix))
-      if (auto ok = remove_tree(folder() / name); !ok)
+      if (auto ok = checkpoints_.remove_tree(name); !ok)
         note("staging_not_removed", name, ok.error().message);
 }
 

@@ -9,6 +9,7 @@
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/report/report_batch.hpp"
 #include "troupe/runtime/run/saved_run.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/storage/store_event.hpp"
 
 namespace troupe {
@@ -19,6 +20,7 @@ struct run_identity {
   std::string id; ///< As in `run_description`.
   /// The id was made just now: checkpoints of the run may have another.
   bool id_is_new = true;
+  std::vector<std::string> former_ids{}; ///< As in `run_description`.
 };
 
 /// The checkpoints of a run on storage, and the state that names them.
@@ -49,15 +51,17 @@ public:
   /// Whether the run may still be written to.
   using check_function = std::function<expected<void>()>;
 
-  /// Takes over the files of the run in *run_path*, whose lock the caller
+  /// Takes over the files of the run in *folder*, whose lock the caller
   /// holds. Staging folders of dead attempts are removed. A whole checkpoint
   /// that the state does not know is adopted if it is newer than all it knows:
   /// the crash came between rename and state.
+  /// From then on `checkpoints/` is held: all that is made, renamed or removed
+  /// is so in that folder, whatever becomes of its path.
   /// *save* replaces `state.json` in the run's folder if it is unset. *log*
   /// takes the events without which no rotten checkpoint is set aside. *check*,
   /// if set, is asked before anything is renamed or removed.
   static expected<checkpoint_store>
-  open(fs::path run_path, run_identity run, const checkpoint_config& config,
+  open(held_folder folder, run_identity run, const checkpoint_config& config,
        saved_run state, save_function save = {}, log_function log = {},
        check_function check = {});
 
@@ -100,13 +104,30 @@ public:
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }
 
+  /// The run's ids but the one that it has. If that is new, those are among
+  /// them that the checkpoints of the state have.
+  const std::vector<std::string>& former_ids() const noexcept {
+    return run_.former_ids;
+  }
+
+  /// The manifest of *x*, which the run has.
+  expected<manifest> manifest_of(const reported_checkpoint& x) const {
+    return read_manifest(checkpoints_, x.data.name());
+  }
+
   /// What happened since the last call, for the journal.
   std::vector<store_event> take_events();
 
 private:
-  checkpoint_store(fs::path run_path, run_identity run,
-                   const checkpoint_config& config, saved_run state,
-                   save_function save, log_function log, check_function check);
+  checkpoint_store(held_folder folder, held_folder checkpoints,
+                   run_identity run, const checkpoint_config& config,
+                   saved_run state, save_function save, log_function log,
+                   check_function check);
+
+  /// Whether the run is ours, and `checkpoints/` still the folder that we hold.
+  expected<void> check() const;
+  /// The latter alone: what is in another folder would be found by no one.
+  expected<void> check_place() const;
 
   expected<report_batch> take_lists(std::uint64_t attempt,
                                     report_batch batch) const;
@@ -125,13 +146,15 @@ private:
   void note_unscored(const reported_checkpoint& x);
   void note_strangers(const reported_checkpoint& x, const manifest& its);
   bool is_doomed(const std::string& name, const manifest& x) const;
+  /// Notes the ids that the run's checkpoints have, where it has got a new one.
+  expected<void> find_former_ids();
   /// Whether the run made *x*, even if its folder had another name then.
   bool is_ours(const manifest& x) const;
   /// Removes *x* if its folder is that one still. `ec::corrupt` if it is gone,
   /// or is another by now: then it is no longer doomed.
   expected<void> remove(const doomed_checkpoint& x);
-  /// Renames the folder of *x* to be removed; the new path.
-  expected<fs::path> put_away(const doomed_checkpoint& x) const;
+  /// Renames the folder of *x* to be removed; the new name.
+  expected<std::string> put_away(const doomed_checkpoint& x) const;
   void remove_doomed();
   /// Removes those of `let_go_` that *may_go*, each once.
   template <class Predicate>
@@ -145,13 +168,18 @@ private:
   /// Saves the state without the rotten checkpoint *name*, and in the same step
   /// with what retention had let go for a newer one.
   expected<void> strike(const std::string& name);
-  /// The names in `checkpoints/`, sorted.
-  expected<std::vector<std::string>> list() const;
   /// Removes every folder whose name begins with *prefix*, as far as possible.
   void drop(const char* prefix);
-  fs::path folder() const { return run_path_ / "checkpoints"; }
+  /// Whether the checkpoint is whole and the one that the state means; its
+  /// manifest. The run may have had another name, its folder can be moved.
+  expected<manifest> verify(const std::string& name, std::uint64_t index,
+                            std::uint64_t attempt) const;
+  checkpoint handle(const std::string& name) const {
+    return checkpoint::from_directory(checkpoints_.path() / name);
+  }
 
-  fs::path run_path_;
+  held_folder folder_;
+  held_folder checkpoints_;
   run_identity run_;
   saved_run state_;
   checkpoint_registry registry_;

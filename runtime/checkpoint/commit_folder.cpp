@@ -1,7 +1,6 @@
 #include "troupe/runtime/checkpoint/commit_folder.hpp"
 
 #include <stdio.h>
-#include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
@@ -11,19 +10,19 @@
 
 #include "troupe/runtime/checkpoint/staging.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
+// In the staging folder: what becomes the checkpoint.
+constexpr const char* whole_name = "whole";
+
 // Moves staged files into one folder, and remembers what to fsync.
 class gatherer {
 public:
-  gatherer(fs::path staging, fs::path whole)
-    : staging_(std::move(staging)), whole_(std::move(whole)) {
-    folders_.insert(whole_.native());
-  }
+  gatherer(const held_folder& staging, const held_folder& whole)
+    : staging_(staging), whole_(whole) {}
 
   expected<void> add(int rank, const checkpoint_part& part) {
     for (auto& file : part.files)
@@ -33,10 +32,13 @@ public:
   }
 
   expected<void> sync_folders() const {
-    for (auto& folder : folders_)
-      if (auto ok = sync_folder(folder); !ok)
+    for (auto& folder : folders_) {
+      auto ok = whole_.existing(folder).and_then(
+        [](const held_folder& x) { return x.sync(); });
+      if (!ok)
         return ok;
-    return {};
+    }
+    return whole_.sync();
   }
 
 private:
@@ -46,9 +48,13 @@ private:
                      "rank " + std::to_string(rank) + " adds the file '"
                        + file.path
                        + "', a name that no file of a checkpoint may have");
-    auto from = staging_ / rank_folder(rank) / file.path;
-    auto to = whole_ / file.path;
-    auto found = look_up_link(from);
+    const fs::path path{file.path};
+    if (auto ok = enter(rank, path.parent_path()); !ok)
+      return ok;
+    auto name = path.filename().string();
+    auto from = from_.path() / name;
+    auto to = to_.path() / name;
+    auto found = from_.look_up_link(name);
     if (!found)
       return tl::unexpected{found.error()};
     if (!found->is_file())
@@ -58,37 +64,62 @@ private:
                                     + std::to_string(found->size)
                                     + " bytes; rank " + std::to_string(rank)
                                     + " reported " + std::to_string(file.size));
-    if (auto ok = add_folder(to.parent_path()); !ok)
-      return ok;
-    if (::rename(from.c_str(), to.c_str()) != 0)
+    if (::renameat(from_.descriptor().get(), name.c_str(),
+                   to_.descriptor().get(), name.c_str())
+        != 0)
       return tl::unexpected{
         storage_error("move " + from.string() + " to", to, errno)};
     return {};
   }
 
-  expected<void> add_folder(const fs::path& path) {
-    if (folders_.contains(path.native()))
+  // Opens the folder *path* of *rank*, and the one that its files go to. Files
+  // come sorted: most lie in the same folder as the one before.
+  expected<void> enter(int rank, const fs::path& path) {
+    fs::path below{rank_folder(rank)};
+    if (!path.empty())
+      below /= path;
+    if (below.native() == entered_)
       return {};
-    if (auto ok = add_folder(path.parent_path()); !ok)
-      return ok;
-    if (::mkdir(path.c_str(), 0700) != 0 && errno != EEXIST)
-      return tl::unexpected{storage_error("make folder", path, errno)};
-    folders_.insert(path.native());
+    auto from = staging_.existing(below);
+    if (!from)
+      return tl::unexpected{from.error()};
+    auto to = make_folders(path);
+    if (!to)
+      return tl::unexpected{to.error()};
+    from_ = std::move(*from);
+    to_ = std::move(*to);
+    entered_ = below.native();
     return {};
   }
 
-  fs::path staging_;
-  fs::path whole_;
-  std::set<std::string> folders_; // paths; as texts they compare fast
+  expected<held_folder> make_folders(const fs::path& path) {
+    if (path.empty())
+      return whole_.duplicate();
+    if (folders_.contains(path.native()))
+      return whole_.existing(path);
+    auto result =
+      make_folders(path.parent_path()).and_then([&](const held_folder& above) {
+        return above.make_folder(path.filename().string());
+      });
+    if (result)
+      folders_.insert(path.native());
+    return result;
+  }
+
+  const held_folder& staging_;
+  const held_folder& whole_;
+  held_folder from_;
+  held_folder to_;
+  std::string entered_;           // what those two are
+  std::set<std::string> folders_; // below `whole_`; as texts they compare fast
 };
 
-expected<void> gather(const fs::path& staging, const fs::path& whole,
-                      const report_batch& batch, manifest& x) {
-  // The staging folder above exists, or else the storage is gone: then nothing
-  // is made anew.
-  if (::mkdir(whole.c_str(), 0700) != 0 && errno != EEXIST)
-    return tl::unexpected{storage_error("make folder", whole, errno)};
-  gatherer files{staging, whole};
+expected<void> gather(const held_folder& staging, const report_batch& batch,
+                      manifest& x) {
+  auto whole = staging.make_folder(whole_name);
+  if (!whole)
+    return tl::unexpected{whole.error()};
+  gatherer files{staging, *whole};
   for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
     auto& part = batch.parts[rank];
     if (!part)
@@ -101,11 +132,12 @@ expected<void> gather(const fs::path& staging, const fs::path& whole,
   }
   std::ranges::sort(x.files, {}, &file_entry::path);
   failpoint("commit.gathered");
-  const auto file = whole / manifest_file_name;
   const auto text = to_json(x);
-  if (auto ok = check_size(file, text, max_manifest_bytes); !ok)
+  if (auto ok = check_size(whole->path() / manifest_file_name, text,
+                           max_manifest_bytes);
+      !ok)
     return ok;
-  if (auto ok = write_new_file(file, text); !ok)
+  if (auto ok = whole->write_new_file(manifest_file_name, text); !ok)
     return ok;
   failpoint("commit.manifest_written");
   return files.sync_folders();
@@ -113,25 +145,29 @@ expected<void> gather(const fs::path& staging, const fs::path& whole,
 
 } // namespace
 
-expected<void> commit_folder(const fs::path& run_path,
+expected<void> commit_folder(const held_folder& checkpoints,
                              const report_batch& batch, manifest x,
                              const std::function<expected<void>()>& check) {
-  auto staging = staging_folder(run_path, x.attempt, batch.index);
-  auto target = run_path / "checkpoints" / *batch.checkpoint_name();
+  auto name = staging_folder(x.attempt, batch.index);
   failpoint("commit.begun");
-  auto done =
-    gather(staging, staging / "whole", batch, x)
+  auto done = checkpoints.existing(name).and_then([&](const held_folder& from) {
+    return gather(from, batch, x)
       .and_then([&] {
         failpoint("commit.gathered_durably");
         return check ? check() : expected<void>{};
       })
-      .and_then([&] { return rename_new(staging / "whole", target); });
+      .and_then([&] {
+        return from.rename_new(whole_name, checkpoints,
+                               *batch.checkpoint_name());
+      });
+  });
   if (done) {
     failpoint("commit.renamed");
-    done = sync_folder(target.parent_path());
+    done = checkpoints.sync();
   }
   failpoint("commit.parent_synced");
-  (void) remove_tree(staging); // otherwise the next start of the run does it
+  // Otherwise the next start of the run does it.
+  (void) checkpoints.remove_tree(name);
   failpoint("commit.staging_removed");
   return done;
 }

@@ -6,10 +6,11 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
 #include <cerrno>
 #include <cstdint>
-#include <cstdlib>
 #include <string>
+#include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -38,12 +39,45 @@ error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
                          + " could be copied: it was cut meanwhile"};
 }
 
-/// Replaces *to* by a copy of *from*: a reader of *to* finds the old file or
+/// A folder that files are copied to, by its descriptor.
+struct target_folder {
+  unique_fd folder;
+  fs::path path;
+  mode_t mode;  ///< Of folders that are made in it.
+  int no_links; ///< `O_NOFOLLOW`, or 0: a user's folder may have links.
+
+  /// Opens the folder *name* in it; one that is missing is made.
+  expected<target_folder> below(const fs::path& name) const {
+    if (::mkdirat(folder.get(), name.c_str(), mode) != 0 && errno != EEXIST)
+      return tl::unexpected{storage_error("make folder", path / name, errno)};
+    unique_fd next{::openat(folder.get(), name.c_str(),
+                            O_RDONLY | O_DIRECTORY | O_CLOEXEC | no_links)};
+    if (!next)
+      return tl::unexpected{storage_error("use folder", path / name, errno)};
+    return target_folder{std::move(next), path / name, mode, no_links};
+  }
+};
+
+/// A new file in *folder* that no other writer uses; *name* becomes its name.
+unique_fd new_file(int folder, std::string& name) {
+  static std::atomic<std::uint64_t> serial = 0;
+  for (;;) {
+    name =
+      ".copy-" + std::to_string(::getpid()) + '-' + std::to_string(serial++);
+    unique_fd file{::openat(folder, name.c_str(),
+                            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+    if (file || (errno != EEXIST && errno != EINTR))
+      return file;
+  }
+}
+
+/// Replaces *name* in *to* by a copy of *from*: a reader finds the old file or
 /// the new one, and another writer does no harm.
-expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
+expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
+                               const fs::path& name) {
   auto fail = [&](int code) {
     return tl::unexpected{
-      storage_error("copy " + from.string() + " to", to, code)};
+      storage_error("copy " + from.string() + " to", to.path / name, code)};
   };
   auto in = open_file(from, O_RDONLY, "read");
   if (!in)
@@ -53,8 +87,8 @@ expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
     return fail(errno);
   if (!S_ISREG(status.st_mode))
     return fail(EINVAL);
-  auto temporary = (to.parent_path() / ".copy-XXXXXX").string();
-  unique_fd out{::mkostemp(temporary.data(), O_CLOEXEC)};
+  std::string temporary;
+  auto out = new_file(to.folder.get(), temporary);
   if (!out)
     return fail(errno);
   std::uint64_t size = 0;
@@ -63,11 +97,13 @@ expected<void> replace_by_copy(const fs::path& from, const fs::path& to) {
   auto is_whole = size >= static_cast<std::uint64_t>(status.st_size);
   if (code == 0 && is_whole
       && (::fchmod(out.get(), status.st_mode & 0777) != 0
-          || ::rename(temporary.c_str(), to.c_str()) != 0))
+          || ::renameat(to.folder.get(), temporary.c_str(), to.folder.get(),
+                        name.c_str())
+               != 0))
     code = errno;
   if (code == 0 && is_whole)
     return {};
-  ::unlink(temporary.c_str());
+  ::unlinkat(to.folder.get(), temporary.c_str(), 0);
   return code != 0 ? fail(code)
                    : tl::unexpected{cut_short(from, size, status.st_size)};
 }
@@ -99,6 +135,21 @@ expected<void> make_folder(const fs::path& path) {
   return {};
 }
 
+expected<target_folder> open_target(const fs::path& path) {
+  return make_folder(path)
+    .and_then(
+      [&] { return open_file(path, O_RDONLY | O_DIRECTORY, "open folder"); })
+    .map([&](unique_fd x) {
+      return target_folder{std::move(x), path, 0777, 0};
+    });
+}
+
+expected<target_folder> open_target(const held_folder& x) {
+  return x.duplicate().map([&](held_folder copy) {
+    return target_folder{std::move(copy).release(), x.path(), 0700, O_NOFOLLOW};
+  });
+}
+
 /// Whether the file *name* in the folder *source*, which is to be copied, is
 /// true of that folder only: a run committed it, and the file is not among what
 /// its manifest lists. Any other file is the user's.
@@ -119,11 +170,12 @@ struct position {
   bool is_behind_link = false; ///< Below a link to a folder: not of this one.
 };
 
-/// Calls *place* with every file below *source*, where it belongs, and its
-/// position.
+/// Calls *place* with every file below *source*, the folder and the name where
+/// it belongs, and its position.
 template <class Place>
-expected<void> for_each_file(const fs::path& source, const fs::path& target,
-                             const Place& place, position at = {}) {
+expected<void> for_each_file(const fs::path& source,
+                             const target_folder& target, const Place& place,
+                             position at = {}) {
   auto folder = look_up(source);
   if (!folder)
     return tl::unexpected{folder.error()};
@@ -134,7 +186,6 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
   for (fs::directory_iterator i{source, code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename();
-    auto to = target / name;
     auto found = look_up(i->path());
     if (!found)
       return tl::unexpected{found.error()};
@@ -144,14 +195,15 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
       if (!itself)
         return tl::unexpected{itself.error()};
       position below{false, at.is_behind_link || itself->is_link()};
-      ok = make_folder(to).and_then(
-        [&] { return for_each_file(i->path(), to, place, below); });
+      ok = target.below(name).and_then([&](const target_folder& to) {
+        return for_each_file(i->path(), to, place, below);
+      });
     } else {
       auto stays = at.is_top ? stays_behind(source, name.string()) : false;
       if (!stays)
         return tl::unexpected{stays.error()};
       if (!*stays)
-        ok = place(i->path(), to, at);
+        ok = place(i->path(), target, name, at);
     }
     if (!ok)
       return ok;
@@ -161,27 +213,34 @@ expected<void> for_each_file(const fs::path& source, const fs::path& target,
   return {};
 }
 
+expected<void> copy_all(const fs::path& source, const target_folder& target) {
+  return for_each_file(
+    source, target,
+    [](const fs::path& from, const target_folder& to, const fs::path& name,
+       const position&) { return replace_by_copy(from, to, name); });
+}
+
 } // namespace
 
 expected<void> copy_files(const fs::path& source, const fs::path& target) {
   return check_apart(source, target)
-    .and_then([&] { return make_folder(target); })
-    .and_then([&] {
-      return for_each_file(
-        source, target,
-        [](const fs::path& from, const fs::path& to, const position&) {
-          return replace_by_copy(from, to);
-        });
-    });
+    .and_then([&] { return open_target(target); })
+    .and_then([&](const target_folder& to) { return copy_all(source, to); });
+}
+
+expected<void> copy_files(const fs::path& source, const held_folder& target) {
+  return check_apart(source, target.path())
+    .and_then([&] { return open_target(target); })
+    .and_then([&](const target_folder& to) { return copy_all(source, to); });
 }
 
 expected<std::vector<fs::path>> link_files(const fs::path& source,
-                                           const fs::path& target) {
+                                           const held_folder& target) {
   std::vector<fs::path> result;
-  auto link = [&](const fs::path& from, const fs::path& to,
-                  const position& at) -> expected<void> {
+  auto link = [&](const fs::path& from, const target_folder& to,
+                  const fs::path& name, const position& at) -> expected<void> {
     if (at.is_behind_link) // It is not in *source*.
-      return replace_by_copy(from, to);
+      return replace_by_copy(from, to, name);
     result.push_back(from);
     auto found = look_up_link(from);
     if (!found)
@@ -189,12 +248,15 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
     // Another file system, one without links, a file of somebody else, a
     // symbolic link, one that may still be written to by another name: a copy.
     if (!found->is_file() || found->links > 1
-        || ::link(from.c_str(), to.c_str()) != 0)
-      return replace_by_copy(from, to);
+        || ::linkat(AT_FDCWD, from.c_str(), to.folder.get(), name.c_str(), 0)
+             != 0)
+      return replace_by_copy(from, to, name);
     return {};
   };
-  return check_apart(source, target)
-    .and_then([&] { return for_each_file(source, target, link); })
+  return check_apart(source, target.path())
+    .and_then([&] { return open_target(target); })
+    .and_then(
+      [&](const target_folder& to) { return for_each_file(source, to, link); })
     .map([&] { return std::move(result); });
 }
 

@@ -4,6 +4,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -16,12 +17,16 @@ namespace troupe {
 /// `ec::storage` for a file that becomes shorter meanwhile. Nothing is fsynced.
 expected<void> copy_files(const fs::path& source, const fs::path& target);
 
-/// The same into a folder that exists, without a copy of the bytes where both
+/// The same into the folder *target*, wherever that is by now: nothing is made
+/// at its path, and no link in it is followed.
+expected<void> copy_files(const fs::path& source, const held_folder& target);
+
+/// As the latter, without a copy of the bytes where both
 /// lie on one file system: the files get a second name. Returns what to remove
 /// in *source* if the files are to be moved in the end. What lies behind a link
 /// to a folder is copied, and not among that; of a link to a file only the link
 /// is.
 expected<std::vector<fs::path>> link_files(const fs::path& source,
-                                           const fs::path& target);
+                                           const held_folder& target);
 
 } // namespace troupe

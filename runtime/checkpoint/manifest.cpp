@@ -56,9 +56,33 @@ manifest to_manifest(const json::document& x) {
   return result;
 }
 
-expected<void> verify_file(const fs::path& folder, const file_entry& x) {
-  auto path = folder / x.path;
-  auto found = look_up_link(path);
+// A checkpoint's folder: a path, or one by its name in an open folder. It is
+// only read, so that it may be a link.
+struct place {
+  int above;
+  fs::path name;
+  fs::path path; // for people
+
+  expected<file_status> look_up(const fs::path& file, int flags) const {
+    return look_up_at(above, name / file, path / file, flags);
+  }
+
+  expected<unique_fd> open(const fs::path& file) const {
+    return open_to_read_at(above, name / file, path / file, O_RDONLY, "open");
+  }
+};
+
+place place_of(const fs::path& folder) {
+  return {AT_FDCWD, folder, folder};
+}
+
+place place_of(const held_folder& above, const std::string& name) {
+  return {above.descriptor().get(), name, above.path() / name};
+}
+
+expected<void> verify_file(const place& folder, const file_entry& x) {
+  auto path = folder.path / x.path;
+  auto found = folder.look_up(x.path, AT_SYMLINK_NOFOLLOW);
   if (!found)
     return tl::unexpected{found.error()};
   if (!found->is_file())
@@ -67,10 +91,8 @@ expected<void> verify_file(const fs::path& folder, const file_entry& x) {
     return differs(path, "has " + std::to_string(found->size)
                            + " bytes, its manifest says "
                            + std::to_string(x.size));
-  auto digest =
-    open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& file) {
-      return digest_file(file, path);
-    });
+  auto digest = folder.open(x.path).and_then(
+    [&](const unique_fd& file) { return digest_file(file, path); });
   if (!digest)
     return tl::unexpected{digest.error()};
   if (digest->size != x.size || digest->checksum != x.checksum)
@@ -78,6 +100,37 @@ expected<void> verify_file(const fs::path& folder, const file_entry& x) {
                            + ", its manifest says "
                            + checksum_text(x.checksum));
   return {};
+}
+
+expected<void> verify_all(const place& folder, const manifest& x) {
+  for (auto& file : x.files)
+    if (auto ok = verify_file(folder, file); !ok)
+      return ok;
+  return {};
+}
+
+expected<manifest> read_from(const place& folder) {
+  auto file = folder.path / manifest_file_name;
+  auto above = look_up_at(folder.above, folder.name, folder.path, 0);
+  auto found = folder.look_up(manifest_file_name, 0);
+  if (!above || !found)
+    return tl::unexpected{above ? found.error() : above.error()};
+  if (!above->is_folder())
+    return failure(ec::corrupt,
+                   "there is no checkpoint folder " + folder.path.string());
+  if (!found->exists())
+    return failure(ec::corrupt, folder.path.string() + " has no "
+                                  + manifest_file_name
+                                  + ": no run committed it");
+  if (!found->is_file())
+    return failure(ec::corrupt,
+                   file.string() + " is not a file: no run committed it");
+  return folder.open(manifest_file_name)
+    .and_then([&](const unique_fd& open) {
+      return read_open_file(open, file, max_manifest_bytes);
+    })
+    .and_then(
+      [&](const std::string& text) { return manifest_from_json(text, file); });
 }
 
 // What the journal's line of the report needs.
@@ -156,31 +209,21 @@ expected<manifest> manifest_from_json(const std::string& text,
 }
 
 expected<manifest> read_manifest(const fs::path& folder) {
-  auto file = folder / manifest_file_name;
-  auto above = look_up(folder);
-  auto found = look_up(file);
-  if (!above || !found)
-    return tl::unexpected{above ? found.error() : above.error()};
-  if (!above->is_folder())
-    return failure(ec::corrupt,
-                   "there is no checkpoint folder " + folder.string());
-  if (!found->exists())
-    return failure(ec::corrupt, folder.string() + " has no "
-                                  + manifest_file_name
-                                  + ": no run committed it");
-  if (!found->is_file())
-    return failure(ec::corrupt,
-                   file.string() + " is not a file: no run committed it");
-  return read_file(file, max_manifest_bytes)
-    .and_then(
-      [&](const std::string& text) { return manifest_from_json(text, file); });
+  return read_from(place_of(folder));
+}
+
+expected<manifest> read_manifest(const held_folder& above,
+                                 const std::string& name) {
+  return read_from(place_of(above, name));
 }
 
 expected<void> verify_files(const fs::path& folder, const manifest& x) {
-  for (auto& file : x.files)
-    if (auto ok = verify_file(folder, file); !ok)
-      return ok;
-  return {};
+  return verify_all(place_of(folder), x);
+}
+
+expected<void> verify_files(const held_folder& above, const std::string& name,
+                            const manifest& x) {
+  return verify_all(place_of(above, name), x);
 }
 
 expected<std::vector<std::string>> strangers_in(const fs::path& folder,

@@ -9,6 +9,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -72,9 +73,15 @@ expected<manifest> manifest_from_json(const std::string& text,
 /// Reads the manifest of the checkpoint in *folder*.
 expected<manifest> read_manifest(const fs::path& folder);
 
+/// The same of the checkpoint *name* in the folder *above*.
+expected<manifest> read_manifest(const held_folder& above,
+                                 const std::string& name);
+
 /// Compares every file that *x* lists with the one in *folder*; the error names
 /// the first that is missing or differs. What else lies there does no harm.
 expected<void> verify_files(const fs::path& folder, const manifest& x);
+expected<void> verify_files(const held_folder& above, const std::string& name,
+                            const manifest& x);
 
 /// The files in *folder* that *x* does not list, nor are the run's own: what a
 /// user, an editor or a file system left there.

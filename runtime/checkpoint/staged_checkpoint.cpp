@@ -2,12 +2,10 @@
 
 #include <fcntl.h>
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <atomic>
 #include <cerrno>
-#include <cstdio>
 #include <span>
 #include <string>
 #include <utility>
@@ -22,83 +20,90 @@ namespace troupe {
 
 namespace {
 
-// Every file below *root*, sorted.
-expected<std::vector<fs::path>> list_files(const fs::path& root) {
-  std::vector<fs::path> result;
-  boost::system::error_code code;
-  auto i = fs::recursive_directory_iterator{root, code};
-  for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
-    auto found = look_up_link(i->path());
+// Adds every file below *folder* to *result*, as paths that begin with *above*.
+expected<void> list_files(const held_folder& folder, const std::string& above,
+                          std::vector<std::string>& result) {
+  auto names = folder.names();
+  if (!names)
+    return tl::unexpected{names.error()};
+  for (auto& name : *names) {
+    auto found = folder.look_up_link(name);
     if (!found)
       return tl::unexpected{found.error()};
-    if (found->is_file())
-      result.push_back(i->path());
-    else if (!found->is_folder())
+    if (found->is_file()) {
+      result.push_back(above + name);
+      continue;
+    }
+    if (!found->is_folder())
       return failure(ec::invalid_argument,
-                     i->path().string()
+                     (folder.path() / name).string()
                        + " is neither a file nor a folder; a checkpoint holds "
                          "nothing else");
+    auto ok = folder.existing(name).and_then([&](const held_folder& below) {
+      return list_files(below, above + name + '/', result);
+    });
+    if (!ok)
+      return ok;
   }
-  if (code)
-    return tl::unexpected{storage_error("list", root, code.value())};
-  // As texts: to compare paths part by part takes a minute for a million.
-  std::ranges::sort(result, {}, &fs::path::native);
-  return result;
+  return {};
 }
 
 // Files that are sealed together: their descriptors are open at once.
 constexpr std::size_t files_at_once = 64;
 
-// Has the disk write all *paths* while their checksums are computed, and waits
-// for it in the end.
-expected<void> seal_files(std::span<const fs::path> paths, const fs::path& root,
+// Has the disk write all *paths* in *folder* while their checksums are
+// computed, and waits for it in the end.
+expected<void> seal_files(std::span<const std::string> paths,
+                          const held_folder& folder,
                           std::vector<file_entry>& result) {
   std::vector<unique_fd> files;
   for (auto& path : paths) {
-    auto file = open_file(path, O_RDONLY, "open");
+    auto file = folder.open_file(path, O_RDONLY, "open");
     if (!file)
       return tl::unexpected{file.error()};
     ::sync_file_range(file->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
     files.push_back(std::move(*file));
   }
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    auto digest = digest_file(files[i], paths[i]);
+    auto digest = digest_file(files[i], folder.path() / paths[i]);
     if (!digest)
       return tl::unexpected{digest.error()};
-    result.push_back({paths[i].native().substr(root.native().size() + 1),
-                      digest->size, digest->checksum});
+    result.push_back({paths[i], digest->size, digest->checksum});
   }
   for (std::size_t i = 0; i < paths.size(); ++i)
-    if (auto ok = sync_file(files[i], paths[i]); !ok)
+    if (auto ok = sync_file(files[i], folder.path() / paths[i]); !ok)
       return ok;
   return {};
-}
-
-void remove_quietly(const fs::path& path) {
-  boost::system::error_code code;
-  if (!path.empty())
-    fs::remove_all(path, code);
 }
 
 } // namespace
 
 expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
                                                       std::uint64_t attempt,
-                                                      int rank) {
+                                                      int rank,
+                                                      std::uint64_t run_inode) {
   static std::atomic<std::uint64_t> serial = 0;
+  // Where the run's folder is gone, nothing would keep what is written, and
+  // none is made.
+  auto checkpoints =
+    held_folder::open(run_path, run_inode).and_then([](const held_folder& x) {
+      return x.existing("checkpoints");
+    });
+  if (!checkpoints)
+    return tl::unexpected{checkpoints.error()};
   for (;;) {
-    auto path = working_folder(run_path, attempt, rank, serial++);
-    // The folder above is the run's own: where it is gone, nothing would keep
-    // what is written.
-    if (::mkdir(path.c_str(), 0700) == 0)
-      return staged_checkpoint{run_path, attempt, rank, std::move(path)};
+    auto name = working_folder(attempt, rank, serial++);
+    auto path = checkpoints->path() / name;
+    if (::mkdirat(checkpoints->descriptor().get(), name.c_str(), 0700) == 0)
+      return staged_checkpoint{std::move(*checkpoints), attempt, rank,
+                               std::move(path)};
     if (errno != EEXIST) // What a start of the same attempt left stays.
       return tl::unexpected{storage_error("make folder", path, errno)};
   }
 }
 
 staged_checkpoint::staged_checkpoint(staged_checkpoint&& other) noexcept
-  : run_path_(std::move(other.run_path_)), attempt_(other.attempt_),
+  : checkpoints_(std::move(other.checkpoints_)), attempt_(other.attempt_),
     rank_(other.rank_), path_(std::move(other.path_)),
     sources_(std::move(other.sources_)) {
   other.path_.clear();
@@ -106,7 +111,7 @@ staged_checkpoint::staged_checkpoint(staged_checkpoint&& other) noexcept
 
 staged_checkpoint&
 staged_checkpoint::operator=(staged_checkpoint&& other) noexcept {
-  std::swap(run_path_, other.run_path_);
+  std::swap(checkpoints_, other.checkpoints_);
   std::swap(attempt_, other.attempt_);
   std::swap(rank_, other.rank_);
   std::swap(path_, other.path_);
@@ -115,63 +120,80 @@ staged_checkpoint::operator=(staged_checkpoint&& other) noexcept {
 }
 
 staged_checkpoint::~staged_checkpoint() {
-  remove_quietly(path_);
+  if (!path_.empty())
+    (void) checkpoints_.remove_tree(path_.filename().string());
 }
 
 expected<void> staged_checkpoint::add_directory(const fs::path& source,
                                                 bool move) {
-  if (!move)
-    return copy_files(source, path_);
-  return link_files(source, path_).map([&](std::vector<fs::path> files) {
-    sources_.insert(sources_.end(), files.begin(), files.end());
+  return folder().and_then([&](const held_folder& to) {
+    if (!move)
+      return copy_files(source, to);
+    return link_files(source, to).map([&](std::vector<fs::path> files) {
+      sources_.insert(sources_.end(), files.begin(), files.end());
+    });
   });
 }
 
 expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
                                                   std::string name) {
-  auto paths = list_files(path_);
-  if (!paths)
-    return tl::unexpected{paths.error()};
-  if (paths->empty())
+  auto there = checkpoints_.is_at_its_path();
+  if (!there)
+    return tl::unexpected{there.error()};
+  if (!*there)
+    return failure(ec::storage, "the run's folder "
+                                  + checkpoints_.path().string()
+                                  + " is gone: it was removed, renamed or "
+                                    "replaced while a checkpoint was written");
+  auto files = folder();
+  if (!files)
+    return tl::unexpected{files.error()};
+  std::vector<std::string> paths;
+  if (auto ok = list_files(*files, "", paths); !ok)
+    return tl::unexpected{ok.error()};
+  std::ranges::sort(paths);
+  if (paths.empty())
     return failure(ec::invalid_argument,
                    "the checkpoint in " + path_.string() + " has no files");
-  auto own = path_ / manifest_file_name;
-  if (std::ranges::binary_search(*paths, own.native(), {}, &fs::path::native))
+  if (std::ranges::binary_search(paths, manifest_file_name))
     return failure(ec::invalid_argument,
-                   own.string() + " has the name of the run's own manifest");
+                   (path_ / manifest_file_name).string()
+                     + " has the name of the run's own manifest");
   checkpoint_part result{std::move(name), {}, 0};
-  for (auto rest = std::span<const fs::path>{*paths}; !rest.empty();) {
+  for (auto rest = std::span<const std::string>{paths}; !rest.empty();) {
     auto some = rest.first(std::min(rest.size(), files_at_once));
-    if (auto ok = seal_files(some, path_, result.files); !ok)
+    if (auto ok = seal_files(some, *files, result.files); !ok)
       return tl::unexpected{ok.error()};
     rest = rest.subspan(some.size());
   }
-  auto staging = staging_folder(run_path_, attempt_, index);
-  if (auto ok = hand_over(staging); !ok)
-    return tl::unexpected{ok.error()};
+  auto staging = hand_over(staging_folder(attempt_, index));
+  if (!staging)
+    return tl::unexpected{staging.error()};
   if (!is_long_list(result.files))
     return result;
   result.listed = result.files.size();
-  return write_file_list(staging / rank_list_file(rank_),
+  return write_file_list(*staging, rank_list_file(rank_),
                          std::exchange(result.files, {}))
     .map([&] { return std::move(result); });
 }
 
 // Renames the folder to where the commit looks for this rank's files.
-expected<void> staged_checkpoint::hand_over(const fs::path& staging) {
-  auto to = staging / rank_folder(rank_);
-  if (::mkdir(staging.c_str(), 0700) != 0 && errno != EEXIST)
-    return tl::unexpected{storage_error("make folder", staging, errno)};
+expected<held_folder> staged_checkpoint::hand_over(const std::string& staging) {
+  auto above = checkpoints_.make_folder(staging);
+  if (!above)
+    return above;
   // What a start of the same attempt left that did not come up.
-  boost::system::error_code code;
-  fs::remove(staging / rank_list_file(rank_), code);
-  if (auto ok = remove_tree(to); !ok)
-    return ok;
-  if (::rename(path_.c_str(), to.c_str()) != 0)
-    return tl::unexpected{
-      storage_error("rename " + path_.string() + " to", to, errno)};
+  auto to = rank_folder(rank_);
+  if (auto ok = above->remove_file(rank_list_file(rank_)).and_then([&] {
+        return above->remove_tree(to);
+      });
+      !ok)
+    return tl::unexpected{ok.error()};
+  if (auto ok = checkpoints_.rename_new(path_.filename().string(), *above, to);
+      !ok)
+    return tl::unexpected{ok.error()};
   path_.clear();
-  return {};
+  return above;
 }
 
 void staged_checkpoint::remove_sources() noexcept {

@@ -7,6 +7,7 @@
 #include "troupe/runtime/checkpoint/checkpoint_part.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -18,9 +19,12 @@ namespace troupe {
 class staged_checkpoint {
 public:
   /// Makes a folder in `<run>/checkpoints/` that no other rank, attempt or
-  /// object uses.
+  /// object uses. `checkpoints/` is held from then on: whatever becomes of its
+  /// path, Troupe makes, renames and removes nothing in another one.
+  /// With *run_inode* (0: any) no other run's folder will do.
   static expected<staged_checkpoint> create(const fs::path& run_path,
-                                            std::uint64_t attempt, int rank);
+                                            std::uint64_t attempt, int rank,
+                                            std::uint64_t run_inode = 0);
 
   staged_checkpoint(staged_checkpoint&& other) noexcept;
   staged_checkpoint& operator=(staged_checkpoint&& other) noexcept;
@@ -38,7 +42,8 @@ public:
   /// from now on the files are this rank's part of the checkpoint *name* of
   /// report *index*, and the commit owns them (and makes the folders it moves
   /// them to durable). An empty checkpoint is an error; empty folders are not
-  /// kept.
+  /// kept. `ec::storage` if the run's folder was renamed or replaced: what was
+  /// written by path may lie elsewhere.
   expected<checkpoint_part> seal(std::uint64_t index, std::string name);
 
   /// Whether there are files to remove once the report is stored.
@@ -49,14 +54,18 @@ public:
   void remove_sources() noexcept;
 
 private:
-  staged_checkpoint(fs::path run_path, std::uint64_t attempt, int rank,
+  staged_checkpoint(held_folder checkpoints, std::uint64_t attempt, int rank,
                     fs::path path)
-    : run_path_(std::move(run_path)), attempt_(attempt), rank_(rank),
+    : checkpoints_(std::move(checkpoints)), attempt_(attempt), rank_(rank),
       path_(std::move(path)) {}
 
-  expected<void> hand_over(const fs::path& staging);
+  /// Its folder as it is now: the loop may have put another one in its place.
+  expected<held_folder> folder() const {
+    return checkpoints_.existing(path_.filename());
+  }
+  expected<held_folder> hand_over(const std::string& staging);
 
-  fs::path run_path_;
+  held_folder checkpoints_;
   std::uint64_t attempt_ = 0;
   int rank_ = 0;
   fs::path path_; // empty once moved from or sealed

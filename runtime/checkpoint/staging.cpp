@@ -4,7 +4,6 @@
 #include <string_view>
 
 #include "troupe/runtime/storage/checksum.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -45,7 +44,8 @@ bool is_long_list(const std::vector<file_entry>& files) {
 
 // One entry is "<size> <checksum> <length of the path> <path>" and a line end;
 // a path may hold any byte. The last line is the checksum of all before it.
-expected<void> write_file_list(const fs::path& path,
+expected<void> write_file_list(const held_folder& folder,
+                               const std::string& name,
                                const std::vector<file_entry>& files) {
   std::string out;
   for (auto& x : files) {
@@ -55,14 +55,15 @@ expected<void> write_file_list(const fs::path& path,
     out += '\n';
   }
   out += checksum_text(checksum(out)) + '\n';
-  return check_size(path, out, max_list_bytes).and_then([&] {
-    return write_new_file(path, out);
+  return check_size(folder.path() / name, out, max_list_bytes).and_then([&] {
+    return folder.write_new_file(name, out);
   });
 }
 
-expected<std::vector<file_entry>> read_file_list(const fs::path& path,
+expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
+                                                 const std::string& name,
                                                  std::uint64_t count) {
-  auto bytes = read_file(path, max_list_bytes);
+  auto bytes = folder.read_file(name, max_list_bytes);
   if (!bytes)
     return tl::unexpected{bytes.error()};
   constexpr std::size_t sum_line = 17;
@@ -74,9 +75,9 @@ expected<std::vector<file_entry>> read_file_list(const fs::path& path,
   while (is_whole && !body.empty())
     is_whole = take(body, result.emplace_back());
   if (!is_whole || result.size() != count)
-    return failure(ec::corrupt, path.string() + " is not the list of "
-                                  + std::to_string(count)
-                                  + " files that its rank wrote");
+    return failure(ec::corrupt,
+                   (folder.path() / name).string() + " is not the list of "
+                     + std::to_string(count) + " files that its rank wrote");
   return result;
 }
 

@@ -131,6 +131,7 @@ expected<void> journal::sync() {
                                   + " is gone: it was removed or renamed "
                                     "while the run was writing it");
   }
+  has_unsynced_ = false;
   auto code = failpoint("journal.sync");
   while (code == 0 && ::fdatasync(file_.get()) != 0)
     code = errno == EINTR ? 0 : errno;
@@ -179,6 +180,7 @@ expected<void> journal::write_all(std::string_view line) {
     return tl::unexpected{storage_error("append to", path_, code)};
   }
   size_ += line.size();
+  has_unsynced_ = true;
   failpoint("journal.appended");
   return {};
 }

@@ -54,6 +54,9 @@ public:
   /// later call fails too: what the disk lost then is not known.
   expected<void> sync();
 
+  /// Whether a line was appended since the last `sync` began.
+  bool has_unsynced() const noexcept { return has_unsynced_; }
+
   /// Index after the highest of any batch in the file.
   std::uint64_t next_report() const noexcept { return next_report_; }
 
@@ -87,6 +90,7 @@ private:
   std::int64_t ahead_us_ = 0;
   std::atomic<std::uint64_t> next_report_ = 0;
   std::atomic<std::uint64_t> next_attempt_ = 0;
+  std::atomic<bool> has_unsynced_ = false;
   std::atomic<bool> sync_failed_ = false;
   std::vector<store_event> events_;
 };

@@ -9,8 +9,9 @@ namespace troupe {
 /// What a rank knows about itself and its attempt from its first moment on.
 struct rank_facts {
   std::string run_name;
-  std::string run_path; ///< Absolute folder of the run.
-  std::string run_id;   ///< 32 hex digits; the same in every life of the run.
+  std::string run_path;        ///< Absolute folder of the run.
+  std::uint64_t run_inode = 0; ///< Its inode: another one is not the run's.
+  std::string run_id; ///< 32 hex digits; the same in every life of the run.
   std::uint64_t attempt = 0;
   int rank = 0;
   int world_size = 1;
@@ -32,9 +33,9 @@ template <class Inspector>
 bool inspect(Inspector& f, rank_facts& x) {
   return f.object(x).fields(
     f.field("run_name", x.run_name), f.field("run_path", x.run_path),
-    f.field("run_id", x.run_id), f.field("attempt", x.attempt),
-    f.field("rank", x.rank), f.field("world_size", x.world_size),
-    f.field("local_rank", x.local_rank),
+    f.field("run_inode", x.run_inode), f.field("run_id", x.run_id),
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("world_size", x.world_size), f.field("local_rank", x.local_rank),
     f.field("local_world_size", x.local_world_size),
     f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
     f.field("cores", x.cores), f.field("gpus", x.gpus),

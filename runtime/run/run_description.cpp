@@ -79,6 +79,14 @@ std::string to_json(const run_description& x) {
   append_field(out, "troupe", x.troupe);
   append_field(out, "compiler", x.compiler);
   append_field(out, "config", x.config);
+  out += ",\n\"former_ids\":[";
+  auto separator = "";
+  for (auto& id : x.former_ids) {
+    out += separator;
+    json::append(out, std::string_view{id});
+    separator = ",";
+  }
+  out += ']';
   append_sum(out);
   return out;
 }
@@ -88,12 +96,22 @@ run_description to_description(const json::document& x) {
   auto text = [&x](const char* name) {
     return json::to_text(json::field(x, name));
   };
-  return {text("name"),    text("id"),
-          text("begun"),   text("time"),
-          text("host"),    text("user"),
-          text("program"), json::to_unsigned(json::field(x, "pid")),
-          text("troupe"),  text("compiler"),
-          text("config")};
+  run_description result{.name = text("name"),
+                         .id = text("id"),
+                         .former_ids = {},
+                         .begun = text("begun"),
+                         .time = text("time"),
+                         .host = text("host"),
+                         .user = text("user"),
+                         .program = text("program"),
+                         .pid = json::to_unsigned(json::field(x, "pid")),
+                         .troupe = text("troupe"),
+                         .compiler = text("compiler"),
+                         .config = text("config")};
+  if (x.contains("former_ids")) // Earlier versions kept none.
+    for (auto& id : x["former_ids"])
+      result.former_ids.push_back(json::to_text(id));
+  return result;
 }
 
 expected<run_description> from_json(const std::string& text,
@@ -110,6 +128,7 @@ expected<run_description> describe_run(const held_folder& run,
                                        const std::string& config) {
   run_description x{.name = name,
                     .id = new_id(),
+                    .former_ids = {},
                     .begun = utc_now(),
                     .time = utc_now(),
                     .host = host_name(),
@@ -130,6 +149,7 @@ expected<run_description> describe_run(const held_folder& run,
                      });
     if (earlier) {
       x.id = earlier->id;
+      x.former_ids = std::move(earlier->former_ids);
       x.id_is_new = false;
       x.begun = earlier->begun;
     } else if (earlier.error().code != ec::corrupt) {

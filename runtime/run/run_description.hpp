@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -12,7 +13,10 @@ namespace troupe {
 /// What a run is and who runs it: the content of `run.json`.
 struct run_description {
   std::string name;
-  std::string id;    ///< 32 hex digits; the same in every life of the run.
+  std::string id; ///< 32 hex digits; the same in every life of the run.
+  /// Ids of the run before its `run.json` was lost, as far as its checkpoints
+  /// had them.
+  std::vector<std::string> former_ids;
   std::string begun; ///< When the run's first driver began, UTC, ISO 8601.
   std::string time;  ///< When this driver life began, UTC, ISO 8601.
   std::string host;  ///< Of the driver.

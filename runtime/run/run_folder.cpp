@@ -55,7 +55,7 @@ expected<void> refuse_stranger(const held_folder& folder) {
     return tl::unexpected{storage_error("look up", folder.path(), errno)};
   if (found.st_uid == ::geteuid() || makes_files_of(found.st_uid, folder))
     return {};
-  return failure(ec::storage, "the run folder " + folder.path().string()
+  return failure(ec::storage, "the folder " + folder.path().string()
                                 + " belongs to user "
                                 + std::to_string(found.st_uid)
                                 + ", and this process runs as user "
@@ -117,8 +117,8 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
   if (auto ok = result->take_lock(); !ok)
     return tl::unexpected{ok.error()};
-  for (auto below : {"checkpoints", "logs", "sinks"})
-    if (auto ok = result->folder_.folder(below); !ok)
+  for (auto below : {"checkpoints", "logs", "sinks", "attempts"})
+    if (auto ok = result->folder_.folder(below).and_then(refuse_stranger); !ok)
       return tl::unexpected{ok.error()};
   return result->folder_.folder("attempts")
     .and_then([&](held_folder x) {

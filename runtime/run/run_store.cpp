@@ -52,10 +52,11 @@ expected<found_state> find_state(const run_folder& folder, const journal& log,
 }
 
 // What was reported with *x*, for the journal.
-expected<report_batch> batch_of(const reported_checkpoint& x) {
+expected<report_batch> batch_of(const reported_checkpoint& x,
+                                const checkpoint_store& checkpoints) {
   report_batch result;
   result.index = x.index;
-  auto found = read_manifest(x.data.path());
+  auto found = checkpoints.manifest_of(x);
   if (!found && found.error().code != ec::corrupt)
     return tl::unexpected{found.error()};
   if (found && found->index == x.index && found->attempt == x.attempt) {
@@ -70,12 +71,11 @@ expected<report_batch> batch_of(const reported_checkpoint& x) {
 
 // Appends the reports that came with a checkpoint and are in no line: their
 // driver died between commit and journal (N4, N5).
-expected<void> complete(journal& log,
-                        const std::vector<reported_checkpoint>& all) {
-  for (auto& x : all) {
+expected<void> complete(journal& log, const checkpoint_store& checkpoints) {
+  for (auto& x : checkpoints.registry().all()) {
     if (x.index < log.next_report())
       continue;
-    auto done = batch_of(x)
+    auto done = batch_of(x, checkpoints)
                   .and_then([&](const report_batch& batch) {
                     return log.append_batch(x.attempt, batch, x.data.name());
                   })
@@ -206,8 +206,12 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto description = describe_run(files.files(), name, config_text);
   if (!description)
     return tl::unexpected{description.error()};
+  auto held = files.files().duplicate();
+  if (!held)
+    return tl::unexpected{held.error()};
   auto checkpoints = checkpoint_store::open(
-    files.path(), {name, description->id, description->id_is_new},
+    std::move(*held),
+    {name, description->id, description->id_is_new, description->former_ids},
     config.checkpoint, std::move(found->state),
     [&files](const saved_run& x) { return files.save_state(x); },
     [&files, into = log->get()](const store_event& x, std::uint64_t attempt) {
@@ -218,7 +222,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
   auto latest =
-    complete(**log, checkpoints->registry().all())
+    complete(**log, *checkpoints)
       .and_then([&] { return read_last_attempt(files.journal_file()); })
       .and_then([&](last_attempt x) {
         return complete_end(**log, x, checkpoints->state()).map([&] {
@@ -237,6 +241,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   auto last = read_last_batch(files.journal_file());
   if (!last)
     return tl::unexpected{last.error()};
+  description->former_ids = checkpoints->former_ids();
   if (auto ok = save_description(files.files(), *description); !ok)
     return tl::unexpected{ok.error()};
   std::unique_ptr<run_store> result{
@@ -254,9 +259,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
     .and_then([&] { return result->note_events(std::move(found->events)); })
     .and_then(
       [&] { return result->note_events(result->checkpoints_.take_events()); })
-    .and_then([&] {
-      return result->sync_.start([x = result.get()] { return x->keep(); });
-    })
+    .and_then([&] { return result->start_sync(); })
     .map([&] { return std::move(result); });
 }
 
@@ -322,6 +325,8 @@ void run_store::lose(const error& reason) {
 
 void run_store::release() {
   sync_.stop();
+  if (journal_->has_unsynced() && check())
+    (void) journal_->sync();
   // While a commit that no one waits for is under way, they are left to the
   // next start.
   if (std::unique_lock idle{checkpoints_mutex_, std::try_to_lock})
@@ -459,6 +464,13 @@ std::vector<reported_checkpoint> run_store::checkpoints() const {
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
   sync_.stop();
+  auto outcome = store_end(status, std::move(error));
+  (void) start_sync(); // Without a thread left, `release` syncs.
+  return outcome;
+}
+
+expected<result> run_store::store_end(run_status_kind status,
+                                      std::optional<run_error> error) {
   auto append_end = [&] {
     return append_ours([&] {
       return journal_->append_event("run_ended", attempt_,

@@ -109,19 +109,21 @@ public:
   /// on: its journal could not be made durable, or another driver has taken the
   /// run. The store looks at both once a second, whatever else goes on (N5).
   /// From then on nothing can be appended or committed; *f*, which must not
-  /// call the store, is not called once `finish` or `release` has returned.
+  /// call the store, is not called once `release` has returned.
   void on_loss(std::function<void(const error&)> f);
 
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> checkpoints() const;
 
   /// Notes the end of the run, in journal and state, and returns its result.
+  /// Callbacks may still be at work: what is appended then is made durable as
+  /// before.
   expected<result> finish(run_status_kind status,
                           std::optional<run_error> error = std::nullopt);
 
-  /// Gives the run's name back: another driver may take it, and nothing more
-  /// is written to the run here. Whatever else writes to its folder has ended,
-  /// and no callback reads there any more.
+  /// Makes the last lines durable and gives the run's name back: another driver
+  /// may take it, and nothing more is written to the run here. Whatever else
+  /// writes to its folder has ended, and no callback reads there any more.
   void release();
 
   /// The result as it stands.
@@ -160,6 +162,11 @@ private:
   }
 
   expected<void> check() const;
+  expected<result> store_end(run_status_kind status,
+                             std::optional<run_error> error);
+  expected<void> start_sync() {
+    return sync_.start([this] { return keep(); });
+  }
   /// Makes the journal durable and looks whether the run is still ours; what
   /// the store's thread does.
   bool keep();

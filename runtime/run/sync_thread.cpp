@@ -7,6 +7,10 @@
 namespace troupe {
 
 expected<void> sync_thread::start(std::function<bool()> act) {
+  {
+    std::lock_guard guard{mutex_};
+    stopped_ = false;
+  }
   return start_thread([this, act = std::move(act)] { run(act); })
     .map([this](std::thread x) { thread_ = std::move(x); });
 }

@@ -25,7 +25,8 @@ public:
   ~sync_thread() { stop(); }
 
   /// Begins to call *act*; the first false ends it, and what it throws counts
-  /// as true. `ec::spawn` if the system has no thread left.
+  /// as true. `ec::spawn` if the system has no thread left. One that was
+  /// stopped may start again.
   expected<void> start(std::function<bool()> act);
 
   /// No call is under way or comes any more. Any thread but its own may call.

@@ -75,11 +75,19 @@ expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
   return may_stay ? expected<void>{} : sync_file(folder, folder_of(path));
 }
 
-expected<file_status> stat_path(const fs::path& path, int flags) {
+} // namespace
+
+error storage_error(std::string_view action, const fs::path& path, int code) {
+  return {ec::storage, "can not " + std::string{action} + ' ' + path.string()
+                         + ": " + std::generic_category().message(code)};
+}
+
+expected<file_status> look_up_at(int above, const fs::path& name,
+                                 const fs::path& path, int flags) {
   if (auto code = failpoint("storage.look_up"))
     return storage_failure("look up", path, code);
   struct stat info {};
-  if (::fstatat(AT_FDCWD, path.c_str(), &info, flags) == 0)
+  if (::fstatat(above, name.c_str(), &info, flags) == 0)
     return file_status{type_of(info.st_mode),
                        static_cast<std::uint64_t>(info.st_size),
                        static_cast<std::uint64_t>(info.st_nlink)};
@@ -88,19 +96,12 @@ expected<file_status> stat_path(const fs::path& path, int flags) {
   return storage_failure("look up", path, errno);
 }
 
-} // namespace
-
-error storage_error(std::string_view action, const fs::path& path, int code) {
-  return {ec::storage, "can not " + std::string{action} + ' ' + path.string()
-                         + ": " + std::generic_category().message(code)};
-}
-
 expected<file_status> look_up(const fs::path& path) {
-  return stat_path(path, 0);
+  return look_up_at(AT_FDCWD, path, path, 0);
 }
 
 expected<file_status> look_up_link(const fs::path& path) {
-  return stat_path(path, AT_SYMLINK_NOFOLLOW);
+  return look_up_at(AT_FDCWD, path, path, AT_SYMLINK_NOFOLLOW);
 }
 
 expected<fs::path> absolute_path(const fs::path& path) {
@@ -138,9 +139,16 @@ expected<unique_fd> open_file(const fs::path& path, int flags,
   if ((flags & (O_ACCMODE | O_CREAT)) != O_RDONLY)
     return open_own_file(AT_FDCWD, path.c_str(), flags, ec::storage,
                          "cannot " + std::string{action} + ' ' + path.string());
+  return open_to_read_at(AT_FDCWD, path, path, flags, action);
+}
+
+expected<unique_fd> open_to_read_at(int above, const fs::path& name,
+                                    const fs::path& path, int flags,
+                                    std::string_view action) {
   // A pipe in a file's place must not have us wait for who writes to it.
-  auto fd = uninterrupted(
-    [&] { return ::open(path.c_str(), flags | O_NONBLOCK | O_CLOEXEC); });
+  auto fd = uninterrupted([&] {
+    return ::openat(above, name.c_str(), flags | O_NONBLOCK | O_CLOEXEC);
+  });
   unique_fd file{fd};
   struct stat found {};
   if (!file || ::fstat(fd, &found) != 0)
@@ -285,16 +293,25 @@ expected<void> remove_tree(const fs::path& path) {
 }
 
 expected<void> rename_new(const fs::path& from, const fs::path& to) {
-  auto done =
-    ::renameat2(AT_FDCWD, from.c_str(), AT_FDCWD, to.c_str(), RENAME_NOREPLACE);
+  return rename_new_at(AT_FDCWD, from, AT_FDCWD, to);
+}
+
+expected<void> rename_new_at(int from_folder, const fs::path& from,
+                             int to_folder, const fs::path& to) {
+  // In an open folder a path is its last name.
+  auto old = from_folder == AT_FDCWD ? from : from.filename();
+  auto name = to_folder == AT_FDCWD ? to : to.filename();
+  auto done = ::renameat2(from_folder, old.c_str(), to_folder, name.c_str(),
+                          RENAME_NOREPLACE);
   // File systems without RENAME_NOREPLACE: the caller is the only writer of the
   // folder, so that a check before the rename does.
   if (done != 0 && (errno == EINVAL || errno == ENOSYS)) {
-    auto found = look_up_link(to);
+    auto found = look_up_at(to_folder, name, to, AT_SYMLINK_NOFOLLOW);
     if (!found)
       return tl::unexpected{found.error()};
-    done = found->exists() ? (errno = EEXIST, -1)
-                           : ::rename(from.c_str(), to.c_str());
+    done = found->exists()
+             ? (errno = EEXIST, -1)
+             : ::renameat(from_folder, old.c_str(), to_folder, name.c_str());
   }
   if (done == 0)
     return {};

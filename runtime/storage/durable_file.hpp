@@ -37,6 +37,11 @@ expected<file_status> look_up(const fs::path& path);
 /// The same, of the link itself where *path* is one.
 expected<file_status> look_up_link(const fs::path& path);
 
+/// The same of *name* in the folder *above* (`AT_FDCWD`: a path), with the
+/// *flags* of `fstatat`; *path* is for the error's sentence.
+expected<file_status> look_up_at(int above, const fs::path& name,
+                                 const fs::path& path, int flags);
+
 /// *path*, seen from the current folder if it is relative, without dots.
 /// `ec::storage` if that folder is gone.
 expected<fs::path> absolute_path(const fs::path& path);
@@ -90,6 +95,11 @@ expected<std::string> read_open_file(const unique_fd& file,
 expected<unique_fd> open_file(const fs::path& path, int flags,
                               std::string_view action);
 
+/// The same to read *name* in the folder *above*; *path* is for the sentence.
+expected<unique_fd> open_to_read_at(int above, const fs::path& name,
+                                    const fs::path& path, int flags,
+                                    std::string_view action);
+
 /// fsync of an open file. A failure is final: the kernel drops dirty pages once
 /// it has reported them, so a second fsync could claim what is not true. Write
 /// the data anew under another name.
@@ -107,5 +117,10 @@ expected<void> remove_tree(const fs::path& path);
 
 /// Renames without replacing: an existing *to* is `ec::conflict`.
 expected<void> rename_new(const fs::path& from, const fs::path& to);
+
+/// The same of names in the open folders *from_folder* and *to_folder*; the
+/// paths are for the error's sentence.
+expected<void> rename_new_at(int from_folder, const fs::path& from,
+                             int to_folder, const fs::path& to);
 
 } // namespace troupe

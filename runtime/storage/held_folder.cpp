@@ -10,7 +10,6 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/own_file.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -27,6 +26,50 @@ auto without_interrupts(Call call) {
 struct closer {
   void operator()(DIR* x) const noexcept { ::closedir(x); }
 };
+
+// Adds the names in *folder* to *result*; 0, or what `errno` says.
+int list(int folder, std::vector<std::string>& result) {
+  // A descriptor of its own: reading a folder moves its offset.
+  auto copy = ::openat(folder, ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+  if (copy < 0)
+    return errno;
+  std::unique_ptr<DIR, closer> entries{::fdopendir(copy)};
+  if (!entries) { // no memory
+    auto code = errno;
+    ::close(copy);
+    return code;
+  }
+  errno = 0;
+  while (auto entry = ::readdir(entries.get())) {
+    if (std::string name = entry->d_name; name != "." && name != "..")
+      result.push_back(std::move(name));
+    errno = 0;
+  }
+  return errno;
+}
+
+// Removes *name* in *above* and all below it, by descriptors: what is renamed
+// meanwhile does not lead elsewhere. 0, or what `errno` says.
+int remove_all(int above, const char* name) {
+  if (::unlinkat(above, name, 0) == 0 || errno == ENOENT)
+    return 0;
+  auto code = errno;
+  if (code != EISDIR && code != EPERM) // what systems say of a folder
+    return code;
+  unique_fd folder{
+    ::openat(above, name, O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC)};
+  if (!folder)
+    return errno == ENOTDIR ? code : errno;
+  std::vector<std::string> names;
+  code = list(folder.get(), names);
+  for (auto& x : names)
+    if (code == 0)
+      code = remove_all(folder.get(), x.c_str());
+  if (code != 0)
+    return code;
+  return ::unlinkat(above, name, AT_REMOVEDIR) == 0 || errno == ENOENT ? 0
+                                                                       : errno;
+}
 
 } // namespace
 
@@ -49,19 +92,65 @@ expected<held_folder> held_folder::open_at(int above, const char* name,
   return tl::unexpected{storage_error("use folder", path, code)};
 }
 
-expected<held_folder> held_folder::open(const fs::path& path) {
-  return open_at(AT_FDCWD, path.c_str(), path);
+expected<held_folder> held_folder::open(const fs::path& path,
+                                        std::uint64_t inode) {
+  return open_at(AT_FDCWD, path.c_str(), path)
+    .and_then([&](held_folder x) -> expected<held_folder> {
+      if (inode == 0 || inode == x.inode())
+        return x;
+      return failure(ec::storage, "the folder " + path.string()
+                                    + " is gone: it was renamed or replaced, "
+                                      "and another one has its name");
+    });
+}
+
+expected<held_folder> held_folder::duplicate() const {
+  return troupe::duplicate(folder_.get()).map([this](unique_fd x) {
+    return held_folder{std::move(x), path_};
+  });
 }
 
 expected<held_folder> held_folder::folder(const std::string& name) const {
   auto path = path_ / name;
   if (::mkdirat(folder_.get(), name.c_str(), 0700) == 0) {
-    if (auto ok = sync_file(folder_, path_); !ok)
+    if (auto ok = sync(); !ok)
       return tl::unexpected{ok.error()};
   } else if (errno != EEXIST) {
     return tl::unexpected{storage_error("make folder", path, errno)};
   }
   return open_at(folder_.get(), name.c_str(), path);
+}
+
+expected<held_folder> held_folder::make_folder(const std::string& name) const {
+  auto path = path_ / name;
+  if (::mkdirat(folder_.get(), name.c_str(), 0700) != 0 && errno != EEXIST)
+    return tl::unexpected{storage_error("make folder", path, errno)};
+  return open_at(folder_.get(), name.c_str(), path);
+}
+
+expected<void> held_folder::make_folders(const fs::path& path) const {
+  fs::path made;
+  for (auto& name : path) {
+    made /= name;
+    if (::mkdirat(folder_.get(), made.c_str(), 0700) != 0 && errno != EEXIST)
+      return tl::unexpected{storage_error("make folder", path_ / made, errno)};
+  }
+  return {};
+}
+
+expected<held_folder> held_folder::existing(const fs::path& path) const {
+  expected<held_folder> result = held_folder{};
+  auto above = folder_.get();
+  auto whole = path_;
+  for (auto& name : path) {
+    whole /= name;
+    auto next = open_at(above, name.c_str(), whole);
+    if (!next)
+      return next;
+    result = std::move(next); // Closes the one above.
+    above = result->folder_.get();
+  }
+  return path.empty() ? duplicate() : std::move(result);
 }
 
 expected<unique_fd> held_folder::open_file(const std::string& name, int flags,
@@ -76,6 +165,14 @@ expected<std::string> held_folder::read_file(const std::string& name,
   return open_file(name, O_RDONLY, "open").and_then([&](const unique_fd& file) {
     return read_open_file(file, path_ / name, limit);
   });
+}
+
+expected<void> held_folder::write_new_file(const std::string& name,
+                                           std::string_view bytes) const {
+  return open_file(name, O_WRONLY | O_CREAT | O_EXCL, "create")
+    .and_then([&](const unique_fd& file) {
+      return write_durably(file, path_ / name, bytes);
+    });
 }
 
 expected<void> held_folder::replace_file(const std::string& name,
@@ -105,24 +202,12 @@ expected<void> held_folder::replace_file(const std::string& name,
 }
 
 expected<std::vector<std::string>> held_folder::names() const {
-  // A descriptor of its own: reading a folder moves its offset.
-  auto copy = ::openat(folder_.get(), ".", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-  if (copy < 0)
-    return tl::unexpected{storage_error("list", path_, errno)};
-  auto code = failpoint("storage.list");
-  std::unique_ptr<DIR, closer> entries{code == 0 ? ::fdopendir(copy) : nullptr};
-  if (!entries) { // no memory
-    code = code == 0 ? errno : code;
-    ::close(copy);
-    return tl::unexpected{storage_error("list", path_, code)};
-  }
   std::vector<std::string> result;
-  errno = 0;
-  while (auto entry = ::readdir(entries.get()))
-    if (std::string name = entry->d_name; name != "." && name != "..")
-      result.push_back(std::move(name));
-  if (errno != 0)
-    return tl::unexpected{storage_error("list", path_, errno)};
+  auto code = failpoint("storage.list");
+  if (code == 0)
+    code = list(folder_.get(), result);
+  if (code != 0)
+    return tl::unexpected{storage_error("list", path_, code)};
   std::ranges::sort(result);
   return result;
 }
@@ -131,6 +216,36 @@ expected<void> held_folder::remove_file(const std::string& name) const {
   if (::unlinkat(folder_.get(), name.c_str(), 0) != 0 && errno != ENOENT)
     return tl::unexpected{storage_error("remove", path_ / name, errno)};
   return {};
+}
+
+expected<void> held_folder::remove_tree(const std::string& name) const {
+  if (auto code = remove_all(folder_.get(), name.c_str()))
+    return tl::unexpected{storage_error("remove", path_ / name, code)};
+  return {};
+}
+
+expected<void> held_folder::rename_new(const std::string& from,
+                                       const held_folder& to,
+                                       const std::string& name) const {
+  return rename_new_at(folder_.get(), path_ / from, to.folder_.get(),
+                       to.path_ / name);
+}
+
+expected<void> held_folder::sync() const {
+  return sync_file(folder_, path_);
+}
+
+expected<file_status> held_folder::look_up(const fs::path& name) const {
+  return look_up_at(folder_.get(), name, path_ / name, 0);
+}
+
+expected<file_status> held_folder::look_up_link(const fs::path& name) const {
+  return look_up_at(folder_.get(), name, path_ / name, AT_SYMLINK_NOFOLLOW);
+}
+
+std::uint64_t held_folder::inode() const noexcept {
+  struct stat found {};
+  return ::fstat(folder_.get(), &found) == 0 ? found.st_ino : 0;
 }
 
 int held_folder::look_up(const std::string& name,

@@ -1,8 +1,10 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
@@ -10,6 +12,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
@@ -23,11 +26,26 @@ class held_folder {
 public:
   held_folder() = default;
 
-  /// Opens the folder *path*, whose last component may not be a link.
-  static expected<held_folder> open(const fs::path& path);
+  /// Opens the folder *path*, whose last component may not be a link. With
+  /// *inode* (0: any) no other folder will do: `ec::storage`.
+  static expected<held_folder> open(const fs::path& path,
+                                    std::uint64_t inode = 0);
+
+  /// Another descriptor of the same folder.
+  expected<held_folder> duplicate() const;
 
   /// Opens the folder *name* in this one; one that is missing is made, durably.
   expected<held_folder> folder(const std::string& name) const;
+
+  /// The same, but a new one is durable only after `sync`.
+  expected<held_folder> make_folder(const std::string& name) const;
+
+  /// Makes *path* below this folder and what is missing on the way to it, which
+  /// may lead through links; not durable.
+  expected<void> make_folders(const fs::path& path) const;
+
+  /// Opens the folder *path* below this one, name by name; it must exist.
+  expected<held_folder> existing(const fs::path& path) const;
 
   /// Opens the file *name* with *flags*; *action* is for the error's sentence.
   expected<unique_fd> open_file(const std::string& name, int flags,
@@ -37,6 +55,8 @@ public:
   /// gets what the new file is, before it has its name.
   expected<std::string> read_file(const std::string& name,
                                   std::size_t limit) const;
+  expected<void> write_new_file(const std::string& name,
+                                std::string_view bytes) const;
   expected<void> replace_file(const std::string& name, std::string_view bytes,
                               struct stat* made = nullptr) const;
 
@@ -46,6 +66,22 @@ public:
   /// Removes the file *name*; one that is missing is fine.
   expected<void> remove_file(const std::string& name) const;
 
+  /// Removes *name* and all below it; one that is missing is fine.
+  expected<void> remove_tree(const std::string& name) const;
+
+  /// Gives *from* in this folder the name *name* in *to*, without replacing:
+  /// one that exists is `ec::conflict`.
+  expected<void> rename_new(const std::string& from, const held_folder& to,
+                            const std::string& name) const;
+
+  /// Makes names that were added or removed durable.
+  expected<void> sync() const;
+
+  /// What the path *name* below this folder leads to; see `look_up` and
+  /// `look_up_link` of paths.
+  expected<file_status> look_up(const fs::path& name) const;
+  expected<file_status> look_up_link(const fs::path& name) const;
+
   /// As `fstatat` without following links: 0, or what `errno` says.
   int look_up(const std::string& name, struct stat& found) const noexcept;
 
@@ -53,7 +89,13 @@ public:
   /// looked up now.
   expected<bool> is_at_its_path() const;
 
+  /// The folder's inode; 0 if it cannot be looked up now.
+  std::uint64_t inode() const noexcept;
+
   const unique_fd& descriptor() const noexcept { return folder_; }
+
+  /// Gives the descriptor away.
+  unique_fd release() && noexcept { return std::move(folder_); }
 
   /// As it was opened.
   const fs::path& path() const noexcept { return path_; }

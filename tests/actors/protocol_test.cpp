@@ -28,6 +28,7 @@ const function_address address{"lib.so", 77, "abcd"};
 const process_exit cause{process_exit::kind::signaled, 9, "last words"};
 const rank_facts facts{.run_name = "r",
                        .run_path = "/runs/r",
+                       .run_inode = 11,
                        .attempt = 2,
                        .rank = 1,
                        .world_size = 4,

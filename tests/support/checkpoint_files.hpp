@@ -11,6 +11,11 @@
 
 namespace troupe::test {
 
+/// The folder *path*, as a store takes it.
+inline held_folder held(const fs::path& path) {
+  return held_folder::open(path).value();
+}
+
 /// Files of one rank by path, with their text.
 using file_texts = std::map<std::string, std::string>;
 

@@ -8,6 +8,7 @@
 
 #include "tests/support/memory_link.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::test {
@@ -103,6 +104,27 @@ TEST_F(tracking_handle_test, leaves_a_file_of_the_run_where_it_is) {
   tracker.log_artifact(run / "own.txt");
   EXPECT_EQ(fields_of("tracker_artifact").at("file"), metric_value{"own.txt"});
   EXPECT_FALSE(fs::exists(run / "artifacts"));
+}
+
+TEST_F(tracking_handle_test, makes_nothing_where_the_run_is_no_longer) {
+  const std::array<std::uint8_t, 3> pixels{};
+  const image_view image{pixels, 1, 1};
+  write_bytes(elsewhere / "notes.txt", "notes");
+  auto facts = context_of(0).facts();
+  facts.run_path = (run / "r").string();
+  fs::create_directory(run / "r");
+  facts.run_inode = held_folder::open(run / "r").value().inode();
+  train_context context{facts, link, std::nullopt};
+  auto tracker = start_tracking(context);
+  fs::rename(run / "r", run / "moved");
+  for (auto replaced : {false, true}) {
+    if (replaced)
+      fs::create_directory(run / "r");
+    EXPECT_THROW(tracker.log_image("x", image, 0), train_error);
+    EXPECT_THROW(tracker.log_artifact(elsewhere / "notes.txt"), train_error);
+    EXPECT_EQ(fs::exists(run / "r"), replaced);
+  }
+  EXPECT_TRUE(fs::is_empty(run / "r"));
 }
 
 TEST_F(tracking_handle_test,

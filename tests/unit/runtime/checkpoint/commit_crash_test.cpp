@@ -17,7 +17,7 @@ namespace {
 
 checkpoint_store open(const fs::path& run) {
   auto state = load_run(run).value().value_or(saved_run{});
-  return checkpoint_store::open(run, {"r"}, {1, "", score_order::max},
+  return checkpoint_store::open(held(run), {"r"}, {1, "", score_order::max},
                                 std::move(state))
     .value();
 }

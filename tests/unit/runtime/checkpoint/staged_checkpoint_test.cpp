@@ -124,7 +124,7 @@ TEST_F(staged_checkpoint_test, puts_a_long_list_of_files_beside_them) {
   auto part = staged.seal(7, "c").value();
   EXPECT_TRUE(part.files.empty());
   EXPECT_EQ(part.listed, count);
-  auto files = read_file_list(staging / "rank_2.list", count).value();
+  auto files = read_file_list(held(staging), "rank_2.list", count).value();
   ASSERT_EQ(files.size(), count);
   EXPECT_TRUE(std::ranges::is_sorted(files, {}, &file_entry::path));
   EXPECT_EQ(files[0].checksum, checksum("1"));
@@ -137,20 +137,24 @@ TEST(file_list_test, holds_a_million_files_and_notices_damage) {
     files.push_back({"tensors/layer." + std::to_string(i), i, ~i});
   files[7].path = "a line\nwith a break \xff";
   EXPECT_TRUE(is_long_list(files));
-  ASSERT_TRUE(write_file_list(folder / "list", files));
-  EXPECT_EQ(read_file_list(folder / "list", files.size()).value(), files);
-  EXPECT_EQ(read_file_list(folder / "list", 7).error().code, ec::corrupt);
+  ASSERT_TRUE(write_file_list(held(folder.path()), "list", files));
+  EXPECT_EQ(read_file_list(held(folder.path()), "list", files.size()).value(),
+            files);
+  EXPECT_EQ(read_file_list(held(folder.path()), "list", 7).error().code,
+            ec::corrupt);
   files.resize(3);
   EXPECT_FALSE(is_long_list(files));
-  ASSERT_TRUE(write_file_list(folder / "short", files));
+  ASSERT_TRUE(write_file_list(held(folder.path()), "short", files));
   auto text = bytes_of(folder / "short");
   for (std::size_t i = 0; i < text.size(); ++i) {
     auto damaged = text;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
     write_bytes(folder / "damaged", damaged);
-    EXPECT_EQ(read_file_list(folder / "damaged", 3).error().code, ec::corrupt);
+    EXPECT_EQ(read_file_list(held(folder.path()), "damaged", 3).error().code,
+              ec::corrupt);
     write_bytes(folder / "damaged", text.substr(0, i));
-    EXPECT_EQ(read_file_list(folder / "damaged", 3).error().code, ec::corrupt);
+    EXPECT_EQ(read_file_list(held(folder.path()), "damaged", 3).error().code,
+              ec::corrupt);
   }
 }
 
@@ -299,6 +303,53 @@ TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
   EXPECT_FALSE(fs::exists(run.path())); // not made anew
 }
 
+TEST_F(staged_checkpoint_test, makes_nothing_where_the_run_is_no_longer) {
+  auto path = run / "run";
+  auto checkpoints = path / "checkpoints";
+  fs::create_directory(run / "source");
+  write_bytes(run / "source/x", "1");
+  for (auto way : {"renamed", "replaced", "a link"}) {
+    SCOPED_TRACE(way);
+    fs::remove_all(path);
+    fs::remove_all(run / "moved");
+    fs::create_directories(checkpoints);
+    auto inode = held(path).inode();
+    auto staged = staged_checkpoint::create(path, 1, 2, inode).value();
+    write_bytes(staged.path() / "x", "1");
+    auto name = staged.path().filename();
+    fs::rename(path, run / "moved");
+    auto theirs = checkpoints / name;
+    if (way == std::string{"a link"}) {
+      fs::create_directory(run / "other");
+      fs::create_directory_symlink(run / "other", path);
+    }
+    if (way != std::string{"renamed"}) { // Another run's rank uses the name.
+      fs::create_directories(theirs);
+      write_bytes(theirs / "x", "theirs");
+    }
+    EXPECT_TRUE(staged.add_directory(run / "source", false));
+    EXPECT_TRUE(staged.add_directory(run / "source", true));
+    EXPECT_EQ(staged_checkpoint::create(path, 1, 2, inode).error().code,
+              ec::storage);
+    auto sealed = staged.seal(7, "c");
+    ASSERT_FALSE(sealed);
+    EXPECT_EQ(sealed.error().code, ec::storage);
+    EXPECT_NE(sealed.error().message.find(checkpoints.string()),
+              std::string::npos)
+      << sealed.error().message;
+    { auto dropped = std::move(staged); }
+    EXPECT_TRUE(fs::is_empty(run / "moved/checkpoints"));
+    if (way == std::string{"renamed"}) {
+      EXPECT_FALSE(fs::exists(path)); // not made anew
+      continue;
+    }
+    EXPECT_EQ(bytes_of(theirs / "x"), "theirs");
+    EXPECT_EQ(std::distance(fs::recursive_directory_iterator{checkpoints},
+                            fs::recursive_directory_iterator{}),
+              2);
+  }
+}
+
 TEST(checkpoint_test, keeps_metadata_beside_the_files) {
   temporary_folder folder;
   auto x = checkpoint::from_directory(folder.path());
@@ -371,7 +422,7 @@ TEST(checkpoint_test, keeps_all_that_ranks_add_to_the_metadata_at_once) {
 TEST(checkpoint_test, stays_whole_when_a_rank_dies_setting_metadata) {
   temporary_folder run;
   fs::create_directory(run / "checkpoints");
-  auto store = checkpoint_store::open(run.path(), {"r"}, {}, {}).value();
+  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {}).value();
   ASSERT_TRUE(store.begin_attempt(0));
   auto x =
     store.commit(0, stage_batch(run.path(), 0, 0, "c", {{{"a", "1"}}}).value())

@@ -305,6 +305,20 @@ TEST_F(run_folder_test, refuses_a_folder_of_another_user) {
   EXPECT_EQ(found.st_mtim.tv_sec, 1);
 }
 
+TEST_F(run_folder_test, refuses_folders_of_another_user_in_its_own) {
+  if (::geteuid() != 0)
+    GTEST_SKIP() << "only root can give a folder away";
+  for (auto name : {"attempts", "logs", "sinks", "checkpoints"}) {
+    fs::remove_all(run);
+    fs::create_directories(run / name);
+    ASSERT_EQ(::chown((run / name).c_str(), 65534, 65534), 0);
+    auto store = open();
+    ASSERT_FALSE(store) << name;
+    EXPECT_TRUE(says(store.error(), (run / name).string() + " belongs to user"))
+      << store.error().message;
+  }
+}
+
 TEST_F(run_folder_test, writes_through_no_link) {
   auto target = storage / "of_someone";
   for (auto name : {"lock", "state.json", "journal.jsonl", "run.json"}) {

@@ -668,6 +668,50 @@ TEST_F(run_store_test, notices_by_itself_that_its_folder_was_renamed) {
   EXPECT_FALSE(fs::exists(run));
 }
 
+TEST_F(run_store_test, syncs_what_callbacks_log_when_the_end_is_stored) {
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  ASSERT_TRUE(store->finish(run_status_kind::preempted));
+  std::promise<error> lost;
+  store->on_loss([&](const error& x) { lost.set_value(x); });
+  ASSERT_TRUE(store->append_event("callback_failed", 0));
+  ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
+  auto why = lost.get_future().get(); // Who syncs? The store.
+  ASSERT_TRUE(arm_failpoint(""));
+  EXPECT_TRUE(mentions(why, "journal.jsonl"));
+}
+
+TEST_F(run_store_test, syncs_the_last_lines_before_it_is_released) {
+  auto status = run_in_child([&] {
+    auto store = open().value();
+    (void) store->begin_attempt();
+    (void) store->finish(run_status_kind::preempted);
+    (void) store->append_event("callback_failed", 0);
+    (void) arm_failpoint("journal.sync=kill");
+    store->release();
+  });
+  EXPECT_TRUE(WIFSIGNALED(status));
+}
+
+TEST_F(run_store_test, knows_its_checkpoints_of_before_an_id_was_lost) {
+  for (auto again : {false, true}) {
+    SCOPED_TRACE(again);
+    {
+      auto store = open().value();
+      auto start = store->begin_attempt().value();
+      ASSERT_TRUE(store->store(
+        start.attempt, with_checkpoint(start.attempt, start.first_report, {})));
+    }
+    fs::remove(run / "run.json");
+    auto made = open().value()->begin_attempt().value();
+    ASSERT_TRUE(made.resume);
+    fs::remove(run / "state.json"); // before the new id has a checkpoint
+    auto left = open().value()->begin_attempt().value();
+    ASSERT_TRUE(left.resume);
+    EXPECT_EQ(left.resume->data.name(), made.resume->data.name());
+  }
+}
+
 TEST_F(run_store_test, gives_its_name_back_when_it_is_released) {
   auto store = open().value();
   auto start = store->begin_attempt().value();

@@ -5,6 +5,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 #include <variant>
 
 namespace troupe {
@@ -14,7 +15,8 @@ template <class T>
 concept text_like = std::convertible_to<const T&, std::string_view>;
 
 /// One reported value: a flag, an integer, a floating-point number (NaN and
-/// infinities allowed) or a text.
+/// infinities allowed) or a text. An unsigned integer above 2^63 - 1 becomes
+/// the floating-point number next to it.
 ///
 /// A tensor is refused at compile time: report `tensor.item<double>()`.
 class metric_value {
@@ -28,7 +30,11 @@ public:
 
   template <std::integral T>
     requires(!std::same_as<T, bool>)
-  metric_value(T x) : value_(static_cast<std::int64_t>(x)) {}
+  metric_value(T x) {
+    value_ = static_cast<std::int64_t>(x);
+    if (x > 0 && *std::get_if<std::int64_t>(&value_) < 0)
+      value_ = static_cast<double>(x);
+  }
 
   template <std::floating_point T>
   metric_value(T x) : value_(static_cast<double>(x)) {}
@@ -52,10 +58,31 @@ public:
 
   template <class Inspector>
   friend bool inspect(Inspector& f, metric_value& x) {
-    return f.object(x).fields(f.field("value", x.value_));
+    if (f.has_human_readable_format())
+      return f.object(x).fields(f.field("value", x.value_));
+    std::string none;
+    auto* own = std::get_if<std::string>(&x.value_);
+    auto& text = own ? *own : none;
+    auto kind = static_cast<std::uint8_t>(x.value_.index());
+    auto bits = x.bits();
+    auto get = [&kind] { return kind; };
+    auto set = [&kind](std::uint8_t value) {
+      kind = value;
+      return value < std::variant_size_v<variant_type>;
+    };
+    if (!f.object(x).fields(f.field("kind", get, set), f.field("bits", bits),
+                            f.field("text", text)))
+      return false;
+    if constexpr (Inspector::is_loading)
+      x.set(kind, bits, std::move(text));
+    return true;
   }
 
 private:
+  // How a number travels: CAF's own form of a double has no subnormal ones.
+  std::uint64_t bits() const noexcept;
+  void set(std::uint8_t kind, std::uint64_t bits, std::string text);
+
   variant_type value_;
 };
 

@@ -2,7 +2,9 @@
 // tests/data/protocol.txt.
 
 #include <algorithm>
+#include <bit>
 #include <cstdlib>
+#include <limits>
 
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>
@@ -251,6 +253,21 @@ TEST(protocol_test, every_message_survives_the_wire) {
     EXPECT_EQ(to_bytes(copy), bytes) << name;
     EXPECT_EQ(caf::deep_to_string(copy), caf::deep_to_string(x)) << name;
   });
+}
+
+TEST(protocol_test, numbers_survive_the_wire_bit_by_bit) {
+  using limits = std::numeric_limits<double>;
+  for (auto x : {0.0, -0.0, 5e-324, -5e-324, 1e-310, -5.75e-309, limits::min(),
+                 limits::max(), limits::lowest(), limits::infinity(),
+                 -limits::infinity(), limits::quiet_NaN(), 0.1}) {
+    metrics copy;
+    auto bytes = to_bytes(metrics{{"x", x}});
+    caf::binary_deserializer source{nullptr, bytes};
+    ASSERT_TRUE(source.apply(copy)) << x;
+    EXPECT_EQ(std::bit_cast<std::uint64_t>(copy["x"].number()),
+              std::bit_cast<std::uint64_t>(x))
+      << x;
+  }
 }
 
 TEST(protocol_test, a_message_cut_short_is_refused) {

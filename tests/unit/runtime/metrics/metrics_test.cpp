@@ -1,5 +1,7 @@
 #include "troupe/runtime/metrics/metrics.hpp"
 
+#include <cstdint>
+#include <limits>
 #include <stdexcept>
 #include <utility>
 
@@ -15,6 +17,14 @@ TEST(metrics_test, reading_a_name_that_is_not_there_adds_none) {
   EXPECT_THROW((void) (x["lose"] == 0.5), std::out_of_range);
   EXPECT_THROW((void) std::as_const(x)["lose"], std::out_of_range);
   EXPECT_EQ(x, (metrics{{"loss", 0.5}}));
+}
+
+TEST(metrics_test,
+     an_integer_that_does_not_fit_becomes_a_floating_point_number) {
+  constexpr auto most = std::numeric_limits<std::uint64_t>::max();
+  EXPECT_EQ(metric_value{most}.number(), 18446744073709551616.0);
+  EXPECT_EQ(metric_value{most / 2}, metric_value{std::int64_t{most / 2}});
+  EXPECT_EQ(metric_value{-1}.number(), -1);
 }
 
 TEST(metrics_test, reads_by_name_what_it_was_given_by_name) {

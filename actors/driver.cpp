@@ -72,13 +72,7 @@ void driver_state::begin() {
   }
   // Its answer lets the first ranks start.
   call_back(before_run{std::move(run)});
-  for (auto& x : args.told->take_untold()) {
-    std::optional<std::string> data;
-    if (x.data)
-      data = x.data->path().string();
-    call_back(after_report{x.batch.index, x.batch.attempt,
-                           std::move(x.batch.values), std::move(data)});
-  }
+  tell_untold();
 }
 
 void driver_state::stop() {
@@ -221,10 +215,8 @@ void driver_state::ended(const attempt_ended& x) {
 
 void driver_state::failed(attempt_failed& x) {
   group_alive = false;
-  note_event(
-    "ranks_failed",
-    {{"reason", x.ranks.empty() ? x.reason.message : error_of(x.ranks).message},
-     {"started", x.started}});
+  auto reason = x.ranks.empty() ? x.reason.message : error_of(x.ranks).message;
+  note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
   refuse_batches({ec::stopped, "the attempt is over"});
@@ -235,6 +227,10 @@ void driver_state::failed(attempt_failed& x) {
       x.ranks.empty() ? x.reason : error{ec::spawn, error_of(x.ranks).message};
     apply(run_events::group_start_failed{x.attempt, std::move(why)});
   }
+  // A run that ends for it says so itself.
+  if (machine->state() == run_state::restarting
+      || machine->state() == run_state::rescheduling)
+    args.board->note(reason);
   group_gone(x.attempt);
 }
 
@@ -391,12 +387,28 @@ void driver_state::call_back(Message message) {
           });
 }
 
+// As many as may wait: what the ranks report comes after the last of them.
+void driver_state::tell_untold() {
+  while (args.callbacks && callbacks_under_way < args.callback_queue) {
+    auto x = args.told->next_untold();
+    if (!x)
+      apply(run_events::run_failed{x.error()});
+    if (!x || !*x)
+      return;
+    auto& [batch, data] = **x;
+    call_back(
+      after_report{batch.index, batch.attempt, std::move(batch.values),
+                   data ? std::optional{data->path().string()} : std::nullopt});
+  }
+}
+
 void driver_state::called_back(const callback_done& x,
                                std::optional<std::uint64_t> report) {
   --callbacks_under_way;
   if (report)
     if (auto ok = args.told->told(*report, x.skipped); !ok)
       apply(run_events::run_failed{ok.error()});
+  tell_untold();
   shown.callback_s += x.seconds;
   add_times(shown.callbacks, x.times);
   for (auto& failure : x.failures) {

@@ -105,6 +105,7 @@ struct driver_state {
   template <class Message>
   void call_back(Message message);
   void called_back(const callback_done& x, std::optional<std::uint64_t> report);
+  void tell_untold();
 
   void show();
   void note_event(std::string_view kind, const metrics& fields);

@@ -118,9 +118,14 @@ void inline_callbacks::before_run() {
   if (!told_)
     return;
   auto attempt = context_.attempt;
-  for (auto& [batch, data] : told_->take_untold()) {
-    context_.attempt = batch.attempt;
-    after_report(batch.index, batch.values, data);
+  for (;;) {
+    auto x = told_->next_untold();
+    if (!x && !end_reason_)
+      end_reason_ = x.error();
+    if (!x || !*x)
+      break;
+    context_.attempt = (*x)->batch.attempt;
+    after_report((*x)->batch.index, (*x)->batch.values, (*x)->data);
   }
   context_.attempt = attempt;
 }

@@ -90,25 +90,27 @@ expected<last_attempt> read_last_attempt(const fs::path& path) {
   }
 }
 
-expected<std::vector<history_row>> read_batches(const fs::path& path,
-                                                std::uint64_t first) {
-  auto lines = line_reader::open(path, 0);
-  if (!lines)
-    return tl::unexpected{lines.error()};
-  std::vector<history_row> result;
+expected<batch_reader> batch_reader::open(const fs::path& path,
+                                          std::uint64_t first) {
+  return line_reader::open(path, 0).map([first](line_reader lines) {
+    return batch_reader{std::move(lines), first};
+  });
+}
+
+expected<std::optional<history_row>> batch_reader::next() {
   for (;;) {
-    auto line = lines->next();
+    auto line = lines_.next();
     if (!line)
       return tl::unexpected{line.error()};
     if (!*line)
-      return result;
+      return std::optional<history_row>{};
     auto head = parse_line_head(**line);
-    if (!head || !head->index || *head->index < first)
+    if (!head || !head->index || *head->index < first_)
       continue;
-    auto entry = parse_line(**line, path.string());
+    auto entry = parse_line(**line, lines_.path().string());
     if (entry && *entry)
       if (auto row = std::get_if<history_row>(&**entry))
-        result.push_back(std::move(*row));
+        return std::optional{std::move(*row)};
   }
 }
 

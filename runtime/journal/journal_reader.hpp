@@ -2,7 +2,6 @@
 
 #include <cstdint>
 #include <optional>
-#include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -57,9 +56,22 @@ struct last_attempt {
 /// The latest attempt of the journal *path*.
 expected<last_attempt> read_last_attempt(const fs::path& path);
 
-/// The batches of the journal *path* from report index *first* on, in order;
-/// damaged lines are passed over.
-expected<std::vector<history_row>> read_batches(const fs::path& path,
-                                                std::uint64_t first);
+/// Reads the batches of a journal one by one, in order; damaged lines are
+/// passed over.
+class batch_reader {
+public:
+  /// Begins at report index *first*.
+  static expected<batch_reader> open(const fs::path& path, std::uint64_t first);
+
+  /// The next batch; nothing at the end.
+  expected<std::optional<history_row>> next();
+
+private:
+  batch_reader(line_reader lines, std::uint64_t first)
+    : lines_(std::move(lines)), first_(first) {}
+
+  line_reader lines_;
+  std::uint64_t first_;
+};
 
 } // namespace troupe

@@ -7,13 +7,11 @@
 #include <limits>
 #include <string>
 #include <string_view>
-#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
 
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -32,8 +30,7 @@ std::optional<checkpoint>
 find_checkpoint(const std::vector<reported_checkpoint>& kept,
                 const history_row& row) {
   for (auto& x : kept)
-    if (!row.checkpoint.empty() && x.data.name() == row.checkpoint
-        && x.index == row.index)
+    if (x.data.name() == row.checkpoint && x.index == row.index)
       return x.data;
   return std::nullopt;
 }
@@ -56,19 +53,15 @@ expected<told_reports> told_reports::open(run_store& store) {
   auto count = result->count();
   if (!count)
     return tl::unexpected{count.error()};
-  auto stored = store.next_report();
-  store.hold_checkpoints(std::min(*count, stored));
-  if (*count < stored) {
-    auto rows = read_batches(store.folder().journal_file(), *count);
-    if (!rows)
-      return tl::unexpected{rows.error()};
-    auto kept = store.checkpoints();
-    for (auto& x : *rows) {
-      auto data = find_checkpoint(kept, x);
-      result->untold_.push_back({std::move(x), std::move(data)});
-    }
+  result->stored_ = store.next_report();
+  store.hold_checkpoints(std::min(*count, result->stored_));
+  if (*count < result->stored_) {
+    auto reader = batch_reader::open(store.folder().journal_file(), *count);
+    if (!reader)
+      return tl::unexpected{reader.error()};
+    result->untold_ = std::move(*reader);
   }
-  if (auto ok = result->set_count(std::min(*count, stored)); !ok)
+  if (auto ok = result->set_count(std::min(*count, result->stored_)); !ok)
     return tl::unexpected{ok.error()};
   return result;
 }
@@ -78,8 +71,21 @@ expected<void> told_reports::owe_nothing(run_store& store) {
     [](told_reports x) { return x.set_count(all); });
 }
 
-std::vector<untold_report> told_reports::take_untold() {
-  return std::exchange(untold_, {});
+expected<std::optional<untold_report>> told_reports::next_untold() {
+  if (!untold_)
+    return std::optional<untold_report>{};
+  auto row = untold_->next();
+  if (row && *row && (*row)->index < stored_) {
+    auto data = (*row)->checkpoint.empty()
+                  ? std::nullopt
+                  : find_checkpoint(store_->checkpoints(), **row);
+    return untold_report{std::move(**row), std::move(data)};
+  }
+  untold_.reset();
+  if (row)
+    return std::optional<untold_report>{};
+  skipped_.emplace("all callbacks", 0); // The count has to stand still.
+  return tl::unexpected{row.error()};
 }
 
 expected<void> told_reports::told(std::uint64_t index,

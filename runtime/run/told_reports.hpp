@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/run/history_row.hpp"
 #include "troupe/runtime/run/run_store.hpp"
@@ -38,8 +39,10 @@ public:
   /// The run has no callbacks: none will hear of what it reports.
   static expected<void> owe_nothing(run_store& store);
 
-  /// What is to be told first, by index; once.
-  std::vector<untold_report> take_untold();
+  /// What is to be told first: the next of the reports that were there when
+  /// this was opened, each once; nothing after the last. They are read one by
+  /// one: after a callback was skipped, they may be most of a long run.
+  expected<std::optional<untold_report>> next_untold();
 
   /// Callbacks were told of all reports up to *index*, but for those *skipped*
   /// from this one on. One small write in place, which does not wait for the
@@ -61,7 +64,8 @@ private:
   run_store* store_;
   fs::path path_;
   unique_fd file_;
-  std::vector<untold_report> untold_;
+  std::optional<batch_reader> untold_; ///< Unset after the last.
+  std::uint64_t stored_ = 0; ///< Reports of the run when this was opened.
   std::map<std::string, std::uint64_t> skipped_; ///< With the first report.
 };
 

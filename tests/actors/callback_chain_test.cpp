@@ -7,6 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/actors/driver_fixture.hpp"
+#include "tests/support/untold_reports.hpp"
 
 namespace troupe::test {
 
@@ -486,7 +487,7 @@ TEST_F(driver_with_chain_test, N4_what_an_actor_that_ended_missed_is_owed) {
   report(2);
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
-  EXPECT_EQ(told_reports::open(*store).value().take_untold().size(), 2u);
+  EXPECT_EQ(untold_reports(*store).size(), 2u);
 }
 
 TEST_F(driver_with_chain_test, an_actor_that_fails_ends_the_run_if_it_is_to) {

@@ -2,6 +2,7 @@
 // ones.
 
 #include "tests/actors/driver_fixture.hpp"
+#include "tests/support/untold_reports.hpp"
 
 namespace troupe::test {
 
@@ -25,6 +26,14 @@ TEST_F(driver_test, tells_callbacks_everything_once_and_in_order) {
                 "after_report 0 [x=1] [x=1]",
                 "after_exception 0 [1: killed by signal 11 (SIGSEGV)]",
                 "after_report 1 [x=2] [x=2]", "after_run finished"));
+}
+
+TEST_F(driver_test, says_why_ranks_are_restarted) {
+  config.failure.max_failures = 1;
+  run();
+  kill();
+  EXPECT_THAT(board->take_notes(),
+              testing::Contains(HasSubstr("killed by signal 11 (SIGSEGV)")));
 }
 
 TEST_F(driver_test, tells_of_a_failure_before_the_run_ends_for_it) {
@@ -81,6 +90,34 @@ TEST_F(driver_test, a_slow_callback_can_read_what_retention_lets_go) {
   EXPECT_EQ(second->calls[6], "c5 is whole");
   EXPECT_FALSE(fs::exists(checkpoint_path("c4")));
   EXPECT_TRUE(fs::exists(checkpoint_path("c5")));
+}
+
+TEST_F(driver_test, tells_no_more_at_once_of_an_earlier_driver_than_may_wait) {
+  {
+    auto dead = run_store::open(config).value();
+    auto attempt = dead->begin_attempt().value().attempt;
+    ASSERT_TRUE(told_reports::open(*dead));
+    for (std::uint64_t i = 0; i < 9; ++i) {
+      report_batch batch;
+      batch.index = i;
+      batch.values = {{{"x", i}}, {{"x", i}}};
+      batch.parts.resize(2);
+      ASSERT_TRUE(dead->store(attempt, batch));
+    }
+  }
+  config.callback_queue = 3;
+  spawn();
+  system.hold(callbacks);
+  caf::anon_send(driver, start_run{});
+  system.settle();
+  EXPECT_EQ(status().callback_queue, 3u);
+  system.release();
+  ranks.attempt = 1;
+  ranks.rise_all(2);
+  EXPECT_TRUE(report(9)->value);
+  EXPECT_EQ(callback->calls.size(), 11u);
+  EXPECT_THAT(callback->calls[9], HasSubstr("[x=8]"));
+  EXPECT_THAT(callback->calls[10], HasSubstr("[x=9]"));
 }
 
 TEST_F(driver_test, what_was_held_back_for_callbacks_ends_with_its_attempt) {
@@ -146,8 +183,7 @@ TEST_F(driver_test, the_next_driver_tells_what_this_one_did_not_live_to_tell) {
                           HasSubstr("after_report 0 [x=2]"),
                           "after_report 1 [x=3] [x=3]", "after_run finished"));
   EXPECT_THAT(callback->calls[2], HasSubstr("c2"));
-  EXPECT_THAT(told_reports::open(*store).value().take_untold(),
-              testing::IsEmpty());
+  EXPECT_THAT(untold_reports(*store), testing::IsEmpty());
 }
 
 TEST_F(driver_test, a_callback_that_throws_is_noted_and_the_run_goes_on) {
@@ -195,8 +231,7 @@ TEST_F(driver_test, N4_all_callbacks_hear_of_the_report_that_ends_the_run) {
   EXPECT_THAT(second->calls,
               ElementsAre("before_run 0", "after_report 0 [x=0] [x=0]",
                           "after_run errored"));
-  EXPECT_THAT(told_reports::open(*store).value().take_untold(),
-              testing::IsEmpty());
+  EXPECT_THAT(untold_reports(*store), testing::IsEmpty());
 }
 
 TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
@@ -233,7 +268,7 @@ TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
   EXPECT_THAT(callback->calls,
               ElementsAre("before_run 0", HasSubstr("after_report 0 [x=0]")));
   // The next driver tells them.
-  EXPECT_EQ(told_reports::open(*store).value().take_untold().size(), 1u);
+  EXPECT_EQ(untold_reports(*store).size(), 1u);
 }
 
 TEST_F(driver_test, ends_although_callbacks_die_while_they_are_called) {

@@ -11,6 +11,7 @@
 #include "tests/support/child.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/untold_reports.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
@@ -370,7 +371,7 @@ TEST_F(run_store_test, completes_the_journal_before_callbacks_are_told) {
   });
   ASSERT_TRUE(WIFSIGNALED(status));
   auto store = open().value();
-  auto untold = told_reports::open(*store)->take_untold();
+  auto untold = untold_reports(*store);
   ASSERT_EQ(untold.size(), 1u);
   EXPECT_EQ(untold[0].batch.values[0], (metrics{{"x", 1}}));
   EXPECT_EQ(untold[0].data->name(), "c0");

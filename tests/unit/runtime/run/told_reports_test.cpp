@@ -4,6 +4,7 @@
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "tests/support/untold_reports.hpp"
 
 namespace troupe::test {
 namespace {
@@ -49,7 +50,7 @@ protected:
   /// What the next driver of the run has to tell.
   std::vector<untold_report> untold() {
     open();
-    return told_reports::open(*store).value().take_untold();
+    return untold_reports(*store);
   }
 
   static std::vector<std::uint64_t>
@@ -68,7 +69,7 @@ protected:
 };
 
 TEST_F(told_reports_test, a_new_run_owes_nothing) {
-  EXPECT_THAT(told_reports::open(*store).value().take_untold(), IsEmpty());
+  EXPECT_THAT(untold_reports(*store), IsEmpty());
 }
 
 TEST_F(told_reports_test, from_where_a_callback_was_skipped_all_are_owed) {
@@ -107,8 +108,8 @@ TEST_F(told_reports_test, what_is_owed_is_given_out_once) {
   report(0);
   open();
   auto next = told_reports::open(*store).value();
-  EXPECT_THAT(indices(next.take_untold()), ElementsAre(0));
-  EXPECT_THAT(next.take_untold(), IsEmpty());
+  EXPECT_THAT(indices(take_untold(next)), ElementsAre(0));
+  EXPECT_THAT(take_untold(next), IsEmpty());
   ASSERT_TRUE(next.told(0));
   EXPECT_THAT(untold(), IsEmpty());
 }

@@ -1,0 +1,23 @@
+#pragma once
+
+#include <vector>
+
+#include "troupe/runtime/run/told_reports.hpp"
+
+namespace troupe::test {
+
+/// All that *told* has to tell first.
+inline std::vector<untold_report> take_untold(told_reports& told) {
+  std::vector<untold_report> result;
+  while (auto x = told.next_untold().value())
+    result.push_back(std::move(*x));
+  return result;
+}
+
+/// What callbacks of the run of *store* were not told of yet.
+inline std::vector<untold_report> untold_reports(run_store& store) {
+  auto told = told_reports::open(store).value();
+  return take_untold(told);
+}
+
+} // namespace troupe::test

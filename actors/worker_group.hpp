@@ -137,6 +137,7 @@ struct worker_group_state {
   /// Learns how fast ranks are.
   void note_steps(const report_batch& batch);
   /// Ends the attempt if ranks wait for each other in different calls.
+  void rule_broken(int rank, const error& reason);
   void check_calls();
   void release(const barrier_release& x);
   /// What the answer to report *index* says about leaving.

@@ -46,10 +46,8 @@ caf::result<report_committed> worker_group_state::add(report& x) {
   auto batch =
     a->meetings.add(std::move(x.value), x.waits, self->clock().now());
   if (!batch) {
-    if (a->tracker.knows(rank)) {
-      a->tracker.broke_a_rule(rank, batch.error().message);
-      on_failure();
-    }
+    if (a->tracker.knows(rank))
+      rule_broken(rank, batch.error());
     return to_caf(batch.error());
   }
   auto promise = self->make_response_promise<report_committed>();
@@ -139,10 +137,8 @@ caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
     {x.rank, x.sequence, kind, std::move(x.payload), std::move(x.refusal)},
     self->clock().now());
   if (!released) {
-    if (a->tracker.knows(x.rank)) {
-      a->tracker.broke_a_rule(x.rank, released.error().message);
-      on_failure();
-    }
+    if (a->tracker.knows(x.rank))
+      rule_broken(x.rank, released.error());
     return to_caf(released.error());
   }
   auto promise = self->make_response_promise<barrier_released>();
@@ -160,6 +156,15 @@ void worker_group_state::release(const barrier_release& x) {
       waiting.deliver(to_caf(x.refusal));
     else
       waiting.deliver(barrier_released{x.payload});
+}
+
+// A loop that returned early broke it, not the rank that then waits for it.
+void worker_group_state::rule_broken(int rank, const error& reason) {
+  auto blamed = reason.code == ec::rank_failed ? attempt->meetings.ended()
+                                               : std::vector{rank};
+  for (auto x : blamed)
+    attempt->tracker.broke_a_rule(x, reason.message);
+  on_failure();
 }
 
 void worker_group_state::check_calls() {

@@ -131,7 +131,8 @@ void console_progress::show_live(time_point now) {
 
 void console_progress::show_plain(time_point now, bool all) {
   bool changed = !shown_ || !same_state(*shown_, *status_);
-  bool reported = status_->reports != (shown_ ? shown_->reports : 0);
+  bool reported =
+    status_->last_report && status_->reports != (shown_ ? shown_->reports : 0);
   // The last report of a state comes before the next state.
   bool due = !reported_at_ || now - *reported_at_ >= report_interval;
   if (reported && (changed || all || due)) {

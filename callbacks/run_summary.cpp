@@ -14,11 +14,13 @@ std::string counted(std::uint64_t n, const char* noun) {
   return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s");
 }
 
-/// *text* with every line after the first as far to the right as the first.
+/// *text* with every line after the first as far to the right as the first, and
+/// '?' for other control characters, which a terminal would obey.
 std::string hanging(const std::string& text, std::size_t indent) {
   std::string result;
   for (char c : text) {
-    result += c;
+    auto obeyed = (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+    result += obeyed ? '?' : c;
     if (c == '\n')
       result.append(indent, ' ');
   }

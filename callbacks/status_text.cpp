@@ -11,6 +11,9 @@ namespace troupe {
 
 namespace {
 
+/// Columns of a metric's name, and of its value.
+constexpr int widest = 60;
+
 std::string rate_text(double per_second) {
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(),
@@ -32,7 +35,8 @@ std::string metrics_text(const metrics& x, int columns) {
   std::string text;
   auto left = x.size();
   for (auto& [name, value] : x) {
-    auto next = (text.empty() ? "" : " ") + name + '=' + to_string(value);
+    auto next = (text.empty() ? "" : " ") + fit_to_line(name, widest) + '='
+                + fit_to_line(to_string(value), widest);
     auto more = left > 1 ? " + " + std::to_string(left - 1) + " more" : "";
     // The first one is shown in any case, or the line would tell nothing.
     if (!text.empty() && display_width(text + next + more) > columns)

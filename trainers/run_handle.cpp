@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <atomic>
 #include <iterator>
+#include <mutex>
 
 #include <caf/io/middleman.hpp>
 #include <caf/send.hpp>
@@ -45,6 +46,7 @@ struct run_handle::parts {
   std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
     std::make_shared<std::atomic<bool>>(false);
+  std::mutex waiting; ///< Of those who call `wait`, while the run's rest ends.
   /// By trackers and to callbacks, once the run is over.
   std::vector<std::string> unsent;
   std::shared_ptr<told_reports> told; ///< Until the run is over.
@@ -366,6 +368,7 @@ void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
 
 result run_handle::wait() noexcept {
   auto outcome = parts_->board->wait();
+  std::lock_guard guard{parts_->waiting};
   try {
     parts_->launcher->drain();
     for (auto& text : parts_->trackers->finish())

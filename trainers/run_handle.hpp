@@ -46,7 +46,7 @@ public:
 
   /// Waits for the end, for what the ranks printed and for trackers.
   /// Then the run's name is free: a run that did not finish can be started
-  /// again.
+  /// again. May be called again, and by several threads at once.
   result wait() noexcept;
 
   /// What the driver shows; for those who would rather be told than ask.

@@ -111,6 +111,9 @@ expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
 /// Why a copy into *target* would copy itself, again and again; nothing if it
 /// would not. *target* need not exist.
 expected<void> check_apart(const fs::path& source, const fs::path& target) {
+  if (source.empty())
+    return failure(ec::invalid_argument,
+                   "the path of the folder to copy is empty");
   boost::system::error_code code;
   auto outer = fs::weakly_canonical(source, code);
   if (code)

@@ -137,6 +137,10 @@ expected<void> staged_checkpoint::add_directory(const fs::path& source,
 
 expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
                                                   std::string name) {
+  if (path_.empty())
+    return failure(ec::invalid_argument,
+                   "this checkpoint was reported already, or moved to another "
+                   "object: take a new one (new_checkpoint) for each report");
   auto there = checkpoints_.is_at_its_path();
   if (!there)
     return tl::unexpected{there.error()};

@@ -41,6 +41,14 @@ expected<void> rank_barrier::loop_ended(int rank) {
   return check_ended();
 }
 
+std::vector<int> rank_barrier::ended() const {
+  std::vector<int> result;
+  for (std::size_t i = 0; i < ranks_.size(); ++i)
+    if (ranks_[i].ended)
+      result.push_back(static_cast<int>(i));
+  return result;
+}
+
 std::optional<rank_wait> rank_barrier::waiting() const {
   if (arrived_ == 0)
     return std::nullopt;

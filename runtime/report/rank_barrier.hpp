@@ -47,6 +47,9 @@ public:
   /// The loop of *rank* returned. `ec::rank_failed` if others wait for it here.
   expected<void> loop_ended(int rank);
 
+  /// Ranks whose loops returned.
+  std::vector<int> ended() const;
+
   /// The ranks that wait and those they wait for; nothing if no one waits.
   std::optional<rank_wait> waiting() const;
 

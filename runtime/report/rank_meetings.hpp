@@ -60,6 +60,9 @@ public:
   /// The loop of *rank* returned. `ec::rank_failed` if others wait for it.
   expected<void> loop_ended(int rank);
 
+  /// Ranks whose loops returned.
+  std::vector<int> ended() const { return calls_.ended(); }
+
   /// Ranks that wait for each other in different calls.
   std::optional<rank_mismatch> mismatch() const;
 

@@ -141,6 +141,7 @@ TEST_F(driver_test, waits_a_little_longer_after_every_failed_start) {
   };
   fail();
   EXPECT_EQ(status().state, run_state::rescheduling);
+  EXPECT_THAT(board->take_notes(), Contains(HasSubstr("no more processes")));
   system.pass(ms{99});
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
   system.pass(ms{1});

@@ -11,6 +11,7 @@
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/callbacks/csv/csv_tracker.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -615,6 +616,31 @@ TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
   auto outcome = handle->wait();
   EXPECT_EQ(outcome.status, run_status_kind::aborted);
   EXPECT_EQ(handle->status().state, run_state::aborted);
+}
+
+TEST_F(run_test, several_threads_may_wait_for_one_handle) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto settings = config();
+  settings.callbacks = {csv_tracker()};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, fault_plan{.steps = 3},
+      train_options{.scaling = {.num_workers = 2}, .run = settings}}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  std::vector<result> outcomes(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& x : outcomes)
+      threads.emplace_back([&] { x = handle->wait(); });
+  }
+  for (auto& x : outcomes) {
+    EXPECT_EQ(x.status, run_status_kind::finished);
+    EXPECT_THAT(x.unsent, testing::IsEmpty());
+  }
+  EXPECT_EQ(handle->wait().status, run_status_kind::finished);
 }
 
 TEST_F(run_test, a_handle_ends_its_run_before_it_takes_another) {

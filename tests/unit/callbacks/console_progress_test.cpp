@@ -344,6 +344,21 @@ TEST_F(plain_progress_test, a_line_about_a_thousand_metrics_is_a_line) {
   EXPECT_THAT(text, testing::ContainsRegex("m0000=0 .* \\+ 98[0-9] more\n"));
 }
 
+TEST_F(plain_progress_test, shows_the_begin_of_long_texts) {
+  auto status = running(1);
+  status.last_metrics = {{"sample", std::string(1'000'000, 'x')}};
+  progress.update(status, t0);
+  EXPECT_LE(log.seen().size(), 2u * console_progress::line_columns);
+}
+
+TEST_F(plain_progress_test, a_run_that_resumes_has_no_report_of_its_own_yet) {
+  auto status = running(5);
+  status.last_report.reset();
+  status.reports_per_second = 0;
+  progress.update(status, t0);
+  EXPECT_EQ(log.seen(), "troupe: running, attempt 0, 2 ranks\n");
+}
+
 TEST_F(plain_progress_test, is_chosen_where_there_is_no_terminal) {
   EXPECT_EQ(progress.style(), console_style::plain);
 }

@@ -24,6 +24,15 @@ TEST(run_summary_test, tells_errors_of_several_lines) {
             "  files: /runs/fashion\n");
 }
 
+TEST(run_summary_test, an_error_cannot_move_the_cursor) {
+  run_summary summary{.outcome = run_state::errored,
+                      .name = "r",
+                      .path = "/r",
+                      .reason = {ec::rank_failed, "bad\x1b[2J\r\x7f"}};
+  EXPECT_NE(to_string(summary).find("error: bad?[2J??\n"), std::string::npos)
+    << to_string(summary);
+}
+
 TEST(run_summary_test, takes_from_the_result_what_people_ask_for) {
   test::temporary_folder folder;
   result x;

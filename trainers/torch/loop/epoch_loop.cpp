@@ -195,11 +195,12 @@ void epoch_loop::prepare(batch_feed& train, batch_feed* validation) {
 }
 
 void epoch_loop::gather_callbacks() {
-  active_ = callbacks_;
+  auto all = callbacks_;
   for (auto& x : module_->configure_callbacks())
-    active_.push_back(std::move(x));
-  if (std::ranges::find(active_, nullptr) != active_.end())
+    all.push_back(std::move(x));
+  if (std::ranges::find(all, nullptr) != all.end())
     refuse("a callback of the loop is null");
+  active_ = std::move(all);
   std::ranges::stable_partition(active_, [](const callback_ptr& x) {
     return x->phase() != callback_phase::checkpoint;
   });

@@ -39,11 +39,17 @@ public:
   /// No optimizer.
   loop_optimizer() = default;
 
+  /// As without, if *optimizer* is null.
   template <steppable Optimizer>
   loop_optimizer(std::shared_ptr<Optimizer> optimizer,
                  lr_schedule schedule = {})
-    : self_(std::make_shared<model<Optimizer>>(std::move(optimizer))),
-      schedule_(std::move(schedule)), first_lr_(lr()), scheduled_(first_lr_) {}
+    : schedule_(std::move(schedule)) {
+    if (!optimizer)
+      return;
+    self_ = std::make_shared<model<Optimizer>>(std::move(optimizer));
+    first_lr_ = lr();
+    scheduled_ = first_lr_;
+  }
 
   explicit operator bool() const noexcept { return self_ != nullptr; }
 

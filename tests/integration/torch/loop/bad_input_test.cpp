@@ -1,4 +1,4 @@
-// What can not work is said in one sentence.
+// What cannot work is said in one sentence.
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
@@ -22,6 +22,18 @@ fit(loop_options options = {},
 
 struct without_optimizer : curve_module {
   loop_optimizer configure_optimizers() override { return {}; }
+};
+
+struct with_no_callback : curve_module {
+  std::vector<std::shared_ptr<loop_callback>> configure_callbacks() override {
+    return {nullptr};
+  }
+};
+
+struct with_null_optimizer : curve_module {
+  loop_optimizer configure_optimizers() override {
+    return std::shared_ptr<fused_adam>{};
+  }
 };
 
 struct without_validation : training_module<batch> {
@@ -87,7 +99,7 @@ protected:
   }
 };
 
-TEST_F(bad_input_test, a_value_that_is_never_logged_can_not_be_monitored) {
+TEST_F(bad_input_test, a_value_that_is_never_logged_cannot_be_monitored) {
   expect(
     fit({}, {std::make_shared<early_stopping>(
               early_stopping_options{.monitor = "val_acc"})}),
@@ -100,6 +112,12 @@ TEST_F(bad_input_test, a_module_needs_an_optimizer) {
   expect(fit<without_optimizer>(),
          {"configure_optimizers of module ", "without_optimizer",
           " returned no optimizer"});
+  expect(fit<with_null_optimizer>(), {" returned no optimizer"});
+}
+
+TEST_F(bad_input_test, a_callback_is_not_null) {
+  expect(fit({}, {nullptr}), {"a callback of the loop is null"});
+  expect(fit<with_no_callback>(), {"a callback of the loop is null"});
 }
 
 TEST_F(bad_input_test, an_optimizer_has_parameters_of_its_module) {

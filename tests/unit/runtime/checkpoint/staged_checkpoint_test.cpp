@@ -1,6 +1,6 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 #include <sys/stat.h>
 
 #include "tests/support/checkpoint_files.hpp"
@@ -106,6 +106,8 @@ TEST_F(staged_checkpoint_test, belongs_to_one_object_and_to_any_report) {
   write_bytes(late.path() / "x", "late");
   write_bytes(peer.path() / "y", "peer");
   ASSERT_TRUE(early.seal(9, "c"));
+  EXPECT_THAT(early.seal(10, "c").error().message,
+              testing::HasSubstr("was reported already"));
   { auto dropped = std::move(late); }
   { auto dropped = staged_checkpoint::create(run.path(), 1, 1).value(); }
   ASSERT_TRUE(peer.seal(9, "c"));

@@ -179,7 +179,7 @@ void callback_chain_state::lose(std::size_t position,
     return;
   x.reason = {ec::callback_failed, name_of(position, x.who.name) + ' '
                                      + why_gone(reason)
-                                     + "; the run goes on without it"};
+                                     + "; the run continues without it"};
   if (asked) {
     waiting = false;
     skip(name_of(position, x.who.name));
@@ -263,7 +263,7 @@ std::string callback_chain_state::who_is_asked() const {
 void callback_chain_state::give_up(const std::string& waited) {
   error reason{ec::callback_failed, who_is_asked() + " did not come back for "
                                       + waited
-                                      + "; the run goes on without it"};
+                                      + "; the run continues without it"};
   if (waiting) {
     links[current].gone = true;
     waiting = false;

@@ -125,7 +125,7 @@ void driver_state::apply(const run_event& event) {
 void driver_state::refused(const run_event& event, const error& reason) {
   if (!tells_of_group(event) || !noted_refusals.insert(name_of(event)).second)
     return;
-  args.board->note("a defect of Troupe, the run goes on: " + reason.message);
+  args.board->note("a defect of Troupe, the run continues: " + reason.message);
   note_event("event_refused",
              {{"event", name_of(event)}, {"reason", reason.message}});
 }
@@ -271,7 +271,7 @@ void driver_state::group_gone(std::uint64_t attempt) {
 
 void driver_state::callbacks_lost(const error& reason) {
   args.callbacks = nullptr;
-  auto text = reason.message + "; the run goes on without callbacks";
+  auto text = reason.message + "; the run continues without callbacks";
   args.board->note(text);
   note_event("callback_failed", {{"reason", text}});
 }
@@ -460,8 +460,8 @@ run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
                         args.has_logs ? args.store->path() : fs::path{});
 }
 
-// Whoever asked a run to go does not wait for its callbacks: the end of such a
-// run is stored before they are through, so that a kill does not take it away.
+// A run that was preempted or stopped may be killed soon: its end is stored
+// while callbacks are still at work.
 void driver_state::end_if_told() {
   auto status = status_of(machine->state());
   auto must_go =

@@ -86,10 +86,11 @@ callback_thread::run(call x, std::chrono::milliseconds timeout,
         name(text(" has not come back for ") + "the run waits for it");
         break;
       case callback_alarm::verdict::give_up: {
-        error reason{ec::callback_failed,
-                     text(" did not come back for ")
-                       + "the run goes on without it and the callbacks beside "
-                         "it, whose thread is left behind"};
+        error reason{
+          ec::callback_failed,
+          text(" did not come back for ")
+            + "the run continues without it and the callbacks beside "
+              "it, whose thread is left behind"};
         state_->over = true;
         state_->thread.detach();
         lock.unlock();

@@ -44,7 +44,7 @@ public:
   virtual key_value_store& store() = 0;
 
   /// Where the worker group looks up what this rank waits in, apart from the
-  /// calls above. Whoever holds it may use it, after the loop's end, too.
+  /// calls above. It may be used after the loop's end.
   virtual std::shared_ptr<rank_activity> activity() = 0;
 
   virtual bool stop_requested() const noexcept = 0;

@@ -13,7 +13,7 @@ expected<void> refuse_closures(const rank_hooks& x) {
     if (is_closure)
       return failure(ec::invalid_config,
                      std::string{"run.rank_hooks."} + name
-                       + " is a closure, which other processes can not find: "
+                       + " is a closure, which other processes cannot find: "
                          "give a function or a captureless lambda, or set "
                          "scaling.where to placement::in_process");
   return {};
@@ -41,7 +41,7 @@ expected<void> validate(const run_request& x) {
     return {};
   if (x.loop.closure)
     return failure(ec::invalid_config,
-                   "an in_process_loop can not run in processes: set "
+                   "an in_process_loop cannot run in processes: set "
                    "scaling.where to placement::in_process");
   if (x.loop.config.size() > max_config_bytes)
     return failure(

@@ -68,7 +68,7 @@ expected<void> csv_sink::check(const tracked_run&) const {
       || file.filename_is_dot_dot() || file.extension() == ".new"
       || std::ranges::find(taken, options_.file) != taken.end())
     return failure(ec::invalid_config, "file '" + options_.file
-                                         + "' can not be a table in the run's "
+                                         + "' cannot be a table in the run's "
                                            "folder: give a name like "
                                            "metrics.csv");
   return {};

@@ -78,7 +78,7 @@ expected<std::string> compressed(const std::string& bytes) {
                                 reinterpret_cast<const Bytef*>(bytes.data()),
                                 bytes.size(), Z_DEFAULT_COMPRESSION);
   if (code != Z_OK)
-    return failure(ec::unsupported, "zlib can not compress an image of "
+    return failure(ec::unsupported, "zlib cannot compress an image of "
                                       + std::to_string(bytes.size())
                                       + " bytes: " + ::zError(code));
   result.resize(size);

@@ -37,7 +37,7 @@ expected<void> expect_journal(const fs::path& run_path) {
 }
 
 // The policy forbids every request: should a text ever become markup, it still
-// can not call anybody.
+// cannot call anybody.
 constexpr std::string_view head =
   R"(<!DOCTYPE html>
 <html lang="en">

@@ -82,7 +82,7 @@ expected<void> tensorboard_sink::open() {
     return tl::unexpected{found.error()};
   if (!found->exists())
     return failure(ec::storage,
-                   "can not find the run's folder " + run_.path.string());
+                   "cannot find the run's folder " + run_.path.string());
   auto files = event_files::open(folder(), run_.id, host_of(run_), done_.place,
                                  run_.cancelled);
   if (!files)

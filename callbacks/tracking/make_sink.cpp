@@ -44,7 +44,7 @@ expected<std::unique_ptr<sink>> make_sink(const std::string& name,
     return found->second(options);
   } catch (const std::exception& x) {
     return failure(ec::unsupported, "the options of tracker " + name
-                                      + " can not be read: " + x.what());
+                                      + " cannot be read: " + x.what());
   }
 }
 

@@ -223,7 +223,7 @@ sink_feed::fail(error reason, clock::time_point now,
                 std::optional<std::chrono::seconds> asked) {
   if (!trouble_)
     note_("tracker " + target_->name()
-          + " takes nothing for now, the run goes on: " + reason.message);
+          + " takes nothing for now, the run continues: " + reason.message);
   trouble_ = std::move(reason);
   return now + retry_.next(asked);
 }

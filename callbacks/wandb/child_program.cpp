@@ -124,7 +124,7 @@ child_program::start(const std::vector<std::string>& command,
   if (pid == 0)
     become(argv.data(), envp.data(), input->get(), output->get(), parent);
   if (pid < 0)
-    return system_failure(ec::spawn, command.front() + " can not be started");
+    return system_failure(ec::spawn, command.front() + " cannot be started");
   return child_program{pid, open_pidfd(pid)};
 }
 

@@ -550,7 +550,7 @@ checkpoint_store::resume_checkpoint() {
       remove_doomed(); // Not before the newest is known to be whole.
       return x;
     }
-    // Only what is known to be damaged is set aside; a disk that can not be
+    // Only what is known to be damaged is set aside; a disk that cannot be
     // read now may be back later.
     if (whole.error().code != ec::corrupt)
       return tl::unexpected{whole.error()};

@@ -25,12 +25,12 @@ expected<rendezvous_table::sum> rendezvous_table::add(const std::string& key,
     auto [rest, code] = std::from_chars(text->data(), end, value);
     if (code != std::errc{} || rest != end)
       return failure(ec::invalid_argument,
-                     "can not add to key \"" + key
+                     "cannot add to key \"" + key
                        + "\": its value is no decimal number of 64 bits");
   }
   if (__builtin_add_overflow(value, amount, &value))
     return failure(ec::invalid_argument,
-                   "can not add " + std::to_string(amount) + " to key \"" + key
+                   "cannot add " + std::to_string(amount) + " to key \"" + key
                      + "\": the sum does not fit 64 bits");
   return sum{value, set(key, std::to_string(value))};
 }

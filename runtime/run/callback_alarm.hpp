@@ -6,10 +6,10 @@
 namespace troupe {
 
 /// Decides when people hear of a callback that does not answer, and when the
-/// run goes on without it. Its owner moves the time, and calls `check` whenever
-/// `next_check` says: a call that comes much later means that the process stood
-/// still, because a signal had stopped it or the machine slept. That time does
-/// not count.
+/// run continues without it. Its owner moves the time, and calls `check`
+/// whenever `next_check` says: a call that comes much later means that the
+/// process stood still, because a signal had stopped it or the machine slept.
+/// That time does not count.
 ///
 /// *real* is the time by a clock that no one moves.
 class callback_alarm {

@@ -8,7 +8,7 @@ namespace troupe {
 
 namespace {
 
-/// How long to wait before asking again for a group that can not be had.
+/// How long to wait before asking again for a group that cannot be had.
 constexpr auto undecided_delay = std::chrono::seconds{1};
 
 std::string describe(const std::map<int, rank_failure>& failures) {
@@ -37,7 +37,7 @@ expected<run_decision> run_state_machine::apply(const run_event& x) {
 expected<run_decision>
 run_state_machine::on(const run_events::size_decided& x) {
   if (x.world_size < 1)
-    return failure(ec::protocol, "a group can not have "
+    return failure(ec::protocol, "a group cannot have "
                                    + std::to_string(x.world_size) + " ranks");
   switch (state_) {
     case run_state::initializing:

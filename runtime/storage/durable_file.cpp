@@ -78,7 +78,7 @@ expected<void> put_in_place(const unique_fd& folder, const unique_fd& file,
 } // namespace
 
 error storage_error(std::string_view action, const fs::path& path, int code) {
-  return {ec::storage, "can not " + std::string{action} + ' ' + path.string()
+  return {ec::storage, "cannot " + std::string{action} + ' ' + path.string()
                          + ": " + std::generic_category().message(code)};
 }
 

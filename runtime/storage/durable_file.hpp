@@ -14,7 +14,7 @@
 
 namespace troupe {
 
-/// `ec::storage` with the sentence "can not <action> <path>: <errno's text>".
+/// `ec::storage` with the sentence "cannot <action> <path>: <errno's text>".
 error storage_error(std::string_view action, const fs::path& path, int code);
 
 /// What lies at a path.

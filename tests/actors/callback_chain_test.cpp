@@ -331,7 +331,7 @@ TEST_F(callback_chain_test, goes_on_at_the_limit_without_who_does_not_answer) {
   system.pass(1s);
   EXPECT_THAT(failures(first),
               ElementsAre("callback actor 1 (a) in after_report did not come "
-                          "back for 50 s; the run goes on without it"));
+                          "back for 50 s; the run continues without it"));
   auto second = report(1);
   EXPECT_THAT(failures(second), IsEmpty());
   EXPECT_THAT(first->value->skipped, ElementsAre("callback actor 1 (a)"));

@@ -264,7 +264,7 @@ TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
   EXPECT_THAT(board->take_notes(),
-              ElementsAre(HasSubstr("the run goes on without callbacks")));
+              ElementsAre(HasSubstr("the run continues without callbacks")));
   EXPECT_THAT(callback->calls,
               ElementsAre("before_run 0", HasSubstr("after_report 0 [x=0]")));
   // The next driver tells them.

@@ -264,7 +264,7 @@ TEST_F(driver_test, a_crash_during_a_stop_leaves_the_run_aborted) {
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
 }
 
-TEST_F(driver_test, a_checkpoint_that_can_not_be_committed_ends_the_run) {
+TEST_F(driver_test, a_checkpoint_that_cannot_be_committed_ends_the_run) {
   config.failure.max_failures = -1;
   run();
   auto answer =
@@ -367,7 +367,7 @@ TEST_F(driver_test, a_journal_that_is_not_durable_ends_the_run) {
   EXPECT_EQ(outcome().error->message, "the disk is gone");
 }
 
-TEST_F(driver_test, an_attempt_that_can_not_be_written_is_not_started) {
+TEST_F(driver_test, an_attempt_that_cannot_be_written_is_not_started) {
   config.failure.max_failures = 1;
   run();
   fs::remove_all(store->path());

@@ -262,7 +262,7 @@ TEST_F(worker_group_test, a_group_that_is_up_has_no_start_timeout_any_more) {
   EXPECT_FALSE(ranks.told_to_end(0));
 }
 
-TEST_F(worker_group_test, a_rank_that_can_not_be_launched_ends_the_start) {
+TEST_F(worker_group_test, a_rank_that_cannot_be_launched_ends_the_start) {
   start();
   ranks.launched(0);
   ranks.launcher->listener(1).failed(1, {ec::spawn, "no more processes"});

@@ -132,7 +132,7 @@ public:
   group_ptr group(int number, int rank, int size) override {
     auto segment =
       shared_segment::attach(segments_.at({number, size}).descriptor());
-    check(segment.has_value(), "can not attach to the segment");
+    check(segment.has_value(), "cannot attach to the segment");
     auto member = c10::make_intrusive<local_group>(std::move(*segment), rank,
                                                    std::chrono::seconds{60});
     auto group = c10::make_intrusive<c10d::ProcessGroup>(

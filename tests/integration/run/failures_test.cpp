@@ -285,8 +285,7 @@ void broadcast_unwritable(train_context& context) {
   context.broadcast_from_rank_zero(unwritable{});
 }
 
-TEST_F(run_test,
-       a_value_that_rank_0_can_not_serialize_ends_all_with_its_cause) {
+TEST_F(run_test, a_value_that_rank_0_cannot_serialize_ends_all_with_its_cause) {
   auto outcome =
     data_parallel_trainer{
       broadcast_unwritable,

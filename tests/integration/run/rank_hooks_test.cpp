@@ -106,7 +106,7 @@ TEST_P(rank_hooks_test, that_throw_fail_the_rank_by_name) {
   }
 }
 
-TEST_P(rank_hooks_test, that_throw_can_not_be_swallowed_by_a_loop) {
+TEST_P(rank_hooks_test, that_throw_cannot_be_swallowed_by_a_loop) {
   auto given = options();
   given.run.rank_hooks.on_report = [](train_context& context, const metrics&,
                                       const std::optional<checkpoint>&) {

@@ -87,7 +87,7 @@ TEST_F(storage_faults_test, a_full_disk_ends_the_run_and_keeps_what_was_there) {
     EXPECT_EQ((*rows)[i].values[0].at("step"), metric_value{i});
 }
 
-TEST_F(storage_faults_test, a_rank_that_can_not_copy_its_files_says_why) {
+TEST_F(storage_faults_test, a_rank_that_cannot_copy_its_files_says_why) {
   small_disk disk{storage_ / "disk", "1m"};
   if (!disk)
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();

@@ -71,7 +71,7 @@ void report_from_a_thread(train_context& context) {
   context.report({{"what", what}});
 }
 
-TEST_F(strangers_test, a_thread_that_is_not_the_loops_can_not_report) {
+TEST_F(strangers_test, a_thread_that_is_not_the_loops_cannot_report) {
   auto outcome = data_parallel_trainer{report_from_a_thread, options()}.fit();
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(outcome.metrics.at("what"),

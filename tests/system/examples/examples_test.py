@@ -150,7 +150,7 @@ class Minimal(ExampleTest):
             _, err = self.run_example(wrong, code=2)
             self.assertEqual(err, "usage: minimal [storage folder]\n")
 
-    def test_says_why_a_folder_can_not_be_used(self):
+    def test_says_why_a_folder_cannot_be_used(self):
         (self.folder / "file").write_text("x")
         out, err = self.run_example(self.folder / "file", code=1)
         self.assertIn(str(self.folder / "file"), err)

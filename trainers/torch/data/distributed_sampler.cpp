@@ -24,7 +24,7 @@ distributed_sampler::distributed_sampler(std::int64_t samples,
                                          sampler_options options)
   : samples_(samples), options_(options), state_{options.seed, 0, 0} {
   auto text = [](auto x) { return std::to_string(x); };
-  require(samples >= 0, "a dataset can not have " + text(samples) + " samples");
+  require(samples >= 0, "a dataset cannot have " + text(samples) + " samples");
   require(options.batch_size >= 1 && options.batch_size <= max_batch_size,
           "a batch size of " + text(options.batch_size)
             + " is not between 1 and " + text(max_batch_size));

@@ -69,7 +69,7 @@ expected<idx_file> idx_file::read(const fs::path& path, int dimensions,
   gzip_reader in{path};
   if (!in.is_open())
     return failure(ec::storage,
-                   path.string() + " can not be read: " + std::strerror(errno));
+                   path.string() + " cannot be read: " + std::strerror(errno));
   std::uint8_t word[4];
   if (!in.read(word, sizeof(word)))
     return corrupt(in.failure());

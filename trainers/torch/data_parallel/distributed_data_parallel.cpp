@@ -55,7 +55,7 @@ void agree(const group_ptr& group, const std::string& problem,
     refuse("rank " + std::to_string(rank) + ": " + problem);
   if (culprit >= 0)
     refuse("rank " + std::to_string(rank) + ": rank " + std::to_string(culprit)
-           + " can not train this model with the others; its own error says "
+           + " cannot train this model with the others; its own error says "
              "why");
 }
 

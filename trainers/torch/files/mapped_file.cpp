@@ -14,7 +14,7 @@ namespace troupe {
 expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
   auto refuse = [&](int code) {
     return failure(ec::storage,
-                   path.string() + " can not be read: "
+                   path.string() + " cannot be read: "
                      + (code == 0 ? "it is not a file" : std::strerror(code)));
   };
   // A pipe in a file's place must not have us wait for who writes to it.

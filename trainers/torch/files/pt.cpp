@@ -79,7 +79,7 @@ void write_archive(const fs::path& path, const tensor_map& tensors) {
     if (problem)
       throw train_error{std::move(problem)};
     throw train_error{
-      {ec::unsupported, path.string() + " can not be written: " + x.what()}};
+      {ec::unsupported, path.string() + " cannot be written: " + x.what()}};
   }
   if (auto done = file->commit(); !done)
     throw train_error{std::move(done.error())};

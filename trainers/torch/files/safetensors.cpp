@@ -110,7 +110,7 @@ void save_safetensors(const fs::path& path, const tensor_map& tensors,
   } catch (const std::exception& x) {
     throw train_error{
       {ec::invalid_argument, path.string()
-                               + " can not be written: a name or its "
+                               + " cannot be written: a name or its "
                                  "metadata is no UTF-8 text"}};
   }
   std::vector<std::span<const std::byte>> pieces{

@@ -18,7 +18,7 @@ namespace troupe {
 namespace {
 
 /// Most that the ranks wait for each other's connections. All have met at the
-/// store before, and a rank that connects can not be woken.
+/// store before, and a rank that connects cannot be woken.
 constexpr auto connect_timeout = std::chrono::minutes{2};
 
 /// Calls *f* on a thread without SIGPIPE. The threads that it starts have none

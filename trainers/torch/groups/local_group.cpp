@@ -47,7 +47,7 @@ reduction_op op_of(const c10d::ReduceOp& op) {
 reduction reduction_of(const at::Tensor& x, const c10d::ReduceOp& op) {
   auto type = element_type_of(x.scalar_type());
   if (!type)
-    refuse(ec::unsupported, std::string{"can not reduce elements of "}
+    refuse(ec::unsupported, std::string{"cannot reduce elements of "}
                               + toString(x.scalar_type()));
   reduction how{*type, op_of(op)};
   if (!how.defined())

@@ -12,7 +12,7 @@ namespace {
 /// Where `state()` keeps the number of updates.
 constexpr auto updates_key = "updates";
 
-/// Refuses, for the metric called *name*, a *value* that can not be that of
+/// Refuses, for the metric called *name*, a *value* that cannot be that of
 /// *state*. Sums that begin as one number may be of any shape: it is that of
 /// the inputs.
 void check_loaded(const std::string& name, const metric_state& state,
@@ -71,8 +71,7 @@ void metric::reset() {
 
 void metric::merge(const metric& other) {
   if (other.name() != name() || other.state_key() != state_key())
-    refuse_metric(name(),
-                  "can not merge " + other.name() + " or other options");
+    refuse_metric(name(), "cannot merge " + other.name() + " or other options");
   if (other.updates() == 0)
     return;
   at::NoGradGuard no_grad;

@@ -116,7 +116,7 @@ void metric_collection::insert(std::unique_ptr<prediction_metric> x,
   }
   if (seen)
     refuse_metric("collection",
-                  "can not add '" + key + "' once a batch was counted");
+                  "cannot add '" + key + "' once a batch was counted");
   auto leads = leader == members_.end();
   if (!leads)
     x->states_ = leader->value->states_;

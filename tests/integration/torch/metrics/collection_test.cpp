@@ -102,7 +102,7 @@ TEST(collection_test, refuses_a_name_twice_and_members_that_come_late) {
               HasSubstr("has no metric 'mape'"));
   scores.update(torch::zeros({2}), torch::ones({2}));
   EXPECT_THAT(refusal([&] { scores.add(log_cosh_error{}); }),
-              HasSubstr("can not add 'log_cosh_error' once a batch"));
+              HasSubstr("cannot add 'log_cosh_error' once a batch"));
 }
 
 TEST(collection_test, goes_on_from_a_state) {

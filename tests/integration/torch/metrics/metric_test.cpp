@@ -103,7 +103,7 @@ TEST(metric_test, merges_only_its_own_kind) {
   mean_squared_error of_one, of_two{{.num_outputs = 2}};
   pearson_corr_coef another;
   EXPECT_THAT(refusal([&] { of_one.merge(of_two); }),
-              HasSubstr("mean_squared_error: can not merge"));
+              HasSubstr("mean_squared_error: cannot merge"));
   EXPECT_THAT(refusal([&] { of_one.merge(another); }),
               HasSubstr("pearson_corr_coef"));
 }

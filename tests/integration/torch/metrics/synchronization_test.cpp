@@ -131,7 +131,7 @@ TEST(synchronization_test, names_the_ranks_with_other_metrics) {
                                      "mean_absolute_error"));
 }
 
-TEST(synchronization_test, leaves_its_states_if_a_value_can_not_be_made) {
+TEST(synchronization_test, leaves_its_states_if_a_value_cannot_be_made) {
   auto failures = run_on_planes(2, [](int rank, torch_data_plane plane) {
     r2_score r2;
     r2.synchronize_over(plane);

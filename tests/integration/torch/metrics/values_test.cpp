@@ -246,7 +246,7 @@ TEST(regression_test, adjusts_r2_where_there_are_samples_enough) {
               ElementsAre(HasSubstr("4 samples do not suffice for 3"),
                           HasSubstr("4 samples do not suffice for 5")));
   EXPECT_THAT(refusal([] { r2_score{{.adjusted = -1}}; }),
-              HasSubstr("can not be adjusted for -1"));
+              HasSubstr("cannot be adjusted for -1"));
 }
 
 TEST(regression_test, has_no_correlation_with_what_does_not_vary) {

@@ -303,12 +303,12 @@ TEST_F(csv_sink_test, says_so_once_where_the_disk_is_full_or_read_only) {
   const auto full = sink.log(all.subspan(1));
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().reason.message,
-            "can not append to " + path + ": No space left on device");
+            "cannot append to " + path + ": No space left on device");
   EXPECT_EQ(lines_of(test::bytes_of(path)).size(), 2u);
   const auto state = sink.state();
   ASSERT_TRUE(sink.finish(run_status_kind::errored, records.time()));
   if (!disk.make_read_only())
-    GTEST_SKIP() << "the disk can not be made read-only";
+    GTEST_SKIP() << "the disk cannot be made read-only";
   const auto read_only = sink.start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().what, sink_failure::kind::transient);

@@ -57,8 +57,8 @@ TEST_F(record_file_test, leaves_nothing_of_a_batch_that_a_full_disk_tore) {
   ASSERT_TRUE(file.append("two\n"));
   const auto third = file.append("three\n");
   ASSERT_FALSE(third);
-  EXPECT_EQ(third.error().message, "can not append to " + path_.string()
-                                     + ": No space left on device");
+  EXPECT_EQ(third.error().message,
+            "cannot append to " + path_.string() + ": No space left on device");
   EXPECT_EQ(content(), "one\n");
   ASSERT_TRUE(file.append("two\nthree\n"));
   ASSERT_TRUE(file.commit());
@@ -81,7 +81,7 @@ TEST_F(record_file_test, notices_that_its_file_was_taken_away) {
   fs::remove(path_);
   ASSERT_TRUE(file.append("one\n"));
   EXPECT_EQ(file.commit().error().message,
-            "can not find " + path_.string() + ": No such file or directory");
+            "cannot find " + path_.string() + ": No such file or directory");
   test::write_bytes(path_, "someone else's\n");
   ASSERT_TRUE(file.append("one\n"));
   EXPECT_EQ(file.commit().error().message,

@@ -248,12 +248,12 @@ TEST_F(result_json_test, says_so_once_where_the_disk_is_full_or_read_only) {
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().what, sink_failure::kind::transient);
   EXPECT_EQ(full.error().reason.message,
-            "can not append to " + path + ": No space left on device");
+            "cannot append to " + path + ": No space left on device");
   EXPECT_EQ(test::bytes_of(path), "");
   const auto state = sink.state();
   ASSERT_TRUE(sink.finish(run_status_kind::errored, records.time()));
   if (!disk.make_read_only())
-    GTEST_SKIP() << "the disk can not be made read-only";
+    GTEST_SKIP() << "the disk cannot be made read-only";
   const auto read_only = sink.start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().reason.message,

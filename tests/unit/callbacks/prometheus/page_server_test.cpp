@@ -236,7 +236,7 @@ TEST_F(page_server_test, ends_with_clients_connected) {
   EXPECT_EQ(rest_of(idle), "");
 }
 
-TEST_F(page_server_test, says_what_it_can_not_serve_at) {
+TEST_F(page_server_test, says_what_it_cannot_serve_at) {
   serve();
   auto port = static_cast<std::uint16_t>(port_of(*server));
   auto taken = page_server::start("127.0.0.1", port, {"/", "", {}});

@@ -32,7 +32,7 @@ TEST(html_text_test, a_text_is_cut_between_two_characters) {
   EXPECT_EQ(shortened("größe", 4), "grö …");
 }
 
-TEST(html_text_test, a_text_in_the_script_can_not_end_it) {
+TEST(html_text_test, a_text_in_the_script_cannot_end_it) {
   EXPECT_EQ(script_text("</script><!--\"\\"),
             R"("\u003c/script>\u003c!--\"\\")");
   EXPECT_EQ(script_text("\xff"), "\"\xEF\xBF\xBD\"");

@@ -66,7 +66,7 @@ TEST_F(report_page_sink_test, pages_of_checkpoints_take_a_twentieth_of_time) {
   EXPECT_TRUE(is_written()) << "it was put off, not dropped";
 }
 
-TEST_F(report_page_sink_test, a_page_that_can_not_be_written_is_tried_again) {
+TEST_F(report_page_sink_test, a_page_that_cannot_be_written_is_tried_again) {
   fs::create_directories(page() / "in the way");
   tracker_record x = report("checkpoint_0");
   auto failed = sink_.log({&x, 1});

@@ -74,7 +74,7 @@ TEST(troupe_report_test, what_is_no_run_ends_with_1_and_a_sentence) {
   EXPECT_THAT(empty.output, HasSubstr("is not the folder of a run"));
 }
 
-TEST(troupe_report_test, a_page_that_can_not_be_put_there_ends_with_1) {
+TEST(troupe_report_test, a_page_that_cannot_be_put_there_ends_with_1) {
   written_run run;
   auto [code, output] =
     troupe_report(quoted(run.path()) + " --output /proc/page.html");

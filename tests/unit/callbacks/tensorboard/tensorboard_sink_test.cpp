@@ -208,7 +208,7 @@ TEST_F(tensorboard_sink_test,
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().what, sink_failure::kind::rejected);
   EXPECT_EQ(done.error().accepted, 2u);
-  EXPECT_EQ(done.error().reason.message, "can not open "
+  EXPECT_EQ(done.error().reason.message, "cannot open "
                                            + (folder_ / "b.png").string()
                                            + ": No such file or directory");
   EXPECT_EQ(count("\x89PNG bytes"), 1);
@@ -334,7 +334,7 @@ TEST_F(tensorboard_sink_test,
   const auto full = sink->log(records.all());
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().what, sink_failure::kind::transient);
-  EXPECT_EQ(full.error().reason.message, "can not append to "
+  EXPECT_EQ(full.error().reason.message, "cannot append to "
                                            + files()[1].string()
                                            + ": No space left on device");
   const auto state = sink->state();
@@ -344,7 +344,7 @@ TEST_F(tensorboard_sink_test,
   EXPECT_EQ(count("loss"), 1);
   sink = std::make_unique<tensorboard_sink>();
   if (!disk.make_read_only())
-    GTEST_SKIP() << "the disk can not be made read-only";
+    GTEST_SKIP() << "the disk cannot be made read-only";
   const auto read_only = sink->start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().what, sink_failure::kind::transient);

@@ -80,7 +80,7 @@ TEST(child_program_test, takes_children_in_other_sessions_along) {
 TEST(child_program_test, finds_programs_as_a_shell_does) {
   EXPECT_TRUE(find_program("sh").is_absolute());
   EXPECT_TRUE(find_program("no-such-program").empty());
-  EXPECT_TRUE(find_program("/etc/passwd").empty()) << "it can not be run";
+  EXPECT_TRUE(find_program("/etc/passwd").empty()) << "it cannot be run";
   EXPECT_EQ(find_program(find_program("sh").string()), find_program("sh"));
 }
 

@@ -256,7 +256,7 @@ TEST_F(wandb_sink_test, keeps_names_within_its_folder) {
   }
 }
 
-TEST_F(wandb_sink_test, writes_what_can_not_be_written_later) {
+TEST_F(wandb_sink_test, writes_what_cannot_be_written_later) {
   wandb_sink x{offline()};
   ASSERT_TRUE(x.start(run, ""));
   auto rows = reports(0, 1);

@@ -43,7 +43,7 @@ TEST(aggregate_test, counts_a_flag_as_0_or_1) {
             (rank_spread{0.5, 0, 1, 0.5, 2}));
 }
 
-TEST(aggregate_test, a_nan_can_not_hide_behind_the_other_ranks) {
+TEST(aggregate_test, a_nan_cannot_hide_behind_the_other_ranks) {
   auto x = aggregate(ranks{{{"x", 1.0}}, {{"x", std::nan("")}}}).at("x");
   EXPECT_TRUE(std::isnan(x.mean));
   EXPECT_TRUE(std::isnan(x.min));

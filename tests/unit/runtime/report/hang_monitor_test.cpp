@@ -170,7 +170,7 @@ TEST_F(hang_monitor_test, silence_of_the_asker_is_not_that_of_the_rank) {
   EXPECT_TRUE(pass_until(now + 3s).hung.empty());
 }
 
-TEST_F(hang_monitor_test, ends_no_rank_whose_vitals_can_not_be_had) {
+TEST_F(hang_monitor_test, ends_no_rank_whose_vitals_cannot_be_had) {
   seen.vitals.reset();
   EXPECT_TRUE(pass_until(t0 + 3600s).hung.empty());
 }

@@ -64,7 +64,7 @@ TEST(rank_barrier_test, SYNC_4_refuses_a_stranger_and_the_others_go_on) {
   EXPECT_TRUE(*arrive(group, 1, 0, barrier, "", t0));
 }
 
-TEST(rank_barrier_test, SYNC_6_a_fast_rank_can_not_join_the_call_it_has_left) {
+TEST(rank_barrier_test, SYNC_6_a_fast_rank_cannot_join_the_call_it_has_left) {
   rank_barrier group{2};
   EXPECT_FALSE(*arrive(group, 0, 0, barrier, "", t0));
   auto twice = arrive(group, 0, 0, barrier, "", t0);

@@ -321,19 +321,19 @@ std::size_t play(const model& state, int depth, std::size_t& stuck) {
   return states;
 }
 
-TEST(rank_meetings_test, finds_exactly_what_can_not_go_on_among_two_ranks) {
+TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_among_two_ranks) {
   std::size_t stuck = 0;
   EXPECT_GT(play(model{2}, 6, stuck), 10'000u);
   EXPECT_GT(stuck, 1'000u);
 }
 
-TEST(rank_meetings_test, finds_exactly_what_can_not_go_on_among_three_ranks) {
+TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_among_three_ranks) {
   std::size_t stuck = 0;
   EXPECT_GT(play(model{3}, 4, stuck), 5'000u);
   EXPECT_GT(stuck, 1'000u);
 }
 
-TEST(rank_meetings_test, finds_exactly_what_can_not_go_on_in_long_runs) {
+TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_in_long_runs) {
   std::mt19937 random{17};
   auto below = [&](int n) {
     return std::uniform_int_distribution<int>{0, n - 1}(random);

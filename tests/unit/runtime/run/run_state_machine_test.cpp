@@ -56,7 +56,7 @@ std::array<run_event, 13> all_events(std::uint64_t attempt) {
           ranks_finished{attempt},
           ranks_failed{attempt, failed({1})},
           group_stopped{attempt},
-          group_stop_failed{attempt, {ec::timeout, "rank 0 can not be killed"}},
+          group_stop_failed{attempt, {ec::timeout, "rank 0 cannot be killed"}},
           run_failed{disk_error},
           stop_requested{},
           abort_requested{},
@@ -356,7 +356,7 @@ TEST(run_state_machine_test, a_loop_that_fails_before_all_run_is_no_bad_start) {
 }
 
 TEST(run_state_machine_test, RSM_5_a_failed_shutdown_keeps_the_first_error) {
-  error stuck{ec::timeout, "rank 0 can not be killed"};
+  error stuck{ec::timeout, "rank 0 cannot be killed"};
   auto errored = machine_after({run_failed{disk_error}});
   EXPECT_TRUE(errored.apply(group_stop_failed{0, stuck}));
   EXPECT_EQ(errored.reason(), disk_error);

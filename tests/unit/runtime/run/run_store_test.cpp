@@ -727,7 +727,7 @@ TEST_F(run_store_test, gives_its_name_back_when_it_is_released) {
   EXPECT_TRUE((*next)->append_event("still_mine", 1));
 }
 
-TEST_F(run_store_test, says_why_a_storage_can_not_be_used) {
+TEST_F(run_store_test, says_why_a_storage_cannot_be_used) {
   auto bad = config();
   write_bytes(storage / "file", "x");
   bad.storage_path = storage / "file";

@@ -204,7 +204,7 @@ TEST(durable_file_test, takes_only_a_path_that_leads_nowhere_for_missing) {
   expect_error(folder / std::string(300, 'x'), "File name too long");
 }
 
-TEST(durable_file_test, lists_the_files_of_a_folder_or_says_why_it_can_not) {
+TEST(durable_file_test, lists_the_files_of_a_folder_or_says_why_it_cannot) {
   temporary_folder folder;
   fs::create_directories(folder / "a" / "b");
   write_bytes(folder / "z", "");

@@ -13,7 +13,7 @@ constexpr double no_variance = 1e-4;
 
 r2_score::r2_score(options x) : options_(x) {
   if (x.adjusted < 0)
-    refuse_metric("r2_score", "can not be adjusted for "
+    refuse_metric("r2_score", "cannot be adjusted for "
                                 + std::to_string(x.adjusted) + " regressors");
 }
 

@@ -246,7 +246,7 @@ TEST(data_loader_test, names_the_samples_of_a_batch_that_failed) {
   }
 }
 
-TEST(data_loader_test, names_samples_that_can_not_be_stacked) {
+TEST(data_loader_test, names_samples_that_cannot_be_stacked) {
   struct ragged {
     int size() const { return 2; }
     at::Tensor get(std::size_t i) const {

@@ -56,7 +56,7 @@ TEST_F(pt_test, refuses_a_file_that_holds_something_else) {
   EXPECT_THAT(load_failure().message, HasSubstr("Tensor"));
 }
 
-TEST_F(pt_test, names_the_path_that_can_not_be_written) {
+TEST_F(pt_test, names_the_path_that_cannot_be_written) {
   try {
     save_pt(folder_ / "none/x.pt", tensor_map{});
     FAIL() << "nothing was thrown";

@@ -111,7 +111,7 @@ TEST_F(safetensors_test, waits_for_no_pipe_in_its_place) {
   auto mapped = mapped_file::open(path_);
   ASSERT_FALSE(mapped);
   EXPECT_EQ(mapped.error().message,
-            path_.string() + " can not be read: it is not a file");
+            path_.string() + " cannot be read: it is not a file");
 }
 
 TEST_F(safetensors_test, gives_back_what_was_saved) {
@@ -252,7 +252,7 @@ TEST_F(safetensors_test, keeps_a_model_and_more_apart_by_prefix) {
   expect_equal(named_tensors(loaded), named_tensors(saved));
 }
 
-TEST_F(safetensors_test, names_the_path_that_can_not_be_used) {
+TEST_F(safetensors_test, names_the_path_that_cannot_be_used) {
   for (const auto& path : {folder_ / "none/x", folder_.path()}) {
     for (auto& x : {reason([&] {
                       save_safetensors(path, {{"a", at::ones({1})}});

@@ -171,7 +171,7 @@ TEST(group_failure_test, closing_ends_what_is_open_and_tells_the_others) {
   EXPECT_TRUE(mentions(reason, "rank 0 has left the group")) << reason.message;
 }
 
-// A callback runs on the group's thread, which then can not wait for its own
+// A callback runs on the group's thread, which then cannot wait for its own
 // end.
 TEST(group_failure_test, a_callback_may_let_go_of_the_last_reference) {
   auto segment = shared_segment::create(2).value();
@@ -212,7 +212,7 @@ TEST(group_failure_test, a_collective_may_wait_for_ever) {
   EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
-TEST(group_failure_test, refuses_what_it_can_not_do_before_anybody_waits) {
+TEST(group_failure_test, refuses_what_it_cannot_do_before_anybody_waits) {
   auto segment = shared_segment::create(2).value();
   auto group = join(segment, 0);
   using op = c10d::ReduceOp;

@@ -340,7 +340,7 @@ TEST(fused_optimizer_test, refuses_sparse_gradients) {
   EXPECT_EQ(embedding->weight.grad().to_dense().abs().sum().item<float>(), 0);
 }
 
-TEST(fused_optimizer_test, refuses_parameters_that_it_can_not_update) {
+TEST(fused_optimizer_test, refuses_parameters_that_it_cannot_update) {
   auto x = at::ones({2}).requires_grad_();
   auto with = [](std::vector<at::Tensor> parameters) {
     fused_adam optimizer{std::move(parameters)};

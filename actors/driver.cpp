@@ -73,6 +73,7 @@ void driver_state::begin() {
   // Its answer lets the first ranks start.
   call_back(before_run{std::move(run)});
   tell_untold();
+  show();
 }
 
 void driver_state::stop() {

@@ -388,9 +388,11 @@ void driver_state::call_back(Message message) {
           });
 }
 
-// As many as may wait: what the ranks report comes after the last of them.
+// As many as may wait: what the ranks report comes after the last of them. What
+// a run that has to go does not come to is the next driver's to tell.
 void driver_state::tell_untold() {
-  while (args.callbacks && callbacks_under_way < args.callback_queue) {
+  while (args.callbacks && !end_stored
+         && callbacks_under_way < args.callback_queue) {
     auto x = args.told->next_untold();
     if (!x)
       apply(run_events::run_failed{x.error()});

@@ -93,8 +93,9 @@ public:
     outcome_is_fixed();
     auto in_time = static_cast<interrupt>(in_time_.load());
     outcome.stop_requested = in_time != interrupt::none;
-    signals_.answer(
-      outcome.status == run_status_kind::finished ? in_time : interrupt::stop);
+    auto had_to_go = outcome.status == run_status_kind::preempted
+                     || outcome.status == run_status_kind::aborted;
+    signals_.answer(had_to_go ? interrupt::stop : in_time);
   }
 
   /// How a run ends that did not begin for *reason*, perhaps at a signal's

@@ -315,6 +315,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   manifest description{run_.name,    run_.id,      *name,
                        attempt,      batch.index,  batch.values,
                        batch.step_s, batch.wait_s, {}};
+  remove_answered(); // Before the new one needs the room.
   remove_let_go([&](auto& x) { return x.name == *name; });
   // Behind it, too: no state names what lies in a folder that was replaced.
   if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
@@ -580,7 +581,11 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
 expected<void> checkpoint_store::finish(run_status_kind status,
                                         const std::optional<run_error>& error,
                                         std::uint64_t next_report) {
-  remove_answered();
+  // A run that has to go may be killed any moment: first comes how it ended.
+  auto has_to_go =
+    status == run_status_kind::preempted || status == run_status_kind::aborted;
+  if (!has_to_go)
+    remove_answered();
   auto next = state_;
   next.status = status;
   next.error = error;
@@ -589,6 +594,8 @@ expected<void> checkpoint_store::finish(run_status_kind status,
     return ok;
   failpoint("finish.state_saved");
   state_ = std::move(next);
+  if (has_to_go)
+    remove_answered();
   drop(staging_prefix);
   return {};
 }

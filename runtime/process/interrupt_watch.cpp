@@ -123,7 +123,7 @@ int too_late(const shared_watch& state) {
 
 int signal_count::add(std::int64_t now_ns) noexcept {
   auto last = last_ns_.load();
-  auto counts = count_ == 0 || now_ns - last >= echo_ns;
+  auto counts = now_ns - last >= echo_ns;
   // Of two threads that come at one moment one counts.
   return counts && last_ns_.compare_exchange_strong(last, now_ns)
            ? ++count_
@@ -132,7 +132,7 @@ int signal_count::add(std::int64_t now_ns) noexcept {
 
 void signal_count::reset() noexcept {
   count_ = 0;
-  last_ns_ = 0;
+  last_ns_ = never;
 }
 
 interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {

@@ -2,6 +2,7 @@
 
 #include <atomic>
 #include <cstdint>
+#include <limits>
 #include <vector>
 
 #include "troupe/runtime/process/unique_fd.hpp"
@@ -32,8 +33,11 @@ public:
   void reset() noexcept;
 
 private:
+  static constexpr std::int64_t never =
+    std::numeric_limits<std::int64_t>::min() / 2;
+
   std::atomic<int> count_{0};
-  std::atomic<std::int64_t> last_ns_{0};
+  std::atomic<std::int64_t> last_ns_{never};
 };
 
 /// While it lives, SIGINT, SIGTERM, SIGHUP and the signals it was made with ask

@@ -17,6 +17,7 @@
 #include <cstring>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <set>
 #include <string>
 #include <string_view>
@@ -190,13 +191,16 @@ void add_sockets_of(pid_t pid, std::set<std::uint64_t>& result,
   }
 }
 
-/// What has gone over TCP connections that are open in *processes*.
-std::uint64_t tcp_bytes_of(const std::vector<pid_t>& processes) {
+/// What has gone over TCP connections that are open in *processes*; nothing if
+/// they have too many descriptors to look at.
+std::optional<std::uint64_t> tcp_bytes_of(const std::vector<pid_t>& processes) {
   auto traffic = recent_tcp_traffic();
   std::set<std::uint64_t> sockets; // Parents and children share them.
   auto budget = traffic->empty() ? 0 : max_descriptors;
   for (auto pid : processes)
     add_sockets_of(pid, sockets, budget);
+  if (budget == 0 && !traffic->empty())
+    return std::nullopt;
   std::uint64_t result = 0;
   for (auto inode : sockets)
     if (auto i = traffic->find(inode); i != traffic->end())
@@ -263,7 +267,9 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
     if (i == 0)
       result.stopped = stopped == tasks.size();
   }
-  result.io_bytes += tcp_bytes_of(processes);
+  auto sent = tcp_bytes_of(processes);
+  result.io_bytes += sent.value_or(0);
+  result.busy |= !sent; // No one can tell.
   return result;
 }
 

@@ -324,13 +324,16 @@ void run_store::lose(const error& reason) {
 }
 
 void run_store::release() {
-  sync_.stop();
+  sync_.end();
   if (journal_->has_unsynced() && check())
     (void) journal_->sync();
   // While a commit that no one waits for is under way, they are left to the
   // next start.
   if (std::unique_lock idle{checkpoints_mutex_, std::try_to_lock})
-    checkpoints_.remove_held();
+    try {
+      checkpoints_.remove_held();
+    } catch (...) { // No memory: they are the next start's, too.
+    }
   folder_->release();
   std::lock_guard guard{notes_mutex_};
   lost_ = {};

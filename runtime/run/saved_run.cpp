@@ -1,8 +1,12 @@
 #include "troupe/runtime/run/saved_run.hpp"
 
+#include <algorithm>
+
 #include "troupe/runtime/checkpoint/checkpoint_name.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 #include "troupe/runtime/storage/json_writer.hpp"
 
@@ -53,6 +57,14 @@ void append_error(std::string& out, const run_error& x) {
   out += "]}";
 }
 
+// The state is written with every checkpoint: metrics that are long would make
+// each commit slower than the one before. The manifests have them.
+bool is_long(const metrics& x) {
+  return x.size() > 64 || std::ranges::any_of(x, [](auto& one) {
+           return !one.second.is_number() && to_string(one.second).size() > 256;
+         });
+}
+
 void append_checkpoints(std::string& out,
                         const std::vector<reported_checkpoint>& all) {
   out += ",\n\"checkpoints\":[";
@@ -63,7 +75,10 @@ void append_checkpoints(std::string& out,
     append_text(out, "name", x.data.name());
     out += ",\"index\":" + std::to_string(x.index)
            + ",\"attempt\":" + std::to_string(x.attempt) + ",\"metrics\":";
-    json::append(out, x.values);
+    if (is_long(x.values))
+      out += "null";
+    else
+      json::append(out, x.values);
     out += '}';
     separator = ",\n";
   }
@@ -163,13 +178,51 @@ void take_leavings(saved_run& to, const json::document& x) {
       to.rotten.push_back(to_folder_name(name));
 }
 
+bool has_values(const json::document& x) {
+  return !json::field(x, "metrics").is_null();
+}
+
+/// Reads the metrics of *x* from its manifest in *folder*. Nothing changes if
+/// that is gone or damaged, which is found out when the files are read.
+expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
+  auto found =
+    folder.look_up_link(fs::path{x.data.name()} / manifest_file_name);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return {};
+  auto its = read_manifest(folder, x.data.name());
+  if (!its && its.error().code == ec::storage)
+    return tl::unexpected{its.error()};
+  if (its && its->index == x.index && its->attempt == x.attempt)
+    x.values = its->first_values();
+  return {};
+}
+
+expected<saved_run> read_long_values(saved_run x, const fs::path& run_path,
+                                     const std::vector<std::size_t>& lacking) {
+  auto path = run_path / "checkpoints";
+  auto found = look_up_link(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (lacking.empty() || !found->exists())
+    return x;
+  auto folder = held_folder::open(path);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  for (auto i : lacking)
+    if (auto ok = read_values(x.checkpoints[i], *folder); !ok)
+      return tl::unexpected{ok.error()};
+  return x;
+}
+
 reported_checkpoint to_checkpoint(const json::document& x,
                                   const fs::path& run_path) {
   auto name = json::to_text(json::field(x, "name"));
   if (auto ok = validate_checkpoint_name(name); !ok)
     throw json::format_error{ok.error().message};
   return {checkpoint::from_directory(run_path / "checkpoints" / name),
-          json::to_metrics(json::field(x, "metrics")),
+          has_values(x) ? json::to_metrics(x["metrics"]) : metrics{},
           json::to_unsigned(json::field(x, "index")),
           json::to_unsigned(json::field(x, "attempt"))};
 }
@@ -200,7 +253,8 @@ std::string to_json(const saved_run& x) {
 expected<saved_run> saved_run_from_json(const std::string& text,
                                         const fs::path& run_path) {
   auto what = state_file(run_path).string();
-  return verify_sum(text, what).and_then([&] {
+  std::vector<std::size_t> lacking;
+  auto state = verify_sum(text, what).and_then([&] {
     return json::read<saved_run>(text, what, [&](const json::document& x) {
       json::check_format(x, saved_run_format);
       saved_run result;
@@ -211,12 +265,18 @@ expected<saved_run> saved_run_from_json(const std::string& text,
       result.retention = to_retention(x);
       if (auto& reason = json::field(x, "error"); !reason.is_null())
         result.error = to_run_error(reason);
-      for (auto& one : json::field(x, "checkpoints"))
+      for (auto& one : json::field(x, "checkpoints")) {
+        if (!has_values(one))
+          lacking.push_back(result.checkpoints.size());
         result.checkpoints.push_back(to_checkpoint(one, run_path));
+      }
       take_leavings(result, x);
       return result;
     });
   });
+  if (!state)
+    return state;
+  return read_long_values(std::move(*state), run_path, lacking);
 }
 
 expected<void> save_run(const saved_run& x, const fs::path& run_path) {

@@ -50,7 +50,8 @@ inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
 std::string to_json(const saved_run& x);
 
 /// The state of the run in *run_path* from *text*; whatever is wrong with it is
-/// `ec::corrupt` naming the file.
+/// `ec::corrupt` naming the file. Metrics of many names or long texts are not
+/// in it and are read from the checkpoints' manifests.
 expected<saved_run> saved_run_from_json(const std::string& text,
                                         const fs::path& run_path);
 

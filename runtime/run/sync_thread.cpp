@@ -7,8 +7,11 @@
 namespace troupe {
 
 expected<void> sync_thread::start(std::function<bool()> act) {
+  std::lock_guard joining{join_mutex_};
   {
     std::lock_guard guard{mutex_};
+    if (ended_)
+      return {};
     stopped_ = false;
   }
   return start_thread([this, act = std::move(act)] { run(act); })
@@ -24,6 +27,14 @@ void sync_thread::stop() {
   std::lock_guard guard{join_mutex_};
   if (thread_.joinable())
     thread_.join();
+}
+
+void sync_thread::end() {
+  {
+    std::lock_guard guard{mutex_};
+    ended_ = true;
+  }
+  stop();
 }
 
 void sync_thread::run(const std::function<bool()>& act) {

@@ -26,11 +26,14 @@ public:
 
   /// Begins to call *act*; the first false ends it, and what it throws counts
   /// as true. `ec::spawn` if the system has no thread left. One that was
-  /// stopped may start again.
+  /// stopped may start again; one that was ended does not.
   expected<void> start(std::function<bool()> act);
 
   /// No call is under way or comes any more. Any thread but its own may call.
   void stop();
+
+  /// The same, for good.
+  void end();
 
 private:
   void run(const std::function<bool()>& act);
@@ -38,7 +41,8 @@ private:
   std::mutex mutex_;
   std::condition_variable changed_;
   bool stopped_ = false;
-  std::mutex join_mutex_;
+  bool ended_ = false;
+  std::mutex join_mutex_; // guards what follows
   std::thread thread_;
 };
 

@@ -7,6 +7,7 @@
 #include <limits>
 #include <string>
 #include <string_view>
+#include <utility>
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -24,16 +25,6 @@ constexpr std::size_t line_size = 21;
 
 /// More reports than any run has.
 constexpr auto all = std::numeric_limits<std::uint64_t>::max();
-
-// The name alone could be a later report's by now.
-std::optional<checkpoint>
-find_checkpoint(const std::vector<reported_checkpoint>& kept,
-                const history_row& row) {
-  for (auto& x : kept)
-    if (x.data.name() == row.checkpoint && x.index == row.index)
-      return x.data;
-  return std::nullopt;
-}
 
 } // namespace
 
@@ -59,7 +50,15 @@ expected<told_reports> told_reports::open(run_store& store) {
     auto reader = batch_reader::open(store.folder().journal_file(), *count);
     if (!reader)
       return tl::unexpected{reader.error()};
+    auto first = reader->next(); // The way to it may be long.
+    if (!first)
+      return tl::unexpected{first.error()};
     result->untold_ = std::move(*reader);
+    result->first_ = std::move(*first);
+    result->next_ = *count;
+    for (auto& x : store.checkpoints())
+      if (x.index >= *count)
+        result->kept_.emplace(x.index, x.data);
   }
   if (auto ok = result->set_count(std::min(*count, result->stored_)); !ok)
     return tl::unexpected{ok.error()};
@@ -74,17 +73,22 @@ expected<void> told_reports::owe_nothing(run_store& store) {
 expected<std::optional<untold_report>> told_reports::next_untold() {
   if (!untold_)
     return std::optional<untold_report>{};
-  auto row = untold_->next();
+  auto row = first_ ? expected<std::optional<history_row>>{std::exchange(
+               first_, std::nullopt)}
+                    : untold_->next();
   if (row && *row && (*row)->index < stored_) {
-    auto data = (*row)->checkpoint.empty()
-                  ? std::nullopt
-                  : find_checkpoint(store_->checkpoints(), **row);
-    return untold_report{std::move(**row), std::move(data)};
+    untold_report result{std::move(**row), {}};
+    next_ = result.batch.index + 1;
+    // The name alone could be a later report's by now.
+    auto data = kept_.find(result.batch.index);
+    if (data != kept_.end() && data->second.name() == result.batch.checkpoint)
+      result.data = data->second;
+    return result;
   }
   untold_.reset();
   if (row)
     return std::optional<untold_report>{};
-  skipped_.emplace("all callbacks", 0); // The count has to stand still.
+  skipped_.emplace("all callbacks", next_); // The count has to stand still.
   return tl::unexpected{row.error()};
 }
 

@@ -41,7 +41,8 @@ public:
 
   /// What is to be told first: the next of the reports that were there when
   /// this was opened, each once; nothing after the last. They are read one by
-  /// one: after a callback was skipped, they may be most of a long run.
+  /// one, without waiting for the store: after a callback was skipped, they may
+  /// be most of a long run.
   expected<std::optional<untold_report>> next_untold();
 
   /// Callbacks were told of all reports up to *index*, but for those *skipped*
@@ -64,7 +65,10 @@ private:
   run_store* store_;
   fs::path path_;
   unique_fd file_;
-  std::optional<batch_reader> untold_; ///< Unset after the last.
+  std::optional<batch_reader> untold_;       ///< Unset after the last.
+  std::optional<history_row> first_;         ///< Of those: read by `open`.
+  std::map<std::uint64_t, checkpoint> kept_; ///< Of untold reports, by index.
+  std::uint64_t next_ = 0;   ///< Of those, the index of none before.
   std::uint64_t stored_ = 0; ///< Reports of the run when this was opened.
   std::map<std::string, std::uint64_t> skipped_; ///< With the first report.
 };

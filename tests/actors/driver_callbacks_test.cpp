@@ -120,6 +120,31 @@ TEST_F(driver_test, tells_no_more_at_once_of_an_earlier_driver_than_may_wait) {
   EXPECT_THAT(callback->calls[10], HasSubstr("[x=9]"));
 }
 
+TEST_F(driver_test, a_stopped_run_leaves_what_is_untold_to_the_next_driver) {
+  {
+    auto dead = run_store::open(config).value();
+    auto attempt = dead->begin_attempt().value().attempt;
+    ASSERT_TRUE(told_reports::open(*dead));
+    for (std::uint64_t i = 0; i < 3; ++i) {
+      report_batch batch;
+      batch.index = i;
+      batch.values = {{{"x", i}}, {{"x", i}}};
+      batch.parts.resize(2);
+      ASSERT_TRUE(dead->store(attempt, batch));
+    }
+  }
+  config.callback_queue = 2;
+  spawn();
+  system.hold(callbacks);
+  caf::anon_send(driver, start_run{});
+  system.settle();
+  stop();
+  system.release();
+  EXPECT_EQ(outcome().status, run_status_kind::aborted);
+  EXPECT_EQ(callback->calls.back(), "after_run aborted");
+  EXPECT_EQ(untold_reports(*store).size(), 2u);
+}
+
 TEST_F(driver_test, what_was_held_back_for_callbacks_ends_with_its_attempt) {
   config.callback_queue = 1;
   config.failure.max_failures = 1;

@@ -488,7 +488,8 @@ def failures_before(e: Evidence, life: dict) -> int:
     before = [x for x in e.lives[:e.lives.index(life)] if not e.replaced or x["run_id"] == life["run_id"]]
     if not before:
         return 0
-    told = [x for x in e.journal.events("ranks_failed") if x["attempt"] <= before[-1]["attempt_after"]]
+    told = [x for x in e.journal.events("ranks_failed")
+            if x["attempt"] <= before[-1]["attempt_after"] and x["fields"].get("started", True)]
     return max(before[-1]["rank_failures"], len(told))
 
 

@@ -195,7 +195,9 @@ TEST_F(run_test, an_interrupt_stops_the_run_in_good_order) {
 }
 
 TEST_F(run_test, an_interrupt_that_is_too_late_for_the_run_is_the_programs) {
-  for (auto action : {"interrupt_at_end", "interrupt_at_end_inline"}) {
+  for (std::string action :
+       {"interrupt_at_end", "interrupt_at_end_inline", "interrupt_behind_error",
+        "interrupt_behind_error_inline"}) {
     auto storage = storage_ / action;
     victim program{storage.string(), action};
     auto status = program.wait();
@@ -203,7 +205,10 @@ TEST_F(run_test, an_interrupt_that_is_too_late_for_the_run_is_the_programs) {
     EXPECT_EQ(WTERMSIG(status), SIGINT) << action;
     auto left = result::from_path(storage / "run");
     ASSERT_TRUE(left);
-    EXPECT_EQ(left->status, run_status_kind::finished) << action;
+    EXPECT_EQ(left->status, action.find("error") == action.npos
+                              ? run_status_kind::finished
+                              : run_status_kind::errored)
+      << action;
   }
 }
 

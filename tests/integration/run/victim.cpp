@@ -89,9 +89,11 @@ int be_victim(const std::string& storage, const std::string& action) {
     plan.action = "leave";
     workers = 0;
   }
-  if (action.starts_with("interrupt_at_end")) {
+  if (action.starts_with("interrupt_")) {
     config.callbacks = {std::make_shared<interrupting_callback>()};
     plan.steps = 3;
+    if (action.starts_with("interrupt_behind_error"))
+      plan.action = "throw";
     workers = action.ends_with("_inline") ? 0 : 2;
   }
   if (action == "leave")

@@ -18,7 +18,8 @@ namespace troupe::test {
 /// progress. With `die_at_second_failure`, inline
 /// if `_inline` follows, every attempt fails and the second takes the program
 /// along. With `interrupt_at_end`, inline if `_inline` follows,
-/// SIGINT comes after the last report. With `file_limit` no file of theirs may
+/// SIGINT comes after the last report, with `interrupt_behind_error` after
+/// the ranks have failed. With `file_limit` no file of theirs may
 /// be larger than 8 KiB. 0: the loop came to its end; 42: the run was stopped;
 /// 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);

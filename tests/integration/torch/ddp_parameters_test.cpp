@@ -376,6 +376,12 @@ TEST_P(changing_parameters, ranks_that_would_mix_parameters_are_refused) {
     for (auto& x : frozen->layers[last ? 1 : 0]->parameters())
       x.requires_grad_(false);
     expect_refusal(frozen);
+    // What is ignored is each rank's own business.
+    auto own = std::make_shared<two_layers>(false);
+    auto name = "of_rank_" + std::to_string(self.rank);
+    own->register_module(name, torch::nn::Linear(2, 2));
+    make_ddp(own, self.group(),
+             {.ignored = {name + ".weight", name + ".bias"}});
   });
 }
 

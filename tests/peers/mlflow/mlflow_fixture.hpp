@@ -42,7 +42,7 @@ protected:
   mlflow_fixture() {
     run.name = "a run";
     run.path = folder / "storage" / "a run";
-    fs::create_directories(run.path);
+    fs::create_directories(run.path / "sinks");
     run.id = "00112233445566778899aabbccddeeff";
     run.id.replace(0, 8, std::to_string(10000000 + ++counter));
     run.experiment =

@@ -130,16 +130,18 @@ void append_detached(std::vector<at::Tensor>& out,
       out.push_back(x.tensor.detach());
 }
 
-/// How the names of *lists* differ from rank 0's; empty if they do not. Tensors
-/// travel in their order, so that others of the same shape would be mixed.
+/// How the names of *lists* differ from rank 0's, but for those that are
+/// ignored; empty if they do not. Tensors travel in their order, so that others
+/// of the same shape would be mixed.
 std::string
 name_mismatch(const group_ptr& group,
               std::initializer_list<const std::vector<named_tensor>*> lists,
-              at::Device device) {
+              const data_parallel_options& options, at::Device device) {
   std::string names;
   for (auto list : lists)
     for (auto& x : *list)
-      names += x.name + '\n';
+      if (!is_ignored(options, x.name))
+        names += x.name + '\n';
   const auto mine = static_cast<std::int64_t>(checksum(names));
   std::vector<at::Tensor> first{
     at::full({1}, mine, at::TensorOptions{at::kLong}.device(device))};
@@ -242,11 +244,11 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
                + " differ from those of rank 0: " + e.what_without_backtrace();
   }
   const std::vector<named_tensor> none;
-  auto names =
-    name_mismatch(group_,
-                  {&reduced_, with_parameters ? &model.parameters : &none,
-                   with_buffers ? &model.buffers : &none},
-                  device_);
+  auto names = name_mismatch(
+    group_,
+    {&reduced_, with_parameters ? &model.parameters : &none,
+     with_buffers || options_.sync_buffers ? &model.buffers : &none},
+    options_, device_);
   if (mismatch.empty() && !names.empty())
     mismatch = "model " + model.model + names;
   agree(group_, mismatch, device_);

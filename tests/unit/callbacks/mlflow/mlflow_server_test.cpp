@@ -27,6 +27,7 @@ protected:
   mlflow_failures_test() {
     run.name = "run";
     run.path = folder / "run";
+    fs::create_directories(run.path / "sinks");
     run.id = std::string(32, 'a');
     run.experiment = "/Shared/e";
     run.start_time = begin;

@@ -5,6 +5,7 @@
 #include <limits>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/checked_text.hpp"
 
 using namespace troupe;
@@ -49,6 +50,33 @@ TEST(saved_run_test, comes_back_as_it_was) {
   EXPECT_EQ(y.checkpoints, x.checkpoints);
   EXPECT_EQ(y.doomed, x.doomed);
   EXPECT_EQ(y.rotten, x.rotten);
+}
+
+TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
+  temporary_folder run;
+  auto folder = run / "checkpoints" / "c1";
+  fs::create_directories(folder);
+  metrics many;
+  for (int i = 0; i < 100; ++i)
+    many["norm_" + std::to_string(i)] = 0.5 * i;
+  saved_run x;
+  x.checkpoints.push_back({checkpoint::from_directory(folder), many, 4, 1});
+  write_bytes(folder / manifest_file_name,
+              to_json(manifest{
+                .name = "c1", .attempt = 1, .index = 4, .values = {many}}));
+  ASSERT_TRUE(save_run(x, run.path()));
+  EXPECT_EQ(to_json(x).find("norm_"), std::string::npos);
+  EXPECT_EQ(load_run(run.path()).value()->checkpoints, x.checkpoints);
+  for (auto text :
+       {to_json(manifest{.attempt = 2, .index = 9, .values = {many}}),
+        std::string{"damaged"}}) {
+    write_bytes(folder / manifest_file_name, text);
+    auto found = load_run(run.path());
+    ASSERT_TRUE(found) << text;
+    EXPECT_TRUE((*found)->checkpoints[0].values.empty()) << text;
+  }
+  fs::remove_all(run / "checkpoints");
+  EXPECT_TRUE(load_run(run.path()).value()->checkpoints[0].values.empty());
 }
 
 TEST(saved_run_test, notices_every_flipped_byte) {

@@ -265,6 +265,9 @@ TEST_F(run_test, a_rank_whose_thread_uploads_is_never_ended_for_it) {
 }
 
 TEST_F(run_test, a_rank_that_only_looks_at_its_connections_is_ended) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer's own thread is at work";
+#endif
   slow_service service{0};
   auto outcome = data_parallel_trainer{look_at_a_silent_connection,
                                        fault_plan{.step = service.port()},

@@ -404,6 +404,10 @@ TEST_F(run_test, the_third_signal_ends_a_driver_at_once) {
 }
 
 TEST_F(run_test, what_ranks_and_callbacks_fork_off_dies_of_sigterm) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
   auto options = train_options{.scaling = {.num_workers = 2}, .run = config()};
   auto of_callback = -1;
   options.run.callbacks = {

@@ -127,6 +127,10 @@ TEST(interrupt_watch_test, outlives_a_sender_that_repeats_itself) {
 }
 
 TEST(interrupt_watch_test, a_process_that_was_forked_off_dies_of_signals) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
   interrupt_watch watch{{SIGUSR1}};
   for (int signal : {SIGINT, SIGTERM, SIGHUP, SIGUSR1})
     EXPECT_EQ(test::end_of_child(signal), signal);
@@ -134,6 +138,10 @@ TEST(interrupt_watch_test, a_process_that_was_forked_off_dies_of_signals) {
 }
 
 TEST(interrupt_watch_test, a_process_that_was_forked_off_may_watch_as_well) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
   interrupt_watch watch;
   auto child = ::fork();
   if (child == 0) {

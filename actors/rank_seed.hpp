@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-/// What a new rank process is told. Its descriptors are the shared segment, the
+/// What a new rank process gets. Its descriptors are the shared segment, the
 /// socket through which it asks its worker group for the rest, and the file of
 /// its `ranks_ticket`.
 struct rank_seed {

@@ -61,7 +61,8 @@ void append_error(std::string& out, const run_error& x) {
 // each commit slower than the one before. The manifests have them.
 bool is_long(const metrics& x) {
   return x.size() > 64 || std::ranges::any_of(x, [](auto& one) {
-           return !one.second.is_number() && to_string(one.second).size() > 256;
+           auto text = std::get_if<std::string>(&one.second.variant());
+           return text && text->size() > 256;
          });
 }
 
@@ -201,11 +202,13 @@ expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
 
 expected<saved_run> read_long_values(saved_run x, const fs::path& run_path,
                                      const std::vector<std::size_t>& lacking) {
+  if (lacking.empty())
+    return x;
   auto path = run_path / "checkpoints";
   auto found = look_up_link(path);
   if (!found)
     return tl::unexpected{found.error()};
-  if (lacking.empty() || !found->exists())
+  if (!found->exists())
     return x;
   auto folder = held_folder::open(path);
   if (!folder)

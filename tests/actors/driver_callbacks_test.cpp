@@ -92,12 +92,24 @@ TEST_F(driver_test, a_slow_callback_can_read_what_retention_lets_go) {
   EXPECT_TRUE(fs::exists(checkpoint_path("c5")));
 }
 
-TEST_F(driver_test, tells_no_more_at_once_of_an_earlier_driver_than_may_wait) {
-  {
+/// Begins a run whose earlier driver stored reports and called back for none;
+/// its callbacks are held.
+class driver_behind_another_test : public driver_test {
+protected:
+  void start_behind(std::uint64_t reports) {
+    leave_untold(reports);
+    spawn();
+    system.hold(callbacks);
+    caf::anon_send(driver, start_run{});
+    system.settle();
+  }
+
+private:
+  void leave_untold(std::uint64_t reports) {
     auto dead = run_store::open(config).value();
     auto attempt = dead->begin_attempt().value().attempt;
     ASSERT_TRUE(told_reports::open(*dead));
-    for (std::uint64_t i = 0; i < 9; ++i) {
+    for (std::uint64_t i = 0; i < reports; ++i) {
       report_batch batch;
       batch.index = i;
       batch.values = {{{"x", i}}, {{"x", i}}};
@@ -105,11 +117,11 @@ TEST_F(driver_test, tells_no_more_at_once_of_an_earlier_driver_than_may_wait) {
       ASSERT_TRUE(dead->store(attempt, batch));
     }
   }
+};
+
+TEST_F(driver_behind_another_test, tells_no_more_at_once_than_may_wait) {
   config.callback_queue = 3;
-  spawn();
-  system.hold(callbacks);
-  caf::anon_send(driver, start_run{});
-  system.settle();
+  start_behind(9);
   EXPECT_EQ(status().callback_queue, 3u);
   system.release();
   ranks.attempt = 1;
@@ -120,24 +132,9 @@ TEST_F(driver_test, tells_no_more_at_once_of_an_earlier_driver_than_may_wait) {
   EXPECT_THAT(callback->calls[10], HasSubstr("[x=9]"));
 }
 
-TEST_F(driver_test, a_stopped_run_leaves_what_is_untold_to_the_next_driver) {
-  {
-    auto dead = run_store::open(config).value();
-    auto attempt = dead->begin_attempt().value().attempt;
-    ASSERT_TRUE(told_reports::open(*dead));
-    for (std::uint64_t i = 0; i < 3; ++i) {
-      report_batch batch;
-      batch.index = i;
-      batch.values = {{{"x", i}}, {{"x", i}}};
-      batch.parts.resize(2);
-      ASSERT_TRUE(dead->store(attempt, batch));
-    }
-  }
+TEST_F(driver_behind_another_test, leaves_the_rest_to_the_next_when_stopped) {
   config.callback_queue = 2;
-  spawn();
-  system.hold(callbacks);
-  caf::anon_send(driver, start_run{});
-  system.settle();
+  start_behind(3);
   stop();
   system.release();
   EXPECT_EQ(outcome().status, run_status_kind::aborted);

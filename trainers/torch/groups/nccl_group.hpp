@@ -32,9 +32,9 @@ start_group(train_context& context, std::chrono::milliseconds limit,
             std::function<c10::intrusive_ptr<c10d::Backend>()> start);
 
 /// While the result is kept, reports and checkpoints of *context* are refused
-/// with `train_error` once *member* has aborted a collective: NCCL's waits
-/// order streams only, so that a loop goes on with what was in memory. Each
-/// waits for all that the loop has started on *device*, which may fail yet.
+/// with `train_error` once *member* has aborted a collective: NCCL's waits only
+/// order streams, so the loop continues with whatever was in memory. Each waits
+/// for all work that the loop has started on *device*, which may still fail.
 [[nodiscard]] std::shared_ptr<void>
 refuse_reports_after_abort(train_context& context,
                            c10::intrusive_ptr<c10d::Backend> member,

@@ -481,7 +481,7 @@ TEST_F(run_folder_test, a_rank_that_no_one_waited_for_joins_no_attempt) {
   EXPECT_TRUE(rank) << rank.error().message;
 }
 
-// Whoever removes the file takes no rank out of its attempt.
+// Removing the file excludes no rank from its attempt.
 TEST_F(run_folder_test, ranks_join_an_attempt_whose_file_was_removed) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));

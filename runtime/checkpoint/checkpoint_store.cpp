@@ -9,6 +9,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint_name.hpp"
 #include "troupe/runtime/checkpoint/commit_folder.hpp"
+#include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/checkpoint/staging.hpp"
 #include "troupe/runtime/cut_text.hpp"
@@ -541,11 +542,28 @@ void checkpoint_store::note_strangers(const reported_checkpoint& x,
        "its manifest does not list " + listed(*found));
 }
 
+// A rank that is killed while it moves files leaves the names that it took them
+// from: the next one may write to those.
+expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
+                                              manifest its) {
+  auto any = checkpoints_.existing(x.data.name())
+               .and_then([&](const held_folder& folder) {
+                 return separate_files(folder, its.files);
+               });
+  if (!any)
+    return tl::unexpected{any.error()};
+  return *any ? verify(x.data.name(), x.index, x.attempt)
+              : expected<manifest>{std::move(its)};
+}
+
 expected<std::optional<reported_checkpoint>>
 checkpoint_store::resume_checkpoint() {
   while (auto latest = registry_.latest()) {
     auto x = *latest;
-    auto whole = verify(x.data.name(), x.index, x.attempt);
+    auto whole =
+      verify(x.data.name(), x.index, x.attempt).and_then([&](manifest its) {
+        return separate(x, std::move(its));
+      });
     if (whole) {
       note_strangers(x, *whole);
       remove_doomed(); // Not before the newest is known to be whole.

@@ -174,6 +174,8 @@ private:
   /// manifest. The run may have had another name, its folder can be moved.
   expected<manifest> verify(const std::string& name, std::uint64_t index,
                             std::uint64_t attempt) const;
+  /// Makes the files of *x*, which is whole, the run's alone; its manifest.
+  expected<manifest> separate(const reported_checkpoint& x, manifest its);
   checkpoint handle(const std::string& name) const {
     return checkpoint::from_directory(checkpoints_.path() / name);
   }

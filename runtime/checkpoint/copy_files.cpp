@@ -71,19 +71,19 @@ unique_fd new_file(int folder, std::string& name) {
   }
 }
 
-/// Replaces *name* in *to* by a copy of *from*: a reader finds the old file or
-/// the new one, and another writer does no harm.
-expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
-                               const fs::path& name) {
+/// Replaces *name* in *to* by a copy of *in*, the open file *from*: a reader
+/// finds the old file or the new one, and another writer does no harm. *sync*
+/// is called with the copy before it has its name.
+template <class Sync>
+expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
+                               const target_folder& to, const fs::path& name,
+                               const Sync& sync) {
   auto fail = [&](int code) {
     return tl::unexpected{
       storage_error("copy " + from.string() + " to", to.path / name, code)};
   };
-  auto in = open_file(from, O_RDONLY, "read");
-  if (!in)
-    return tl::unexpected{in.error()};
   struct stat status {};
-  if (::fstat(in->get(), &status) != 0)
+  if (::fstat(in.get(), &status) != 0)
     return fail(errno);
   if (!S_ISREG(status.st_mode))
     return fail(EINVAL);
@@ -92,20 +92,33 @@ expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
   if (!out)
     return fail(errno);
   std::uint64_t size = 0;
-  auto code = copy_bytes(in->get(), out.get(), size);
-  // More of it is fine: a log may grow.
-  auto is_whole = size >= static_cast<std::uint64_t>(status.st_size);
-  if (code == 0 && is_whole
-      && (::fchmod(out.get(), status.st_mode & 0777) != 0
-          || ::renameat(to.folder.get(), temporary.c_str(), to.folder.get(),
-                        name.c_str())
-               != 0))
-    code = errno;
-  if (code == 0 && is_whole)
+  auto ok = [&]() -> expected<void> {
+    if (auto code = copy_bytes(in.get(), out.get(), size); code != 0)
+      return fail(code);
+    // More of it is fine: a log may grow.
+    if (size < static_cast<std::uint64_t>(status.st_size))
+      return tl::unexpected{cut_short(from, size, status.st_size)};
+    if (::fchmod(out.get(), status.st_mode & 0777) != 0)
+      return fail(errno);
+    if (auto synced = sync(out); !synced)
+      return synced;
+    if (::renameat(to.folder.get(), temporary.c_str(), to.folder.get(),
+                   name.c_str())
+        != 0)
+      return fail(errno);
     return {};
-  ::unlinkat(to.folder.get(), temporary.c_str(), 0);
-  return code != 0 ? fail(code)
-                   : tl::unexpected{cut_short(from, size, status.st_size)};
+  }();
+  if (!ok)
+    ::unlinkat(to.folder.get(), temporary.c_str(), 0);
+  return ok;
+}
+
+expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
+                               const fs::path& name) {
+  return open_file(from, O_RDONLY, "read").and_then([&](const unique_fd& in) {
+    return replace_by_copy(in, from, to, name,
+                           [](auto&) { return expected<void>{}; });
+  });
 }
 
 /// Why a copy into *target* would copy itself, again and again; nothing if it
@@ -261,6 +274,40 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
     .and_then(
       [&](const target_folder& to) { return for_each_file(source, to, link); })
     .map([&] { return std::move(result); });
+}
+
+expected<bool> separate_files(const held_folder& folder,
+                              const std::vector<file_entry>& files) {
+  auto any = false;
+  for (auto& file : files) {
+    auto found = folder.look_up_link(file.path);
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (!found->is_file() || found->links < 2)
+      continue;
+    auto path = fs::path{file.path};
+    auto name = path.filename().string();
+    auto above = path.has_parent_path() ? folder.existing(path.parent_path())
+                                        : folder.duplicate();
+    auto ok = std::move(above).and_then([&](held_folder x) {
+      return x.open_file(name, O_RDONLY, "read")
+        .and_then([&](const unique_fd& in) {
+          auto whole = x.path() / name;
+          return x.duplicate().and_then([&](held_folder copy) {
+            target_folder to{std::move(copy).release(), x.path(), 0700,
+                             O_NOFOLLOW};
+            return replace_by_copy(
+              in, whole, to, name,
+              [&](const unique_fd& out) { return sync_file(out, whole); });
+          });
+        })
+        .and_then([&] { return x.sync(); });
+    });
+    if (!ok)
+      return tl::unexpected{ok.error()};
+    any = true;
+  }
+  return any;
 }
 
 } // namespace troupe

@@ -2,6 +2,7 @@
 
 #include <vector>
 
+#include "troupe/runtime/checkpoint/file_entry.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
@@ -28,5 +29,11 @@ expected<void> copy_files(const fs::path& source, const held_folder& target);
 /// is.
 expected<std::vector<fs::path>> link_files(const fs::path& source,
                                            const held_folder& target);
+
+/// Gives each of *files* below *folder* that has a second name elsewhere bytes
+/// of its own, durably, so that writing by that name changes it no more.
+/// Returns whether there was one.
+expected<bool> separate_files(const held_folder& folder,
+                              const std::vector<file_entry>& files);
 
 } // namespace troupe

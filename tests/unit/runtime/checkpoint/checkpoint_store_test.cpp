@@ -85,6 +85,26 @@ TEST_F(checkpoint_store_test, joins_the_files_of_all_ranks) {
   EXPECT_EQ(open().state().next_report, 5u);
 }
 
+// With move_files, a rank that is killed between the commit and the end of its
+// report leaves its files where they were, as second names of the checkpoint's.
+TEST_F(checkpoint_store_test, does_not_share_files_with_the_next_attempt) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  ASSERT_TRUE(commit(store, 0));
+  auto mine = run / "model.pt";
+  fs::create_hard_link(folder(0) / "sub" / "b", mine);
+  fs::permissions(mine, fs::owner_read | fs::owner_write | fs::group_read);
+  auto next = open();
+  ASSERT_TRUE(next.resume_checkpoint().value());
+  EXPECT_TRUE(next.take_events().empty());
+  write_bytes(mine, "half of the ne");
+  EXPECT_EQ(bytes_of(folder(0) / "sub" / "b"), "rank 1");
+  EXPECT_TRUE(checkpoint::from_directory(folder(0)).verify());
+  EXPECT_EQ(fs::status(folder(0) / "sub" / "b").permissions(),
+            fs::owner_read | fs::owner_write | fs::group_read);
+  EXPECT_EQ(fs::hard_link_count(mine), 1u);
+}
+
 TEST_F(checkpoint_store_test, N6_looks_once_more_before_a_checkpoint_is_named) {
   auto taken = false;
   auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {}, {}, {},

@@ -69,7 +69,9 @@ expected<void> save_position(const sink_position& x, const fs::path& path) {
                x.words.status ? to_string(*x.words.status) : "");
   append_sum(out);
   // From an earlier position a tracker sends again what it may have sent.
-  return replace_file(path, out, after_power_cut::new_or_old_file);
+  return check_size(path, out, max_bytes).and_then([&] {
+    return replace_file(path, out, after_power_cut::new_or_old_file);
+  });
 }
 
 expected<std::optional<sink_position>> load_position(const fs::path& path) {

@@ -49,7 +49,10 @@ expected<void> write_metadata(const fs::path& folder, const metrics& x) {
   std::string text;
   json::append(text, x);
   text += '\n';
-  return replace_shared_file(folder / metadata_file_name, text);
+  auto file = folder / metadata_file_name;
+  return check_size(file, text, max_metadata_bytes).and_then([&] {
+    return replace_shared_file(file, text);
+  });
 }
 
 } // namespace

@@ -37,7 +37,7 @@ public:
   expected<metrics> metadata() const;
 
   /// Replaces the metadata atomically; ranks may do so at once, the last one
-  /// stays.
+  /// stays. `ec::storage` for more than 16 MiB of JSON: the old one stays.
   expected<void> set_metadata(const metrics& x) const;
 
   /// Adds to the metadata; values of the same name are replaced. What ranks add

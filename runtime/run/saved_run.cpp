@@ -259,7 +259,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
   std::vector<std::size_t> lacking;
   auto state = verify_sum(text, what).and_then([&] {
     return json::read<saved_run>(text, what, [&](const json::document& x) {
-      json::check_format(x, saved_run_format);
+      json::check_format(x, saved_run_format, "format", 1);
       saved_run result;
       result.status = to_status(json::field(x, "status"));
       result.next_attempt = json::to_unsigned(json::field(x, "next_attempt"));

@@ -39,10 +39,11 @@ struct saved_run {
   failure_counts failures;
 };
 
-/// Version of the format; a reader refuses any other.
-inline constexpr int saved_run_format = 1;
+/// Version of the format; a reader refuses a later one. In the first one, all
+/// checkpoints have their metrics.
+inline constexpr int saved_run_format = 2;
 
-/// Largest `state.json` that is read.
+/// Largest `state.json` that is written or read.
 inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
 
 /// JSON with a checksum of its own as last field. Checkpoints go by name, so

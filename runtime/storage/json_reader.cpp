@@ -103,9 +103,11 @@ metrics to_metrics(const document& x) {
   return result;
 }
 
-void check_format(const document& x, int known, const char* name) {
+void check_format(const document& x, int known, const char* name,
+                  std::optional<int> oldest) {
   auto found = to_unsigned(field(x, name));
-  if (found != static_cast<std::uint64_t>(known))
+  if (found > static_cast<std::uint64_t>(known)
+      || found < static_cast<std::uint64_t>(oldest.value_or(known)))
     throw unknown_format{"has format " + std::to_string(found)
                          + ", this version reads format "
                          + std::to_string(known)};

@@ -3,6 +3,7 @@
 // For sources only: the JSON library stays out of headers that others include.
 
 #include <cstdint>
+#include <optional>
 #include <stdexcept>
 #include <string>
 
@@ -41,8 +42,9 @@ metric_value to_value(const document& x);
 metrics to_metrics(const document& x);
 
 /// Throws `unknown_format` unless the document's *name*, its format, is
-/// *known*.
-void check_format(const document& x, int known, const char* name = "format");
+/// *known*, or an earlier one from *oldest* on.
+void check_format(const document& x, int known, const char* name = "format",
+                  std::optional<int> oldest = {});
 
 /// Parses *text* and calls *convert* with the document. Whatever goes wrong is
 /// `ec::corrupt` with a sentence that begins with *what*.

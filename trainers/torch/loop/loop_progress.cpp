@@ -94,7 +94,12 @@ bool is_there(const fs::path& path) {
 } // namespace
 
 void write_progress(const fs::path& folder, const loop_progress& x) {
-  if (auto done = write_new_file(text_file(folder), to_json(x)); !done)
+  auto path = text_file(folder);
+  auto text = to_json(x);
+  auto done = check_size(path, text, max_bytes).and_then([&] {
+    return write_new_file(path, text);
+  });
+  if (!done)
     throw train_error{done.error()};
   tensor_map tensors = x.optimizer;
   for (auto& [name, value] : x.added.tensors)

@@ -367,6 +367,21 @@ TEST(checkpoint_test, keeps_metadata_beside_the_files) {
   EXPECT_EQ(x.metadata().error().code, ec::corrupt);
 }
 
+TEST(checkpoint_test, refuses_metadata_that_it_could_not_read_again) {
+  temporary_folder folder;
+  auto x = checkpoint::from_directory(folder.path());
+  ASSERT_TRUE(x.set_metadata({{"a", 1}}));
+  auto text = std::string(17 << 20, 'x');
+  for (auto& ok : {x.set_metadata({{"b", text}}),
+                   x.update_metadata({{"b", std::move(text)}})}) {
+    ASSERT_FALSE(ok);
+    EXPECT_NE(ok.error().message.find("the limit is 16777216"),
+              std::string::npos)
+      << ok.error().message;
+  }
+  EXPECT_EQ(x.metadata().value(), (metrics{{"a", 1}}));
+}
+
 // A2: the natural thing in a data-parallel loop.
 TEST(checkpoint_test, takes_the_metadata_of_ranks_that_set_it_at_once) {
   temporary_folder folder;

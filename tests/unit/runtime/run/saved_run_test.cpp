@@ -93,11 +93,24 @@ TEST(saved_run_test, notices_every_flipped_byte) {
 }
 
 TEST(saved_run_test, refuses_a_format_of_the_future_as_unsupported) {
-  std::string text = R"({"format":2)";
+  for (auto format : {"0", "3"}) {
+    auto text = R"({"format":)" + std::string{format};
+    append_sum(text);
+    auto x = saved_run_from_json(text, "/run");
+    ASSERT_FALSE(x);
+    EXPECT_EQ(x.error().code, ec::unsupported);
+  }
+}
+
+TEST(saved_run_test, reads_the_first_format) {
+  auto x = example("/run");
+  auto text = to_json(x);
+  text.replace(text.find("2"), 1, "1");
+  text.resize(text.rfind(",\"sum\""));
   append_sum(text);
-  auto x = saved_run_from_json(text, "/run");
-  ASSERT_FALSE(x);
-  EXPECT_EQ(x.error().code, ec::unsupported);
+  auto old = saved_run_from_json(text, "/run");
+  ASSERT_TRUE(old) << old.error().message;
+  EXPECT_EQ(to_json(*old), to_json(x));
 }
 
 TEST(saved_run_test, refuses_checkpoint_names_that_leave_the_run) {

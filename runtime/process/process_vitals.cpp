@@ -8,10 +8,12 @@
 #include <linux/tcp.h>
 #include <netinet/in.h>
 #include <sys/socket.h>
+#include <sys/syscall.h>
 #include <time.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <charconv>
 #include <cstddef>
 #include <cstring>
@@ -226,6 +228,47 @@ char state_of(const std::string& task) {
            : text[name_end + 2];
 }
 
+/// System calls that wait for nothing but a file system. Of a close on a
+/// network share, say, the kernel counts no byte before it returns.
+constexpr auto file_calls = std::to_array<long>({
+  SYS_fsync,           SYS_fdatasync, SYS_sync,       SYS_syncfs,
+  SYS_sync_file_range, SYS_msync,     SYS_close,      SYS_renameat2,
+  SYS_unlinkat,        SYS_linkat,    SYS_symlinkat,  SYS_mkdirat,
+  SYS_newfstatat,      SYS_fstat,     SYS_statx,      SYS_truncate,
+  SYS_ftruncate,       SYS_fallocate, SYS_fchmodat,   SYS_fchownat,
+  SYS_utimensat,       SYS_faccessat, SYS_getdents64, SYS_statfs,
+  SYS_copy_file_range,
+#ifdef SYS_renameat
+  SYS_renameat,
+#endif
+#ifdef SYS_rename // Architectures older than the calls above have both.
+  SYS_rename,          SYS_unlink,    SYS_link,       SYS_symlink,
+  SYS_mkdir,           SYS_rmdir,     SYS_stat,       SYS_lstat,
+  SYS_access,          SYS_readlink,  SYS_chmod,      SYS_chown,
+#endif
+});
+
+/// Whether the thread *task*, which sleeps, waits for a file system; true, too,
+/// if no one can tell. The kernel waits for a disk in a state of its own, but
+/// for the server of a FUSE file system, or for that of some network shares, in
+/// the state of a thread that waits for a message.
+bool waits_for_files(const std::string& task) {
+  auto place = text_of(task + "/wchan");  // "0": none, or not for us to see
+  auto text = text_of(task + "/syscall"); // "running", or number and arguments
+  long call = -1;
+  std::from_chars(text.data(), text.data() + text.size(), call);
+  if (call == SYS_flock || call == SYS_fcntl)
+    return false; // It waits for another process.
+  if (std::ranges::count(file_calls, call) > 0)
+    return true;
+  // Any other call on a file of FUSE, such as a read; its server waits in
+  // functions of the device.
+  if (place == "request_wait_answer"
+      || (place.starts_with("fuse_") && !place.starts_with("fuse_dev_")))
+    return true;
+  return text.empty() && (place.empty() || place == "0");
+}
+
 void add_children(const std::string& task, std::vector<pid_t>& result) {
   auto text = text_of(task + "/children");
   const char* at = text.data();
@@ -261,7 +304,8 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
     for (auto& task : tasks) {
       auto state = state_of(task);
       stopped += state == 'T' ? 1 : 0;
-      result.busy |= state == 'R' || state == 'D' || state == 't';
+      result.busy = result.busy || state == 'R' || state == 'D' || state == 't'
+                    || (state == 'S' && waits_for_files(task));
       add_children(task, processes);
     }
     if (i == 0)

@@ -18,8 +18,9 @@ struct process_vitals {
   std::uint64_t wake_ups = 0; ///< How often their main threads went to sleep:
                               ///< each packet that one waited for counts.
   bool stopped = false;       ///< By a signal such as SIGSTOP.
-  /// A thread runs, is ready to run or waits for a device, or a debugger holds
-  /// the process: it need not use CPU time to be alive.
+  /// A thread runs, is ready to run or waits for a device or a file system, or
+  /// a debugger holds the process: it need not use CPU time to be alive. Also
+  /// if the kernel does not show what its threads wait for.
   bool busy = false;
 };
 

@@ -1,7 +1,11 @@
 #include "troupe/runtime/process/process_vitals.hpp"
 
+#include <fcntl.h>
+#include <linux/fuse.h>
 #include <netinet/in.h>
+#include <sched.h>
 #include <signal.h>
+#include <sys/mount.h>
 #include <sys/prctl.h>
 #include <sys/socket.h>
 #include <sys/syscall.h>
@@ -9,11 +13,13 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <cstring>
 #include <fstream>
 #include <thread>
 
 #include <gtest/gtest.h>
 
+#include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 
 namespace troupe::test {
@@ -219,6 +225,121 @@ TEST(process_vitals_test, tells_a_stopped_process) {
   EXPECT_TRUE(WIFSTOPPED(status));
   EXPECT_TRUE(vitals_of(child.pid)->stopped);
   EXPECT_TRUE(is_stopped(child.pid));
+}
+
+/// The server of a FUSE file system whose root is a file, and which answers a
+/// request for a sync only when it is told to.
+class slow_server {
+public:
+  explicit slow_server(int device) : device_(device) {}
+
+  /// Serves until someone asks for a sync; false if the device is closed.
+  bool serve_until_sync() {
+    for (;;) {
+      auto n = ::read(device_, bytes_.data(), bytes_.size());
+      if (n < 0 && (errno == EINTR || errno == ENOENT || errno == EAGAIN))
+        continue;
+      if (n < static_cast<ssize_t>(sizeof(request_)))
+        return false;
+      std::memcpy(&request_, bytes_.data(), sizeof(request_));
+      if (request_.opcode == FUSE_FSYNC)
+        return true;
+      serve();
+    }
+  }
+
+  /// Ends the call that asked last.
+  void answer() { reply(0, "", 0); }
+
+private:
+  void serve() {
+    if (request_.opcode == FUSE_INIT) {
+      fuse_init_out x{};
+      x.major = FUSE_KERNEL_VERSION;
+      x.minor = 31;
+      x.max_write = 4096;
+      reply(0, &x, sizeof(x));
+    } else if (request_.opcode == FUSE_GETATTR) {
+      fuse_attr_out x{};
+      x.attr.ino = 1;
+      x.attr.mode = S_IFREG | 0600;
+      x.attr.nlink = 1;
+      reply(0, &x, sizeof(x));
+    } else if (request_.opcode == FUSE_OPEN) {
+      fuse_open_out x{};
+      reply(0, &x, sizeof(x));
+    } else if (request_.opcode != FUSE_FORGET) {
+      reply(-ENOSYS, "", 0);
+    }
+  }
+
+  void reply(int code, const void* data, std::size_t size) {
+    fuse_out_header header{};
+    header.len = static_cast<std::uint32_t>(sizeof(header) + size);
+    header.error = code;
+    header.unique = request_.unique;
+    std::string text(reinterpret_cast<char*>(&header), sizeof(header));
+    text.append(static_cast<const char*>(data), size);
+    (void) !::write(device_, text.data(), text.size());
+  }
+
+  int device_;
+  std::string bytes_ = std::string(1 << 17, '\0');
+  fuse_in_header request_{};
+};
+
+/// Mounts *device* over the file *path*, for this process alone.
+bool mount_here(int device, const std::string& path) {
+  auto options =
+    "fd=" + std::to_string(device) + ",rootmode=100000,user_id=0,group_id=0";
+  return ::unshare(CLONE_NEWNS) == 0
+         && ::mount("none", "/", nullptr, MS_REC | MS_PRIVATE, nullptr) == 0
+         && ::mount("troupe", path.c_str(), "fuse", MS_NOSUID | MS_NODEV,
+                    options.c_str())
+              == 0;
+}
+
+char state_letter(pid_t pid) {
+  std::ifstream file{"/proc/" + std::to_string(pid) + "/stat"};
+  std::string line;
+  std::getline(file, line);
+  auto end = line.rfind(')');
+  return end == std::string::npos ? '?' : line[end + 2];
+}
+
+TEST(process_vitals_test, a_process_whose_file_is_on_its_way_is_busy) {
+  unique_fd device{::open("/dev/fuse", O_RDWR | O_CLOEXEC)};
+  if (!device)
+    GTEST_SKIP() << "no file system of FUSE can be made here";
+  temporary_folder folder;
+  auto path = (folder.path() / "file").string();
+  std::ofstream{path} << "beneath";
+  auto mounted = make_pipe();
+  auto pid = ::fork();
+  if (pid == 0) {
+    if (!mount_here(device.get(), path))
+      ::_exit(1);
+    device.reset();
+    (void) !::write(mounted.writer.get(), "yes\n", 4);
+    unique_fd file{::open(path.c_str(), O_WRONLY | O_CLOEXEC)};
+    ::_exit(file && ::fsync(file.get()) == 0 ? 0 : 2);
+  }
+  mounted.writer.reset();
+  if (read_line(mounted.reader.get()).empty()) {
+    ::waitpid(pid, nullptr, 0);
+    GTEST_SKIP() << "this process may not mount anything";
+  }
+  slow_server server{device.get()};
+  EXPECT_TRUE(server.serve_until_sync());
+  // The kernel waits as for a message, not as for a disk.
+  while (state_letter(pid) == 'R')
+    continue;
+  EXPECT_TRUE(vitals_of(pid)->busy);
+  server.answer();
+  device.reset(); // Without a server the rest of the file's calls fail.
+  int status = 0;
+  ::waitpid(pid, &status, 0);
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
 TEST(process_vitals_test, a_process_that_runs_is_busy) {

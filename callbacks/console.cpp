@@ -47,6 +47,15 @@ private:
   bool was_pending_ = false;
 };
 
+/// What of *text* goes out at once. A console that has room for anything takes
+/// it without a wait, and it ends with a line, unless that is longer.
+std::string_view piece_of(std::string_view text) {
+  if (text.size() <= PIPE_BUF)
+    return text;
+  auto end = text.rfind('\n', PIPE_BUF - 1);
+  return text.substr(0, end == text.npos ? PIPE_BUF : end + 1);
+}
+
 } // namespace
 
 bool is_live_terminal(int fd) {
@@ -89,9 +98,8 @@ std::size_t write_console(int fd, std::string_view text,
         break;
       continue;
     }
-    // What has room for anything takes this much without a wait.
-    auto written =
-      write(fd, text.data(), std::min<std::size_t>(text.size(), PIPE_BUF));
+    auto piece = piece_of(text);
+    auto written = write(fd, piece.data(), piece.size());
     if (written >= 0) {
       text.remove_prefix(static_cast<std::size_t>(written));
       give_up = clock::now() + patience;

@@ -25,8 +25,9 @@ bool wait_for_room(int fd, std::chrono::milliseconds limit);
 inline constexpr std::chrono::milliseconds console_patience{1000};
 
 /// Writes *text*, as long as the console takes some of it within each
-/// *patience*, at most ten times as long. Returns how many bytes are left. A
-/// console that is gone is ignored, without a SIGPIPE.
+/// *patience*, at most ten times as long. Returns how many bytes are left; a
+/// pipe gets whole lines, but for those longer than `PIPE_BUF`. A console that
+/// is gone is ignored, without a SIGPIPE.
 std::size_t
 write_console(int fd, std::string_view text,
               std::chrono::milliseconds patience = console_patience);

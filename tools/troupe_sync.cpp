@@ -3,6 +3,7 @@
 #include <cerrno>
 #include <charconv>
 #include <cstdio>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -68,7 +69,8 @@ expected<std::chrono::seconds> to_seconds(std::string_view text) {
   auto [end, code] =
     std::from_chars(text.data(), text.data() + text.size(), count);
   if (code != std::errc{} || end != text.data() + text.size() || count < 0)
-    return wrong("--timeout needs a number of seconds, not '"
+    return wrong("--timeout needs a whole number of seconds from 0 to "
+                 + std::to_string(std::numeric_limits<int>::max()) + ", not '"
                  + std::string{text} + "'");
   return std::chrono::seconds{count};
 }
@@ -87,7 +89,7 @@ expected<arguments> parse(const std::vector<std::string>& given) {
   arguments result;
   for (auto i = given.begin(); i != given.end(); ++i) {
     auto takes_value = *i == "--tracker" || *i == "--timeout" || *i == "--set";
-    if (takes_value && std::next(i) == given.end())
+    if (takes_value && (std::next(i) == given.end() || std::next(i)->empty()))
       return wrong(*i + " needs a value");
     if (*i == "--help" || *i == "-h") {
       result.help = true;
@@ -103,6 +105,8 @@ expected<arguments> parse(const std::vector<std::string>& given) {
       if (!seconds)
         return tl::unexpected{seconds.error()};
       result.timeout = *seconds;
+    } else if (i->empty()) {
+      return wrong("the run folder is an empty text"); // not the current one
     } else if (i->starts_with('-')) {
       return wrong("there is no option " + *i);
     } else if (!result.run.empty()) {

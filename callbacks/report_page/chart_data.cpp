@@ -157,13 +157,13 @@ private:
   }
 
   static std::string chart_begin(const std::string& title, const char* unit) {
-    return "\n{\"title\":" + script_text(title) + ",\"unit\":\"" + unit
-           + "\",\"curves\":[";
+    return "\n{\"title\":" + script_text(shortened(title, max_name_bytes))
+           + ",\"unit\":\"" + unit + "\",\"curves\":[";
   }
 
   std::string curve_text(const std::string& label, const curve& x) {
     auto all = x.reduced(limit_);
-    auto out = "{\"label\":" + script_text(label)
+    auto out = "{\"label\":" + script_text(shortened(label, max_name_bytes))
                + ",\"axis\":" + std::to_string(axis_of(all))
                + ",\"mean\":" + list_of(all, 6, [](auto& p) { return p.mean; });
     if (std::ranges::any_of(all, [](auto& p) { return p.min < p.max; }))

@@ -56,7 +56,8 @@ std::string retention_text(const checkpoint_config& x) {
                          : "All are kept";
   if (x.checkpoint_score_attribute.empty())
     return result + "; the newest is the best.";
-  return result + ", ranked by " + x.checkpoint_score_attribute
+  return result + ", ranked by "
+         + shortened(x.checkpoint_score_attribute, max_name_bytes)
          + (x.checkpoint_score_order == score_order::max
               ? ": higher is better."
               : ": lower is better.");
@@ -85,7 +86,7 @@ void append_checkpoint(html_text& out, const reported_checkpoint& x,
               noted && noted->seconds > 0 ? seconds_text(noted->seconds) : "");
   for (auto& column : columns) {
     auto value = x.values.find(column);
-    number_cell(out, value ? to_string(*value) : "");
+    number_cell(out, value ? shortened(to_string(*value), max_name_bytes) : "");
   }
   out.raw("</tr>\n");
 }

@@ -13,7 +13,7 @@ double average(double a, std::uint64_t count_a, double b,
     return count_a == 0 ? b : a;
   auto share =
     static_cast<double>(count_b) / static_cast<double>(count_a + count_b);
-  return a + (b - a) * share;
+  return std::lerp(a, b, share); // the difference may be too large
 }
 
 void merge(curve_point& a, const curve_point& b) {
@@ -65,7 +65,7 @@ curve_point point_of(double x, double seconds, std::uint64_t segment,
       ++result.not_finite;
       continue;
     }
-    mean += (value - mean) / static_cast<double>(++count);
+    mean = std::lerp(mean, value, 1.0 / static_cast<double>(++count));
     result.min = std::fmin(result.min, value);
     result.max = std::fmax(result.max, value);
   }

@@ -14,6 +14,9 @@ std::string clean_text(std::string_view text);
 /// escape sequences; of a line that was overwritten (`\r`) the last version.
 std::string without_terminal_codes(std::string_view text);
 
+/// Longest name, in bytes, that a page shows: of a metric, a text, a setting.
+inline constexpr std::size_t max_name_bytes = 200;
+
 /// The first *limit* bytes of *text*, with an ellipsis if that is not all; no
 /// character is cut in two.
 std::string shortened(std::string_view text, std::size_t limit);

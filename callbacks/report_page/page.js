@@ -139,6 +139,7 @@ class Chart {
     return x[next - 1] + (x[next] - x[next - 1]) * (mark.t - t[next - 1]) / (t[next] - t[next - 1] || 1);
   }
 
+  /// The ranges of the axes, with some room; y counts in *unit*.
   bounds() {
     let [x0, x1, y0, y1] = [Infinity, -Infinity, Infinity, -Infinity];
     let positive = Infinity;
@@ -155,14 +156,17 @@ class Chart {
     if (x0 === x1) { x0 -= 0.5; x1 += 0.5; }
     const log = view.scale === 'log' && positive < Infinity;
     if (y0 > y1) [y0, y1] = [0, 1];
-    if (y1 - y0 < 2e-5 * Math.max(Math.abs(y0), Math.abs(y1))) y0 = y1 = (y0 + y1) / 2; // the data has six digits
+    if (y1 - y0 < 2e-5 * Math.max(Math.abs(y0), Math.abs(y1))) y0 = y1 = y0 / 2 + y1 / 2; // the data has six digits
     if (log) {
       if (y0 <= 0) y0 = positive;
-      const room = Math.max((y1 / y0) ** 0.05, 1.02);
-      return { x0, x1, y0: y0 / room, y1: y1 * room, log };
+      const room = Math.max(10 ** (0.05 * (Math.log10(y1) - Math.log10(y0))), 1.02);
+      return { x0, x1, y0: Math.max(y0 / room, Number.MIN_VALUE), y1: Math.min(y1 * room, Number.MAX_VALUE), unit: 1, log };
     }
+    // What lies between the largest numbers is larger than any number.
+    const unit = Math.max(Math.abs(y0), Math.abs(y1)) > 1e300 ? 1e10 : 1;
+    [y0, y1] = [y0 / unit, y1 / unit];
     const room = y1 > y0 ? 0.06 * (y1 - y0) : Math.abs(y1) * 0.1 || 1;
-    return { x0, x1, y0: y0 >= 0 && y0 - room < 0 ? 0 : y0 - room, y1: y1 + room, log };
+    return { x0, x1, y0: y0 >= 0 && y0 - room < 0 ? 0 : y0 - room, y1: y1 + room, unit, log };
   }
 
   draw() {
@@ -170,12 +174,13 @@ class Chart {
     const height = this.figure.classList.contains('wide') ? 340 : 200;
     const b = this.bounds();
     const yStep = roundStep(b.y1 - b.y0, 6);
-    const yTicks = b.log ? logTicks(b.y0, b.y1, 6) : linearTicks(b.y0, b.y1, yStep);
-    const labels = yTicks.map(y => tickText(y, b.log ? 0 : yStep));
+    const yTicks = b.log ? logTicks(b.y0, b.y1, 6) : linearTicks(b.y0, b.y1, yStep).map(y => y * b.unit).filter(Number.isFinite);
+    const labels = yTicks.map(y => tickText(y, b.log ? 0 : yStep * b.unit));
     const left = Math.max(46, 14 + 6.4 * Math.max(...labels.map(x => x.length), 2)); // so that most plots are in line
     const area = { left, right: width - 8, top: 14, bottom: height - 24 };
     this.x = makeScale(b.x0, b.x1, area.left, area.right);
-    this.y = makeScale(b.y0, b.y1, area.bottom, area.top, b.log);
+    const y = makeScale(b.y0, b.y1, area.bottom, area.top, b.log);
+    this.y = value => y(value / b.unit);
     this.log = b.log;
     this.lowest = b.y0; // the value at the bottom
     this.area = area;

@@ -52,7 +52,9 @@ void begin_table(html_text& out, const char* label,
     .text(label)
     .raw("\"><table>\n<thead><tr>");
   for (auto& x : columns)
-    out.raw("<th scope=\"col\">").text(x).raw("</th>");
+    out.raw("<th scope=\"col\">")
+      .text(shortened(x, max_name_bytes))
+      .raw("</th>");
   out.raw("</tr></thead>\n<tbody>\n");
 }
 
@@ -60,8 +62,10 @@ void end_table(html_text& out) {
   out.raw("</tbody></table></div>\n");
 }
 
-html_text& row_head(html_text& out, std::string_view text) {
-  return out.raw("<tr><th scope=\"row\">").text(text).raw("</th>");
+html_text& row_head(html_text& out, std::string_view name) {
+  return out.raw("<tr><th scope=\"row\">")
+    .text(shortened(name, max_name_bytes))
+    .raw("</th>");
 }
 
 html_text& number_cell(html_text& out, std::string_view text) {

@@ -31,7 +31,7 @@ void begin_table(html_text& out, const char* label,
 void end_table(html_text& out);
 
 /// Begins a row; its first cell is its head.
-html_text& row_head(html_text& out, std::string_view text);
+html_text& row_head(html_text& out, std::string_view name);
 html_text& number_cell(html_text& out, std::string_view text);
 
 /// A table of names and values.

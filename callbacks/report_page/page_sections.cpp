@@ -48,10 +48,10 @@ std::vector<std::string> complaints_of(const run_facts& facts,
   for (auto& x : digest.damages)
     result.push_back(x);
   if (!digest.left_out.empty())
-    result.push_back("There are more metrics than this page draws: "
-                     + count_text(digest.left_out.size(), "name")
-                     + " left out, the first is " + *digest.left_out.begin()
-                     + ".");
+    result.push_back(
+      "There are more metrics than this page draws: "
+      + count_text(digest.left_out.size(), "name") + " left out, the first is "
+      + shortened(*digest.left_out.begin(), max_name_bytes) + ".");
   return result;
 }
 

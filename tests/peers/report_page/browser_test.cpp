@@ -31,6 +31,11 @@ protected:
     return 100 - 5.0 * static_cast<double>(report);
   }
 
+  /// Up and down between the lowest number and the highest.
+  static double huge(std::size_t report) {
+    return report % 2 == 0 ? -1.7e308 : 1.7e308;
+  }
+
   void SetUp() override {
     TROUPE_NEEDS_CHROMIUM();
     run_.begin_attempt(0, 0);
@@ -64,9 +69,12 @@ protected:
     written_run::row x;
     x.index = i;
     x.seconds = static_cast<double>(i < 12 ? i + 1 : i + 6);
-    x.values = {
-      {{"loss", value}, {"norm", i == 7 ? nan : 3.0}, {"tiny", 1e-5 * value}},
-      {{"loss", value + 10}, {"norm", i == 7 ? nan : 3.0}}};
+    x.values = {{{"loss", value},
+                 {"norm", i == 7 ? nan : 3.0},
+                 {"tiny", 1e-5 * value},
+                 {"huge", huge(i)},
+                 {"wide", std::pow(10, 32 * static_cast<double>(i) - 300)}},
+                {{"loss", value + 10}, {"norm", i == 7 ? nan : 3.0}}};
     x.step_s = {0.25, 0.5};
     x.wait_s = 0.25;
     return x;
@@ -191,6 +199,27 @@ TEST_F(browser_test, the_log_scale_places_values_by_their_logarithm) {
   auto share = (curve[10].y - curve[0].y) / (curve[19].y - curve[0].y);
   EXPECT_NEAR(
     share, std::log(loss(10) / loss(0)) / std::log(loss(19) / loss(0)), 0.01);
+}
+
+TEST_F(browser_test, the_largest_numbers_are_drawn_where_the_axes_say) {
+  drawn_chart chart{opened().dom, "huge"};
+  ASSERT_GE(chart.y_tick_count(), 3u);
+  auto curve = chart.curves().at(0);
+  ASSERT_EQ(curve.size(), 20u);
+  EXPECT_GT(curve[0].y, curve[1].y + 50);
+  for (std::size_t i = 0; i < 20; ++i)
+    EXPECT_NEAR(curve[i].y, chart.y_of(huge(i)), pixel);
+}
+
+TEST_F(browser_test, a_log_scale_reaches_from_the_smallest_to_the_largest) {
+  auto page =
+    open_and("document.querySelector('.scale input[value=log]').click();");
+  EXPECT_EQ(page.console, "");
+  auto curve = drawn_chart{page.dom, "wide"}.curves().at(0);
+  ASSERT_EQ(curve.size(), 20u);
+  EXPECT_GT(curve[0].y, curve[19].y + 50);
+  EXPECT_NEAR(curve[0].y - curve[10].y, (curve[0].y - curve[19].y) * 10 / 19,
+              pixel);
 }
 
 TEST_F(browser_test, a_value_that_is_not_finite_is_marked_and_interrupts) {

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <algorithm>
+#include <cstdlib>
 #include <regex>
 #include <string>
 #include <vector>
@@ -75,15 +76,18 @@ private:
     std::vector<tick> result;
     for (std::sregex_iterator i{markup_.begin(), markup_.end(), label}, end;
          i != end; ++i)
-      result.push_back(
-        {std::stod((*i)[3]), std::stod((*i)[horizontal ? 1 : 2])});
+      // Of the smallest numbers, too, which std::stod refuses.
+      result.push_back({std::strtod((*i)[3].str().c_str(), nullptr),
+                        std::stod((*i)[horizontal ? 1 : 2])});
     return result;
   }
 
   static double place(const std::vector<tick>& ticks, double value) {
     auto& a = ticks.at(0);
     auto& b = ticks.at(ticks.size() - 1);
-    return a.at + (value - a.value) / (b.value - a.value) * (b.at - a.at);
+    // Of halves, as the difference of two numbers may be none.
+    auto share = (value / 2 - a.value / 2) / (b.value / 2 - a.value / 2);
+    return a.at + share * (b.at - a.at);
   }
 
   std::vector<std::string> path_texts(const std::string& kind) const {

@@ -507,6 +507,21 @@ TEST(console_progress_test, leaves_out_what_a_full_console_does_not_take) {
   EXPECT_THAT(text, Not(HasSubstr("lost")));
 }
 
+TEST(console_progress_test, what_a_full_console_has_taken_are_whole_lines) {
+  pipe_pair log;
+  log.fill_up();
+  std::string page(4096, '.');
+  ASSERT_EQ(read(log.reader, page.data(), page.size()), 4096); // makes room
+  std::string lines;
+  for (int i = 0; i < 100; ++i)
+    lines += std::string(99, 'x') + '\n';
+  auto left = write_console(log.writer, lines, 1ms);
+  auto seen = log.seen();
+  EXPECT_EQ(left % 100, 0u);
+  EXPECT_LT(left, lines.size());
+  EXPECT_TRUE(seen.ends_with("x\n"));
+}
+
 TEST(console_progress_test, output_waits_for_a_full_console_and_holds_up_none) {
   pipe_pair output, log;
   output.fill_up();

@@ -45,6 +45,13 @@ TEST(curve_test, values_that_are_not_finite_are_counted_and_left_out) {
 TEST(curve_test, huge_values_have_a_finite_mean) {
   std::array values{1.7e308, 1.7e308};
   EXPECT_EQ(point_of(0, 0, 0, values).mean, 1.7e308);
+  // Their difference is none.
+  values[1] = -1.7e308;
+  EXPECT_EQ(point_of(0, 0, 0, values).mean, 0);
+  curve x;
+  x.add(point(0, 1.7e308));
+  x.add(point(1, -1.7e308));
+  EXPECT_EQ(x.reduced(1).at(0).mean, 0);
 }
 
 TEST(curve_test, a_short_curve_keeps_every_point) {

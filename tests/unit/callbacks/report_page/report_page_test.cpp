@@ -177,6 +177,30 @@ TEST(report_page_test, a_metric_that_is_not_finite_is_named_so) {
   EXPECT_THAT(html, HasSubstr("\"mean\":[null],\"bad\":[0]"));
 }
 
+TEST(report_page_test, long_names_are_cut) {
+  const std::string tail(200'000, 'x');
+  written_run run{R"({"config":{"setting )" + tail + R"(":1}})"};
+  run.begin_attempt(0, 0);
+  run.report(
+    {.index = 0, .values = {{{"number " + tail, 1.0}, {"text " + tail, "a"}}}});
+  run.event(1, "tracker_log", {{"step", 1}, {"v/logged " + tail, 1.0}});
+  run.event(2, "kind " + tail);
+  metrics others;
+  for (std::size_t i = 1; i < journal_digest::max_curves; ++i)
+    others["m" + std::to_string(i)] = 1.0;
+  run.report({.index = 1, .values = {others}});
+  run.report({.index = 2, .values = {{{"one more " + tail, 1.0}}}});
+  saved_run state;
+  state.retention = {2, "score " + tail, score_order::min};
+  state.checkpoints = {run.checkpoint_of("c0", 1, {{"score " + tail, tail}})};
+  run.state(state);
+  auto html = page_of(run);
+  EXPECT_LT(html.size(), tail.size());
+  for (auto name :
+       {"setting", "number", "text", "logged", "kind", "score", "one more"})
+    EXPECT_THAT(html, HasSubstr(name + std::string{" xxx"}));
+}
+
 TEST(report_page_test, a_resumed_run_does_not_show_the_error_of_its_last_life) {
   written_run run;
   saved_run state;

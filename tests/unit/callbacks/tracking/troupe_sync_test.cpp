@@ -225,4 +225,24 @@ TEST_F(troupe_sync_test, refuses_options_of_a_tracker_that_the_run_has_not) {
   EXPECT_FALSE(fs::exists(run.path() / "metrics.csv"));
   EXPECT_EQ(sync("--tracker cvs"), 2) << output;
 }
+
+TEST_F(troupe_sync_test, takes_nothing_for_no_folder) {
+  options("csv", "{}");
+  auto before = fs::current_path();
+  fs::current_path(run.path());
+  auto status = std::system("'" TROUPE_SYNC "' '' 2>/dev/null");
+  EXPECT_EQ(std::system("'" TROUPE_SYNC "' . >/dev/null 2>&1"), 0);
+  fs::current_path(before);
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_EQ(sync("--tracker ''"), 2) << output;
+  EXPECT_THAT(output, HasSubstr("--tracker needs a value"));
+}
+
+TEST_F(troupe_sync_test, names_the_limit_of_a_number) {
+  options("csv", "{}");
+  for (auto seconds : {"2147483648", "99999999999999999999", "-1", "1.5", "s"})
+    EXPECT_EQ(sync(std::string{"--timeout "} + seconds), 2) << output;
+  EXPECT_THAT(output, HasSubstr("from 0 to 2147483647, not 's'"));
+  EXPECT_EQ(sync("--timeout 2147483647"), 0) << output;
+}
 } // namespace troupe::test

@@ -1,4 +1,5 @@
-"""Checks that the README of each folder names what lies in it, and that links between pages lead somewhere."""
+"""Checks that the README of each folder names what lies in it, that the page of options has each of them, and that links
+between pages lead somewhere."""
 import re
 import unittest
 from pathlib import Path
@@ -10,6 +11,34 @@ def named_folders(readme):
     """The folders that the first column of the table in *readme* names."""
     rows = re.findall(r"^\| (`[^|]*) \|", readme.read_text(encoding="utf-8"), re.MULTILINE)
     return {name for row in rows for name in re.findall(r"`([a-z_]+)/`", row)}
+
+
+CONFIGS = {
+    "runtime/config/run_config.hpp": ["run_config"],
+    "runtime/config/failure_config.hpp": ["failure_config"],
+    "runtime/config/checkpoint_config.hpp": ["checkpoint_config"],
+    "runtime/config/scaling_config.hpp": ["scaling_config", "resources"],
+    "runtime/config/rank_hooks.hpp": ["rank_hooks"],
+    "runtime/report/report_options.hpp": ["report_options"],
+    "callbacks/tracking/tracker_options.hpp": ["tracker_options"],
+    "callbacks/tracking/backoff.hpp": ["backoff::limits"],
+    "trainers/torch/torch_config.hpp": ["torch_config"],
+}
+
+
+def fields(header, struct):
+    """The names of the data members of *struct*, which has no member functions."""
+    text = re.sub(r"//.*", "", header.read_text(encoding="utf-8"))
+    name = struct.split("::")[-1]
+    body = re.search(rf"^( *)struct {name} \{{\n(.*?)^\1\}};", text, re.MULTILINE | re.DOTALL)[2]
+    members = [member.strip() for member in body.split(";") if member.strip()]
+    return [re.search(r"(\w+)\s*(?:=.*|\{[^{}]*\})?$", member, re.DOTALL)[1] for member in members]
+
+
+def described_fields(page, struct):
+    """The names in the first column of the table under the heading *struct*."""
+    section = page.split(f"\n## `{struct}`\n")[1].split("\n## ")[0]
+    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
 
 
 class ReadmesTest(unittest.TestCase):
@@ -25,6 +54,22 @@ class ReadmesTest(unittest.TestCase):
             if "int main(" in source.read_text(encoding="utf-8"):
                 with self.subTest(source.stem):
                     self.assertIn(f"| `{source.stem}` |", text)
+
+    def test_the_page_of_options_has_each_field_in_its_order(self):
+        page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
+        for header, structs in CONFIGS.items():
+            for struct in structs:
+                with self.subTest(struct):
+                    there = fields(ROOT / header, struct)
+                    self.assertTrue(there)
+                    self.assertEqual(described_fields(page, struct), there)
+
+    def test_the_readme_of_the_docs_names_each_page(self):
+        text = (ROOT / "docs/README.md").read_text(encoding="utf-8")
+        for page in (ROOT / "docs").glob("*.md"):
+            if page.name not in ("README.md", "plan.md"):  # which goes once it is done
+                with self.subTest(page.name):
+                    self.assertIn(f"`{page.name}`", text)
 
     def test_links_lead_to_pages_that_are_there(self):
         pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]

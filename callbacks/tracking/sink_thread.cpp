@@ -56,6 +56,11 @@ struct sink_thread::state {
   void follow();
   void send_rest();
   void send_rest(std::unique_lock<std::mutex>& lock);
+
+  /// Whether a tracker that has failed since *failing*, by `waited`, and is to
+  /// be tried again at *next* is given up.
+  bool gives_up(std::optional<wait_time::duration>& failing,
+                clock::time_point next);
   std::string look_at_files() noexcept;
 
   /// Waits until there is something to do; *next* is when a retry is due.
@@ -82,6 +87,7 @@ struct sink_thread::state {
   std::mutex mutex;            // guards what follows
   std::condition_variable changed;
   bool closed = false;  // nothing more comes
+  wait_time waited;     // since then
   bool left = false;    // `follow` has left the feed
   bool alone = false;   // there is no second thread
   bool stopped = false; // no one waits any longer
@@ -117,7 +123,10 @@ void sink_thread::state::follow() {
   changed.notify_all();
   if (alone)
     send_rest(lock);
-  changed.wait(lock, [this] { return ended; });
+  while (!ended) { // The other thread may be in a call for long.
+    (void) waited.passed();
+    changed.wait_for(lock, wait_time::interval, [this] { return ended; });
+  }
   --threads;
   changed.notify_all();
 }
@@ -131,24 +140,37 @@ void sink_thread::state::send_rest() {
 }
 
 void sink_thread::state::send_rest(std::unique_lock<std::mutex>& lock) {
-  std::optional<clock::time_point> give_up; // If it goes on failing.
+  std::optional<wait_time::duration> failing;
   while (!stopped) {
     lock.unlock();
     auto next = pump();
     auto files = next ? std::string{} : look_at_files();
-    auto limit = options.failing_timeout;
-    if (!feed.trouble())
-      give_up.reset();
-    else if (limit && !give_up)
-      give_up = clock::now() + *limit;
     lock.lock();
     in_files = std::move(files);
-    if (!next || (give_up && *next > *give_up))
+    if (!next || gives_up(failing, *next))
       break; // All is sent, or nothing more will be.
-    changed.wait_until(lock, *next, [this] { return stopped; });
+    while (!stopped && clock::now() < *next) {
+      (void) waited.passed();
+      changed.wait_until(lock,
+                         std::min(*next, clock::now() + wait_time::interval),
+                         [this] { return stopped; });
+    }
   }
   ended = true;
   changed.notify_all();
+}
+
+bool sink_thread::state::gives_up(std::optional<wait_time::duration>& failing,
+                                  clock::time_point next) {
+  if (!feed.trouble()) {
+    failing.reset();
+    return false;
+  }
+  auto now = waited.passed();
+  if (!failing)
+    failing = now;
+  auto& limit = options.failing_timeout;
+  return limit && next - clock::now() > *failing + *limit - now;
 }
 
 std::string sink_thread::state::look_at_files() noexcept {
@@ -203,8 +225,9 @@ void sink_thread::notify() noexcept {
   }
 }
 
-void sink_thread::close() {
+void sink_thread::close(wait_time time) {
   std::lock_guard guard{state_->mutex};
+  state_->waited = std::move(time);
   try {
     sender_ = std::thread{[mine = state_] { mine->send_rest(); }};
     ++state_->threads;

@@ -35,7 +35,8 @@ public:
   void notify() noexcept;
 
   /// Nothing more comes: what is left is sent without a pause. Call it once.
-  void close();
+  /// *time* measures for how long a tracker fails.
+  void close(wait_time time = wait_time{});
 
   /// The run's folder is not ours any more: nothing further is read, sent or
   /// written. `close` and `join` are still due.

@@ -110,7 +110,7 @@ void tracker_set::abandon() {
 std::vector<std::string> tracker_set::finish(wait_time time) {
   auto result = std::exchange(left_out_, {});
   for (auto& x : threads_)
-    x->close();
+    x->close(time);
   for (auto& x : threads_) {
     if (auto unsent = x->join(time, x->options().finish_timeout);
         !unsent.empty()) {

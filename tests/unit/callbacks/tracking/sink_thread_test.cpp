@@ -102,11 +102,12 @@ TEST_F(sink_thread_test, counts_no_time_in_which_the_program_stood_still) {
   auto trackers = start({.max_batch = 1}).value();
   report(0);
   // It stands still for an hour, and with it the tracker, which has a minute.
-  auto looks = 0;
+  std::atomic<int> looks = 0;
   auto now = [&, begin = std::chrono::steady_clock::now()] {
-    if (++looks == 2)
+    auto look = ++looks;
+    if (look == 2)
       continued.count_down();
-    return begin + std::chrono::hours{looks < 2 ? 0 : 1};
+    return begin + std::chrono::hours{look < 2 ? 0 : 1};
   };
   EXPECT_THAT(trackers->finish(wait_time{now}), testing::IsEmpty());
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
@@ -246,6 +247,27 @@ TEST_F(sink_thread_test, waits_no_longer_than_it_may_for_one_that_fails) {
                     .value();
   report(0);
   EXPECT_EQ(trackers->finish().size(), 1u);
+}
+
+TEST_F(sink_thread_test, gives_up_no_tracker_for_time_that_stood_still) {
+  using std::chrono::milliseconds;
+  std::atomic<int> calls = 0;
+  target->answer = [&](std::span<const tracker_record>) -> sink_result {
+    if (++calls > 100)
+      return {};
+    return sink_fails(sink_failure::kind::transient,
+                      {ec::storage, "connection refused"});
+  };
+  // By this clock a day passes at once, and nothing before and after.
+  auto now = [&, begin = std::chrono::steady_clock::now()] {
+    return begin + std::chrono::hours{calls > 50 ? 24 : 0};
+  };
+  auto trackers = start({.failing_timeout = milliseconds{50},
+                         .retry = {milliseconds{1}, milliseconds{1}}})
+                    .value();
+  report(0);
+  EXPECT_THAT(trackers->finish(wait_time{now}), testing::IsEmpty());
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
 TEST_F(sink_thread_test, says_which_file_is_not_whole) {

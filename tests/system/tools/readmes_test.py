@@ -1,5 +1,5 @@
-"""Checks that the README of each folder names what lies in it, that the page of options has each of them, and that links
-between pages lead somewhere."""
+"""Checks that the README of each folder names what lies in it, that the page of options has each of them and that of
+the protocol each message, and that links between pages lead somewhere."""
 import re
 import unittest
 from pathlib import Path
@@ -63,6 +63,14 @@ class ReadmesTest(unittest.TestCase):
                     there = fields(ROOT / header, struct)
                     self.assertTrue(there)
                     self.assertEqual(described_fields(page, struct), there)
+
+    def test_the_page_of_the_protocol_has_each_message(self):
+        page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
+        record = (ROOT / "tests/data/protocol.txt").read_text(encoding="utf-8").split("\n# ")[0]
+        for message in set(re.findall(r"troupe::(\w+)", record)):
+            if not message.endswith("_actor"):
+                with self.subTest(message):
+                    self.assertIn(f"`{message}`", page)
 
     def test_the_readme_of_the_docs_names_each_page(self):
         text = (ROOT / "docs/README.md").read_text(encoding="utf-8")

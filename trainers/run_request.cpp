@@ -26,6 +26,8 @@ expected<void> validate(const run_request& x) {
     return ok;
   if (auto ok = validate(x.run); !ok)
     return ok;
+  if (x.loop.problem)
+    return tl::unexpected{x.loop.problem};
   for (auto& callback : x.run.callbacks)
     if (!callback)
       return failure(ec::invalid_config, "run.callbacks has a null pointer");

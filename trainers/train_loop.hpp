@@ -11,6 +11,8 @@
 #include <cereal/archives/portable_binary.hpp>
 
 #include "troupe/runtime/config/rank_hooks.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -67,8 +69,10 @@ public:
     train_loop result;
     result.entry = &call<Backend, Config, signature>;
     result.loop = reinterpret_cast<const void*>(static_cast<signature>(loop));
-    result.config = binary(backend, config);
-    result.config_text = json(config);
+    result.serialize([&] {
+      result.config = binary(backend, config);
+      result.config_text = json(config);
+    });
     return result;
   }
 
@@ -84,7 +88,7 @@ public:
       else
         backend.run(context, [&] { invoke(loop, context, config); });
     };
-    result.config_text = json(config);
+    result.serialize([&] { result.config_text = json(config); });
     return result;
   }
 
@@ -99,10 +103,22 @@ public:
   const void* loop = nullptr;
   std::string config;      ///< Backend and config as cereal wrote them.
   std::string config_text; ///< The config as a JSON object, for people.
+  error problem;           ///< What the config threw; no run takes the loop.
   std::function<void(train_context&, loop_stage)> closure;
   rank_hooks hooks; ///< `run_config::rank_hooks`, for `run_loop`.
 
 private:
+  /// Calls *write*, which calls code of the user.
+  template <class Write>
+  void serialize(Write write) {
+    try {
+      write();
+    } catch (...) {
+      problem = caught("the config of the train loop cannot be serialized");
+      problem.code = ec::invalid_config;
+    }
+  }
+
   template <class Backend, class Config, class Signature>
   static void call(train_context& context, const void* loop,
                    const std::string& bytes, loop_stage stage) {

@@ -22,6 +22,8 @@
 namespace troupe {
 namespace {
 
+bool has_become_rank = false;
+
 void flush_everything() {
   std::cout.flush();
   std::clog.flush();
@@ -129,7 +131,12 @@ void hide_variables(const std::vector<std::string>& hidden) {
 
 } // namespace
 
+bool is_rank() noexcept {
+  return has_become_rank;
+}
+
 void become_rank(rank_birth birth) noexcept {
+  has_become_rank = true; // before the rank has threads
   die_with(birth.spawner);
   reset_signals();
   redirect(birth.descriptors.at(0), birth.descriptors.at(1));

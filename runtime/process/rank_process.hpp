@@ -32,4 +32,7 @@ struct rank_birth {
 /// is left to `birth.entry`.
 [[noreturn]] void become_rank(rank_birth birth) noexcept;
 
+/// Whether this process has become a rank, or was forked off by one.
+bool is_rank() noexcept;
+
 } // namespace troupe

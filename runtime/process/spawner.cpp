@@ -12,6 +12,7 @@
 #include <unistd.h>
 
 #include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/rank_process.hpp"
 #include "troupe/runtime/process/spawner_client.hpp"
 #include "troupe/runtime/process/spawner_loop.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
@@ -66,11 +67,17 @@ expected<void> init_spawner(rank_main entry) {
 
 expected<spawner_client*> spawner() {
   std::lock_guard guard{client_mutex};
-  if (!client() || client_owner != ::getpid())
-    return failure(ec::not_initialized,
-                   "troupe::init was not called in this process; it is the "
-                   "first line of main, after any fork");
-  return client().get();
+  if (client() && client_owner == ::getpid())
+    return client().get();
+  if (is_rank())
+    return failure(ec::invalid_argument,
+                   "a train loop in a rank's process cannot start ranks in "
+                   "processes: call fit() where the program called it for this "
+                   "loop, or set num_workers to 0 or scaling.where to "
+                   "placement::in_process");
+  return failure(ec::not_initialized,
+                 "troupe::init was not called in this process; it is the "
+                 "first line of main, after any fork");
 }
 
 expected<spawner_link> fork_spawner(rank_main entry) {

@@ -26,7 +26,8 @@ using rank_main = int (*)(std::string payload, std::vector<int> descriptors);
 expected<void> init_spawner(rank_main entry);
 
 /// The client of the spawner that `init_spawner` made, for the rest of the
-/// process; `ec::not_initialized` before that and inside a rank.
+/// process; `ec::not_initialized` before that, `ec::invalid_argument` inside a
+/// rank.
 expected<spawner_client*> spawner();
 
 /// Forks a spawner; the calling process must have a single thread.

@@ -46,6 +46,70 @@ TEST_F(run_test, a_config_too_large_for_a_message_is_refused_with_its_size) {
   EXPECT_FALSE(run(plan, 0).error);
 }
 
+/// Throws when it is written, behind its first value.
+struct moody_config {
+  int steps = 0;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(cereal::make_nvp("steps", steps));
+    throw std::runtime_error{"the steps are a secret"};
+  }
+};
+
+TEST_F(run_test, a_config_that_cannot_be_serialized_is_an_error_of_fit) {
+  auto loop = [](train_context&, const moody_config&) {};
+  for (int workers : {0, 2})
+    for (bool closure : {false, true}) {
+      train_options options{
+        .scaling = {.num_workers = workers, .where = placement::in_process},
+        .run = config()};
+      auto trainer = closure
+                       ? data_parallel_trainer{in_process_loop{loop},
+                                               moody_config{}, options}
+                       : data_parallel_trainer{loop, moody_config{}, options};
+      auto outcome = trainer.fit();
+      ASSERT_TRUE(outcome.error);
+      EXPECT_EQ(outcome.error->code, ec::invalid_config);
+      EXPECT_EQ(outcome.error->message,
+                "the config of the train loop cannot be serialized: the steps "
+                "are a secret");
+    }
+  EXPECT_TRUE(fs::is_empty(storage_.path()));
+}
+
+/// Reports what `fit()` says within it.
+void fit_in_a_loop(train_context& context) {
+  auto fit = [&](const train_options& options) {
+    return data_parallel_trainer{[](train_context&) {}, options}.fit();
+  };
+  train_options options{.scaling = {.num_workers = 2}};
+  options.run.storage_path = context.run_path() / "inner";
+  options.run.quiet = true;
+  auto refused = fit(options);
+  options.scaling.where = placement::in_process;
+  auto inner = fit(options);
+  context.report({{"code", std::string{to_string(refused.error->code)}},
+                  {"says", refused.error->message},
+                  {"inner", inner.status == run_status_kind::finished}});
+}
+
+TEST_F(run_test, fit_in_the_loop_of_a_process_says_what_is_wrong) {
+  auto outcome =
+    data_parallel_trainer{
+      fit_in_a_loop,
+      train_options{.scaling = {.num_workers = 1}, .run = config()}}
+      .fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics.at("code"), metric_value{"invalid argument"});
+  auto says = to_string(outcome.metrics.at("says"));
+  EXPECT_EQ(says.find("a train loop in a rank's process cannot start ranks"),
+            0u)
+    << says;
+  EXPECT_EQ(says.find("troupe::init"), says.npos) << says;
+  EXPECT_EQ(outcome.metrics.at("inner"), metric_value{true});
+}
+
 TEST_F(run_test, a_relative_path_without_a_current_folder_is_an_error) {
   auto before = fs::current_path();
   auto gone = storage_ / "gone";

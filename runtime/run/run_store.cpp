@@ -391,14 +391,17 @@ expected<attempt_start> run_store::begin_attempt() {
 }
 
 void run_store::show_start(const attempt_start& x) {
+  if (!x.resume && x.first_report == 0)
+    return; // There is nothing to resume.
+  auto count = std::to_string(x.first_report);
+  auto text = "attempt " + std::to_string(x.attempt) + " resumes after " + count
+              + (x.first_report == 1 ? " report" : " reports");
+  text += x.resume ? " from " + x.resume->data.name() + ", which report "
+                       + std::to_string(x.resume->index) + " saved"
+                   : ", without a checkpoint";
   std::lock_guard guard{notes_mutex_};
-  if (std::ranges::find(events_, "checkpoint_rotten", &store_event::kind)
-      == events_.end())
-    return;
-  auto from = x.resume ? x.resume->data.name() : "no checkpoint: none is left";
-  events_.push_back({"resumed",
-                     {{"attempt", x.attempt}, {"from", std::move(from)}},
-                     true}); // The journal has it in `attempt_begun`.
+  // The journal has it in `attempt_begun`.
+  events_.push_back({"resumed", {}, true, std::move(text)});
 }
 
 expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,

@@ -138,8 +138,7 @@ private:
             checkpoint_store checkpoints, run_description description,
             bool resumed);
 
-  /// Adds what attempt *x* starts from to the events, if they say that a
-  /// checkpoint is rotten.
+  /// Adds what attempt *x* starts from to the events, if it is not the begin.
   void show_start(const attempt_start& x);
   expected<void> note_events(std::vector<store_event> events);
 

@@ -12,13 +12,14 @@ struct store_event {
   std::string kind;    ///< snake_case, such as `checkpoint_rotten`.
   metrics fields;      ///< Names, paths, reasons.
   bool stored = false; ///< In the journal already.
+  std::string text;    ///< For people; empty: kind and fields.
 
   bool operator==(const store_event&) const = default;
 };
 
 /// A line for people.
 inline std::string to_string(const store_event& x) {
-  return x.kind + ": " + to_string(x.fields);
+  return x.text.empty() ? x.kind + ": " + to_string(x.fields) : x.text;
 }
 
 } // namespace troupe

@@ -287,6 +287,34 @@ TEST_F(run_test, a_loop_that_asks_for_its_checkpoint_is_not_warned_about) {
     times(bytes_of(run_path() / "journal.jsonl"), "without having asked"), 0u);
 }
 
+TEST_F(run_test, a_run_that_resumes_says_from_where) {
+  for (int workers : {0, 2})
+    for (int saver : {0, -1}) {
+      auto name = "run" + std::to_string(workers) + std::to_string(saver);
+      train_options options{.scaling = {.num_workers = workers},
+                            .run = config(name)};
+      options.run.quiet = false;
+      auto first = shown_by([&] {
+        (void) run({.action = "throw",
+                    .rank = 0,
+                    .step = 3,
+                    .attempt = -1,
+                    .steps = 5,
+                    .checkpoint_by = saver},
+                   options);
+      });
+      EXPECT_EQ(times(first, "resumes after"), 0u) << first;
+      auto said = shown_by(
+        [&] { (void) run({.steps = 5, .checkpoint_by = saver}, options); });
+      auto from = saver == 0 ? " from checkpoint_000002, which report 2 saved\n"
+                             : ", without a checkpoint\n";
+      EXPECT_EQ(times(said, "troupe: attempt 1 resumes after 3 reports"
+                              + std::string{from}),
+                1u)
+        << said;
+    }
+}
+
 TEST_F(run_test, the_console_says_what_follows_from_a_rotten_checkpoint) {
   for (int workers : {0, 2}) {
     auto name = "run" + std::to_string(workers);
@@ -300,7 +328,10 @@ TEST_F(run_test, the_console_says_what_follows_from_a_rotten_checkpoint) {
     options.run.quiet = false;
     auto said = shown_by([&] { (void) run({.steps = 4}, options); });
     EXPECT_EQ(times(said, "checkpoint_rotten"), 1u) << said;
-    EXPECT_EQ(times(said, "resumed: attempt=1 from=checkpoint_000001"), 1u)
+    EXPECT_EQ(times(said,
+                    "attempt 1 resumes after 3 reports from checkpoint_000001, "
+                    "which report 1 saved"),
+              1u)
       << said;
   }
 }

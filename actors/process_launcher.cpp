@@ -10,7 +10,9 @@
 namespace troupe {
 
 process_launcher::process_launcher(process_launcher_args args)
-  : args_(std::move(args)) {}
+  : args_(std::move(args)) {
+  note_secrets(args_.environment);
+}
 
 void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
                               const events& listener) {

@@ -8,6 +8,7 @@
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/cut_text.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/run/failure_policy.hpp"
 #include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/context_of.hpp"
@@ -53,7 +54,7 @@ attempt_end run_attempt(const train_loop& loop, std::vector<int> gpus,
 
 rank_failure failure_of(const loop_outcome& outcome) {
   rank_failure x;
-  x.what = cut_reason(outcome.reason.message);
+  x.what = cut_reason(redacted(outcome.reason.message));
   x.pid = getpid();
   return x;
 }
@@ -130,8 +131,8 @@ run_end run_attempts(const run_request& request, run_store& store,
     if (store.next_report() > start->first_report)
       policy.on_progress();
     if (preemption)
-      return preempted({ec::stopped, preemption->reason + "; rank 0: "
-                                       + outcome.reason.message});
+      return preempted(
+        {ec::stopped, preemption->reason + "; rank 0: " + ranks.at(0).what});
     auto delay = policy.on_ranks_failed();
     store.note_failures(policy.counts());
     if (!delay)

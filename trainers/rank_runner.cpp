@@ -12,6 +12,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/runtime/cut_text.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/trainers/actor_link.hpp"
@@ -42,7 +43,8 @@ expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
 
 expected<void> say_goodbye(network_waiter& self, const rank_args& args,
                            loop_outcome outcome) {
-  outcome.reason.message = cut_reason(std::move(outcome.reason.message));
+  // Before it is cut: a part of a secret is none that anyone knows.
+  outcome.reason.message = cut_reason(redacted(outcome.reason.message));
   expected<void> result;
   self
     ->request(args.group, caf::infinite,

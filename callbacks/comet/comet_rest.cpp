@@ -5,7 +5,7 @@
 #include "troupe/callbacks/encoding/json_text.hpp"
 #include "troupe/callbacks/http/classify.hpp"
 #include "troupe/callbacks/http/percent_encoded.hpp"
-#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 

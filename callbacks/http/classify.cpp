@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 

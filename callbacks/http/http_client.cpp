@@ -6,7 +6,7 @@
 #include <curl/curl.h>
 
 #include "troupe/callbacks/http/http_transfer.hpp"
-#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 

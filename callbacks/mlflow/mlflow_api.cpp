@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/http/classify.hpp"
-#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 

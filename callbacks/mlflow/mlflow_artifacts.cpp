@@ -5,7 +5,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/http/percent_encoded.hpp"
-#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

@@ -12,6 +12,7 @@
 #include "troupe/callbacks/report_page/html_text.hpp"
 #include "troupe/callbacks/tracking/config_values.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -169,6 +170,7 @@ expected<log_tail> read_tail(const fs::path& run_path, const std::string& name,
   result.text = without_terminal_codes(result.text);
   if (keep_last_lines(result.text))
     result.whole = false;
+  result.text = redacted_lines(result.text);
   return result;
 }
 

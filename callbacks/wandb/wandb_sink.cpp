@@ -10,6 +10,7 @@
 #include "troupe/callbacks/wandb/rank_console.hpp"
 #include "troupe/callbacks/wandb/wandb_batch.hpp"
 #include "troupe/callbacks/wandb/wandb_options_json.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -255,9 +256,10 @@ void wandb_sink::add_console(wandb_place& place) {
   if (!options_.console || !is_inside(run_.path, "logs/rank_0.log"))
     return;
   auto now = std::chrono::system_clock::now();
+  const redactor clean;
   for (auto& line :
        read_console(run_.path / "logs" / "rank_0.log", place.console))
-    log_->append(records_.output(now, line));
+    log_->append(records_.output(now, clean(line)));
 }
 
 expected<void> wandb_sink::flush(wandb_place place) {

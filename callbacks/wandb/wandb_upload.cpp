@@ -4,8 +4,8 @@
 #include <cstdlib>
 #include <sstream>
 
-#include "troupe/callbacks/http/redacted.hpp"
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

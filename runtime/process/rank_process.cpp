@@ -101,15 +101,18 @@ std::pair<char*, char*> environment_block() {
 // Overwrites the values as well: `unsetenv` alone leaves them in this process's
 // memory, in its core dumps and in `/proc`.
 void hide_variables(const std::vector<std::string>& hidden) {
+  if (hidden.empty())
+    return;
   std::vector<std::string> names;
   auto erase = [&](char* variable) {
     auto size = std::strlen(variable);
     auto sign = std::find(variable, variable + size, '=');
     std::string_view name{variable, static_cast<std::size_t>(sign - variable)};
     if (sign == variable + size
-        || std::ranges::none_of(hidden, [&](const std::string& pattern) {
-             return is_variable_of(name, pattern);
-           }))
+        || (!holds_login({sign + 1, variable + size})
+            && std::ranges::none_of(hidden, [&](const std::string& pattern) {
+                 return is_variable_of(name, pattern);
+               })))
       return;
     names.emplace_back(name);
     std::memset(sign + 1, 0,

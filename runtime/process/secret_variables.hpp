@@ -1,6 +1,7 @@
 #pragma once
 
 #include <array>
+#include <map>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -8,25 +9,26 @@
 namespace troupe {
 
 /// Environment variables that hold secrets, as names with `*` for any
-/// characters. The only such list: rank processes do not get these variables
-/// unless they are asked for, and their values are taken out of errors and of
-/// logs that are uploaded.
+/// characters, or none. The only such list: rank processes do not get these
+/// variables unless they are asked for, and their values are taken out of
+/// errors and of logs that are uploaded.
 inline constexpr auto secret_variables = std::to_array<std::string_view>({
   // In whatever program they are.
-  "*_ACCESS_KEY",
+  "*APIKEY",
+  "*API_KEY",
+  "*CONNECTION_STRING",
+  "*CREDENTIALS",
+  "*PASSPHRASE",
+  "*PASSWD",
+  "*PASSWORD",
+  "*SECRET",
+  "*TOKEN",
   "*_ACCESS_KEY_ID",
-  "*_ACCOUNT_KEY",
-  "*_API_KEY",
-  "*_APPLICATION_CREDENTIALS",
-  "*_CONNECTION_STRING",
-  "*_CREDENTIALS",
-  "*_PASSPHRASE",
-  "*_PASSWORD",
-  "*_PRIVATE_KEY",
+  "*_KEY",
+  "*_PASS",
+  "*_PAT",
+  "*_PWD",
   "*_SAS",
-  "*_SECRET",
-  "*_SECRET_KEY",
-  "*_TOKEN",
   // Of services whose secrets have other names.
   "AWS_*TOKEN*",
   "AWS_*SECRET*",
@@ -34,6 +36,7 @@ inline constexpr auto secret_variables = std::to_array<std::string_view>({
   "AZURE_*SECRET*",
   "GOOGLE_*KEY*",
   "MLFLOW_TRACKING_USERNAME",
+  "REDISCLI_AUTH",
 });
 
 /// Addresses of trackers, which may hold a login. Rank processes do not get
@@ -51,7 +54,17 @@ bool is_variable_of(std::string_view name, std::string_view pattern) noexcept;
 /// Whether *name* is in `secret_variables`.
 bool is_secret_variable(std::string_view name) noexcept;
 
-/// What the secret variables of this process hold now.
+/// Whether *value* has a URL that one signs in with: `scheme://user:password@`,
+/// or `https://token@`. A user alone, as in `ssh://git@host`, is no secret.
+bool holds_login(std::string_view value) noexcept;
+
+/// Counts what *environment*, which ranks get, has in secret variables among
+/// `secret_values()`, until this process ends.
+void note_secrets(const std::map<std::string, std::string>& environment);
+
+/// What the secret variables of this process hold now, the passwords in URLs of
+/// its other variables, and what `note_secrets` was given; of a text of several
+/// lines the lines as well. The longest first: one may be a part of another.
 std::vector<std::string> secret_values();
 
 } // namespace troupe

@@ -14,7 +14,8 @@ struct spawn_request {
   std::string payload;
 
   /// Variables of the program's environment that the process does not get, not
-  /// even in `/proc/<pid>/environ`; a `*` stands for any characters.
+  /// even in `/proc/<pid>/environ`; a `*` stands for any characters, or none.
+  /// If there are any, those with a login in a URL are not for it either.
   std::vector<std::string> hidden;
 
   /// Set before `rank_main` starts, over what the program's environment has.

@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <csignal>
 
+#include "troupe/runtime/process/redacted.hpp"
+
 namespace troupe {
 
 namespace {
@@ -145,6 +147,8 @@ std::vector<int> attempt_tracker::still_there() const {
 
 void attempt_tracker::fail(int rank, rank_failure failure) {
   auto& x = at(rank);
+  // Whatever it says, it goes on to the journal, the page and the console.
+  failure.what = redacted(failure.what);
   failure.pid = x.pid;
   failure.host = x.host;
   failures_.emplace(rank, std::move(failure)); // the first one counts

@@ -5,6 +5,7 @@
 #include <vector>
 
 #include "troupe/runtime/cut_text.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 
@@ -59,7 +60,7 @@ run_error make_run_error(std::map<int, rank_failure> ranks,
 }
 
 run_error make_run_error(error reason) {
-  return {reason.code, cut_reason(std::move(reason.message)), {}};
+  return {reason.code, cut_reason(redacted(reason.message)), {}};
 }
 
 } // namespace troupe

@@ -1,9 +1,8 @@
-#include "troupe/callbacks/http/redacted.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 #include <algorithm>
 #include <optional>
 #include <utility>
-#include <vector>
 
 #include "troupe/runtime/process/secret_variables.hpp"
 
@@ -234,22 +233,44 @@ std::string masked(std::string_view text, std::vector<secret_range> ranges) {
 
 } // namespace
 
-std::string redacted(std::string_view text) {
-  return redacted(text, {});
+redactor::redactor() : secrets_(secret_values()) {}
+
+std::string redactor::operator()(std::string_view text) const {
+  return without(text, {});
 }
 
-std::string redacted(std::string_view text, std::string_view secret) {
+std::string redactor::without(std::string_view text,
+                              std::string_view secret) const {
   // Each rule sees the whole text: what one takes out may be what another goes
   // by.
   std::vector<secret_range> ranges;
   collect(ranges, text, secret);
-  for (const auto& value : secret_values())
+  for (const auto& value : secrets_)
     collect(ranges, text, value);
   collect(ranges, text, ":", user_info_at);
   collect(ranges, text, "a", authorization_at);
   collect(ranges, text, "b", scheme_at);
   collect(ranges, text, "atsp", field_at);
   return masked(text, std::move(ranges));
+}
+
+std::string redacted(std::string_view text) {
+  return redactor{}(text);
+}
+
+std::string redacted(std::string_view text, std::string_view secret) {
+  return redactor{}.without(text, secret);
+}
+
+std::string redacted_lines(std::string_view text) {
+  const redactor clean;
+  std::string result;
+  while (!text.empty()) {
+    auto size = std::min(text.find('\n'), text.size() - 1) + 1;
+    result += clean(text.substr(0, size));
+    text.remove_prefix(size);
+  }
+  return result;
 }
 
 std::string shown_url(std::string_view url) {

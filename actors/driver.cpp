@@ -76,8 +76,11 @@ void driver_state::begin() {
   show();
 }
 
-void driver_state::stop() {
-  apply(run_events::stop_requested{});
+void driver_state::stop(const stop_run& x) {
+  run_events::stop_requested event;
+  if (!x.reason.empty())
+    event.reason.message = x.reason;
+  apply(event);
 }
 
 void driver_state::preempt(const preempt_run& x) {
@@ -455,6 +458,8 @@ void driver_state::finish(const error& reason) {
     end_reason = error_of(machine->failures());
   else if (reason)
     end_reason = make_run_error(reason);
+  if (end_reason && must_go())
+    end_reason->message += text_of_resuming(args.store->description().name);
   end_if_told();
 }
 
@@ -463,13 +468,15 @@ run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
                         args.has_logs ? args.store->path() : fs::path{});
 }
 
+bool driver_state::must_go() const {
+  return machine->state() == run_state::preempted
+         || machine->state() == run_state::aborted;
+}
+
 // A run that was preempted or stopped may be killed soon: its end is stored
 // while callbacks are still at work.
 void driver_state::end_if_told() {
-  auto status = status_of(machine->state());
-  auto must_go =
-    status == run_status_kind::preempted || status == run_status_kind::aborted;
-  if (!end_stored && (must_go || callbacks_under_way == 0)) {
+  if (!end_stored && (must_go() || callbacks_under_way == 0)) {
     end_stored = true;
     store_end();
   } else if (result_ready && callbacks_under_way == 0) {
@@ -565,7 +572,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   survive(self, state.args);
   return {
     [&state](start_run) { state.begin(); },
-    [&state](stop_run) { state.stop(); },
+    [&state](const stop_run& x) { state.stop(x); },
     [&state](const preempt_run& x) { state.preempt(x); },
     [&state](get_status) { return state.status(); },
     [&state](const attempt_started& x) { state.started(x); },

@@ -55,7 +55,7 @@ struct driver_state {
   };
 
   void begin();
-  void stop();
+  void stop(const stop_run& x);
   void preempt(const preempt_run& x);
   run_status status() const;
   /// The same without its last metrics.
@@ -86,6 +86,8 @@ struct driver_state {
   void launch(const attempt_begun& x);
   void finish(const error& reason);
   run_error error_of(std::map<int, rank_failure> ranks) const;
+  /// Whether the run ends because it was stopped or preempted.
+  bool must_go() const;
   /// Stores the end of the run once callbacks have been told of all reports,
   /// and quits once they have been told of the end.
   void end_if_told();

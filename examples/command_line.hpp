@@ -53,10 +53,12 @@ public:
     return home + path.substr(1);
   }
 
-  /// A whole number of at least *least*.
+  /// A whole number of at least *least*, at most a billion.
   int number(const std::string& name, int otherwise, int least) {
     auto value = real(name, otherwise);
-    if (!(std::abs(value) <= 1e9) || value != std::floor(value))
+    if (value > most)
+      fail(name + " takes a number of at most " + std::to_string(most));
+    if (value != std::floor(value))
       fail(name + " takes a whole number");
     if (value < least)
       fail(name + " takes a number of at least " + std::to_string(least));
@@ -94,6 +96,8 @@ public:
   }
 
 private:
+  static constexpr int most = 1'000'000'000;
+
   static bool is_name(const std::string& x) { return x.rfind("--", 0) == 0; }
 
   [[noreturn]] static void fail(const std::string& what) {

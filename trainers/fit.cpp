@@ -9,6 +9,7 @@
 #include <atomic>
 #include <cerrno>
 #include <cstring>
+#include <limits>
 #include <memory>
 #include <optional>
 #include <thread>
@@ -37,14 +38,12 @@ using clock_type = std::chrono::steady_clock;
 /// How often the console looks at the clock. Nothing of the run waits for it.
 constexpr int tick_ms = 200;
 
-std::string preempted_by(int signal) {
+std::string by_signal(const char* what, int signal) {
   auto name = sigabbrev_np(signal);
-  return "the run was preempted by "
+  return std::string{"the run was "} + what + " by "
          + (name ? std::string{"SIG"} + name
                  : "signal " + std::to_string(signal));
 }
-
-const std::string stopped_by_signal = "the run was asked to stop";
 
 /// Passes on what signals ask for, each time they ask for more.
 class signal_orders {
@@ -73,9 +72,9 @@ public:
     if (asked <= obeyed_)
       return;
     if (asked == interrupt::stop)
-      stop();
+      stop(why(asked));
     else
-      preempt(preempted_by(signals_.first_signal()));
+      preempt(why(asked));
     obeyed_ = asked; // unless an exception is to be followed by another try
   }
 
@@ -83,8 +82,16 @@ public:
   /// too late for the run. Only the first call counts.
   void outcome_is_fixed() noexcept {
     auto unknown = still_open;
-    in_time_.compare_exchange_strong(unknown,
-                                     static_cast<int>(signals_.asked()));
+    auto count = signals_.count();
+    if (in_time_.compare_exchange_strong(unknown,
+                                         static_cast<int>(signals_.asked())))
+      counted_in_time_ = count;
+  }
+
+  /// Whether someone has asked since the outcome is fixed: for what is left to
+  /// do there is no time.
+  bool is_hurried() const noexcept {
+    return signals_.count() > counted_in_time_;
   }
 
   /// The run has come to its end, *outcome*. Signals that came too late are the
@@ -112,20 +119,24 @@ private:
   result how_not_begun(error reason) const {
     if (reason.code != ec::stopped || !any())
       return failed_result(std::move(reason));
-    auto stop = signals_.asked() == interrupt::stop;
-    reason.message =
-      (stop ? stopped_by_signal : preempted_by(signals_.first_signal())) + "; "
-      + reason.message;
+    auto asked = signals_.asked();
+    reason.message = why(asked) + "; " + reason.message;
     auto outcome = failed_result(std::move(reason));
-    outcome.status =
-      stop ? run_status_kind::aborted : run_status_kind::preempted;
+    outcome.status = asked == interrupt::stop ? run_status_kind::aborted
+                                              : run_status_kind::preempted;
     return outcome;
+  }
+
+  std::string why(interrupt asked) const {
+    return by_signal(asked == interrupt::stop ? "stopped" : "preempted",
+                     signals_.asking_signal());
   }
 
   interrupt_watch signals_;
   interrupt obeyed_ = interrupt::none;
   /// What signals asked for before the outcome was fixed.
   std::atomic<int> in_time_{still_open};
+  std::atomic<int> counted_in_time_{std::numeric_limits<int>::max()};
 };
 
 /// Calls *listener* at changes of *board* while it lives.
@@ -163,8 +174,13 @@ result watch(run_handle& run, console_progress& console,
   for (;;) {
     show_notes();
     if (run.board().outcome()) {
+      signals.outcome_is_fixed();
       console.hurry(); // The end waits for what the ranks printed.
-      auto outcome = run.wait();
+      auto outcome = run.wait([&] {
+        show_notes();
+        console.tick(clock_type::now());
+        return signals.is_hurried();
+      });
       show_notes();
       auto last = run.status();
       console.finish(summary_of(outcome, last.reports, last.elapsed_s),
@@ -185,7 +201,7 @@ result watch(run_handle& run, console_progress& console,
       console.hurry();
     signals.obey(
       [&](std::string why) { run.preempt(std::nullopt, std::move(why)); },
-      [&] { run.stop(); });
+      [&](std::string why) { run.stop(std::move(why)); });
   }
 }
 
@@ -209,6 +225,8 @@ public:
 
   void outcome_is_fixed() noexcept { signals_.outcome_is_fixed(); }
 
+  bool is_hurried() const noexcept { return signals_.is_hurried(); }
+
   void run_ended(result& outcome) noexcept { signals_.run_ended(outcome); }
 
   inline_watch(const inline_watch&) = delete;
@@ -231,8 +249,8 @@ private:
   void obey() noexcept {
     try {
       signals_.obey([this](std::string why) { preempt(std::move(why)); },
-                    [this] {
-                      control_.end({ec::stopped, stopped_by_signal});
+                    [this](std::string why) {
+                      control_.end({ec::stopped, std::move(why)});
                     });
       if (leave_by_ && clock_type::now() >= *leave_by_)
         control_.end_grace();
@@ -353,8 +371,9 @@ result fit_valid(run_request request) {
     return fit_in_actors(std::move(request));
   loop_control control;
   inline_watch signals{request.run, control};
-  auto outcome =
-    run_inline(request, control, [&signals] { signals.outcome_is_fixed(); });
+  auto outcome = run_inline(
+    request, control, [&signals] { signals.outcome_is_fixed(); },
+    [&signals] { return signals.is_hurried(); });
   signals.run_ended(outcome);
   return outcome;
 }

@@ -147,7 +147,8 @@ run_end run_attempts(const run_request& request, run_store& store,
 } // namespace
 
 result run_inline(const run_request& given, loop_control& control,
-                  const std::function<void()>& outcome_is_fixed) {
+                  const std::function<void()>& outcome_is_fixed,
+                  const std::function<bool()>& hurried) {
   if (auto ok = validate(given); !ok)
     return failed_result(ok.error());
   auto request = given;
@@ -185,12 +186,15 @@ result run_inline(const run_request& given, loop_control& control,
   kept_contexts kept;
   auto end = run_attempts(request, store, callbacks, control, kept);
   outcome_is_fixed();
+  if (end.status == run_status_kind::aborted
+      || end.status == run_status_kind::preempted)
+    end.reason->message += text_of_resuming(*request.run.name);
   auto outcome = store.finish(end.status, end.reason);
   if (!outcome)
     outcome = unsaved_result(store.current_result(), end.status,
                              std::move(end.reason), outcome.error());
   callbacks.after_run(*outcome);
-  outcome->unsent = trackers->finish();
+  outcome->unsent = trackers->finish(hurried);
   std::ranges::copy(callbacks.skipped(), std::back_inserter(outcome->unsent));
   store.release();
   return std::move(*outcome);

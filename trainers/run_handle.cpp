@@ -356,8 +356,8 @@ run_status run_handle::status() const {
   return parts_->board->status();
 }
 
-void run_handle::stop() {
-  caf::anon_send(parts_->driver, stop_run{});
+void run_handle::stop(std::string reason) {
+  caf::anon_send(parts_->driver, stop_run{std::move(reason)});
 }
 
 void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
@@ -366,12 +366,12 @@ void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
                  preempt_run{std::move(reason), grace ? grace->count() : -1});
 }
 
-result run_handle::wait() noexcept {
+result run_handle::wait(const std::function<bool()>& hurried) noexcept {
   auto outcome = parts_->board->wait();
   std::lock_guard guard{parts_->waiting};
   try {
     parts_->launcher->drain();
-    for (auto& text : parts_->trackers->finish())
+    for (auto& text : parts_->trackers->finish(hurried))
       parts_->unsent.push_back(std::move(text));
     if (auto told = std::exchange(parts_->told, nullptr))
       std::ranges::copy(told->skipped(), std::back_inserter(parts_->unsent));

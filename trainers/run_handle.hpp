@@ -36,7 +36,7 @@ public:
   run_status status() const;
 
   /// Ends the run in good order; returns at once.
-  void stop();
+  void stop(std::string reason = "the run was asked to stop");
 
   /// Says that the run has to go: ranks get *grace*, unset: as the config says,
   /// to leave their loops with a last checkpoint, and the run ends as
@@ -47,7 +47,11 @@ public:
   /// Waits for the end, for what the ranks printed and for trackers.
   /// Then the run's name is free: a run that did not finish can be started
   /// again. May be called again, and by several threads at once.
-  result wait() noexcept;
+  ///
+  /// *hurried* is asked on this thread, about ten times a second while trackers
+  /// are at work. Once it is true they are given up after a moment: what they
+  /// have not taken is in `result::unsent`.
+  result wait(const std::function<bool()>& hurried = {}) noexcept;
 
   /// What the driver shows; for those who would rather be told than ask.
   run_board& board();

@@ -347,7 +347,7 @@ bool inspect(Inspector& f, start_run& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, stop_run& x) {
-  return f.object(x).fields();
+  return f.object(x).fields(f.field("reason", x.reason));
 }
 
 template <class Inspector>

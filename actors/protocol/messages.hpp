@@ -353,7 +353,9 @@ struct callback_done {
 struct start_run {};
 
 /// Ends the run in good order.
-struct stop_run {};
+struct stop_run {
+  std::string reason; ///< Empty: that it was asked to.
+};
 
 struct get_status {};
 

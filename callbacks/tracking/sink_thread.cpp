@@ -66,15 +66,25 @@ struct sink_thread::state {
   /// Waits until there is something to do; *next* is when a retry is due.
   void wait(std::optional<clock::time_point> next);
 
-  /// Waits for *over*, at most until *time* has come to *limit*; whether it is.
+  /// Waits for *over*, at most until *time* has come to *limit* or *given_up*,
+  /// which is asked without the lock, says so; whether it is.
   template <class Predicate>
   bool wait(std::unique_lock<std::mutex>& lock, wait_time& time,
-            wait_time::duration limit, Predicate over) {
+            wait_time::duration limit, Predicate over,
+            const std::function<bool()>& given_up = {}) {
     while (!over()) {
       auto left = limit - time.passed();
       if (left.count() <= 0)
         return false;
-      changed.wait_for(lock, std::min(left, wait_time::interval), over);
+      if (given_up) {
+        lock.unlock();
+        auto answer = given_up();
+        lock.lock();
+        if (answer)
+          return over();
+      }
+      changed.wait_for(lock, std::min<wait_time::duration>(left, look_interval),
+                       over);
     }
     return true;
   }
@@ -248,9 +258,11 @@ void sink_thread::abandon() {
   state_->cancel.request_stop();
 }
 
-std::string sink_thread::join(wait_time& time, wait_time::duration limit) {
+std::string sink_thread::join(wait_time& time, wait_time::duration limit,
+                              const std::function<bool()>& given_up) {
   std::unique_lock lock{state_->mutex};
-  (void) state_->wait(lock, time, limit, [this] { return state_->ended; });
+  (void) state_->wait(
+    lock, time, limit, [this] { return state_->ended; }, given_up);
   state_->stopped = true;
   lock.unlock();
   state_->changed.notify_all();
@@ -272,6 +284,11 @@ std::string sink_thread::join(wait_time& time, wait_time::duration limit) {
              "what it has not taken is kept: troupe-sync sends it";
   }
   return what_is_unsent(state_->feed);
+}
+
+bool sink_thread::has_ended() const {
+  std::lock_guard guard{state_->mutex};
+  return state_->ended;
 }
 
 std::string sink_thread::left_in_files() const {

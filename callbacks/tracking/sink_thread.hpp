@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <functional>
 #include <memory>
 #include <string>
 #include <thread>
@@ -21,6 +22,9 @@ public:
   /// How long a call of the sink may take to return once it was cancelled. One
   /// that takes longer is left behind with its threads.
   static constexpr auto cancel_timeout = std::chrono::seconds{2};
+
+  /// How soon its owner hears that no one waits any longer.
+  static constexpr auto look_interval = std::chrono::milliseconds{100};
 
   sink_thread(std::shared_ptr<sink> target, tracked_run run,
               tracker_options options, sink_feed::note_function note);
@@ -43,10 +47,17 @@ public:
   void abandon();
 
   /// After `close`: waits until all is sent, at most until *time* has come to
-  /// *limit*, and ends the threads, or leaves them behind `cancel_timeout`
-  /// later. Empty, or a sentence that says what is unsent. A tracker that fails
-  /// is given up after its `failing_timeout`.
-  std::string join(wait_time& time, wait_time::duration limit);
+  /// *limit* or *given_up*, which is asked every `look_interval`, says so. Then
+  /// ends the threads, or leaves them behind `cancel_timeout` later. Empty, or
+  /// a sentence that says what is unsent. A tracker that fails is given up
+  /// after its `failing_timeout`.
+  std::string join(wait_time& time, wait_time::duration limit,
+                   const std::function<bool()>& given_up = {});
+
+  /// Whether nothing more will be sent.
+  bool has_ended() const;
+
+  const std::string& name() const noexcept { return name_; }
 
   /// After a `join` with nothing unsent: empty, or a sentence that says what
   /// the tracker was to upload and has in files only, as for lack of a key.

@@ -107,12 +107,39 @@ void tracker_set::abandon() {
     x->abandon();
 }
 
-std::vector<std::string> tracker_set::finish(wait_time time) {
+void tracker_set::note_wait(wait_time::duration waited,
+                            bool may_be_hurried) const {
+  std::string names;
+  for (auto& x : threads_) {
+    auto left = x->options().finish_timeout - waited;
+    if (left.count() > 0 && !x->has_ended())
+      names +=
+        (names.empty() ? "" : ", ") + x->name() + " (at most "
+        + std::to_string(std::chrono::ceil<std::chrono::seconds>(left).count())
+        + " s more)";
+  }
+  if (!names.empty())
+    to_.note(
+      "the run is over and waits for what trackers send: " + names
+      + (may_be_hurried ? "; a signal, such as Ctrl-C, ends the wait" : ""));
+}
+
+std::vector<std::string>
+tracker_set::finish(const std::function<bool()>& hurried, wait_time time) {
   auto result = std::exchange(left_out_, {});
   for (auto& x : threads_)
     x->close(time);
+  auto noted = false;
+  auto given_up = [&] {
+    auto waited = time.passed();
+    if (hurried && hurried())
+      return waited >= moment;
+    if (waited >= silence && !std::exchange(noted, true))
+      note_wait(waited, static_cast<bool>(hurried));
+    return false;
+  };
   for (auto& x : threads_) {
-    if (auto unsent = x->join(time, x->options().finish_timeout);
+    if (auto unsent = x->join(time, x->options().finish_timeout, given_up);
         !unsent.empty()) {
       to_.note(unsent);
       result.push_back(std::move(unsent));

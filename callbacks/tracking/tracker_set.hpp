@@ -41,18 +41,33 @@ public:
   /// thread.
   void abandon();
 
+  /// How long the end of the run waits in silence. Then those that it waits for
+  /// are noted.
+  static constexpr auto silence = std::chrono::seconds{2};
+
+  /// What trackers have even if no one waits for them: files of the run are
+  /// written by then.
+  static constexpr auto moment = std::chrono::seconds{1};
+
   /// The run is over: waits for each tracker, at most its `finish_timeout` of
   /// *time*, and 2 s more for a call that does not return: its thread is left
   /// behind. What is unsent then is noted and returned, a sentence per tracker,
   /// also for those that got nothing, and for those that have in files what
   /// they were to upload, which they said themselves.
-  std::vector<std::string> finish(wait_time time = wait_time{});
+  ///
+  /// *hurried* is asked now and then, on this thread, while it waits. Once it
+  /// is true they have no more than `moment`.
+  std::vector<std::string> finish(const std::function<bool()>& hurried = {},
+                                  wait_time time = wait_time{});
 
 private:
   explicit tracker_set(listeners to) : to_(std::move(to)) {}
 
   expected<void> add(const tracker& x, std::shared_ptr<sink> target,
                      tracked_run run);
+
+  /// Says for whom the end of the run waits, which has done so for *waited*.
+  void note_wait(wait_time::duration waited, bool may_be_hurried) const;
 
   listeners to_;
   std::vector<std::string> left_out_; // a sentence per tracker

@@ -77,7 +77,8 @@ expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host() {
   auto seconds = std::strtod(text, &end);
   if (end == text || *end != '\0' || !(seconds >= 0) || seconds > 1e9)
     return failure(ec::invalid_config,
-                   "TROUPE_SENDER_GRACE must be a number of seconds, got '"
+                   "TROUPE_SENDER_GRACE must be a number of seconds, at most "
+                   "1000000000, got '"
                      + std::string{text} + "'");
   return milliseconds{static_cast<std::int64_t>(seconds * 1000)};
 }

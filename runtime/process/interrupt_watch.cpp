@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
+#include <bit>
 #include <cerrno>
 #include <csignal>
 #include <cstdint>
@@ -186,8 +187,20 @@ interrupt interrupt_watch::asked() const noexcept {
   return seen != 0 ? interrupt::preempt : interrupt::none;
 }
 
-int interrupt_watch::first_signal() const noexcept {
-  return fd_ ? signal_seen_first.load() : 0;
+int interrupt_watch::asking_signal() const noexcept {
+  auto seen = fd_ ? kinds_seen.load() : 0;
+  auto stopping = seen & ~preempting_;
+  auto asking = stopping != 0 ? stopping : seen;
+  if (asking == 0)
+    return 0;
+  auto first = signal_seen_first.load();
+  return first != 0 && (asking & bit_of(first)) != 0
+           ? first
+           : std::countr_zero(asking) + 1;
+}
+
+int interrupt_watch::count() const noexcept {
+  return fd_ ? signals_counted.count() : 0;
 }
 
 void interrupt_watch::answer(interrupt heeded) noexcept {

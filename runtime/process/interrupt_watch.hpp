@@ -30,6 +30,8 @@ public:
   /// do not.
   int add(std::int64_t now_ns) noexcept;
 
+  int count() const noexcept { return count_; }
+
   void reset() noexcept;
 
 private:
@@ -68,9 +70,12 @@ public:
   /// What the signals so far ask for: a stop counts more than a preemption.
   interrupt asked() const noexcept;
 
-  /// The first signal since the first of the living watches was made, 0 if
-  /// there was none.
-  int first_signal() const noexcept;
+  /// The signal behind `asked()`, of several the first; 0: none.
+  int asking_signal() const noexcept;
+
+  /// How many signals have counted since the first of the living watches was
+  /// made.
+  int count() const noexcept;
 
   /// Says how much of what the signals ask for was *heeded*. SIGINT, SIGTERM or
   /// SIGHUP that no watch heeded is raised again once all watches are gone:

@@ -1,6 +1,7 @@
 #pragma once
 
 #include <optional>
+#include <string>
 #include <string_view>
 
 #include "troupe/runtime/fs.hpp"
@@ -18,6 +19,10 @@ result make_result(const saved_run& x, const fs::path& path,
 /// finished), which *problem* kept from being stored.
 result unsaved_result(result x, run_status_kind status,
                       std::optional<run_error> reason, const error& problem);
+
+/// What ends the reason for which run *name* was stopped or preempted: what
+/// resumes it.
+std::string text_of_resuming(const std::string& name);
 
 /// The result of a run that failed for *reason* before it had a folder.
 result failed_result(error reason);

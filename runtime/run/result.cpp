@@ -91,6 +91,10 @@ result unsaved_result(result x, run_status_kind status,
   return x;
 }
 
+std::string text_of_resuming(const std::string& name) {
+  return "; the next run with run.name = \"" + name + "\" resumes it";
+}
+
 result failed_result(error reason) {
   result x;
   x.status = run_status_kind::errored;

@@ -93,7 +93,7 @@ protected:
   }
 
   void stop() {
-    caf::anon_send(driver, stop_run{});
+    caf::anon_send(driver, stop_run{"the test is over"});
     system.settle();
   }
 

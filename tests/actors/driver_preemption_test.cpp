@@ -43,7 +43,8 @@ TEST_F(driver_preemption_test, ranks_hear_of_it_with_their_next_report) {
   EXPECT_EQ(status().state, run_state::preempted);
   ASSERT_TRUE(x.error);
   EXPECT_EQ(x.error->code, ec::stopped);
-  EXPECT_EQ(x.error->message, "SIGTERM came");
+  EXPECT_EQ(x.error->message,
+            "SIGTERM came; the next run with run.name = \"r\" resumes it");
   ASSERT_TRUE(x.checkpoint);
   EXPECT_EQ(x.checkpoint->name(), "c3");
   EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "0", "preempted",

@@ -202,6 +202,8 @@ TEST_F(driver_test, can_be_stopped_while_ranks_run) {
   EXPECT_EQ(x.status, run_status_kind::aborted);
   ASSERT_TRUE(x.error);
   EXPECT_EQ(x.error->code, ec::stopped);
+  EXPECT_THAT(x.error->message, AllOf(HasSubstr("the test is over; "),
+                                      HasSubstr("\" resumes it")));
   EXPECT_EQ(x.metrics, (metrics{{"x", 0}}));
   ASSERT_TRUE(x.checkpoint);
   EXPECT_EQ(x.checkpoint->name(), "c0");

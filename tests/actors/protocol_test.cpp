@@ -159,7 +159,7 @@ void for_each_sample(F f) {
   f(loop_event{"params", {{"lr", 0.5}}});
   f(log_event{2, {"params", {{"lr", 0.5}}}});
   f(start_run{});
-  f(stop_run{});
+  f(stop_run{"text"});
   f(get_status{});
   f(preempt_run{"text", 15});
 }

@@ -48,6 +48,11 @@ history_row last_row(const result& x) {
   return rows && !rows->empty() ? rows->back() : history_row{};
 }
 
+/// How a result ends of a run that was stopped or preempted.
+std::string resumed_by(const std::string& name) {
+  return "; the next run with run.name = \"" + name + "\" resumes it";
+}
+
 constexpr auto preempted_kind =
   static_cast<int>(stop_info::kind_type::preempted);
 
@@ -281,7 +286,8 @@ TEST_F(run_test, an_inline_run_is_preempted_by_a_signal) {
   EXPECT_EQ(outcome.status, run_status_kind::preempted);
   ASSERT_TRUE(outcome.error);
   EXPECT_TRUE(outcome.stop_requested);
-  EXPECT_EQ(outcome.error->message, "the run was preempted by SIGUSR1");
+  EXPECT_EQ(outcome.error->message,
+            "the run was preempted by SIGUSR1" + resumed_by("run"));
   EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
 }
 
@@ -362,7 +368,8 @@ TEST_F(run_test, a_stop_ends_the_grace_of_an_inline_run_too) {
   };
   auto outcome = data_parallel_trainer{stay, options}.fit();
   EXPECT_EQ(outcome.status, run_status_kind::aborted);
-  EXPECT_EQ(outcome.error->message, "the run was asked to stop");
+  EXPECT_EQ(outcome.error->message,
+            "the run was stopped by SIGINT" + resumed_by("run"));
 }
 
 TEST_F(run_test, an_inline_loop_that_is_stopped_may_leave_in_any_way) {
@@ -383,9 +390,95 @@ TEST_F(run_test, an_inline_loop_that_is_stopped_may_leave_in_any_way) {
     train_options options{.scaling = {.num_workers = 0}, .run = config()};
     auto outcome = data_parallel_trainer{leaves, options}.fit();
     EXPECT_EQ(outcome.status, run_status_kind::aborted);
-    EXPECT_EQ(outcome.error->message, "the run was asked to stop");
+    EXPECT_EQ(outcome.error->message,
+              "the run was stopped by SIGINT" + resumed_by("run"));
   }
 }
+
+TEST_F(run_test, a_run_without_a_name_says_which_name_resumes_it) {
+  for (int workers : {0, 2}) {
+    train_options options{
+      .scaling = {.num_workers = workers, .where = placement::in_process},
+      .run = config()};
+    options.run.name.reset();
+    auto stop = [](train_context& context) {
+      if (context.rank() == 0)
+        kill(getpid(), SIGINT);
+      for (int i = 0;; ++i)
+        context.report({{"i", i}});
+    };
+    auto outcome = data_parallel_trainer{stop, options}.fit();
+    ASSERT_TRUE(outcome.error);
+    EXPECT_EQ(outcome.error->message,
+              "the run was stopped by SIGINT"
+                + resumed_by(outcome.path.filename().string()));
+  }
+}
+
+/// What *fd* has until *text* is in it, or until its end.
+std::string read_until(int fd, const std::string& text) {
+  std::string result;
+  char buffer[4096];
+  while (text.empty() || result.find(text) == result.npos) {
+    auto size = read(fd, buffer, sizeof(buffer));
+    if (size <= 0)
+      break;
+    result.append(buffer, static_cast<std::size_t>(size));
+  }
+  return result;
+}
+
+class tracker_that_is_down : public run_test,
+                             public testing::WithParamInterface<const char*> {
+protected:
+  tracker_that_is_down() { EXPECT_EQ(pipe2(console_, O_CLOEXEC), 0); }
+
+  ~tracker_that_is_down() override { close(console_[0]); }
+
+  /// A run whose tracker is not there, at its end.
+  std::unique_ptr<victim> waiting_program(const std::string& action) {
+    auto result = std::make_unique<victim>(storage_.path().string(), action,
+                                           std::vector<int>{}, console_[1]);
+    close(console_[1]);
+    return result;
+  }
+
+  void expect_wait() {
+    auto said = read_until(console_[0], "ends the wait");
+    EXPECT_THAT(said, testing::HasSubstr("waits for what trackers send: "
+                                         "mlflow (at most 35"));
+  }
+
+  int console_[2];
+};
+
+TEST_P(tracker_that_is_down, is_given_up_for_a_signal_to_the_program) {
+  auto program = waiting_program(std::string{"tracker_down"} + GetParam());
+  expect_wait();
+  program->kill(SIGINT);
+  auto status = program->wait();
+  ASSERT_TRUE(WIFSIGNALED(status)); // It is none of the run's.
+  EXPECT_EQ(WTERMSIG(status), SIGINT);
+  EXPECT_THAT(read_until(console_[0], ""),
+              testing::HasSubstr("records are unsent"));
+  EXPECT_EQ(result::from_path(run_path())->status, run_status_kind::finished);
+}
+
+TEST_P(tracker_that_is_down, is_given_up_for_a_second_signal) {
+  auto program = waiting_program(std::string{"tracker_down_long"} + GetParam());
+  wait_for_lines(run_path(), 5);
+  program->kill(SIGINT);
+  expect_wait();
+  program->kill(SIGINT);
+  auto status = program->wait();
+  ASSERT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+  EXPECT_EQ(WEXITSTATUS(status), 42);
+  EXPECT_EQ(result::from_path(run_path())->error->message,
+            "the run was stopped by SIGINT" + resumed_by("run"));
+}
+
+INSTANTIATE_TEST_SUITE_P(workers, tracker_that_is_down,
+                         testing::Values("", "_inline"));
 
 TEST_F(run_test, the_environment_says_how_long_a_sender_waits) {
   setenv("TROUPE_SENDER_GRACE", "90", 1);
@@ -398,14 +491,15 @@ TEST_F(run_test, the_environment_says_how_long_a_sender_waits) {
 }
 
 TEST_F(run_test, a_sender_that_waits_for_no_number_of_seconds_is_refused) {
-  for (auto text : {"30s", "soon", "-3", ""}) {
+  for (auto text : {"30s", "soon", "-3", "", "1000000001"}) {
     setenv("TROUPE_SENDER_GRACE", text, 1);
     auto outcome = run({});
     unsetenv("TROUPE_SENDER_GRACE");
     ASSERT_TRUE(outcome.error) << text;
     EXPECT_EQ(outcome.error->code, ec::invalid_config);
     EXPECT_THAT(outcome.error->message,
-                testing::HasSubstr("TROUPE_SENDER_GRACE must be a number"));
+                testing::HasSubstr("TROUPE_SENDER_GRACE must be a number of "
+                                   "seconds, at most 1000000000"));
   }
 }
 

@@ -192,6 +192,8 @@ TEST_F(run_test, an_interrupt_stops_the_run_in_good_order) {
   auto left = result::from_path(run_path());
   ASSERT_TRUE(left);
   EXPECT_EQ(left->status, run_status_kind::aborted);
+  EXPECT_EQ(left->error->message, "the run was stopped by SIGINT; the next run "
+                                  "with run.name = \"run\" resumes it");
 }
 
 TEST_F(run_test, an_interrupt_that_is_too_late_for_the_run_is_the_programs) {

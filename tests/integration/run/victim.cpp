@@ -15,6 +15,7 @@
 #include <iostream>
 
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/callbacks/mlflow/mlflow_tracker.hpp"
 
 extern char** environ;
 
@@ -94,6 +95,15 @@ int be_victim(const std::string& storage, const std::string& action) {
     plan.steps = 3;
     if (action.starts_with("interrupt_behind_error"))
       plan.action = "throw";
+    workers = action.ends_with("_inline") ? 0 : 2;
+  }
+  if (action.starts_with("tracker_down")) {
+    config.quiet = false;
+    config.callbacks = {
+      mlflow_tracker({.tracking_uri = "http://127.0.0.1:1"},
+                     {.finish_timeout = std::chrono::hours{1}})};
+    if (!action.starts_with("tracker_down_long"))
+      plan.steps = 3;
     workers = action.ends_with("_inline") ? 0 : 2;
   }
   if (action == "leave")

@@ -19,9 +19,11 @@ namespace troupe::test {
 /// if `_inline` follows, every attempt fails and the second takes the program
 /// along. With `interrupt_at_end`, inline if `_inline` follows,
 /// SIGINT comes after the last report, with `interrupt_behind_error` after
-/// the ranks have failed. With `file_limit` no file of theirs may
-/// be larger than 8 KiB. 0: the loop came to its end; 42: the run was stopped;
-/// 43: preempted.
+/// the ranks have failed. With `tracker_down`, inline if `_inline` follows,
+/// they end after three reports, the driver shows its progress, and it has a
+/// tracker whose service is not there; with `tracker_down_long` they do not
+/// end. With `file_limit` no file of theirs may be larger than 8 KiB. 0: the
+/// loop came to its end; 42: the run was stopped; 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);
 
 /// This program as a victim, in a process group of its own, without the

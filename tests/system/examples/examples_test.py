@@ -310,7 +310,7 @@ class Tracking(ExampleTest):
             finally:
                 program.kill()
         self.assertEqual(program.returncode, 1, said)
-        self.assertIn("the run was asked to stop", said)
+        self.assertIn("the run was stopped by SIGINT", said)
 
     def test_resumes_from_its_checkpoint(self):
         self.check_resumes("--limit", 640, "--epochs", 2, "--name", "seen", name="seen", epochs=2, killed_at=1)
@@ -387,6 +387,7 @@ class FashionMnist(ExampleTest):
         for arguments, says in ((["--lerning-rate", "1"], "there is no option '--lerning-rate'"),
                                 (["--epochs"], "--epochs has no value"),
                                 (["--epochs", "1.5"], "--epochs takes a whole number"),
+                                (["--epochs", "1e10"], "--epochs takes a number of at most 1000000000"),
                                 (["--storage", "--epochs"], "--storage has no value"),
                                 (["--limit", "-5"], "--limit takes a number of at least 0"),
                                 (["--workers", ""], "--workers has an empty value"),

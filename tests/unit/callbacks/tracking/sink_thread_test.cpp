@@ -109,7 +109,60 @@ TEST_F(sink_thread_test, counts_no_time_in_which_the_program_stood_still) {
       continued.count_down();
     return begin + std::chrono::hours{look < 2 ? 0 : 1};
   };
-  EXPECT_THAT(trackers->finish(wait_time{now}), testing::IsEmpty());
+  EXPECT_THAT(trackers->finish({}, wait_time{now}), testing::IsEmpty());
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
+}
+
+/// A clock that runs fast.
+std::function<std::chrono::steady_clock::time_point()> fast_clock() {
+  return [now = std::chrono::steady_clock::now()]() mutable {
+    return now += std::chrono::milliseconds{400};
+  };
+}
+
+TEST_F(sink_thread_test, names_whom_the_end_waits_for) {
+  // The tracker comes back once it is named.
+  std::latch named{1};
+  target->answer = [&](auto) -> sink_result {
+    named.wait();
+    return {};
+  };
+  config.callbacks = {std::make_shared<tracker>(target)};
+  auto trackers =
+    tracker_set::start(config, store->description(), store->path(),
+                       {[&](std::string text) {
+                          notes.push_back(std::move(text));
+                          named.count_down();
+                        },
+                        {}})
+      .value();
+  report(0);
+  EXPECT_THAT(trackers->finish({}, wait_time{fast_clock()}),
+              testing::IsEmpty());
+  EXPECT_THAT(notes, testing::ElementsAre(
+                       "the run is over and waits for what trackers send: "
+                       "recorded (at most 58 s more)"));
+}
+
+TEST_F(sink_thread_test, gives_trackers_up_once_no_one_has_the_time) {
+  target->answer = [](auto) {
+    return sink_fails(sink_failure::kind::transient,
+                      {ec::storage, "connection refused"});
+  };
+  // Without the hurry this test would take an hour.
+  auto trackers = start({.finish_timeout = std::chrono::hours{1}}).value();
+  report(0);
+  auto asked = 0;
+  auto unsent = trackers->finish([&] { return ++asked > 2; });
+  ASSERT_EQ(unsent.size(), 1u);
+  EXPECT_THAT(unsent[0], HasSubstr("2 records are unsent"));
+}
+
+TEST_F(sink_thread_test, has_a_moment_for_its_records_though_no_one_has_time) {
+  config.metrics_csv = true;
+  auto trackers = start().value();
+  report(0);
+  EXPECT_THAT(trackers->finish([] { return true; }), testing::IsEmpty());
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
@@ -266,7 +319,7 @@ TEST_F(sink_thread_test, gives_up_no_tracker_for_time_that_stood_still) {
                          .retry = {milliseconds{1}, milliseconds{1}}})
                     .value();
   report(0);
-  EXPECT_THAT(trackers->finish(wait_time{now}), testing::IsEmpty());
+  EXPECT_THAT(trackers->finish({}, wait_time{now}), testing::IsEmpty());
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 

@@ -73,11 +73,11 @@ TEST(signal_count_test, whoever_presses_a_key_three_times_in_a_second_counts) {
 TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
   interrupt_watch watch;
   EXPECT_FALSE(is_readable(watch.fd()));
-  EXPECT_EQ(watch.first_signal(), 0);
+  EXPECT_EQ(watch.asking_signal(), 0);
   ::raise(SIGINT);
   EXPECT_TRUE(is_readable(watch.fd()));
   ::raise(SIGTERM);
-  EXPECT_EQ(watch.first_signal(), SIGINT);
+  EXPECT_EQ(watch.asking_signal(), SIGINT);
 }
 
 TEST(interrupt_watch_test, tells_a_stop_from_a_preemption) {
@@ -86,9 +86,11 @@ TEST(interrupt_watch_test, tells_a_stop_from_a_preemption) {
   ::raise(SIGUSR1);
   EXPECT_TRUE(is_readable(watch.fd()));
   EXPECT_EQ(watch.asked(), interrupt::preempt);
-  EXPECT_EQ(watch.first_signal(), SIGUSR1);
+  EXPECT_EQ(watch.asking_signal(), SIGUSR1);
   ::raise(SIGINT);
   EXPECT_EQ(watch.asked(), interrupt::stop);
+  EXPECT_EQ(watch.asking_signal(), SIGINT);
+  EXPECT_EQ(watch.count(), 1); // The second one is an echo.
 }
 
 TEST(interrupt_watch_test, what_does_not_preempt_stops) {
@@ -207,9 +209,9 @@ TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
 TEST(interrupt_watch_test, starts_anew_and_restores_what_was) {
   for (int i = 0; i < 2; ++i) {
     interrupt_watch watch;
-    EXPECT_EQ(watch.first_signal(), 0);
+    EXPECT_EQ(watch.asking_signal(), 0);
     ::raise(SIGINT);
-    EXPECT_EQ(watch.first_signal(), SIGINT);
+    EXPECT_EQ(watch.asking_signal(), SIGINT);
   }
   EXPECT_EQ(handler_of(SIGINT), SIG_DFL);
   EXPECT_EQ(handler_of(SIGTERM), SIG_DFL);

@@ -27,8 +27,9 @@ std::string number(double x) {
 int count_cards() {
   // The driver makes /dev/nvidia0, /dev/nvidia1, …; other names are not cards.
   int result = 0;
-  boost::system::error_code ignored;
-  for (fs::directory_iterator i{"/dev", ignored}, end; i != end; ++i) {
+  boost::system::error_code code; // What cannot be read has no cards.
+  for (fs::directory_iterator i{"/dev", code}, end; !code && i != end;
+       i.increment(code)) {
     auto name = i->path().filename().string();
     result += name.size() > 6 && name.compare(0, 6, "nvidia") == 0
               && std::all_of(name.begin() + 6, name.end(), [](unsigned char c) {

@@ -5,30 +5,39 @@
 
 #include <atomic>
 #include <csignal>
-#include <system_error>
+#include <exception>
 #include <thread>
 #include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/stack_dump.hpp"
 
 namespace troupe {
 
 /// A thread that runs *body* and on which no signal handler of the program
-/// does; `ec::spawn` if the system has no thread left.
+/// does, save that of `stack_signal`; `ec::spawn` if the system has no thread
+/// left. *body* is destroyed in the caller then.
 template <class Body>
 expected<std::thread> start_thread(Body body) {
   sigset_t all, before;
   sigfillset(&all);
+  sigdelset(&all, stack_signal());
   ::pthread_sigmask(SIG_SETMASK, &all, &before);
   expected<std::thread> result;
   try {
     result = std::thread{std::move(body)};
-  } catch (const std::system_error& problem) {
+  } catch (const std::exception& problem) { // No thread, or no memory for it.
     result = failure(ec::spawn, std::string{"no thread: "} + problem.what());
   }
   ::pthread_sigmask(SIG_SETMASK, &before, nullptr);
   return result;
+}
+
+/// The same with a thread that no one waits for.
+template <class Body>
+expected<void> start_detached_thread(Body body) {
+  return start_thread(std::move(body)).map([](std::thread x) { x.detach(); });
 }
 
 /// Starts *count* threads at once and ends them: `ec::spawn` if the system has

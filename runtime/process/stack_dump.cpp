@@ -49,10 +49,6 @@ std::atomic<pid_t> writer{0};
 /// The process that answers, and not what it forks off.
 pid_t answering = 0;
 
-int stack_signal() noexcept {
-  return SIGRTMIN + 9;
-}
-
 pid_t thread_id() noexcept {
   return static_cast<pid_t>(::syscall(SYS_gettid));
 }

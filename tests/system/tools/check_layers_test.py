@@ -120,7 +120,9 @@ class CheckLayers(unittest.TestCase):
         for line, call in (("auto x = fs::absolute(path);", "fs::absolute"),
                            ("for (auto& x : fs::directory_iterator{path})", "fs::directory_iterator")):
             self.expect_violation(f"runtime/error.cpp:1: {call} {why}", runtime__error_DOT_cpp=line + "\n")
-        code, output = self.check(runtime__error_DOT_cpp="for (fs::directory_iterator i{path, code}, end; i != end;)\n")
+        loop = "for (fs::directory_iterator i{path, code}, end; !code && i != end;\n     %s)\n"
+        self.expect_violation(f"runtime/error.cpp:2: ++i {why}", runtime__error_DOT_cpp=loop % "++i")
+        code, output = self.check(runtime__error_DOT_cpp=loop % "i.increment(code)")
         self.assertEqual(code, 0, output)
 
     def test_refuses_a_folder_without_sources(self):

@@ -2,9 +2,9 @@
 
 #include <string>
 #include <string_view>
-#include <thread>
 #include <utility>
 
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/trainers/torch/groups/group_reaper.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -38,6 +38,22 @@ std::exception_ptr as_timeout(const std::exception_ptr& failure, int rank) {
   } catch (...) {
     return nullptr;
   }
+}
+
+/// Calls *complete* once *inner* is over, as threads of the inner group do for
+/// works that have a future.
+expected<void>
+wait_on_a_thread(c10::intrusive_ptr<c10d::Work> inner,
+                 std::function<void(std::exception_ptr)> complete) {
+  return start_detached_thread(
+    [inner = std::move(inner), complete = std::move(complete)] {
+      try {
+        inner->wait();
+      } catch (...) {
+        return complete(std::current_exception());
+      }
+      complete(nullptr);
+    });
 }
 
 } // namespace
@@ -184,15 +200,11 @@ elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
     future->addCallback([complete](c10::ivalue::Future& done) {
       complete(done.hasError() ? done.exception_ptr() : nullptr);
     });
-  else // Ends with the inner work, as the threads of the inner group do.
-    std::thread{[inner = ours->inner, complete] {
-      try {
-        inner->wait();
-        complete(nullptr);
-      } catch (...) {
-        complete(std::current_exception());
-      }
-    }}.detach();
+  else if (auto waits = wait_on_a_thread(ours->inner, complete); !waits)
+    complete(std::make_exception_ptr(train_error{
+      {waits.error().code,
+       "rank " + std::to_string(rank_)
+         + ": no one can wait for a collective: " + waits.error().message}}));
   settle(std::move(group), ours.get());
   return ours;
 }

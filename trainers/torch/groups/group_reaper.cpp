@@ -2,7 +2,8 @@
 
 #include <condition_variable>
 #include <mutex>
-#include <thread>
+
+#include "troupe/runtime/process/quiet_thread.hpp"
 
 namespace troupe {
 
@@ -30,12 +31,20 @@ void group_reaper::dispose(c10::intrusive_ptr<c10d::Backend> group) {
     std::lock_guard guard{shared.mutex};
     ++shared.pending;
   }
-  std::thread{[group = std::move(group), &shared]() mutable {
-    group.reset();
+  auto gone = [&shared] {
     std::lock_guard guard{shared.mutex};
     --shared.pending;
     shared.changed.notify_all();
-  }}.detach();
+  };
+  // Not in the hands of the thread: one that does not start would destroy the
+  // group here.
+  auto* released = group.release();
+  auto started = start_detached_thread([released, gone] {
+    c10::intrusive_ptr<c10d::Backend>::reclaim(released).reset();
+    gone();
+  });
+  if (!started)
+    gone();
 }
 
 int group_reaper::pending() {

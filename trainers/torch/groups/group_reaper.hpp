@@ -15,7 +15,8 @@ public:
   /// are given up faster than the network notices.
   static constexpr int limit = 16;
 
-  /// Takes *group* away. The caller holds no other reference.
+  /// Takes *group* away. The caller holds no other reference. If the system has
+  /// no thread left, the group stays behind, with its memory and connections.
   static void dispose(c10::intrusive_ptr<c10d::Backend> group);
 
   /// How many groups are still on their way out.

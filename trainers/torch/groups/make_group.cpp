@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <future>
 #include <memory>
-#include <thread>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
@@ -180,8 +179,7 @@ group_ends join_nccl(train_context& context, const torch_config& config,
   return {[member, on_cpu](const error& reason) {
             if (on_cpu)
               on_cpu->abort(reason);
-            // It waits for the GPU, which the control plane may not.
-            std::thread{[member] { member->abort(); }}.detach();
+            abort_nccl_group(member);
           },
           [member, on_cpu, device = plane.device, check]() mutable {
             if (on_cpu)

@@ -6,7 +6,6 @@
 #include <future>
 #include <memory>
 #include <string>
-#include <thread>
 #include <utility>
 #include <vector>
 
@@ -14,6 +13,7 @@
 #include <c10/core/impl/VirtualGuardImpl.h>
 #include <dlfcn.h>
 
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/group_reaper.hpp"
 #include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
@@ -76,27 +76,30 @@ private:
   std::promise<T> promise_;
 };
 
-/// How long collectives that a loop has started may take on the GPU after the
-/// loop returned; a peer that never joins them ends by the run's own limits.
-constexpr auto drain_limit = std::chrono::seconds{30};
-
 /// How long communicators that did not drain may take to abort.
 constexpr auto abort_limit = std::chrono::seconds{1};
 
 /// Calls *f* on a thread of its own; returns whether it was over within
-/// *limit*. What it throws ends it.
+/// *limit*. What it throws ends it. False at once if there is no thread.
 bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
   auto over = std::make_shared<std::promise<void>>();
   auto finished = over->get_future();
-  std::thread{[f = std::move(f), over] {
+  auto started = start_detached_thread([f = std::move(f), over] {
     try {
       f();
     } catch (...) {
       // A group that cannot end well is aborted or destroyed by the caller.
     }
     over->set_value();
-  }}.detach();
-  return finished.wait_for(limit) == std::future_status::ready;
+  });
+  return started && finished.wait_for(limit) == std::future_status::ready;
+}
+
+/// Waits for all work that was started on *device*.
+void finish_work_on(c10::Device device) {
+  if (!device.is_cpu()) // Nothing lies ahead of the loop there.
+    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
+      device.index());
 }
 
 } // namespace
@@ -143,14 +146,20 @@ start_group(train_context& context, std::chrono::milliseconds limit,
     shared->fail(std::make_exception_ptr(train_error{reason}));
   });
   // The link outlives the thread: the start may ask its store.
-  std::thread{[shared, start = std::move(start),
-               link = context.link().shared_from_this()] {
-    try {
-      shared->succeed(start());
-    } catch (...) {
-      shared->fail(std::current_exception());
-    }
-  }}.detach();
+  auto started =
+    start_detached_thread([shared, start = std::move(start),
+                           link = context.link().shared_from_this()] {
+      try {
+        shared->succeed(start());
+      } catch (...) {
+        shared->fail(std::current_exception());
+      }
+    });
+  if (!started)
+    throw train_error{
+      {started.error().code,
+       "rank " + std::to_string(context.rank())
+         + ": the group did not start: " + started.error().message}};
   if (result.wait_for(limit) != std::future_status::ready)
     shared->fail(std::make_exception_ptr(
       train_error{{ec::timeout, "rank " + std::to_string(context.rank())
@@ -166,10 +175,9 @@ refuse_reports_after_abort(train_context& context,
   return context.before_report([member = std::move(member), device,
                                 rank = context.rank(),
                                 activity = context.link().activity()] {
-    if (!device.is_cpu()) {
+    {
       activity_scope waits{activity->at_device};
-      c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
-        device.index());
+      finish_work_on(device);
     }
     if (member->getError() != c10d::ErrorType::SUCCESS)
       throw train_error{
@@ -180,11 +188,21 @@ refuse_reports_after_abort(train_context& context,
   });
 }
 
+void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member) {
+  // Without a thread the attempt's own limits end the rank.
+  (void) start_detached_thread([member = std::move(member)] {
+    try {
+      member->abort();
+    } catch (...) {
+      // The group is of no use either way; its plane lets go of it.
+    }
+  });
+}
+
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
-                      c10::Device device) {
-  auto closed = finishes_within(drain_limit, [member, device] {
-    c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
-      device.index());
+                      c10::Device device, std::chrono::milliseconds limit) {
+  auto closed = finishes_within(limit, [member, device] {
+    finish_work_on(device);
     member->shutdown();
   });
   if (!closed)

@@ -40,10 +40,20 @@ refuse_reports_after_abort(train_context& context,
                            c10::intrusive_ptr<c10d::Backend> member,
                            c10::Device device);
 
+/// Aborts *member* on a thread of its own and returns at once: the abort waits
+/// for the GPU, which the control plane may not.
+void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member);
+
+/// How long collectives that a loop has started may take on the GPU after the
+/// loop returned; a peer that never joins them ends by the run's own limits.
+constexpr auto nccl_drain_limit = std::chrono::seconds{30};
+
 /// Ends *member* in order: what is under way on *device* finishes, then the
 /// communicators close. Destroying or aborting first could corrupt the last
-/// results, here and in the peers. Takes bounded time.
+/// results, here and in the peers. What is not over after *limit* is aborted,
+/// within another second.
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
-                      c10::Device device);
+                      c10::Device device,
+                      std::chrono::milliseconds limit = nccl_drain_limit);
 
 } // namespace troupe

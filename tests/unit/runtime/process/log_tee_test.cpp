@@ -10,8 +10,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/no_new_threads.hpp"
 #include "tests/unit/runtime/process/no_memory.hpp"
-#include "tests/unit/runtime/process/no_new_threads.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 

@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <sys/wait.h>
 
-#include "tests/unit/runtime/process/no_new_threads.hpp"
+#include "tests/support/no_new_threads.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/pidfd.hpp"

@@ -7,14 +7,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <thread>
-
 #include <gmock/gmock.h>
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/rank_commands.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/symbol_table.hpp"
 
 namespace troupe::test {
@@ -55,7 +54,7 @@ protected:
       ready.reader.reset();
       if (answers)
         answer_with_stacks(path_);
-      std::thread other{[&, fd = let_go.reader.get()] {
+      auto other = start_thread([&, fd = let_go.reader.get()] {
         ::pthread_setname_np(::pthread_self(), "other-thread");
         if (thread_is_deaf) {
           sigset_t all;
@@ -64,9 +63,9 @@ protected:
         }
         ready.writer.reset();
         thread_waits_here(fd);
-      }};
+      });
       main_waits_here(let_go.reader.get());
-      other.join();
+      other->join();
       ::_exit(0);
     }
     ready.writer.reset();
@@ -178,7 +177,7 @@ TEST_F(stack_dump_test, a_process_that_was_forked_off_does_not_answer) {
   pid_ = ::fork();
   if (pid_ == 0) {
     answer_with_stacks(path_);
-    auto signal = SIGRTMIN + 9;
+    auto signal = stack_signal();
     ::_exit(end_of_child(signal) == signal ? 0 : 1);
   }
   int status = 0;

@@ -11,11 +11,11 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/memory_link.hpp"
+#include "tests/support/no_new_threads.hpp"
 #include "tests/support/torch_ranks.hpp"
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/groups/gloo_group.hpp"
 #include "troupe/trainers/torch/groups/group_reaper.hpp"
-#include "troupe/trainers/torch/groups/nccl_group.hpp"
 
 namespace troupe {
 
@@ -121,49 +121,6 @@ TEST_F(make_group_test, gloo_carries_every_collective) {
                check(x[0].sum().template item<float>() == 4, "sparse sum");
              }),
     no_failures);
-}
-
-// NCCL's own start hears of nothing but its peers.
-TEST_F(make_group_test, an_abort_of_the_attempt_ends_a_start) {
-  auto link = std::make_shared<test::memory_link>(store_);
-  train_context context{facts(0, 2), link, std::nullopt};
-  std::promise<void> peer;
-  auto begun = std::make_shared<std::promise<void>>();
-  auto start = [come = peer.get_future().share(), begun] {
-    begun->set_value();
-    come.wait();
-    return c10::intrusive_ptr<c10d::Backend>{};
-  };
-  auto control_plane = std::async(std::launch::async, [&] {
-    begun->get_future().wait();
-    link->abort({ec::rank_failed, "rank 1: it crashed"});
-  });
-  try {
-    start_group(context, std::chrono::hours{1}, start);
-    ADD_FAILURE() << "it started without its peer";
-  } catch (const train_error& e) {
-    EXPECT_STREQ(e.what(), "rank 1: it crashed");
-  }
-  peer.set_value();
-  control_plane.get();
-}
-
-TEST_F(make_group_test, a_start_without_an_end_is_left_behind) {
-  train_context context{
-    facts(1, 2), std::make_shared<test::memory_link>(store_), std::nullopt};
-  std::promise<void> peer;
-  auto start = [come = peer.get_future().share()] {
-    come.wait();
-    return c10::intrusive_ptr<c10d::Backend>{};
-  };
-  try {
-    start_group(context, 10ms, start);
-    ADD_FAILURE() << "it started without its peer";
-  } catch (const train_error& e) {
-    EXPECT_EQ(e.reason().code, ec::timeout);
-    EXPECT_STREQ(e.what(), "rank 1: the group did not start within 10 ms");
-  }
-  peer.set_value();
 }
 
 TEST_F(make_group_test, an_abort_of_the_attempt_ends_waiting_collectives) {
@@ -309,36 +266,68 @@ TEST_F(make_group_test, a_peer_that_is_gone_sends_no_signal_over_gloo) {
   EXPECT_EQ(open, 0);
 }
 
-/// NCCL, as far as reports ask it.
-struct abortable_backend : c10d::Backend {
-  using Backend::Backend;
-  c10d::ErrorType getError() override { return state; }
-  c10d::ErrorType state = c10d::ErrorType::SUCCESS;
-};
+// The end of a loop, and the control plane, come at any time.
+TEST_F(make_group_test, a_group_over_gloo_ends_where_no_thread_is_left) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  for (bool aborted : {false, true}) {
+    std::barrier both{2};
+    std::optional<test::no_new_threads> none;
+    auto failures = test::run_threads(2, [&](int rank) {
+      auto link = std::make_shared<test::memory_link>(store_);
+      auto here = facts(rank, 2);
+      here.attempt = aborted ? 2 : 1; // Addresses of the first stay.
+      train_context context{std::move(here), link, std::nullopt};
+      auto plane =
+        make_group(context, {.backend = backend::gloo, .timeout = 60s});
+      expect_sum(*plane, "gloo");
+      both.arrive_and_wait();
+      if (rank == 0)
+        none.emplace();
+      both.arrive_and_wait();
+      if (aborted)
+        link->abort({ec::rank_failed, "rank 2: it crashed"});
+      plane.reset();
+      both.arrive_and_wait();
+      if (rank == 0)
+        none.reset();
+    });
+    EXPECT_EQ(failures, no_failures);
+    EXPECT_EQ(group_reaper::pending(), 0) << "those that stay do not count";
+  }
+}
 
-TEST_F(make_group_test, what_is_computed_after_an_abort_of_nccl_is_not_stored) {
-  train_context context{
-    facts(1, 2), std::make_shared<test::memory_link>(store_), std::nullopt};
-  auto member = c10::make_intrusive<abortable_backend>(1, 2);
-  auto guard = refuse_reports_after_abort(context, member, at::kCPU);
-  context.report({{"loss", 0.5}});
-  member->state = c10d::ErrorType::COMM_ERROR;
-  for (auto store :
-       std::vector<std::function<void()>>{[&] {
-                                            context.report({{"loss", 0.4}});
-                                          },
-                                          [&] { context.new_checkpoint(); }})
-    try {
-      store();
-      ADD_FAILURE() << "it was not refused";
-    } catch (const train_error& e) {
-      EXPECT_EQ(e.reason().code, ec::rank_failed);
-      EXPECT_TRUE(
-        std::string{e.what()}.starts_with("rank 1: NCCL aborted a collective"))
-        << e.what();
-    }
-  guard.reset(); // The group is gone, and its errors with it.
-  context.report({{"loss", 0.4}});
+// Gloo's own reduce-scatter has no future.
+TEST_F(make_group_test, a_collective_that_no_thread_can_wait_for_fails) {
+  if (!has_gloo())
+    GTEST_SKIP() << "this build has no Gloo";
+  std::barrier both{2};
+  std::optional<test::no_new_threads> none;
+  auto failures =
+    on_ranks(backend::gloo, true, [&](auto& context, auto& plane, auto& link) {
+      auto part = at::empty({2});
+      auto whole = at::ones({4});
+      both.arrive_and_wait();
+      if (context.rank() == 0)
+        none.emplace();
+      both.arrive_and_wait();
+      error reason;
+      try {
+        test::reduce_scatter_single(*plane.group, part, whole)->wait();
+      } catch (const train_error& e) {
+        reason = e.reason();
+      }
+      both.arrive_and_wait();
+      if (context.rank() == 0)
+        none.reset();
+      both.arrive_and_wait();
+      check(reason.code == ec::spawn, reason.message);
+      check(reason.message.starts_with("rank " + std::to_string(context.rank())
+                                       + ": no one can wait for a collective"),
+            reason.message);
+      check(link.activity()->in_collective == 0, "it still waits");
+    });
+  EXPECT_EQ(failures, no_failures);
 }
 
 TEST_F(make_group_test, a_world_of_one_needs_no_group) {

@@ -31,6 +31,15 @@ collective_place collective_place_of(const segment_rank& x) {
           x.progress.load(std::memory_order_relaxed) >> 1};
 }
 
+/// Collectives of NCCL run on GPUs, and a rank waits for its own before it
+/// reports: whoever neither does so nor has *ended* keeps the others there. Or
+/// the GPU merely has much to do, which no one else knows.
+collective_place gpu_place_of(const rank_activity& x, bool ended) {
+  auto since = time_of(x.at_device);
+  return {since.has_value(), since.value_or(rank_activity::clock::time_point{}),
+          since || ended ? 1u : 0u};
+}
+
 } // namespace
 
 caf::result<report_committed> worker_group_state::add(report& x) {
@@ -256,16 +265,27 @@ void worker_group_state::look_for_stopped() {
 std::vector<rank_wait> worker_group_state::waits() const {
   auto result = attempt->meetings.waits();
   std::vector<collective_place> places;
+  std::vector<collective_place> at_gpus;
   std::vector<int> elsewhere;
+  std::vector<int> not_to_blame;
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
     auto& shown = attempt->segment->activity(rank);
     places.push_back(collective_place_of(attempt->segment->rank(rank)));
+    auto ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
+    at_gpus.push_back(gpu_place_of(shown, ended.has_value()));
     if (time_of(shown.at_store) || time_of(shown.asks_driver))
       elsewhere.push_back(rank);
+    if (at_gpus.back().inside || std::ranges::count(elsewhere, rank) > 0)
+      not_to_blame.push_back(rank);
   }
   if (auto wait = collective_wait(places))
     result.push_back(std::move(*wait));
-  blame_awaited(result, elsewhere);
+  // Other waits of the ranks lack the same ones.
+  if (auto wait = collective_wait(at_gpus); wait && result.empty()) {
+    wait->what = "work on the GPUs";
+    result.push_back(std::move(*wait));
+  }
+  blame_awaited(result, not_to_blame);
   for (int rank = 0; rank < args.plan.world_size; ++rank)
     if (!attempt->meetings.call_of(rank).empty())
       elsewhere.push_back(rank);

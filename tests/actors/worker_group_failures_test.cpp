@@ -448,6 +448,67 @@ TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
   EXPECT_FALSE(record->warnings[1].waits);
 }
 
+// As in an all-reduce over NCCL, before a report.
+TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
+  plan.world_size = 3;
+  plan.gpus = {{0}, {1}, {2}};
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto now = [this] {
+    return state().self->clock().now().time_since_epoch().count();
+  };
+  for (int rank : {0, 2})
+    segment->activity(rank).at_device = now();
+  pass_seconds(9);
+  EXPECT_TRUE(record->warnings.empty());
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("work on the GPUs: rank 1 is missing for 10 s, ranks 0,"
+                        " 2 wait; rank 1 is in its train loop"));
+  segment->activity(2).at_device = 0;
+  ranks.report(2, 10);
+  pass_seconds(10);
+  EXPECT_THAT(record->warnings.back().text,
+              HasSubstr("report 10: rank 1 is missing for 10 s, rank 2 waits"));
+  segment->activity(1).at_device = now();
+  pass_seconds(1);
+  auto status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 1 s");
+}
+
+TEST_F(worker_group_test, names_ranks_whose_gpus_all_stand_still) {
+  plan.gpus = {{0}, {1}};
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  for (int rank : {0, 1})
+    segment->activity(rank).at_device =
+      state().self->clock().now().time_since_epoch().count();
+  pass_seconds(10);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("work on the GPUs: all ranks are in it for 10 s"));
+}
+
+TEST_F(worker_group_test, the_last_rank_waits_for_its_gpu_alone) {
+  plan.gpus = {{0}, {1}};
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  ranks.finish(0);
+  segment->activity(1).at_device =
+    state().self->clock().now().time_since_epoch().count();
+  pass_seconds(10);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("the end of the run: rank 1 is missing for 10 s"));
+}
+
 TEST_F(worker_group_test, a_timeout_of_the_loops_own_is_blamed_on_no_other) {
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,

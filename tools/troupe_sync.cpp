@@ -240,11 +240,15 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   auto plain = make_sink(name, "{}");
   if (!plain)
     return lacks(plain.error().message);
-  auto unsent = sink_feed{std::move(*plain), run, {}, note}.unsent();
+  sink_feed feed{std::move(*plain), run, {}, note};
+  auto unsent = feed.unsent();
   if (!unsent)
     return lacks("what is unsent cannot be counted: " + unsent.error().message);
-  if (*unsent == 0 && !may_be_offline(name, in_folder, run))
-    return {};
+  if (*unsent == 0 && !may_be_offline(name, in_folder, run)) {
+    auto refused = feed.refused();
+    return refused.empty() ? tracker_state{}
+                           : lacks("all else is sent; " + refused);
+  }
   auto given = x.options.find(name);
   auto chosen =
     choose_options(name, in_folder,

@@ -9,6 +9,8 @@
 
 #include "troupe/callbacks/encoding/png.hpp"
 #include "troupe/callbacks/tracking/event_kinds.hpp"
+#include "troupe/runtime/checkpoint/copy_files.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
@@ -197,11 +199,10 @@ void tracking_handle::log_artifact(const fs::path& path,
                          "artifact name '" + shown
                            + "' is no relative path below the run's folder"}};
     value_or_throw(folder_of_run(*context_).make_folders(kept.parent_path()));
-    fs::copy(source, run / kept,
-             fs::copy_options::recursive | fs::copy_options::overwrite_existing,
-             code);
-    if (code)
-      throw train_error{storage_error("copy to", run / kept, code.value())};
+    value_or_throw(look_up(source).and_then([&](const file_status& x) {
+      return x.is_folder() ? copy_files(source, run / kept)
+                           : copy_file(source, run / kept, copy_sync::no);
+    }));
   }
   send(event_kind::tracker_artifact,
        {{"name", shown}, {"file", kept.string()}});

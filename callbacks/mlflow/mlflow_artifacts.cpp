@@ -1,12 +1,10 @@
 #include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
 
-#include <fcntl.h>
-
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/http/percent_encoded.hpp"
 #include "troupe/runtime/process/redacted.hpp"
-#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 
 namespace troupe {
 
@@ -51,9 +49,7 @@ sink_result mlflow_artifacts::put(const fs::path& file,
     return put_signed(file, name);
   if (root_.starts_with("file:") || !has_scheme(root_)) {
     fs::path root = has_scheme(root_) ? "/" + path_of(root_) : root_;
-    if (auto ok = copy_artifact(file, root / name); !ok)
-      return sink_fails(kind::transient, ok.error());
-    return {};
+    return copy_artifact(file, root / name);
   }
   return sink_fails(
     kind::rejected,
@@ -94,31 +90,13 @@ sink_result mlflow_artifacts::put_signed(const fs::path& file,
   return {};
 }
 
-expected<void> copy_artifact(const fs::path& file, const fs::path& target) {
-  const auto folder = target.parent_path();
-  if (auto made = make_folders(folder, 0777); !made) // Less the user's umask.
-    return made;
-  const auto temporary = folder / fs::unique_path(".%%%%%%%%.tmp");
-  boost::system::error_code failed;
-  auto checked = [&]() -> expected<void> {
-    if (!failed)
-      return {};
-    return failure(ec::storage, "cannot copy " + file.string() + " to "
-                                  + target.string() + ": " + failed.message());
-  };
-  fs::copy_file(file, temporary, failed);
-  auto ok =
-    checked()
-      .and_then([&] { return open_file(temporary, O_RDONLY, "open"); })
-      .and_then([&](const unique_fd& x) { return sync_file(x, temporary); })
-      .and_then([&] {
-        fs::rename(temporary, target, failed);
-        return checked();
-      });
+sink_result copy_artifact(const fs::path& file, const fs::path& target) {
+  auto ok = copy_file(file, target, copy_sync::yes);
   if (ok)
-    return sync_folder(folder);
-  fs::remove(temporary, failed);
-  return ok;
+    return {};
+  // One file that cannot be there keeps no other record waiting.
+  auto lasts = ok.error().code == ec::invalid_argument;
+  return sink_fails(lasts ? kind::rejected : kind::transient, ok.error());
 }
 
 } // namespace troupe

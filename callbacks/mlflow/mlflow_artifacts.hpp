@@ -30,7 +30,8 @@ private:
 };
 
 /// Copies *file* to *target* durably and in one step: readers see the old file
-/// or the new one. Makes the folders above.
-expected<void> copy_artifact(const fs::path& file, const fs::path& target);
+/// or the new one. Makes the folders above. Rejected, if no other attempt can
+/// succeed.
+sink_result copy_artifact(const fs::path& file, const fs::path& target);
 
 } // namespace troupe

@@ -497,8 +497,9 @@ sink_result mlflow_tree::set_tags(std::span<const mlflow_pair> tags) {
 sink_result mlflow_tree::put_file(const fs::path& file,
                                   const std::string& name) {
   const auto copy = folder_ / "artifacts" / name;
-  return as_result(
-    may_write(over_, copy).and_then([&] { return copy_artifact(file, copy); }));
+  if (auto ok = may_write(over_, copy); !ok)
+    return as_result(ok);
+  return copy_artifact(file, copy);
 }
 
 sink_result mlflow_tree::end(run_status_kind status, std::int64_t time_ms) {

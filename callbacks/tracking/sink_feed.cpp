@@ -73,11 +73,8 @@ sink_feed::pump_once(clock::time_point now) {
 
 expected<void> sink_feed::read() {
   if (!reader_) {
-    auto saved = load_position(file(".offset"));
-    if (!saved)
-      return tl::unexpected{saved.error()};
-    if (*saved)
-      position_ = std::move(**saved);
+    if (auto ok = find_place(); !ok)
+      return ok;
     auto offset = resume_offset(position_, run_.path);
     if (!offset)
       return tl::unexpected{offset.error()};
@@ -100,6 +97,30 @@ expected<void> sink_feed::read() {
       return {};
     held_.push_back(std::move(**record));
   }
+  return {};
+}
+
+// What a tracker has had it may be given again; a place that no one can read
+// would keep it from the run for good.
+expected<void> sink_feed::find_place() {
+  auto path = file(".offset");
+  auto saved = load_position(path);
+  if (saved) {
+    if (*saved)
+      position_ = std::move(**saved);
+    return {};
+  }
+  if (saved.error().code != ec::corrupt)
+    return tl::unexpected{saved.error()};
+  if (left_)
+    return failure(ec::stopped, "the run is over");
+  auto aside = file(".offset.damaged");
+  boost::system::error_code code;
+  fs::rename(path, aside, code);
+  if (code)
+    return tl::unexpected{storage_error("rename", path, code.value())};
+  note_("tracker " + target_->name() + " gets the run from its begin again: "
+        + saved.error().message + ", and is kept as " + aside.string());
   return {};
 }
 
@@ -278,6 +299,21 @@ expected<std::uint64_t> sink_feed::unsent() const {
   }
 }
 
+std::string sink_feed::refused() const {
+  auto path = file(".rejected.jsonl");
+  auto found = look_up(path);
+  if (found && !found->exists())
+    return {};
+  auto at = " is kept in " + path.string();
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return "what it refused" + at;
+  for (std::uint64_t count = 0;; ++count)
+    if (auto line = lines->next(); !line || !*line)
+      return std::to_string(count) + " records were refused; the journal's text"
+             + at + ", which may be removed";
+}
+
 std::string sink_feed::left_in_files() const {
   auto left = target_->offline(run_);
   if (!left)
@@ -287,6 +323,8 @@ std::string sink_feed::left_in_files() const {
 
 expected<std::uint64_t> sink_feed::unread() const {
   auto saved = load_position(file(".offset"));
+  if (!saved && saved.error().code == ec::corrupt)
+    return 0; // As `find_place`.
   if (!saved)
     return tl::unexpected{saved.error()};
   return *saved ? resume_offset(**saved, run_.path) : 0;

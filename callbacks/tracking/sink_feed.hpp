@@ -25,6 +25,8 @@ namespace troupe {
 ///     are refused is halved until the record that is refused stands alone;
 ///     that one goes to `sinks/<name>.rejected.jsonl`.
 ///   - After a permanent failure the sink gets nothing more from this feed.
+///   - A place that is damaged is set aside, and the sink begins again with the
+///     first record, without a state.
 ///   - An exception counts as a transient failure and the sink begins again
 ///     from the saved place; after `max_throws` in a row it gets nothing more.
 class sink_feed {
@@ -54,8 +56,12 @@ public:
   const error& trouble() const noexcept { return trouble_; }
 
   /// Records of the journal that the sink has not taken; counts them. Fails if
-  /// the journal, or the place in it, cannot be read.
+  /// the journal, or the place in it, cannot be read; one that is damaged
+  /// counts as the begin.
   expected<std::uint64_t> unsent() const;
+
+  /// Empty, or a sentence: records that the sink refused, now or earlier.
+  std::string refused() const;
 
   /// What the sink was to upload and has in files only; empty: nothing.
   std::string left_in_files() const;
@@ -72,6 +78,7 @@ private:
   sink_result send_records(std::size_t count);
   sink_result send_end();
   expected<void> read();
+  expected<void> find_place();
   std::optional<clock::time_point> handle(const sink_failure& x,
                                           clock::time_point now);
   std::optional<clock::time_point>

@@ -22,9 +22,11 @@ tracked_run with_token(tracked_run run, std::stop_token token) {
 /// Empty, or a sentence.
 std::string what_is_unsent(const sink_feed& feed) {
   auto unsent = feed.unsent();
-  if (unsent && *unsent == 0)
-    return {};
   auto text = "tracker " + feed.target().name() + ": ";
+  if (unsent && *unsent == 0) {
+    auto refused = feed.refused();
+    return refused.empty() ? refused : text + refused;
+  }
   auto file = feed.target().file();
   if (!unsent)
     return text + (file.empty() ? "" : file + " may not be whole, ")

@@ -6,6 +6,7 @@
 
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 
 namespace troupe {
 
@@ -42,48 +43,52 @@ std::string json_list(const std::vector<double>& values) {
   return result + "]";
 }
 
+sink_result rejected(error reason) {
+  return sink_fails(sink_failure::kind::rejected, std::move(reason));
+}
+
 } // namespace
 
-expected<void> wandb_batch::add(const tracker_record& record) {
+sink_result wandb_batch::add(const tracker_record& record) {
   struct visitor {
     wandb_batch& self;
     const tracker_record& record;
 
-    expected<void> operator()(const history_row& x) {
+    sink_result operator()(const history_row& x) {
       self.add_report(x, record);
       return {};
     }
-    expected<void> operator()(const logged_metrics& x) {
+    sink_result operator()(const logged_metrics& x) {
       if (auto row = self.row_at(x.step, record))
         self.add_values(row->items, x.values);
       return {};
     }
-    expected<void> operator()(const logged_params& x) {
+    sink_result operator()(const logged_params& x) {
       self.add_config(x.values);
       return {};
     }
-    expected<void> operator()(const logged_text& x) {
+    sink_result operator()(const logged_text& x) {
       if (auto row = self.row_at(x.step, record))
         row->items.push_back({x.name, wandb_json(x.text)});
       return {};
     }
-    expected<void> operator()(const logged_image& x) {
+    sink_result operator()(const logged_image& x) {
       return self.add_image(x, record);
     }
-    expected<void> operator()(const logged_histogram& x) {
+    sink_result operator()(const logged_histogram& x) {
       self.add_histogram(x, record);
       return {};
     }
-    expected<void> operator()(const logged_artifact& x) {
+    sink_result operator()(const logged_artifact& x) {
       return self.add_artifact(x);
     }
-    expected<void> operator()(const attempt_record&) {
+    sink_result operator()(const attempt_record&) {
       self.close_row();
       self.steps_.begin_attempt();
       self.add_config({{"troupe.attempt", record.attempt}});
       return {};
     }
-    expected<void> operator()(const run_end_record&) { return {}; }
+    sink_result operator()(const run_end_record&) { return {}; }
   };
   return std::visit(visitor{*this, record}, record.content);
 }
@@ -116,11 +121,11 @@ void wandb_batch::add_report(const history_row& x,
   write(std::move(result));
 }
 
-expected<void> wandb_batch::add_image(const logged_image& x,
-                                      const tracker_record& record) {
+sink_result wandb_batch::add_image(const logged_image& x,
+                                   const tracker_record& record) {
   auto bytes = read_file(x.file, max_image);
   if (!bytes)
-    return tl::unexpected{bytes.error()};
+    return rejected(bytes.error());
   auto sum = sha256(*bytes);
   fs::path name{"media/images/" + x.name + "_" + std::to_string(x.step) + "_"
                 + sum.substr(0, 20) + ".png"};
@@ -155,15 +160,15 @@ void wandb_batch::add_histogram(const logged_histogram& x,
   values->items.push_back({x.name, json_list(edges), "bins"});
 }
 
-expected<void> wandb_batch::add_artifact(const logged_artifact& x) {
+sink_result wandb_batch::add_artifact(const logged_artifact& x) {
   auto found = look_up(x.path);
   if (!found)
-    return tl::unexpected{found.error()};
+    return rejected(found.error());
   if (!found->is_folder())
     return add_file(x.path, x.name, false);
   auto files = files_below(x.path);
   if (!files)
-    return tl::unexpected{files.error()};
+    return rejected(files.error());
   for (auto& file : *files)
     if (auto added = add_file(
           file, fs::path{x.name} / file.lexically_relative(x.path), false);
@@ -174,21 +179,21 @@ expected<void> wandb_batch::add_artifact(const logged_artifact& x) {
 
 // W&B's uploader takes what lies in the folder `files/`, which may be carried
 // elsewhere: a second name for the same bytes where that can be, else a copy.
-expected<void> wandb_batch::add_file(const fs::path& from, const fs::path& name,
-                                     bool is_media) {
+sink_result wandb_batch::add_file(const fs::path& from, const fs::path& name,
+                                  bool is_media) {
   if (leads_out(name))
-    return failure(ec::invalid_argument,
-                   "'" + name.string() + "' leads out of W&B's folder");
+    return rejected({ec::invalid_argument,
+                     "'" + name.string() + "' leads out of W&B's folder"});
   auto to = target_.fragment.files() / name.lexically_normal();
-  if (auto made = make_folders(to.parent_path()); !made)
-    return made;
+  auto made = make_folders(to.parent_path());
   boost::system::error_code code;
   fs::remove(to, code);
   fs::create_hard_link(from, to, code);
-  if (code)
-    fs::copy_file(from, to, fs::copy_options::overwrite_existing, code);
-  if (code)
-    return tl::unexpected{storage_error("copy", from, code.value())};
+  if (!made || code)
+    if (auto ok = copy_file(from, to, copy_sync::no); !ok)
+      return ok.error().code == ec::invalid_argument
+               ? rejected(ok.error())
+               : sink_fails(sink_failure::kind::transient, ok.error());
   target_.log.append(
     target_.records.file(name.lexically_normal().string(), is_media));
   return {};

@@ -5,6 +5,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/callbacks/tracking/sink_result.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_record.hpp"
 #include "troupe/callbacks/wandb/wandb_fragment.hpp"
@@ -31,9 +32,9 @@ public:
   wandb_batch(const wandb_target& target, wandb_steps& steps)
     : target_(target), steps_(steps) {}
 
-  /// Adds *x*; fails if it can never be taken: a file that is gone or a name
+  /// Adds *x*; rejected if it can never be taken: a file that is gone or a name
   /// that leads out of the folder.
-  expected<void> add(const tracker_record& x);
+  sink_result add(const tracker_record& x);
 
   /// Adds what is held back: a row to which more values of the same step might
   /// have come, and the latest value of each name.
@@ -50,11 +51,11 @@ private:
   };
 
   void add_report(const history_row& x, const tracker_record& record);
-  expected<void> add_image(const logged_image& x, const tracker_record& record);
+  sink_result add_image(const logged_image& x, const tracker_record& record);
   void add_histogram(const logged_histogram& x, const tracker_record& record);
-  expected<void> add_artifact(const logged_artifact& x);
-  expected<void> add_file(const fs::path& from, const fs::path& name,
-                          bool is_media);
+  sink_result add_artifact(const logged_artifact& x);
+  sink_result add_file(const fs::path& from, const fs::path& name,
+                       bool is_media);
   void add_config(const metrics& values);
   void add_values(std::vector<wandb_item>& items, const metrics& values) const;
 

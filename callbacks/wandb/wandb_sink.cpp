@@ -222,13 +222,11 @@ sink_result wandb_sink::log(std::span<const tracker_record> records) {
     return transient(ok.error());
   auto place = place_;
   wandb_batch batch{{options_, run_, *fragment_, *log_, records_}, place.steps};
-  error refused;
+  sink_result result;
   std::size_t accepted = 0;
   for (auto& record : records) {
-    if (auto ok = batch.add(record); !ok) {
-      refused = ok.error();
+    if (result = batch.add(record); !result)
       break;
-    }
     ++accepted;
   }
   batch.close();
@@ -236,9 +234,9 @@ sink_result wandb_sink::log(std::span<const tracker_record> records) {
   add_console(place);
   if (auto ok = flush(std::move(place)); !ok)
     return transient(ok.error());
-  if (refused)
-    return sink_fails(kind::rejected, std::move(refused), accepted);
-  return {};
+  if (!result)
+    result.error().accepted = accepted;
+  return result;
 }
 
 // Only of the run's own process: `troupe-sync` may run elsewhere.

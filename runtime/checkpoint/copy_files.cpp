@@ -1,43 +1,21 @@
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 
 #include <fcntl.h>
-#include <sys/sendfile.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include <algorithm>
-#include <atomic>
 #include <cerrno>
-#include <cstdint>
 #include <string>
 #include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 
 namespace troupe {
 
 namespace {
-
-/// What `fs::copy_file` should do: Boost 1.74 copies ranges, which Linux has
-/// refused between two kinds of file systems since 5.19.
-/// Adds the bytes to *size*; 0, or what `errno` says.
-int copy_bytes(int from, int to, std::uint64_t& size) {
-  constexpr std::size_t piece = 1 << 30;
-  ssize_t copied = 0;
-  do {
-    copied = ::sendfile(to, from, nullptr, piece);
-    size += static_cast<std::uint64_t>(std::max<ssize_t>(copied, 0));
-  } while (copied > 0 || (copied < 0 && errno == EINTR));
-  return copied < 0 ? errno : 0;
-}
-
-/// Why *size* bytes of *from*, which had *whole*, are no copy of it.
-error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
-  return {ec::storage, from.string() + " had " + std::to_string(whole)
-                         + " bytes, and only " + std::to_string(size)
-                         + " could be copied: it was cut meanwhile"};
-}
 
 /// A folder that files are copied to, by its descriptor.
 struct target_folder {
@@ -58,66 +36,17 @@ struct target_folder {
   }
 };
 
-/// A new file in *folder* that no other writer uses; *name* becomes its name.
-unique_fd new_file(int folder, std::string& name) {
-  static std::atomic<std::uint64_t> serial = 0;
-  for (;;) {
-    name =
-      ".copy-" + std::to_string(::getpid()) + '-' + std::to_string(serial++);
-    unique_fd file{::openat(folder, name.c_str(),
-                            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-    if (file || (errno != EEXIST && errno != EINTR))
-      return file;
-  }
-}
-
-/// Replaces *name* in *to* by a copy of *in*, the open file *from*: a reader
-/// finds the old file or the new one, and another writer does no harm. *sync*
-/// is called with the copy before it has its name.
-template <class Sync>
 expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
                                const target_folder& to, const fs::path& name,
-                               const Sync& sync) {
-  auto fail = [&](int code) {
-    return tl::unexpected{
-      storage_error("copy " + from.string() + " to", to.path / name, code)};
-  };
-  struct stat status {};
-  if (::fstat(in.get(), &status) != 0)
-    return fail(errno);
-  if (!S_ISREG(status.st_mode))
-    return fail(EINVAL);
-  std::string temporary;
-  auto out = new_file(to.folder.get(), temporary);
-  if (!out)
-    return fail(errno);
-  std::uint64_t size = 0;
-  auto ok = [&]() -> expected<void> {
-    if (auto code = copy_bytes(in.get(), out.get(), size); code != 0)
-      return fail(code);
-    // More of it is fine: a log may grow.
-    if (size < static_cast<std::uint64_t>(status.st_size))
-      return tl::unexpected{cut_short(from, size, status.st_size)};
-    if (::fchmod(out.get(), status.st_mode & 0777) != 0)
-      return fail(errno);
-    if (auto synced = sync(out); !synced)
-      return synced;
-    if (::renameat(to.folder.get(), temporary.c_str(), to.folder.get(),
-                   name.c_str())
-        != 0)
-      return fail(errno);
-    return {};
-  }();
-  if (!ok)
-    ::unlinkat(to.folder.get(), temporary.c_str(), 0);
-  return ok;
+                               copy_sync sync) {
+  return replace_by_copy(in, from, {to.folder.get(), name, to.path / name},
+                         sync);
 }
 
 expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
                                const fs::path& name) {
   return open_file(from, O_RDONLY, "read").and_then([&](const unique_fd& in) {
-    return replace_by_copy(in, from, to, name,
-                           [](auto&) { return expected<void>{}; });
+    return replace_by_copy(in, from, to, name, copy_sync::no);
   });
 }
 
@@ -296,9 +225,7 @@ expected<bool> separate_files(const held_folder& folder,
           return x.duplicate().and_then([&](held_folder copy) {
             target_folder to{std::move(copy).release(), x.path(), 0700,
                              O_NOFOLLOW};
-            return replace_by_copy(
-              in, whole, to, name,
-              [&](const unique_fd& out) { return sync_file(out, whole); });
+            return replace_by_copy(in, whole, to, name, copy_sync::yes);
           });
         })
         .and_then([&] { return x.sync(); });

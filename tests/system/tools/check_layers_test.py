@@ -125,6 +125,14 @@ class CheckLayers(unittest.TestCase):
         code, output = self.check(runtime__error_DOT_cpp=loop % "i.increment(code)")
         self.assertEqual(code, 0, output)
 
+    def test_finds_copies_that_stay_on_one_file_system(self):
+        for call in ("fs::copy(a, b, code)", "fs::copy_file(a, b)"):
+            self.expect_violation(f"runtime/error.cpp:1: {call.split('(')[0]} fails between file systems: use copy_file or copy_files",
+                                  runtime__error_DOT_cpp=f"auto x = {call};\n")
+        code, output = self.check(runtime__error_DOT_cpp="copy_file(a, b); fs::copy_options x; // fs::copy(a, b)\n",
+                                  tests__unit__error_test_DOT_cpp="fs::copy_file(a, b);\n")
+        self.assertEqual(code, 0, output)
+
     def test_refuses_a_folder_without_sources(self):
         with tempfile.TemporaryDirectory() as folder:
             done = subprocess.run([sys.executable, CHECK, folder], capture_output=True, text=True, timeout=60)

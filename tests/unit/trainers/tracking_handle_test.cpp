@@ -6,6 +6,7 @@
 
 #include <gmock/gmock.h>
 
+#include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/memory_link.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
@@ -95,6 +96,21 @@ TEST_F(tracking_handle_test, copies_a_file_from_elsewhere_into_the_run) {
   auto& fields = fields_of("tracker_artifact");
   EXPECT_EQ(fields.at("name"), metric_value{"docs/notes.txt"});
   EXPECT_EQ(fields.at("file"), metric_value{"artifacts/docs/notes.txt"});
+}
+
+TEST_F(tracking_handle_test, copies_files_of_another_file_system) {
+  folder_elsewhere other;
+  write_bytes(other / "notes.txt", "notes");
+  fs::create_directories(other / "all/sub");
+  write_bytes(other / "all/sub/more.txt", "more");
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  for (auto i = 0; i < 2; ++i) { // The second replaces the first.
+    tracker.log_artifact(other / "notes.txt");
+    tracker.log_artifact(other / "all");
+    EXPECT_EQ(bytes_of(run / "artifacts/notes.txt"), "notes");
+    EXPECT_EQ(bytes_of(run / "artifacts/all/sub/more.txt"), "more");
+  }
 }
 
 TEST_F(tracking_handle_test, leaves_a_file_of_the_run_where_it_is) {

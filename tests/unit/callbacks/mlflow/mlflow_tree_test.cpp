@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <sys/stat.h>
 
+#include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
 #include "troupe/callbacks/mlflow/meta_file.hpp"
@@ -380,6 +381,32 @@ TEST_F(mlflow_tree_test, takes_no_checkpoint_for_that_of_another_report) {
   EXPECT_EQ(uploaded(3, 2), 1);
   EXPECT_EQ(uploaded(3, 0), 0);
   EXPECT_EQ(uploaded(1, 2), 0);
+}
+
+TEST_F(mlflow_tree_test, takes_files_of_another_file_system) {
+  folder_elsewhere elsewhere;
+  write_bytes(elsewhere / "a", "bytes");
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  auto ok = tree.put_file(elsewhere / "a", "sub/a");
+  ASSERT_TRUE(ok) << ok.error().reason.message;
+  EXPECT_EQ(bytes_of(run_folder() / "artifacts/sub/a"), "bytes");
+}
+
+TEST_F(mlflow_tree_test, refuses_only_a_file_that_can_never_be_there) {
+  write_bytes(folder / "a", "bytes");
+  mlflow_tree tree{folder.path()};
+  ASSERT_TRUE(tree.open(wanted(), ""));
+  const std::string long_name(300, 'x');
+  for (auto& name : {long_name, long_name + "/a", "b/" + long_name + "/a"}) {
+    auto result = tree.put_file(folder / "a", name);
+    ASSERT_FALSE(result);
+    EXPECT_EQ(result.error().what, sink_failure::kind::rejected) << name;
+  }
+  auto gone = tree.put_file(folder / "gone", "c");
+  ASSERT_FALSE(gone);
+  EXPECT_EQ(gone.error().what, sink_failure::kind::rejected);
+  EXPECT_TRUE(tree.put_file(folder / "a", "a"));
 }
 
 TEST_F(mlflow_tree_test, waits_where_nothing_can_be_written) {

@@ -168,6 +168,27 @@ TEST_F(sink_feed_test, goes_on_behind_much_that_is_no_record) {
   EXPECT_EQ(target->indices(), up_to(4));
 }
 
+TEST_F(sink_feed_test, begins_again_where_its_place_is_damaged) {
+  report_until(10);
+  {
+    auto feed = new_feed();
+    drain(feed);
+  }
+  auto place = store->path() / "sinks" / "recorded.offset";
+  auto text = bytes_of(place);
+  ++text[text.find("offset") + 9]; // A digit, and the sum is wrong.
+  write_bytes(place, text);
+  auto feed = new_feed();
+  EXPECT_EQ(feed.unsent(), target->rows.size());
+  target->rows.clear();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(10));
+  EXPECT_EQ(target->states.back(), "");
+  EXPECT_THAT(notes, ElementsAre(HasSubstr("recorded.offset.damaged")));
+  EXPECT_EQ(bytes_of(place.string() + ".damaged"), text);
+  EXPECT_EQ(new_feed().unsent(), 0u);
+}
+
 TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   report_until(100);
   target->answer = [&](std::span<const tracker_record> x) -> sink_result {
@@ -186,6 +207,7 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   EXPECT_THAT(bytes_of(store->path() / "sinks" / "recorded.rejected.jsonl"),
               HasSubstr("{\"batch\":42,"));
   EXPECT_THAT(notes, testing::Contains(HasSubstr("bad name")));
+  EXPECT_THAT(new_feed().refused(), HasSubstr("1 records were refused"));
 }
 
 TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_breaks_each_time) {

@@ -114,12 +114,34 @@ TEST_F(troupe_sync_test, does_not_call_sent_what_it_cannot_read) {
   EXPECT_THAT(output, HasSubstr("open " + journal.string()));
   EXPECT_THAT(output, Not(HasSubstr("all is sent")));
   write_bytes(journal, lines);
-  write_bytes(run.path() / "sinks/csv.offset", "{}");
+  fs::create_directory(run.path() / "sinks/csv.offset");
   EXPECT_EQ(sync(), 1);
   EXPECT_THAT(output, HasSubstr("csv.offset"));
   fs::remove(run.path() / "sinks/csv.offset");
   EXPECT_EQ(sync(), 0) << output;
   EXPECT_THAT(output, HasSubstr("csv: all is sent"));
+}
+
+TEST_F(troupe_sync_test, sends_all_again_whose_place_is_damaged) {
+  options("csv", "{}");
+  write_bytes(run.path() / "sinks/csv.offset", "{}");
+  EXPECT_EQ(sync(), 0) << output;
+  EXPECT_THAT(output, HasSubstr("csv.offset.damaged"));
+  EXPECT_THAT(output, HasSubstr("csv: all is sent"));
+  EXPECT_EQ(bytes_of(run.path() / "sinks/csv.offset.damaged"), "{}");
+  EXPECT_THAT(bytes_of(run.path() / "metrics.csv"), HasSubstr("0.5"));
+  EXPECT_EQ(sync(), 0) << output;
+  EXPECT_THAT(output, Not(HasSubstr("damaged")));
+}
+
+TEST_F(troupe_sync_test, names_what_was_refused) {
+  options("csv", "{}");
+  write_bytes(run.path() / "sinks/csv.rejected.jsonl", "{}\n{}\n");
+  for (auto i = 0; i < 2; ++i) {
+    EXPECT_EQ(sync(), 1) << output;
+    EXPECT_THAT(output, HasSubstr("2 records were refused"));
+    EXPECT_THAT(output, HasSubstr("csv.rejected.jsonl"));
+  }
 }
 
 TEST_F(troupe_sync_test, refuses_what_belongs_to_somebody_else) {

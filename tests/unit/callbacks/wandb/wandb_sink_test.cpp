@@ -5,6 +5,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/child.hpp"
+#include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/sink_records.hpp"
 
 namespace troupe {
@@ -13,6 +14,7 @@ namespace {
 using test::bytes_of;
 using test::environment_guard;
 using test::files_with;
+using test::folder_elsewhere;
 using test::run_in;
 using test::sink_records;
 using test::temporary_folder;
@@ -242,6 +244,19 @@ TEST_F(wandb_sink_test, refuses_only_the_record_whose_file_is_gone) {
   EXPECT_NE(result.error().reason.message.find("gone.png"), std::string::npos);
   ASSERT_TRUE(x.log({&records[2], 1}));
   EXPECT_EQ(rows_in(folder.path()).reports, (numbers{0, 1}));
+}
+
+TEST_F(wandb_sink_test, copies_files_of_another_file_system) {
+  folder_elsewhere elsewhere;
+  write_bytes(elsewhere / "a", "bytes");
+  wandb_sink x{offline()};
+  ASSERT_TRUE(x.start(run, ""));
+  auto one = record(logged_artifact{elsewhere / "a", "sub/a"});
+  auto result = x.log({&one, 1});
+  ASSERT_TRUE(result) << result.error().reason.message;
+  auto copies = files_with(folder.path(), "bytes");
+  ASSERT_EQ(copies.size(), 1u);
+  EXPECT_TRUE(copies[0].string().ends_with("/files/sub/a")) << copies[0];
 }
 
 TEST_F(wandb_sink_test, keeps_names_within_its_folder) {

@@ -1,0 +1,136 @@
+#include "troupe/runtime/storage/file_copy.hpp"
+
+#include <fcntl.h>
+#include <sys/sendfile.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <string>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Whether another attempt fails as well, as long as no one changes anything.
+bool lasts(int code) {
+  constexpr int all[] = {EACCES, EFBIG,  EINVAL, EISDIR,  ELOOP, ENAMETOOLONG,
+                         ENOENT, ENODEV, ENXIO,  ENOTDIR, EPERM, EXDEV};
+  return std::ranges::find(all, code) != std::end(all);
+}
+
+error copy_error(std::string_view action, const fs::path& path, int code) {
+  auto result = storage_error(action, path, code);
+  result.code = lasts(code) ? ec::invalid_argument : ec::storage;
+  return result;
+}
+
+/// What `fs::copy_file` should do: Boost 1.74 copies ranges, which Linux has
+/// refused between two file systems of different kinds since 5.19. Adds the
+/// bytes to *size*; 0, or what `errno` says.
+int copy_bytes(int from, int to, std::uint64_t& size) {
+  constexpr std::size_t piece = 1 << 30;
+  ssize_t copied = 0;
+  do {
+    copied = ::sendfile(to, from, nullptr, piece);
+    size += static_cast<std::uint64_t>(std::max<ssize_t>(copied, 0));
+  } while (copied > 0 || (copied < 0 && errno == EINTR));
+  return copied < 0 ? errno : 0;
+}
+
+/// Why *size* bytes of *from*, which had *whole*, are no copy of it.
+error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
+  return {ec::storage, from.string() + " had " + std::to_string(whole)
+                         + " bytes, and only " + std::to_string(size)
+                         + " could be copied: it was cut meanwhile"};
+}
+
+/// A new file in *folder* that no other writer uses; *name* becomes its name.
+unique_fd new_file(int folder, std::string& name) {
+  static std::atomic<std::uint64_t> serial = 0;
+  for (;;) {
+    name =
+      ".copy-" + std::to_string(::getpid()) + '-' + std::to_string(serial++);
+    unique_fd file{::openat(folder, name.c_str(),
+                            O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+    if (file || (errno != EEXIST && errno != EINTR))
+      return file;
+  }
+}
+
+/// Why the folder *path*, which could not be made, cannot be made.
+int why_not_made(fs::path path) {
+  while (::mkdir(path.c_str(), 0700) != 0) {
+    if (errno != ENOENT || !path.has_parent_path())
+      return errno;
+    path = path.parent_path();
+  }
+  return EAGAIN; // By now it can.
+}
+
+} // namespace
+
+expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
+                               const copy_target& to, copy_sync sync) {
+  auto fail = [&](int code) {
+    return tl::unexpected{
+      copy_error("copy " + from.string() + " to", to.path, code)};
+  };
+  struct stat status {};
+  if (::fstat(in.get(), &status) != 0)
+    return fail(errno);
+  if (!S_ISREG(status.st_mode))
+    return fail(EINVAL);
+  std::string temporary;
+  auto out = new_file(to.folder, temporary);
+  if (!out)
+    return fail(errno);
+  std::uint64_t size = 0;
+  auto ok = [&]() -> expected<void> {
+    if (auto code = copy_bytes(in.get(), out.get(), size); code != 0)
+      return fail(code);
+    // More of it is fine: a log may grow.
+    if (size < static_cast<std::uint64_t>(status.st_size))
+      return tl::unexpected{cut_short(from, size, status.st_size)};
+    if (::fchmod(out.get(), status.st_mode & 0777) != 0)
+      return fail(errno);
+    if (sync == copy_sync::yes)
+      if (auto synced = sync_file(out, to.path); !synced)
+        return synced;
+    if (::renameat(to.folder, temporary.c_str(), to.folder, to.name.c_str())
+        != 0)
+      return fail(errno);
+    return {};
+  }();
+  if (!ok)
+    ::unlinkat(to.folder, temporary.c_str(), 0);
+  return ok;
+}
+
+expected<void> copy_file(const fs::path& from, const fs::path& to,
+                         copy_sync sync) {
+  auto folder = to.has_parent_path() ? to.parent_path() : fs::path{"."};
+  if (auto made = make_folders(folder, 0777); !made) {
+    auto code = why_not_made(folder);
+    return tl::unexpected{error{
+      lasts(code) ? ec::invalid_argument : ec::storage, made.error().message}};
+  }
+  // Without O_NONBLOCK a pipe would wait for a writer.
+  unique_fd in{::open(from.c_str(), O_RDONLY | O_CLOEXEC | O_NONBLOCK)};
+  if (!in)
+    return tl::unexpected{copy_error("read", from, errno)};
+  unique_fd above{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
+  if (!above)
+    return tl::unexpected{copy_error("open folder", folder, errno)};
+  return replace_by_copy(in, from, {above.get(), to.filename(), to}, sync)
+    .and_then([&]() -> expected<void> {
+      return sync == copy_sync::yes ? sync_folder(folder) : expected<void>{};
+    });
+}
+
+} // namespace troupe

@@ -100,6 +100,11 @@ void process_launcher::kill(int rank) {
 
 std::optional<process_vitals> process_launcher::vitals(int rank) {
   auto pid = pid_of(rank);
+bool process_launcher::has_ended(int rank) {
+  auto local = static_cast<std::size_t>(rank);
+  return local < ids_.size() && args_.spawner->has_ended(ids_[local]);
+}
+
   return pid != 0 ? vitals_of(pid) : std::nullopt;
 }
 

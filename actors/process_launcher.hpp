@@ -37,6 +37,7 @@ public:
   void launch(std::uint64_t attempt, int rank, int segment,
               const events& listener) override;
   void kill(int rank) override;
+  bool has_ended(int rank) override;
   std::optional<process_vitals> vitals(int rank) override;
   bool is_stopped(int rank) override;
   bool show_stacks(int rank) override;

@@ -32,6 +32,11 @@ public:
   /// told as `failed`.
   virtual void kill(int rank) = 0;
 
+  /// Whether *rank* of the last attempt is a process that has ended, or does so
+  /// without our doing. Its `exited` may still be on the way: that comes once
+  /// the cause is known, or no one can tell it.
+  virtual bool has_ended(int) { return false; }
+
   /// Signs of life of *rank* of the last attempt, if it is a process.
   virtual std::optional<process_vitals> vitals(int) { return std::nullopt; }
 

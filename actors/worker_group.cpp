@@ -235,9 +235,11 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
     // A rank whose goodbye was answered has nothing more to say.
     if (attempt->tracker.loop_over(rank))
       return;
-    // Its process tells the cause in a moment, if it is gone.
+    // Its process tells the cause in a moment, if it is gone; a spawner that
+    // hangs may make that a longer one.
     after(exit_patience, [this, rank] {
-      if (attempt->tracker.gone(rank))
+      if (attempt->tracker.gone(rank) || attempt->tracker.end_ordered()
+          || args.launcher->has_ended(rank))
         return;
       attempt->tracker.lost(rank, "its connection broke but its process is "
                                   "still there");
@@ -296,7 +298,10 @@ void worker_group_state::on_failure() {
 void worker_group_state::end_ranks(const error& reason,
                                    std::chrono::milliseconds grace) {
   auto& a = *attempt;
-  a.tracker.order_end();
+  auto ended = a.tracker.still_there();
+  std::erase_if(ended,
+                [this](int rank) { return !args.launcher->has_ended(rank); });
+  a.tracker.order_end(ended);
   a.end_reason = reason;
   a.segment->abort(reason);
   answer_all(reason);

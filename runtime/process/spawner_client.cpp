@@ -28,6 +28,10 @@ void spawner_client::kill(process_id id, int signal) {
   impl_->kill(id, signal);
 }
 
+bool spawner_client::has_ended(process_id id) const {
+  return impl_->has_ended(id);
+}
+
 pid_t spawner_client::spawner_pid() const {
   return impl_->spawner_pid();
 }

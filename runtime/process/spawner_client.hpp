@@ -61,6 +61,10 @@ public:
   /// process that is not there yet is not started any more.
   void kill(process_id id, int signal);
 
+  /// Whether process *id* has ended, or ends with its spawner, even if no one
+  /// was told yet: how it ended is for the spawner to say.
+  bool has_ended(process_id id) const;
+
   /// The process id of the spawner, -1 while there is none.
   pid_t spawner_pid() const;
 

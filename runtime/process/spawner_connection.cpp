@@ -112,6 +112,16 @@ void spawner_connection::kill(process_id id, int signal) {
   (void) push(std::move(x)); // The thread is there: it told of the pid.
 }
 
+bool spawner_connection::has_ended(process_id id) const {
+  std::lock_guard guard{mutex_};
+  auto found = processes_.find(id);
+  if (found == processes_.end())
+    return true; // Told.
+  auto& process = found->second;
+  return process.gone || !process.lost.empty()
+         || (process.handle && troupe::has_ended(process.handle, 0));
+}
+
 pid_t spawner_connection::spawner_pid() const {
   std::lock_guard guard{mutex_};
   return link_.socket ? link_.pid : -1;

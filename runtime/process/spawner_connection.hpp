@@ -32,6 +32,7 @@ public:
                    spawner_client::started_callback started,
                    spawner_client::ended_callback ended);
   void kill(process_id id, int signal);
+  bool has_ended(process_id id) const;
   pid_t spawner_pid() const;
 
   /// The process that made this object.

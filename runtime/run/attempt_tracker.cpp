@@ -26,9 +26,12 @@ rank_failure failure_of(const process_exit& cause) {
   return {kind::exit_code, cause.code, cause.last_words, 0, {}};
 }
 
-/// Whether *cause* is what an order to end does to a process.
+/// Whether *cause* may be what an order to end does to a process. A spawner
+/// that hangs does not tell that it was a kill.
 bool is_killed(const process_exit& cause) {
-  return cause.how == process_exit::kind::signaled && cause.code == SIGKILL;
+  return cause.how == process_exit::kind::lost
+         || (cause.how == process_exit::kind::signaled
+             && cause.code == SIGKILL);
 }
 
 } // namespace
@@ -38,6 +41,12 @@ attempt_tracker::attempt_tracker(int world_size)
 
 attempt_tracker::rank_state& attempt_tracker::at(int rank) {
   return ranks_.at(static_cast<std::size_t>(rank));
+}
+
+void attempt_tracker::order_end(const std::vector<int>& ended) {
+  end_ordered_ = true;
+  for (auto rank : ended)
+    at(rank).ended_before = true;
 }
 
 void attempt_tracker::launched(int rank, int pid) {
@@ -71,7 +80,8 @@ void attempt_tracker::exited(int rank, const process_exit& cause) {
   // another cause at the same time. One that came too late is turned away and
   // leaves by itself.
   auto turned_away = !x.ready && cause.how == process_exit::kind::exited;
-  if (!x.loop_over && !(end_ordered_ && (is_killed(cause) || turned_away)))
+  auto by_order = end_ordered_ && !x.ended_before;
+  if (!x.loop_over && !(by_order && (is_killed(cause) || turned_away)))
     fail(rank, failure_of(cause));
   x.gone = true;
 }

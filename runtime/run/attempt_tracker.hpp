@@ -47,8 +47,9 @@ public:
   /// be killed, or a process that does not end when it is.
   void give_up(int rank);
 
-  /// From now on ranks end because they are told to.
-  void order_end() noexcept { end_ordered_ = true; }
+  /// From now on ranks end because they are told to, but for those that have
+  /// *ended* already, whatever cause is known of them later.
+  void order_end(const std::vector<int>& ended = {});
 
   int world_size() const noexcept { return static_cast<int>(ranks_.size()); }
   bool end_ordered() const noexcept { return end_ordered_; }
@@ -101,6 +102,7 @@ private:
     bool loop_over = false;
     bool returned = false;
     bool gone = false;
+    bool ended_before = false; // The order to end.
   };
 
   rank_state& at(int rank);

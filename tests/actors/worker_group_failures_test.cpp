@@ -106,6 +106,29 @@ TEST_F(worker_group_test, a_rank_whose_connection_broke_is_lost_after_a_while) {
   EXPECT_THAT(failure_of(1).what, HasSubstr("connection broke"));
 }
 
+TEST_F(worker_group_test, a_rank_that_has_ended_is_not_called_there) {
+  start_all();
+  ranks.launcher->ended = {1};
+  caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);
+  system.pass(std::chrono::seconds{2});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.exit(1, {process_exit::kind::lost, 0, "did not say how"});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  ranks.exit(0, {process_exit::kind::lost, 0, "did not say how"});
+  EXPECT_EQ(failure_of(1).what, "did not say how");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, a_peers_exception_does_not_take_the_blame_of_a_kill) {
+  start_all();
+  ranks.launcher->ended = {1};
+  ranks.end_loop(0, {ec::rank_failed, "connection closed by peer"});
+  system.pass(ms{20});
+  ranks.exit(1, {process_exit::kind::lost, 0, "did not say how"});
+  ranks.exit(0);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+}
+
 TEST_F(worker_group_test, a_broken_connection_leaves_the_word_to_the_process) {
   start_all();
   caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <map>
+#include <set>
 #include <stdexcept>
 #include <string>
 #include <vector>
@@ -27,6 +28,8 @@ public:
   }
 
   void kill(int rank) override { killed.push_back(rank); }
+
+  bool has_ended(int rank) override { return ended.contains(rank); }
 
   std::optional<process_vitals> vitals(int rank) override {
     auto i = lives.find(rank);
@@ -55,6 +58,7 @@ public:
 
   std::vector<launch_order> launched;
   std::vector<int> killed;
+  std::set<int> ended;                 ///< Ranks whose processes have.
   std::vector<int> asked;              ///< For their stacks.
   std::map<int, process_vitals> lives; ///< By rank; others cannot be seen.
 };

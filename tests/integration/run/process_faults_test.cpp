@@ -321,6 +321,23 @@ TEST_F(run_test, loops_that_return_under_a_stopped_spawner_have_returned) {
   EXPECT_EQ(outcome.metrics.at("step"), metric_value{19});
 }
 
+TEST_F(run_test, a_rank_killed_under_a_stopped_spawner_alone_is_blamed) {
+  stopped spawner;
+  pid_t victim = 0;
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.callbacks = {on_report(2, [&] {
+    spawner.stop_spawner();
+    victim = processes_of_ranks().front();
+    kill(victim, SIGKILL);
+  })};
+  auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, options);
+  ASSERT_TRUE(outcome.error);
+  ASSERT_EQ(outcome.error->ranks.size(), 1u) << outcome.error->message;
+  auto& [rank, failure] = *outcome.error->ranks.begin();
+  EXPECT_EQ(failure.pid, victim);
+  EXPECT_EQ(failure.what, "ended; the spawner did not say how within 2 s");
+}
+
 TEST_F(run_test, a_signal_stops_a_run_whose_spawner_is_stopped) {
   stopped spawner;
   train_options options{.scaling = {.num_workers = 2}, .run = config()};

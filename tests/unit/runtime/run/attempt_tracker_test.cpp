@@ -155,6 +155,25 @@ TEST_F(attempt_tracker_test, ranks_that_end_by_order_have_not_failed) {
   EXPECT_FALSE(tracker.all_returned());
 }
 
+TEST_F(attempt_tracker_test, no_one_is_blamed_for_an_end_that_none_can_tell) {
+  rise_all();
+  tracker.order_end();
+  tracker.exited(0, {process_exit::kind::lost, 0, "did not say how"});
+  EXPECT_THAT(tracker.failures(), IsEmpty());
+  EXPECT_TRUE(tracker.gone(0));
+}
+
+TEST_F(attempt_tracker_test, a_rank_that_had_ended_before_the_order_failed) {
+  rise_all();
+  tracker.order_end({0, 1});
+  tracker.exited(0, {process_exit::kind::lost, 0, "did not say how"});
+  kill(1, SIGKILL);
+  kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::lost);
+  EXPECT_EQ(failure_of(1).code, SIGKILL);
+  EXPECT_EQ(tracker.failures().size(), 2u);
+}
+
 TEST_F(attempt_tracker_test, a_rank_that_came_too_late_has_not_failed) {
   tracker.order_end();
   exit(0, 1);

@@ -46,6 +46,8 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
     listener.failed(rank, ticket.error());
     return;
   }
+  request.environment.emplace_back(attempt_variable,
+                                   attempt_value(ticket->token));
   request.payload = rank_seed{attempt, rank, ticket->token}.to_bytes();
   request.descriptors.push_back(std::move(*memory));
   request.descriptors.push_back(std::move(*socket));
@@ -98,13 +100,13 @@ void process_launcher::kill(int rank) {
     args_.spawner->kill(ids_[local], SIGKILL);
 }
 
-std::optional<process_vitals> process_launcher::vitals(int rank) {
-  auto pid = pid_of(rank);
 bool process_launcher::has_ended(int rank) {
   auto local = static_cast<std::size_t>(rank);
   return local < ids_.size() && args_.spawner->has_ended(ids_[local]);
 }
 
+std::optional<process_vitals> process_launcher::vitals(int rank) {
+  auto pid = pid_of(rank);
   return pid != 0 ? vitals_of(pid) : std::nullopt;
 }
 

@@ -5,6 +5,7 @@
 #include <csignal>
 #include <cstdlib>
 #include <fstream>
+#include <iterator>
 #include <memory>
 #include <optional>
 #include <sstream>
@@ -51,13 +52,10 @@ std::optional<kinship> kinship_of(pid_t pid) {
   return result;
 }
 
-/// Descriptors of what is alive in *session*.
-std::vector<unique_fd> members_of(pid_t session) {
+/// Descriptors of the processes that are wanted.
+template <class Predicate>
+std::vector<unique_fd> members_of(const Predicate& is_member) {
   std::vector<unique_fd> result;
-  auto is_member = [session](pid_t pid) {
-    auto found = kinship_of(pid);
-    return found && found->session == session && found->state != 'Z';
-  };
   for (auto pid : numbers_in("/proc")) {
     if (!is_member(pid))
       continue;
@@ -67,6 +65,30 @@ std::vector<unique_fd> members_of(pid_t session) {
       result.push_back(std::move(process));
   }
   return result;
+}
+
+/// Kills the processes that are wanted and waits until they are gone, at most
+/// *limit*. Returns how many there were.
+template <class Predicate>
+std::size_t end_all(const Predicate& is_member,
+                    std::chrono::milliseconds limit) {
+  using clock = std::chrono::steady_clock;
+  auto deadline = clock::now() + limit;
+  // A process may have started another one before it was killed.
+  for (std::size_t result = 0;;) {
+    auto members = members_of(is_member);
+    if (members.empty())
+      return result;
+    result += members.size();
+    for (auto& x : members)
+      send_signal(x, SIGKILL);
+    for (auto& x : members) {
+      auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
+      if (!has_ended(x, std::max<int>(0, static_cast<int>(left.count()))))
+        return result;
+    }
+  }
 }
 
 } // namespace
@@ -91,23 +113,28 @@ std::vector<pid_t> own_children() {
   return result;
 }
 
+std::size_t end_processes_with(const std::string& variable,
+                               std::chrono::milliseconds limit) {
+  auto entry = '\0' + variable + '\0';
+  return end_all(
+    [&entry](pid_t pid) {
+      // Empty for a process that has ended, and for one of another user.
+      std::ifstream file{"/proc/" + std::to_string(pid) + "/environ",
+                         std::ios::binary};
+      std::string text(1, '\0');
+      text.append(std::istreambuf_iterator<char>{file}, {});
+      return text.find(entry) != std::string::npos;
+    },
+    limit);
+}
+
 void end_session(pid_t session, std::chrono::milliseconds limit) {
-  using clock = std::chrono::steady_clock;
-  auto deadline = clock::now() + limit;
-  // A process may have started another one before it was killed.
-  for (;;) {
-    auto members = members_of(session);
-    if (members.empty())
-      return;
-    for (auto& x : members)
-      send_signal(x, SIGKILL);
-    for (auto& x : members) {
-      auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
-      if (!has_ended(x, std::max<int>(0, static_cast<int>(left.count()))))
-        return;
-    }
-  }
+  end_all(
+    [session](pid_t pid) {
+      auto found = kinship_of(pid);
+      return found && found->session == session && found->state != 'Z';
+    },
+    limit);
 }
 
 } // namespace troupe

@@ -5,12 +5,13 @@
 
 #include <cerrno>
 #include <cstdio>
+#include <cstdlib>
 #include <random>
 #include <string>
 #include <thread>
 
+#include "troupe/runtime/process/process_tree.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/file_lock.hpp"
 
 namespace troupe {
 
@@ -20,13 +21,6 @@ constexpr const char* ranks_name = "ranks";
 
 /// Of a token in the file.
 constexpr std::size_t digits = 16;
-
-std::string text_of(std::uint64_t token) {
-  char text[digits + 1];
-  std::snprintf(text, sizeof(text), "%016llx",
-                static_cast<unsigned long long>(token));
-  return text;
-}
 
 std::uint64_t new_token() {
   std::random_device random;
@@ -61,6 +55,22 @@ std::string processes_with(const struct stat& file) {
   return result;
 }
 
+/// How long what was killed may take to be gone.
+constexpr auto kill_limit = std::chrono::seconds{2};
+
+// A spawner ends what its ranks leave behind. One that is killed together with
+// its driver does not: that falls to the next driver.
+void end_what_is_left(const unique_fd& ranks) {
+  char text[digits];
+  if (::pread(ranks.get(), text, digits, 0) != digits)
+    return; // The first attempt of all.
+  std::string value{text, digits};
+  // A rank may have started this program to continue its run.
+  const char* own = std::getenv(attempt_variable);
+  if (!own || own != value)
+    end_processes_with(std::string{attempt_variable} + '=' + value, kill_limit);
+}
+
 error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
   struct stat file {};
   auto found =
@@ -74,7 +84,7 @@ error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
 
 expected<void> write_token(const unique_fd& file, const fs::path& path,
                            std::uint64_t token) {
-  auto text = text_of(token);
+  auto text = attempt_value(token);
   if (::pwrite(file.get(), text.data(), text.size(), 0)
       == static_cast<ssize_t>(text.size()))
     return {};
@@ -83,17 +93,26 @@ expected<void> write_token(const unique_fd& file, const fs::path& path,
 
 } // namespace
 
+std::string attempt_value(std::uint64_t token) {
+  char text[digits + 1];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(token));
+  return text;
+}
+
 expected<void> ranks_lock::begin(const held_folder& run,
                                  std::chrono::milliseconds limit,
                                  const std::function<bool()>& given_up) {
   release();
   auto path = run.path() / ranks_name;
-  auto file = run.open_file(ranks_name, O_RDWR | O_CREAT, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
+  auto opened = run.open_file(ranks_name, O_RDWR | O_CREAT, "open");
+  if (!opened)
+    return tl::unexpected{opened.error()};
+  own_lock lock{std::move(*opened)};
+  auto& file = lock.file();
   auto deadline = std::chrono::steady_clock::now() + limit;
   for (;;) {
-    auto taken = lock_file(*file, path);
+    auto taken = lock_file(file, path);
     if (!taken)
       return tl::unexpected{taken.error()};
     if (*taken)
@@ -102,17 +121,17 @@ expected<void> ranks_lock::begin(const held_folder& run,
       return failure(ec::stopped, "the run was stopped while it waited for "
                                   "processes of an earlier attempt");
     if (std::chrono::steady_clock::now() >= deadline) {
-      file->reset();
+      lock.reset();
       return tl::unexpected{ranks_are_left(run, limit)};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds{5});
   }
+  if (token_ == 0)
+    end_what_is_left(file);
   auto token = new_token();
-  auto written = write_token(*file, path, token);
+  auto written = write_token(file, path, token);
   auto shared =
-    written.and_then([&] { return lock_file(*file, path, LOCK_SH); });
-  if (!shared || !*shared)
-    unlock_file(*file);
+    written.and_then([&] { return lock_file(file, path, LOCK_SH); });
   if (!shared)
     return tl::unexpected{shared.error()};
   if (!*shared)
@@ -120,7 +139,7 @@ expected<void> ranks_lock::begin(const held_folder& run,
                                    + run.path().string() + " at this moment");
   std::lock_guard guard{mutex_};
   path_ = std::move(path);
-  file_ = std::move(*file);
+  file_ = std::move(lock);
   token_ = token;
   return {};
 }
@@ -129,7 +148,7 @@ expected<ranks_ticket> ranks_lock::ticket() const {
   std::lock_guard guard{mutex_};
   if (!file_)
     return failure(ec::stopped, "no attempt of the run is under way");
-  auto file = opened_again(file_);
+  auto file = opened_again(file_.file());
   if (!file)
     return tl::unexpected{storage_error("open", path_, errno)};
   return ranks_ticket{std::move(file), token_};
@@ -137,7 +156,7 @@ expected<ranks_ticket> ranks_lock::ticket() const {
 
 void ranks_lock::release() {
   std::lock_guard guard{mutex_};
-  unlock_file(file_);
+  file_.reset();
 }
 
 expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
@@ -152,7 +171,7 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
   if (size < 0)
     return tl::unexpected{storage_error("read", "the run's file ranks", errno)};
   if (std::string_view{text, static_cast<std::size_t>(size)}
-      != text_of(ticket.token))
+      != attempt_value(ticket.token))
     return failure(ec::stopped, "this rank came too late: another attempt of "
                                 "the run has begun");
   return file;

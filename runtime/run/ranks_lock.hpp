@@ -4,10 +4,12 @@
 #include <cstdint>
 #include <functional>
 #include <mutex>
+#include <string>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
@@ -17,6 +19,11 @@ struct ranks_ticket {
   unique_fd file;          ///< The file `ranks`, without a lock.
   std::uint64_t token = 0; ///< What it says while the attempt is the latest.
 };
+
+/// A variable in the environment of ranks, and so of the programs that they
+/// start: its value names the attempt among all of all runs.
+constexpr const char* attempt_variable = "TROUPE_ATTEMPT";
+std::string attempt_value(std::uint64_t token);
 
 /// Keeps the attempts of a run apart by the file `ranks` in its folder. Every
 /// rank process has a shared `flock` on it as long as it lives; an attempt
@@ -30,6 +37,7 @@ struct ranks_ticket {
 class ranks_lock {
 public:
   /// Waits, at most *limit*, until no process of an earlier attempt is left.
+  /// Programs that ranks of another driver started and left behind are killed.
   /// `ec::timeout` names those that are; `ec::stopped` once the wait is
   /// *given_up*.
   expected<void> begin(const held_folder& run, std::chrono::milliseconds limit,
@@ -44,7 +52,7 @@ public:
 private:
   mutable std::mutex mutex_; // guards what follows
   fs::path path_;
-  unique_fd file_; ///< Locked for the driver's own part in the attempt.
+  own_lock file_; ///< Locked for the driver's own part in the attempt.
   std::uint64_t token_ = 0;
 };
 

@@ -9,7 +9,6 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/file_lock.hpp"
 
 namespace troupe {
 
@@ -133,22 +132,23 @@ expected<void> run_folder::take_lock() {
   auto file = folder_.open_file("lock", O_RDWR | O_CREAT, "open");
   if (!file)
     return tl::unexpected{file.error()};
-  auto taken = lock_file(*file, path);
+  own_lock lock{std::move(*file)};
+  auto taken = lock_file(lock.file(), path);
   if (!taken)
     return tl::unexpected{taken.error()};
   if (!*taken) {
     // Written after the lock was taken: a reader may find it empty.
-    auto holder = read_open_file(*file, path, max_claim_bytes);
+    auto holder = read_open_file(lock.file(), path, max_claim_bytes);
     return failure(
       ec::conflict,
       "the run " + folder_.path().string() + " is held by "
         + (holder && !holder->empty() ? *holder : "another process"));
   }
   auto me = to_string(me_);
-  if (::ftruncate(file->get(), 0) != 0
-      || ::pwrite(file->get(), me.data(), me.size(), 0) < 0)
+  if (::ftruncate(lock.file().get(), 0) != 0
+      || ::pwrite(lock.file().get(), me.data(), me.size(), 0) < 0)
     return tl::unexpected{storage_error("write", path, errno)};
-  lock_ = std::move(*file);
+  lock_ = std::move(lock);
   failpoint("lock.written");
   return {};
 }
@@ -161,12 +161,14 @@ expected<void> run_folder::refuse_living_claims() const {
     auto file = attempts_.open_file(name, O_RDWR, "open");
     if (!file)
       return tl::unexpected{file.error()};
-    auto free = lock_file(*file, attempts_.path() / name);
+    own_lock claim{std::move(*file)};
+    auto free = lock_file(claim.file(), attempts_.path() / name);
     if (!free)
       return tl::unexpected{free.error()};
     if (*free)
       continue;
-    auto text = read_open_file(*file, attempts_.path() / name, max_claim_bytes);
+    auto text =
+      read_open_file(claim.file(), attempts_.path() / name, max_claim_bytes);
     auto who = text ? process_from_line(*text) : std::nullopt;
     return failure(ec::conflict,
                    "the run " + path().string() + " is held by "
@@ -234,7 +236,8 @@ expected<void> run_folder::make_claim(const std::string& name) {
                                    + this->path().string() + " at this moment");
   if (!file)
     return tl::unexpected{file.error()};
-  if (auto ok = sign_claim(*file, path, made); !ok) {
+  own_lock claim{std::move(*file)};
+  if (auto ok = sign_claim(claim, path, made); !ok) {
     (void) attempts_.remove_file(name);
     return ok;
   }
@@ -243,24 +246,24 @@ expected<void> run_folder::make_claim(const std::string& name) {
   {
     std::lock_guard guard{mutex_};
     before = std::exchange(claim_name_, name);
-    claim_ = std::move(*file);
+    claim_ = std::move(claim);
     claim_file_ = made;
   }
   return before.empty() ? expected<void>{} : attempts_.remove_file(before);
 }
 
-// Locks the new claim *file* and writes into it whose it is.
-expected<void> run_folder::sign_claim(const unique_fd& file,
+// Locks the new *claim* and writes into it whose it is.
+expected<void> run_folder::sign_claim(const own_lock& claim,
                                       const fs::path& path,
                                       struct stat& made) const {
-  auto taken = lock_file(file, path);
+  auto taken = lock_file(claim.file(), path);
   if (!taken)
     return tl::unexpected{taken.error()};
   auto line = to_line(me_);
   if (!*taken
-      || ::pwrite(file.get(), line.data(), line.size(), 0)
+      || ::pwrite(claim.file().get(), line.data(), line.size(), 0)
            != static_cast<ssize_t>(line.size())
-      || ::fstat(file.get(), &made) != 0)
+      || ::fstat(claim.file().get(), &made) != 0)
     return tl::unexpected{storage_error("claim", path, errno)};
   return {};
 }
@@ -272,7 +275,7 @@ void run_folder::take_back_claim() {
       && is_same_file(found, claim_file_))
     (void) attempts_.remove_file(claim_name_);
   claim_name_.clear();
-  unlock_file(claim_);
+  claim_.reset();
 }
 
 expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
@@ -339,12 +342,12 @@ bool run_folder::is_ousted() const {
 void run_folder::release() {
   std::lock_guard guard{mutex_};
   if (claim_ && !ousted_) // A driver on another host need not wait for us.
-    (void) !::ftruncate(claim_.get(), 0);
+    (void) !::ftruncate(claim_.file().get(), 0);
   failpoint("claim.released");
   claim_name_.clear();
-  unlock_file(claim_);
+  claim_.reset();
   ranks_.release();
-  unlock_file(lock_);
+  lock_.reset();
 }
 
 expected<std::optional<saved_run>> run_folder::load_state() {

@@ -14,9 +14,9 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/process_identity.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/run/ranks_lock.hpp"
 #include "troupe/runtime/run/saved_run.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
@@ -101,7 +101,7 @@ private:
   /// elsewhere.
   expected<bool> remove_claims(const std::vector<std::string>& others) const;
   expected<void> make_claim(const std::string& name);
-  expected<void> sign_claim(const unique_fd& file, const fs::path& path,
+  expected<void> sign_claim(const own_lock& claim, const fs::path& path,
                             struct stat& made) const;
   void take_back_claim();
   expected<void> refuse_living_claims() const;
@@ -111,13 +111,13 @@ private:
 
   held_folder folder_;
   held_folder attempts_;
-  unique_fd lock_;
+  own_lock lock_;
   ranks_lock ranks_;
   const process_identity me_ = own_identity();
 
   mutable std::mutex mutex_; // guards what follows
   std::string claim_name_;   // empty: none yet, or given back
-  unique_fd claim_;
+  own_lock claim_;
   struct stat claim_file_ {};
   std::optional<struct stat> state_file_; // as we read or wrote it
   std::optional<struct stat> unseen_;     // what we wrote, if no one could look

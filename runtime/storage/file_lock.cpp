@@ -1,10 +1,54 @@
 #include "troupe/runtime/storage/file_lock.hpp"
 
+#include <fcntl.h>
+#include <pthread.h>
+#include <unistd.h>
+
 #include <cerrno>
+#include <mutex>
+#include <vector>
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// The files of all `own_lock`s of this process.
+struct own_files {
+  std::mutex mutex;
+  std::vector<int> numbers;
+};
+
+/// Never destroyed: a program may fork until its end.
+own_files& files() {
+  static auto instance = new own_files;
+  return *instance;
+}
+
+// Only what is safe in a child of several threads. The numbers stay in use:
+// their owners, which the child has, too, may still close them.
+void drop_locks() noexcept {
+  auto code = errno;
+  auto& all = files();
+  if (!all.numbers.empty()) {
+    unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+    for (auto x : all.numbers)
+      if (!null || ::dup3(null.get(), x, O_CLOEXEC) < 0)
+        ::close(x);
+  }
+  all.numbers.clear();
+  all.mutex.unlock();
+  errno = code;
+}
+
+void watch_forks() {
+  static const auto failed = ::pthread_atfork(
+    [] { files().mutex.lock(); }, [] { files().mutex.unlock(); }, drop_locks);
+  (void) failed; // Without memory: children keep locks as long as they live.
+}
+
+} // namespace
 
 expected<bool> lock_file(const unique_fd& file, const fs::path& path, int how) {
   while (::flock(file.get(), how | LOCK_NB) != 0) {
@@ -16,10 +60,28 @@ expected<bool> lock_file(const unique_fd& file, const fs::path& path, int how) {
   return true;
 }
 
-void unlock_file(unique_fd& file) {
-  if (file)
-    ::flock(file.get(), LOCK_UN);
-  file.reset();
+own_lock::own_lock(unique_fd file) : file_(std::move(file)) {
+  watch_forks();
+  std::lock_guard guard{files().mutex};
+  if (file_)
+    files().numbers.push_back(file_.get());
+}
+
+own_lock& own_lock::operator=(own_lock&& other) noexcept {
+  reset();
+  file_ = std::move(other.file_);
+  return *this;
+}
+
+void own_lock::reset() noexcept {
+  if (!file_)
+    return;
+  // Together: no fork in between may leave the lock to a child, nor take the
+  // number for another file's.
+  std::lock_guard guard{files().mutex};
+  std::erase(files().numbers, file_.get());
+  ::flock(file_.get(), LOCK_UN);
+  file_.reset();
 }
 
 } // namespace troupe

@@ -13,8 +13,30 @@ namespace troupe {
 expected<bool> lock_file(const unique_fd& file, const fs::path& path,
                          int how = LOCK_EX);
 
-/// Gives back the `flock` of *file* and closes it. Closing alone leaves the
-/// lock to a child that the user's program forked.
-void unlock_file(unique_fd& file);
+/// A file whose `flock` ends with this process, or earlier.
+///
+/// A lock is left to every child that a program forks without exec: it ends
+/// when the last of them has closed the file. So a child gets `/dev/null` in
+/// its place, at the same number, and has no way to give the lock back either.
+class own_lock {
+public:
+  own_lock() noexcept = default;
+
+  /// For *file*, which has no lock yet: see `lock_file`.
+  explicit own_lock(unique_fd file);
+
+  own_lock(own_lock&& other) noexcept = default;
+  own_lock& operator=(own_lock&& other) noexcept;
+  ~own_lock() { reset(); }
+
+  const unique_fd& file() const noexcept { return file_; }
+  explicit operator bool() const noexcept { return static_cast<bool>(file_); }
+
+  /// Gives the lock back and closes the file.
+  void reset() noexcept;
+
+private:
+  unique_fd file_;
+};
 
 } // namespace troupe

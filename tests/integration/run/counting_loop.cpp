@@ -77,6 +77,8 @@ void misbehave(train_context& context, const fault_plan& plan) {
     std::cout.rdbuf(new hanging_buffer);
   if (plan.action == "leave_child" || plan.action == "leave_session")
     leave_child(plan.action == "leave_session");
+  if (plan.action == "leave_program")
+    (void) !std::system("sleep 600 &");
   if (plan.action == "huge_metrics")
     context.report({{"text", std::string(5 << 20, 'x')}});
   if (plan.action == "many_metrics") {

@@ -9,6 +9,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
 
 namespace troupe::test {
 
@@ -72,6 +73,35 @@ TEST_F(run_test, a_killed_driver_leaves_no_process_and_loses_no_report) {
   ASSERT_EQ(all->size(), rows->size() + 2);
   for (std::size_t i = 0; i < all->size(); ++i)
     EXPECT_EQ((*all)[i].index, i);
+}
+
+bool is_sleep(pid_t pid) {
+  return bytes_of(fs::path{"/proc"} / std::to_string(pid) / "comm")
+         == "sleep\n";
+}
+
+TEST_F(run_test, what_driver_and_spawner_left_when_killed_at_once_is_ended) {
+  victim program{storage_.path().string(), "leave_program"};
+  std::vector<pid_t> processes;
+  wait_for(run_path(), [&] {
+    processes = descendants(program.pid());
+    return std::ranges::count_if(processes, is_sleep) == 2;
+  });
+  std::vector<unique_fd> left;
+  for (auto pid : processes)
+    left.push_back(open_pidfd(pid));
+  // A driver that is stopped does not see the end of its spawner, the first of
+  // them.
+  int status = 0;
+  kill(program.pid(), SIGSTOP);
+  ASSERT_EQ(waitpid(program.pid(), &status, WUNTRACED), program.pid());
+  kill(processes.front(), SIGKILL);
+  kill(program.pid(), SIGKILL);
+  program.wait();
+  auto after = run({.steps = 2, .checkpoint_by = -1});
+  ASSERT_FALSE(after.error) << after.error->message;
+  for (auto& process : left)
+    EXPECT_TRUE(has_ended(process, 0));
 }
 
 TEST_F(run_test, a_driver_that_comes_back_counts_failures_on) {

@@ -5,6 +5,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <signal.h>
+#include <spawn.h>
 #include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
@@ -458,6 +459,61 @@ TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
   ::waitpid(child, nullptr, 0);
 }
 
+// The driver is killed, and a child that it had forked lives on.
+TEST_F(run_folder_test, a_child_of_a_killed_driver_keeps_no_run) {
+  int ends[2], said[2];
+  ASSERT_EQ(::pipe(ends), 0);
+  ASSERT_EQ(::pipe(said), 0);
+  auto driver = ::fork();
+  if (driver == 0) {
+    auto folder = run_folder::open(storage.path(), "r").value();
+    auto has_run =
+      folder->claim(0) && folder->await_ranks(std::chrono::milliseconds{0});
+    auto is_driver = !has_run || ::fork() != 0;
+    ::alarm(60); // should the test not end it
+    while (is_driver)
+      ::pause();
+    ::close(ends[1]);
+    auto me = ::getpid();
+    (void) !::write(said[1], &me, sizeof(me));
+    char end = 0;
+    (void) !::read(ends[0], &end, 1);
+    ::_exit(0);
+  }
+  ::close(said[1]);
+  pid_t child = -1;
+  ASSERT_EQ(::read(said[0], &child, sizeof(child)),
+            static_cast<ssize_t>(sizeof(child)));
+  ASSERT_GT(child, 0);
+  auto refused = run_folder::open(storage.path(), "r");
+  ASSERT_FALSE(refused);
+  EXPECT_TRUE(says(refused.error(), std::to_string(driver)));
+  ::kill(driver, SIGKILL);
+  ::waitpid(driver, nullptr, 0);
+  EXPECT_EQ(::kill(child, 0), 0);
+  auto folder = run_folder::open(storage.path(), "r");
+  ASSERT_TRUE(folder) << folder.error().message;
+  ASSERT_TRUE((*folder)->claim(1));
+  auto begun = (*folder)->await_ranks(std::chrono::milliseconds{0});
+  EXPECT_TRUE(begun) << begun.error().message;
+  for (int fd : {ends[0], ends[1], said[0]})
+    ::close(fd);
+}
+
+TEST_F(run_folder_test, a_child_of_the_driver_gives_no_lock_back) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  auto child = ::fork();
+  if (child == 0) {
+    folder->release();
+    folder.reset();
+    ::_exit(0);
+  }
+  ::waitpid(child, nullptr, 0);
+  EXPECT_FALSE(run_folder::open(storage.path(), "r"));
+  EXPECT_TRUE(folder->check());
+}
+
 TEST_F(run_folder_test, a_rank_that_no_one_waited_for_joins_no_attempt) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));
@@ -479,6 +535,49 @@ TEST_F(run_folder_test, a_rank_that_no_one_waited_for_joins_no_attempt) {
   }
   auto rank = join_attempt(folder->ticket().value());
   EXPECT_TRUE(rank) << rank.error().message;
+}
+
+/// `sleep`, started by a rank of the attempt *token*, in a session of its own.
+pid_t start_sleep(std::uint64_t token) {
+  auto variable = std::string{attempt_variable} + '=' + attempt_value(token);
+  std::string program = "sleep", time = "600", set = "A=1";
+  char* arguments[] = {program.data(), time.data(), nullptr};
+  char* environment[] = {set.data(), variable.data(), nullptr};
+  posix_spawnattr_t with;
+  posix_spawnattr_init(&with);
+  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
+  pid_t result = -1;
+  EXPECT_EQ(
+    ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environment),
+    0);
+  posix_spawnattr_destroy(&with);
+  return result;
+}
+
+// Driver and spawner were killed at once.
+TEST_F(run_folder_test, a_driver_ends_what_ranks_of_the_one_before_have_left) {
+  auto first = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(first->claim(0));
+  ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
+  auto token = first->ticket().value().token;
+  auto left = start_sleep(token);
+  auto other = start_sleep(token + 1);
+  // Not by the driver itself: its spawner does that.
+  ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
+  EXPECT_EQ(::waitpid(left, nullptr, WNOHANG), 0);
+  auto last = start_sleep(first->ticket().value().token);
+  first.reset();
+  auto second = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(second->claim(1));
+  ASSERT_TRUE(second->await_ranks(std::chrono::milliseconds{0}));
+  int status = 0;
+  EXPECT_EQ(::waitpid(last, &status, WNOHANG), last);
+  EXPECT_TRUE(WIFSIGNALED(status));
+  EXPECT_EQ(::waitpid(other, &status, WNOHANG), 0);
+  for (auto pid : {left, other}) {
+    ::kill(pid, SIGKILL);
+    ::waitpid(pid, nullptr, 0);
+  }
 }
 
 // Removing the file excludes no rank from its attempt.

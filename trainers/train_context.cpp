@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/runtime/checkpoint/checkpoint_name.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
@@ -41,6 +42,21 @@ std::string default_name(std::uint64_t index) {
   std::snprintf(buffer, sizeof(buffer), "checkpoint_%06llu",
                 static_cast<unsigned long long>(index));
   return buffer;
+}
+
+/// Whether a checkpoint may be called *name*: asked before anything of the
+/// report is sent or counted, since a commit that fails ends the run. Without
+/// barrier no one waits for the checkpoints before, and the commit decides.
+expected<void> check_name(rank_link& link, const std::string& name,
+                          bool barrier) {
+  auto valid = validate_checkpoint_name(name);
+  if (!valid || !barrier)
+    return valid;
+  return link.reported_checkpoints().and_then([&](const auto& all) {
+    auto taken =
+      std::ranges::any_of(all, [&](auto& x) { return x.data.name() == name; });
+    return taken ? expected<void>{name_is_taken(name)} : expected<void>{};
+  });
 }
 
 } // namespace
@@ -123,8 +139,11 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                 step.count()};
   std::optional<troupe::checkpoint> mine;
   if (files) {
-    auto name = options.checkpoint_name.empty() ? default_name(next_report_)
-                                                : options.checkpoint_name;
+    auto name = options.checkpoint_name;
+    if (name.empty())
+      name = default_name(next_report_);
+    else
+      value_or_leave(check_name(link, name, options.barrier));
     mine =
       troupe::checkpoint::from_directory(run_path() / "checkpoints" / name);
     x.part = value_or_leave(files->seal(next_report_, std::move(name)));

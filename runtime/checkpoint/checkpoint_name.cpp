@@ -16,4 +16,8 @@ expected<void> validate_checkpoint_name(const std::string& name) {
   return {};
 }
 
+tl::unexpected<error> name_is_taken(const std::string& name) {
+  return failure(ec::conflict, "a checkpoint is called '" + name + "' already");
+}
+
 } // namespace troupe

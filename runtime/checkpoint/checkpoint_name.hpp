@@ -10,4 +10,7 @@ namespace troupe {
 /// control character, or begins with a dot (those are the run's own).
 expected<void> validate_checkpoint_name(const std::string& name);
 
+/// Why a second checkpoint cannot be called *name*.
+tl::unexpected<error> name_is_taken(const std::string& name);
+
 } // namespace troupe

@@ -2,6 +2,8 @@
 
 #include <algorithm>
 
+#include "troupe/runtime/checkpoint/checkpoint_name.hpp"
+
 namespace troupe {
 
 checkpoint_registry::checkpoint_registry(checkpoint_config config,
@@ -14,8 +16,7 @@ expected<std::vector<reported_checkpoint>>
 checkpoint_registry::add(reported_checkpoint x) {
   auto name = x.data.name();
   if (find(name))
-    return failure(ec::conflict,
-                   "a checkpoint is called '" + name + "' already");
+    return name_is_taken(name);
   if (latest() && x.index <= latest()->index)
     return failure(ec::conflict, "checkpoint '" + name + "' of report "
                                    + std::to_string(x.index)

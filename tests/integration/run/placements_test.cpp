@@ -111,7 +111,7 @@ void stubborn_loop(train_context& context, const fault_plan& plan) {
       write_bytes(files.path() / rank, "weights");
       auto name = step < 2 ? "same" : "checkpoint_" + std::to_string(step);
       context.report({{"step", step}}, std::move(files),
-                     report_options{.checkpoint_name = name});
+                     report_options{.checkpoint_name = name, .barrier = false});
     } catch (const std::exception&) {
       if (left < 0)
         left = 3;
@@ -267,6 +267,31 @@ TEST_P(placement_test, a_line_that_is_refused_once_ends_even_a_stubborn_loop) {
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_EQ(outcome.error->code, ec::storage) << outcome.error->message;
   expect_no_gap(outcome);
+}
+
+/// Counts the names that it is refused, in what it reports.
+void name_freely(train_context& context) {
+  auto refused = 0;
+  for (auto name : {"epoch/1", "one", "one", ".two", "two"}) {
+    auto files = context.new_checkpoint();
+    write_bytes(files.path() / std::to_string(context.rank()), "weights");
+    try {
+      context.report({{"refused", refused}}, std::move(files),
+                     report_options{.checkpoint_name = name});
+    } catch (const std::exception&) {
+      ++refused;
+    }
+  }
+}
+
+TEST_P(placement_test, a_loop_may_choose_another_name_for_a_checkpoint) {
+  auto outcome = data_parallel_trainer{name_freely, options()}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history().value();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].values[0].at("refused"), metric_value{1});
+  EXPECT_EQ(rows[1].values[0].at("refused"), metric_value{3});
+  EXPECT_EQ(outcome.checkpoint->name(), "two");
 }
 
 TEST_P(placement_test, a_refused_checkpoint_ends_even_a_stubborn_loop) {

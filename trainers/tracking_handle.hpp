@@ -85,7 +85,8 @@ private:
   int exceptions_ = 0; ///< Under way when the handle was made.
 };
 
-/// Begins to log from the train loop of *context*.
+/// Begins to log from the train loop of *context*. Names given before the run's
+/// first report are those of the run in every tracker, restarts included.
 inline tracking_handle start_tracking(train_context& context,
                                       const tracking_options& options = {}) {
   return {context, options};

@@ -58,7 +58,7 @@ std::optional<sink_feed::clock::time_point>
 sink_feed::pump_once(clock::time_point now) {
   if (auto ok = read(); !ok)
     return fail(ok.error(), now);
-  if (held_.empty())
+  if (held_.empty() || awaits_names())
     return std::nullopt;
   if (auto ok = send(); !ok)
     return handle(ok.error(), now);
@@ -87,7 +87,7 @@ expected<void> sink_feed::read() {
   }
   // Lines that are no records count, but a record is looked for in any case:
   // the place moves with records only.
-  while (held_.empty()
+  while (held_.empty() || awaits_names()
          || (held_.size() < max_batch_
              && reader_->offset() - position_.offset < max_held_bytes)) {
     auto record = reader_->next();
@@ -106,6 +106,7 @@ expected<void> sink_feed::find_place() {
   auto path = file(".offset");
   auto saved = load_position(path);
   if (saved) {
+    is_resumed_ = saved->has_value();
     if (*saved)
       position_ = std::move(**saved);
     return {};
@@ -136,8 +137,19 @@ sink_result sink_feed::send() {
   return send_records(std::min(count, limit_));
 }
 
-sink_result sink_feed::open() {
+bool sink_feed::awaits_names() const {
   auto& words = reader_->words();
+  return !started_ && !is_resumed_ && words.project.empty()
+         && words.experiment.empty() && words.display_name.empty()
+         && std::ranges::all_of(held_, [](auto& x) {
+              return std::holds_alternative<attempt_record>(x.content);
+            });
+}
+
+sink_result sink_feed::open() {
+  if (!is_resumed_)
+    position_.words = reader_->words();
+  auto& words = position_.words;
   run_.project = words.project;
   run_.experiment = words.experiment;
   run_.display_name = words.display_name;
@@ -145,6 +157,7 @@ sink_result sink_feed::open() {
   if (auto ok = target_->start(run_, position_.state); !ok)
     return ok;
   started_ = true;
+  is_resumed_ = true;
   // Before the first record, so that another life finds the same run.
   position_.state = target_->state();
   if (auto ok = save(); !ok)
@@ -179,7 +192,7 @@ sink_result sink_feed::taken(std::size_t count, bool saved) {
   position_.attempt = last.attempt;
   position_.line_end = line_end.value_or(std::string{});
   position_.state = target_->state();
-  position_.words = reader_->words();
+  position_.words.status = reader_->words().status;
   held_.erase(held_.begin(),
               held_.begin() + static_cast<std::ptrdiff_t>(count));
   if (!saved)

@@ -21,6 +21,9 @@ namespace troupe {
 ///
 ///   - Records reach the sink in order, at least once. The place is saved after
 ///     each success, together with the sink's state.
+///   - The sink starts with what the loop gave to `start_tracking` before its
+///     first record, and so it does after a restart, whatever the loop says
+///     then: all that a run sends belongs together.
 ///   - A transient failure is repeated after a `backoff`. A batch whose records
 ///     are refused is halved until the record that is refused stands alone;
 ///     that one goes to `sinks/<name>.rejected.jsonl`.
@@ -48,6 +51,10 @@ public:
   /// journal.
   std::optional<clock::time_point> pump(clock::time_point now);
 
+  /// Whether the sink has begun the run, and not ended it. On the thread that
+  /// pumps.
+  bool has_started() const noexcept { return started_; }
+
   /// No one waits for `pump` any more, which may yet return from a call of the
   /// sink: nothing is written to the run's folder from now on. Any thread.
   void leave() noexcept { left_ = true; }
@@ -73,6 +80,9 @@ private:
   std::optional<clock::time_point> threw(const char* what,
                                          clock::time_point now);
   void block(error reason);
+  /// Whether nothing but the begin of an attempt has come, so that the loop may
+  /// yet say what its run is called.
+  bool awaits_names() const;
   sink_result open();
   sink_result send();
   sink_result send_records(std::size_t count);
@@ -98,6 +108,7 @@ private:
   note_function note_;
   std::optional<record_reader> reader_;
   sink_position position_;
+  bool is_resumed_ = false; ///< The sink has started before, with its names.
   /// Read and not taken yet; never empty while the sink fails.
   std::vector<tracker_record> held_;
   std::size_t limit_ = 0; ///< Most records of the next batch.

@@ -95,8 +95,7 @@ struct sink_thread::state {
   std::stop_source cancel;
   sink_feed feed; // of `follow`, once that has left it of `send_rest`
   std::atomic<bool> news = true;
-  bool waits_for_more = false; // of `follow`: not for the first record
-  std::mutex mutex;            // guards what follows
+  std::mutex mutex; // guards what follows
   std::condition_variable changed;
   bool closed = false;  // nothing more comes
   wait_time waited;     // since then
@@ -203,9 +202,9 @@ void sink_thread::state::wait(std::optional<clock::time_point> next) {
     return;
   }
   changed.wait(lock, [this] { return news || closed; });
-  // The first record goes out at once: the sink starts while the ranks do. What
-  // comes later within the interval goes along.
-  if (std::exchange(waits_for_more, true))
+  // A sink that has not started does so at once. What comes later within the
+  // interval goes along.
+  if (feed.has_started())
     changed.wait_for(lock, options.interval, over);
 }
 

@@ -296,6 +296,48 @@ TEST_F(sink_feed_test, takes_names_and_the_end_from_what_the_loop_said) {
   EXPECT_EQ(logged.values, (metrics{{"step", 1}, {"a/b", 2.5}}));
 }
 
+TEST_F(sink_feed_test, starts_and_resumes_under_the_names_of_the_first_loop) {
+  auto begin = [&](const char* project) {
+    ASSERT_TRUE(store->append_event(
+      "tracker_start", attempt,
+      {{"project", project}, {"experiment", "e"}, {"display_name", "n"}}));
+  };
+  auto feed = new_feed();
+  drain(feed); // The attempt has begun, its loop has not.
+  EXPECT_TRUE(target->runs.empty());
+  EXPECT_FALSE(feed.has_started());
+  begin("p");
+  report_until(2);
+  drain(feed);
+  report_until(3);
+  begin("another");
+  drain(feed);
+  auto next = new_feed();
+  drain(next); // There is nothing new.
+  EXPECT_FALSE(next.has_started());
+  report_until(4);
+  drain(next);
+  ASSERT_EQ(target->runs.size(), 2u);
+  for (auto& run : target->runs)
+    EXPECT_EQ(run.project + run.experiment + run.display_name, "pen");
+  EXPECT_EQ(target->indices(), up_to(4));
+}
+
+TEST_F(sink_feed_test, starts_without_names_at_the_first_report) {
+  auto feed = new_feed();
+  drain(feed);
+  report_until(1);
+  drain(feed);
+  ASSERT_TRUE(
+    store->append_event("tracker_start", attempt, {{"project", "p"}}));
+  report_until(2);
+  auto next = new_feed();
+  drain(next);
+  ASSERT_EQ(target->runs.size(), 2u);
+  for (auto& run : target->runs)
+    EXPECT_EQ(run.project, "");
+}
+
 TEST_F(sink_feed_test, finds_its_place_in_a_journal_that_lost_its_tail) {
   report_until(5);
   auto journal = store->path() / "journal.jsonl";

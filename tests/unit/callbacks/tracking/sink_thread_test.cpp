@@ -28,6 +28,8 @@ protected:
     config.report_page = false;
     store = run_store::open(config).value();
     EXPECT_TRUE(store->begin_attempt());
+    // Trackers start at once if they know what the run is called.
+    EXPECT_TRUE(store->append_event("tracker_start", 0, {{"project", "p"}}));
   }
 
   void report(std::uint64_t index) {

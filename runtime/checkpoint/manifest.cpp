@@ -117,7 +117,9 @@ expected<manifest> read_from(const place& folder) {
     return tl::unexpected{above ? found.error() : above.error()};
   if (!above->is_folder())
     return failure(ec::corrupt,
-                   "there is no checkpoint folder " + folder.path.string());
+                   above->exists()
+                     ? folder.path.string() + " is no folder of a checkpoint"
+                     : "there is no checkpoint folder " + folder.path.string());
   if (!found->exists())
     return failure(ec::corrupt, folder.path.string() + " has no "
                                   + manifest_file_name

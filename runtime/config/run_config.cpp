@@ -124,6 +124,14 @@ expected<void> validate(const run_config& x) {
     return failure(ec::invalid_config, "run.stop_timeout must be >= 0");
   if (x.exit_timeout.count() < 0)
     return failure(ec::invalid_config, "run.exit_timeout must be >= 0");
+  for (auto& [name, value] : x.worker_env)
+    if (name.empty() || (name + value).find('\0') != name.npos
+        || name.find('=') != name.npos)
+      return failure(ec::invalid_config,
+                     "run.worker_env has '" + name
+                       + "', which no environment variable can be called or "
+                         "have as value: not empty, no '=' in the name, no "
+                         "zero byte");
   if (auto ok = validate_preemption(x); !ok)
     return ok;
   if (auto grace = sender_grace_of_host(); !x.sender_grace && !grace)

@@ -146,6 +146,9 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
 }
 
 expected<run_history> result::metrics_history() const {
+  if (path.empty())
+    return failure(ec::invalid_argument,
+                   "this result is of no run: fit() refused to begin one");
   run_history rows;
   auto found = look_up(journal_file(path));
   if (!found)
@@ -182,6 +185,8 @@ result result::value_or_throw() && {
 }
 
 expected<result> result::from_path(const fs::path& given) {
+  if (given.empty())
+    return failure(ec::invalid_argument, "the path of the run is empty");
   auto found = absolute_path(given);
   if (!found)
     return tl::unexpected{found.error()};

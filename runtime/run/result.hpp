@@ -33,14 +33,14 @@ struct result {
   /// At most `checkpoint_config::num_to_keep`, ascending by score: the last one
   /// is the best.
   std::vector<reported_checkpoint> best_checkpoints;
-  fs::path path; ///< Folder of the run.
+  fs::path path; ///< Folder of the run; empty if none began.
   /// Why the run did not finish; unset for a finished one.
   std::optional<run_error> error;
   /// Whether a signal asked for the run's end before its outcome was fixed. A
   /// finished run was done before it could leave; a program with more to do,
   /// such as another run, should leave now. Only `fit()` sets this.
   bool stop_requested = false;
-  std::uint64_t attempts = 0; ///< Lives of the ranks so far, restarts included.
+  std::uint64_t attempts = 0; ///< So far; each restart of the ranks is one.
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,
   /// that at the end had not taken all, or not uploaded it: the next start or
   /// `troupe-sync` sends the rest. And one for each callback that was given up:
@@ -52,7 +52,8 @@ struct result {
   expected<reported_checkpoint> best_checkpoint(const std::string& metric,
                                                 score_order order) const;
 
-  /// One row per report batch, oldest first, read from the journal.
+  /// One row per report batch, oldest first, read from the journal. An error
+  /// if no run began.
   expected<run_history> metrics_history() const;
 
   /// This result; throws `run_failed` if the run has an error.

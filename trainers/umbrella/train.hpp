@@ -4,6 +4,7 @@
 // context of its loops, callbacks, results.
 
 #include "troupe/callbacks/user_callback.hpp"
+#include "troupe/runtime/metrics/aggregate.hpp"
 #include "troupe/runtime/run/result.hpp"
 #include "troupe/runtime/run/run_error.hpp"
 #include "troupe/runtime/run/run_failed.hpp"

@@ -142,6 +142,16 @@ INSTANTIATE_TEST_SUITE_P(
     bad_input{"half_a_gpu",
               [](auto& x) { x.scaling.resources_per_worker.gpus = 0.5; },
               "do not share a GPU"},
+    bad_input{"no_variable",
+              [](auto& x) {
+                x.run.worker_env = {{"A=B", "c"}};
+              },
+              "worker_env has 'A=B'"},
+    bad_input{"no_name_of_a_variable",
+              [](auto& x) {
+                x.run.worker_env = {{"", "c"}};
+              },
+              "worker_env"},
     bad_input{"negative_cpus",
               [](auto& x) { x.scaling.resources_per_worker.cpus = -1; },
               "cpus must be"},

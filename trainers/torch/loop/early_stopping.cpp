@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/loop/early_stopping.hpp"
 
 #include <cmath>
+#include <iostream>
 
 #include <ATen/Functions.h>
 
@@ -56,6 +57,8 @@ void early_stopping::check(epoch_loop& loop) {
               + to_string(metric_value{best_.value_or(value)}) + " for "
               + std::to_string(waited_) + " checks in a row";
   }
+  if (loop.context().rank() == 0)
+    std::cout << "early_stopping: " << reason_ << std::endl;
   loop.stop();
 }
 

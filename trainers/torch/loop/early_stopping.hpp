@@ -10,7 +10,8 @@ namespace troupe {
 
 /// Ends a fit once a logged value stops to improve. It looks at the mean of the
 /// value over all ranks, so that all of them stop after the same epoch. A value
-/// that was never logged is a `train_error` at the first check.
+/// that was never logged is a `train_error` at the first check. Rank 0 prints
+/// why it ends the fit.
 class early_stopping final : public loop_callback {
 public:
   /// Throws `train_error` for an option out of range.

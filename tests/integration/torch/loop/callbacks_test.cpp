@@ -164,8 +164,11 @@ void loop_with_rate(train_context& context, const rate_config& cfg) {
 
 TEST_F(early_stopping_test, all_ranks_stop_after_the_same_epoch) {
   // Each rank logs another number; the mean over both decides.
+  testing::internal::CaptureStdout();
   EXPECT_EQ(epochs(2, {5, 4, 4.5, 4, 3.9, 3.9, 3.9, 3.9}, {.patience = 2}),
             (std::vector<int>{4, 4}));
+  EXPECT_EQ(testing::internal::GetCapturedStdout(),
+            "early_stopping: " + reason + '\n');
   EXPECT_EQ(reason,
             "epoch 3: 'score' is 4.5, and was not better than 4.5 for 2 checks "
             "in a row");

@@ -774,6 +774,18 @@ TEST_F(run_store_test, tells_apart_why_a_folder_gives_no_result) {
   EXPECT_TRUE(mentions(lost.error(), "lost its state.json"));
 }
 
+TEST(result_test, is_of_no_run_where_none_began) {
+  temporary_folder folder;
+  fs::current_path(folder.path());
+  write_bytes(folder / "journal.jsonl", "of another run");
+  for (auto& x : {result{}.metrics_history().map([](auto&&) {}),
+                  result::from_path("").map([](auto&&) {})}) {
+    ASSERT_FALSE(x);
+    EXPECT_EQ(x.error().code, ec::invalid_argument);
+  }
+  fs::current_path("/");
+}
+
 TEST(result_test, finds_the_best_checkpoint_by_any_metric) {
   auto nan = std::numeric_limits<double>::quiet_NaN();
   auto named = [](const char* name, std::uint64_t index, metrics values) {

@@ -127,7 +127,7 @@ TEST_F(callbacks_page_test, the_page_shows_this_code) {
     EXPECT_NE(here.find(squeeze(block)), std::string::npos) << block;
     i = end + 3;
   }
-  EXPECT_EQ(blocks, 5u);
+  EXPECT_EQ(blocks, 6u);
 }
 
 } // namespace troupe::test

@@ -1,6 +1,7 @@
 #include "troupe/actors/worker_group.hpp"
 
 #include <algorithm>
+#include <utility>
 
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
@@ -13,6 +14,10 @@ namespace {
 /// caused it: a killed peer shows as a broken connection in the others before
 /// its own end is known.
 constexpr auto settle_time = std::chrono::milliseconds{20};
+
+/// How long a rank that left the others' collectives may take to say why: its
+/// group is closed before its loop counts as ended.
+constexpr auto cause_patience = std::chrono::seconds{2};
 
 /// How long a rank whose connection broke may take until its process is known
 /// to be gone.
@@ -36,6 +41,7 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
     stragglers(plan.world_size),
     waited(static_cast<std::size_t>(plan.world_size)),
     loops(static_cast<std::size_t>(plan.world_size)),
+    answered(static_cast<std::size_t>(plan.world_size)),
     trainers(static_cast<std::size_t>(plan.world_size)) {}
 
 // -- life of an attempt
@@ -180,10 +186,13 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
     for (auto rank : late)
       a->tracker.timed_out(rank, x.reason.message);
   a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
-  // A collective that was aborted may bring the order before `stop_loop` does.
-  auto told = x.stopped || x.reason.code == ec::stopped;
+  // A call or a collective that ends may bring the order before `stop_loop`
+  // does, and a loop may make another exception of it.
+  auto let_down = shown.failed.load() == collective_failure::others;
+  auto told = x.stopped || x.reason.code == ec::stopped || let_down
+              || a->answered[static_cast<std::size_t>(x.rank)];
   auto stopped = told && a->tracker.end_ordered();
-  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty());
+  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty(), let_down);
   if (!x.reason && !a->tracker.end_ordered()) {
     if (auto ok = a->meetings.loop_ended(x.rank); !ok)
       a->tracker.broke_a_rule(x.rank, ok.error().message);
@@ -277,7 +286,11 @@ void worker_group_state::preempt(const preempt_attempt& x) {
 
 void worker_group_state::on_failure() {
   auto a = attempt ? &*attempt : nullptr;
-  if (!a || !a->tracker.failed() || a->tracker.end_ordered() || a->settling)
+  if (!a || a->tracker.end_ordered() || a->settling)
+    return;
+  if (a->tracker.lacks_cause())
+    on_let_down();
+  if (!a->tracker.failed())
     return;
   auto& first = *a->tracker.failures().begin();
   error reason{ec::stopped, "rank " + std::to_string(first.first)
@@ -295,6 +308,18 @@ void worker_group_state::on_failure() {
   });
 }
 
+void worker_group_state::on_let_down() {
+  if (!attempt->tracker.may_hear_cause()) {
+    attempt->tracker.blame_let_down();
+  } else if (!std::exchange(attempt->awaits_cause, true)) {
+    after(cause_patience, [this] {
+      if (attempt->tracker.lacks_cause() && !attempt->tracker.end_ordered())
+        attempt->tracker.blame_let_down();
+      on_failure();
+    });
+  }
+}
+
 void worker_group_state::end_ranks(const error& reason,
                                    std::chrono::milliseconds grace) {
   auto& a = *attempt;
@@ -302,6 +327,8 @@ void worker_group_state::end_ranks(const error& reason,
   std::erase_if(ended,
                 [this](int rank) { return !args.launcher->has_ended(rank); });
   a.tracker.order_end(ended);
+  for (int rank = 0; rank < args.plan.world_size; ++rank)
+    a.answered[static_cast<std::size_t>(rank)] = is_in_call(rank);
   a.end_reason = reason;
   a.segment->abort(reason);
   answer_all(reason);

@@ -80,6 +80,9 @@ struct worker_group_state {
     straggler_monitor stragglers;
     std::vector<rank_activity::clock::rep> waited; ///< At the last report.
     std::vector<loop_place> loops;                 ///< By rank.
+    /// Ranks that learn from the answer to a call that they are to end, which
+    /// may come before `stop_loop`.
+    std::vector<bool> answered;
     /// When waits were judged last, by `worker_group_args::now`.
     std::optional<std::chrono::steady_clock::time_point> last_check;
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
@@ -91,6 +94,7 @@ struct worker_group_state {
                                               ///< did not wait.
     bool started = false;
     bool settling = false;
+    bool awaits_cause = false; ///< A timer for `on_let_down` is set.
     error end_reason;
     std::optional<shared_segment> segment;
     std::vector<trainer_actor> trainers;
@@ -139,6 +143,10 @@ struct worker_group_state {
   /// Ends the attempt if ranks wait for each other in different calls.
   void rule_broken(int rank, const error& reason);
   void check_calls();
+  /// The same for ranks in collectives. Those say so in shared memory alone, so
+  /// that someone has to look.
+  void check_collectives();
+  void end_for(const rank_mismatch& mismatch);
   void release(const barrier_release& x);
   /// What the answer to report *index* says about leaving.
   std::optional<stop_notice> notice_for(std::uint64_t index);
@@ -146,6 +154,9 @@ struct worker_group_state {
 
   /// A rank failed: waits a moment for the causes of others, then ends all.
   void on_failure();
+  /// Ranks were let down by others: waits for the cause as long as there may be
+  /// one.
+  void on_let_down();
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_ranks(const error& reason, std::chrono::milliseconds grace);
   void kill_ranks();
@@ -171,6 +182,8 @@ struct worker_group_state {
   std::vector<rank_wait> waits() const;
   /// Ranks that have entered fewer collectives than *rank*.
   std::vector<int> late_in_collectives(int rank) const;
+  /// Whether the loop of *rank* waits for an answer of this group.
+  bool is_in_call(int rank) const;
   /// Where *rank* is and for how long, as people call it.
   std::string place_of(int rank) const;
   rank_look look_at(int rank) const;

@@ -40,6 +40,15 @@ collective_place gpu_place_of(const rank_activity& x, bool ended) {
           since || ended ? 1u : 0u};
 }
 
+/// A rank whose collectives have failed waits in none.
+collective_calls collective_calls_of(const rank_activity& x) {
+  // In this order: what a rank awaits it has called.
+  auto awaited = x.awaited.load(std::memory_order_acquire);
+  auto failed = x.failed.load() != collective_failure::none;
+  return {x.called.load(), failed ? 0 : awaited, x.collectives.load(),
+          x.reported.load(), x.uncounted.load() == 0};
+}
+
 } // namespace
 
 caf::result<report_committed> worker_group_state::add(report& x) {
@@ -177,13 +186,23 @@ void worker_group_state::rule_broken(int rank, const error& reason) {
 }
 
 void worker_group_state::check_calls() {
-  auto mismatch = attempt->meetings.mismatch();
-  if (!mismatch) {
+  if (auto mismatch = attempt->meetings.mismatch())
+    end_for(*mismatch);
+  else
     watch_limit();
-    return;
-  }
-  for (auto rank : mismatch->ranks)
-    attempt->tracker.broke_a_rule(rank, mismatch->reason.message);
+}
+
+void worker_group_state::check_collectives() {
+  std::vector<collective_calls> calls;
+  for (int rank = 0; rank < args.plan.world_size; ++rank)
+    calls.push_back(collective_calls_of(attempt->segment->activity(rank)));
+  if (auto mismatch = attempt->meetings.mismatch(calls))
+    end_for(*mismatch);
+}
+
+void worker_group_state::end_for(const rank_mismatch& mismatch) {
+  for (auto rank : mismatch.ranks)
+    attempt->tracker.broke_a_rule(rank, mismatch.reason.message);
   on_failure();
 }
 
@@ -226,6 +245,9 @@ void worker_group_state::watch_limit() {
 
 void worker_group_state::check_waits() {
   if (attempt->tracker.end_ordered())
+    return;
+  check_collectives();
+  if (!attempt || attempt->tracker.end_ordered())
     return;
   look_for_stopped();
   auto now = args.now();
@@ -305,6 +327,12 @@ std::vector<int> worker_group_state::late_in_collectives(int rank) const {
   return result;
 }
 
+bool worker_group_state::is_in_call(int rank) const {
+  auto& shown = attempt->segment->activity(rank);
+  return !attempt->meetings.call_of(rank).empty() || time_of(shown.at_store)
+         || time_of(shown.asks_driver);
+}
+
 std::string worker_group_state::place_of(int rank) const {
   if (auto call = attempt->meetings.call_of(rank); !call.empty())
     return "in " + call;
@@ -327,6 +355,11 @@ std::string worker_group_state::place_of(int rank) const {
 
 rank_look worker_group_state::look_at(int rank) const {
   rank_look result{place_of(rank), args.launcher->vitals(rank)};
+  // A loop in a call of ours waits for an answer; others may wait for it in a
+  // collective that theirs have under way.
+  if (result.vitals && !result.vitals->stopped
+      && !attempt->meetings.call_of(rank).empty())
+    result.vitals.reset();
   // A GPU works while its rank sleeps.
   if (result.vitals && !facts_of(rank).gpus.empty())
     result.vitals->busy = true;

@@ -15,6 +15,8 @@ actor_link::actor_link(caf::actor_system& system, network_thread* network,
 
 expected<void> actor_link::report(rank_report x, bool wait) {
   auto index = x.index;
+  if (!wait)
+    activity()->reported.store(index + 1);
   under_way_.push_back(
     self_->request(args_.group, caf::infinite,
                    troupe::report{args_.attempt, std::move(x), wait}));

@@ -219,13 +219,25 @@ std::vector<std::string> tasks_of(pid_t pid) {
   return result;
 }
 
-/// State letter of a process or thread, see proc(5); '?' if it is gone.
-char state_of(const std::string& task) {
+/// The first words about a process or thread, see proc(5).
+struct task_stat {
+  std::string name;
+  char state = '?'; ///< Of one that is gone.
+};
+
+task_stat stat_of(const std::string& task) {
   auto text = text_of(task + "/stat");
-  auto name_end = text.rfind(')');
-  return name_end == std::string::npos || name_end + 2 >= text.size()
-           ? '?'
-           : text[name_end + 2];
+  auto begin = text.find('(');
+  auto end = text.rfind(')');
+  if (end == std::string::npos || end + 2 >= text.size())
+    return {};
+  return {text.substr(begin + 1, end - begin - 1), text[end + 2]};
+}
+
+/// CPU time of a thread; 0 where the kernel does not tell.
+std::chrono::nanoseconds thread_time_of(const std::string& task) {
+  return std::chrono::nanoseconds{
+    number_behind(text_of(task + "/schedstat"), "")};
 }
 
 /// System calls that wait for nothing but a file system. Of a close on a
@@ -285,7 +297,7 @@ void add_children(const std::string& task, std::vector<pid_t>& result) {
 } // namespace
 
 bool is_stopped(pid_t pid) {
-  return state_of(proc_path(pid)) == 'T';
+  return stat_of(proc_path(pid)).state == 'T';
 }
 
 std::optional<process_vitals> vitals_of(pid_t pid) {
@@ -302,10 +314,14 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
                     "\nvoluntary_ctxt_switches:");
     std::size_t stopped = 0;
     for (auto& task : tasks) {
-      auto state = state_of(task);
+      auto [name, state] = stat_of(task);
       stopped += state == 'T' ? 1 : 0;
-      result.busy = result.busy || state == 'R' || state == 'D' || state == 't'
-                    || (state == 'S' && waits_for_files(task));
+      if (name == polling_thread)
+        result.cpu -= thread_time_of(task);
+      else
+        result.busy = result.busy || state == 'R' || state == 'D'
+                      || state == 't'
+                      || (state == 'S' && waits_for_files(task));
       add_children(task, processes);
     }
     if (i == 0)

@@ -8,9 +8,14 @@
 
 namespace troupe {
 
+/// The name of threads that look at their sockets all the time, whether or not
+/// anything comes: Gloo's. What they transfer counts, their CPU time does not.
+inline constexpr const char* polling_thread = "gloo_tcp_loop";
+
 /// Signs of life of a process, as the kernel sees them.
 struct process_vitals {
-  std::chrono::nanoseconds cpu{0}; ///< CPU time of it and its descendants.
+  /// CPU time of it and its descendants, without their polling threads.
+  std::chrono::nanoseconds cpu{0};
   /// What they have read and written in files and pipes, and what has gone over
   /// their open TCP connections, whatever thread serves them. Other sockets
   /// have no such count.
@@ -18,9 +23,10 @@ struct process_vitals {
   std::uint64_t wake_ups = 0; ///< How often their main threads went to sleep:
                               ///< each packet that one waited for counts.
   bool stopped = false;       ///< By a signal such as SIGSTOP.
-  /// A thread runs, is ready to run or waits for a device or a file system, or
-  /// a debugger holds the process: it need not use CPU time to be alive. Also
-  /// if the kernel does not show what its threads wait for.
+  /// A thread, but for polling ones, runs, is ready to run or waits for a
+  /// device or a file system, or a debugger holds the process: it need not use
+  /// CPU time to be alive. Also if the kernel does not show what its threads
+  /// wait for.
   bool busy = false;
 };
 

@@ -6,6 +6,13 @@
 
 namespace troupe {
 
+/// What made the first collective of a rank fail.
+enum class collective_failure : std::uint32_t {
+  none,
+  own,    ///< Its arguments, or a limit.
+  others, ///< Another rank left, or the attempt was aborted.
+};
+
 /// Where a rank waits without its worker group being told, for whoever wants to
 /// know what it is in. Lies in the memory that ranks share, so that it can be
 /// read while the rank stands still; zeroed memory is a rank that waits
@@ -31,6 +38,19 @@ struct rank_activity {
   std::atomic<clock::rep> waited;
   /// The last collective, by its number, that others did not come to in time.
   std::atomic<std::uint64_t> given_up;
+  /// Collectives that the loop's thread has called, under way or not.
+  std::atomic<std::uint64_t> called;
+  /// The last one, by that count, that the loop's thread cannot continue
+  /// without: no rank has it before all have called it. 0: none.
+  std::atomic<std::uint64_t> awaited;
+  /// Index after that of the last report that did not wait. Messages with such
+  /// may still be on their way.
+  std::atomic<std::uint64_t> reported;
+  /// Not 0: another thread has called a collective as well, or a call failed at
+  /// once, so that `called` says nothing of what is to come.
+  std::atomic<std::uint32_t> uncounted;
+  /// How collectives of this rank have failed, if any has.
+  std::atomic<collective_failure> failed;
 
   void enter_collective() noexcept {
     collectives.fetch_add(1, std::memory_order_relaxed);
@@ -50,6 +70,12 @@ struct rank_activity {
   bool gave_up_collective() const noexcept {
     auto last = collectives.load(std::memory_order_relaxed);
     return last > 0 && given_up.load(std::memory_order_relaxed) == last;
+  }
+
+  /// The first failure stays.
+  void fail_collective(collective_failure how) noexcept {
+    auto none = collective_failure::none;
+    failed.compare_exchange_strong(none, how, std::memory_order_relaxed);
   }
 
   static clock::rep now() noexcept {

@@ -9,7 +9,7 @@ namespace troupe {
 /// The first page of a `shared_segment`.
 struct segment_header {
   static constexpr std::uint64_t expected_magic = 0x7472'6f75'7065'7367;
-  static constexpr std::uint32_t expected_version = 3;
+  static constexpr std::uint32_t expected_version = 4;
 
   std::uint64_t magic;
   std::uint32_t version;

@@ -1,6 +1,8 @@
 #include "troupe/runtime/report/rank_meetings.hpp"
 
 #include <algorithm>
+#include <functional>
+#include <set>
 #include <utility>
 
 namespace troupe {
@@ -9,6 +11,25 @@ namespace {
 
 std::string report_name(std::uint64_t index) {
   return "report " + std::to_string(index);
+}
+
+/// What *ranks* (ascending) fail for, with the call of each.
+rank_mismatch mismatch_of(std::vector<int> ranks,
+                          const std::function<std::string(int rank)>& call_of) {
+  // Ranks of one call together, in order of their first rank.
+  std::vector<std::pair<std::string, std::vector<int>>> calls;
+  for (auto rank : ranks) {
+    auto call = call_of(rank);
+    auto i = std::ranges::find(calls, call, [](auto& x) { return x.first; });
+    if (i == calls.end())
+      i = calls.insert(i, {std::move(call), {}});
+    i->second.push_back(rank);
+  }
+  std::string text;
+  for (auto& [call, callers] : calls)
+    text += (text.empty() ? "" : ", ") + rank_list(callers) + " in " + call;
+  return {std::move(ranks),
+          {ec::conflict, "the ranks meet in different calls: " + text}};
 }
 
 } // namespace
@@ -79,27 +100,37 @@ std::optional<rank_mismatch> rank_meetings::mismatch() const {
     }
   if (joined.empty())
     return std::nullopt;
-  rank_mismatch result;
-  std::string calls;
-  for (int rank = 0; rank < world_size(); ++rank) {
-    auto stuck =
-      in_barrier(rank) || (block_of(rank) && block_of(rank)->report >= lacking);
-    if (stuck)
-      result.ranks.push_back(rank);
-  }
-  // Ranks of one call together, in order of their first rank.
-  for (auto first = result.ranks.begin(); first != result.ranks.end();
-       ++first) {
-    auto call = call_of(*first);
-    auto same = [&](int rank) { return call_of(rank) == call; };
-    if (std::any_of(result.ranks.begin(), first, same))
-      continue;
-    std::vector<int> ranks;
-    std::copy_if(first, result.ranks.end(), std::back_inserter(ranks), same);
-    calls += (calls.empty() ? "" : ", ") + rank_list(ranks) + " in " + call;
-  }
-  result.reason = {ec::conflict, "the ranks meet in different calls: " + calls};
-  return result;
+  std::vector<int> stuck;
+  for (int rank = 0; rank < world_size(); ++rank)
+    if (in_barrier(rank)
+        || (block_of(rank) && block_of(rank)->report >= lacking))
+      stuck.push_back(rank);
+  return mismatch_of(std::move(stuck),
+                     [this](int rank) { return call_of(rank); });
+}
+
+std::optional<rank_mismatch>
+rank_meetings::mismatch(const std::vector<collective_calls>& ranks) const {
+  auto at = [&](int rank) -> auto& {
+    return ranks[static_cast<std::size_t>(rank)];
+  };
+  auto awaits = [&](int rank) {
+    return at(rank).awaited > 0 && at(rank).is_final && call_of(rank).empty()
+           && (at(rank).reported == 0 || has_sent(rank, at(rank).reported - 1));
+  };
+  std::set<int> stuck;
+  for (int one = 0; one < world_size(); ++one)
+    for (int other = 0; awaits(one) && other < world_size(); ++other)
+      if (at(other).is_final && at(other).called < at(one).awaited
+          && needs(other, one))
+        stuck.insert({one, other});
+  if (stuck.empty())
+    return std::nullopt;
+  return mismatch_of({stuck.begin(), stuck.end()}, [&](int rank) {
+    auto call = call_of(rank);
+    return call.empty() ? "collective " + std::to_string(at(rank).entered)
+                        : call;
+  });
 }
 
 std::vector<rank_wait> rank_meetings::waits() const {
@@ -128,6 +159,14 @@ void rank_meetings::block(int rank, std::uint64_t report, time_point now) {
 
 bool rank_meetings::has_sent(int rank, std::uint64_t report) const {
   return first_ + reports_of(rank) > report;
+}
+
+/// Whether *rank* blocks in a call that *other* has not come to.
+bool rank_meetings::needs(int rank, int other) const {
+  if (in_barrier(rank))
+    return !in_barrier(other);
+  auto& x = block_of(rank);
+  return x && !has_sent(other, x->report);
 }
 
 std::optional<rank_wait> rank_meetings::report_wait() const {

@@ -12,8 +12,19 @@
 
 namespace troupe {
 
-/// Ranks that can never meet: some block in a report, others in a barrier or a
-/// broadcast.
+/// What the loop of a rank has called beside reports, barriers and broadcasts,
+/// as the rank itself shows it.
+struct collective_calls {
+  std::uint64_t called = 0;  ///< Collectives.
+  std::uint64_t awaited = 0; ///< The one that the loop cannot continue without,
+                             ///< by that count; 0: none.
+  std::uint64_t entered = 0; ///< What people know it by.
+  std::uint64_t reported = 0; ///< Index after that of the last report that did
+                              ///< not wait.
+  bool is_final = true; ///< While the loop's thread waits, no more are called.
+};
+
+/// Ranks that can never meet: they block in different calls.
 struct rank_mismatch {
   std::vector<int> ranks; ///< All of them, ascending.
   error reason;           ///< `ec::conflict`; names ranks and calls.
@@ -66,6 +77,13 @@ public:
   /// Ranks that wait for each other in different calls.
   std::optional<rank_mismatch> mismatch() const;
 
+  /// The same if some of them wait in collectives, one entry of *ranks* per
+  /// rank. All ranks have to call a collective, so two are stuck for good if
+  /// one awaits a collective that the other has not called, and the other
+  /// blocks in a call that needs the first.
+  std::optional<rank_mismatch>
+  mismatch(const std::vector<collective_calls>& ranks) const;
+
   /// Ranks that block, and the ranks that they wait for: those that block
   /// nowhere. A wait for a commit is none.
   std::vector<rank_wait> waits() const;
@@ -94,6 +112,7 @@ private:
   }
   void block(int rank, std::uint64_t report, time_point now);
   bool has_sent(int rank, std::uint64_t report) const;
+  bool needs(int rank, int other) const;
 
   report_pairing reports_;
   rank_barrier calls_;

@@ -66,11 +66,26 @@ void attempt_tracker::ready(int rank, std::string host) {
   at(rank).host = std::move(host);
 }
 
-void attempt_tracker::loop_ended(int rank, const error& reason, bool told) {
+void attempt_tracker::loop_ended(int rank, const error& reason, bool told,
+                                 bool let_down) {
   auto& x = at(rank);
   x.loop_over = true;
   x.returned = !reason && !told;
-  if (reason && !told)
+  if (!reason || told)
+    return;
+  if (let_down)
+    let_down_.emplace(rank, reason);
+  else
+    fail(rank, {rank_failure::kind_type::exception, 0, reason.message, 0, {}});
+}
+
+bool attempt_tracker::may_hear_cause() const noexcept {
+  return std::any_of(ranks_.begin(), ranks_.end(),
+                     [](auto& x) { return !x.loop_over && !x.gone; });
+}
+
+void attempt_tracker::blame_let_down() {
+  for (auto& [rank, reason] : let_down_)
     fail(rank, {rank_failure::kind_type::exception, 0, reason.message, 0, {}});
 }
 

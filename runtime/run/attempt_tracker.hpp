@@ -20,6 +20,8 @@ namespace troupe {
 ///   AT-2  A rank that was gone before its loop ended is a failure with the
 ///         cause of its process.
 ///   AT-3  The attempt is over once every rank that was launched is gone.
+///   AT-4  A rank whose loop failed because others let it down is no failure if
+///         another rank is.
 class attempt_tracker {
 public:
   explicit attempt_tracker(int world_size);
@@ -28,8 +30,11 @@ public:
   void launch_failed(int rank, const error& reason);
   void ready(int rank, std::string host);
 
-  /// The loop of *rank* ended; *told* if it left because it was told to.
-  void loop_ended(int rank, const error& reason, bool told);
+  /// The loop of *rank* ended; *told* if it left because it was told to, or
+  /// would have been. If it was *let_down*, others had ended a collective of it
+  /// before: the cause lies with one of them.
+  void loop_ended(int rank, const error& reason, bool told,
+                  bool let_down = false);
 
   /// The process or thread of *rank* is gone.
   void exited(int rank, const process_exit& cause);
@@ -61,6 +66,17 @@ public:
 
   /// Whether some rank failed by its own doing.
   bool failed() const noexcept { return !failures_.empty(); }
+
+  /// Whether ranks were let down, and no one knows yet by whom.
+  bool lacks_cause() const noexcept {
+    return failures_.empty() && !let_down_.empty();
+  }
+
+  /// Whether a rank is left that has not said how its loop ended.
+  bool may_hear_cause() const noexcept;
+
+  /// No cause will come: ranks that were let down have failed.
+  void blame_let_down();
 
   /// Whether a failure came out of a loop, however few ranks had begun theirs.
   bool loop_failed() const noexcept;
@@ -110,6 +126,7 @@ private:
 
   std::vector<rank_state> ranks_;
   std::map<int, rank_failure> failures_;
+  std::map<int, error> let_down_; ///< By rank: what its loop failed for.
   bool end_ordered_ = false;
 };
 

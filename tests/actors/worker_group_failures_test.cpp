@@ -71,6 +71,58 @@ TEST_F(worker_group_test, an_exception_alone_ends_the_other_ranks_soon_after) {
   EXPECT_EQ(failure_of(0).what, "out of range");
 }
 
+TEST_F(worker_group_test, blames_the_cause_and_not_whom_it_let_down) {
+  start_all();
+  activity(0).fail_collective(collective_failure::others);
+  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
+  ranks.exit(0);
+  system.pass(ms{1900});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.end_loop(1, {ec::rank_failed, "bad input"});
+  ranks.exit(1);
+  EXPECT_EQ(failure_of(1).what, "bad input");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, waits_no_longer_than_a_while_for_a_cause) {
+  plan.world_size = 3;
+  start_all();
+  activity(0).fail_collective(collective_failure::others);
+  ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
+  system.pass(ms{2000});
+  system.pass(ms{20});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1, 2));
+  for (int rank : {0, 1, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(failure_of(0).what, "a connection was closed");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, a_rank_that_was_let_down_by_a_finished_one_failed) {
+  start_all();
+  activity(0).fail_collective(collective_failure::others);
+  ranks.finish(1);
+  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
+  ranks.exit(0);
+  EXPECT_EQ(failure_of(0).what, "rank 1 has left the group");
+}
+
+TEST_F(worker_group_test, an_exception_made_of_the_order_to_end_is_no_failure) {
+  plan.world_size = 3;
+  start_all();
+  ranks.report(0, 10);
+  ranks.kill(1, SIGSEGV);
+  // Rank 0 left its report by the order, rank 2 its all-reduce; both throw what
+  // they like, and `stop_loop` comes too late.
+  ranks.end_loop(0, {ec::rank_failed, "epoch 3 failed"});
+  activity(2).fail_collective(collective_failure::others);
+  ranks.end_loop(2, {ec::rank_failed, "epoch 3 failed"});
+  for (int rank : {0, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(failure_of(1).code, SIGSEGV);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
 TEST_F(worker_group_test, a_rank_that_was_never_told_to_stop_has_failed) {
   start_all();
   ranks.end_loop(0, {ec::stopped, "I had enough"}, true);
@@ -469,6 +521,45 @@ TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
   pass_seconds(1);
   EXPECT_EQ(record->warnings.size(), 2u);
   EXPECT_FALSE(record->warnings[1].waits);
+}
+
+TEST_F(worker_group_test, a_report_and_a_collective_end_the_attempt) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto& x = segment->activity(0);
+  x.enter_collective();
+  x.called = 1;
+  auto waits = ranks.report(1, 10);
+  pass_seconds(2);
+  EXPECT_TRUE(waits->pending()) << "the loop of rank 0 may come";
+  x.awaited = 1;
+  pass_seconds(1);
+  for (int rank : {0, 1})
+    ranks.kill(rank, SIGKILL);
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(failure_of(rank).kind, kind::misuse);
+    EXPECT_EQ(failure_of(rank).what,
+              "the ranks meet in different calls: rank 0 in collective 1, rank "
+              "1 in report 10");
+  }
+}
+
+TEST_F(worker_group_test, a_collective_that_failed_is_waited_in_no_longer) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto& x = segment->activity(0);
+  x.called = x.awaited = 1;
+  x.fail_collective(collective_failure::own);
+  auto waits = ranks.report(1, 10);
+  pass_seconds(9);
+  EXPECT_TRUE(waits->pending());
+  ranks.report(0, 10);
+  commit();
+  EXPECT_FALSE(waits->pending());
 }
 
 // As in an all-reduce over NCCL, before a report.

@@ -59,6 +59,15 @@ protected:
     system.settle();
   }
 
+  /// What *rank* shows in the memory of the attempt under way.
+  rank_activity& activity(int rank) {
+    auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                          {plan.run_id, ranks.attempt});
+    EXPECT_TRUE(segment);
+    segments.push_back(std::move(*segment));
+    return segments.back().activity(rank);
+  }
+
   const rank_failure& failure_of(int rank) {
     static const rank_failure none;
     EXPECT_EQ(record->failed.size(), 1u);
@@ -82,6 +91,7 @@ protected:
   std::shared_ptr<driver_record> record = std::make_shared<driver_record>();
   driver_actor driver;
   played_ranks ranks{system};
+  std::vector<shared_segment> segments;
 };
 
 inline bool mentions(const error& x, const std::string& text) {

@@ -12,6 +12,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/trainers/rank_link.hpp"
 
 namespace troupe::test {
 
@@ -57,6 +58,19 @@ void sleep_in_rank_0(train_context& context) {
   if (context.rank() == 0)
     sleeps_forever();
   context.barrier();
+}
+
+/// Rank 0 shows what the loop of a data plane shows that waits in its first
+/// collective; rank 1 never comes to it, but reports.
+void report_beside_a_collective(train_context& context) {
+  if (context.rank() == 0) {
+    auto shown = context.link().activity();
+    shown->called = 1;
+    shown->enter_collective();
+    shown->awaited = 1;
+    sleeps_forever();
+  }
+  context.report({{"done", 1}});
 }
 
 /// Uses CPU time of its process for several times the limit.
@@ -241,6 +255,16 @@ TEST_F(run_test, a_rank_that_sleeps_forever_is_ended_and_shows_its_stack) {
   EXPECT_FALSE(fs::exists(run_path() / "logs" / "rank_1.stacks"));
   auto journal = bytes_of(run_path() / "journal.jsonl");
   EXPECT_NE(journal.find("logs/rank_0.stacks"), std::string::npos);
+}
+
+TEST_F(run_test, ranks_in_a_collective_and_in_a_report_end_with_both_named) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  auto outcome =
+    data_parallel_trainer{report_beside_a_collective, options}.fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->message,
+            "Rank 0, 1: misuse: the ranks meet in different calls: rank 0 in "
+            "collective 1, rank 1 in report 0");
 }
 
 TEST_F(run_test, a_rank_that_computes_is_never_ended_for_it) {

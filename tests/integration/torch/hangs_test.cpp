@@ -13,6 +13,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+#include "troupe/trainers/torch/data_plane.hpp"
 #include "troupe/trainers/torch/groups/gloo_group.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
@@ -61,6 +62,27 @@ void loop(train_context& context, const absence& x) {
     auto sum = all_reduce_sum(context, batch.sum());
     context.report({{"sum", sum.item<double>()}});
   }
+}
+
+/// Rank 0 waits in an all-reduce that rank 1 never comes to: it reports.
+void reduce_beside_a_report(train_context& context, const std::string&) {
+  if (context.rank() == 0)
+    all_reduce_sum(context, at::ones({1}));
+  context.report({{"step", 0}});
+}
+
+/// Rank 0 has an all-reduce under way that rank 1 comes to after its report,
+/// and works meanwhile until the file is there.
+void report_beside_a_reduction(train_context& context,
+                               const std::string& until) {
+  std::vector<at::Tensor> x{at::ones({1})};
+  auto sum = [&] { return data_plane(context)->group->allreduce(x); };
+  auto early = context.rank() == 0 ? sum() : nullptr;
+  if (early)
+    stays_away(until);
+  context.report({{"step", 0}});
+  (early ? early : sum())->wait();
+  context.report({{"sum", x[0].item<double>()}});
 }
 
 using parameters = std::tuple<backend, bool>;
@@ -128,10 +150,7 @@ TEST_P(torch_hangs_test, a_rank_at_work_that_others_wait_for_is_named) {
   expect_stacks();
 }
 
-// Over Gloo it is only named: Gloo's own threads use CPU time.
-class torch_end_test : public torch_hangs_test {};
-
-TEST_P(torch_end_test, a_rank_without_a_sign_of_life_is_named_and_ended) {
+TEST_P(torch_hangs_test, a_rank_without_a_sign_of_life_is_named_and_ended) {
   auto outcome = trainer({}).fit();
   ASSERT_TRUE(outcome.error);
   ASSERT_EQ(outcome.error->ranks.size(), 1u) << outcome.error->message;
@@ -144,6 +163,62 @@ TEST_P(torch_end_test, a_rank_without_a_sign_of_life_is_named_and_ended) {
   expect_stacks();
 }
 
+class torch_meetings_test : public testing::TestWithParam<backend> {
+protected:
+  void SetUp() override {
+    if (GetParam() == backend::gloo && !has_gloo())
+      GTEST_SKIP() << "this build has no Gloo";
+  }
+
+  torch_options options() const {
+    torch_options x;
+    x.scaling.num_workers = 2;
+    x.run.name = "run";
+    x.run.storage_path = storage_.path();
+    x.run.quiet = true;
+    // The group looks after its ranks at a part of this.
+    x.run.hang_timeout = std::chrono::milliseconds{600};
+    x.torch.backend = GetParam();
+    return x;
+  }
+
+  temporary_folder storage_;
+};
+
+TEST_P(torch_meetings_test, ranks_that_reduce_and_report_end_with_both_named) {
+  auto outcome =
+    torch_trainer{reduce_beside_a_report, std::string{}, options()}.fit();
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->message,
+            "Rank 0, 1: misuse: the ranks meet in different calls: rank 0 in "
+            "collective 1, rank 1 in report 0");
+}
+
+TEST_P(torch_meetings_test, a_loop_with_a_reduction_under_way_may_report) {
+  register_messages();
+  system_config settings;
+  caf::actor_system system{settings};
+  auto until = storage_ / "until";
+  auto handle =
+    torch_trainer{report_beside_a_reduction, until.string(), options()}.start(
+      system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  auto waits = [&] { return handle->status().waits; };
+  while (waits().find("is missing") == std::string::npos
+         && !handle->board().is_over())
+    std::this_thread::yield();
+  write_bytes(until, "x");
+  auto outcome = handle->wait();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics.at("sum"), metric_value{2.0});
+}
+
+INSTANTIATE_TEST_SUITE_P(groups, torch_meetings_test,
+                         testing::Values(backend::local, backend::gloo),
+                         [](auto& x) {
+                           return std::string{to_string(x.param)};
+                         });
+
 std::string name_of(const testing::TestParamInfo<parameters>& x) {
   return std::string{to_string(std::get<0>(x.param))}
          + (std::get<1>(x.param) ? "_in_dataset" : "_in_loop");
@@ -152,11 +227,6 @@ std::string name_of(const testing::TestParamInfo<parameters>& x) {
 INSTANTIATE_TEST_SUITE_P(groups, torch_hangs_test,
                          testing::Combine(testing::Values(backend::local,
                                                           backend::gloo),
-                                          testing::Bool()),
-                         name_of);
-
-INSTANTIATE_TEST_SUITE_P(groups, torch_end_test,
-                         testing::Combine(testing::Values(backend::local),
                                           testing::Bool()),
                          name_of);
 

@@ -10,6 +10,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+#include "troupe/trainers/torch/groups/group_work.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -72,6 +73,7 @@ public:
     arrivals_.resize(names_.size());
     sync_ = std::move(sync);
     sink_ = std::move(sink);
+    shown_ = find_shown();
     for (std::size_t i = 0; i < grad_accumulators_.size(); ++i) {
       auto* node = grad_accumulators_[i].get();
       guards_.emplace_back(
@@ -206,11 +208,27 @@ private:
   void note_end() {
     if (std::exchange(notes_end_of_, sink_->forwards) == sink_->forwards)
       return;
-    torch::autograd::Engine::get_default_engine().queue_callback(
-      [sink = sink_] {
-        sink->ended = sink->forwards;
-        sink->kept.reset();
-      });
+    auto& engine = torch::autograd::Engine::get_default_engine();
+    engine.queue_callback([sink = sink_, shown = shown_, &engine] {
+      sink->ended = sink->forwards;
+      sink->kept.reset();
+      // All reductions are under way. The Reducer's own callback, which comes
+      // before the one queued here, waits for them.
+      if (auto here = shown ? shown->wait_for(0) : nullptr)
+        engine.queue_callback([here]() mutable { here.reset(); });
+    });
+  }
+
+  /// Where the group of this Reducer shows its calls; nullptr if it does not.
+  std::shared_ptr<shown_calls> find_shown() const {
+    try {
+      auto device = params_.front().device().type();
+      auto group = process_group_->getBackend(device);
+      auto showing = dynamic_cast<const showing_group*>(group.get());
+      return showing ? showing->shown() : nullptr;
+    } catch (const c10::Error&) {
+      return nullptr; // A group without backends.
+    }
   }
 
   bool expects_gradients() const {
@@ -221,6 +239,7 @@ private:
   std::vector<std::string> names_;
   std::shared_ptr<const bool> sync_;
   std::shared_ptr<gradient_sink_state> sink_;
+  std::shared_ptr<shown_calls> shown_;
   bool checks_first_ = false;
   std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
   std::uint64_t notes_end_of_ = 0;

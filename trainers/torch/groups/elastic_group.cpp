@@ -56,6 +56,20 @@ wait_on_a_thread(c10::intrusive_ptr<c10d::Work> inner,
     });
 }
 
+/// Whether *failure* is that of a rank whose connection to another one broke,
+/// which Gloo says in words, too.
+bool is_broken_connection(const std::exception_ptr& failure) {
+  try {
+    std::rethrow_exception(failure);
+  } catch (const std::exception& e) {
+    std::string_view what = e.what();
+    return what.find("onnection") != what.npos
+           || what.find("Broken pipe") != what.npos;
+  } catch (...) {
+    return false;
+  }
+}
+
 } // namespace
 
 /// Completed by the inner work or by an abort, whichever is first.
@@ -116,8 +130,9 @@ struct elastic_group::open_works {
 
 elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
                              std::shared_ptr<rank_activity> activity)
-  : Backend(inner->getRank(), inner->getSize()), name_(inner->getBackendName()),
-    inner_(std::move(inner)), open_(std::make_shared<open_works>()) {
+  : Backend(inner->getRank(), inner->getSize()), showing_group(activity),
+    name_(inner->getBackendName()), inner_(std::move(inner)),
+    open_(std::make_shared<open_works>()) {
   open_->activity = std::move(activity);
   init();
 }
@@ -138,7 +153,7 @@ void elastic_group::abort(const error& reason) {
   }
   auto failure = std::make_exception_ptr(train_error{aborted_});
   for (auto& x : open_->take_all())
-    x->fail(failure);
+    x->fail(failure, collective_failure::others);
   group_reaper::dispose(std::move(gone));
 }
 
@@ -174,11 +189,13 @@ elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
                        const std::function<work_ptr(c10d::Backend&)>& start) {
   auto group = inner();
   auto ours = c10::make_intrusive<work>(rank_, type, std::move(outputs),
-                                        calls_++, c10d::kUnsetTimeout);
+                                        calls_++, c10d::kUnsetTimeout, shown(),
+                                        needs_all_ranks(type));
   open_->add(ours);
   try {
     ours->inner = start(*group);
   } catch (...) {
+    shown()->lose_count();
     open_->take(ours.get());
     settle(std::move(group), nullptr);
     throw;
@@ -191,10 +208,14 @@ elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
     auto mine = open->take(key);
     if (!mine)
       return;
-    if (failure)
-      mine->fail(timeout ? timeout : failure);
-    else
+    if (!failure)
       mine->succeed();
+    else if (timeout)
+      mine->fail(timeout, collective_failure::own);
+    else
+      mine->fail(failure, is_broken_connection(failure)
+                            ? collective_failure::others
+                            : collective_failure::own);
   };
   if (auto future = future_of(*ours->inner))
     future->addCallback([complete](c10::ivalue::Future& done) {
@@ -217,7 +238,8 @@ void elastic_group::settle(c10::intrusive_ptr<c10d::Backend> group,
       return;
   }
   if (auto mine = open_->take(started))
-    mine->fail(std::make_exception_ptr(train_error{aborted_}));
+    mine->fail(std::make_exception_ptr(train_error{aborted_}),
+               collective_failure::others);
   group_reaper::dispose(std::move(group));
 }
 

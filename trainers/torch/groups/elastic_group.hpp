@@ -19,7 +19,7 @@ namespace troupe {
 ///
 /// Threads of the inner group may go on for a while after an abort; they hold
 /// references to the tensors they work on, so nothing is overwritten.
-class elastic_group : public c10d::Backend {
+class elastic_group : public c10d::Backend, public showing_group {
 public:
   /// Shows in *activity* what this rank waits in, until the group is closed.
   elastic_group(c10::intrusive_ptr<c10d::Backend> inner,

@@ -5,6 +5,7 @@
 #include <pthread.h>
 #include <signal.h>
 
+#include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 #ifdef TROUPE_HAS_GLOO
@@ -23,10 +24,13 @@ constexpr auto connect_timeout = std::chrono::minutes{2};
 
 /// Calls *f* on a thread without SIGPIPE. The threads that it starts have none
 /// either: Gloo writes to sockets of peers that may be gone, and ranks that are
-/// threads share the signals of the user's program, which would end.
+/// threads share the signals of the user's program, which would end. They also
+/// get its name, unless their LibTorch gives them one: no CPU time of theirs
+/// counts as a sign of life.
 template <class F>
-auto without_sigpipe(F f) {
+auto on_gloos_thread(F f) {
   auto result = std::async(std::launch::async, [&f] {
+    ::pthread_setname_np(::pthread_self(), polling_thread);
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);
@@ -60,7 +64,7 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
     return group;
   };
   try {
-    return without_sigpipe(make);
+    return on_gloos_thread(make);
   } catch (const train_error&) {
     throw;
   } catch (const std::exception& e) {

@@ -24,12 +24,70 @@ make_future(const std::vector<std::vector<at::Tensor>>& outputs) {
 
 } // namespace
 
+std::uint64_t shown_calls::add() noexcept {
+  auto shown = activity_.lock();
+  if (!shown)
+    return 0;
+  if (on_loops_thread())
+    return shown->called.fetch_add(1) + 1;
+  shown->uncounted.store(1);
+  return 0;
+}
+
+void shown_calls::lose_count() noexcept {
+  if (auto shown = activity_.lock())
+    shown->uncounted.store(1);
+}
+
+void shown_calls::fail(collective_failure how) noexcept {
+  if (auto shown = activity_.lock())
+    shown->fail_collective(how);
+}
+
+std::shared_ptr<void> shown_calls::wait_for(std::uint64_t number) {
+  auto shown = on_loops_thread() ? activity_.lock() : nullptr;
+  if (!shown)
+    return nullptr;
+  shown->awaited.store(number > 0 ? number : shown->called.load());
+  return {shown.get(), [activity = activity_](rank_activity*) {
+            if (auto x = activity.lock())
+              x->awaited.store(0);
+          }};
+}
+
+bool needs_all_ranks(c10d::OpType type) noexcept {
+  switch (type) {
+    case c10d::OpType::ALLREDUCE:
+    case c10d::OpType::_ALLREDUCE_SPARSE:
+    case c10d::OpType::ALLREDUCE_COALESCED:
+    case c10d::OpType::ALLGATHER:
+    case c10d::OpType::_ALLGATHER_BASE:
+    case c10d::OpType::ALLGATHER_COALESCED:
+    case c10d::OpType::REDUCE_SCATTER:
+    case c10d::OpType::_REDUCE_SCATTER_BASE:
+    case c10d::OpType::BARRIER:
+      return true;
+    default:
+      return false;
+  }
+}
+
 group_work::group_work(int rank, c10d::OpType type,
                        std::vector<std::vector<at::Tensor>> outputs,
                        std::uint64_t sequence,
-                       std::chrono::milliseconds timeout)
+                       std::chrono::milliseconds timeout,
+                       std::shared_ptr<shown_calls> shown, bool needs_all)
   : c10d::Work(rank, type), outputs_(std::move(outputs)), sequence_(sequence),
-    timeout_(timeout), future_(make_future(outputs_)) {}
+    timeout_(timeout), future_(make_future(outputs_)), shown_(std::move(shown)),
+    call_(shown_->add()), needs_all_(needs_all) {}
+
+bool group_work::wait(std::chrono::milliseconds timeout) {
+  // With a timeout of its own the loop may continue without it.
+  auto here = needs_all_ && call_ > 0 && timeout == kNoTimeout
+                ? shown_->wait_for(call_)
+                : nullptr;
+  return Work::wait(timeout);
+}
 
 bool group_work::succeed() {
   if (done_.exchange(true))
@@ -44,9 +102,10 @@ bool group_work::succeed() {
   return true;
 }
 
-bool group_work::fail(std::exception_ptr reason) {
+bool group_work::fail(std::exception_ptr reason, collective_failure how) {
   if (done_.exchange(true))
     return false;
+  shown_->fail(how); // Before anyone can know of it.
   future_->setError(reason);
   finish(std::move(reason));
   return true;

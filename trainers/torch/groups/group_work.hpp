@@ -2,26 +2,81 @@
 
 #include <atomic>
 #include <exception>
+#include <memory>
+#include <thread>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "troupe/runtime/process/rank_activity.hpp"
+
 namespace troupe {
+
+/// Shows the worker group which collectives of one group the loop calls, and
+/// which of them it cannot continue without. Made by the loop's thread; the
+/// memory may go before it does.
+class shown_calls {
+public:
+  explicit shown_calls(const std::shared_ptr<rank_activity>& activity)
+    : activity_(activity) {}
+
+  /// Counts a call; returns its number, from 1.
+  std::uint64_t add() noexcept;
+
+  /// A call failed at once: what was counted says nothing any more.
+  void lose_count() noexcept;
+
+  /// A collective failed. The first one that does decides.
+  void fail(collective_failure how) noexcept;
+
+  /// The calling thread waits for collective *number*, or with 0 for all that
+  /// were called, for as long as the result is there.
+  [[nodiscard]] std::shared_ptr<void> wait_for(std::uint64_t number);
+
+private:
+  bool on_loops_thread() const noexcept {
+    return std::this_thread::get_id() == loop_;
+  }
+
+  std::weak_ptr<rank_activity> activity_;
+  const std::thread::id loop_ = std::this_thread::get_id();
+};
+
+/// A group that shows its calls.
+class showing_group {
+public:
+  explicit showing_group(const std::shared_ptr<rank_activity>& activity)
+    : shown_(std::make_shared<shown_calls>(activity)) {}
+
+  virtual ~showing_group() = default;
+
+  const std::shared_ptr<shown_calls>& shown() const noexcept { return shown_; }
+
+private:
+  const std::shared_ptr<shown_calls> shown_;
+};
+
+/// Whether every rank needs all of the others in a collective of *type*.
+bool needs_all_ranks(c10d::OpType type) noexcept;
 
 /// What a collective of our groups returns: completed by hand, once, from any
 /// thread. Its future holds the output tensors, as a list or a list of lists,
 /// in the shape that Gloo's futures have.
 class group_work : public c10d::Work {
 public:
-  /// *outputs* are what the collective writes to.
+  /// *outputs* are what the collective writes to. Waits for it are shown in
+  /// *shown* if it *needs_all* ranks.
   group_work(int rank, c10d::OpType type,
              std::vector<std::vector<at::Tensor>> outputs,
-             std::uint64_t sequence, std::chrono::milliseconds timeout);
+             std::uint64_t sequence, std::chrono::milliseconds timeout,
+             std::shared_ptr<shown_calls> shown, bool needs_all);
 
   /// Both return false if the work was completed before.
   bool succeed();
-  bool fail(std::exception_ptr reason);
+  bool fail(std::exception_ptr reason, collective_failure how);
+
+  bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
   std::vector<at::Tensor> result() override;
   c10::intrusive_ptr<c10::ivalue::Future> getFuture() override;
@@ -35,6 +90,9 @@ private:
   std::chrono::milliseconds timeout_;
   std::atomic<bool> done_{false};
   c10::intrusive_ptr<c10::ivalue::Future> future_;
+  const std::shared_ptr<shown_calls> shown_;
+  const std::uint64_t call_; ///< Its number there.
+  const bool needs_all_;
 };
 
 } // namespace troupe

@@ -147,8 +147,10 @@ int root_of(std::int64_t root, int ranks) {
 } // namespace
 
 local_group::local_group(shared_segment segment, int rank,
-                         std::chrono::milliseconds timeout)
-  : Backend(rank, segment.ranks()), exchange_(std::move(segment), rank),
+                         std::chrono::milliseconds timeout,
+                         const std::shared_ptr<rank_activity>& activity)
+  : Backend(rank, segment.ranks()), showing_group(activity),
+    exchange_(std::move(segment), rank),
     options_(c10::make_intrusive<Options>("local", timeout)) {
   init();
 }
@@ -180,25 +182,34 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
   if (timeout == c10d::kUnsetTimeout)
     timeout = options_->timeout;
   auto work = c10::make_intrusive<group_work>(rank_, type, std::move(outputs),
-                                              calls_++, timeout);
+                                              calls_++, timeout, shown(),
+                                              /*needs_all*/ true);
   auto run = [this, work, timeout, f = std::move(f),
               state = at::ThreadLocalState{}] {
     // Callbacks of the future see the modes of the caller.
     at::ThreadLocalStateGuard guard{state};
     try {
       f(timeout);
+    } catch (const train_error& x) {
+      auto others =
+        x.reason().code == ec::rank_failed || x.reason().code == ec::stopped;
+      exchange_.close();
+      work->fail(std::current_exception(),
+                 others ? collective_failure::others : collective_failure::own);
+      return;
     } catch (...) {
       exchange_.close();
-      work->fail(std::current_exception());
+      work->fail(std::current_exception(), collective_failure::own);
       return;
     }
     exchange_.close();
     work->succeed();
   };
   if (!worker_.add(std::move(run)))
-    work->fail(std::make_exception_ptr(
-      train_error{{ec::stopped, "the local group of rank "
-                                  + std::to_string(rank_) + " is closed"}}));
+    work->fail(std::make_exception_ptr(train_error{
+                 {ec::stopped, "the local group of rank "
+                                 + std::to_string(rank_) + " is closed"}}),
+               collective_failure::own);
   return work;
 }
 

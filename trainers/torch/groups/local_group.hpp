@@ -19,11 +19,13 @@ namespace troupe {
 /// any strides; sparse tensors are summed or averaged. What fails, fails the
 /// returned work with a `train_error` that names ranks, and with it all later
 /// calls.
-class local_group : public c10d::Backend {
+class local_group : public c10d::Backend, public showing_group {
 public:
-  /// *timeout* is how long a collective waits for the slowest rank.
+  /// *timeout* is how long a collective waits for the slowest rank. Shows in
+  /// *activity* what the loop calls.
   local_group(shared_segment segment, int rank,
-              std::chrono::milliseconds timeout);
+              std::chrono::milliseconds timeout,
+              const std::shared_ptr<rank_activity>& activity = nullptr);
 
   /// As `close`.
   ~local_group() override;

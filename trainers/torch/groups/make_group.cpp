@@ -119,8 +119,9 @@ group_ends join_local(train_context& context, const torch_config& config,
            "the shared segment is for " + std::to_string(segment->ranks())
              + " ranks, the attempt has "
              + std::to_string(context.world_size()));
-  auto member = c10::make_intrusive<local_group>(
-    std::move(*segment), context.rank(), config.timeout);
+  auto member =
+    c10::make_intrusive<local_group>(std::move(*segment), context.rank(),
+                                     config.timeout, context.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
   return {[member](const error& reason) { member->abort(reason); },
           [member] { member->close(); }};

@@ -232,6 +232,24 @@ TEST_F(bad_input_test, ranks_divide_the_same_order) {
   }
 }
 
+TEST_F(bad_input_test, a_backward_never_meets_a_report) {
+  auto x = run(2, [](train_context& context) {
+    auto model = prepare_model(context, torch::nn::Linear{3, 1});
+    auto step = [&] { model.forward(torch::ones({4, 3})).sum().backward(); };
+    step();
+    if (context.rank() == 0)
+      step();
+    context.report({{"step", 0}});
+  });
+  ASSERT_TRUE(x.error);
+  EXPECT_NE(x.error->message.find("Rank 0, 1: misuse: the ranks meet in "
+                                  "different calls: rank 0 in collective"),
+            std::string::npos)
+    << x.error->message;
+  EXPECT_NE(x.error->message.find("rank 1 in report 0"), std::string::npos)
+    << x.error->message;
+}
+
 TEST_F(bad_input_test, a_mean_over_all_ranks_needs_rank_0) {
   auto x = run(2, [](train_context& context) {
     struct one_sided : curve_module {

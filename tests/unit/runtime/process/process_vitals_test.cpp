@@ -15,6 +15,7 @@
 
 #include <cstring>
 #include <fstream>
+#include <semaphore>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -27,11 +28,12 @@ namespace {
 
 using namespace std::chrono_literals;
 
-/// Uses CPU time of the calling process.
-void burn(std::chrono::nanoseconds time) {
+/// Uses CPU time of the calling process, or thread.
+void burn(std::chrono::nanoseconds time,
+          clockid_t clock = CLOCK_PROCESS_CPUTIME_ID) {
   timespec now{};
   do {
-    ::clock_gettime(CLOCK_PROCESS_CPUTIME_ID, &now);
+    ::clock_gettime(clock, &now);
   } while (std::chrono::seconds{now.tv_sec}
              + std::chrono::nanoseconds{now.tv_nsec}
            < time);
@@ -214,6 +216,24 @@ TEST(process_vitals_test, counts_the_children_of_a_process) {
   }};
   EXPECT_GE(child.vitals().cpu, 30ms);
   EXPECT_EQ(vitals_of(child.pid)->stopped, false);
+}
+
+TEST(process_vitals_test, a_thread_that_polls_is_no_sign_of_life) {
+  auto child_with = [](const char* name) {
+    return waiting_child{[name] {
+      std::binary_semaphore burnt{0};
+      std::thread{[&burnt, name] {
+        ::pthread_setname_np(::pthread_self(), name);
+        burn(200ms, CLOCK_THREAD_CPUTIME_ID);
+        burnt.release();
+        for (;;)
+          ::pause();
+      }}.detach();
+      burnt.acquire();
+    }};
+  };
+  EXPECT_GE(child_with("uploads").vitals().cpu, 200ms);
+  EXPECT_LT(child_with(polling_thread).vitals().cpu, 100ms);
 }
 
 TEST(process_vitals_test, tells_a_stopped_process) {

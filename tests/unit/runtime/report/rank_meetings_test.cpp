@@ -138,6 +138,71 @@ TEST(rank_meetings_test, blames_the_rank_that_is_missing_not_those_that_wait) {
     EXPECT_THAT(wait.missing, ElementsAre(2)) << wait.what;
 }
 
+TEST(rank_meetings_test, a_report_never_meets_a_collective_that_it_waits_for) {
+  rank_meetings group{4, 7};
+  std::vector<collective_calls> calls(4);
+  for (auto rank : {0, 3})
+    calls[static_cast<std::size_t>(rank)] = {3, 3, 5};
+  for (auto rank : {1, 2})
+    calls[static_cast<std::size_t>(rank)].called = 2;
+  EXPECT_FALSE(group.mismatch(calls)) << "ranks 1 and 2 may come";
+  ASSERT_TRUE(group.add(report_from(2, 7), true, t0));
+  auto stuck = group.mismatch(calls);
+  ASSERT_TRUE(stuck);
+  EXPECT_THAT(stuck->ranks, ElementsAre(0, 2, 3));
+  EXPECT_EQ(stuck->reason.code, ec::conflict);
+  EXPECT_EQ(stuck->reason.message, "the ranks meet in different calls: ranks "
+                                   "0, 3 in collective 5, rank 2 in report 7");
+}
+
+/// Rank 0 awaits its third collective, and rank 1, which has called two, is in
+/// a barrier or in a report that rank 0 has not sent.
+class collective_meetings_test : public testing::TestWithParam<bool> {
+protected:
+  void SetUp() override {
+    if (GetParam())
+      ASSERT_TRUE(group.arrive(barrier_of(1), t0));
+    else
+      ASSERT_TRUE(group.add(report_from(1, 0), true, t0));
+    ASSERT_TRUE(group.mismatch(calls));
+  }
+
+  rank_meetings group{2, 0};
+  std::vector<collective_calls> calls{{3, 3, 3}, {2, 0, 2}};
+};
+
+TEST_P(collective_meetings_test, a_loop_with_one_under_way_may_come) {
+  calls[0].awaited = 0;
+  EXPECT_FALSE(group.mismatch(calls));
+}
+
+TEST_P(collective_meetings_test, one_that_all_have_called_ends) {
+  calls[1].called = 3;
+  EXPECT_FALSE(group.mismatch(calls));
+}
+
+TEST_P(collective_meetings_test, another_thread_may_call_it_yet) {
+  calls[1].is_final = false;
+  EXPECT_FALSE(group.mismatch(calls));
+}
+
+TEST_P(collective_meetings_test, calls_of_several_threads_say_nothing) {
+  calls[0].is_final = false;
+  EXPECT_FALSE(group.mismatch(calls));
+}
+
+TEST_P(collective_meetings_test, a_report_may_be_on_its_way) {
+  calls[0].reported = 1;
+  EXPECT_FALSE(group.mismatch(calls));
+  ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
+  EXPECT_EQ(group.mismatch(calls).has_value(), GetParam());
+}
+
+INSTANTIATE_TEST_SUITE_P(calls, collective_meetings_test, testing::Bool(),
+                         [](auto& x) {
+                           return x.param ? "barrier" : "report";
+                         });
+
 /// Ranks that call what they like, and what is true about them.
 ///
 /// The truth is found by playing on: ranks that block nowhere may do whatever
@@ -145,8 +210,16 @@ TEST(rank_meetings_test, blames_the_rank_that_is_missing_not_those_that_wait) {
 /// whoever still blocks when no more needs can be met is stuck.
 class model {
 public:
-  enum class call { report, report_ahead, barrier, broadcast, drain, end };
-  static constexpr int calls = 6;
+  enum class call {
+    report,
+    report_ahead,
+    barrier,
+    broadcast,
+    drain,
+    end,
+    reduce,
+    reduce_ahead,
+  };
   static constexpr int ahead = 1;
 
   explicit model(int world_size)
@@ -155,7 +228,7 @@ public:
 
   bool runs(const int rank) const {
     auto& x = at(rank);
-    return !x.ended && !x.needs_report && !x.needs_barrier;
+    return !x.ended && !x.needs_report && !x.needs_barrier && !awaits(x);
   }
 
   /// Has *rank* make *what*; returns whether the group found a fault.
@@ -173,10 +246,16 @@ public:
         if (x.sent > committed)
           x.needs_report = x.sent - 1;
         group.await_reports(rank, t0);
-        return group.mismatch().has_value();
+        return is_found();
       case call::end:
         x.ended = true;
         return !group.loop_ended(rank);
+      case call::reduce:
+        x.awaited = ++x.called;
+        return is_found();
+      case call::reduce_ahead:
+        ++x.called;
+        return is_found();
     }
     return false;
   }
@@ -216,12 +295,14 @@ public:
     return false;
   }
 
-  /// Whether each wait names ranks that run, and each rank that is not free to
+  /// Whether each wait names ranks that run, or are in a collective of which
+  /// the group is not told, and each rank that is not free to
   /// go on is in a wait or in a commit.
   void check_waits() const {
     for (auto& wait : group.waits()) {
       for (auto rank : wait.missing)
-        EXPECT_TRUE(runs(rank)) << "rank " << rank << " is blamed";
+        EXPECT_TRUE(runs(rank) || awaits(at(rank)))
+          << "rank " << rank << " is blamed";
       for (auto rank : wait.waiting)
         EXPECT_FALSE(runs(rank)) << "rank " << rank << " does not wait";
     }
@@ -237,7 +318,22 @@ private:
     bool needs_barrier = false;
     meeting_kind kind = meeting_kind::barrier;
     bool ended = false;
+    std::uint64_t called = 0;
+    std::uint64_t awaited = 0;
   };
+
+  /// Whether a collective holds *x*: not all ranks have called it.
+  bool awaits(const rank_state& x) const {
+    return std::ranges::any_of(ranks,
+                               [&x](auto& y) { return y.called < x.awaited; });
+  }
+
+  bool is_found() const {
+    std::vector<collective_calls> calls;
+    for (auto& x : ranks)
+      calls.push_back({x.called, awaits(x) ? x.awaited : 0, x.called, 0, true});
+    return group.mismatch() || group.mismatch(calls);
+  }
 
   const rank_state& at(int rank) const {
     return ranks[static_cast<std::size_t>(rank)];
@@ -256,7 +352,7 @@ private:
       return true;
     if (*batch)
       ++paired;
-    return group.mismatch().has_value();
+    return is_found();
   }
 
   bool join(int rank, meeting_kind kind) {
@@ -269,7 +365,7 @@ private:
     if (*open)
       for (auto& y : ranks)
         y.needs_barrier = false;
-    return group.mismatch().has_value();
+    return is_found();
   }
 
   bool is_met(int rank, const std::set<int>& free) const {
@@ -277,7 +373,8 @@ private:
     for (int other = 0; other < size(); ++other) {
       auto& y = at(other);
       auto here = (!x.needs_report || y.sent > *x.needs_report)
-                  && (!x.needs_barrier || y.joined == x.joined);
+                  && (!x.needs_barrier || y.joined == x.joined)
+                  && y.called >= x.awaited;
       if (!here && !free.contains(other))
         return false;
     }
@@ -290,16 +387,27 @@ private:
   std::uint64_t committed = 0;
 };
 
-/// Plays every way that ranks can go on from *state* in *depth* more calls.
-/// Returns how many states were compared.
-std::size_t play(const model& state, int depth, std::size_t& stuck) {
+using call_list = std::vector<model::call>;
+
+const call_list calls_of_the_group{
+  model::call::report,    model::call::report_ahead, model::call::barrier,
+  model::call::broadcast, model::call::drain,        model::call::end};
+
+const call_list with_collectives{model::call::report, model::call::report_ahead,
+                                 model::call::barrier, model::call::reduce,
+                                 model::call::reduce_ahead};
+
+/// Plays every way that ranks can go on from *state* in *depth* more of
+/// *calls*. Returns how many states were compared.
+std::size_t play(const model& state, int depth, std::size_t& stuck,
+                 const call_list& calls = calls_of_the_group) {
   std::size_t states = 1;
   if (depth == 0)
     return states;
   for (int rank = 0; rank < state.size(); ++rank)
-    for (int i = 0; i < model::calls && state.runs(rank); ++i) {
+    for (std::size_t i = 0; i < calls.size() && state.runs(rank); ++i) {
       auto next = state;
-      auto found = next.make(rank, static_cast<model::call>(i));
+      auto found = next.make(rank, calls[i]);
       EXPECT_EQ(found, next.stuck())
         << "rank " << rank << " makes call " << i << ", " << depth << " to go";
       if (found) {
@@ -307,7 +415,7 @@ std::size_t play(const model& state, int depth, std::size_t& stuck) {
         continue;
       }
       next.check_waits();
-      states += play(next, depth - 1, stuck);
+      states += play(next, depth - 1, stuck, calls);
       if (testing::Test::HasFailure())
         return states;
     }
@@ -316,7 +424,7 @@ std::size_t play(const model& state, int depth, std::size_t& stuck) {
     next.commit();
     EXPECT_FALSE(next.stuck());
     next.check_waits();
-    states += play(next, depth - 1, stuck);
+    states += play(next, depth - 1, stuck, calls);
   }
   return states;
 }
@@ -333,6 +441,13 @@ TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_among_three_ranks) {
   EXPECT_GT(stuck, 1'000u);
 }
 
+TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_with_collectives) {
+  std::size_t stuck = 0;
+  EXPECT_GT(play(model{2}, 6, stuck, with_collectives), 10'000u);
+  EXPECT_GT(play(model{3}, 4, stuck, with_collectives), 5'000u);
+  EXPECT_GT(stuck, 2'000u);
+}
+
 TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_in_long_runs) {
   std::mt19937 random{17};
   auto below = [&](int n) {
@@ -341,7 +456,8 @@ TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_in_long_runs) {
   for (int round = 0; round < 2'000; ++round) {
     model state{2 + below(4)};
     // Most rounds mostly report, so that they live long.
-    auto kinds = below(4) == 0 ? model::calls : 2;
+    const auto calls = static_cast<int>(calls_of_the_group.size());
+    auto kinds = below(4) == 0 ? calls : 2;
     for (int step = 0; step < 60; ++step) {
       if (state.can_commit() && below(2) == 0) {
         state.commit();
@@ -350,8 +466,9 @@ TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_in_long_runs) {
       auto rank = below(state.size());
       if (!state.runs(rank))
         continue;
-      auto what = below(20) == 0 ? below(model::calls) : below(kinds);
-      auto found = state.make(rank, static_cast<model::call>(what));
+      auto what = below(20) == 0 ? below(calls) : below(kinds);
+      auto found =
+        state.make(rank, calls_of_the_group[static_cast<std::size_t>(what)]);
       ASSERT_EQ(found, state.stuck()) << "round " << round << ", step " << step;
       if (found)
         break;

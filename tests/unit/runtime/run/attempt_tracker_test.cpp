@@ -114,6 +114,31 @@ TEST_F(attempt_tracker_test, the_first_failure_of_a_rank_counts) {
   EXPECT_EQ(failure_of(0).what, "out of range");
 }
 
+TEST_F(attempt_tracker_test, a_rank_that_was_let_down_is_not_the_one_to_blame) {
+  rise_all();
+  tracker.loop_ended(0, {ec::rank_failed, "rank 1 has left"}, false, true);
+  EXPECT_TRUE(tracker.lacks_cause());
+  EXPECT_FALSE(tracker.failed());
+  EXPECT_TRUE(tracker.may_hear_cause());
+  tracker.loop_ended(1, {ec::rank_failed, "bad input"}, false);
+  EXPECT_FALSE(tracker.lacks_cause());
+  EXPECT_EQ(tracker.failures().size(), 1u);
+  EXPECT_EQ(failure_of(1).what, "bad input");
+}
+
+TEST_F(attempt_tracker_test, ranks_that_were_let_down_fail_if_no_other_has) {
+  rise_all();
+  for (int rank : {0, 2})
+    tracker.loop_ended(rank, {ec::rank_failed, "rank 1 has left"}, false, true);
+  tracker.loop_ended(1, {}, false);
+  EXPECT_FALSE(tracker.may_hear_cause());
+  tracker.blame_let_down();
+  EXPECT_EQ(tracker.failures().size(), 2u);
+  EXPECT_EQ(failure_of(0).kind, kind::exception);
+  EXPECT_EQ(failure_of(2).what, "rank 1 has left");
+  EXPECT_EQ(failure_of(2).pid, 102);
+}
+
 TEST_F(attempt_tracker_test, each_kind_of_trouble_keeps_its_name) {
   tracker.lost(0, "no answer");
   tracker.broke_a_rule(1, "two files");

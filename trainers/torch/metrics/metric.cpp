@@ -1,8 +1,8 @@
 #include "troupe/trainers/torch/metrics/metric.hpp"
 
 #include <ATen/ATen.h>
+#include <c10/util/Exception.h>
 
-#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
 #include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
 
 namespace troupe {
@@ -12,24 +12,20 @@ namespace {
 /// Where `state()` keeps the number of updates.
 constexpr auto updates_key = "updates";
 
-/// Refuses, for the metric called *name*, a *value* that cannot be that of
-/// *state*. Sums that begin as one number may be of any shape: it is that of
-/// the inputs.
+/// Throws if *value* cannot be one of *state*. A sum whose initial value is 0-d
+/// may have any shape: updates give it that of the inputs.
 void check_loaded(const std::string& name, const metric_state& state,
                   const at::Tensor& value) {
   auto& like = state.initial;
-  auto refuse = [&](const std::string& has, const std::string& needs) {
-    refuse_metric(name, "the state '" + state.name + "' to load is of " + has
-                          + ", not " + needs);
-  };
   if (value.scalar_type() != like.scalar_type())
-    refuse(toString(value.scalar_type()),
-           std::string{"of "} + toString(like.scalar_type()));
+    refuse_metric(name, "the state '", state.name, "' to load has type ",
+                  value.scalar_type(), ", not ", like.scalar_type());
   auto fits = state.reduction == metric_reduction::cat
                 ? value.dim() > 0
                 : like.dim() == 0 || value.sizes() == like.sizes();
   if (!fits)
-    refuse("shape " + shape_of(value), shape_of(like));
+    refuse_metric(name, "the state '", state.name, "' to load has shape ",
+                  value.sizes(), ", not ", like.sizes());
 }
 
 } // namespace
@@ -59,8 +55,8 @@ at::Tensor metric::compute() {
 double metric::value() {
   auto x = compute();
   if (x.numel() != 1)
-    refuse_metric(name(), "value() is of metrics with one value, this has "
-                            + std::to_string(x.numel()));
+    refuse_metric(name(), "value() needs a metric with one value, this has ",
+                  x.numel());
   return x.item<double>();
 }
 
@@ -71,7 +67,8 @@ void metric::reset() {
 
 void metric::merge(const metric& other) {
   if (other.name() != name() || other.state_key() != state_key())
-    refuse_metric(name(), "cannot merge " + other.name() + " or other options");
+    refuse_metric(name(), "cannot merge ", other.name(),
+                  ": another metric or other options");
   if (other.updates() == 0)
     return;
   at::NoGradGuard no_grad;
@@ -92,12 +89,11 @@ tensor_map metric::state() const {
 
 void metric::load_state(const tensor_map& x) {
   if (x.size() != states_->items.size() + 1)
-    refuse_metric(name(), "the state to load has " + std::to_string(x.size())
-                            + " tensors, not "
-                            + std::to_string(states_->items.size() + 1));
+    refuse_metric(name(), "the state to load has ", x.size(), " tensors, not ",
+                  states_->items.size() + 1);
   auto known = [&](const std::string& key) {
     if (!x.contains(key))
-      refuse_metric(name(), "the state to load has no '" + key + "'");
+      refuse_metric(name(), "the state to load has no '", key, "'");
     return x.at(key);
   };
   auto loaded = *states_;
@@ -128,6 +124,16 @@ std::size_t metric::add_state(std::string name, metric_reduction reduction,
   x.reset();
   states_->items.push_back(std::move(x));
   return states_->items.size() - 1;
+}
+
+std::size_t metric::add_sum(std::string name) {
+  return add_state(std::move(name), metric_reduction::sum,
+                   at::zeros({}, at::kDouble));
+}
+
+std::size_t metric::add_count(std::string name) {
+  return add_state(std::move(name), metric_reduction::sum,
+                   at::zeros({}, at::kLong));
 }
 
 at::Tensor& metric::state(std::size_t number) {
@@ -167,7 +173,7 @@ metric::batch_guard::batch_guard(metric& self)
 }
 
 metric::batch_guard::~batch_guard() {
-  // Another revision than before, so that nothing computed stays.
+  // A new revision invalidates what was computed.
   before_.revision = self_.states_->revision + 1;
   *self_.states_ = std::move(before_);
 }
@@ -181,6 +187,62 @@ void metric::batch_guard::commit() {
 at::Tensor metric::own_result() const {
   at::NoGradGuard no_grad;
   return unshared(result());
+}
+
+void value_metric::update(const at::Tensor& values) {
+  accumulate(values.device(), [&] { add(values); });
+}
+
+void value_metric::update(double value) {
+  update(as_tensor(value));
+}
+
+at::Tensor value_metric::forward(const at::Tensor& values) {
+  return batch_value([&] { update(values); });
+}
+
+at::Tensor value_metric::forward(double value) {
+  return batch_value([&] { update(value); });
+}
+
+at::Tensor value_metric::as_tensor(double x) const {
+  return at::full({}, x, at::TensorOptions{state_device()}.dtype(at::kDouble));
+}
+
+void prediction_metric::update(const at::Tensor& preds,
+                               const at::Tensor& target) {
+  if (preds.device() != target.device())
+    refuse_metric(name(), "predictions are on ", preds.device(),
+                  ", the target is on ", target.device());
+  if (preds.numel() == 0 && target.numel() == 0)
+    return;
+  accumulate(preds.device(), [&] { add(preds, target); });
+}
+
+at::Tensor prediction_metric::forward(const at::Tensor& preds,
+                                      const at::Tensor& target) {
+  return batch_value([&] { update(preds, target); });
+}
+
+void prediction_metric::check_same_shape(const at::Tensor& preds,
+                                         const at::Tensor& target) const {
+  if (preds.sizes() != target.sizes())
+    refuse_metric(name(), "predictions have shape ", preds.sizes(),
+                  ", the target has shape ", target.sizes());
+}
+
+void warn_metric(const std::string& name, const std::string& sentence) {
+  TORCH_WARN(name, ": ", sentence);
+}
+
+std::string shape_of(const at::Tensor& x) {
+  return c10::str(x.sizes());
+}
+
+at::Tensor widened(const std::string& name, const at::Tensor& x) {
+  if (x.is_complex())
+    refuse_metric(name, "takes real numbers, not ", x.scalar_type());
+  return x.to(at::kDouble);
 }
 
 } // namespace troupe

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -1,4 +1,4 @@
-// What all metrics have in common, in one process.
+// What all metrics have in common, within one process.
 
 #include <cmath>
 #include <limits>
@@ -117,7 +117,7 @@ TEST(metric_test, weighs_means_of_batches_by_the_updates_behind_them) {
   EXPECT_DOUBLE_EQ(a.value(), 4);
 }
 
-TEST(metric_test, goes_on_from_a_state) {
+TEST(metric_test, resumes_from_a_state) {
   pearson_corr_coef first;
   auto x = torch::randn({9}), y = x + torch::randn({9});
   first.update(x.slice(0, 0, 5), y.slice(0, 0, 5));
@@ -160,19 +160,19 @@ TEST(metric_test, refuses_a_state_of_another_metric) {
   auto other = state;
   other["sum"] = other["sum"].to(torch::kFloat);
   EXPECT_THAT(refusal([&] { mse.load_state(other); }),
-              HasSubstr("'sum' to load is of Float, not of Double"));
+              HasSubstr("'sum' to load has type Float, not Double"));
   EXPECT_EQ(mse.value(), 4);
   mean_squared_error of_two{{.num_outputs = 2}};
   EXPECT_THAT(refusal([&] { of_two.load_state(state); }),
-              HasSubstr("'sum' to load is of shape [], not [2]"));
+              HasSubstr("'sum' to load has shape [], not [2]"));
 }
 
 TEST(metric_test, changes_nothing_if_a_batch_is_refused) {
   mean_squared_error mse;
   mse.update(numbers({1}), numbers({3}));
   auto refused = [&](auto f) {
-    EXPECT_THAT(refusal(f), HasSubstr("mean_squared_error: predictions are of "
-                                      "shape [2], the target is of shape [3]"));
+    EXPECT_THAT(refusal(f), HasSubstr("mean_squared_error: predictions have "
+                                      "shape [2], the target has shape [3]"));
     EXPECT_EQ(mse.value(), 4);
     EXPECT_EQ(mse.updates(), 1);
   };

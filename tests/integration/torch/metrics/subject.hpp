@@ -6,7 +6,7 @@
 
 #include "table.hpp"
 #include "troupe/trainers/torch/metrics/aggregation/mean_metric.hpp"
-#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe::test {
 

@@ -1,7 +1,7 @@
 #pragma once
 
 #include "troupe/trainers/torch/metrics/aggregation/nan_filter.hpp"
-#include "troupe/trainers/torch/metrics/value_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

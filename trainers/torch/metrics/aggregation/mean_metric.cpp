@@ -3,7 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ExpandUtils.h>
 
-#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -2,7 +2,7 @@
 
 #include <ATen/ATen.h>
 
-#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -3,7 +3,7 @@
 #include <limits>
 #include <sstream>
 
-#include "troupe/trainers/torch/metrics/metric_error.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include "troupe/trainers/torch/metrics/classification/curve_options.hpp"
 #include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
 #include "troupe/trainers/torch/metrics/classification/ranking_curve.hpp"
-#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -1,6 +1,6 @@
 #include "troupe/trainers/torch/metrics/classification/f_beta.hpp"
 
-#include "troupe/trainers/torch/metrics/metric_error.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

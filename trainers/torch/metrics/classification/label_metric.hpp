@@ -4,7 +4,7 @@
 
 #include "troupe/trainers/torch/metrics/classification/classification_task.hpp"
 #include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
-#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -5,9 +5,8 @@
 
 #include <ATen/Functions.h>
 
-#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
 #include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
-#include "troupe/trainers/torch/metrics/metric_error.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

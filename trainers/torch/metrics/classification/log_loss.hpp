@@ -5,7 +5,7 @@
 #include <string>
 
 #include "troupe/trainers/torch/metrics/classification/classification_task.hpp"
-#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

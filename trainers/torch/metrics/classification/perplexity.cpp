@@ -2,8 +2,7 @@
 
 #include <ATen/Functions.h>
 
-#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
-#include "troupe/trainers/torch/metrics/metric_error.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include <ATen/ATen.h>
 
-#include "troupe/trainers/torch/metrics/checked_inputs.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 #include "troupe/trainers/torch/metrics/regression/multioutput.hpp"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/trainers/torch/metrics/prediction_metric.hpp"
+#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 

@@ -5,16 +5,96 @@
 
 #include <ATen/ATen.h>
 
-#include "troupe/trainers/torch/metrics/states_message.hpp"
-
 namespace troupe {
 
 namespace {
 
-/// What a rank says before its states, each 64 bits.
+/// Metric states serialized for an all-gather: 64-bit words (number of updates,
+/// types, shapes), then the elements of every state.
+struct states_message {
+  at::Tensor bytes;       // uint8, a multiple of eight.
+  std::int64_t words = 0; // Before the elements.
+};
+
+/// Elements begin at multiples of this, so that a view of any type is aligned.
+constexpr std::int64_t alignment = 8;
+
+std::int64_t padded(std::int64_t bytes) {
+  return (bytes + alignment - 1) / alignment * alignment;
+}
+
+at::Tensor as_bytes(const at::Tensor& x) {
+  auto bytes = x.contiguous().reshape({-1}).view(at::kByte);
+  auto missing = padded(bytes.numel()) - bytes.numel();
+  return missing == 0 ? bytes : at::constant_pad_nd(bytes, {0, missing});
+}
+
+/// Reads the words and elements of a message in order.
+struct message_reader {
+  explicit message_reader(const states_message& x)
+    : bytes(x.bytes), offset(x.words * alignment),
+      words(bytes.narrow(0, 0, offset).to(at::kCPU).contiguous()) {}
+
+  std::int64_t word() {
+    return static_cast<const std::int64_t*>(words.const_data_ptr())[next++];
+  }
+
+  at::Tensor tensor(at::Device device) {
+    auto type = static_cast<at::ScalarType>(word());
+    std::vector<std::int64_t> sizes(static_cast<std::size_t>(word()));
+    std::int64_t length = static_cast<std::int64_t>(elementSize(type));
+    for (auto& x : sizes)
+      length *= x = word();
+    auto elements = bytes.narrow(0, offset, length).view(type);
+    offset += padded(length);
+    return elements.view(sizes).to(device);
+  }
+
+  at::Tensor bytes;
+  std::int64_t offset;
+  at::Tensor words;
+  std::size_t next = 0;
+};
+
+/// *xs* on *device*.
+states_message pack_states(const std::vector<const metric_states*>& xs,
+                           at::Device device) {
+  std::vector<std::int64_t> words;
+  std::vector<at::Tensor> parts(1); // The first is for the words.
+  for (auto states : xs) {
+    words.push_back(states->updates);
+    for (auto& item : states->items) {
+      auto x = item.whole();
+      words.push_back(static_cast<std::int64_t>(x.scalar_type()));
+      words.push_back(x.dim());
+      words.insert(words.end(), x.sizes().begin(), x.sizes().end());
+      parts.push_back(as_bytes(x).to(device));
+    }
+  }
+  parts.front() = as_bytes(at::tensor(words, at::kLong)).to(device);
+  return {at::cat(parts), static_cast<std::int64_t>(words.size())};
+}
+
+/// The states in *x*, which have the names and reductions of *like*, on its
+/// devices. The tensors are views of *x* where possible.
+std::vector<metric_states>
+unpack_states(const states_message& x,
+              const std::vector<const metric_states*>& like) {
+  message_reader reader{x};
+  std::vector<metric_states> result;
+  for (auto states : like) {
+    auto& y = result.emplace_back(*states);
+    y.updates = reader.word();
+    for (auto& item : y.items)
+      item.assign(reader.tensor(states->device()));
+  }
+  return result;
+}
+
+/// What a rank sends before its message, 64 bits each.
 enum header_word : std::int64_t {
   signature_word,
-  computed_word, ///< 1 if the rank still has its values.
+  computed_word, // 1 if the rank has cached values.
   bytes_word,
   words_word,
   header_words,
@@ -22,8 +102,8 @@ enum header_word : std::int64_t {
 
 constexpr std::int64_t header_bytes = header_words * 8;
 
-/// Where the ranks of this thread's train loop meet; without a group outside of
-/// a loop and in a world of one.
+/// The data plane of the train loop on this thread; without a group outside of
+/// a train loop and for a single rank.
 torch_data_plane current_plane() {
   train_context* current = nullptr;
   try {
@@ -35,12 +115,12 @@ torch_data_plane current_plane() {
                                     : *data_plane(*current);
 }
 
-/// FNV-1a, the same on every machine.
+/// FNV-1a: unlike std::hash the same on every machine.
 struct text_hash {
   void operator()(std::string_view text) {
     for (auto c : text)
       add(static_cast<unsigned char>(c));
-    add(0xff); // In no text of UTF-8: ends this one.
+    add(0xff); // Terminates the text: no UTF-8 contains this byte.
   }
 
   void add(unsigned char c) { value = (value ^ c) * 0x100000001b3; }
@@ -48,7 +128,8 @@ struct text_hash {
   std::uint64_t value = 0xcbf29ce484222325;
 };
 
-/// Gives metrics the states of all ranks, and their own back at its end.
+/// Swaps the states of all ranks into metrics, and their own back when
+/// destroyed.
 class synced_states {
 public:
   synced_states(std::vector<metric_states*> mine,
@@ -107,7 +188,7 @@ metric_synchronization::gather() const {
   std::vector<const metric_states*> mine;
   for (auto x : leaders_)
     mine.push_back(x->states_.get());
-  auto message = pack(mine, plane_.device);
+  auto message = pack_states(mine, plane_.device);
   auto size = message.bytes.numel();
   auto header = at::empty({header_words}, at::kLong);
   header[signature_word] = signature();
@@ -134,7 +215,7 @@ metric_synchronization::gather() const {
   std::vector<states_list> result;
   for (std::int64_t rank = 0; rank < rows.size(0); ++rank) {
     auto words = headers[rank][words_word].item<std::int64_t>();
-    result.push_back(unpack({rows[rank], words}, mine));
+    result.push_back(unpack_states({rows[rank], words}, mine));
   }
   return result;
 }
@@ -154,16 +235,16 @@ void metric_synchronization::check_signatures(
   std::string others;
   for (std::int64_t rank = 1; rank < signatures.size(0); ++rank)
     if (signatures[rank].item<std::int64_t>() != first)
-      others += (others.empty() ? "rank " : ", rank ") + std::to_string(rank);
+      others += c10::str(others.empty() ? "rank " : ", rank ", rank);
   if (others.empty())
     return;
   std::string mine;
   for (auto x : members_)
     mine += (mine.empty() ? "" : ", ") + x->name();
-  throw train_error{{ec::invalid_argument,
-                     others + ": other metrics or options than on rank 0; rank "
-                       + std::to_string(plane_.group->getRank()) + " computes "
-                       + mine}};
+  throw train_error{
+    {ec::invalid_argument,
+     c10::str(others, ": other metrics or options than on rank 0; rank ",
+              plane_.group->getRank(), " computes ", mine)}};
 }
 
 std::int64_t metric_synchronization::signature() const {
@@ -187,7 +268,7 @@ metric_synchronization::merged(std::vector<states_list> ranks) const {
       result[i].add(ranks[rank][i], [leader = leaders_[i]](auto& x, auto& y) {
         leader->combine(x, y);
       });
-  // What is computed of these belongs to the present revision of this rank.
+  // Values computed from these are cached for this rank's current revision.
   for (std::size_t i = 0; i < leaders_.size(); ++i)
     result[i].revision = leaders_[i]->states_->revision;
   return result;

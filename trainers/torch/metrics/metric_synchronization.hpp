@@ -10,28 +10,29 @@ namespace troupe {
 
 /// Computes metrics over all ranks at once.
 ///
-/// Two collectives at most, however many metrics: the ranks gather what fits
-/// into `inline_bytes` of each, and the rest if there is more. Everybody then
-/// adds up the states in order of rank, so that all ranks hold the same bits.
+/// Takes at most two collectives for any number of metrics: an all-gather of
+/// the first `inline_bytes` of each rank's states, and another one of all of
+/// them if any rank has more. Every rank then adds up the states in order of
+/// rank, so that all ranks compute the same bits.
 class metric_synchronization {
 public:
-  /// What travels with the first collective. The states of twenty metrics with
-  /// a few numbers each fit; a message of this size takes microseconds.
+  /// Bytes of the first all-gather. Enough for the states of twenty metrics
+  /// with a few numbers each; a message of this size takes microseconds.
   static constexpr std::int64_t inline_bytes = 4096;
 
-  /// *plane* is where the ranks meet; by default that of the train loop on this
-  /// thread, and of one rank where there is none.
+  /// Over *plane*; by default over that of the train loop on this thread, or
+  /// over one process outside of a train loop.
   metric_synchronization(std::vector<metric*> members,
                          const std::optional<torch_data_plane>& plane);
 
-  /// The value of each member. A collective. Throws `train_error`, on every
-  /// rank, if the ranks have different metrics.
+  /// The value of each member. A collective. Throws `train_error` on every rank
+  /// if the ranks have different metrics.
   std::vector<at::Tensor> values();
 
 private:
   using states_list = std::vector<metric_states>;
 
-  /// The states of every rank; nothing if all ranks still have their values.
+  /// The states of every rank; nothing if all ranks have cached values.
   std::optional<std::vector<states_list>> gather() const;
 
   /// Row r is what rank r passed as *mine*.
@@ -39,7 +40,7 @@ private:
 
   void check_signatures(const at::Tensor& signatures) const;
 
-  /// A number that differs where the kinds of the members do.
+  /// A hash of the members' kinds and options.
   std::int64_t signature() const;
 
   /// The states of all *ranks*, for each leader.

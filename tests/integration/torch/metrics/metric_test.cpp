@@ -8,9 +8,7 @@
 #include <torch/torch.h>
 
 #include "refusal.hpp"
-#include "troupe/trainers/torch/metrics/aggregation/cat_metric.hpp"
-#include "troupe/trainers/torch/metrics/aggregation/mean_metric.hpp"
-#include "troupe/trainers/torch/metrics/aggregation/running_mean.hpp"
+#include "troupe/trainers/torch/metrics/aggregation.hpp"
 #include "troupe/trainers/torch/metrics/regression/cosine_similarity.hpp"
 #include "troupe/trainers/torch/metrics/regression/mean_squared_error.hpp"
 #include "troupe/trainers/torch/metrics/regression/pearson_corr_coef.hpp"

@@ -5,7 +5,7 @@
 #include <utility>
 
 #include "table.hpp"
-#include "troupe/trainers/torch/metrics/aggregation/mean_metric.hpp"
+#include "troupe/trainers/torch/metrics/aggregation.hpp"
 #include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe::test {

@@ -123,7 +123,7 @@ TEST(aggregation_test, leaves_nan_out_with_a_warning) {
             2.5);
 }
 
-TEST(aggregation_test, does_with_nan_as_it_is_told) {
+TEST(aggregation_test, applies_the_nan_strategy) {
   auto x = numbers({1, nan, 3});
   kept_warnings warnings;
   EXPECT_EQ(value_of(mean_metric{on_nan::ignore}, x), 2);

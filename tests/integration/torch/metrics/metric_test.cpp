@@ -9,10 +9,8 @@
 
 #include "refusal.hpp"
 #include "troupe/trainers/torch/metrics/aggregation.hpp"
-#include "troupe/trainers/torch/metrics/regression/cosine_similarity.hpp"
-#include "troupe/trainers/torch/metrics/regression/mean_squared_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/pearson_corr_coef.hpp"
-#include "troupe/trainers/torch/metrics/regression/r2_score.hpp"
+#include "troupe/trainers/torch/metrics/regression/errors.hpp"
+#include "troupe/trainers/torch/metrics/regression/moments.hpp"
 #include "warnings.hpp"
 
 namespace troupe::test {

@@ -1,17 +1,7 @@
 #include "subject.hpp"
 #include "troupe/trainers/torch/metrics/aggregation.hpp"
-#include "troupe/trainers/torch/metrics/regression/cosine_similarity.hpp"
-#include "troupe/trainers/torch/metrics/regression/explained_variance.hpp"
-#include "troupe/trainers/torch/metrics/regression/log_cosh_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/mean_absolute_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/mean_absolute_percentage_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/mean_squared_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/mean_squared_log_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/pearson_corr_coef.hpp"
-#include "troupe/trainers/torch/metrics/regression/r2_score.hpp"
-#include "troupe/trainers/torch/metrics/regression/relative_squared_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/symmetric_mean_absolute_percentage_error.hpp"
-#include "troupe/trainers/torch/metrics/regression/weighted_mean_absolute_percentage_error.hpp"
+#include "troupe/trainers/torch/metrics/regression/errors.hpp"
+#include "troupe/trainers/torch/metrics/regression/moments.hpp"
 
 namespace troupe::test {
 

@@ -6,7 +6,7 @@
 
 #include "numbers.hpp"
 #include "takes.hpp"
-#include "troupe/trainers/torch/metrics/classification/accuracy.hpp"
+#include "troupe/trainers/torch/metrics/classification/counts.hpp"
 
 namespace troupe::bench {
 

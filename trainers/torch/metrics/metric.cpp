@@ -235,10 +235,6 @@ void warn_metric(const std::string& name, const std::string& sentence) {
   TORCH_WARN(name, ": ", sentence);
 }
 
-std::string shape_of(const at::Tensor& x) {
-  return c10::str(x.sizes());
-}
-
 at::Tensor widened(const std::string& name, const at::Tensor& x) {
   if (x.is_complex())
     refuse_metric(name, "takes real numbers, not ", x.scalar_type());

@@ -227,9 +227,6 @@ template <class... Parts>
 /// Warns through LibTorch, "name: sentence", of a value that may surprise.
 void warn_metric(const std::string& name, const std::string& sentence);
 
-/// "[3, 2]".
-std::string shape_of(const at::Tensor& x);
-
 /// *x* as double, from any real type. Throws for complex numbers.
 at::Tensor widened(const std::string& name, const at::Tensor& x);
 

@@ -1,18 +1,13 @@
-#include "troupe/trainers/torch/metrics/classification/accuracy.hpp"
+#include "troupe/trainers/torch/metrics/classification/counts.hpp"
 
 #include <ATen/Functions.h>
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
 #include "refusal.hpp"
-#include "troupe/trainers/torch/metrics/classification/auroc.hpp"
-#include "troupe/trainers/torch/metrics/classification/average_precision.hpp"
-#include "troupe/trainers/torch/metrics/classification/cohen_kappa.hpp"
-#include "troupe/trainers/torch/metrics/classification/confusion_matrix.hpp"
-#include "troupe/trainers/torch/metrics/classification/exact_match.hpp"
-#include "troupe/trainers/torch/metrics/classification/f1.hpp"
+#include "troupe/trainers/torch/metrics/classification/confusion.hpp"
+#include "troupe/trainers/torch/metrics/classification/curves.hpp"
 #include "troupe/trainers/torch/metrics/classification/log_loss.hpp"
-#include "troupe/trainers/torch/metrics/classification/precision.hpp"
 #include "warnings.hpp"
 
 namespace troupe::test {
@@ -32,23 +27,24 @@ constexpr multiclass_task ten{.num_classes = 10};
 
 TEST(classification_test, names_a_label_out_of_range_and_the_classes) {
   accuracy metric{ten};
-  EXPECT_THAT(refusal([&] {
-                metric.update(labels({3, 4}), labels({3, 12}));
-              }),
-              HasSubstr("accuracy: label 12 is none of the 10 classes 0 to 9"));
+  EXPECT_THAT(
+    refusal([&] {
+      metric.update(labels({3, 4}), labels({3, 12}));
+    }),
+    HasSubstr("accuracy: label 12 is not one of the 10 classes 0 to 9"));
   EXPECT_THAT(refusal([&] {
                 metric.update(labels({3, 4}), labels({-1, 4}));
               }),
-              HasSubstr("label -1 is none of the 10 classes"));
+              HasSubstr("label -1 is not one of the 10 classes"));
   EXPECT_THAT(refusal([&] {
                 metric.update(labels({3, 10}), labels({3, 4}));
               }),
-              HasSubstr("label 10 is none of the 10 classes"));
+              HasSubstr("label 10 is not one of the 10 classes"));
   auto scores = at::zeros({1, 10});
   EXPECT_THAT(refusal([&] { auroc{ten}.update(scores, labels({10})); }),
-              HasSubstr("auroc: label 10 is none of the 10 classes"));
+              HasSubstr("auroc: label 10 is not one of the 10 classes"));
   EXPECT_THAT(refusal([&] { log_loss{}.update(scores, labels({10})); }),
-              HasSubstr("log_loss: label 10 is none of the 10 classes"));
+              HasSubstr("log_loss: label 10 is not one of the 10 classes"));
 }
 
 TEST(classification_test, counts_nothing_of_a_batch_that_it_refuses) {
@@ -101,14 +97,14 @@ TEST(classification_test,
     metric.update(logits.narrow(0, 2, 2), target.narrow(0, 2, 2));
     return metric.value();
   };
-  constexpr binary_task told{.scores = score_kind::logits};
+  constexpr binary_task known{.scores = score_kind::logits};
   EXPECT_EQ(in_two(auroc{binary_task{}}), whole);
-  EXPECT_EQ(in_two(auroc{told}), whole);
-  EXPECT_EQ(in_two(auroc{told, {.bins = 101}}), whole);
+  EXPECT_EQ(in_two(auroc{known}), whole);
+  EXPECT_EQ(in_two(auroc{known, {.bins = 101}}), whole);
   EXPECT_THAT(refusal([&] {
                 in_two(auroc{binary_task{}, {.bins = 101}});
               }),
-              HasSubstr("say in the task whether they are logits"));
+              HasSubstr("set in the task whether they are logits"));
   // On two ranks: the states of metrics that saw one batch each.
   auroc first{binary_task{}}, second{binary_task{}};
   first.update(logits.narrow(0, 0, 2), target.narrow(0, 0, 2));
@@ -126,11 +122,11 @@ TEST(classification_test, takes_scores_for_what_the_task_says_they_are) {
   EXPECT_NEAR(right(std::nullopt), 1 / 3.0, 1e-9);
   EXPECT_NEAR(right(score_kind::probabilities), 1 / 3.0, 1e-9);
   EXPECT_EQ(right(score_kind::logits), 1);
-  constexpr binary_task told{.scores = score_kind::probabilities};
+  constexpr binary_task known{.scores = score_kind::probabilities};
   auto outside = at::tensor({0.2, 1.4, 0.9});
-  EXPECT_THAT(refusal([&] { accuracy{told}.update(outside, target); }),
+  EXPECT_THAT(refusal([&] { accuracy{known}.update(outside, target); }),
               HasSubstr("accuracy: scores are probabilities, but one lies"));
-  EXPECT_THAT(refusal([&] { auroc{told}.update(outside, target); }),
+  EXPECT_THAT(refusal([&] { auroc{known}.update(outside, target); }),
               HasSubstr("auroc: scores are probabilities, but one lies"));
 }
 
@@ -195,7 +191,7 @@ TEST(classification_test, refuses_options_that_can_never_work) {
   EXPECT_THAT(refusal([] {
                 auroc{ten, {.thresholds = {0.5, 0.1}}};
               }),
-              HasSubstr("thresholds ascend"));
+              HasSubstr("thresholds must ascend"));
 }
 
 } // namespace troupe::test

@@ -6,10 +6,6 @@
 
 #include "refusal.hpp"
 #include "troupe/torch.hpp"
-#include "troupe/trainers/torch/metrics/classification/accuracy.hpp"
-#include "troupe/trainers/torch/metrics/classification/f1.hpp"
-#include "troupe/trainers/torch/metrics/classification/precision.hpp"
-#include "troupe/trainers/torch/metrics/classification/recall.hpp"
 
 namespace troupe::test {
 
@@ -102,10 +98,10 @@ TEST(collection_test, refuses_a_name_twice_and_members_that_come_late) {
               HasSubstr("has no metric 'mape'"));
   scores.update(torch::zeros({2}), torch::ones({2}));
   EXPECT_THAT(refusal([&] { scores.add(log_cosh_error{}); }),
-              HasSubstr("cannot add 'log_cosh_error' once a batch"));
+              HasSubstr("cannot add 'log_cosh_error' after a batch"));
 }
 
-TEST(collection_test, goes_on_from_a_state) {
+TEST(collection_test, resumes_from_a_state) {
   auto first = errors(), second = errors();
   first.update(torch::zeros({2}), torch::tensor({2., 1.}));
   second.load_state(first.state());

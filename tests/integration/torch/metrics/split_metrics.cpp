@@ -3,22 +3,6 @@
 #include <torch/torch.h>
 
 #include "troupe/torch.hpp"
-#include "troupe/trainers/torch/metrics/classification/accuracy.hpp"
-#include "troupe/trainers/torch/metrics/classification/auroc.hpp"
-#include "troupe/trainers/torch/metrics/classification/average_precision.hpp"
-#include "troupe/trainers/torch/metrics/classification/cohen_kappa.hpp"
-#include "troupe/trainers/torch/metrics/classification/confusion_matrix.hpp"
-#include "troupe/trainers/torch/metrics/classification/exact_match.hpp"
-#include "troupe/trainers/torch/metrics/classification/f1.hpp"
-#include "troupe/trainers/torch/metrics/classification/f_beta.hpp"
-#include "troupe/trainers/torch/metrics/classification/jaccard.hpp"
-#include "troupe/trainers/torch/metrics/classification/log_loss.hpp"
-#include "troupe/trainers/torch/metrics/classification/matthews_correlation.hpp"
-#include "troupe/trainers/torch/metrics/classification/perplexity.hpp"
-#include "troupe/trainers/torch/metrics/classification/precision.hpp"
-#include "troupe/trainers/torch/metrics/classification/recall.hpp"
-#include "troupe/trainers/torch/metrics/classification/specificity.hpp"
-#include "troupe/trainers/torch/metrics/classification/stat_scores.hpp"
 
 namespace troupe::test {
 

@@ -2,8 +2,6 @@
 
 #include <ATen/Functions.h>
 
-#include "troupe/trainers/torch/metrics/metric.hpp"
-
 namespace troupe {
 
 namespace {
@@ -11,13 +9,12 @@ namespace {
 [[noreturn]] void refuse_shapes(const std::string& metric,
                                 const at::Tensor& preds,
                                 const at::Tensor& target,
-                                const std::string& wanted) {
-  refuse_metric(metric, "predictions of shape " + shape_of(preds)
-                          + " and targets of shape " + shape_of(target)
-                          + ", but " + wanted);
+                                const std::string& expected) {
+  refuse_metric(metric, "predictions of shape ", preds.sizes(),
+                " and targets of shape ", target.sizes(), ", but ", expected);
 }
 
-/// Whether *preds* has a dimension of classes, and not labels.
+/// Whether *preds* has a dimension of classes: scores instead of labels.
 bool has_scores(const at::Tensor& preds, const at::Tensor& target) {
   return preds.dim() == target.dim() + 1;
 }
@@ -31,16 +28,16 @@ void check_multiclass(const std::string& metric, std::int64_t classes,
     return;
   if (preds.sizes() != target.sizes() || floats)
     refuse_shapes(metric, preds, target,
-                  "targets N x ... take labels of the same shape, or scores N "
-                  "x "
-                    + std::to_string(classes) + " x ...");
+                  c10::str("targets N x ... take labels of the same shape, or "
+                           "scores N x ",
+                           classes, " x ..."));
 }
 
 void check_shapes(const std::string& metric, const classification_task& task,
                   const at::Tensor& preds, const at::Tensor& target) {
   if (!at::isIntegralType(target.scalar_type(), true))
-    refuse_metric(metric, std::string{"targets are labels, but have type "}
-                            + at::toString(target.scalar_type()));
+    refuse_metric(metric, "targets are labels, but have type ",
+                  target.scalar_type());
   if (is_multiclass(task))
     return check_multiclass(metric, columns_of(task), preds, target);
   if (preds.sizes() != target.sizes())
@@ -48,27 +45,19 @@ void check_shapes(const std::string& metric, const classification_task& task,
   auto* labels = std::get_if<multilabel_task>(&task);
   if (labels && (target.dim() < 2 || target.size(1) != labels->num_labels))
     refuse_shapes(metric, preds, target,
-                  "they must be N x " + std::to_string(labels->num_labels)
-                    + " x ...");
+                  c10::str("they must be N x ", labels->num_labels, " x ..."));
 }
 
-/// *x* of shape N x columns x ... with the columns last, in two dimensions.
+/// *x* of shape N x columns x ... as elements x columns.
 at::Tensor by_column(const at::Tensor& x, const classification_task& task) {
-  if (std::holds_alternative<binary_task>(task))
+  if (is_binary(task))
     return x.reshape({-1, 1});
   return x.movedim(1, -1).reshape({-1, columns_of(task)});
 }
 
-at::Tensor range_of(const at::Tensor& labels) {
-  if (labels.numel() == 0)
-    return no_range().to(labels.device());
-  auto [lowest, highest] = at::aminmax(labels);
-  return at::stack({-lowest, highest});
-}
-
-/// Scores of half precision are widened; others keep their precision, and with
-/// it what is equal. Says on the CPU, where that waits for nothing, what is
-/// strange about them.
+/// Widens scores of half precision; others keep their type, so that equal ones
+/// stay equal. On the CPU, where that does not wait for a device, warns of NaN
+/// and throws on probabilities outside [0, 1].
 at::Tensor checked_scores(const std::string& metric,
                           const classification_task& task, at::Tensor scores) {
   if (at::isReducedFloatingType(scores.scalar_type()))
@@ -79,13 +68,13 @@ at::Tensor checked_scores(const std::string& metric,
     warn_metric(metric, "a score is NaN, and counts as below every threshold");
   if (score_kind_of(task) == score_kind::probabilities
       && any_outside(scores).item<bool>())
-    refuse_metric(metric, "scores are probabilities, but one lies outside of "
-                          "[0, 1]");
+    refuse_metric(metric,
+                  "scores are probabilities, but one lies outside [0, 1]");
   return scores;
 }
 
-/// Which scores (elements x columns) are above the threshold, or the labels
-/// that *preds* has already.
+/// Elements x columns: 1 where a score is above the threshold, or *preds*
+/// itself if it has labels.
 at::Tensor above_threshold(const std::string& metric,
                            const classification_task& task,
                            const at::Tensor& preds) {
@@ -100,12 +89,12 @@ at::Tensor above_threshold(const std::string& metric,
     .to(at::kLong);
 }
 
-/// The class of the highest score of each row; the target, where that is among
+/// The class of the highest score of each row, or the target if that is among
 /// the top *k*.
 at::Tensor best(const at::Tensor& scores, const at::Tensor& target,
                 std::int64_t top_k) {
   if (top_k == 1)
-    return std::get<1>(scores.max(1)); // On the CPU faster than argmax.
+    return std::get<1>(scores.max(1)); // Faster than argmax on the CPU.
   auto top = std::get<1>(scores.topk(top_k, 1));
   return at::where(top.eq(target.unsqueeze(1)).any(1), target,
                    top.select(1, 0));
@@ -154,6 +143,13 @@ at::Tensor no_range() {
   return at::zeros({2}, at::kLong);
 }
 
+at::Tensor range_of(const at::Tensor& labels) {
+  if (labels.numel() == 0)
+    return no_range().to(labels.device());
+  auto [lowest, highest] = at::aminmax(labels);
+  return at::stack({-lowest, highest});
+}
+
 void check_range(const std::string& metric, const at::Tensor& range,
                  std::int64_t classes) {
   auto on_cpu = range.cpu();
@@ -161,9 +157,8 @@ void check_range(const std::string& metric, const at::Tensor& range,
   auto highest = on_cpu[1].item<std::int64_t>();
   if (lowest >= 0 && highest < classes)
     return;
-  refuse_metric(metric, "label " + std::to_string(lowest < 0 ? lowest : highest)
-                          + " is none of the " + std::to_string(classes)
-                          + " classes 0 to " + std::to_string(classes - 1));
+  refuse_metric(metric, "label ", lowest < 0 ? lowest : highest,
+                " is not one of the ", classes, " classes 0 to ", classes - 1);
 }
 
 label_batch decide(const std::string& metric, const classification_task& task,
@@ -196,8 +191,8 @@ score_batch keep_scores(const std::string& metric,
                         const at::Tensor& preds, const at::Tensor& target) {
   check_shapes(metric, task, preds, target);
   if (!at::isFloatingType(preds.scalar_type()))
-    refuse_metric(metric, std::string{"predictions are scores, but have type "}
-                            + at::toString(preds.scalar_type()));
+    refuse_metric(metric, "predictions are scores, but have type ",
+                  preds.scalar_type());
   score_batch result;
   result.scores = checked_scores(metric, task, by_column(preds, task));
   result.target = target.to(at::kLong);
@@ -213,6 +208,23 @@ score_batch keep_scores(const std::string& metric,
     real = real.clamp(0, classes_of(task) - 1);
   result.target = ignored ? at::where(counted, real, -1) : real;
   return result;
+}
+
+label_metric::label_metric(std::string name, classification_task task)
+  : name_(std::move(name)), task_(std::move(task)),
+    range_(add_state("label_range", metric_reduction::max, no_range())) {
+  check_task(name_, task_);
+}
+
+void label_metric::add(const at::Tensor& preds, const at::Tensor& target) {
+  auto batch = decide(name_, task_, preds, target);
+  state(range_) = at::maximum(state(range_), batch.range);
+  count(batch);
+}
+
+at::Tensor label_metric::result() const {
+  check_range(name_, state(range_), classes_of(task_));
+  return score();
 }
 
 } // namespace troupe

@@ -1,36 +1,23 @@
 #include "troupe/trainers/torch/metrics/classification/log_loss.hpp"
 
 #include <cmath>
-#include <sstream>
 
 #include <ATen/Functions.h>
 
 #include "troupe/trainers/torch/metrics/classification/label_batch.hpp"
-#include "troupe/trainers/torch/metrics/metric.hpp"
 
 namespace troupe {
 
-namespace {
-
-constexpr std::size_t total = 0;
-constexpr std::size_t elements = 1;
-
-} // namespace
-
 log_loss::log_loss(std::string name, log_loss_options options)
-  : name_(std::move(name)), options_(options) {
-  add_state("total", metric_reduction::sum, at::zeros({}, at::kDouble));
-  add_state("elements", metric_reduction::sum, at::zeros({}, at::kLong));
-}
+  : name_(std::move(name)), options_(options), total_(add_sum("total")),
+    elements_(add_count("elements")) {}
 
 std::string log_loss::state_key() const {
-  std::ostringstream result;
-  result << name_ << " of "
-         << (options_.scores == score_kind::logits ? "logits"
-                                                   : "probabilities");
+  auto result = name_ + " of ";
+  result += options_.scores == score_kind::logits ? "logits" : "probabilities";
   if (options_.ignore_index)
-    result << " without " << *options_.ignore_index;
-  return result.str();
+    result += c10::str(" without ", *options_.ignore_index);
+  return result;
 }
 
 void log_loss::add(const at::Tensor& preds, const at::Tensor& target) {
@@ -46,14 +33,13 @@ void log_loss::add(const at::Tensor& preds, const at::Tensor& target) {
 void log_loss::add_rows(const at::Tensor& scores, const at::Tensor& target) {
   if (!at::isFloatingType(scores.scalar_type())
       || !at::isIntegralType(target.scalar_type(), true))
-    refuse_metric(name_, std::string{"scores are floats and targets are "
-                                     "labels, but have types "}
-                           + at::toString(scores.scalar_type()) + " and "
-                           + at::toString(target.scalar_type()));
+    refuse_metric(name_,
+                  "scores are floats and targets are labels, but have types ",
+                  scores.scalar_type(), " and ", target.scalar_type());
   if (scores.sizes().slice(0, scores.dim() - 1) != target.sizes())
-    refuse_metric(name_, "scores of shape " + shape_of(scores)
-                           + ", classes last, and targets of shape "
-                           + shape_of(target) + ", which do not fit");
+    refuse_metric(name_, "scores of shape ", scores.sizes(),
+                  ", classes last, and targets of shape ", target.sizes(),
+                  " do not match");
   const auto classes = scores.size(-1);
   auto wide = scores.reshape({-1, classes}).to(at::kDouble);
   auto logs =
@@ -63,18 +49,29 @@ void log_loss::add_rows(const at::Tensor& scores, const at::Tensor& target) {
                                        : at::ones_like(labels, at::kBool);
   labels = labels.mul(counted);
   auto known = labels.clamp(0, classes - 1);
-  if (labels.is_cpu() && labels.numel() > 0) {
-    auto [lowest, highest] = at::aminmax(labels);
-    check_range(name_, at::stack({-lowest, highest}), classes);
-  }
+  if (labels.is_cpu())
+    check_range(name_, range_of(labels), classes);
   auto losses = -logs.gather(1, known.unsqueeze(1)).squeeze(1);
   losses = at::where(labels.eq(known), losses, NAN);
-  state(total) = state(total) + at::where(counted, losses, 0.0).sum();
-  state(elements) = state(elements) + counted.sum();
+  state(total_) = state(total_) + at::where(counted, losses, 0.0).sum();
+  state(elements_) = state(elements_) + counted.sum();
 }
 
 at::Tensor log_loss::result() const {
-  return state(total) / state(elements);
+  return state(total_) / state(elements_);
+}
+
+void perplexity::add(const at::Tensor& preds, const at::Tensor& target) {
+  if (preds.dim() != 3 || target.dim() != 2)
+    refuse_metric(name(), "logits of shape ", preds.sizes(),
+                  " and targets of shape ", target.sizes(),
+                  ", but it takes sequences x tokens x vocabulary and "
+                  "sequences x tokens");
+  add_rows(preds, target);
+}
+
+at::Tensor perplexity::result() const {
+  return log_loss::result().exp();
 }
 
 } // namespace troupe

@@ -1,6 +1,7 @@
 #include "troupe/trainers/torch/metrics/metric_collection.hpp"
 
 #include <algorithm>
+#include <map>
 
 #include <ATen/ATen.h>
 
@@ -72,10 +73,10 @@ tensor_map metric_collection::state() const {
 void metric_collection::load_state(const tensor_map& x) {
   std::map<std::string, tensor_map> of_members;
   for (auto& [name, tensor] : x) {
-    // Keys may have slashes, names of states have none.
+    // Keys may contain slashes, names of states do not.
     auto slash = std::min(name.rfind('/'), name.size());
     auto key = name.substr(0, slash);
-    at(key); // Refuses a key that is unknown.
+    at(key); // Throws if the key is unknown.
     of_members[key].emplace(name.substr(slash + 1), tensor);
   }
   for (auto& member : members_)
@@ -92,7 +93,7 @@ prediction_metric& metric_collection::at(const std::string& key) {
   for (auto& x : members_)
     if (x.key == key)
       return *x.value;
-  refuse_metric("collection", "has no metric '" + key + "'");
+  refuse_metric("collection", "has no metric '", key, "'");
 }
 
 std::size_t metric_collection::groups() const {
@@ -108,15 +109,15 @@ void metric_collection::insert(std::unique_ptr<prediction_metric> x,
   auto leader = members_.end();
   for (auto i = members_.begin(); i != members_.end(); ++i) {
     if (i->key == key)
-      refuse_metric("collection", "two metrics are called '" + key + "'");
+      refuse_metric("collection", "already has a metric '", key, "'");
     seen = seen || i->value->updates() > 0;
     if (i->leads && !x->state_key().empty()
         && i->value->state_key() == x->state_key())
       leader = i;
   }
   if (seen)
-    refuse_metric("collection",
-                  "cannot add '" + key + "' once a batch was counted");
+    refuse_metric("collection", "cannot add '", key,
+                  "' after a batch was accumulated");
   auto leads = leader == members_.end();
   if (!leads)
     x->states_ = leader->value->states_;

@@ -8,51 +8,50 @@
 
 namespace troupe {
 
-/// How two values of a state become one: those of two ranks, or those of the
-/// batches so far and of the next one.
+/// How two values of a state are combined: those of two ranks, or those of the
+/// batches so far and of the next batch.
 enum class metric_reduction {
   sum,
-  mean, ///< Weighted by the number of updates behind each.
+  mean, ///< Weighted by the number of updates.
   min,
   max,
-  cat, ///< Along dimension 0, in order of rank.
+  cat, ///< Concatenation along dimension 0, in order of rank.
 };
 
-/// One thing that a metric remembers between updates.
+/// One value that a metric accumulates over updates.
 ///
-/// Its tensors are replaced, never written to, so that snapshots share them.
+/// Its tensors are replaced, never written to, so that copies can share them.
 struct metric_state {
   std::string name;
   metric_reduction reduction = metric_reduction::sum;
-  at::Tensor initial; ///< After a reset; for cat: empty, of the right type.
-  at::Tensor value;   ///< Of every reduction but cat.
-  std::vector<at::Tensor> parts; ///< Of cat, in order of the updates.
+  at::Tensor initial; ///< After a reset; for cat empty, of the right type.
+  at::Tensor value;   ///< Except for cat.
+  std::vector<at::Tensor> parts; ///< For cat, in order of the updates.
 
-  /// The value; of cat, all parts as one tensor.
+  /// The value; for cat, all parts as one tensor.
   at::Tensor whole() const;
 
-  /// Makes *x* the whole of this state.
+  /// Replaces the value or all parts by *x*.
   void assign(at::Tensor x);
 
   void reset();
 };
 
-/// All that a metric, or several metrics that share it, remember.
+/// All states of a metric, or of several metrics that share them.
 struct metric_states {
   std::vector<metric_state> items;
   std::int64_t updates = 0;   ///< Since the last reset.
-  std::uint64_t revision = 0; ///< Another one after each change.
+  std::uint64_t revision = 0; ///< Changes with every change of the states.
 
   void reset();
 
-  /// Where the states are; all are on one device.
+  /// The device of all states.
   at::Device device() const;
 
   /// Moves all states to *device*.
   void to(at::Device device);
 
-  /// Adds *from*, with *combine(into, from)* for states with updates on both
-  /// sides: without updates there is nothing to combine.
+  /// Adds *from*. Calls *combine(into, from)* only if both have updates.
   template <class Combine>
   void add(const metric_states& from, Combine&& combine) {
     if (from.updates == 0)
@@ -66,12 +65,12 @@ struct metric_states {
   }
 };
 
-/// *x*, copied if anything else shares its memory: no one who writes there
-/// changes the result.
+/// *x*, copied if its memory is shared, so that later writes by others do not
+/// change it.
 at::Tensor unshared(at::Tensor x);
 
-/// Adds *from* to *into*, item by item, by their reductions. The numbers of
-/// updates stay as they are.
+/// Adds *from* to *into*, state by state, by their reductions. Does not change
+/// the number of updates.
 void combine_by_reduction(metric_states& into, const metric_states& from);
 
 } // namespace troupe

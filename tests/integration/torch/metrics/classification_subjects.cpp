@@ -32,7 +32,7 @@ classification_task multilabel(const json& options) {
                          options.value("threshold", 0.5), ignored(options)};
 }
 
-/// The classes of torchmetrics are macro averages unless told otherwise.
+/// The classes of torchmetrics are macro averages by default.
 average averaging(const json& options) {
   static const std::map<std::string, average> names = {
     {"micro", average::micro},

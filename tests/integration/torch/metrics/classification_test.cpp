@@ -47,7 +47,7 @@ TEST(classification_test, names_a_label_out_of_range_and_the_classes) {
               HasSubstr("log_loss: label 10 is not one of the 10 classes"));
 }
 
-TEST(classification_test, counts_nothing_of_a_batch_that_it_refuses) {
+TEST(classification_test, does_not_count_a_batch_that_it_refuses) {
   accuracy metric{ten};
   metric.update(labels({3, 4}), labels({3, 3}));
   refusal([&] { metric.update(labels({5, 5, 5}), labels({5, 5, 10})); });
@@ -73,7 +73,7 @@ TEST(classification_test, names_both_shapes_that_do_not_fit) {
               HasSubstr("targets are labels, but have type Float"));
 }
 
-TEST(classification_test, takes_a_nan_among_scores_for_the_lowest) {
+TEST(classification_test, ranks_nan_scores_lowest) {
   kept_warnings warnings;
   auto scores = at::tensor({0.1, NAN, 0.9, 0.8});
   auto target = labels({0, 1, 1, 0});

@@ -1,4 +1,4 @@
-// Collections of metrics, in one process.
+// Collections of metrics, within one process.
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
@@ -71,7 +71,7 @@ TEST(collection_test, returns_the_values_of_the_batch_alone) {
   EXPECT_EQ(number(all, "mean_absolute_error"), 1.5);
 }
 
-TEST(collection_test, counts_no_batch_that_a_member_refuses_to_forward) {
+TEST(collection_test, does_not_count_a_batch_that_a_member_refuses_to_forward) {
   auto scores = errors();
   scores.update(torch::zeros({2}), torch::tensor({2., 1.}));
   EXPECT_THAT(
@@ -90,10 +90,10 @@ TEST(collection_test, names_and_reports_its_values) {
                                       {"val/mae_all", 1.5}}));
 }
 
-TEST(collection_test, refuses_a_name_twice_and_members_that_come_late) {
+TEST(collection_test, refuses_a_name_twice_and_late_members) {
   auto scores = errors();
   EXPECT_THAT(refusal([&] { scores.add(r2_score{}); }),
-              HasSubstr("two metrics are called 'r2_score'"));
+              HasSubstr("already has a metric 'r2_score'"));
   EXPECT_THAT(refusal([&] { scores.at("mape"); }),
               HasSubstr("has no metric 'mape'"));
   scores.update(torch::zeros({2}), torch::ones({2}));

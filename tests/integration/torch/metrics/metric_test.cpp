@@ -29,7 +29,7 @@ std::vector<double> values(const at::Tensor& x) {
   return {y.data_ptr<double>(), y.data_ptr<double>() + y.numel()};
 }
 
-/// A metric whose state is the mean of what its updates were.
+/// The mean over updates of the sum of their values.
 class mean_of_updates : public value_metric {
 public:
   mean_of_updates()
@@ -51,7 +51,7 @@ private:
 
 } // namespace
 
-TEST(metric_test, returns_the_value_of_the_batch_alone_and_accumulates) {
+TEST(metric_test, returns_the_value_of_one_batch_and_accumulates) {
   mean_metric mean;
   EXPECT_EQ(mean(numbers({1, 3})).item<double>(), 2);
   EXPECT_EQ(mean(10.0).item<double>(), 10);
@@ -82,7 +82,7 @@ TEST(metric_test, warns_once_if_computed_before_any_update) {
   EXPECT_THAT(warnings.all(), ElementsAre("mean: computed before any update"));
 }
 
-TEST(metric_test, merges_what_another_one_has_seen) {
+TEST(metric_test, merges_the_samples_of_another_metric) {
   mean_metric a, b, unused;
   b.update(numbers({4, 6}));
   a.merge(b);
@@ -196,7 +196,7 @@ TEST(metric_test, takes_any_real_type_and_computes_in_double) {
     HasSubstr("mean: takes real numbers, not ComplexDouble"));
 }
 
-TEST(metric_test, sums_where_single_precision_would_not_do) {
+TEST(metric_test, sums_in_double_where_single_precision_is_too_small) {
   mean_metric mean;
   mean.update(torch::full({1}, 16777216, torch::kFloat));
   for (int i = 0; i < 3; ++i)

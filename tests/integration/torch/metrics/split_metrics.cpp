@@ -52,8 +52,8 @@ at::Tensor rows(const at::Tensor& x, slice which) {
 
 /// *fresh*, over *plane* if there is one, updated by *update(metric, slice)*.
 template <class Metric, class Update>
-split_metric forgotten(Metric fresh, std::optional<torch_data_plane> plane,
-                       Update update) {
+split_metric type_erased(Metric fresh, std::optional<torch_data_plane> plane,
+                         Update update) {
   auto metric = std::make_shared<Metric>(std::move(fresh));
   if (plane)
     metric->synchronize_over(*plane);
@@ -68,7 +68,7 @@ splittable of(Metric fresh, pairs data, std::string more = {}) {
     metric.update(rows(data.preds, x), rows(data.target, x));
   };
   return {fresh.name() + more, data.preds.size(0), [fresh, update](auto plane) {
-            return forgotten(fresh, plane, update);
+            return type_erased(fresh, plane, update);
           }};
 }
 
@@ -79,7 +79,7 @@ splittable of(Metric fresh, std::string more = {}) {
     metric.update(rows(data, x));
   };
   return {fresh.name() + more, data.size(0), [fresh, update](auto plane) {
-            return forgotten(fresh, plane, update);
+            return type_erased(fresh, plane, update);
           }};
 }
 
@@ -89,7 +89,7 @@ splittable weighted_mean() {
     metric.update(rows(data.preds, x), rows(data.target, x));
   };
   return {"weighted_mean", samples, [update](auto plane) {
-            return forgotten(mean_metric{}, plane, update);
+            return type_erased(mean_metric{}, plane, update);
           }};
 }
 

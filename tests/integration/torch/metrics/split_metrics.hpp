@@ -12,18 +12,18 @@
 
 namespace troupe::test {
 
-/// A rank's metric whose type is forgotten.
+/// A rank's metric, type-erased.
 struct split_metric {
   std::function<void(slice)> update;
   std::function<std::vector<at::Tensor>()> compute;
   std::function<tensor_map()> state;
 };
 
-/// A metric over samples that any slice can be taken of.
+/// A metric over samples that can be sliced.
 struct splittable {
   std::string name;
   long samples;
-  /// A metric of one rank, over the train loop's or the given plane.
+  /// A metric of one rank, over the given plane or that of the train loop.
   std::function<split_metric(std::optional<torch_data_plane>)> make;
 
   friend void PrintTo(const splittable& x, std::ostream* out) {
@@ -31,7 +31,7 @@ struct splittable {
   }
 };
 
-/// Every metric that there is.
+/// Every metric.
 std::vector<splittable> all_splittable();
 
 } // namespace troupe::test

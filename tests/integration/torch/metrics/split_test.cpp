@@ -1,4 +1,4 @@
-// Metrics of several ranks, which are threads that meet in a local group.
+// Metrics over several ranks, which are threads in a local group.
 
 #include <cstring>
 
@@ -70,7 +70,7 @@ protected:
   static constexpr int most_ranks = 4;
 };
 
-/// Nothing that a rank has failed with.
+/// No rank failed.
 auto no_failures() {
   return testing::Each(testing::IsEmpty());
 }
@@ -103,11 +103,11 @@ TEST_P(any_split, gives_the_value_of_one_process_and_keeps_the_states) {
   }
 }
 
-TEST_P(any_split, waits_for_no_rank_without_news) {
+TEST_P(any_split, waits_for_no_rank_without_updates) {
   for (int size = 2; size <= most_ranks; ++size) {
     SCOPED_TRACE(std::to_string(size) + " ranks");
     auto ranks = static_cast<std::size_t>(size);
-    // Rank r has news in phase r alone, and nobody resets.
+    // Rank r updates only in phase r, and no rank resets.
     auto end = [&](std::size_t phase) {
       return GetParam().samples * static_cast<long>(phase + 1) / size;
     };

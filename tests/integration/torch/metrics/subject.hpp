@@ -10,14 +10,14 @@
 
 namespace troupe::test {
 
-/// A way to run a metric whose type is forgotten. Each call begins anew.
+/// Runs a type-erased metric. Each call starts from a new one.
 struct subject {
-  /// Values of each batch alone, then that of all, updated by `forward`.
+  /// What `forward` returns for one batch.
   std::function<at::Tensor(const metric_batch&)> forward;
   /// The value of *batches*.
   std::function<at::Tensor(const std::vector<metric_batch>& batches)> total;
-  /// The same of one metric for each batch, merged in their order; empty if
-  /// that is another value.
+  /// The value of one metric per batch, merged in order; empty if that value is
+  /// another one.
   std::function<at::Tensor(const std::vector<metric_batch>& batches)> merged;
 };
 
@@ -78,7 +78,7 @@ subject subject_of(Metric fresh) {
   });
 }
 
-/// Our metrics by torchmetrics' names: those of labels, and those of numbers.
+/// Metrics by their names in TorchMetrics: of labels, and of numbers.
 using subject_factories =
   std::map<std::string, std::function<subject(const nlohmann::json&)>>;
 subject_factories classification_subjects();

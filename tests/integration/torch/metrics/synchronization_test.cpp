@@ -1,4 +1,4 @@
-// What a synchronisation costs, and what it refuses.
+// What a synchronization costs, and what it refuses.
 
 #include <cmath>
 

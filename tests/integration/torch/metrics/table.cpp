@@ -20,7 +20,7 @@ double number(const json& x) {
   return text == "nan"    ? NAN
          : text == "inf"  ? INFINITY
          : text == "-inf" ? -INFINITY
-                          : throw std::runtime_error{text + " is no number"};
+                          : throw std::runtime_error{text + " is not a number"};
 }
 
 at::ScalarType type(const std::string& name) {

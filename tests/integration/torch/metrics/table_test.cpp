@@ -1,5 +1,5 @@
-// Every metric against torchmetrics, by a table that
-// tools/torchmetrics_table.py has written.
+// Every metric against TorchMetrics, by a table that
+// tools/torchmetrics_table.py writes.
 
 #include <set>
 
@@ -14,7 +14,7 @@ namespace troupe::test {
 
 namespace {
 
-/// The warnings of edge cases, which are what is asked for here.
+/// Drops the warnings of edge cases, which these tests cause on purpose.
 class quiet : public c10::WarningHandler {
   void process(const c10::Warning&) override {}
 };
@@ -28,7 +28,7 @@ subject make_subject(const table_case& x) {
   return all.at(x.metric)(x.options);
 }
 
-/// What *f* returns, compared with *expected*, which may be that it throws.
+/// The difference of what *f* returns and *expected*, which may be "throws".
 template <class F>
 std::string difference_of(F f, const nlohmann::json& expected) {
   const auto throws = expected == "throws";
@@ -82,7 +82,7 @@ TEST_P(torchmetrics_table, has_our_values_of_each_batch) {
   });
 }
 
-TEST_P(torchmetrics_table, has_our_values_of_metrics_merged) {
+TEST_P(torchmetrics_table, has_our_values_of_merged_metrics) {
   for_each_case([](const table_case& x, const subject& ours) {
     if (ours.merged) {
       EXPECT_EQ(difference_of([&] { return ours.merged(x.batches); }, x.value),

@@ -1,5 +1,5 @@
-// The values and edge cases of aggregators and regression metrics, by hand and
-// as torchmetrics 1.9.0 has them.
+// Values and edge cases of aggregators and regression metrics, computed by hand
+// and by TorchMetrics 1.9.0.
 
 #include <cmath>
 #include <limits>
@@ -233,7 +233,7 @@ TEST(regression_test, scores_targets_without_variance) {
   EXPECT_EQ(one_by_one.value(), 0.5);
 }
 
-TEST(regression_test, adjusts_r2_where_there_are_samples_enough) {
+TEST(regression_test, adjusts_r2_only_with_enough_samples) {
   kept_warnings warnings;
   auto adjusted = [](std::int64_t k) {
     return value_of(r2_score{{.adjusted = k}}, p, t);
@@ -249,7 +249,7 @@ TEST(regression_test, adjusts_r2_where_there_are_samples_enough) {
               HasSubstr("cannot be adjusted for -1"));
 }
 
-TEST(regression_test, has_no_correlation_with_what_does_not_vary) {
+TEST(regression_test, has_no_correlation_with_a_constant) {
   kept_warnings warnings;
   EXPECT_TRUE(std::isnan(
     value_of(pearson_corr_coef{}, numbers({1, 2, 3}), numbers({5, 5, 5}))));
@@ -265,7 +265,7 @@ TEST(regression_test, loses_nothing_far_from_zero) {
               near(1e4 + 0.25 - std::log(2)));
 }
 
-TEST(regression_test, passes_nan_on) {
+TEST(regression_test, propagates_nan) {
   auto x = numbers({1, nan, 3}), y = numbers({1, 2, 4});
   EXPECT_TRUE(std::isnan(value_of(mean_squared_error{}, x, y)));
   EXPECT_TRUE(std::isnan(value_of(mean_absolute_percentage_error{}, y, x)));

@@ -546,14 +546,25 @@ void checkpoint_store::note_strangers(const reported_checkpoint& x,
 // from: the next one may write to those.
 expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
                                               manifest its) {
-  auto any = checkpoints_.existing(x.data.name())
-               .and_then([&](const held_folder& folder) {
-                 return separate_files(folder, its.files);
-               });
-  if (!any)
-    return tl::unexpected{any.error()};
-  return *any ? verify(x.data.name(), x.index, x.attempt)
-              : expected<manifest>{std::move(its)};
+  auto folder = checkpoints_.existing(x.data.name());
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  auto shared = shared_files(*folder, its.files);
+  if (!shared)
+    return tl::unexpected{shared.error()};
+  if (shared->empty())
+    return its;
+  auto staging =
+    checkpoints_.make_folder(staging_prefix + std::string{"separate"});
+  auto ok = expected<void>{};
+  for (auto i = shared->begin(); staging && ok && i != shared->end(); ++i)
+    ok = separate_file(*folder, *i, *staging);
+  if (staging && ok)
+    return verify(x.data.name(), x.index, x.attempt);
+  // It is whole. Only who writes by another name could change it.
+  note("checkpoint_shared", x.data.name(),
+       staging ? ok.error().message : staging.error().message);
+  return its;
 }
 
 expected<std::optional<reported_checkpoint>>

@@ -205,36 +205,38 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
     .map([&] { return std::move(result); });
 }
 
-expected<bool> separate_files(const held_folder& folder,
-                              const std::vector<file_entry>& files) {
-  auto any = false;
+expected<std::vector<std::string>>
+shared_files(const held_folder& folder, const std::vector<file_entry>& files) {
+  std::vector<std::string> result;
   for (auto& file : files) {
     auto found = folder.look_up_link(file.path);
     if (!found)
       return tl::unexpected{found.error()};
-    if (!found->is_file() || found->links < 2)
-      continue;
-    auto path = fs::path{file.path};
-    auto name = path.filename().string();
-    auto above = path.has_parent_path() ? folder.existing(path.parent_path())
-                                        : folder.duplicate();
-    auto ok = std::move(above).and_then([&](held_folder x) {
-      return x.open_file(name, O_RDONLY, "read")
-        .and_then([&](const unique_fd& in) {
-          auto whole = x.path() / name;
-          return x.duplicate().and_then([&](held_folder copy) {
-            target_folder to{std::move(copy).release(), x.path(), 0700,
-                             O_NOFOLLOW};
-            return replace_by_copy(in, whole, to, name, copy_sync::yes);
-          });
-        })
-        .and_then([&] { return x.sync(); });
-    });
-    if (!ok)
-      return tl::unexpected{ok.error()};
-    any = true;
+    if (found->is_file() && found->links > 1)
+      result.push_back(file.path);
   }
-  return any;
+  return result;
+}
+
+expected<void> separate_file(const held_folder& folder, const fs::path& path,
+                             const held_folder& staging) {
+  auto above = path.has_parent_path() ? folder.existing(path.parent_path())
+                                      : folder.duplicate();
+  if (!above)
+    return tl::unexpected{above.error()};
+  auto name = path.filename().string();
+  auto whole = above->path() / name;
+  auto in = above->open_file(name, O_RDONLY, "read");
+  if (!in)
+    return tl::unexpected{in.error()};
+  copy_target copy{staging.descriptor().get(), "copy", staging.path() / "copy"};
+  if (auto ok = replace_by_copy(*in, whole, copy, copy_sync::yes); !ok)
+    return ok;
+  if (::renameat(copy.folder, copy.name.c_str(), above->descriptor().get(),
+                 name.c_str())
+      != 0)
+    return tl::unexpected{storage_error("replace", whole, errno)};
+  return above->sync();
 }
 
 } // namespace troupe

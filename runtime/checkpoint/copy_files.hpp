@@ -1,5 +1,6 @@
 #pragma once
 
+#include <string>
 #include <vector>
 
 #include "troupe/runtime/checkpoint/file_entry.hpp"
@@ -30,10 +31,14 @@ expected<void> copy_files(const fs::path& source, const held_folder& target);
 expected<std::vector<fs::path>> link_files(const fs::path& source,
                                            const held_folder& target);
 
-/// Gives each of *files* below *folder* that has a second name elsewhere bytes
-/// of its own, durably, so that writing by that name changes it no more.
-/// Returns whether there was one.
-expected<bool> separate_files(const held_folder& folder,
-                              const std::vector<file_entry>& files);
+/// The paths of those *files* below *folder* that have a second name elsewhere,
+/// by which they may be written to.
+expected<std::vector<std::string>>
+shared_files(const held_folder& folder, const std::vector<file_entry>& files);
+
+/// Gives the file *path* below *folder* bytes of its own, durably. The copy is
+/// made in *staging*, a folder on the same file system.
+expected<void> separate_file(const held_folder& folder, const fs::path& path,
+                             const held_folder& staging);
 
 } // namespace troupe

@@ -11,6 +11,9 @@ namespace troupe {
 namespace {
 
 constexpr std::size_t shortest_secret = 4;
+
+/// A shorter secret may be a part of a word or path that is none.
+constexpr std::size_t shortest_part = 8;
 constexpr std::string_view mask = "***";
 constexpr std::string_view blank_characters = " \t\n\r\f\v";
 
@@ -178,12 +181,20 @@ finding field_at(std::string_view text, std::size_t at, value_ends& ends) {
   cursor x{text, at};
   auto begins_word = x.begins_word();
   auto is_named = false;
+  auto may_be_prose = false; // "unknown token: 'abc'"
   if (x.take("api")) {
     x.take_one_of("_-");
     is_named = x.take("key");
+  } else if (x.take("token") || x.take("signature")) {
+    is_named = may_be_prose = true;
   } else {
-    is_named = x.take("token") || x.take("secret") || x.take("password")
-               || x.take("signature") || (begins_word && x.take("sig"));
+    is_named =
+      x.take("secret") || x.take("password") || (begins_word && x.take("sig"));
+  }
+  if (may_be_prose) {
+    auto sign = x;
+    if (sign.take_one_of(":") && sign.take_all(is_blank) > 0)
+      return std::nullopt;
   }
   if (!is_named || !take_assignment(x, "=:"))
     return std::nullopt;
@@ -210,9 +221,14 @@ void collect(std::vector<secret_range>& to, std::string_view text,
              std::string_view secret) {
   if (secret.size() < shortest_secret)
     return;
+  auto is_part = [&](std::size_t at) {
+    return at < text.size() && (is_word(text[at]) || text[at] == '/');
+  };
   for (auto i = text.find(secret); i != text.npos;
        i = text.find(secret, i + secret.size()))
-    to.push_back({i, i + secret.size()});
+    if (secret.size() >= shortest_part
+        || (!(i > 0 && is_part(i - 1)) && !is_part(i + secret.size())))
+      to.push_back({i, i + secret.size()});
 }
 
 /// *text* with one mask for what is in one or more of *ranges*.

@@ -10,7 +10,8 @@ namespace troupe {
 /// follows `Authorization:`, `Bearer` and `Basic`, for values of keys, tokens,
 /// signatures and passwords in queries and forms, and for `secret_values()` as
 /// they were when it was made (from four characters on; shorter ones would hit
-/// any word). A text takes time in proportion to its length.
+/// any word; below eight not as a part of a word or path). A text takes time in
+/// proportion to its length.
 class redactor {
 public:
   redactor();

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -30,6 +31,28 @@ error copy_error(std::string_view action, const fs::path& path, int code) {
   return result;
 }
 
+/// Copies through memory: a file that the kernel makes up as it is read
+/// (`/proc`) goes by no other way. Adds the bytes to *size*; 0, or what `errno`
+/// says.
+int copy_by_reading(int from, int to, std::uint64_t& size) {
+  std::vector<char> buffer(1 << 16);
+  for (;;) {
+    auto count = ::read(from, buffer.data(), buffer.size());
+    if (count < 0 && errno == EINTR)
+      continue;
+    if (count <= 0)
+      return count < 0 ? errno : 0;
+    for (ssize_t done = 0; done < count;) {
+      auto written = ::write(to, buffer.data() + done,
+                             static_cast<std::size_t>(count - done));
+      if (written < 0 && errno != EINTR)
+        return errno;
+      done += std::max<ssize_t>(written, 0);
+    }
+    size += static_cast<std::uint64_t>(count);
+  }
+}
+
 /// What `fs::copy_file` should do: Boost 1.74 copies ranges, which Linux has
 /// refused between two file systems of different kinds since 5.19. Adds the
 /// bytes to *size*; 0, or what `errno` says.
@@ -40,6 +63,8 @@ int copy_bytes(int from, int to, std::uint64_t& size) {
     copied = ::sendfile(to, from, nullptr, piece);
     size += static_cast<std::uint64_t>(std::max<ssize_t>(copied, 0));
   } while (copied > 0 || (copied < 0 && errno == EINTR));
+  if (copied < 0 && errno == EINVAL && size == 0)
+    return copy_by_reading(from, to, size);
   return copied < 0 ? errno : 0;
 }
 
@@ -65,7 +90,12 @@ unique_fd new_file(int folder, std::string& name) {
 
 /// Why the folder *path*, which could not be made, cannot be made.
 int why_not_made(fs::path path) {
-  while (::mkdir(path.c_str(), 0700) != 0) {
+  while (::mkdir(path.c_str(), 0777) != 0) {
+    struct stat found {};
+    if (errno == EEXIST)
+      return ::stat(path.c_str(), &found) == 0 && !S_ISDIR(found.st_mode)
+               ? ENOTDIR
+               : EAGAIN;
     if (errno != ENOENT || !path.has_parent_path())
       return errno;
     path = path.parent_path();

@@ -97,12 +97,27 @@ TEST_F(checkpoint_store_test, does_not_share_files_with_the_next_attempt) {
   auto next = open();
   ASSERT_TRUE(next.resume_checkpoint().value());
   EXPECT_TRUE(next.take_events().empty());
+  ASSERT_TRUE(next.begin_attempt(1));
+  EXPECT_EQ(entries(), 1u); // No staging is left.
   write_bytes(mine, "half of the ne");
   EXPECT_EQ(bytes_of(folder(0) / "sub" / "b"), "rank 1");
   EXPECT_TRUE(checkpoint::from_directory(folder(0)).verify());
   EXPECT_EQ(fs::status(folder(0) / "sub" / "b").permissions(),
             fs::owner_read | fs::owner_write | fs::group_read);
   EXPECT_EQ(fs::hard_link_count(mine), 1u);
+}
+
+TEST_F(checkpoint_store_test, resumes_from_shared_files_that_it_cannot_copy) {
+  auto store = open();
+  attempt = store.begin_attempt(0).value();
+  auto done = commit(store, 0).value();
+  fs::create_hard_link(folder(0) / "a", run / "backup");
+  auto next = open();
+  write_bytes(run.path() / "checkpoints" / ".staging-separate", "");
+  EXPECT_EQ(next.resume_checkpoint().value(), done);
+  auto events = next.take_events();
+  ASSERT_EQ(events.size(), 1u);
+  EXPECT_EQ(events[0].kind, "checkpoint_shared");
 }
 
 TEST_F(checkpoint_store_test, N6_looks_once_more_before_a_checkpoint_is_named) {

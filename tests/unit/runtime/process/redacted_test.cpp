@@ -91,8 +91,16 @@ TEST(redacted_test, looks_at_each_line_of_a_log_by_itself) {
 
 TEST(redacted_test, leaves_other_text_alone) {
   for (const auto* x : {"set MLFLOW_TRACKING_TOKEN or MLFLOW_TRACKING_PASSWORD",
-                        "http://host:5000/api/2.0/mlflow", "a@b.example", ""})
+                        "http://host:5000/api/2.0/mlflow", "a@b.example", "",
+                        "unknown token: 'hello'"})
     EXPECT_EQ(redacted(x), x);
+}
+
+TEST(redacted_test, takes_no_short_secret_for_a_part_of_a_word_or_path) {
+  ::setenv("DATABASE_URL", "mysql://root:root@localhost", 1);
+  EXPECT_EQ(redacted("/root/runs/uprooted: root is no password, (root) is"),
+            "/root/runs/uprooted: *** is no password, (***) is");
+  ::unsetenv("DATABASE_URL");
 }
 
 TEST(redacted_test, knows_the_values_of_the_trackers_variables) {

@@ -13,6 +13,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 
 using namespace troupe;
 using namespace troupe::test;
@@ -283,4 +284,27 @@ TEST(failpoint_test, refuses_what_it_does_not_understand) {
   EXPECT_EQ(arm_failpoint("x=explode").error().code, ec::invalid_argument);
   EXPECT_EQ(arm_failpoint("x:none").error().code, ec::invalid_argument);
   EXPECT_EQ(failpoint("x"), 0);
+}
+
+TEST(file_copy_test, copies_what_the_kernel_makes_up) {
+  temporary_folder folder;
+  ASSERT_TRUE(copy_file("/proc/version", folder / "x", copy_sync::no));
+  EXPECT_EQ(bytes_of(folder / "x"), bytes_of("/proc/version"));
+}
+
+TEST(file_copy_test, tells_what_lasts_from_what_may_pass) {
+  temporary_folder folder;
+  write_bytes(folder / "a", "a");
+  for (auto to : {folder / "a" / "b", folder / "a" / "b" / "c"}) {
+    auto ok = copy_file(folder / "a", to, copy_sync::no);
+    ASSERT_FALSE(ok);
+    EXPECT_EQ(ok.error().code, ec::invalid_argument) << ok.error().message;
+  }
+  small_disk disk{folder / "disk", "64k"};
+  if (!disk)
+    GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
+  write_bytes(folder / "large", std::string(1 << 20, 'x'));
+  auto ok = copy_file(folder / "large", disk.path() / "x", copy_sync::no);
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().code, ec::storage) << ok.error().message;
 }

@@ -119,11 +119,14 @@ rank_meetings::mismatch(const std::vector<collective_calls>& ranks) const {
            && (at(rank).reported == 0 || has_sent(rank, at(rank).reported - 1));
   };
   std::set<int> stuck;
-  for (int one = 0; one < world_size(); ++one)
-    for (int other = 0; awaits(one) && other < world_size(); ++other)
+  for (int one = 0; one < world_size(); ++one) {
+    if (!awaits(one))
+      continue;
+    for (int other = 0; other < world_size(); ++other)
       if (at(other).is_final && at(other).called < at(one).awaited
           && needs(other, one))
         stuck.insert({one, other});
+  }
   if (stuck.empty())
     return std::nullopt;
   return mismatch_of({stuck.begin(), stuck.end()}, [&](int rank) {

@@ -1,6 +1,7 @@
 // Ranks that never come to an all-reduce, or sit in their dataset, while the
 // others wait in the group: who is named, with what, and who is ended.
 
+#include <stdexcept>
 #include <thread>
 
 #include <unistd.h>
@@ -83,6 +84,23 @@ void report_beside_a_reduction(train_context& context,
   context.report({{"step", 0}});
   (early ? early : sum())->wait();
   context.report({{"sum", x[0].item<double>()}});
+}
+
+/// Rank 1 breaks with an all-reduce under way that rank 0 has not joined, and
+/// rank 0 needs it only once its group is closing.
+void break_beside_a_reduction(train_context& context,
+                              const std::string& closing) {
+  std::vector<at::Tensor> x{at::ones({1})};
+  auto& group = *data_plane(context)->group;
+  if (context.rank() == 1) {
+    group.allreduce(x)->getFuture()->addCallback(
+      [closing](c10::ivalue::Future&) { write_bytes(closing, "x"); });
+    throw std::runtime_error{"bad input"};
+  }
+  stays_away(closing);
+  // Rank 1 may have come to the first one.
+  group.allreduce(x)->wait();
+  group.allreduce(x)->wait();
 }
 
 using parameters = std::tuple<backend, bool>;
@@ -211,6 +229,17 @@ TEST_P(torch_meetings_test, a_loop_with_a_reduction_under_way_may_report) {
   auto outcome = handle->wait();
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(outcome.metrics.at("sum"), metric_value{2.0});
+}
+
+TEST_P(torch_meetings_test, a_rank_that_breaks_amid_a_reduction_is_to_blame) {
+  auto closing = storage_ / "closing";
+  auto outcome =
+    torch_trainer{break_beside_a_reduction, closing.string(), options()}.fit();
+  ASSERT_TRUE(outcome.error);
+  ASSERT_EQ(outcome.error->ranks.size(), 1u) << outcome.error->message;
+  auto& [rank, failure] = *outcome.error->ranks.begin();
+  EXPECT_EQ(rank, 1);
+  EXPECT_EQ(failure.what, "bad input");
 }
 
 INSTANTIATE_TEST_SUITE_P(groups, torch_meetings_test,

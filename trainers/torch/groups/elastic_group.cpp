@@ -138,31 +138,33 @@ elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
 }
 
 elastic_group::~elastic_group() {
-  abort({ec::stopped, "the group was closed"});
+  abort({ec::stopped, "the group was closed"}, collective_failure::own);
 }
 
-void elastic_group::abort(const error& reason) {
+void elastic_group::abort(const error& reason, collective_failure how) {
   c10::intrusive_ptr<c10d::Backend> gone;
   {
     std::lock_guard guard{mutex_};
-    if (!aborted_)
+    if (!aborted_) {
       aborted_ = {reason.code,
                   "rank " + std::to_string(rank_)
                     + ": the group was aborted: " + reason.message};
+      aborted_as_ = how;
+    }
     gone = std::exchange(inner_, nullptr);
   }
   auto failure = std::make_exception_ptr(train_error{aborted_});
   for (auto& x : open_->take_all())
-    x->fail(failure, collective_failure::others);
+    x->fail(failure, aborted_as_);
   group_reaper::dispose(std::move(gone));
 }
 
 void elastic_group::abort() {
-  abort({ec::stopped, "on request of this rank"});
+  abort({ec::stopped, "on request of this rank"}, collective_failure::own);
 }
 
 void elastic_group::shutdown() {
-  abort({ec::stopped, "the group was shut down"});
+  abort({ec::stopped, "the group was shut down"}, collective_failure::own);
 }
 
 c10::intrusive_ptr<c10d::Backend> elastic_group::inner() const {
@@ -238,8 +240,7 @@ void elastic_group::settle(c10::intrusive_ptr<c10d::Backend> group,
       return;
   }
   if (auto mine = open_->take(started))
-    mine->fail(std::make_exception_ptr(train_error{aborted_}),
-               collective_failure::others);
+    mine->fail(std::make_exception_ptr(train_error{aborted_}), aborted_as_);
   group_reaper::dispose(std::move(group));
 }
 

@@ -28,9 +28,12 @@ public:
   /// Gives the inner group to the reaper.
   ~elastic_group() override;
 
-  /// Fails all open and later collectives with *reason*. Any thread may call
-  /// it; never waits for peers. The first reason stays.
-  void abort(const error& reason);
+  /// Fails all open and later collectives with *reason*; the open ones show
+  /// *how*. Any thread may call it; never waits for peers. The first reason
+  /// stays.
+  void abort(const error& reason,
+             collective_failure how = collective_failure::others);
+  /// The rank itself ends its part: no one let it down.
   void abort() override;
   void shutdown() override;
 
@@ -91,6 +94,7 @@ private:
   mutable std::mutex mutex_;
   c10::intrusive_ptr<c10d::Backend> inner_;
   error aborted_;
+  collective_failure aborted_as_ = collective_failure::none;
   std::uint64_t calls_ = 0;
   struct open_works;
   std::shared_ptr<open_works> open_;

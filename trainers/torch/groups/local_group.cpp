@@ -164,10 +164,12 @@ void local_group::abort(const error& reason) noexcept {
 }
 
 void local_group::abort() {
+  leaves_ = true;
   abort({ec::stopped, "rank " + std::to_string(rank_) + " aborted the group"});
 }
 
 void local_group::close() {
+  leaves_ = true;
   worker_.join([this] { exchange_.cancel(); });
 }
 
@@ -191,8 +193,8 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
     try {
       f(timeout);
     } catch (const train_error& x) {
-      auto others =
-        x.reason().code == ec::rank_failed || x.reason().code == ec::stopped;
+      auto others = x.reason().code == ec::rank_failed
+                    || (x.reason().code == ec::stopped && !leaves_);
       exchange_.close();
       work->fail(std::current_exception(),
                  others ? collective_failure::others : collective_failure::own);

@@ -102,7 +102,8 @@ private:
   segment_collectives collectives_{exchange_};
   c10::intrusive_ptr<Options> options_;
   std::atomic<std::uint64_t> calls_{0};
-  ordered_worker worker_; // Last: its tasks use all of the above.
+  std::atomic<bool> leaves_ = false; ///< On its own: no one lets it down.
+  ordered_worker worker_;            // Last: its tasks use all of the above.
 };
 
 } // namespace troupe

@@ -31,12 +31,16 @@ own_files& files() {
 void drop_locks() noexcept {
   auto code = errno;
   auto& all = files();
-  if (!all.numbers.empty()) {
-    unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
-    for (auto x : all.numbers)
-      if (!null || ::dup3(null.get(), x, O_CLOEXEC) < 0)
-        ::close(x);
+  int null = -1;
+  for (auto x : all.numbers) {
+    ::close(x); // First: the child may have no other number free.
+    if (null < 0)
+      null = ::open("/dev/null", O_RDWR | O_CLOEXEC);
+    if (null >= 0 && null != x)
+      ::dup3(null, x, O_CLOEXEC);
   }
+  if (null >= 0 && null != all.numbers.front())
+    ::close(null);
   all.numbers.clear();
   all.mutex.unlock();
   errno = code;

@@ -247,14 +247,25 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
     // Its process tells the cause in a moment, if it is gone; a spawner that
     // hangs may make that a longer one.
     after(exit_patience, [this, rank] {
-      if (attempt->tracker.gone(rank) || attempt->tracker.end_ordered()
-          || args.launcher->has_ended(rank))
+      if (attempt->tracker.gone(rank))
         return;
-      attempt->tracker.lost(rank, "its connection broke but its process is "
-                                  "still there");
-      on_failure();
+      if (args.launcher->has_ended(rank))
+        after(kill_patience, [this, rank] {
+          lose(rank, "its connection broke, and no one could tell within "
+                       + std::to_string(kill_patience.count())
+                       + " s that its process has ended");
+        });
+      else
+        lose(rank, "its connection broke but its process is still there");
     });
   }
+}
+
+void worker_group_state::lose(int rank, std::string why) {
+  if (attempt->tracker.gone(rank) || attempt->tracker.end_ordered())
+    return;
+  attempt->tracker.lost(rank, std::move(why));
+  on_failure();
 }
 
 // -- the end of an attempt

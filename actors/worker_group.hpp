@@ -118,6 +118,8 @@ struct worker_group_state {
   void exited(const rank_exited& x);
   void launch_failed(const rank_launch_failed& x);
   void trainer_lost(const caf::actor_addr& who);
+  /// Counts *rank* as failed unless it is gone, or ends by order.
+  void lose(int rank, std::string why);
   /// The loop of *rank* is over: kills what is still there of it after a while.
   void watch_exit(int rank);
   /// Ends the ranks, if there are any, and then the actor.

@@ -171,6 +171,22 @@ TEST_F(worker_group_test, a_rank_that_has_ended_is_not_called_there) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+// Its spawner is gone, too, and it waits for a disk.
+TEST_F(worker_group_test, a_rank_of_which_no_end_is_heard_is_not_waited_for) {
+  start_all();
+  ranks.launcher->ended = {1};
+  caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);
+  pass_seconds(11);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  pass_seconds(1);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  ranks.kill(0, SIGKILL);
+  pass_seconds(10);
+  EXPECT_EQ(failure_of(1).kind, kind::lost);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("connection broke"));
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
 TEST_F(worker_group_test, a_peers_exception_does_not_take_the_blame_of_a_kill) {
   start_all();
   ranks.launcher->ended = {1};

@@ -52,42 +52,46 @@ std::optional<kinship> kinship_of(pid_t pid) {
   return result;
 }
 
-/// Descriptors of the processes that are wanted.
+struct member {
+  pid_t pid = 0;
+  unique_fd process;
+};
+
+/// The processes that are wanted.
 template <class Predicate>
-std::vector<unique_fd> members_of(const Predicate& is_member) {
-  std::vector<unique_fd> result;
+std::vector<member> members_of(const Predicate& is_member) {
+  std::vector<member> result;
   for (auto pid : numbers_in("/proc")) {
     if (!is_member(pid))
       continue;
     // Looked at again: the number may be another process's by now.
     auto process = open_pidfd(pid);
     if (process && is_member(pid))
-      result.push_back(std::move(process));
+      result.push_back({pid, std::move(process)});
   }
   return result;
 }
 
 /// Kills the processes that are wanted and waits until they are gone, at most
-/// *limit*. Returns how many there were.
+/// *limit*.
 template <class Predicate>
-std::size_t end_all(const Predicate& is_member,
-                    std::chrono::milliseconds limit) {
+killed_processes end_all(const Predicate& is_member,
+                         std::chrono::milliseconds limit) {
   using clock = std::chrono::steady_clock;
   auto deadline = clock::now() + limit;
   // A process may have started another one before it was killed.
-  for (std::size_t result = 0;;) {
+  for (killed_processes result;;) {
     auto members = members_of(is_member);
-    if (members.empty())
-      return result;
-    result += members.size();
     for (auto& x : members)
-      send_signal(x, SIGKILL);
+      send_signal(x.process, SIGKILL);
     for (auto& x : members) {
       auto left =
         std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
-      if (!has_ended(x, std::max<int>(0, static_cast<int>(left.count()))))
-        return result;
+      auto ms = std::max<int>(0, static_cast<int>(left.count()));
+      (has_ended(x.process, ms) ? result.gone : result.left).push_back(x.pid);
     }
+    if (members.empty() || !result.left.empty())
+      return result;
   }
 }
 
@@ -113,8 +117,8 @@ std::vector<pid_t> own_children() {
   return result;
 }
 
-std::size_t end_processes_with(const std::string& variable,
-                               std::chrono::milliseconds limit) {
+killed_processes end_processes_with(const std::string& variable,
+                                    std::chrono::milliseconds limit) {
   auto entry = '\0' + variable + '\0';
   return end_all(
     [&entry](pid_t pid) {

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <cstddef>
 #include <string>
 #include <vector>
 
@@ -14,11 +13,18 @@ namespace troupe {
 /// subreaper.
 std::vector<pid_t> own_children();
 
+/// Processes that were killed.
+struct killed_processes {
+  std::vector<pid_t> gone;
+  std::vector<pid_t> left; ///< Still there after the limit.
+};
+
 /// Kills every process that got *variable* ("NAME=value") in its environment
-/// when it was started, and waits until they are gone, at most *limit*. Returns
-/// how many there were.
-std::size_t end_processes_with(const std::string& variable,
-                               std::chrono::milliseconds limit);
+/// when it was started, and waits until they are gone, at most *limit*. To read
+/// an environment may take without end: the kernel keeps readers waiting while
+/// the process waits for a disk at the wrong place.
+killed_processes end_processes_with(const std::string& variable,
+                                    std::chrono::milliseconds limit);
 
 /// Kills every process of session *session* and waits until they are gone, at
 /// most *limit*. For the session of a process that this one started.

@@ -6,11 +6,15 @@
 #include <cerrno>
 #include <cstdio>
 #include <cstdlib>
+#include <future>
+#include <optional>
 #include <random>
 #include <string>
 #include <thread>
 
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/process_tree.hpp"
+#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -19,8 +23,23 @@ namespace {
 
 constexpr const char* ranks_name = "ranks";
 
-/// Of a token in the file.
+/// Of a number in the file: the token, then the device and the inode of the
+/// file itself. A copy of it says those of the original.
 constexpr std::size_t digits = 16;
+
+std::string to_text(std::uint64_t x) {
+  char text[digits + 1];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(x));
+  return text;
+}
+
+expected<std::string> place_of(const unique_fd& file, const fs::path& path) {
+  struct stat found {};
+  if (::fstat(file.get(), &found) != 0)
+    return tl::unexpected{storage_error("look up", path, errno)};
+  return to_text(found.st_dev) + to_text(found.st_ino);
+}
 
 std::uint64_t new_token() {
   std::random_device random;
@@ -58,17 +77,95 @@ std::string processes_with(const struct stat& file) {
 /// How long what was killed may take to be gone.
 constexpr auto kill_limit = std::chrono::seconds{2};
 
+/// How long that may take together with the search.
+constexpr auto search_limit = std::chrono::seconds{4};
+
+tl::unexpected<error> stopped() {
+  return failure(ec::stopped, "the run was stopped while it waited for "
+                              "processes of an earlier attempt");
+}
+
+std::string list_of(const std::vector<pid_t>& pids) {
+  std::string result;
+  for (auto pid : pids)
+    result += (result.empty() ? "pid " : ", pid ") + std::to_string(pid);
+  return result;
+}
+
+/// What was killed of the attempt that *variable* names; nothing if that is not
+/// known after `search_limit`.
+expected<std::optional<killed_processes>>
+end_programs_with(std::string variable, const std::function<bool()>& given_up) {
+  std::packaged_task<killed_processes()> search{
+    [variable = std::move(variable)] {
+      while (failpoint("ranks.search") != 0) // A process that cannot be read.
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      return end_processes_with(variable, kill_limit);
+    }};
+  auto found = search.get_future();
+  auto deadline = std::chrono::steady_clock::now() + search_limit;
+  if (auto ok = start_detached_thread(std::move(search)); !ok)
+    return tl::unexpected{ok.error()};
+  while (found.wait_for(std::chrono::milliseconds{20})
+         != std::future_status::ready) {
+    if (given_up())
+      return stopped();
+    if (std::chrono::steady_clock::now() >= deadline)
+      return std::nullopt;
+  }
+  return found.get();
+}
+
 // A spawner ends what its ranks leave behind. One that is killed together with
 // its driver does not: that falls to the next driver.
-void end_what_is_left(const unique_fd& ranks) {
-  char text[digits];
-  if (::pread(ranks.get(), text, digits, 0) != digits)
-    return; // The first attempt of all.
-  std::string value{text, digits};
+expected<std::vector<store_event>>
+end_what_is_left(const unique_fd& ranks, const fs::path& path,
+                 const std::function<bool()>& given_up) {
+  std::vector<store_event> result;
+  auto here = place_of(ranks, path);
+  if (!here)
+    return tl::unexpected{here.error()};
+  char text[3 * digits];
+  if (::pread(ranks.get(), text, sizeof(text), 0)
+      != static_cast<ssize_t>(sizeof(text)))
+    return result; // The first attempt of all.
+  std::string said{text, sizeof(text)};
+  if (said.substr(digits) != *here)
+    return result; // A copy of another run.
+  said.resize(digits);
   // A rank may have started this program to continue its run.
   const char* own = std::getenv(attempt_variable);
-  if (!own || own != value)
-    end_processes_with(std::string{attempt_variable} + '=' + value, kill_limit);
+  if (own && own == said)
+    return result;
+  auto variable = std::string{attempt_variable} + '=' + said;
+  auto found = end_programs_with(variable, given_up);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!*found) {
+    result.push_back(
+      {"programs_not_searched",
+       {{"variable", variable}},
+       false,
+       "programs that ranks of an earlier attempt left may still run: "
+       "processes of this host do not show their environments. They have "
+         + variable + " in theirs"});
+    return result;
+  }
+  auto& killed = **found;
+  if (!killed.left.empty())
+    return failure(ec::timeout,
+                   "no attempt can begin at " + path.parent_path().string()
+                     + ": programs that ranks of an earlier one left have not "
+                       "ended within "
+                     + std::to_string(kill_limit.count())
+                     + " s after they were killed: " + list_of(killed.left));
+  if (!killed.gone.empty())
+    result.push_back({"programs_killed",
+                      {{"processes", list_of(killed.gone)}},
+                      false,
+                      "killed what ranks of an earlier attempt had left: "
+                        + list_of(killed.gone)});
+  return result;
 }
 
 error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
@@ -84,7 +181,10 @@ error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
 
 expected<void> write_token(const unique_fd& file, const fs::path& path,
                            std::uint64_t token) {
-  auto text = attempt_value(token);
+  auto place = place_of(file, path);
+  if (!place)
+    return tl::unexpected{place.error()};
+  auto text = attempt_value(token) + *place;
   if (::pwrite(file.get(), text.data(), text.size(), 0)
       == static_cast<ssize_t>(text.size()))
     return {};
@@ -94,15 +194,12 @@ expected<void> write_token(const unique_fd& file, const fs::path& path,
 } // namespace
 
 std::string attempt_value(std::uint64_t token) {
-  char text[digits + 1];
-  std::snprintf(text, sizeof(text), "%016llx",
-                static_cast<unsigned long long>(token));
-  return text;
+  return to_text(token);
 }
 
-expected<void> ranks_lock::begin(const held_folder& run,
-                                 std::chrono::milliseconds limit,
-                                 const std::function<bool()>& given_up) {
+expected<std::vector<store_event>>
+ranks_lock::begin(const held_folder& run, std::chrono::milliseconds limit,
+                  const std::function<bool()>& given_up) {
   release();
   auto path = run.path() / ranks_name;
   auto opened = run.open_file(ranks_name, O_RDWR | O_CREAT, "open");
@@ -118,16 +215,17 @@ expected<void> ranks_lock::begin(const held_folder& run,
     if (*taken)
       break;
     if (given_up())
-      return failure(ec::stopped, "the run was stopped while it waited for "
-                                  "processes of an earlier attempt");
+      return stopped();
     if (std::chrono::steady_clock::now() >= deadline) {
       lock.reset();
       return tl::unexpected{ranks_are_left(run, limit)};
     }
     std::this_thread::sleep_for(std::chrono::milliseconds{5});
   }
-  if (token_ == 0)
-    end_what_is_left(file);
+  auto events = token_ == 0 ? end_what_is_left(file, path, given_up)
+                            : std::vector<store_event>{};
+  if (!events)
+    return tl::unexpected{events.error()};
   auto token = new_token();
   auto written = write_token(file, path, token);
   auto shared =
@@ -141,7 +239,7 @@ expected<void> ranks_lock::begin(const held_folder& run,
   path_ = std::move(path);
   file_ = std::move(lock);
   token_ = token;
-  return {};
+  return events;
 }
 
 expected<ranks_ticket> ranks_lock::ticket() const {

@@ -5,12 +5,14 @@
 #include <functional>
 #include <mutex>
 #include <string>
+#include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/storage/file_lock.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/storage/store_event.hpp"
 
 namespace troupe {
 
@@ -37,11 +39,13 @@ std::string attempt_value(std::uint64_t token);
 class ranks_lock {
 public:
   /// Waits, at most *limit*, until no process of an earlier attempt is left.
-  /// Programs that ranks of another driver started and left behind are killed.
-  /// `ec::timeout` names those that are; `ec::stopped` once the wait is
-  /// *given_up*.
-  expected<void> begin(const held_folder& run, std::chrono::milliseconds limit,
-                       const std::function<bool()>& given_up);
+  /// Programs that ranks of another driver started and left behind are killed;
+  /// the events name them. `ec::timeout` names what is left; `ec::stopped` once
+  /// the wait is *given_up*. In a copy of a run's folder nothing is killed: the
+  /// original may be running.
+  expected<std::vector<store_event>>
+  begin(const held_folder& run, std::chrono::milliseconds limit,
+        const std::function<bool()>& given_up);
 
   /// For a rank of the attempt that began last.
   expected<ranks_ticket> ticket() const;

@@ -278,8 +278,9 @@ void run_folder::take_back_claim() {
   claim_.reset();
 }
 
-expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
-                                       const std::function<bool()>& given_up) {
+expected<std::vector<store_event>>
+run_folder::await_ranks(std::chrono::milliseconds limit,
+                        const std::function<bool()>& given_up) {
   return ranks_.begin(folder_, limit, given_up);
 }
 

@@ -52,7 +52,7 @@ public:
 
   /// Begins an attempt as far as ranks go, once no process of an earlier one is
   /// left: see `ranks_lock::begin`.
-  expected<void> await_ranks(
+  expected<std::vector<store_event>> await_ranks(
     std::chrono::milliseconds limit,
     const std::function<bool()>& given_up = [] { return false; });
 

@@ -361,8 +361,12 @@ expected<attempt_start> run_store::begin_attempt() {
   auto is_over = [this] {
     return waiting_is_over_ || (given_up_ && given_up_());
   };
-  if (auto ok = folder_->await_ranks(start_timeout_, is_over); !ok)
-    return tl::unexpected{ok.error()};
+  auto ended =
+    folder_->await_ranks(start_timeout_, is_over).and_then([this](auto x) {
+      return note_events(std::move(x));
+    });
+  if (!ended)
+    return tl::unexpected{ended.error()};
   checkpoints_.note_failures(failures());
   auto resume = checkpoints_.resume_checkpoint();
   if (!resume)

@@ -7,6 +7,7 @@
 #include <signal.h>
 #include <spawn.h>
 #include <sys/file.h>
+#include <sys/ptrace.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -569,7 +570,12 @@ TEST_F(run_folder_test, a_driver_ends_what_ranks_of_the_one_before_have_left) {
   first.reset();
   auto second = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(second->claim(1));
-  ASSERT_TRUE(second->await_ranks(std::chrono::milliseconds{0}));
+  auto begun = second->await_ranks(std::chrono::milliseconds{0});
+  ASSERT_TRUE(begun) << begun.error().message;
+  ASSERT_EQ(begun->size(), 1u);
+  EXPECT_EQ(begun->front().kind, "programs_killed");
+  EXPECT_EQ(begun->front().fields,
+            (metrics{{"processes", "pid " + std::to_string(last)}}));
   int status = 0;
   EXPECT_EQ(::waitpid(last, &status, WNOHANG), last);
   EXPECT_TRUE(WIFSIGNALED(status));
@@ -578,6 +584,126 @@ TEST_F(run_folder_test, a_driver_ends_what_ranks_of_the_one_before_have_left) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
+}
+
+/// The attempt that the run's file names.
+std::uint64_t token_in(const fs::path& run) {
+  return std::stoull(bytes_of(run / "ranks").substr(0, 16), nullptr, 16);
+}
+
+void end(pid_t child) {
+  ::kill(child, SIGKILL);
+  ::waitpid(child, nullptr, 0);
+}
+
+TEST_F(run_folder_test, a_start_in_a_copy_of_a_run_kills_nothing_of_the_run) {
+  auto original = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(original->claim(0));
+  ASSERT_TRUE(original->await_ranks(std::chrono::milliseconds{0}));
+  auto program = start_sleep(original->ticket().value().token);
+  fs::copy(run, storage.path() / "copy", fs::copy_options::recursive);
+  auto copy = run_folder::open(storage.path(), "copy").value();
+  ASSERT_TRUE(copy->claim(1));
+  auto begun = copy->await_ranks(std::chrono::milliseconds{0});
+  ASSERT_TRUE(begun) << begun.error().message;
+  EXPECT_TRUE(begun->empty());
+  EXPECT_EQ(::waitpid(program, nullptr, WNOHANG), 0);
+  end(program);
+}
+
+// As one that waits for a device: here a tracer keeps it from its end.
+TEST_F(run_folder_test, a_program_that_cannot_be_killed_is_not_forgotten) {
+  auto first = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(first->claim(0));
+  ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
+  auto left = start_sleep(first->ticket().value().token);
+  if (::ptrace(PTRACE_SEIZE, left, nullptr, PTRACE_O_TRACEEXIT) != 0) {
+    end(left);
+    GTEST_SKIP() << "no process may be traced here";
+  }
+  first.reset();
+  auto second = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(second->claim(1));
+  auto refused = second->await_ranks(std::chrono::milliseconds{0});
+  ASSERT_FALSE(refused);
+  EXPECT_EQ(refused.error().code, ec::timeout);
+  EXPECT_TRUE(says(refused.error(), "pid " + std::to_string(left)))
+    << refused.error().message;
+  int status = 0;
+  ASSERT_EQ(::waitpid(left, &status, __WALL), left);
+  ASSERT_TRUE(WIFSTOPPED(status));
+  ::ptrace(PTRACE_CONT, left, nullptr, nullptr);
+  ASSERT_EQ(::waitpid(left, &status, __WALL), left);
+  ASSERT_TRUE(WIFSIGNALED(status));
+  auto begun = second->await_ranks(std::chrono::milliseconds{0});
+  EXPECT_TRUE(begun) << begun.error().message;
+}
+
+TEST_F(run_folder_test, a_process_that_cannot_be_read_holds_no_start_up) {
+  auto first = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(first->claim(0));
+  ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
+  first.reset();
+  auto attempt = attempt_value(token_in(run));
+  auto second = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(second->claim(1));
+  ASSERT_TRUE(arm_failpoint("ranks.search:1+=eio"));
+  auto stopped =
+    second->await_ranks(std::chrono::milliseconds{0}, [] { return true; });
+  auto begun = second->await_ranks(std::chrono::milliseconds{0});
+  ASSERT_TRUE(arm_failpoint(""));
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ec::stopped);
+  ASSERT_TRUE(begun) << begun.error().message;
+  ASSERT_EQ(begun->size(), 1u);
+  EXPECT_EQ(begun->front().fields,
+            (metrics{{"variable", "TROUPE_ATTEMPT=" + attempt}}));
+}
+
+TEST_F(run_folder_test, the_journal_names_what_was_killed_of_another_attempt) {
+  ASSERT_TRUE(open().value()->begin_attempt());
+  auto left = start_sleep(token_in(run));
+  auto store = open().value();
+  ASSERT_TRUE(store->begin_attempt());
+  ::waitpid(left, nullptr, 0);
+  auto reader = journal_reader::open(run / "journal.jsonl").value();
+  std::vector<metrics> found;
+  while (auto entry = reader.next().value())
+    if (auto event = std::get_if<journal_event>(&*entry);
+        event && event->kind == "programs_killed")
+      found.push_back(event->fields);
+  EXPECT_EQ(found, (std::vector<metrics>{
+                     {{"processes", "pid " + std::to_string(left)}}}));
+}
+
+// Its owner may still close the number, which must not be another file's then.
+TEST_F(run_folder_test, a_child_without_a_free_descriptor_keeps_the_numbers) {
+  auto file = [this](const char* name) {
+    return own_lock{unique_fd{::open((storage.path() / name).c_str(),
+                                     O_RDWR | O_CREAT | O_CLOEXEC, 0600)}};
+  };
+  own_lock locks[] = {file("a"), file("b")};
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  auto few = before;
+  few.rlim_cur = 256;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  std::vector<unique_fd> rest;
+  for (unique_fd x; (x = unique_fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)});)
+    rest.push_back(std::move(x));
+  auto child = ::fork();
+  if (child == 0) {
+    auto is_null = [](const own_lock& x) {
+      struct stat found {};
+      return ::fstat(x.file().get(), &found) == 0 && S_ISCHR(found.st_mode);
+    };
+    ::_exit(is_null(locks[0]) && is_null(locks[1]) ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(rest.empty());
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
 }
 
 // Removing the file excludes no rank from its attempt.

@@ -33,8 +33,13 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       args.board->prepare(std::move(*outcome));
       return caf::unit;
     },
-    [args](get_checkpoints x) {
-      return page_of(args.store->checkpoints(), x.first);
+    [args](const get_checkpoints& x) {
+      if (x.name.empty())
+        return page_of(args.store->checkpoints(), x.first);
+      checkpoint_list answer;
+      if (auto found = args.store->find_checkpoint(x.name))
+        answer.entries = entries_of({*found});
+      return answer;
     },
   };
 }

@@ -581,8 +581,8 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](const attempt_warning& x) { state.warned(x); },
     [&state](commit_batch& x) { return state.add(x); },
     [&state](const log_event& x) { return state.log(x); },
-    [&state, self](get_checkpoints x) {
-      return self->delegate(state.args.committer, x);
+    [&state, self](get_checkpoints& x) {
+      return self->delegate(state.args.committer, std::move(x));
     },
     [&state](storage_lost& x) {
       state.apply(run_events::run_failed{std::move(x.reason)});

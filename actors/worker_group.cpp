@@ -490,8 +490,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
         return to_caf(state.too_late(x.attempt));
       return self->delegate(state.driver, std::move(x));
     },
-    [&state, self](get_checkpoints x) {
-      return self->delegate(state.driver, x);
+    [&state, self](get_checkpoints& x) {
+      return self->delegate(state.driver, std::move(x));
     },
     [&state](store_set& x) { return state.set(x); },
     [&state](const store_get& x) { return state.get(x); },

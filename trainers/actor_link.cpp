@@ -98,6 +98,15 @@ expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
   }
 }
 
+expected<bool> actor_link::has_checkpoint(const std::string& name) {
+  if (auto ok = drain(); !ok)
+    return tl::unexpected<error>{std::move(ok.error())};
+  auto shown = activity();
+  activity_scope here{shown->asks_driver};
+  return ask<checkpoint_list>(get_checkpoints{0, name})
+    .map([](const checkpoint_list& x) { return !x.entries.empty(); });
+}
+
 bool actor_link::stop_requested() const noexcept {
   return args_.control->stop_requested();
 }

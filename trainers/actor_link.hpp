@@ -23,6 +23,7 @@ public:
   expected<void> barrier() override;
   expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
+  expected<bool> has_checkpoint(const std::string& name) override;
   key_value_store& store() override { return store_; }
   std::shared_ptr<rank_activity> activity() override {
     return args_.activity->get();

@@ -78,6 +78,10 @@ expected<std::vector<reported_checkpoint>> inline_link::reported_checkpoints() {
   return run_.checkpoints();
 }
 
+expected<bool> inline_link::has_checkpoint(const std::string& name) {
+  return run_.find_checkpoint(name).has_value();
+}
+
 void inline_link::on_abort(std::function<void(const error&)>) {
   // There is no peer that could fail, and a stop is seen at the next report.
 }

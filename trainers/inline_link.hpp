@@ -22,6 +22,7 @@ public:
   expected<void> barrier() override;
   expected<std::string> broadcast(expected<std::string> bytes) override;
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override;
+  expected<bool> has_checkpoint(const std::string& name) override;
   key_value_store& store() override { return *this; }
   std::shared_ptr<rank_activity> activity() override { return activity_; }
   bool stop_requested() const noexcept override {

@@ -41,6 +41,9 @@ public:
   /// that this rank has reported.
   virtual expected<std::vector<reported_checkpoint>> reported_checkpoints() = 0;
 
+  /// Whether one of those is called *name*.
+  virtual expected<bool> has_checkpoint(const std::string& name) = 0;
+
   virtual key_value_store& store() = 0;
 
   /// Where the worker group looks up what this rank waits in, apart from the

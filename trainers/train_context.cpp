@@ -52,9 +52,7 @@ expected<void> check_name(rank_link& link, const std::string& name,
   auto valid = validate_checkpoint_name(name);
   if (!valid || !barrier)
     return valid;
-  return link.reported_checkpoints().and_then([&](const auto& all) {
-    auto taken =
-      std::ranges::any_of(all, [&](auto& x) { return x.data.name() == name; });
+  return link.has_checkpoint(name).and_then([&](bool taken) {
     return taken ? expected<void>{name_is_taken(name)} : expected<void>{};
   });
 }

@@ -166,7 +166,7 @@ bool inspect(Inspector& f, log_event& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, get_checkpoints& x) {
-  return f.object(x).fields(f.field("first", x.first));
+  return f.object(x).fields(f.field("first", x.first), f.field("name", x.name));
 }
 
 template <class Inspector>

@@ -196,6 +196,7 @@ struct log_event {
 /// report index *first* on.
 struct get_checkpoints {
   std::uint64_t first = 0;
+  std::string name; ///< Of the only one that is asked for; empty: all.
 };
 
 /// One entry of `checkpoint_list`.

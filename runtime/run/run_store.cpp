@@ -471,6 +471,13 @@ std::vector<reported_checkpoint> run_store::checkpoints() const {
   return checkpoints_.registry().all();
 }
 
+std::optional<reported_checkpoint>
+run_store::find_checkpoint(const std::string& name) const {
+  std::lock_guard guard{checkpoints_mutex_};
+  auto found = checkpoints_.registry().find(name);
+  return found ? std::optional{*found} : std::nullopt;
+}
+
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
   sync_.stop();

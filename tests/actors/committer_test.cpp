@@ -93,6 +93,20 @@ TEST_F(committer_test, lists_what_was_committed_before_the_question) {
   EXPECT_EQ(entry.attempt, 0u);
 }
 
+TEST_F(committer_test, answers_with_one_entry_who_asks_for_a_name) {
+  begin();
+  auto first = commit(0, 0);
+  auto second = commit(0, 1);
+  auto list = system.ask<checkpoint_list>(actor, get_checkpoints{0, "c1"});
+  ASSERT_TRUE(list->value);
+  ASSERT_EQ(list->value->entries.size(), 1u);
+  EXPECT_EQ(list->value->entries[0].path, path_of("c1"));
+  EXPECT_FALSE(list->value->more);
+  auto none = system.ask<checkpoint_list>(actor, get_checkpoints{0, "c2"});
+  ASSERT_TRUE(none->value);
+  EXPECT_TRUE(none->value->entries.empty());
+}
+
 TEST(checkpoint_page_test, gives_a_long_list_in_pages_that_fit_a_message) {
   std::vector<reported_checkpoint> all;
   for (std::uint64_t i = 0; i < 3000; ++i)

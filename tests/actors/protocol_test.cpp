@@ -127,7 +127,7 @@ void for_each_sample(F f) {
   f(reports_awaited{2, 1});
   f(join_barrier{2, 1, 3, true, "payload", problem});
   f(barrier_released{"payload"});
-  f(get_checkpoints{7});
+  f(get_checkpoints{7, "best"});
   f(checkpoint_entry{"/c", {{"x", 1}}, 12, 2});
   f(checkpoint_list{{{"/c", {{"x", 1}}, 12, 2}}, true});
   f(store_set{2, "key", "value"});

@@ -23,6 +23,7 @@ public:
   expected<std::vector<reported_checkpoint>> reported_checkpoints() override {
     return {};
   }
+  expected<bool> has_checkpoint(const std::string&) override { return false; }
   key_value_store& store() override { return store_; }
   std::shared_ptr<rank_activity> activity() override { return activity_; }
   bool stop_requested() const noexcept override { return false; }

@@ -95,6 +95,12 @@ void misbehave(train_context& context, const fault_plan& plan) {
     context.report({{"x", 1}}, checkpoint::from_directory(plan.text));
   if (plan.action == "huge_broadcast")
     context.broadcast_from_rank_zero(std::string(2 << 20, 'x'));
+  if (plan.action == "survived_huge_broadcast")
+    try {
+      context.broadcast_from_rank_zero(std::string(2 << 20, 'x'));
+    } catch (const train_error& x) {
+      context.report({{"refused", x.what()}});
+    }
 }
 
 bool is_due(const train_context& context, const fault_plan& plan, int step) {

@@ -36,17 +36,11 @@ struct target_folder {
   }
 };
 
-expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
-                               const target_folder& to, const fs::path& name,
-                               copy_sync sync) {
-  return replace_by_copy(in, from, {to.folder.get(), name, to.path / name},
-                         sync);
-}
-
 expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
                                const fs::path& name) {
   return open_file(from, O_RDONLY, "read").and_then([&](const unique_fd& in) {
-    return replace_by_copy(in, from, to, name, copy_sync::no);
+    return replace_by_copy(in, from, {to.folder.get(), name, to.path / name},
+                           copy_sync::no);
   });
 }
 

@@ -561,7 +561,7 @@ expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
     ok = separate_file(*folder, *i, *staging);
   if (staging && ok)
     return verify(x.data.name(), x.index, x.attempt);
-  // It is whole. Only who writes by another name could change it.
+  // It is whole; only a writer that uses the other name could change it.
   note("checkpoint_shared", x.data.name(),
        staging ? ok.error().message : staging.error().message);
   return its;

@@ -118,7 +118,7 @@ expected<manifest> read_from(const place& folder) {
   if (!above->is_folder())
     return failure(ec::corrupt,
                    above->exists()
-                     ? folder.path.string() + " is no folder of a checkpoint"
+                     ? folder.path.string() + " is not a checkpoint folder"
                      : "there is no checkpoint folder " + folder.path.string());
   if (!found->exists())
     return failure(ec::corrupt, folder.path.string() + " has no "

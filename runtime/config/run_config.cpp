@@ -129,9 +129,9 @@ expected<void> validate(const run_config& x) {
         || name.find('=') != name.npos)
       return failure(ec::invalid_config,
                      "run.worker_env has '" + name
-                       + "', which no environment variable can be called or "
-                         "have as value: not empty, no '=' in the name, no "
-                         "zero byte");
+                       + "': the name of a variable cannot be empty or contain "
+                         "'=', and neither name nor value can contain a zero "
+                         "byte");
   if (auto ok = validate_preemption(x); !ok)
     return ok;
   if (auto grace = sender_grace_of_host(); !x.sender_grace && !grace)

@@ -20,9 +20,9 @@ struct killed_processes {
 };
 
 /// Kills every process that got *variable* ("NAME=value") in its environment
-/// when it was started, and waits until they are gone, at most *limit*. To read
-/// an environment may take without end: the kernel keeps readers waiting while
-/// the process waits for a disk at the wrong place.
+/// when it was started, and waits until they are gone, at most *limit*. Reading
+/// an environment can block without bound: the kernel keeps readers waiting
+/// while the process waits for a disk at the wrong place.
 killed_processes end_processes_with(const std::string& variable,
                                     std::chrono::milliseconds limit);
 

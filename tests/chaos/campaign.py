@@ -217,8 +217,13 @@ class Driver:
         for x in self.faults:
             result += plan["grace_ms"] * 1e-3 if x["do"] == "preempt" else 0
             result += max(x.get("then_continue_ms", 0), 0) * 1e-3
-            result += x.get("delay_us", 0) * 1e-6 * (100 if x.get("for_good") else 1)
+            result += x.get("delay_us", 0) * 1e-6 * (self.delayed_calls() if x.get("for_good") else 1)
         return result
+
+    def delayed_calls(self) -> int:
+        """How many calls one after another a delay that stays can meet: the commit of a checkpoint opens its parts."""
+        plan = self.case.plan
+        return 100 + plan["steps"] * (20 + 8 * plan["workers"])
 
     def diagnosis(self) -> str:
         found = []

@@ -54,11 +54,13 @@ double drain(workplace& place, std::shared_ptr<user_callback> target,
   auto config = place.new_run();
   config.metrics_csv = config.report_page = false;
   config.callbacks = {std::move(target)};
-  auto fail = [](std::string text) { throw std::runtime_error{text}; };
   auto begin = now();
-  tracker_set::start(config, store->description(), store->path(), {fail, {}})
-    .value()
-    ->finish();
+  auto unsent =
+    tracker_set::start(config, store->description(), store->path(), {})
+      .value()
+      ->finish();
+  if (!unsent.empty())
+    throw std::runtime_error{unsent.front()};
   return static_cast<double>(reports * scalars_per_report) / (now() - begin);
 }
 

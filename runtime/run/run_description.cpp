@@ -164,7 +164,10 @@ expected<run_description> describe_run(const held_folder& run,
 
 expected<void> save_description(const held_folder& run,
                                 const run_description& x) {
-  return run.replace_file(file_name, to_json(x));
+  auto text = to_json(x);
+  return check_size(run.path() / file_name, text, max_bytes).and_then([&] {
+    return run.replace_file(file_name, text);
+  });
 }
 
 expected<run_description> read_description(const fs::path& run_path) {

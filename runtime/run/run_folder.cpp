@@ -369,7 +369,7 @@ expected<std::optional<saved_run>> run_folder::load_state() {
   }
   return read_open_file(*file, path() / state_name, max_state_bytes)
     .and_then([&](const std::string& text) {
-      return saved_run_from_json(text, path());
+      return saved_run_from_json(text, path(), &folder_);
     })
     .map([](saved_run x) { return std::optional{std::move(x)}; });
 }

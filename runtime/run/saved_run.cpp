@@ -201,16 +201,17 @@ expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
 }
 
 expected<saved_run> read_long_values(saved_run x, const fs::path& run_path,
+                                     const held_folder* run,
                                      const std::vector<std::size_t>& lacking) {
   if (lacking.empty())
     return x;
   auto path = run_path / "checkpoints";
-  auto found = look_up_link(path);
+  auto found = run ? run->look_up_link("checkpoints") : look_up_link(path);
   if (!found)
     return tl::unexpected{found.error()};
   if (!found->exists())
     return x;
-  auto folder = held_folder::open(path);
+  auto folder = run ? run->existing("checkpoints") : held_folder::open(path);
   if (!folder)
     return tl::unexpected{folder.error()};
   for (auto i : lacking)
@@ -254,7 +255,8 @@ std::string to_json(const saved_run& x) {
 }
 
 expected<saved_run> saved_run_from_json(const std::string& text,
-                                        const fs::path& run_path) {
+                                        const fs::path& run_path,
+                                        const held_folder* run) {
   auto what = state_file(run_path).string();
   std::vector<std::size_t> lacking;
   auto state = verify_sum(text, what).and_then([&] {
@@ -279,7 +281,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
   });
   if (!state)
     return state;
-  return read_long_values(std::move(*state), run_path, lacking);
+  return read_long_values(std::move(*state), run_path, run, lacking);
 }
 
 expected<void> save_run(const saved_run& x, const fs::path& run_path) {

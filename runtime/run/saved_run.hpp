@@ -14,6 +14,8 @@
 
 namespace troupe {
 
+class held_folder;
+
 /// A checkpoint that retention let go. Its folder may be there still: whoever
 /// removes it makes sure by these numbers that it is that one.
 struct doomed_checkpoint {
@@ -52,9 +54,11 @@ std::string to_json(const saved_run& x);
 
 /// The state of the run in *run_path* from *text*; whatever is wrong with it is
 /// `ec::corrupt` naming the file. Metrics of many names or long texts are not
-/// in it and are read from the checkpoints' manifests.
+/// in it and are read from the checkpoints' manifests; those of *run* if that
+/// is given, whatever *run_path* leads to by now.
 expected<saved_run> saved_run_from_json(const std::string& text,
-                                        const fs::path& run_path);
+                                        const fs::path& run_path,
+                                        const held_folder* run = nullptr);
 
 /// Replaces `state.json` of the run in *run_path* atomically.
 expected<void> save_run(const saved_run& x, const fs::path& run_path);

@@ -119,15 +119,17 @@ def trainee_word(way: str) -> str:
 
 def shim(role, delays):
     def family(random_, plan):
-        for_good = random_.random() < 0.3 and role == "driver"
+        for_good = random_.random() < 0.3
         fault = {"do": "shim", "role": role, "calls": random_.choice(CALLS), "nth": random_.randint(1, 40),
                  "for_good": int(for_good), "errno": random_.choice(CODES), "delay_us": 0,
                  "file": random_.choice(["", "", "state.json", "journal.jsonl", "checkpoints", "manifest.json"])}
         if fault["file"]:
             fault["nth"] = random_.randint(1, 10)
         if role == "rank":  # Each rank counts by itself, and does little.
-            fault |= {"calls": random_.choice(["open", "open", "write", "fsync", "stat"]),
+            fault |= {"calls": random_.choice(["open", "open", "write", "fsync", "stat", "rename", "unlink", "mmap"]),
                       "nth": random_.randint(1, 8), "file": random_.choice(["", "checkpoints"])}
+            if for_good and not delays:
+                plan["max_failures"] = 2  # No restart heals it.
         if for_good and fault["errno"] == errno.EINTR:
             fault["errno"] = errno.EIO  # Nothing is interrupted for ever.
         if delays:

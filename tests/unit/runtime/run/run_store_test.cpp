@@ -122,6 +122,15 @@ TEST_F(run_store_test, refuses_the_name_of_a_finished_run) {
   EXPECT_EQ(bytes_of(run / "journal.jsonl"), before);
 }
 
+TEST_F(run_store_test, refuses_a_config_that_no_reader_would_take) {
+  auto config_text = "\"" + std::string(64 * 1024 * 1024, 'x') + "\"";
+  auto found = run_store::open(config(), config_text);
+  ASSERT_FALSE(found);
+  EXPECT_EQ(found.error().code, ec::storage);
+  EXPECT_NE(found.error().message.find("run.json"), std::string::npos);
+  EXPECT_TRUE(open()); // Nothing of it stays in the way.
+}
+
 TEST_F(run_store_test, leaves_a_run_alone_whose_state_cannot_be_read) {
   ASSERT_TRUE(open().value()->finish(run_status_kind::finished));
   auto journal = bytes_of(run / "journal.jsonl");

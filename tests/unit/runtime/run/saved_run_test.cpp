@@ -67,6 +67,11 @@ TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
   ASSERT_TRUE(save_run(x, run.path()));
   EXPECT_EQ(to_json(x).find("norm_"), std::string::npos);
   EXPECT_EQ(load_run(run.path()).value()->checkpoints, x.checkpoints);
+  auto held = held_folder::open(run.path()).value();
+  fs::rename(run.path(), run.path().string() + ".moved");
+  EXPECT_EQ(saved_run_from_json(to_json(x), run.path(), &held)->checkpoints,
+            x.checkpoints);
+  fs::rename(run.path().string() + ".moved", run.path());
   for (auto text :
        {to_json(manifest{.attempt = 2, .index = 9, .values = {many}}),
         std::string{"damaged"}}) {

@@ -45,14 +45,33 @@ expected<unique_fd> lock_metadata(const fs::path& folder) {
   return lock;
 }
 
-expected<void> write_metadata(const fs::path& folder, const metrics& x) {
+expected<void> write_metadata(const unique_fd& folder, const fs::path& path,
+                              const metrics& x) {
   std::string text;
   json::append(text, x);
   text += '\n';
-  auto file = folder / metadata_file_name;
+  auto file = path / metadata_file_name;
   return check_size(file, text, max_metadata_bytes).and_then([&] {
-    return replace_shared_file(file, text);
+    return replace_shared_file(folder, file, text);
   });
+}
+
+/// The metadata in the open *folder*; none if there is no file of it.
+expected<metrics> read_metadata(const unique_fd& folder, const fs::path& path) {
+  auto file = path / metadata_file_name;
+  auto found = look_up_at(folder.get(), metadata_file_name, file, 0);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return metrics{};
+  return open_to_read_at(folder.get(), metadata_file_name, file, O_RDONLY,
+                         "open")
+    .and_then([&](const unique_fd& opened) {
+      return read_open_file(opened, file, max_metadata_bytes);
+    })
+    .and_then([&](const std::string& text) {
+      return json::read<metrics>(text, file.string(), json::to_metrics);
+    });
 }
 
 } // namespace
@@ -67,33 +86,28 @@ expected<void> checkpoint::verify() const {
 }
 
 expected<metrics> checkpoint::metadata() const {
-  auto file = path_ / metadata_file_name;
-  auto folder = look_up(path_);
-  auto found = look_up(file);
-  if (!folder || !found)
-    return tl::unexpected{folder ? found.error() : folder.error()};
-  if (!folder->is_folder())
+  auto found = look_up(path_);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->is_folder())
     return failure(ec::storage,
                    "there is no checkpoint folder " + path_.string());
-  if (!found->exists())
-    return metrics{};
-  return read_file(file, max_metadata_bytes)
-    .and_then([&](const std::string& text) {
-      return json::read<metrics>(text, file.string(), json::to_metrics);
-    });
+  return open_file(path_, O_RDONLY | O_DIRECTORY, "open folder")
+    .and_then(
+      [&](const unique_fd& folder) { return read_metadata(folder, path_); });
 }
 
 expected<void> checkpoint::set_metadata(const metrics& x) const {
   return lock_metadata(path_).and_then(
-    [&](const unique_fd&) { return write_metadata(path_, x); });
+    [&](const unique_fd& folder) { return write_metadata(folder, path_, x); });
 }
 
 expected<void> checkpoint::update_metadata(const metrics& x) const {
-  return lock_metadata(path_).and_then([&](const unique_fd&) {
-    return metadata().and_then([&](metrics all) {
+  return lock_metadata(path_).and_then([&](const unique_fd& folder) {
+    return read_metadata(folder, path_).and_then([&](metrics all) {
       for (auto& [name, value] : x)
         all[name] = value;
-      return write_metadata(path_, all);
+      return write_metadata(folder, path_, all);
     });
   });
 }

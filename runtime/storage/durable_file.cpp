@@ -9,6 +9,8 @@
 #include <algorithm>
 #include <cerrno>
 #include <cstdlib>
+#include <random>
+#include <string>
 #include <system_error>
 
 #include "troupe/runtime/failpoint.hpp"
@@ -210,17 +212,20 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes,
     });
 }
 
-expected<void> replace_shared_file(const fs::path& path,
+expected<void> replace_shared_file(const unique_fd& folder,
+                                   const fs::path& path,
                                    std::string_view bytes) {
-  auto temporary = path.string() + ".XXXXXX";
-  auto folder =
-    open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder");
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  unique_fd file{::mkostemp(temporary.data(), O_CLOEXEC)};
-  if (!file)
-    return storage_failure("create", temporary, errno);
-  return put_in_place(*folder, file, temporary, path, bytes);
+  std::random_device random;
+  for (auto tries = 100;; --tries) {
+    fs::path temporary =
+      path.string() + '.' + std::to_string(100'000 + random() % 900'000);
+    unique_fd file{::openat(folder.get(), temporary.filename().c_str(),
+                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
+    if (file)
+      return put_in_place(folder, file, temporary, path, bytes);
+    if (errno != EEXIST || tries == 0)
+      return storage_failure("create", temporary, errno);
+  }
 }
 
 expected<void> check_size(const fs::path& path, std::string_view bytes,

@@ -64,8 +64,10 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes,
 
 /// The same for a file that several processes may replace at once: each of them
 /// succeeds and the last one stays. One that is killed leaves a temporary file
-/// of its own, `<path>.XXXXXX`, that is in no one's way.
-expected<void> replace_shared_file(const fs::path& path,
+/// of its own, `<path>.NNNNNN`, that is in no one's way. The file is in the
+/// open *folder*, whatever *path* leads to by now.
+expected<void> replace_shared_file(const unique_fd& folder,
+                                   const fs::path& path,
                                    std::string_view bytes);
 
 /// Writes all of *bytes* to a new file, which must not exist yet, and fsyncs

@@ -172,7 +172,9 @@ TEST(durable_file_test, waits_for_no_one_who_writes_to_a_pipe) {
 TEST(durable_file_test, makes_files_that_only_their_owner_can_read) {
   temporary_folder folder;
   ASSERT_TRUE(replace_file(folder / "replaced", "x"));
-  ASSERT_TRUE(replace_shared_file(folder / "shared", "x"));
+  auto held = open_file(folder.path(), O_RDONLY | O_DIRECTORY, "open folder");
+  ASSERT_TRUE(held);
+  ASSERT_TRUE(replace_shared_file(*held, folder / "shared", "x"));
   ASSERT_TRUE(write_new_file(folder / "new", "x"));
   ASSERT_TRUE(open_file(folder / "opened", O_RDWR | O_CREAT, "open"));
   for (auto name : {"replaced", "shared", "new", "opened"}) {

@@ -55,10 +55,10 @@ double drain(workplace& place, std::shared_ptr<user_callback> target,
   config.metrics_csv = config.report_page = false;
   config.callbacks = {std::move(target)};
   auto begin = now();
-  auto unsent =
-    tracker_set::start(config, store->description(), store->path(), {})
-      .value()
-      ->finish();
+  auto unsent = tracker_set::start(config, store->description(), store->path(),
+                                   {[](std::string) {}, {}})
+                  .value()
+                  ->finish();
   if (!unsent.empty())
     throw std::runtime_error{unsent.front()};
   return static_cast<double>(reports * scalars_per_report) / (now() - begin);

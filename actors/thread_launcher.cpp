@@ -2,14 +2,45 @@
 
 #include <unistd.h>
 
-#include <condition_variable>
-#include <mutex>
 #include <system_error>
 #include <thread>
 
 #include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
+
+// -- the lent thread
+
+void lent_thread::run(std::function<void()> job) {
+  std::lock_guard guard{mutex_};
+  if (taken_back_)
+    return;
+  jobs_.push_back(std::move(job));
+  changed_.notify_all();
+}
+
+void lent_thread::serve() {
+  std::unique_lock lock{mutex_};
+  for (;;) {
+    changed_.wait(lock, [this] { return taken_back_ || !jobs_.empty(); });
+    if (taken_back_)
+      return;
+    auto job = std::move(jobs_.front());
+    jobs_.pop_front();
+    lock.unlock();
+    job();
+    job = nullptr;
+    lock.lock();
+  }
+}
+
+void lent_thread::take_back() {
+  std::lock_guard guard{mutex_};
+  taken_back_ = true;
+  changed_.notify_all();
+}
+
+// -- the launcher
 
 /// Outlives the launcher as long as a thread is left behind.
 struct thread_launcher::shared {
@@ -21,8 +52,10 @@ struct thread_launcher::shared {
   int running = 0;
 };
 
-thread_launcher::thread_launcher(body_type body)
-  : shared_(std::make_shared<shared>(std::move(body))) {}
+thread_launcher::thread_launcher(body_type body,
+                                 std::shared_ptr<lent_thread> lent)
+  : shared_(std::make_shared<shared>(std::move(body))), lent_(std::move(lent)) {
+}
 
 void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
                              const events& listener) {
@@ -38,16 +71,23 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
     x->body(attempt, rank, own->get());
     own.reset();
     listener.exited(rank, process_exit{});
-    std::lock_guard guard{x->mutex};
-    --x->running;
-    x->changed.notify_all();
   };
+  if (lent_) {
+    listener.launched(rank, getpid());
+    lent_->run(std::move(run));
+    return;
+  }
   {
     std::lock_guard guard{shared_->mutex};
     ++shared_->running;
   }
   try {
-    std::thread{run}.detach();
+    std::thread{[run, x = shared_]() mutable {
+      run();
+      std::lock_guard guard{x->mutex};
+      --x->running;
+      x->changed.notify_all();
+    }}.detach();
     listener.launched(rank, getpid());
   } catch (const std::system_error& problem) {
     std::lock_guard guard{shared_->mutex};

@@ -1,11 +1,36 @@
 #pragma once
 
+#include <condition_variable>
+#include <deque>
 #include <functional>
 #include <memory>
+#include <mutex>
 
 #include "troupe/actors/rank_launcher.hpp"
 
 namespace troupe {
+
+/// The thread that waits in `fit()`, lent to a run for the loop of its only
+/// rank.
+class lent_thread {
+public:
+  /// Has the thread in `serve` run *job* after those before it. Does nothing
+  /// once the thread was taken back.
+  void run(std::function<void()> job);
+
+  /// Runs jobs on the calling thread until the thread is taken back, and never
+  /// leaves one that has begun.
+  void serve();
+
+  /// The run needs the thread no more. Any thread.
+  void take_back();
+
+private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::deque<std::function<void()>> jobs_;
+  bool taken_back_ = false;
+};
 
 /// Starts ranks as threads of this process. A thread that does not leave its
 /// loop cannot be ended: it is left behind.
@@ -16,13 +41,15 @@ public:
   using body_type =
     std::function<void(std::uint64_t attempt, int rank, int segment)>;
 
-  explicit thread_launcher(body_type body);
+  /// Ranks run on *lent*, one after another, or on threads of their own.
+  explicit thread_launcher(body_type body,
+                           std::shared_ptr<lent_thread> lent = nullptr);
 
   void launch(std::uint64_t attempt, int rank, int segment,
               const events& listener) override;
   void kill(int rank) override;
 
-  /// Threads that are still in their loops.
+  /// Threads of ranks' own that are still in their loops.
   int running() const noexcept;
 
   /// Waits until no thread is in its loop any more.
@@ -31,6 +58,7 @@ public:
 private:
   struct shared;
   std::shared_ptr<shared> shared_;
+  std::shared_ptr<lent_thread> lent_;
 };
 
 } // namespace troupe

@@ -203,6 +203,8 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
 }
 
 void worker_group_state::watch_exit(int rank) {
+  if (args.plan.on_lent_thread)
+    return;
   auto limit = args.plan.exit_timeout;
   after(limit, [this, rank, limit] {
     if (attempt->tracker.gone(rank))
@@ -353,6 +355,15 @@ void worker_group_state::end_ranks(const error& reason,
 }
 
 void worker_group_state::kill_ranks() {
+  if (args.plan.on_lent_thread) {
+    self->send(driver, attempt_warning{
+                         attempt->number,
+                         "the loop was not left "
+                           + std::to_string(args.plan.stop_timeout.count())
+                           + " ms after it was told to end: the run waits for "
+                             "it"});
+    return;
+  }
   for (auto rank : attempt->tracker.still_there()) {
     if (!args.plan.in_process) {
       kill_rank(rank);

@@ -29,6 +29,9 @@ struct group_plan {
   std::string run_id;
   int world_size = 1;
   bool in_process = false;
+  /// Its only rank runs on the thread that waits for the run: that is never
+  /// left behind.
+  bool on_lent_thread = false;
   std::vector<std::vector<int>> cores; ///< Per rank; empty lists: not pinned.
   std::vector<std::vector<int>> gpus;  ///< Per rank.
   std::optional<std::chrono::milliseconds> report_timeout;

@@ -8,7 +8,7 @@ run_context context_of(const run_request& request, const run_store& store) {
   x.path = store.path().string();
   x.start_time = run_context::clock::now();
   x.id = store.description().id;
-  x.world_size = request.scaling.num_workers;
+  x.world_size = world_size_of(request.scaling);
   x.config = request.loop.config_text;
   return x;
 }

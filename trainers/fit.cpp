@@ -18,15 +18,15 @@
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/thread_launcher.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
-#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/system_failure.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
 #include "troupe/runtime/run/make_result.hpp"
-#include "troupe/trainers/inline_run.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
 namespace troupe {
@@ -37,6 +37,8 @@ using clock_type = std::chrono::steady_clock;
 
 /// How often the console looks at the clock. Nothing of the run waits for it.
 constexpr int tick_ms = 200;
+
+constexpr auto went_wrong = "the run could not go on";
 
 std::string by_signal(const char* what, int signal) {
   auto name = sigabbrev_np(signal);
@@ -205,74 +207,6 @@ result watch(run_handle& run, console_progress& console,
   }
 }
 
-/// Passes signals on to the loop of an inline run, as long as it lives.
-class inline_watch {
-public:
-  inline_watch(const run_config& config, loop_control& control)
-    : grace_(std::min(config.stop_grace, longest_grace(config))),
-      control_(control), signals_(config.preempt_signals),
-      watcher_([this] { run(); }) {
-    if (auto why = signals_.unwatched(); !why.empty() && !config.quiet)
-      write_console(2, why + '\n');
-  }
-
-  ~inline_watch() {
-    is_over_ = true;
-    std::uint64_t one = 1;
-    (void) !write(over_.get(), &one, sizeof(one));
-    watcher_.join();
-  }
-
-  void outcome_is_fixed() noexcept { signals_.outcome_is_fixed(); }
-
-  bool is_hurried() const noexcept { return signals_.is_hurried(); }
-
-  void run_ended(result& outcome) noexcept { signals_.run_ended(outcome); }
-
-  inline_watch(const inline_watch&) = delete;
-  inline_watch& operator=(const inline_watch&) = delete;
-
-private:
-  void run() {
-    // Without a descriptor for its end it looks at each tick.
-    pollfd sources[] = {{over_.get(), POLLIN, 0}, {signals_.fd(), POLLIN, 0}};
-    while (!is_over_) {
-      auto ready = poll(sources, 2, over_ && sources[1].fd >= 0 ? -1 : tick_ms);
-      if (ready < 0 && errno != EINTR)
-        std::this_thread::sleep_for(std::chrono::milliseconds{tick_ms});
-      if (ready > 0 && sources[1].revents & POLLIN)
-        sources[1].fd = -1;
-      obey();
-    }
-  }
-
-  void obey() noexcept {
-    try {
-      signals_.obey([this](std::string why) { preempt(std::move(why)); },
-                    [this](std::string why) {
-                      control_.end({ec::stopped, std::move(why)});
-                    });
-      if (leave_by_ && clock_type::now() >= *leave_by_)
-        control_.end_grace();
-    } catch (...) { // No memory: at the next tick.
-    }
-  }
-
-  void preempt(std::string why) {
-    leave_by_ = clock_type::now() + grace_;
-    control_.preempt({stop_info::kind_type::preempted, std::move(why),
-                      std::chrono::system_clock::now() + grace_});
-  }
-
-  std::chrono::milliseconds grace_;
-  loop_control& control_;
-  signal_orders signals_;
-  unique_fd over_{eventfd(0, EFD_CLOEXEC)};
-  std::atomic<bool> is_over_{false};
-  std::optional<clock_type::time_point> leave_by_;
-  std::thread watcher_;
-};
-
 /// The actor system that the run has to share with the user's actors; nullptr:
 /// none.
 caf::actor_system*
@@ -286,19 +220,37 @@ home_of(const std::vector<std::shared_ptr<const callback_actor>>& actors) {
 /// Where a run's actors live: a system of the run's own or that of its user.
 class run_home {
 public:
-  explicit run_home(caf::actor_system* shared) : system_(shared) {
+  /// In a system of its own, a caller that *lends_thread* to the run can run
+  /// the actors while it waits for them.
+  run_home(caf::actor_system* shared, bool lends_thread) : system_(shared) {
     if (system_)
       return;
     config_ = std::make_unique<system_config>();
+    if (lends_thread)
+      config_->with_own_network_thread();
     own_ = std::make_unique<caf::actor_system>(*config_);
     system_ = own_.get();
+    if (lends_thread)
+      network_ = std::make_unique<network_thread>(*own_);
   }
+
+  ~run_home() {
+    if (network_)
+      own_->await_all_actors_done(); // on that thread
+  }
+
+  run_home(const run_home&) = delete;
+  run_home& operator=(const run_home&) = delete;
 
   caf::actor_system& system() { return *system_; }
 
-  /// A rank's thread was left behind. Its actor lives in the system: ending
-  /// that would wait for it forever.
+  /// Of a system of the run's own whose caller lends its thread.
+  network_thread* network() { return network_.get(); }
+
+  /// A thread was left behind that uses the system: ending that would wait for
+  /// it forever.
   void keep() {
+    (void) network_.release();
     (void) own_.release();
     (void) config_.release();
   }
@@ -306,6 +258,7 @@ public:
 private:
   std::unique_ptr<system_config> config_;
   std::unique_ptr<caf::actor_system> own_;
+  std::unique_ptr<network_thread> network_;
   caf::actor_system* system_;
 };
 
@@ -332,9 +285,45 @@ expected<void> expect_descriptors(std::size_t count) {
   return {};
 }
 
+/// Starts the run, shows it and waits for its end.
+result manage(run_request request, run_home& home, run_surroundings around,
+              console_progress& console, signal_orders& signals) {
+  auto run =
+    run_handle::start(std::move(request), home.system(), std::move(around));
+  if (!run) {
+    auto outcome = signals.not_begun(run.error());
+    console.note(outcome.error->message);
+    return outcome;
+  }
+  auto outcome = watch(*run, console, signals);
+  signals.run_ended(outcome);
+  if (run->threads_left_behind() > 0)
+    home.keep();
+  return outcome;
+}
+
+/// Lends the calling thread to what *manage* does on another one.
+result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
+  auto outcome = failed_result({});
+  auto manager = start_thread([&] {
+    try {
+      outcome = manage();
+    } catch (...) {
+      outcome = failed_result(caught(went_wrong));
+    }
+    mine.take_back();
+  });
+  if (!manager)
+    return failed_result(manager.error());
+  mine.serve();
+  manager->join();
+  return outcome;
+}
+
 /// *request* is valid and resolved.
-result fit_in_actors(run_request request) {
-  if (auto ok = expect_threads(system_threads); !ok)
+result fit_valid(run_request request) {
+  auto lends_thread = request.scaling.num_workers == 0;
+  if (auto ok = expect_threads(system_threads + (lends_thread ? 1 : 0)); !ok)
     return failed_result(ok.error());
   if (auto ok = expect_descriptors(system_descriptors); !ok)
     return failed_result(ok.error());
@@ -342,40 +331,23 @@ result fit_in_actors(run_request request) {
   auto quiet = request.run.quiet;
   auto console = std::make_shared<console_progress>(console_progress::options{
     quiet ? console_style::quiet : console_style::automatic, 2, 1});
-  run_home home{home_of(request.run.callback_actors)};
+  run_home home{home_of(request.run.callback_actors), lends_thread};
   // CAF ends the program without descriptors, so its system comes first.
   signal_orders signals{request.run.preempt_signals};
-  std::function<void(std::string_view)> print;
+  run_surroundings around;
   if (!quiet)
-    print = [console](std::string_view text) { console->print(text); };
+    around.console = [console](std::string_view text) { console->print(text); };
+  around.given_up = [&signals] { return signals.any(); };
+  around.network = home.network();
   if (auto why = signals.unwatched(); !why.empty())
     console->note(why);
-  auto run =
-    run_handle::start(std::move(request), home.system(), std::move(print),
-                      [&signals] { return signals.any(); });
-  if (!run) {
-    auto outcome = signals.not_begun(run.error());
-    console->note(outcome.error->message);
-    return outcome;
-  }
-  auto outcome = watch(*run, *console, signals);
-  signals.run_ended(outcome);
-  if (run->threads_left_behind() > 0)
-    home.keep();
-  return outcome;
-}
-
-result fit_valid(run_request request) {
-  request.run = resolve(std::move(request.run));
-  if (request.scaling.num_workers > 0)
-    return fit_in_actors(std::move(request));
-  loop_control control;
-  inline_watch signals{request.run, control};
-  auto outcome = run_inline(
-    request, control, [&signals] { signals.outcome_is_fixed(); },
-    [&signals] { return signals.is_hurried(); });
-  signals.run_ended(outcome);
-  return outcome;
+  auto run = [&] {
+    return manage(std::move(request), home, around, *console, signals);
+  };
+  if (!lends_thread)
+    return run();
+  around.thread = std::make_shared<lent_thread>();
+  return lend_thread(run, *around.thread);
 }
 
 } // namespace
@@ -384,9 +356,11 @@ result fit(const run_request& request) noexcept {
   try {
     if (auto ok = validate(request); !ok)
       return failed_result(ok.error());
-    return fit_valid(request);
+    auto resolved = request;
+    resolved.run = resolve(std::move(resolved.run));
+    return fit_valid(std::move(resolved));
   } catch (...) {
-    return failed_result(caught("the run could not go on"));
+    return failed_result(caught(went_wrong));
   }
 }
 

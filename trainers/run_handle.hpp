@@ -15,18 +15,32 @@
 
 namespace troupe {
 
+class lent_thread;
+class network_thread;
+struct run_parts;
+
+/// What whoever starts a run has for it beside the request.
+struct run_surroundings {
+  /// Gets what rank 0 prints, if that is a process.
+  std::function<void(std::string_view)> console;
+  /// The start fails with `ec::stopped` once this is true. It is asked on the
+  /// thread that starts the run, and only until the run has started.
+  std::function<bool()> given_up;
+  /// Runs the loop of a run without workers; unset: a thread of its own does.
+  std::shared_ptr<lent_thread> thread;
+  /// Of the actor system, for that thread alone. Unset: it has none.
+  network_thread* network = nullptr;
+};
+
 /// A run under way in an actor system. Stops the run and waits for it when it
 /// goes before the end.
 class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive
-  /// the handle. *console* gets what rank 0 prints. Fails with `ec::stopped`
-  /// once *given_up*, which is asked on this thread and only until this
-  /// returns.
-  static expected<run_handle>
-  start(run_request request, caf::actor_system& system,
-        std::function<void(std::string_view)> console = {},
-        std::function<bool()> given_up = {});
+  /// the handle. A run without workers has one rank on a thread of its own.
+  static expected<run_handle> start(run_request request,
+                                    caf::actor_system& system,
+                                    run_surroundings around = {});
 
   run_handle(run_handle&&) noexcept;
   run_handle& operator=(run_handle&&) noexcept;
@@ -65,16 +79,9 @@ public:
   int threads_left_behind() const;
 
 private:
-  struct parts;
-  explicit run_handle(std::unique_ptr<parts> x);
+  explicit run_handle(std::unique_ptr<run_parts> x);
 
-  /// What `start` does; may throw.
-  static expected<run_handle>
-  begin(run_request request, caf::actor_system& system,
-        std::function<void(std::string_view)> console,
-        std::function<bool()> given_up);
-
-  std::unique_ptr<parts> parts_;
+  std::unique_ptr<run_parts> parts_;
 };
 
 } // namespace troupe

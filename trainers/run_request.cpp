@@ -35,11 +35,7 @@ expected<void> validate(const run_request& x) {
     if (!actor)
       return failure(ec::invalid_config,
                      "run.callback_actors has a null pointer");
-  if (!x.run.callback_actors.empty() && x.scaling.num_workers == 0)
-    return failure(ec::invalid_config,
-                   "run.callback_actors needs actors, but num_workers = 0 runs "
-                   "without any: set num_workers to 1, or use run.callbacks");
-  if (x.scaling.num_workers == 0 || x.scaling.where == placement::in_process)
+  if (runs_here(x.scaling))
     return {};
   if (x.loop.closure)
     return failure(ec::invalid_config,

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <algorithm>
+
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/trainers/train_loop.hpp"
@@ -12,6 +14,16 @@ struct run_request {
   run_config run;
   train_loop loop;
 };
+
+/// Whether ranks are threads of this process.
+inline bool runs_here(const scaling_config& x) {
+  return x.num_workers == 0 || x.where == placement::in_process;
+}
+
+/// How many ranks there are: no workers still make one.
+inline int world_size_of(const scaling_config& x) {
+  return std::max(x.num_workers, 1);
+}
 
 /// Largest config of a loop that runs in processes, as cereal writes it: it
 /// travels in one message, with room for the rest.

@@ -28,8 +28,12 @@ network_thread::~network_thread() {
     ending_ = true;
   }
   changed_.notify_all();
-  system_.middleman().backend().post([] {}); // Ends its wait for an event.
+  wake();
   thread_.join();
+}
+
+void network_thread::wake() {
+  system_.middleman().backend().post([] {}); // Ends its wait for an event.
 }
 
 void network_thread::drive_until(const std::function<bool()>& done) {

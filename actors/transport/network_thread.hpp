@@ -23,9 +23,13 @@ public:
 
   ~network_thread();
 
-  /// Waits until *done*, which only the event loop may bring about, and runs
-  /// that on the calling thread where it can. For one thread at a time.
+  /// Waits until *done* and runs the event loop on the calling thread where it
+  /// can. What else brings *done* about has to call `wake`. For one thread at a
+  /// time.
   void drive_until(const std::function<bool()>& done);
+
+  /// Has `drive_until` look again: *done* is so by another thread's doing.
+  void wake();
 
 private:
   void run();

@@ -2,6 +2,7 @@
 
 #include <caf/actor.hpp>
 #include <caf/actor_system.hpp>
+#include <caf/io/middleman.hpp>
 
 namespace troupe {
 
@@ -19,6 +20,16 @@ public:
   void launch(caf::execution_unit*, bool, bool) override {
     register_at_system();
     initialize();
+  }
+
+  using blocking_actor::enqueue;
+
+  /// Actors of other threads than the event loop's may answer, too.
+  bool enqueue(caf::mailbox_element_ptr x, caf::execution_unit* from) override {
+    auto accepted = blocking_actor::enqueue(std::move(x), from);
+    if (network_ && from != &home_system().middleman().backend())
+      network_->wake();
+    return accepted;
   }
 
   void await_data() override {

@@ -11,8 +11,7 @@ namespace troupe {
 /// event loop itself while it waits without a limit.
 class network_waiter {
 public:
-  /// All answers must come over the network. Without a *network* the thread
-  /// sleeps while it waits.
+  /// Without a *network* the thread sleeps while it waits.
   network_waiter(caf::actor_system& system, network_thread* network);
 
   network_waiter(const network_waiter&) = delete;

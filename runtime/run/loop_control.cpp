@@ -6,28 +6,11 @@ namespace troupe {
 
 void loop_control::end(error reason) {
   std::lock_guard guard{mutex_};
-  if (!ended_)
-    end_for(std::move(reason));
-}
-
-void loop_control::end_grace() {
-  std::lock_guard guard{mutex_};
   if (ended_)
     return;
-  grace_is_over_ = true;
-  end_for({ec::stopped, info_.reason + "; its loop did not leave in time"});
-}
-
-bool loop_control::grace_is_over() const {
-  std::lock_guard guard{mutex_};
-  return grace_is_over_;
-}
-
-void loop_control::end_for(error reason) {
   reason_ = std::move(reason);
   ended_at_ = std::chrono::system_clock::now();
   ended_.store(true, std::memory_order_release);
-  changed_.notify_all();
   if (auto f = std::exchange(listener_, nullptr))
     f(reason_);
 }
@@ -41,7 +24,6 @@ void loop_control::preempt(troupe::stop_info info, std::uint64_t index) {
   info_ = std::move(info);
   index_ = index;
   preempting_.store(true, std::memory_order_release);
-  changed_.notify_all();
 }
 
 void loop_control::reported(std::uint64_t index) noexcept {
@@ -62,20 +44,9 @@ std::optional<stop_info> loop_control::stop_info() const {
                            ended_at_};
 }
 
-std::optional<stop_info> loop_control::preemption() const {
-  std::lock_guard guard{mutex_};
-  return preempting_ ? std::optional{info_} : std::nullopt;
-}
-
 error loop_control::reason() const {
   std::lock_guard guard{mutex_};
   return reason_;
-}
-
-bool loop_control::wait_for_end(std::chrono::milliseconds limit) const {
-  std::unique_lock guard{mutex_};
-  return changed_.wait_for(guard, limit,
-                           [this] { return ended_ || preempting_; });
 }
 
 void loop_control::on_end(std::function<void(const error&)> f) {

@@ -2,7 +2,6 @@
 
 #include <atomic>
 #include <chrono>
-#include <condition_variable>
 #include <cstdint>
 #include <functional>
 #include <mutex>
@@ -23,13 +22,7 @@ public:
 
   /// Asks the loop to leave by itself once it has reported *index*. A later
   /// call changes no more than the deadline.
-  void preempt(stop_info info, std::uint64_t index = 0);
-
-  /// Ends the loop, which was preempted and did not leave in time.
-  void end_grace();
-
-  /// Whether that is why it was ended.
-  bool grace_is_over() const;
+  void preempt(stop_info info, std::uint64_t index);
 
   /// The loop's report *index* has returned.
   void reported(std::uint64_t index) noexcept;
@@ -45,16 +38,8 @@ public:
   /// Why, if `stop_requested()`.
   std::optional<troupe::stop_info> stop_info() const;
 
-  /// Why the loop is to leave by itself, be it now or after later reports;
-  /// nothing if it was not preempted.
-  std::optional<troupe::stop_info> preemption() const;
-
   /// Why; `ec::none` while the loop may run.
   error reason() const;
-
-  /// Waits until the loop is to end or to leave, at most *limit*; whether it
-  /// is.
-  bool wait_for_end(std::chrono::milliseconds limit) const;
 
   /// Calls *f* once when the loop is to end, on the thread that ends it, or
   /// here and now if it has been ended. An empty function takes the last one
@@ -62,19 +47,14 @@ public:
   void on_end(std::function<void(const error&)> f);
 
 private:
-  /// The caller holds the mutex.
-  void end_for(error reason);
-
   std::atomic<bool> ended_{false};
   std::atomic<bool> preempted_{false};
   std::atomic<bool> preempting_{false}; ///< From `index_` on.
   mutable std::mutex mutex_;
-  mutable std::condition_variable changed_;
   error reason_;
   std::chrono::system_clock::time_point ended_at_;
   troupe::stop_info info_;
   std::uint64_t index_ = 0;
-  bool grace_is_over_ = false;
   std::function<void(const error&)> listener_;
 };
 

@@ -994,6 +994,24 @@ TEST_F(worker_group_test, threads_may_be_given_up_without_any_grace) {
   EXPECT_EQ(record->failed.size(), 1u);
 }
 
+TEST_F(worker_group_test, a_lent_thread_is_never_given_up) {
+  plan.world_size = 1;
+  plan.in_process = plan.on_lent_thread = true;
+  start_all();
+  stop();
+  system.pass(plan.stop_timeout);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text, HasSubstr("the run waits for it"));
+  ranks.end_loop(0, {ec::stopped, "the run was asked to stop"});
+  system.pass(plan.exit_timeout);
+  EXPECT_TRUE(record->ended.empty());
+  ranks.exit(0);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->ended[0].stopped);
+  EXPECT_TRUE(record->failed.empty());
+  EXPECT_EQ(record->warnings.size(), 1u);
+}
+
 TEST_F(worker_group_test, threads_that_obey_have_not_failed) {
   plan.in_process = true;
   start_all();

@@ -174,14 +174,37 @@ TEST_F(callback_actor_test, a_connected_handle_works_in_a_system_of_the_users) {
   EXPECT_GT(handle->status().callbacks[0].seconds, 0);
 }
 
-TEST_F(callback_actor_test, an_inline_run_has_no_actors_and_says_so) {
+TEST_F(callback_actor_test, another_process_hears_of_an_inline_run) {
+  listener peer{socket, file.string()};
+  ASSERT_TRUE(peer.is_ready());
   auto given = options();
   given.scaling.num_workers = 0;
-  given.run.callback_actors = {callback_at(socket)};
-  auto outcome = run({}, given);
-  ASSERT_TRUE(outcome.error);
-  EXPECT_EQ(outcome.error->code, ec::invalid_config);
-  EXPECT_THAT(outcome.error->message, HasSubstr("num_workers = 0"));
+  given.run.callback_actors = {callback_at(socket, "listener")};
+  auto outcome = run({.steps = 2}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(peer.wait(), 0);
+  auto path = run_path().string(), saved = path + "/checkpoints/checkpoint_";
+  EXPECT_THAT(lines_of(file),
+              ElementsAre("before_run run " + path + " 1",
+                          "after_report 0 [rank=0 step=0] " + saved + "000000",
+                          "after_report 1 [rank=0 step=1] " + saved + "000001",
+                          "after_run finished checkpoint_000001 2"));
+}
+
+TEST_F(callback_actor_test, an_inline_run_is_in_the_system_of_the_users_actor) {
+  register_messages();
+  system_config settings;
+  caf::actor_system system{settings};
+  auto calls = std::make_shared<std::vector<std::string>>();
+  auto actor = system.spawn<caf::detached>(recorder, calls);
+  auto given = options();
+  given.scaling.num_workers = 0;
+  given.run.callback_actors = {as_callback(actor, "mine")};
+  auto outcome = run({.steps = 2}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_THAT(*calls, ElementsAre("before_run run", "after_report 0 of 1",
+                                  "after_report 1 of 1", "after_run finished"));
+  caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
 }
 
 } // namespace troupe::test

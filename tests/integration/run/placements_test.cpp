@@ -11,6 +11,7 @@
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "troupe/actors/thread_launcher.hpp"
 #include "troupe/callbacks/csv/csv_tracker.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/cut_text.hpp"
@@ -559,6 +560,96 @@ INSTANTIATE_TEST_SUITE_P(placements, placement_test,
                                     ? "threads"
                                     : "processes";
                          });
+
+TEST_F(run_test, the_loop_of_an_inline_run_is_on_the_thread_that_calls_fit) {
+  std::vector<std::thread::id> threads;
+  auto loop = [&](train_context& context) {
+    threads.push_back(std::this_thread::get_id());
+    context.report({{"attempt", context.attempt()}});
+    if (context.attempt() < 2)
+      throw std::runtime_error{"once more"};
+  };
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  options.run.failure.max_failures = 2;
+  auto outcome = data_parallel_trainer{in_process_loop{loop}, options}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(threads, std::vector(3, std::this_thread::get_id()));
+}
+
+TEST_F(run_test, an_inline_run_shows_its_progress_and_how_it_ended) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  options.run.quiet = false;
+  testing::internal::CaptureStderr();
+  auto outcome = run({.steps = 2}, options);
+  auto shown = testing::internal::GetCapturedStderr();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_THAT(shown, testing::HasSubstr("step=1"));
+  EXPECT_THAT(shown, testing::HasSubstr("finished"));
+}
+
+TEST_F(run_test, an_inline_loop_is_waited_for_however_long_it_stays) {
+  train_options options{.scaling = {.num_workers = 0}, .run = config()};
+  options.run.stop_timeout = std::chrono::milliseconds{1};
+  auto journal = run_path() / "journal.jsonl";
+  auto stay = [&](train_context& context) {
+    raise(SIGINT);
+    while (bytes_of(journal).find("the run waits for it") == std::string::npos)
+      std::this_thread::yield();
+    context.report({{"x", 1}});
+  };
+  auto outcome = data_parallel_trainer{in_process_loop{stay}, options}.fit();
+  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::stopped);
+  EXPECT_TRUE(outcome.error->ranks.empty());
+}
+
+TEST_F(run_test, a_lent_thread_comes_back_if_the_driver_dies) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto thread = std::make_shared<lent_thread>();
+  auto handle =
+    run_handle::start({{.num_workers = 0},
+                       config(),
+                       train_loop::make(counting_loop, no_backend{},
+                                        fault_plan{.steps = 1'000'000'000})},
+                      system, {.thread = thread});
+  ASSERT_TRUE(handle) << handle.error().message;
+  result outcome;
+  std::thread other{[&] {
+    while (handle->status().reports < 3)
+      std::this_thread::yield();
+    caf::anon_send_exit(handle->driver(), caf::exit_reason::kill);
+    outcome = handle->wait();
+    thread->take_back();
+  }};
+  thread->serve();
+  other.join();
+  EXPECT_EQ(outcome.status, run_status_kind::errored);
+  EXPECT_EQ(handle->threads_left_behind(), 0);
+}
+
+TEST_F(run_test, a_run_without_workers_has_a_thread_of_its_own_in_a_service) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  std::thread::id thread;
+  auto loop = [&](train_context& context) {
+    thread = std::this_thread::get_id();
+    context.report({{"world_size", context.world_size()}});
+  };
+  auto handle =
+    data_parallel_trainer{
+      in_process_loop{loop},
+      train_options{.scaling = {.num_workers = 0}, .run = config()}}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  auto outcome = handle->wait();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  EXPECT_EQ(outcome.metrics, (metrics{{"world_size", 1}}));
+  EXPECT_NE(thread, std::this_thread::get_id());
+}
 
 TEST_F(run_test, a_closure_runs_in_threads) {
   std::atomic<int> sum{0};

@@ -351,7 +351,7 @@ TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {
   };
   auto outcome = data_parallel_trainer{stay, options}.fit();
   EXPECT_EQ(outcome.status, run_status_kind::preempted);
-  EXPECT_NE(outcome.error->message.find("did not leave in time"),
+  EXPECT_NE(outcome.error->message.find("did not leave their loops in time"),
             std::string::npos)
     << outcome.error->message;
 }

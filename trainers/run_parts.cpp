@@ -1,0 +1,355 @@
+#include "troupe/trainers/run_parts.hpp"
+
+#include <caf/io/middleman.hpp>
+#include <caf/send.hpp>
+
+#include "troupe/actors/callback_actor.hpp"
+#include "troupe/actors/callback_chain.hpp"
+#include "troupe/actors/callback_runner.hpp"
+#include "troupe/actors/committer.hpp"
+#include "troupe/actors/driver.hpp"
+#include "troupe/actors/process_launcher.hpp"
+#include "troupe/actors/transport/spawn_on_network_thread.hpp"
+#include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/process/quiet_thread.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/trainers/context_of.hpp"
+#include "troupe/trainers/rank_runner.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Actors of a run with a thread of their own: the committer, and the one that
+/// calls callbacks.
+constexpr std::size_t detached_actors = 2;
+
+template <class Hook>
+expected<std::optional<function_address>> address_of(const Hook& hook,
+                                                     std::string_view name) {
+  if (!hook)
+    return std::nullopt;
+  return locate(hook.address(), "the hook " + std::string{name})
+    .map([](function_address x) { return std::optional{std::move(x)}; });
+}
+
+expected<hook_spec> spec_of(const rank_hooks& hooks) {
+  auto before = address_of(hooks.before_loop, "before_loop");
+  if (!before)
+    return tl::unexpected<error>{std::move(before.error())};
+  auto after = address_of(hooks.after_loop, "after_loop");
+  if (!after)
+    return tl::unexpected<error>{std::move(after.error())};
+  auto report = address_of(hooks.on_report, "on_report");
+  if (!report)
+    return tl::unexpected<error>{std::move(report.error())};
+  return hook_spec{std::move(*before), std::move(*after), std::move(*report)};
+}
+
+expected<loop_spec> spec_of(const train_loop& loop) {
+  auto entry = locate(reinterpret_cast<const void*>(loop.entry));
+  if (!entry)
+    return tl::unexpected<error>{std::move(entry.error())};
+  auto body = locate(loop.loop);
+  if (!body)
+    return tl::unexpected<error>{std::move(body.error())};
+  auto hooks = spec_of(loop.hooks);
+  if (!hooks)
+    return tl::unexpected<error>{std::move(hooks.error())};
+  return loop_spec{std::move(*entry), std::move(*body), loop.config,
+                   std::move(*hooks)};
+}
+
+expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
+                             const run_store& store) {
+  group_plan plan;
+  plan.run_name = *request.run.name;
+  plan.run_path = store.path().string();
+  plan.run_inode = store.folder().files().inode();
+  plan.run_id = store.description().id;
+  plan.world_size = world_size_of(request.scaling);
+  plan.in_process = runs_here(request.scaling);
+  if (!plan.in_process)
+    plan.cores = cpus.cores;
+  for (int rank = 0; rank < plan.world_size; ++rank)
+    plan.gpus.push_back(gpus_of(request.scaling, rank));
+  plan.report_timeout = request.run.report_timeout;
+  plan.hang_timeout = request.run.hang_timeout;
+  plan.start_timeout = request.run.start_timeout;
+  plan.stop_timeout = request.run.stop_timeout;
+  plan.exit_timeout = request.run.exit_timeout;
+  if (plan.in_process) // Threads are handed the loop itself.
+    return plan;
+  auto loop = spec_of(request.loop);
+  if (!loop)
+    return tl::unexpected<error>{std::move(loop.error())};
+  plan.loop = std::move(*loop);
+  return plan;
+}
+
+/// The user's actors. Waits for connections, so it comes before anything else.
+expected<std::vector<named_callback_actor>>
+find_actors(const run_config& config, caf::actor_system& system) {
+  std::vector<named_callback_actor> result;
+  for (auto& x : config.callback_actors) {
+    auto actor = x->find(system);
+    if (!actor)
+      return failure(actor.error().code,
+                     "callback actor " + std::to_string(result.size() + 1)
+                       + " (" + x->name() + "): " + actor.error().message);
+    result.push_back({x->name(), std::move(*actor)});
+  }
+  return result;
+}
+
+/// Who hears what the driver tells of the run.
+struct listeners {
+  std::shared_ptr<callback_list> classes;
+  std::vector<named_callback_actor> actors;
+  std::shared_ptr<told_reports> told; ///< Unset: there is no one.
+};
+
+expected<listeners> find_listeners(const run_config& config,
+                                   std::vector<named_callback_actor> actors,
+                                   run_store& store) {
+  listeners result{std::make_shared<callback_list>(
+                     told_callbacks(config.callbacks), config.callback_errors),
+                   std::move(actors),
+                   {}};
+  auto has_callbacks = !result.classes->empty() || !result.actors.empty();
+  return open_told(store, has_callbacks)
+    .map([&](std::optional<told_reports> x) {
+      if (x)
+        result.told = std::make_shared<told_reports>(std::move(*x));
+      return std::move(result);
+    });
+}
+
+/// Makes a run in three steps. Nothing of it runs before the last one.
+class run_starter {
+public:
+  run_starter(run_request request, caf::actor_system& system,
+              run_surroundings around)
+    : request_(std::move(request)), system_(system), around_(std::move(around)),
+      here_(runs_here(request_.scaling)) {
+    request_.loop.hooks = request_.run.rank_hooks;
+  }
+
+  /// Finds what the run needs of others, then takes its name and opens its
+  /// folder.
+  expected<void> open();
+
+  /// Decides where its ranks go, and reserves the first attempt.
+  expected<void> plan();
+
+  /// Starts the actors.
+  std::unique_ptr<run_parts> spawn();
+
+private:
+  expected<void> find_spawner();
+  expected<void> start_trackers();
+  std::shared_ptr<rank_launcher> make_launcher();
+  /// Where its messages come in, if they come from other processes, or where
+  /// the lent thread can run it while it waits.
+  template <class Behavior, class Args>
+  auto spawn_actor(Behavior behavior, Args args) {
+    return here_ && !around_.network
+             ? system_.spawn(behavior, std::move(args))
+             : spawn_on_network_thread(system_, behavior, std::move(args));
+  }
+  user_callback_actor spawn_callbacks();
+  driver_args args_of_driver();
+  /// Passes *text* on to people.
+  std::function<void(std::string)> note() const {
+    return
+      [board = run_->board](std::string text) { board->note(std::move(text)); };
+  }
+
+  run_request request_; // its run is resolved
+  caf::actor_system& system_;
+  run_surroundings around_;
+  const bool here_;
+  spawner_client* client_ = nullptr;
+  std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
+  listeners listeners_;
+  cpu_plan cpus_;
+  group_plan plan_;
+  attempt_start first_;
+};
+
+// -- what may be missing
+
+expected<void> run_starter::open() {
+  if (auto ok = find_spawner(); !ok)
+    return ok;
+  auto actors = find_actors(request_.run, system_);
+  if (!actors)
+    return tl::unexpected<error>{std::move(actors.error())};
+  if (around_.given_up && around_.given_up())
+    return failure(ec::stopped, "the run was stopped before it began");
+  auto store = run_store::open(request_.run, request_.loop.config_text);
+  if (!store)
+    return tl::unexpected<error>{std::move(store.error())};
+  run_->store = std::move(*store);
+  request_.run.name = run_->store->description().name;
+  if (auto ok = start_trackers(); !ok)
+    return ok;
+  auto found = find_listeners(request_.run, std::move(*actors), *run_->store);
+  if (!found)
+    return tl::unexpected<error>{std::move(found.error())};
+  listeners_ = std::move(*found);
+  return {};
+}
+
+expected<void> run_starter::find_spawner() {
+  if (here_)
+    return {};
+  auto found = troupe::spawner();
+  if (!found)
+    return tl::unexpected<error>{std::move(found.error())};
+  client_ = *found;
+  if (!system_.has_middleman())
+    return failure(ec::invalid_config,
+                   "the actor system has no middleman: load "
+                   "caf::io::middleman in its config");
+  return {};
+}
+
+expected<void> run_starter::start_trackers() {
+  auto& store = *run_->store;
+  auto trackers = tracker_set::start(
+    request_.run, store.description(), store.path(),
+    {note(), [board = run_->board] { return board->status(); }});
+  if (!trackers)
+    return tl::unexpected<error>{std::move(trackers.error())};
+  run_->trackers = std::move(*trackers);
+  store.on_append([trackers = run_->trackers] { trackers->notify(); });
+  return {};
+}
+
+// -- the plan
+
+expected<void> run_starter::plan() {
+  auto& store = *run_->store;
+  cpus_ = plan_cpus(available_cores(), world_size_of(request_.scaling));
+  auto plan = plan_of(request_, cpus_, store);
+  if (!plan)
+    return tl::unexpected<error>{std::move(plan.error())};
+  plan_ = std::move(*plan);
+  plan_.on_lent_thread = around_.thread != nullptr;
+  // An actor that gets none would be waited for at the end of the system.
+  if (auto ok = expect_threads(detached_actors); !ok)
+    return ok;
+  // Last of what may fail: an attempt that begins needs an end.
+  store.stop_waiting_if(std::move(around_.given_up));
+  auto first = store.begin_attempt();
+  store.stop_waiting_if({});
+  if (!first)
+    return tl::unexpected<error>{std::move(first.error())};
+  first_ = std::move(*first);
+  return {};
+}
+
+// -- the actors
+
+std::unique_ptr<run_parts> run_starter::spawn() {
+  auto& x = *run_;
+  x.launcher = make_launcher();
+  x.group =
+    spawn_actor(worker_group, worker_group_args{x.launcher, std::move(plan_)});
+  *x.group_cell = x.group;
+  x.driver = spawn_actor(troupe::driver, args_of_driver());
+  x.store->on_loss([driver = x.driver, trackers = x.trackers,
+                    folder = &x.store->folder()](const error& reason) {
+    if (folder->is_ousted())
+      trackers->abandon();
+    caf::anon_send(driver, storage_lost{reason});
+  });
+  return std::move(run_);
+}
+
+std::shared_ptr<rank_launcher> run_starter::make_launcher() {
+  auto& x = *run_;
+  if (!here_)
+    return std::make_shared<process_launcher>(
+      process_launcher_args{client_,
+                            [door = x.door]() -> expected<unique_fd> {
+                              if (!*door)
+                                return failure(ec::stopped, "the run is over");
+                              return (*door)->let_in();
+                            },
+                            (x.store->path() / "logs").string(), cpus_,
+                            request_.run.worker_env, std::move(around_.console),
+                            [store = x.store] { return store->ticket(); }});
+  auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
+    return loop;
+  };
+  auto body = [find, system = &system_, group = x.group_cell, kept = x.contexts,
+               network = around_.network](std::uint64_t attempt, int rank,
+                                          int segment) {
+    (void) run_rank(*system,
+                    {*group, attempt, rank, segment, find, kept, network});
+  };
+  return x.threads = std::make_shared<thread_launcher>(
+           std::move(body), std::move(around_.thread));
+}
+
+user_callback_actor run_starter::spawn_callbacks() {
+  if (!listeners_.told)
+    return {};
+  auto& classes = listeners_.classes;
+  callback_chain_args args;
+  args.watch = classes->watch();
+  if (!classes->empty())
+    args.classes = system_.spawn<caf::detached>(callback_runner,
+                                                user_callback_args{classes});
+  args.actors = std::move(listeners_.actors);
+  args.callback_errors = request_.run.callback_errors;
+  args.patience = {request_.run.callback_timeout, request_.run.callback_limit,
+                   note(), run_->callbacks_left_behind};
+  return spawn_actor(callback_chain, std::move(args));
+}
+
+driver_args run_starter::args_of_driver() {
+  auto& x = *run_;
+  auto& config = request_.run;
+  driver_args args;
+  args.store = x.store;
+  args.board = x.board;
+  args.group = x.group;
+  args.committer =
+    system_.spawn<caf::detached>(committer, committer_args{x.store, x.board});
+  args.told = x.told = listeners_.told;
+  args.callbacks = spawn_callbacks();
+  args.context = context_of(request_, *x.store);
+  args.failure = config.failure;
+  args.first = std::move(first_);
+  args.world_size = world_size_of(request_.scaling);
+  args.has_logs = !here_;
+  args.callback_queue = static_cast<std::size_t>(config.callback_queue);
+  args.stop_timeout = config.stop_timeout;
+  args.stop_grace = config.stop_grace;
+  args.longest_grace = longest_grace(config);
+  return args;
+}
+
+} // namespace
+
+expected<void> run_parts::open_door(caf::actor_system& system) {
+  if (threads)
+    return {};
+  auto note = [x = board](std::string why) { x->note(std::move(why)); };
+  return open_private_door(system, group, std::move(note))
+    .map([this](private_door x) { door->emplace(std::move(x)); });
+}
+
+expected<std::unique_ptr<run_parts>> make_run(run_request request,
+                                              caf::actor_system& system,
+                                              run_surroundings around) {
+  run_starter steps{std::move(request), system, std::move(around)};
+  return steps.open().and_then([&] { return steps.plan(); }).map([&] {
+    return steps.spawn();
+  });
+}
+
+} // namespace troupe

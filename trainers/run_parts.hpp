@@ -1,0 +1,59 @@
+#pragma once
+
+#include <atomic>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/actors/protocol/interfaces.hpp"
+#include "troupe/actors/thread_launcher.hpp"
+#include "troupe/actors/transport/private_door.hpp"
+#include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/trainers/kept_contexts.hpp"
+#include "troupe/trainers/run_handle.hpp"
+
+namespace troupe {
+
+/// All that lives as long as the run; the last member goes first.
+struct run_parts {
+  // The group, and with it the launcher, may live as long as the actor system;
+  // the door must not.
+  ~run_parts() { door->reset(); }
+
+  /// Lets ranks reach the group that are processes.
+  expected<void> open_door(caf::actor_system& system);
+
+  std::shared_ptr<run_store> store;
+  std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::shared_ptr<tracker_set> trackers;
+  std::shared_ptr<rank_launcher> launcher;
+  std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
+  /// Where its launcher finds the way to the group, which comes later.
+  std::shared_ptr<std::optional<private_door>> door =
+    std::make_shared<std::optional<private_door>>();
+  std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
+  std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
+    std::make_shared<std::atomic<bool>>(false);
+  std::mutex waiting; ///< Of those who call `wait`, while the run's rest ends.
+  /// By trackers and to callbacks, once the run is over.
+  std::vector<std::string> unsent;
+  std::shared_ptr<told_reports> told; ///< Until the run is over.
+  driver_actor driver;
+  worker_group_actor group;
+  /// Where ranks' threads find the group, which comes after their launcher.
+  std::shared_ptr<worker_group_actor> group_cell =
+    std::make_shared<worker_group_actor>();
+};
+
+/// Makes a run: its store, its trackers and its actors, which wait for
+/// `start_run`. Fails as `run_handle::start` does.
+expected<std::unique_ptr<run_parts>> make_run(run_request request,
+                                              caf::actor_system& system,
+                                              run_surroundings around);
+
+} // namespace troupe

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-/// A callback whose own idea of its name fails is still called.
+/// If name() throws, falls back to the class name.
 std::string name_of(const user_callback& x) {
   try {
     return x.name();
@@ -92,7 +92,7 @@ callback_list::round(std::string_view hook,
     } catch (const std::exception& x) {
       failed(x.what());
     } catch (...) {
-      failed("an exception that is no std::exception");
+      failed("an exception that is not a std::exception");
     }
     auto now = now_();
     result.times.push_back(

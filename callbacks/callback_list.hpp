@@ -17,29 +17,29 @@
 
 namespace troupe {
 
-/// What a round of callbacks led to.
+/// The result of a round of callbacks.
 struct callback_outcome {
   /// One `ec::callback_failed` per callback that threw, in order. It names the
   /// callback's position and hook.
   std::vector<error> errors;
-  /// Whether the run is to end for it.
+  /// Whether the run must end because of it.
   bool abort = false;
-  /// Time that each callback took, in order.
+  /// The time of each callback, in order.
   std::vector<callback_time> times;
-  /// Time that the round took.
+  /// The time of the round.
   std::chrono::nanoseconds spent{0};
 };
 
-/// Which callback is being called, for those who watch from another thread.
+/// The callback that is running, for observers on other threads.
 class callback_watch {
 public:
-  /// *who* is called in *hook* from now on; empty: no one.
+  /// *who* is running its *hook* from now on; empty: no callback.
   void set(std::string who, std::string_view hook);
 
-  /// "callback 2 (name) in after_report"; empty if none is being called.
+  /// "callback 2 (name) in after_report"; empty if none is running.
   std::string text() const;
 
-  /// "callback 2 (name)"; empty if none is being called.
+  /// "callback 2 (name)"; empty if none is running.
   std::string who() const;
 
 private:
@@ -50,8 +50,8 @@ private:
 
 /// Calls the callbacks of a run in order and catches what they throw.
 ///
-/// Each is called whatever the others do: a run that is to end for one of them
-/// (`callback_errors::abort`) has told all of them what it counts as delivered.
+/// Each is called whatever the others do: if one makes the run end
+/// (`callback_errors::abort`), all have seen what counts as delivered.
 class callback_list {
 public:
   using clock = std::chrono::steady_clock;
@@ -61,7 +61,7 @@ public:
                          callback_errors policy = callback_errors::log,
                          clock_function now = clock::now);
 
-  /// Where the calls show.
+  /// Shows which callback is running.
   const std::shared_ptr<callback_watch>& watch() const noexcept {
     return watch_;
   }

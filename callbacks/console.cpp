@@ -1,16 +1,20 @@
 #include "troupe/callbacks/console.hpp"
 
-#include <algorithm>
-#include <cerrno>
-#include <climits>
-#include <csignal>
-#include <cstdlib>
-#include <ctime>
-
 #include <poll.h>
 #include <pthread.h>
 #include <sys/ioctl.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <climits>
+#include <csignal>
+#include <cstdint>
+#include <cstdlib>
+#include <ctime>
+
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 
@@ -47,13 +51,86 @@ private:
   bool was_pending_ = false;
 };
 
-/// What of *text* goes out at once. A console that has room for anything takes
-/// it without a wait, and it ends with a line, unless that is longer.
+/// The first piece of *text* to write: whole lines of at most `PIPE_BUF` bytes,
+/// which a console that has room takes without blocking; a longer line is cut.
 std::string_view piece_of(std::string_view text) {
   if (text.size() <= PIPE_BUF)
     return text;
   auto end = text.rfind('\n', PIPE_BUF - 1);
   return text.substr(0, end == text.npos ? PIPE_BUF : end + 1);
+}
+
+struct character {
+  std::string_view bytes; // of one code point; one byte if invalid
+  char32_t code = 0;
+  bool valid = false;
+};
+
+/// The first character of *text*, which is not empty.
+character first_character(std::string_view text) {
+  auto [size, valid] = first_utf8_sequence(text);
+  if (!valid)
+    return {text.substr(0, 1)};
+  auto byte = [&](std::size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  char32_t code = size == 1 ? byte(0) : byte(0) & (0x7F >> size);
+  for (std::size_t i = 1; i < size; ++i)
+    code = (code << 6) | (byte(i) & 0x3F);
+  return {text.substr(0, size), code, true};
+}
+
+struct range {
+  char32_t first;
+  char32_t last;
+};
+
+template <std::size_t N>
+bool in_any(const std::array<range, N>& ranges, char32_t code) {
+  return std::ranges::any_of(ranges, [code](const range& x) {
+    return code >= x.first && code <= x.last;
+  });
+}
+
+// The blocks that matter on terminals, not all of Unicode: combining marks,
+// joiners and variation selectors; East Asian wide forms and emoji.
+constexpr std::array<range, 8> zero_width{{{0x0300, 0x036F},
+                                           {0x0483, 0x0489},
+                                           {0x0591, 0x05BD},
+                                           {0x1AB0, 0x1AFF},
+                                           {0x200B, 0x200F},
+                                           {0x20D0, 0x20FF},
+                                           {0xFE00, 0xFE0F},
+                                           {0xFE20, 0xFE2F}}};
+constexpr std::array<range, 9> double_width{{{0x1100, 0x115F},
+                                             {0x2E80, 0x303E},
+                                             {0x3041, 0xA4CF},
+                                             {0xAC00, 0xD7A3},
+                                             {0xF900, 0xFAFF},
+                                             {0xFF00, 0xFF60},
+                                             {0xFFE0, 0xFFE6},
+                                             {0x1F300, 0x1FAFF},
+                                             {0x20000, 0x3FFFD}}};
+
+bool is_control(char32_t code) {
+  return code < 0x20 || (code >= 0x7F && code < 0xA0) || code == 0x2028
+         || code == 0x2029 || (code >= 0x202A && code <= 0x202E);
+}
+
+int width_of(const character& x) {
+  if (!x.valid || is_control(x.code))
+    return 1; // shown as '?' or a space
+  if (in_any(zero_width, x.code))
+    return 0;
+  return in_any(double_width, x.code) ? 2 : 1;
+}
+
+std::string_view shown(const character& x) {
+  if (!x.valid)
+    return "?";
+  if (x.code == '\n' || x.code == '\t')
+    return " ";
+  return is_control(x.code) ? "?" : x.bytes;
 }
 
 } // namespace
@@ -79,7 +156,7 @@ bool is_writable_now(int fd) {
 
 bool wait_for_room(int fd, std::chrono::milliseconds limit) {
   pollfd entry{fd, POLLOUT, 0};
-  // poll skips a negative descriptor: the write fails at once.
+  // poll ignores a negative descriptor, but a write fails at once.
   return fd < 0 || poll(&entry, 1, static_cast<int>(limit.count())) == 1;
 }
 
@@ -110,6 +187,38 @@ std::size_t write_console(int fd, std::string_view text,
     }
   }
   return text.size();
+}
+
+// -- text on a line
+
+int display_width(std::string_view text) {
+  int columns = 0;
+  while (!text.empty()) {
+    auto next = first_character(text);
+    columns += width_of(next);
+    text.remove_prefix(next.bytes.size());
+  }
+  return columns;
+}
+
+std::string fit_to_line(std::string_view text, int columns) {
+  std::string line;
+  int used = 0;
+  std::size_t cut = 0; // bytes of the line that leave a column for the dots
+  while (!text.empty()) {
+    auto next = first_character(text);
+    auto width = width_of(next);
+    if (used + width > columns) {
+      line.resize(cut);
+      return columns > 0 ? line + "…" : line;
+    }
+    line += shown(next);
+    used += width;
+    if (used < columns)
+      cut = line.size();
+    text.remove_prefix(next.bytes.size());
+  }
+  return line;
 }
 
 } // namespace troupe

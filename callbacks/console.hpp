@@ -2,34 +2,44 @@
 
 #include <chrono>
 #include <cstddef>
+#include <string>
 #include <string_view>
 
 namespace troupe {
 
-/// Whether *fd* is a terminal on which a line can be redrawn.
+/// Whether *fd* is a terminal that can redraw a line.
 bool is_live_terminal(int fd);
 
-/// Columns of the terminal *fd* now; 80 if it does not tell.
+/// Current columns of the terminal *fd*; 80 if unknown.
 int terminal_columns(int fd);
 
-/// Whether a write to *fd* would not wait, as it would on a terminal whose user
-/// has pressed Ctrl-S.
+/// Whether a write to *fd* would not block, as it would on a terminal stopped
+/// by Ctrl-S.
 bool is_writable_now(int fd);
 
-/// Waits until a write to *fd* would not wait, or would fail, at most *limit*;
-/// whether that is so.
+/// Waits up to *limit* until a write to *fd* would succeed or fail at once.
+/// Returns whether it would.
 bool wait_for_room(int fd, std::chrono::milliseconds limit);
 
-/// How long a console may take nothing before text for it is left out: whoever
-/// prints may be the one who has to obey signals.
+/// How long a console may block before text is dropped: the thread that prints
+/// may also have to handle signals.
 inline constexpr std::chrono::milliseconds console_patience{1000};
 
-/// Writes *text*, as long as the console takes some of it within each
-/// *patience*, at most ten times as long. Returns how many bytes are left; a
-/// pipe gets whole lines, but for those longer than `PIPE_BUF`. A console that
-/// is gone is ignored, without a SIGPIPE.
+/// Writes *text* while the console takes some of it within each *patience*, but
+/// for at most ten times as long. Returns the number of bytes that are left. A
+/// pipe gets whole lines, unless they are longer than `PIPE_BUF`. A closed
+/// console is ignored, without SIGPIPE.
 std::size_t
 write_console(int fd, std::string_view text,
               std::chrono::milliseconds patience = console_patience);
+
+/// Columns of *text* (UTF-8) on a terminal: wide characters take two, combining
+/// ones none.
+int display_width(std::string_view text);
+
+/// *text* on one line of at most *columns* columns: control characters and
+/// invalid UTF-8 become '?', newlines a space. Longer text is cut between
+/// characters and ends in "…".
+std::string fit_to_line(std::string_view text, int columns);
 
 } // namespace troupe

@@ -5,13 +5,12 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
-#include "troupe/callbacks/terminal_text.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// How often output that waits for room asks whether it is to hurry.
+/// How often waiting output checks whether to hurry.
 constexpr std::chrono::milliseconds room_tick{100};
 
 console_style choose(const console_progress::options& x) {
@@ -105,7 +104,7 @@ void console_progress::write(stream& to, std::string_view text) {
   }
   if (auto bytes = std::exchange(to.left_out, 0); bytes > 0)
     to.left_out = write_console(to.fd, "\ntroupe: " + std::to_string(bytes)
-                                         + " bytes are left out here: the "
+                                         + " bytes are missing here: the "
                                            "console took nothing\n");
   to.left_out += write_console(to.fd, text);
 }
@@ -133,7 +132,7 @@ void console_progress::show_plain(time_point now, bool all) {
   bool changed = !shown_ || !same_state(*shown_, *status_);
   bool reported =
     status_->last_report && status_->reports != (shown_ ? shown_->reports : 0);
-  // The last report of a state comes before the next state.
+  // The last report of a state is shown before the next state.
   bool due = !reported_at_ || now - *reported_at_ >= report_interval;
   if (reported && (changed || all || due)) {
     write_line(report_text(*status_, line_columns));
@@ -150,7 +149,7 @@ void console_progress::draw() {
   if (style_ != console_style::live || finished_ || line_.empty()
       || !is_writable_now(progress_.fd))
     return;
-  // The last column stays free: some terminals wrap once it is filled.
+  // Some terminals wrap when the last column is filled.
   auto columns = terminal_columns(progress_.fd) - 1;
   write(progress_, "\r" + fit_to_line(line_, columns) + "\x1b[K");
   drawn_ = true;

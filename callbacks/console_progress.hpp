@@ -7,7 +7,7 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/callbacks/run_summary.hpp"
+#include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/run/run_status.hpp"
 
 namespace troupe {
@@ -16,15 +16,15 @@ namespace troupe {
 enum class console_style {
   automatic, ///< `live` on a terminal, `plain` elsewhere.
   live,      ///< One line that is redrawn.
-  plain,     ///< A line per change of state, reports at most one a second.
-  quiet,     ///< Nothing at all.
+  plain,     ///< A line per change of state; at most one report a second.
+  quiet,     ///< Nothing.
 };
 
-/// Shows on the console how a run is, and lets rank 0's output through without
-/// garbling either.
+/// Shows the progress of a run on the console together with rank 0's output,
+/// without mixing the two.
 ///
-/// Has no thread and no clock: its owner pushes what happens and now and then a
-/// tick. Any thread may call; a console that is gone is ignored.
+/// Has no thread and no clock: its owner pushes each status and regular ticks.
+/// Any thread may call; a closed console is ignored.
 class console_progress {
 public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -35,58 +35,57 @@ public:
     int output_fd = 1;   ///< Where rank 0's output goes.
   };
 
-  /// Gap between two redraws of the live line: smooth to the eye, nothing to
-  /// the machine, however fast the reports are.
+  /// Between two redraws of the live line: smooth to the eye and cheap, however
+  /// fast the reports are.
   static constexpr auto redraw_interval = std::chrono::milliseconds{100};
 
-  /// Gap between two lines about reports in a log.
+  /// Between two lines about reports in a log.
   static constexpr auto report_interval = std::chrono::seconds{1};
 
-  /// Columns that a line about a report fills with metrics in a log.
+  /// Columns of a line about a report in a log.
   static constexpr int line_columns = 160;
 
-  /// Longest piece of output without a newline that is held back.
+  /// Longest incomplete line of output that is held back.
   static constexpr std::size_t max_partial_line = 4096;
 
   explicit console_progress(options opts);
 
-  /// Takes the live line off and writes what is held back.
+  /// Erases the live line and writes what is held back.
   ~console_progress();
 
   console_progress(const console_progress&) = delete;
   console_progress& operator=(const console_progress&) = delete;
 
-  /// The run is like *status* now.
+  /// Shows *status*, the current one.
   void update(const run_status& status, time_point now);
 
-  /// Time has passed: the elapsed time moves on and what was throttled is
-  /// shown. Call it about every 200 ms.
+  /// Advances the elapsed time and shows what was throttled. Call it about
+  /// every 200 ms.
   void tick(time_point now);
 
-  /// Bytes that rank 0 printed, in any pieces. Whole lines go out at once;
+  /// Prints output of rank 0, in any pieces. Whole lines are written at once;
   /// the rest waits for its newline, for `finish` or for `max_partial_line`.
-  /// Waits for a console that has no room, and holds up no other call
-  /// meanwhile.
+  /// Waits for a console that has no room, without blocking other calls.
   void print(std::string_view text);
 
-  /// From now on `print` waits no longer than the other calls do, which leave
-  /// text out for a console that takes nothing for `console_patience`.
+  /// From now on `print` waits no longer than the other calls, which drop text
+  /// if the console blocks for `console_patience`.
   void hurry() noexcept { hurried_ = true; }
 
-  /// A warning of the run itself, on a line of its own.
+  /// Shows a warning of the run on its own line.
   void note(std::string_view line);
 
-  /// Ends the progress with a summary. Later calls show nothing but output.
+  /// Ends the progress with a summary. Later calls show only output.
   void finish(const run_summary& summary, time_point now);
 
-  /// What is in use; never `automatic`.
+  /// The style in use; never `automatic`.
   console_style style() const noexcept { return style_; }
 
 private:
-  /// Where text goes.
+  /// A destination of text.
   struct stream {
     int fd;
-    std::size_t left_out = 0; ///< Bytes, since it took any.
+    std::size_t left_out = 0; ///< Bytes, since the last successful write.
   };
 
   void write(stream& to, std::string_view text);
@@ -104,7 +103,7 @@ private:
   console_style style_;
   std::optional<run_status> status_; // the last one pushed
   time_point status_time_{};
-  std::optional<run_status> shown_; // what the console shows
+  std::optional<run_status> shown_; // on the console
   time_point shown_time_{};
   std::optional<time_point> reported_at_; // the last line about a report
   std::string line_;                      // the live line, not yet cut

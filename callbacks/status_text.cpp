@@ -4,14 +4,16 @@
 #include <array>
 #include <cstdio>
 
-#include "troupe/callbacks/elapsed_text.hpp"
-#include "troupe/callbacks/terminal_text.hpp"
+#include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/console_progress.hpp"
+#include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// Columns of a metric's name, and of its value.
+/// Most columns of a metric's name and of its value.
 constexpr int widest = 60;
 
 std::string rate_text(double per_second) {
@@ -29,7 +31,40 @@ std::string with_metrics(std::string text, const run_status& x,
   return text + metrics_text(x.last_metrics, columns - display_width(text));
 }
 
+std::string counted(std::uint64_t n, const char* noun) {
+  return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s");
+}
+
+/// *text* with later lines indented like the first, and '?' for other control
+/// characters, which a terminal would interpret.
+std::string hanging(const std::string& text, std::size_t indent) {
+  std::string result;
+  for (char c : text) {
+    auto obeyed = (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+    result += obeyed ? '?' : c;
+    if (c == '\n')
+      result.append(indent, ' ');
+  }
+  return result;
+}
+
 } // namespace
+
+std::string elapsed_text(double seconds) {
+  std::array<char, 48> text{};
+  // In tenths, truncated, so that no minute has 60.0 s.
+  auto tenths = static_cast<long long>(std::max(seconds, 0.0) * 10);
+  auto whole = tenths / 10;
+  if (whole < 60)
+    std::snprintf(text.data(), text.size(), "%lld.%lld s", whole, tenths % 10);
+  else if (whole < 3600)
+    std::snprintf(text.data(), text.size(), "%lld:%02lld", whole / 60,
+                  whole % 60);
+  else
+    std::snprintf(text.data(), text.size(), "%lld:%02lld:%02lld", whole / 3600,
+                  whole / 60 % 60, whole % 60);
+  return text.data();
+}
 
 std::string metrics_text(const metrics& x, int columns) {
   std::string text;
@@ -38,7 +73,7 @@ std::string metrics_text(const metrics& x, int columns) {
     auto next = (text.empty() ? "" : " ") + fit_to_line(name, widest) + '='
                 + fit_to_line(to_string(value), widest);
     auto more = left > 1 ? " + " + std::to_string(left - 1) + " more" : "";
-    // The first one is shown in any case, or the line would tell nothing.
+    // The first metric is always shown, or the line would show none.
     if (!text.empty() && display_width(text + next + more) > columns)
       return text + " + " + std::to_string(left) + " more";
     text += next;
@@ -74,6 +109,62 @@ std::string live_text(const run_status& x, double elapsed_s, int columns) {
   if (x.callback_queue > 0)
     text += " | " + std::to_string(x.callback_queue) + " wait for callbacks";
   return with_metrics(std::move(text), x, " | ", columns);
+}
+
+run_state end_state_of(run_status_kind x) {
+  switch (x) {
+    case run_status_kind::running:
+      return run_state::running;
+    case run_status_kind::finished:
+      return run_state::finished;
+    case run_status_kind::errored:
+      return run_state::errored;
+    case run_status_kind::aborted:
+      return run_state::aborted;
+    case run_status_kind::preempted:
+      return run_state::preempted;
+  }
+  return run_state::errored;
+}
+
+run_summary summary_of(const result& x, std::uint64_t reports,
+                       double elapsed_s) {
+  run_summary summary{.outcome = end_state_of(x.status),
+                      .name = x.path.filename().string(),
+                      .reports = reports,
+                      .attempts = x.attempts,
+                      .elapsed_s = elapsed_s,
+                      .last_metrics = x.metrics,
+                      .path = x.path.string()};
+  // Someone may have removed it during the run.
+  auto found = look_up(x.path);
+  auto is_gone = found && !found->exists();
+  if (is_gone)
+    summary.path += ", which no longer exists";
+  if (!x.best_checkpoints.empty() && !is_gone)
+    summary.best_checkpoint = x.best_checkpoints.back().data.path().string();
+  if (x.error)
+    summary.reason = {x.error->code, x.error->message};
+  return summary;
+}
+
+std::string to_string(const run_summary& x) {
+  auto text = x.name + ' ' + std::string{to_string(x.outcome)} + ": "
+              + counted(x.reports, "report") + " in "
+              + counted(x.attempts, "attempt") + ", "
+              + elapsed_text(x.elapsed_s) + '\n';
+  auto line = [&text](const std::string& label, const std::string& value) {
+    text += "  " + label + hanging(value, label.size() + 2) + '\n';
+  };
+  if (x.reason)
+    line("error: ", x.reason.message);
+  if (!x.last_metrics.empty())
+    line("last metrics: ",
+         metrics_text(x.last_metrics, console_progress::line_columns));
+  if (x.best_checkpoint)
+    line("best checkpoint: ", *x.best_checkpoint);
+  line("files: ", x.path);
+  return text;
 }
 
 } // namespace troupe

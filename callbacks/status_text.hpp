@@ -1,23 +1,58 @@
 #pragma once
 
+#include <cstdint>
+#include <optional>
 #include <string>
 
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/run/run_state.hpp"
 #include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/run/run_status_kind.hpp"
 
 namespace troupe {
+
+/// Seconds for people: "4.2 s", "1:05", "2:00:09".
+std::string elapsed_text(double seconds);
 
 /// State, attempt and number of ranks: "running, attempt 0, 2 ranks".
 std::string state_text(const run_status& x);
 
-/// Those of *x* that fit into *columns*, at least one, and how many do not:
+/// The metrics that fit into *columns*, at least one, and the number of others:
 /// "acc=0.9 loss=0.3 + 996 more".
 std::string metrics_text(const metrics& x, int columns);
 
-/// The last report: "report 12, 3.4/s, 1:05: loss=0.3", with the metrics that
-/// fit into *columns*.
+/// The last report, with the metrics that fit into *columns*:
+/// "report 12, 3.4/s, 1:05: loss=0.3".
 std::string report_text(const run_status& x, int columns);
 
-/// All of it with *elapsed_s* seconds; what may be cut off is at the end.
+/// The complete status after *elapsed_s* seconds, the most important parts
+/// first.
 std::string live_text(const run_status& x, double elapsed_s, int columns);
+
+struct result;
+
+/// The state of a run that ended with *x*.
+run_state end_state_of(run_status_kind x);
+
+/// The end of a run, for people.
+struct run_summary {
+  run_state outcome = run_state::finished;
+  std::string name;
+  std::uint64_t reports = 0;  ///< Complete reports over the whole run.
+  std::uint64_t attempts = 1; ///< Attempts begun.
+  double elapsed_s = 0;       ///< Seconds.
+  metrics last_metrics;       ///< Of rank 0, from the last report.
+  std::optional<std::string> best_checkpoint; ///< Its folder.
+  std::string path;                           ///< Folder of the run.
+  error reason; ///< Why it did not finish; may have several lines.
+};
+
+/// The summary of *x*, a run of *reports* reports over *elapsed_s* seconds.
+run_summary summary_of(const result& x, std::uint64_t reports,
+                       double elapsed_s);
+
+/// Several lines, each ended by a newline.
+std::string to_string(const run_summary& x);
 
 } // namespace troupe

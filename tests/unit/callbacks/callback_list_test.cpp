@@ -15,7 +15,7 @@ using testing::IsEmpty;
 
 using call_log = std::vector<std::string>;
 
-/// Writes down its calls; throws in the hook it is told to.
+/// Writes down its calls; throws in the hook of the given name.
 class recorder : public user_callback {
 public:
   recorder(call_log& log, std::string name, std::string throws_in = {})
@@ -104,7 +104,7 @@ TEST_F(callback_list_test, UCB_1_a_callback_overrides_only_what_it_needs) {
     EXPECT_THAT(round(list, hook).errors, IsEmpty());
 }
 
-TEST_F(callback_list_test, CBM_4_one_that_throws_keeps_none_from_its_call) {
+TEST_F(callback_list_test, CBM_4_an_exception_does_not_stop_the_other_calls) {
   for (auto* hook : hooks) {
     log.clear();
     callback_list list{{std::make_shared<recorder>(log, "a", hook),
@@ -145,7 +145,7 @@ TEST_F(callback_list_test, CBM_4_under_abort_all_that_throw_are_named) {
   EXPECT_TRUE(outcome.abort);
 }
 
-TEST_F(callback_list_test, cuts_what_a_callback_says_at_too_great_length) {
+TEST_F(callback_list_test, cuts_long_messages_of_callbacks) {
   struct talker : user_callback {
     void before_run(const run_context&) override {
       throw std::runtime_error(std::string(1 << 20, 'x'));
@@ -158,14 +158,14 @@ TEST_F(callback_list_test, cuts_what_a_callback_says_at_too_great_length) {
   EXPECT_THAT(outcome.errors[0].message, HasSubstr("… (cut; it has 1048"));
 }
 
-TEST_F(callback_list_test, catches_what_is_no_exception) {
+TEST_F(callback_list_test, catches_what_is_not_a_std_exception) {
   callback_list list{{std::make_shared<thrower_of_odd_things>()}};
   auto outcome = list.before_run(run);
   ASSERT_EQ(outcome.errors.size(), 1u);
-  EXPECT_THAT(outcome.errors[0].message, HasSubstr("no std::exception"));
+  EXPECT_THAT(outcome.errors[0].message, HasSubstr("not a std::exception"));
 }
 
-TEST_F(callback_list_test, calls_a_callback_by_the_name_it_gives_itself) {
+TEST_F(callback_list_test, uses_the_name_that_a_callback_returns) {
   struct named : user_callback {
     explicit named(bool throws) : throws_name(throws) {}
     std::string name() const override {

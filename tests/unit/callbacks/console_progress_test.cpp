@@ -16,7 +16,6 @@
 
 #include "tests/support/start_time.hpp"
 #include "troupe/callbacks/console.hpp"
-#include "troupe/callbacks/terminal_text.hpp"
 
 namespace troupe {
 namespace {
@@ -26,7 +25,7 @@ using test::t0;
 using testing::HasSubstr;
 using testing::Not;
 
-/// What is there to be read from *fd* now; writers write before this is called.
+/// All that can be read from *fd* now; writers write before the call.
 std::string read_all(int fd) {
   std::string text;
   for (pollfd entry{fd, POLLIN, 0}; poll(&entry, 1, 0) == 1;) {
@@ -121,7 +120,7 @@ metrics thousand_metrics() {
 }
 
 /// What a terminal shows after *bytes*: carriage return, erase to the end of
-/// the line and newlines are carried out. Any other escape is left visible.
+/// the line and newlines are applied. Any other escape stays visible.
 std::string screen(const std::string& bytes) {
   std::vector<std::string> lines{""};
   std::size_t column = 0;
@@ -220,7 +219,7 @@ TEST_F(live_progress_test, shows_a_change_of_state_at_once) {
   EXPECT_THAT(terminal.seen(), HasSubstr("restarting, attempt 1, 2 ranks"));
 }
 
-TEST_F(live_progress_test, lets_the_elapsed_time_run_on_with_the_ticks) {
+TEST_F(live_progress_test, advances_the_elapsed_time_with_each_tick) {
   auto status = running();
   status.elapsed_s = 60;
   progress.update(status, t0);
@@ -246,7 +245,7 @@ TEST_F(live_progress_test, does_not_hold_endless_lines_back) {
   std::string piece(console_progress::max_partial_line, 'x');
   progress.print(piece);
   EXPECT_EQ(terminal.seen(), "");
-  // A thread reads along: a terminal holds only 4 KiB.
+  // A thread reads meanwhile: a terminal holds only 4 KiB.
   std::string seen;
   std::thread writer{[&] { progress.print("x"); }};
   while (seen.find("xx\n") == std::string::npos)
@@ -270,7 +269,7 @@ TEST_F(live_progress_test, fits_the_line_to_the_width_of_the_terminal) {
   EXPECT_EQ(display_width(screen(terminal.seen())), 79);
 }
 
-TEST_F(live_progress_test, says_how_many_metrics_have_no_room) {
+TEST_F(live_progress_test, says_how_many_metrics_do_not_fit) {
   auto status = running(1);
   status.last_metrics = thousand_metrics();
   progress.update(status, t0);
@@ -309,7 +308,7 @@ TEST_F(live_progress_test, shows_nothing_of_the_run_after_the_summary) {
   EXPECT_EQ(terminal.seen(), "late output");
 }
 
-TEST_F(live_progress_test, a_warning_has_a_line_of_its_own) {
+TEST_F(live_progress_test, puts_a_warning_on_its_own_line) {
   progress.update(running(), t0);
   auto line = screen(terminal.seen());
   progress.note("report 3: rank 1 is missing for 30 s, rank 0 waits");
@@ -318,7 +317,7 @@ TEST_F(live_progress_test, a_warning_has_a_line_of_its_own) {
               + line);
 }
 
-TEST_F(live_progress_test, a_terminal_that_was_stopped_is_not_waited_for) {
+TEST_F(live_progress_test, does_not_wait_for_a_stopped_terminal) {
   progress.update(running(), t0);
   terminal.seen();
   ASSERT_EQ(tcflow(terminal.terminal, TCOOFF), 0); // Ctrl-S
@@ -335,7 +334,7 @@ protected:
   console_progress progress{{console_style::automatic, log.writer, log.writer}};
 };
 
-TEST_F(plain_progress_test, a_line_about_a_thousand_metrics_is_a_line) {
+TEST_F(plain_progress_test, shows_a_thousand_metrics_on_one_line) {
   auto status = running(1);
   status.last_metrics = thousand_metrics();
   progress.update(status, t0);
@@ -344,14 +343,14 @@ TEST_F(plain_progress_test, a_line_about_a_thousand_metrics_is_a_line) {
   EXPECT_THAT(text, testing::ContainsRegex("m0000=0 .* \\+ 98[0-9] more\n"));
 }
 
-TEST_F(plain_progress_test, shows_the_begin_of_long_texts) {
+TEST_F(plain_progress_test, shows_the_beginning_of_long_texts) {
   auto status = running(1);
   status.last_metrics = {{"sample", std::string(1'000'000, 'x')}};
   progress.update(status, t0);
   EXPECT_LE(log.seen().size(), 2u * console_progress::line_columns);
 }
 
-TEST_F(plain_progress_test, a_run_that_resumes_has_no_report_of_its_own_yet) {
+TEST_F(plain_progress_test, shows_no_report_of_a_resumed_run_before_its_first) {
   auto status = running(5);
   status.last_report.reset();
   status.reports_per_second = 0;
@@ -359,7 +358,7 @@ TEST_F(plain_progress_test, a_run_that_resumes_has_no_report_of_its_own_yet) {
   EXPECT_EQ(log.seen(), "troupe: running, attempt 0, 2 ranks\n");
 }
 
-TEST_F(plain_progress_test, is_chosen_where_there_is_no_terminal) {
+TEST_F(plain_progress_test, is_chosen_without_a_terminal) {
   EXPECT_EQ(progress.style(), console_style::plain);
 }
 
@@ -468,7 +467,7 @@ TEST(console_progress_test, is_live_on_a_terminal_that_can_redraw) {
     setenv("TERM", before.c_str(), 1);
 }
 
-TEST(console_progress_test, survives_a_console_that_is_gone) {
+TEST(console_progress_test, ignores_a_closed_console) {
   pipe_pair log;
   close(log.reader);
   log.reader = -1;
@@ -493,21 +492,21 @@ TEST(console_progress_test, waits_for_room_on_a_console_that_does_not_block) {
   EXPECT_EQ(seen, text);
 }
 
-TEST(console_progress_test, leaves_out_what_a_full_console_does_not_take) {
+TEST(console_progress_test, drops_what_a_full_console_does_not_take) {
   pipe_pair log;
   log.fill_up();
   console_progress console{{console_style::plain, log.writer, log.writer}};
-  console.note("lost"); // Comes back.
+  console.note("lost"); // It returns.
   console.note("lost, too");
   (void) log.seen();
   console.note("room again");
   auto text = log.seen();
-  EXPECT_THAT(text, HasSubstr("bytes are left out here"));
+  EXPECT_THAT(text, HasSubstr("bytes are missing here"));
   EXPECT_THAT(text, HasSubstr("troupe: room again\n"));
   EXPECT_THAT(text, Not(HasSubstr("lost")));
 }
 
-TEST(console_progress_test, what_a_full_console_has_taken_are_whole_lines) {
+TEST(console_progress_test, writes_only_whole_lines_to_a_full_console) {
   pipe_pair log;
   log.fill_up();
   std::string page(4096, '.');
@@ -522,21 +521,22 @@ TEST(console_progress_test, what_a_full_console_has_taken_are_whole_lines) {
   EXPECT_TRUE(seen.ends_with("x\n"));
 }
 
-TEST(console_progress_test, output_waits_for_a_full_console_and_holds_up_none) {
+TEST(console_progress_test,
+     output_waits_for_a_full_console_and_blocks_no_other_call) {
   pipe_pair output, log;
   output.fill_up();
   console_progress console{{console_style::plain, log.writer, output.writer}};
   std::thread printer{[&] { console.print("from rank 0\n"); }};
-  console.note("meanwhile"); // Comes back.
+  console.note("meanwhile"); // It returns.
   EXPECT_EQ(log.seen(), "troupe: meanwhile\n");
-  // What is read makes room.
+  // Reading makes room.
   std::string text;
   while (text.find("from rank 0") == std::string::npos)
     text += output.seen();
   printer.join();
   output.fill_up();
   console.hurry();
-  console.print("lost\n"); // Comes back.
+  console.print("lost\n"); // It returns.
   EXPECT_THAT(output.seen(), Not(HasSubstr("lost")));
 }
 

@@ -1,4 +1,4 @@
-#include "troupe/callbacks/terminal_text.hpp"
+#include "troupe/callbacks/console.hpp"
 
 #include <random>
 
@@ -7,13 +7,13 @@
 namespace troupe {
 namespace {
 
-TEST(terminal_text_test, leaves_what_fits_alone) {
+TEST(console_test, keeps_text_that_fits) {
   EXPECT_EQ(fit_to_line("loss=0.5", 8), "loss=0.5");
   EXPECT_EQ(fit_to_line("", 0), "");
   EXPECT_EQ(fit_to_line("größe", 5), "größe");
 }
 
-TEST(terminal_text_test, cuts_between_characters_and_says_so) {
+TEST(console_test, cuts_between_characters_and_marks_the_cut) {
   EXPECT_EQ(fit_to_line("loss=0.5", 7), "loss=0…");
   EXPECT_EQ(fit_to_line("größe", 4), "grö…");
   EXPECT_EQ(fit_to_line("größe", 3), "gr…");
@@ -21,7 +21,7 @@ TEST(terminal_text_test, cuts_between_characters_and_says_so) {
   EXPECT_EQ(fit_to_line("abc", 0), "");
 }
 
-TEST(terminal_text_test, counts_wide_and_combining_characters) {
+TEST(console_test, counts_wide_and_combining_characters) {
   EXPECT_EQ(display_width("損失"), 4);
   EXPECT_EQ(display_width("e\u0301"), 1);
   EXPECT_EQ(display_width("🚀"), 2);
@@ -30,14 +30,14 @@ TEST(terminal_text_test, counts_wide_and_combining_characters) {
   EXPECT_EQ(fit_to_line("損失=1", 4), "損…");
 }
 
-TEST(terminal_text_test, lets_no_control_character_through) {
+TEST(console_test, replaces_control_characters) {
   EXPECT_EQ(fit_to_line("a\nb\tc", 80), "a b c");
   EXPECT_EQ(fit_to_line("\x1b[2Jx\r\x7f", 80), "?[2Jx??");
   EXPECT_EQ(fit_to_line("\u009b31m", 80), "?31m"); // CSI in one character
   EXPECT_EQ(fit_to_line("\u202egnp.exe", 80), "?gnp.exe");
 }
 
-TEST(terminal_text_test, shows_broken_utf8_as_question_marks) {
+TEST(console_test, shows_invalid_utf8_as_question_marks) {
   EXPECT_EQ(fit_to_line("\xff", 80), "?");
   EXPECT_EQ(fit_to_line("a\xc3", 80), "a?");
   EXPECT_EQ(fit_to_line("\xc0\xaf", 80), "??");           // overlong '/'
@@ -47,7 +47,7 @@ TEST(terminal_text_test, shows_broken_utf8_as_question_marks) {
   EXPECT_EQ(fit_to_line("\xe6\x90x", 80), "??x");
 }
 
-TEST(terminal_text_test, never_exceeds_the_width_whatever_the_bytes) {
+TEST(console_test, never_exceeds_the_width_whatever_the_bytes) {
   std::mt19937 random{3};
   const std::string_view pieces[] = {"a",    "ß",    "損", "🚀",   "\u0301",
                                      "\xff", "\xe6", "\n", "\x1b"};

@@ -1,4 +1,4 @@
-#include "troupe/callbacks/run_summary.hpp"
+#include "troupe/callbacks/status_text.hpp"
 
 #include <gtest/gtest.h>
 
@@ -8,7 +8,16 @@
 namespace troupe {
 namespace {
 
-TEST(run_summary_test, tells_errors_of_several_lines) {
+TEST(elapsed_text_test, formats_seconds_for_people) {
+  EXPECT_EQ(elapsed_text(-1), "0.0 s");
+  EXPECT_EQ(elapsed_text(4.27), "4.2 s");
+  EXPECT_EQ(elapsed_text(59.99), "59.9 s");
+  EXPECT_EQ(elapsed_text(65), "1:05");
+  EXPECT_EQ(elapsed_text(3599.9), "59:59");
+  EXPECT_EQ(elapsed_text(7209), "2:00:09");
+}
+
+TEST(run_summary_test, shows_errors_of_several_lines) {
   run_summary summary{
     .outcome = run_state::errored,
     .name = "fashion",
@@ -33,7 +42,7 @@ TEST(run_summary_test, an_error_cannot_move_the_cursor) {
     << to_string(summary);
 }
 
-TEST(run_summary_test, takes_from_the_result_what_people_ask_for) {
+TEST(run_summary_test, summarizes_the_result) {
   test::temporary_folder folder;
   result x;
   x.status = run_status_kind::aborted;
@@ -56,8 +65,7 @@ TEST(run_summary_test, takes_from_the_result_what_people_ask_for) {
   fs::remove(x.path);
   auto text = to_string(summary_of(x, 7, 3.5));
   EXPECT_EQ(text.find("best checkpoint"), text.npos) << text;
-  EXPECT_NE(text.find("fashion, which is not there any more\n"), text.npos)
-    << text;
+  EXPECT_NE(text.find("fashion, which no longer exists\n"), text.npos) << text;
 }
 
 TEST(run_summary_test, a_run_without_checkpoints_names_none) {

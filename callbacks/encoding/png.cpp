@@ -29,8 +29,8 @@ void append_chunk(std::string& out, std::string_view type,
 
 using row_type = std::span<const std::uint8_t>;
 
-// The filters of PNG that pay: none, difference to the left, difference to
-// the row above.
+// The PNG filters that help: none, difference to the left, difference to the
+// row above.
 enum filter : char { none = 0, left = 1, above = 2 };
 
 void append_filtered(std::string& out, filter how, row_type row,
@@ -46,8 +46,8 @@ void append_filtered(std::string& out, filter how, row_type row,
   }
 }
 
-// Small differences to either side of zero compress best: the usual estimate
-// by which encoders choose a filter.
+// Small differences around zero compress best: the usual estimate for choosing
+// a filter.
 long cost(std::string_view filtered) {
   long result = 0;
   for (auto byte : filtered)

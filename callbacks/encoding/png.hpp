@@ -13,7 +13,7 @@ namespace troupe {
 /// Channels: 1 grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
 ///
 /// `ec::invalid_argument` if a size is not positive, the number of channels is
-/// another one or there are more or fewer bytes than they say.
+/// another one or the number of bytes does not match.
 expected<std::string> encode_png(int width, int height, int channels,
                                  std::span<const std::uint8_t> pixels);
 

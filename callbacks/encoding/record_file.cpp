@@ -14,7 +14,7 @@ namespace troupe {
 
 namespace {
 
-// Renames *path* to the first name of `<path>.1`, `<path>.2`, … that is free.
+// Renames *path* to the first free name of `<path>.1`, `<path>.2`, …
 expected<void> set_aside(const fs::path& path) {
   for (int number = 1;; ++number) {
     auto kept = path;
@@ -77,7 +77,7 @@ expected<void> record_file::cut(std::uint64_t size) {
 void record_file::roll_back() {
   torn_ = torn_ || end_ > committed_;
   end_ = committed_;
-  (void) cut(committed_); // or else before the next byte
+  (void) cut(committed_); // on failure, before the next append
 }
 
 expected<void> record_file::append(std::string_view bytes) {
@@ -89,7 +89,7 @@ expected<void> record_file::append(std::string_view bytes) {
   return done;
 }
 
-// One system call, save where the file system takes less than all.
+// One system call, unless the file system accepts only a part.
 expected<void> record_file::write(std::string_view bytes) {
   while (!bytes.empty()) {
     const auto planned = failpoint("record_file.append");
@@ -122,8 +122,8 @@ expected<void> record_file::check_place() const {
   return {};
 }
 
-// A failed fsync says nothing about later ones: what it could not write is cut
-// off and written anew.
+// After a failed fsync a later one may succeed without the lost pages: what was
+// not confirmed is cut off and written again.
 expected<void> record_file::commit() {
   if (end_ == committed_)
     return {};

@@ -10,40 +10,40 @@
 
 namespace troupe {
 
-/// `ec::stopped` once *over* was asked to stop: *path* may belong to another
-/// driver of the run, and whatever was under way changes it no more.
+/// `ec::stopped` once *over* was asked to stop: *path* may then belong to
+/// another driver of the run and must not be changed.
 expected<void> may_write(const std::stop_token& over, const fs::path& path);
 
-/// A file that grows at its end by batches: all of a batch, or nothing of it.
+/// A file that grows by batches: a batch is appended completely or not at all.
 ///
-/// What `commit` has confirmed survives a power cut. After any failure the file
-/// is cut back to that, and the batch may be given again.
+/// What `commit` has confirmed survives a power cut. After a failure the file
+/// is cut back to that, and the batch may be appended again.
 class record_file {
 public:
-  /// Opens the file *path*, or makes it and its name durable. What it holds
-  /// counts as committed. Nothing is written or cut that `may_write` forbids.
+  /// Opens the file *path* or creates it durably. Its content counts as
+  /// committed. Nothing is changed once `may_write` forbids it.
   static expected<record_file> open(const fs::path& path,
                                     const std::stop_token& over = {});
 
-  /// The same for a writer who has written nothing to it yet: a file that is
-  /// not empty is kept as `<path>.1`, or the next number that is free.
+  /// The same for a writer that has written nothing yet: a file that is not
+  /// empty is renamed to `<path>.1`, or the next free number.
   static expected<record_file> open_new(const fs::path& path,
                                         const std::stop_token& over = {});
 
   /// Cuts the file back to *size* bytes, if it is longer.
   expected<void> cut(std::uint64_t size);
 
-  /// Writes *bytes* behind what is there. They count once committed.
+  /// Appends *bytes*, which count once committed.
   expected<void> append(std::string_view bytes);
 
-  /// Makes all that was appended durable. Fails if the file is no longer the
-  /// one at its path: no one finds what is written to it then.
+  /// Makes everything appended durable. Fails if another file is at the path by
+  /// now: no reader would find what is written to this one.
   expected<void> commit();
 
   /// Cuts off what was appended since the last commit.
   void roll_back();
 
-  /// Bytes that are committed.
+  /// Committed bytes.
   std::uint64_t size() const noexcept { return committed_; }
   const fs::path& path() const noexcept { return path_; }
 
@@ -60,8 +60,8 @@ private:
   fs::path path_;
   std::stop_token over_;
   std::uint64_t committed_ = 0;
-  std::uint64_t end_ = 0; // of what was appended
-  bool torn_ = false;     // there may be more in the file than `end_` says
+  std::uint64_t end_ = 0; // of the appended bytes
+  bool torn_ = false;     // the file may be longer than `end_`
 };
 
 } // namespace troupe

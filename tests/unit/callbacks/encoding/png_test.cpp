@@ -76,7 +76,7 @@ bytes pixels_of(const std::string& png, int width, int height, int channels) {
   return unfiltered(rows, row, static_cast<std::size_t>(channels));
 }
 
-TEST(png_test, gives_back_every_pixel) {
+TEST(png_test, preserves_every_pixel) {
   std::mt19937 random{7};
   for (int channels = 1; channels <= 4; ++channels)
     for (auto [width, height] : {std::pair{1, 1}, {7, 5}, {28, 28}, {3, 100}})
@@ -101,7 +101,7 @@ TEST(png_test, names_the_colours_by_the_number_of_channels) {
   }
 }
 
-TEST(png_test, makes_a_smooth_image_small) {
+TEST(png_test, compresses_a_smooth_image_well) {
   bytes pixels;
   for (int y = 0; y < 256; ++y)
     for (int x = 0; x < 256; ++x)
@@ -111,7 +111,7 @@ TEST(png_test, makes_a_smooth_image_small) {
   EXPECT_LT(png->size(), 2000u);
 }
 
-TEST(png_test, refuses_what_is_no_image) {
+TEST(png_test, refuses_what_is_not_an_image) {
   EXPECT_EQ(encode_png(0, 1, 1, {}).error().code, ec::invalid_argument);
   EXPECT_EQ(encode_png(1, -1, 1, {}).error().code, ec::invalid_argument);
   EXPECT_EQ(encode_png(1, 1, 5, bytes(5)).error().message,

@@ -27,7 +27,7 @@ protected:
   fs::path path_ = folder_ / "records";
 };
 
-TEST_F(record_file_test, goes_on_behind_what_is_there) {
+TEST_F(record_file_test, appends_to_existing_content) {
   test::write_bytes(path_, "one\n");
   auto file = open();
   EXPECT_EQ(file.size(), 4u);
@@ -65,7 +65,7 @@ TEST_F(record_file_test, leaves_nothing_of_a_batch_that_a_full_disk_tore) {
   EXPECT_EQ(content(), "one\ntwo\nthree\n");
 }
 
-TEST_F(record_file_test, writes_a_batch_anew_that_could_not_be_made_durable) {
+TEST_F(record_file_test, rewrites_a_batch_that_could_not_be_made_durable) {
   auto file = open();
   ASSERT_TRUE(arm_failpoint("record_file.commit=eio"));
   ASSERT_TRUE(file.append("one\n"));
@@ -76,7 +76,7 @@ TEST_F(record_file_test, writes_a_batch_anew_that_could_not_be_made_durable) {
   EXPECT_EQ(content(), "one\n");
 }
 
-TEST_F(record_file_test, notices_that_its_file_was_taken_away) {
+TEST_F(record_file_test, notices_that_its_file_was_removed) {
   auto file = open();
   fs::remove(path_);
   ASSERT_TRUE(file.append("one\n"));
@@ -118,7 +118,7 @@ TEST_F(record_file_test, changes_nothing_once_its_run_is_over) {
   EXPECT_FALSE(fs::exists(folder_ / "records.1"));
 }
 
-TEST_F(record_file_test, says_which_folder_is_missing) {
+TEST_F(record_file_test, names_the_missing_folder) {
   EXPECT_EQ(record_file::open(folder_ / "none" / "x").error().message,
             "cannot open " + (folder_ / "none" / "x").string()
               + ": No such file or directory");

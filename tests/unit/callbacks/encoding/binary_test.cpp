@@ -1,12 +1,10 @@
-#include "troupe/callbacks/encoding/protobuf_writer.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
 
 #include <array>
 #include <cstdio>
 #include <limits>
 
 #include <gtest/gtest.h>
-
-#include "troupe/callbacks/encoding/crc32c.hpp"
 
 namespace troupe {
 namespace {

@@ -1,18 +1,35 @@
-#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 #include <algorithm>
 #include <cmath>
+#include <cstddef>
 #include <iterator>
 #include <variant>
-
-#include "troupe/callbacks/encoding/number_text.hpp"
-#include "troupe/callbacks/encoding/utf8_text.hpp"
 
 namespace troupe {
 
 namespace {
 
-// Readers recurse; deeper groups keep their slashes.
+constexpr std::string_view replacement = "\xef\xbf\xbd";
+
+// The second byte rules out overlong forms, surrogates and code points above
+// U+10FFFF.
+bool can_follow(unsigned char first, unsigned char second) noexcept {
+  switch (first) {
+    case 0xe0:
+      return second >= 0xa0 && second <= 0xbf;
+    case 0xed:
+      return second >= 0x80 && second <= 0x9f;
+    case 0xf0:
+      return second >= 0x90 && second <= 0xbf;
+    case 0xf4:
+      return second >= 0x80 && second <= 0x8f;
+    default:
+      return second >= 0x80 && second <= 0xbf;
+  }
+}
+
+// Parsers recurse, so deeper groups keep their slashes.
 constexpr int max_depth = 32;
 
 void append_escaped(std::string& out, unsigned char c) {
@@ -51,7 +68,7 @@ void append_double(std::string& out, double x, json_non_finite how) {
                          : R"("-Infinity")";
 }
 
-// Writes neighbours of an ordered map of metrics as nested objects.
+// Writes the groups of an ordered map of metrics as nested objects.
 class nested_members {
 public:
   using iterator = metrics::const_iterator;
@@ -60,7 +77,7 @@ public:
     : out_(out), all_(all), how_(how) {}
 
   // Names from *begin* to *end* share their first *prefix* bytes, which the
-  // objects around them say already.
+  // enclosing objects already show.
   void write(iterator begin, iterator end, std::size_t prefix, int depth) {
     for (auto i = begin; i != end;) {
       if (i != begin)
@@ -85,7 +102,7 @@ public:
   }
 
 private:
-  // *name* up to and with the slash that ends its group; empty: it has none.
+  // *name* up to and including the slash that ends its group; empty: no group.
   std::string_view group_of(std::string_view name, std::size_t prefix,
                             int depth) const {
     const auto slash = name.find('/', prefix);
@@ -101,6 +118,40 @@ private:
 };
 
 } // namespace
+
+utf8_sequence first_utf8_sequence(std::string_view text) noexcept {
+  auto byte = [&](std::size_t i) {
+    return static_cast<unsigned char>(text[i]);
+  };
+  const auto first = byte(0);
+  if (first < 0x80)
+    return {1, true};
+  if (first < 0xc2 || first > 0xf4)
+    return {1, false};
+  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  for (std::size_t i = 1; i < length; ++i) {
+    const auto fits = i < text.size()
+                      && (i == 1 ? can_follow(first, byte(1))
+                                 : byte(i) >= 0x80 && byte(i) <= 0xbf);
+    if (!fits)
+      return {i, false};
+  }
+  return {length, true};
+}
+
+void append_utf8(std::string& out, std::string_view text) {
+  while (!text.empty()) {
+    const auto [size, valid] = first_utf8_sequence(text);
+    out += valid ? text.substr(0, size) : replacement;
+    text.remove_prefix(size);
+  }
+}
+
+std::string utf8_text(std::string_view text) {
+  std::string result;
+  append_utf8(result, text);
+  return result;
+}
 
 void append_json(std::string& out, std::string_view text) {
   out += '"';

@@ -1,12 +1,10 @@
-#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 #include <algorithm>
 #include <limits>
 
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
-
-#include "troupe/callbacks/encoding/utf8_text.hpp"
 
 namespace troupe {
 namespace {
@@ -39,7 +37,7 @@ TEST(json_text_test, writes_every_kind_of_value) {
             R"("a\"b\\c\n\r\t\u0001\u007f/é")");
 }
 
-TEST(json_text_test, replaces_what_is_no_utf8) {
+TEST(json_text_test, replaces_invalid_utf8) {
   EXPECT_EQ(json_of("a\xff"
                     "b"),
             "\"a\xef\xbf\xbd"
@@ -78,7 +76,7 @@ TEST(json_text_test, keeps_slashes_where_nesting_would_lose_a_value) {
             R"({"/a":1,"a/":2,"a":{"/b":3}})");
 }
 
-TEST(json_text_test, stops_to_nest_before_readers_overflow) {
+TEST(json_text_test, stops_nesting_before_readers_overflow) {
   std::string name = "x";
   for (int i = 0; i < 20000; ++i)
     name += "/x";

@@ -1,18 +1,38 @@
 #include "troupe/callbacks/http/http_client.hpp"
 
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <cstdint>
+#include <cstdio>
+#include <cstring>
+#include <memory>
 #include <mutex>
 #include <string>
+#include <string_view>
 
 #include <curl/curl.h>
 
-#include "troupe/callbacks/http/http_transfer.hpp"
+#include "troupe/callbacks/http/http_text.hpp"
 #include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
-/// The failure that *code* stands for.
+std::string_view trimmed(std::string_view x) {
+  constexpr auto blanks = " \t\r\n";
+  auto first = x.find_first_not_of(blanks);
+  if (first == x.npos)
+    return {};
+  return x.substr(first, x.find_last_not_of(blanks) - first + 1);
+}
+
+/// How long libcurl's own pool keeps an idle connection, in seconds.
+constexpr long kept_connection_s = 4;
+
+/// The kind of failure that *code* means.
 http_failure::kind kind_of(CURLcode code) {
   using enum http_failure::kind;
   switch (code) {
@@ -39,9 +59,265 @@ http_failure::kind kind_of(CURLcode code) {
   }
 }
 
+/// One request on one libcurl handle: sets all its options and collects the
+/// reply.
+class http_transfer {
+public:
+  /// Options, request and handle must outlive it.
+  http_transfer(CURL* easy, const http_options& options,
+                const http_request& request);
+
+  ~http_transfer();
+
+  http_transfer(const http_transfer&) = delete;
+  http_transfer& operator=(const http_transfer&) = delete;
+
+  /// Why the request cannot be sent; empty: it can.
+  const std::string& problem() const noexcept { return problem_; }
+
+  /// A sentence for *code*.
+  std::string failure_text(CURLcode code) const;
+
+  http_reply take_reply();
+
+private:
+  void set_connection(const http_options& options);
+  void set_credentials(const http_options& options);
+  void set_headers();
+  void set_body();
+  void set_file(const fs::path& path);
+  void set_form();
+
+  static std::size_t on_header(char* data, std::size_t, std::size_t size,
+                               void* self);
+  static std::size_t on_body(char* data, std::size_t, std::size_t size,
+                             void* self);
+  static std::size_t on_read(char* data, std::size_t, std::size_t size,
+                             void* self);
+  static int on_seek(void* self, curl_off_t offset, int origin);
+
+  CURL* easy_;
+  const http_request& request_;
+  std::size_t max_reply_;
+  std::string problem_;
+  std::string limit_; ///< Which limit was exceeded; empty: none.
+  http_reply reply_;
+  std::unique_ptr<std::FILE, int (*)(std::FILE*)> file_{nullptr, &std::fclose};
+  std::uint64_t file_left_ = 0;
+  std::uint64_t file_size_ = 0;
+  curl_slist* headers_ = nullptr;
+  curl_mime* form_ = nullptr;
+  std::array<char, CURL_ERROR_SIZE> text_{};
+};
+
+http_transfer::http_transfer(CURL* easy, const http_options& options,
+                             const http_request& request)
+  : easy_(easy), request_(request), max_reply_(options.max_reply) {
+  curl_easy_reset(easy_);
+  set_connection(options);
+  set_credentials(options);
+  set_headers();
+  set_body();
+}
+
+http_transfer::~http_transfer() {
+  curl_easy_reset(easy_);
+  curl_slist_free_all(headers_);
+  curl_mime_free(form_);
+}
+
+void http_transfer::set_connection(const http_options& options) {
+  curl_easy_setopt(easy_, CURLOPT_URL, request_.url.c_str());
+  curl_easy_setopt(easy_, CURLOPT_PROTOCOLS_STR, "http,https");
+  curl_easy_setopt(easy_, CURLOPT_HTTP_VERSION,
+                   static_cast<long>(CURL_HTTP_VERSION_1_1));
+  curl_easy_setopt(easy_, CURLOPT_NOSIGNAL, 1L);
+  // A cancelled request does not wait for the name server.
+  curl_easy_setopt(easy_, CURLOPT_QUICK_EXIT, 1L);
+  curl_easy_setopt(easy_, CURLOPT_ERRORBUFFER, text_.data());
+  curl_easy_setopt(easy_, CURLOPT_ACCEPT_ENCODING, "");
+  curl_easy_setopt(easy_, CURLOPT_MAXAGE_CONN, kept_connection_s);
+  if (!request_.repeatable)
+    curl_easy_setopt(easy_, CURLOPT_FRESH_CONNECT, 1L);
+  curl_easy_setopt(easy_, CURLOPT_CONNECTTIMEOUT,
+                   static_cast<long>(options.connect_timeout.count()));
+  const auto timeout = static_cast<long>(request_.timeout.count());
+  if (request_.file || !request_.form.empty()) {
+    curl_easy_setopt(easy_, CURLOPT_LOW_SPEED_LIMIT, 1L);
+    curl_easy_setopt(easy_, CURLOPT_LOW_SPEED_TIME, timeout);
+  } else {
+    curl_easy_setopt(easy_, CURLOPT_TIMEOUT, timeout);
+  }
+  curl_easy_setopt(easy_, CURLOPT_HEADERFUNCTION, &http_transfer::on_header);
+  curl_easy_setopt(easy_, CURLOPT_HEADERDATA, this);
+  curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &http_transfer::on_body);
+  curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
+}
+
+void http_transfer::set_credentials(const http_options& options) {
+  if (!options.user.empty() || !options.password.empty()) {
+    curl_easy_setopt(easy_, CURLOPT_HTTPAUTH, CURLAUTH_BASIC);
+    curl_easy_setopt(easy_, CURLOPT_USERNAME, options.user.c_str());
+    curl_easy_setopt(easy_, CURLOPT_PASSWORD, options.password.c_str());
+  } else if (!options.token.empty()) {
+    curl_easy_setopt(easy_, CURLOPT_HTTPAUTH, CURLAUTH_BEARER);
+    curl_easy_setopt(easy_, CURLOPT_XOAUTH2_BEARER, options.token.c_str());
+  }
+  if (options.insecure_tls) {
+    curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYPEER, 0L);
+    curl_easy_setopt(easy_, CURLOPT_SSL_VERIFYHOST, 0L);
+  }
+  if (!options.ca_file.empty())
+    curl_easy_setopt(easy_, CURLOPT_CAINFO, options.ca_file.c_str());
+  if (!options.client_certificate.empty()) {
+    curl_easy_setopt(easy_, CURLOPT_SSLCERT,
+                     options.client_certificate.c_str());
+    curl_easy_setopt(easy_, CURLOPT_SSLKEY, options.client_certificate.c_str());
+  }
+}
+
+void http_transfer::set_headers() {
+  auto add = [&](const std::string& line) {
+    headers_ = curl_slist_append(headers_, line.c_str());
+  };
+  add("Expect:"); // Some servers ignore it, and libcurl waits a second.
+  auto typed = false;
+  for (const auto& [name, value] : request_.headers) {
+    add(value.empty() ? name + ";" : name + ": " + value);
+    typed = typed || name == "Content-Type";
+  }
+  if (!typed && request_.form.empty())
+    add("Content-Type:"); // Otherwise libcurl adds its own.
+  curl_easy_setopt(easy_, CURLOPT_HTTPHEADER, headers_);
+}
+
+void http_transfer::set_body() {
+  if (request_.file) {
+    set_file(*request_.file);
+  } else if (!request_.form.empty()) {
+    set_form();
+  } else if (!request_.body.empty() || request_.method == "POST"
+             || request_.method == "PUT") {
+    curl_easy_setopt(easy_, CURLOPT_POSTFIELDSIZE_LARGE,
+                     static_cast<curl_off_t>(request_.body.size()));
+    curl_easy_setopt(easy_, CURLOPT_POSTFIELDS, request_.body.c_str());
+  } else if (request_.method == "HEAD") {
+    curl_easy_setopt(easy_, CURLOPT_NOBODY, 1L);
+  }
+  curl_easy_setopt(easy_, CURLOPT_CUSTOMREQUEST, request_.method.c_str());
+}
+
+void http_transfer::set_file(const fs::path& path) {
+  auto found = look_up(path);
+  if (!found) {
+    problem_ = found.error().message;
+    return;
+  }
+  if (found->is_file())
+    file_.reset(std::fopen(path.c_str(), "rbe"));
+  if (!file_) {
+    auto why = !found->exists() ? ENOENT : found->is_file() ? errno : EISDIR;
+    problem_ = path.string() + " cannot be read: " + std::strerror(why);
+    return;
+  }
+  file_size_ = found->size;
+  file_left_ = file_size_;
+  curl_easy_setopt(easy_, CURLOPT_UPLOAD, 1L);
+  curl_easy_setopt(easy_, CURLOPT_INFILESIZE_LARGE,
+                   static_cast<curl_off_t>(file_size_));
+  curl_easy_setopt(easy_, CURLOPT_READFUNCTION, &http_transfer::on_read);
+  curl_easy_setopt(easy_, CURLOPT_READDATA, this);
+  curl_easy_setopt(easy_, CURLOPT_SEEKFUNCTION, &http_transfer::on_seek);
+  curl_easy_setopt(easy_, CURLOPT_SEEKDATA, this);
+}
+
+void http_transfer::set_form() {
+  form_ = curl_mime_init(easy_);
+  for (const auto& x : request_.form) {
+    auto* part = curl_mime_addpart(form_);
+    curl_mime_name(part, x.name.c_str());
+    if (!x.file)
+      curl_mime_data(part, x.data.data(), x.data.size());
+    else if (curl_mime_filedata(part, x.file->c_str()) != CURLE_OK)
+      problem_ = x.file->string() + " cannot be read";
+    if (x.file || !x.file_name.empty())
+      curl_mime_filename(part,
+                         x.file_name.empty() ? nullptr : x.file_name.c_str());
+    if (!x.content_type.empty())
+      curl_mime_type(part, x.content_type.c_str());
+  }
+  curl_easy_setopt(easy_, CURLOPT_MIMEPOST, form_);
+}
+
+std::string http_transfer::failure_text(CURLcode code) const {
+  if (!limit_.empty())
+    return limit_;
+  return text_[0] ? text_.data() : curl_easy_strerror(code);
+}
+
+http_reply http_transfer::take_reply() {
+  long status = 0;
+  curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
+  reply_.status = static_cast<int>(status);
+  if (auto i = reply_.headers.find("retry-after"); i != reply_.headers.end())
+    reply_.retry_after =
+      retry_after(i->second, std::chrono::system_clock::now());
+  return std::move(reply_);
+}
+
+std::size_t http_transfer::on_header(char* data, std::size_t, std::size_t size,
+                                     void* self) {
+  auto& headers = static_cast<http_transfer*>(self)->reply_.headers;
+  const std::string_view line{data, size};
+  if (line.starts_with("HTTP/")) // Of the reply after a `100 Continue`, too.
+    headers.clear();
+  if (auto colon = line.find(':'); colon != line.npos) {
+    std::string name{line.substr(0, colon)};
+    std::ranges::transform(name, name.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    headers[name] = std::string{trimmed(line.substr(colon + 1))};
+  }
+  return size;
+}
+
+std::size_t http_transfer::on_body(char* data, std::size_t, std::size_t size,
+                                   void* self) {
+  auto& x = *static_cast<http_transfer*>(self);
+  if (x.reply_.body.size() + size > x.max_reply_) {
+    x.limit_ =
+      "the reply is longer than " + std::to_string(x.max_reply_) + " bytes";
+    return 0;
+  }
+  x.reply_.body.append(data, size);
+  return size;
+}
+
+std::size_t http_transfer::on_read(char* data, std::size_t, std::size_t size,
+                                   void* self) {
+  auto& x = *static_cast<http_transfer*>(self);
+  // Of a file that grows meanwhile, the initial length is sent.
+  auto wanted = std::min<std::uint64_t>(size, x.file_left_);
+  auto n = std::fread(data, 1, wanted, x.file_.get());
+  if (n < wanted && n == 0) {
+    x.limit_ = "the file became shorter while it was sent";
+    return CURL_READFUNC_ABORT;
+  }
+  x.file_left_ -= n;
+  return n;
+}
+
+int http_transfer::on_seek(void* self, curl_off_t offset, int origin) {
+  auto& x = *static_cast<http_transfer*>(self);
+  if (origin != SEEK_SET || std::fseek(x.file_.get(), offset, SEEK_SET) != 0)
+    return CURL_SEEKFUNC_FAIL;
+  x.file_left_ = x.file_size_ - static_cast<std::uint64_t>(offset);
+  return CURL_SEEKFUNC_OK;
+}
+
 } // namespace
 
-/// The connections live in `multi`.
+/// `multi` owns the connections.
 struct http_client::handles {
   handles() {
     static std::once_flag once;
@@ -58,8 +334,8 @@ struct http_client::handles {
   handles(const handles&) = delete;
   handles& operator=(const handles&) = delete;
 
-  /// Runs the request of `easy`; `CURLE_OK` or why there is no whole reply,
-  /// nothing if it was cancelled.
+  /// Runs the request of `easy`. Returns `CURLE_OK` or why there is no complete
+  /// reply; nothing if the request was cancelled.
   std::optional<CURLcode> run(const std::stop_token& stop) {
     std::stop_callback wake{stop, [this] { curl_multi_wakeup(multi); }};
     curl_multi_add_handle(multi, easy);

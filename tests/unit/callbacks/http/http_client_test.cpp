@@ -48,7 +48,7 @@ TEST(http_client_test, sends_method_headers_and_body_and_reads_the_reply) {
   EXPECT_EQ(reply->headers.at("x-seen"), "42");
 }
 
-TEST(http_client_test, makes_up_no_content_type) {
+TEST(http_client_test, adds_no_content_type) {
   loopback_server server{echo};
   http_client client;
   ASSERT_TRUE(
@@ -113,7 +113,7 @@ TEST(http_client_test, sends_forms_with_texts_and_files) {
   EXPECT_NE(request.body.find("of a file"), std::string::npos);
 }
 
-TEST(http_client_test, shows_user_and_password_before_any_token) {
+TEST(http_client_test, prefers_user_and_password_to_a_token) {
   loopback_server server{echo};
   http_client both{{.user = "u", .password = "p", .token = "t"}};
   http_client bearer{{.token = "t"}};
@@ -139,7 +139,7 @@ TEST(http_client_test,
   EXPECT_NE(seen[2].connection, seen[0].connection);
 }
 
-TEST(http_client_test, hands_refusals_on_and_follows_no_redirect) {
+TEST(http_client_test, returns_refusals_and_follows_no_redirect) {
   loopback_server server{always(
     {.status = 302, .body = "gone", .headers = {{"Location", "/other"}}})};
   http_client client;
@@ -150,7 +150,7 @@ TEST(http_client_test, hands_refusals_on_and_follows_no_redirect) {
   EXPECT_EQ(server.requests().size(), 1u);
 }
 
-TEST(http_client_test, reads_when_to_come_again) {
+TEST(http_client_test, reads_when_to_retry) {
   loopback_server server{
     always({.status = 429, .headers = {{"retry-AFTER", " 17 "}}})};
   http_client client;
@@ -159,7 +159,7 @@ TEST(http_client_test, reads_when_to_come_again) {
   EXPECT_EQ(reply->retry_after, std::chrono::seconds{17});
 }
 
-TEST(http_client_test, tells_failures_apart) {
+TEST(http_client_test, distinguishes_failures) {
   EXPECT_EQ(failure_with(reply_fault::close), kind::cut);
   EXPECT_EQ(failure_with(reply_fault::reset), kind::cut);
   EXPECT_EQ(failure_with(reply_fault::truncated), kind::cut);
@@ -168,7 +168,7 @@ TEST(http_client_test, tells_failures_apart) {
     << "a slow body comes whole";
 }
 
-TEST(http_client_test, knows_when_the_server_has_not_seen_the_request) {
+TEST(http_client_test, knows_that_the_server_has_not_seen_the_request) {
   http_client client;
   auto url = "http://127.0.0.1:" + std::to_string(free_port());
   auto reply = client.send({.url = url});

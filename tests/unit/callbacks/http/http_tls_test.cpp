@@ -21,7 +21,7 @@ namespace {
 using kind = http_failure::kind;
 
 /// Answers every request over TLS with the common name of the client's
-/// certificate, `nobody` if it has none.
+/// certificate, `no one` if it has none.
 class tls_server {
 public:
   explicit tls_server(const tls_certificate& own)
@@ -85,7 +85,7 @@ private:
   static std::string client_of(const SSL* ssl) {
     auto* certificate = SSL_get1_peer_certificate(ssl);
     if (!certificate)
-      return "nobody";
+      return "no one";
     char name[64];
     X509_NAME_get_text_by_NID(X509_get_subject_name(certificate),
                               NID_commonName, name, sizeof(name));
@@ -114,23 +114,23 @@ protected:
   std::string file = (folder / "both.pem").string();
 };
 
-TEST_F(http_tls_test, does_not_trust_a_stranger) {
+TEST_F(http_tls_test, refuses_an_unknown_certificate) {
   auto reply = get({});
   ASSERT_FALSE(reply);
   EXPECT_EQ(reply.error().what, kind::untrusted) << reply.error().text;
 }
 
-TEST_F(http_tls_test, trusts_whom_the_file_names) {
+TEST_F(http_tls_test, trusts_the_servers_of_the_file) {
   auto reply = get({.ca_file = file});
   ASSERT_TRUE(reply) << reply.error().text;
-  EXPECT_EQ(reply->body, "nobody");
+  EXPECT_EQ(reply->body, "no one");
 }
 
-TEST_F(http_tls_test, trusts_anybody_if_told_to) {
+TEST_F(http_tls_test, trusts_anyone_on_request) {
   EXPECT_TRUE(get({.insecure_tls = true}));
 }
 
-TEST_F(http_tls_test, shows_its_own_certificate) {
+TEST_F(http_tls_test, presents_its_own_certificate) {
   auto reply = get({.ca_file = file, .client_certificate = file});
   ASSERT_TRUE(reply) << reply.error().text;
   EXPECT_EQ(reply->body, "loopback");

@@ -1,7 +1,6 @@
 #include <gtest/gtest.h>
 
-#include "troupe/callbacks/http/percent_encoded.hpp"
-#include "troupe/callbacks/http/retry_after.hpp"
+#include "troupe/callbacks/http/http_text.hpp"
 
 namespace troupe::test {
 namespace {
@@ -27,7 +26,7 @@ TEST(retry_after_test, takes_nothing_else) {
   EXPECT_EQ(retry_after("-5", now), seconds{0});
 }
 
-TEST(percent_encoded_test, keeps_plain_characters_and_those_asked_for) {
+TEST(percent_encoded_test, keeps_plain_characters_and_those_requested) {
   EXPECT_EQ(percent_encoded("aZ09-._~"), "aZ09-._~");
   EXPECT_EQ(percent_encoded("a b/\xC3\xA4%"), "a%20b%2F%C3%A4%25");
   EXPECT_EQ(percent_encoded("a/b?c", "/"), "a/b%3Fc");

@@ -1,4 +1,4 @@
-#include "troupe/callbacks/http/retry_after.hpp"
+#include "troupe/callbacks/http/http_text.hpp"
 
 #include <algorithm>
 #include <charconv>
@@ -6,6 +6,22 @@
 #include <curl/curl.h>
 
 namespace troupe {
+
+std::string percent_encoded(std::string_view text, std::string_view kept) {
+  constexpr std::string_view plain =
+    "ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxyz0123456789-._~";
+  constexpr std::string_view digits = "0123456789ABCDEF";
+  std::string result;
+  for (auto c : text) {
+    if (plain.find(c) != plain.npos || kept.find(c) != kept.npos) {
+      result += c;
+      continue;
+    }
+    const auto byte = static_cast<unsigned char>(c);
+    result += {'%', digits[byte >> 4], digits[byte & 15]};
+  }
+  return result;
+}
 
 std::optional<std::chrono::seconds>
 retry_after(const std::string& value,
@@ -15,7 +31,7 @@ retry_after(const std::string& value,
   const auto* end = value.data() + value.size();
   if (auto [rest, failed] = std::from_chars(value.data(), end, count);
       failed == std::errc{} && rest == end) {
-    // The number stands.
+    // A number of seconds.
   } else if (failed == std::errc::result_out_of_range && rest == end) {
     count = longest_retry_after.count();
   } else {

@@ -7,6 +7,7 @@
 #include "numbers.hpp"
 #include "takes.hpp"
 #include "tests/support/peer_server.hpp"
+#include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 
@@ -55,8 +56,8 @@ double drain(workplace& place, std::shared_ptr<user_callback> target,
   config.metrics_csv = config.report_page = false;
   config.callbacks = {std::move(target)};
   auto begin = now();
-  auto unsent = tracker_set::start(config, store->description(), store->path(),
-                                   {[](std::string) {}, {}})
+  auto unsent = tracker_set::start(trackers_of(config), store->description(),
+                                   store->path(), {[](std::string) {}, {}})
                   .value()
                   ->finish();
   if (!unsent.empty())

@@ -13,10 +13,9 @@
 #include <sys/stat.h>
 #include <unistd.h>
 
-#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
-#include "troupe/callbacks/tracking/folder_options.hpp"
-#include "troupe/callbacks/tracking/make_sink.hpp"
+#include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/run/run_folder.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -207,7 +206,7 @@ tracker_state lacks(std::string text) {
   return {std::move(text), false};
 }
 
-/// What lies in files only, once those are uploaded that can be.
+/// What is in files only after the upload of all that can be uploaded.
 tracker_state upload_rest(sink& target, const tracked_run& run) {
   auto left = target.offline(run);
   if (left && *left && !(*left)->wanted) {
@@ -216,8 +215,7 @@ tracker_state upload_rest(sink& target, const tracked_run& run) {
     left = target.offline(run);
   }
   if (!left)
-    return lacks("what lies in files only cannot be told: "
-                 + left.error().message);
+    return lacks("what is in files only is unknown: " + left.error().message);
   return *left ? tracker_state{(*left)->text, (*left)->wanted}
                : tracker_state{};
 }

@@ -11,6 +11,7 @@
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/trainers/context_of.hpp"
@@ -112,8 +113,8 @@ struct listeners {
 expected<listeners> find_listeners(const run_config& config,
                                    std::vector<named_callback_actor> actors,
                                    run_store& store) {
-  listeners result{std::make_shared<callback_list>(
-                     told_callbacks(config.callbacks), config.callback_errors),
+  listeners result{std::make_shared<callback_list>(hooked_callbacks_of(config),
+                                                   config.callback_errors),
                    std::move(actors),
                    {}};
   auto has_callbacks = !result.classes->empty() || !result.actors.empty();
@@ -218,7 +219,7 @@ expected<void> run_starter::find_spawner() {
 expected<void> run_starter::start_trackers() {
   auto& store = *run_->store;
   auto trackers = tracker_set::start(
-    request_.run, store.description(), store.path(),
+    trackers_of(request_.run), store.description(), store.path(),
     {note(), [board = run_->board] { return board->status(); }});
   if (!trackers)
     return tl::unexpected<error>{std::move(trackers.error())};

@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/callbacks/encoding/png.hpp"
-#include "troupe/callbacks/tracking/event_kinds.hpp"
+#include "troupe/callbacks/tracking/record_reader.hpp"
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"

@@ -8,6 +8,7 @@
 #include <charconv>
 #include <cstdint>
 #include <cstdlib>
+#include <sstream>
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -25,7 +26,7 @@ bool is_control(unsigned char x) {
   return x < 0x20 || x == 0x7f;
 }
 
-// Of *authority*, `user@host:port` without its user.
+// Of the authority `user@host:port`, the part after the user.
 bool has_good_port(std::string_view host_and_port) {
   auto end = host_and_port.rfind(']'); // of an IPv6 address
   auto colon = host_and_port.find(':', end == host_and_port.npos ? 0 : end);
@@ -50,6 +51,16 @@ fs::path home_of_user() {
   return found->pw_dir;
 }
 
+constexpr std::size_t max_ini = 1024 * 1024;
+
+std::string trimmed(const std::string& x) {
+  constexpr auto blanks = " \t\r";
+  auto first = x.find_first_not_of(blanks);
+  if (first == x.npos)
+    return {};
+  return x.substr(first, x.find_last_not_of(blanks) - first + 1);
+}
+
 } // namespace
 
 std::string variable(const char* name) {
@@ -68,7 +79,7 @@ expected<fs::path> given_folder(const std::string& text,
     return absolute_path(text);
   auto home = home_of_user();
   if (home.empty())
-    return refuse(from, " begins with ~, and you have no home folder: HOME is "
+    return refuse(from, " begins with ~, but there is no home folder: HOME is "
                         "not set");
   return absolute_path(text == "~" ? home : home / text.substr(2));
 }
@@ -93,8 +104,8 @@ expected<std::string> given_server(const std::string& text,
                                    const std::string& from) {
   auto scheme = scheme_of(text);
   if (scheme != "http" && scheme != "https")
-    return refuse(from, " is no address of a server: it begins with http:// or "
-                        "https://");
+    return refuse(from, " is not the address of a server: it must begin with "
+                        "http:// or https://");
   if (std::ranges::any_of(
         text, [](unsigned char x) { return is_control(x) || x == ' '; }))
     return refuse(from, " has a blank or a control character");
@@ -102,10 +113,10 @@ expected<std::string> given_server(const std::string& text,
   auto authority = rest.substr(0, rest.find_first_of("/?#"));
   auto host = authority.substr(authority.rfind('@') + 1); // npos + 1 is 0
   if (host.empty() || host.front() == ':')
-    return refuse(from, " names no host: it is http://host or "
+    return refuse(from, " names no host: it must be http://host or "
                         "http://host:port");
   if (!has_good_port(host))
-    return refuse(from, " has a port that is no number up to 65535");
+    return refuse(from, " has a port that is not a number up to 65535");
   while (rest.ends_with('/'))
     rest.pop_back();
   return scheme + std::string{separator} + rest;
@@ -117,6 +128,31 @@ expected<void> check_credential(const std::string& text,
     return refuse(from, " has a control character, perhaps a line break at its "
                         "end: a credential is one line");
   return {};
+}
+
+std::map<std::string, std::string> ini_section(const fs::path& path,
+                                               const std::string& section) {
+  std::map<std::string, std::string> result;
+  std::istringstream in{read_file(path, max_ini).value_or(std::string{})};
+  auto inside = false;
+  for (std::string line; std::getline(in, line);) {
+    line = trimmed(line);
+    if (line.empty() || line.front() == '#' || line.front() == ';')
+      continue;
+    if (line.front() == '[') {
+      inside = line == "[" + section + "]";
+      continue;
+    }
+    auto equals = line.find_first_of("=:");
+    if (!inside || equals == line.npos)
+      continue;
+    auto name = trimmed(line.substr(0, equals));
+    std::ranges::transform(name, name.begin(), [](char c) {
+      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+    });
+    result[name] = trimmed(line.substr(equals + 1));
+  }
+  return result;
 }
 
 } // namespace troupe

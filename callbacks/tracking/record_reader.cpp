@@ -1,10 +1,20 @@
 #include "troupe/callbacks/tracking/record_reader.hpp"
 
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
 #include <charconv>
 #include <string_view>
 
-#include "troupe/callbacks/tracking/event_kinds.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
+#include "troupe/runtime/journal/journal_line.hpp"
+#include "troupe/runtime/journal/line_reader.hpp"
+#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json_writer.hpp"
 
 namespace troupe {
 
@@ -36,7 +46,7 @@ metrics values_in(const metrics& fields) {
   return result;
 }
 
-/// Numbers with blanks between them.
+/// Numbers separated by blanks.
 std::vector<double> numbers_in(std::string_view text) {
   std::vector<double> result;
   auto at = text.data();
@@ -71,15 +81,47 @@ run_status_kind status_in(const metrics& fields) {
     .value_or(run_status_kind::errored);
 }
 
+constexpr std::size_t max_bytes = 64 * 1024 * 1024;
+
+void append_field(std::string& out, const char* name, std::string_view text) {
+  out += std::string{",\""} + name + "\":";
+  json::append(out, text);
+}
+
+/// Whether a line was written after the record at *x*.
+bool is_later(const journal_line_head& line, const sink_position& x) {
+  if (x.attempt && line.attempt != *x.attempt)
+    return line.attempt > *x.attempt;
+  return line.time_us > x.time_us;
+}
+
+sink_position to_position(const json::document& x) {
+  json::check_format(x, 1);
+  std::optional<std::uint64_t> attempt;
+  if (x.contains("attempt"))
+    attempt = json::to_unsigned(x["attempt"]);
+  auto text = [&x](const char* name) {
+    return json::to_text(json::field(x, name));
+  };
+  return {
+    json::to_unsigned(json::field(x, "offset")),
+    static_cast<std::int64_t>(json::to_unsigned(json::field(x, "time_us"))),
+    attempt,
+    text("line_end"),
+    text("state"),
+    {text("project"), text("experiment"), text("display_name"),
+     run_status_from_string(text("loop_status"))}};
+}
+
 } // namespace
 
 expected<record_reader> record_reader::open(const fs::path& run_path,
                                             std::uint64_t offset,
-                                            loop_words words,
+                                            tracking_hints hints,
                                             std::size_t ranks) {
   return journal_reader::open(run_path / "journal.jsonl", offset, ranks)
     .map([&](journal_reader journal) {
-      return record_reader{std::move(journal), run_path, std::move(words)};
+      return record_reader{std::move(journal), run_path, std::move(hints)};
     });
 }
 
@@ -88,7 +130,7 @@ expected<std::optional<tracker_record>> record_reader::next() {
     auto entry = journal_.next();
     if (!entry) {
       if (entry.error().code == ec::corrupt)
-        continue; // The reader has gone on to the next line.
+        continue; // The reader is at the next line already.
       return tl::unexpected{entry.error()};
     }
     if (!*entry)
@@ -100,7 +142,7 @@ expected<std::optional<tracker_record>> record_reader::next() {
 
 std::optional<tracker_record> record_reader::convert(journal_entry entry) {
   if (auto row = std::get_if<history_row>(&entry)) {
-    // A checkpoint is a name in `checkpoints/`, and nothing else.
+    // A checkpoint is a name in `checkpoints/`, never a path.
     if (row->checkpoint.find('/') != std::string::npos
         || row->checkpoint == "..")
       row->checkpoint.clear();
@@ -125,26 +167,26 @@ record_reader::content_of(const journal_event& event) {
   auto file = text_in(fields, "file");
   if ((event.kind == tracker_image || event.kind == tracker_artifact)
       && !is_inside(run_path_, file))
-    return std::nullopt; // Nothing of ours names such a file.
+    return std::nullopt; // Troupe never writes such a name.
   auto integer = [&](std::string_view field) {
     return static_cast<int>(integer_of(fields, field));
   };
   if (event.kind == attempt_begun) {
-    words_.status.reset();
+    hints_.status.reset();
     return attempt_record{
       static_cast<std::uint64_t>(integer_of(fields, "first_report"))};
   }
   if (event.kind == run_ended) {
     auto status = status_in(fields);
-    if (status == run_status_kind::finished && words_.status)
-      status = *words_.status;
+    if (status == run_status_kind::finished && hints_.status)
+      status = *hints_.status;
     return run_end_record{status};
   }
   if (event.kind == tracker_start)
-    words_ = {text_in(fields, "project"), text_in(fields, "experiment"),
-              text_in(fields, "display_name"), words_.status};
+    hints_ = {text_in(fields, "project"), text_in(fields, "experiment"),
+              text_in(fields, "display_name"), hints_.status};
   else if (event.kind == tracker_finish)
-    words_.status = status_in(fields);
+    hints_.status = status_in(fields);
   else if (event.kind == tracker_log)
     return logged_metrics{step, values_in(fields)};
   else if (event.kind == tracker_params)
@@ -163,6 +205,81 @@ record_reader::content_of(const journal_event& event) {
   else if (event.kind == tracker_artifact)
     return logged_artifact{run_path_ / file, name};
   return std::nullopt;
+}
+
+expected<void> save_position(const sink_position& x, const fs::path& path) {
+  std::string out = "{\"format\":1,\"offset\":";
+  json::append(out, x.offset);
+  out += ",\"time_us\":";
+  json::append(out, static_cast<std::uint64_t>(x.time_us));
+  if (x.attempt) {
+    out += ",\"attempt\":";
+    json::append(out, *x.attempt);
+  }
+  append_field(out, "line_end", x.line_end);
+  append_field(out, "state", x.state);
+  append_field(out, "project", x.hints.project);
+  append_field(out, "experiment", x.hints.experiment);
+  append_field(out, "display_name", x.hints.display_name);
+  append_field(out, "loop_status",
+               x.hints.status ? to_string(*x.hints.status) : "");
+  append_sum(out);
+  // An older position is safe: the tracker then sends some records again.
+  return check_size(path, out, max_bytes).and_then([&] {
+    return replace_file(path, out, after_power_cut::new_or_old_file);
+  });
+}
+
+expected<std::optional<sink_position>> load_position(const fs::path& path) {
+  auto found = look_up_link(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return std::optional<sink_position>{};
+  return read_file(path, max_bytes).and_then([&](const std::string& text) {
+    return verify_sum(text, path.string()).and_then([&] {
+      return json::read<std::optional<sink_position>>(text, path.string(),
+                                                      to_position);
+    });
+  });
+}
+
+expected<std::string> line_end_at(const fs::path& journal,
+                                  std::uint64_t offset) {
+  auto file = open_file(journal, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  std::string result(std::min<std::uint64_t>(offset, sum_size), '\0');
+  auto count = ::pread(file->get(), result.data(), result.size(),
+                       static_cast<off_t>(offset - result.size()));
+  if (count < 0)
+    return tl::unexpected{storage_error("read", journal, errno)};
+  result.resize(static_cast<std::size_t>(count));
+  return result;
+}
+
+expected<std::uint64_t> resume_offset(const sink_position& x,
+                                      const fs::path& run_path) {
+  auto journal = run_path / "journal.jsonl";
+  auto found = line_end_at(journal, x.offset);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (*found == x.line_end)
+    return x.offset;
+  auto lines = line_reader::open(journal, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  for (;;) {
+    auto begin = lines->offset();
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return begin;
+    auto head = parse_line_head(**line);
+    if (head && is_later(*head, x) && has_valid_sum(**line))
+      return begin;
+  }
 }
 
 } // namespace troupe

@@ -3,50 +3,79 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <string_view>
 
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/callbacks/tracking/tracker_record.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
 
+/// Kinds of the journal's events that trackers know.
+namespace troupe::event_kind {
+
+// Written by the run itself.
+inline constexpr std::string_view attempt_begun = "attempt_begun";
+inline constexpr std::string_view run_ended = "run_ended";
+
+// Logged by the handle in a train loop. Names and values of metrics and
+// parameters are fields `v/<name>`; `step` is an integer.
+inline constexpr std::string_view tracker_start = "tracker_start";
+inline constexpr std::string_view tracker_log = "tracker_log";
+inline constexpr std::string_view tracker_params = "tracker_params";
+inline constexpr std::string_view tracker_text = "tracker_text";
+inline constexpr std::string_view tracker_image = "tracker_image";
+inline constexpr std::string_view tracker_histogram = "tracker_histogram";
+inline constexpr std::string_view tracker_artifact = "tracker_artifact";
+inline constexpr std::string_view tracker_finish = "tracker_finish";
+
+/// Whether a train loop may send *kind*.
+inline constexpr bool is_of_loop(std::string_view kind) {
+  return kind == tracker_start || kind == tracker_log || kind == tracker_params
+         || kind == tracker_text || kind == tracker_image
+         || kind == tracker_histogram || kind == tracker_artifact
+         || kind == tracker_finish;
+}
+
+} // namespace troupe::event_kind
+
 namespace troupe {
 
-/// What a train loop said about its run, the last time it did.
-struct loop_words {
+/// What a train loop last said about its run.
+struct tracking_hints {
   std::string project;
   std::string experiment;
   std::string display_name;
-  /// How the loop of this attempt ended, by its own account.
+  /// How the loop of this attempt ended, if it said so.
   std::optional<run_status_kind> status;
 };
 
-/// Reads the journal of a run as records for trackers. Entries that are none of
-/// a tracker's business, and kinds of a later version, are passed over; so are
-/// damaged lines, and files that are not in the run's folder.
+/// Reads the journal of a run as records for trackers. Skips entries that do
+/// not concern trackers, kinds of a later version, damaged lines and files
+/// outside the run's folder.
 class record_reader {
 public:
-  /// Starts at byte *offset* of the journal of the run in *run_path*; *words*
-  /// are those of the entries before it. Of each report the values of the first
-  /// *ranks* are read; the others are empty.
+  /// Starts at byte *offset* of the journal of the run in *run_path*; *hints*
+  /// are those of the entries before it. Reads the values of the first *ranks*
+  /// ranks of each report; the others are empty.
   static expected<record_reader> open(const fs::path& run_path,
                                       std::uint64_t offset = 0,
-                                      loop_words words = {},
+                                      tracking_hints hints = {},
                                       std::size_t ranks = all_ranks);
 
-  /// The next record; nothing at the end, where more may come later.
+  /// The next record; empty at the end, where more may come later.
   expected<std::optional<tracker_record>> next();
 
-  /// Where the next line of the journal begins, in bytes.
+  /// Offset of the journal's next line, in bytes.
   std::uint64_t offset() const noexcept { return journal_.offset(); }
 
-  /// What the entries read so far say about the run.
-  const loop_words& words() const noexcept { return words_; }
+  /// What the entries so far say about the run.
+  const tracking_hints& hints() const noexcept { return hints_; }
 
 private:
-  record_reader(journal_reader journal, fs::path run_path, loop_words words)
+  record_reader(journal_reader journal, fs::path run_path, tracking_hints hints)
     : journal_(std::move(journal)), run_path_(std::move(run_path)),
-      words_(std::move(words)) {}
+      hints_(std::move(hints)) {}
 
   std::optional<tracker_record> convert(journal_entry entry);
   std::optional<tracker_record::content_type>
@@ -54,7 +83,37 @@ private:
 
   journal_reader journal_;
   fs::path run_path_;
-  loop_words words_;
+  tracking_hints hints_;
 };
+
+/// How far a tracker has taken the records of a run's journal: the content of
+/// `sinks/<name>.offset`.
+struct sink_position {
+  std::uint64_t offset = 0; ///< Of the journal after the last record, bytes.
+  std::int64_t time_us = 0; ///< Of that record, microseconds since 1970.
+  /// Of that record; unset in files of earlier versions.
+  std::optional<std::uint64_t> attempt;
+  std::string line_end; ///< Last bytes of the journal before *offset*.
+  std::string state;    ///< `sink::state()`.
+  tracking_hints hints; ///< From the records so far.
+};
+
+/// Replaces the file *path* durably.
+expected<void> save_position(const sink_position& x, const fs::path& path);
+
+/// Empty if there is no such file yet.
+expected<std::optional<sink_position>> load_position(const fs::path& path);
+
+/// The last bytes before *offset* of the file *journal*, enough to identify a
+/// line; empty at the start of the file.
+expected<std::string> line_end_at(const fs::path& journal,
+                                  std::uint64_t offset);
+
+/// Where to resume in the journal of the run in *run_path* after *x*: at its
+/// offset or, if the journal lost its tail to a power cut and grew again, at
+/// the first line written later: by a later attempt, or by the same one at a
+/// later time. The clock alone does not decide, as it may have been set back.
+expected<std::uint64_t> resume_offset(const sink_position& x,
+                                      const fs::path& run_path);
 
 } // namespace troupe

@@ -1,29 +1,44 @@
 #pragma once
 
+#include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <variant>
 
 #include "troupe/runtime/journal/journal_line.hpp"
+#include "troupe/runtime/metrics/metric_value.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/run/history_row.hpp"
 
 namespace troupe {
 
-/// Whose values of a report a tracker shows.
+/// The ranks whose values of a report a tracker shows.
 enum class rank_values : std::uint8_t {
   first, ///< Rank 0's, under their own names.
-  mean,  ///< Numbers: the mean over the ranks that reported them, under their
-         ///< own names; texts: the lowest rank's.
+  mean,  ///< Numbers: the mean over the ranks that reported them; texts: the
+         ///< lowest rank's.
   each,  ///< Rank 0's under their own names, and every rank's as
          ///< `rank_<r>/<name>`.
 };
 
-/// Of how many ranks, from the first on, the values are needed for that.
+/// The number of ranks, from the first on, whose values that takes.
 constexpr std::size_t ranks_for(rank_values x) {
   return x == rank_values::first ? 1 : all_ranks;
 }
 
 /// The values of *row* that a tracker shows.
 metrics values_of(const history_row& row, rank_values which);
+
+/// What a tracker gets for NaN and infinities.
+enum class non_finite : std::uint8_t {
+  send, ///< The closest value that it can show.
+  skip, ///< Nothing, as if not reported.
+};
+
+/// Whether a tracker gets *x*.
+inline bool is_sent(non_finite how, const metric_value& x) {
+  const auto* number = std::get_if<double>(&x.variant());
+  return how == non_finite::send || !number || std::isfinite(*number);
+}
 
 } // namespace troupe

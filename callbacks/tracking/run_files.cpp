@@ -13,7 +13,7 @@ namespace troupe {
 
 namespace {
 
-/// Opens one part of a path after the other; errno says why not.
+/// Opens *name* one path component at a time; sets errno on failure.
 unique_fd open_below(const fs::path& run_path, std::string_view name,
                      int flags) {
   unique_fd result{::open(run_path.c_str(), O_PATH | O_DIRECTORY | O_CLOEXEC)};

@@ -8,9 +8,9 @@
 
 namespace troupe {
 
-// Files of a run's folder are named by its journal and found on storage that
-// others may write to: what is sent or shown of them lies in the folder, and no
-// link leads out of it.
+// The journal names files of the run's folder, which is on storage that others
+// may write to. Only files within the folder are sent or shown, and no link is
+// followed.
 
 /// Opens the regular file *name*, a relative path, of the folder *run_path* for
 /// reading. `ec::invalid_argument`: *name* leads out of the folder, or there is
@@ -18,7 +18,7 @@ namespace troupe {
 expected<unique_fd> open_inside(const fs::path& run_path,
                                 std::string_view name);
 
-/// Whether *name* stays in the folder *run_path*; one that is missing does.
+/// Whether *name* is within the folder *run_path*; true for a missing file.
 bool is_inside(const fs::path& run_path, std::string_view name);
 
 } // namespace troupe

@@ -15,7 +15,7 @@ namespace {
 /// Most bytes of the journal that are held in memory at once.
 constexpr std::uint64_t max_held_bytes = 4 * 1024 * 1024;
 
-/// How often a tracker may break on one batch before the batch is halved.
+/// How often a tracker may fail on one batch before the batch is halved.
 constexpr int max_same_failures = 5;
 
 std::int64_t unix_us(std::chrono::system_clock::time_point x) {
@@ -79,14 +79,14 @@ expected<void> sink_feed::read() {
     if (!offset)
       return tl::unexpected{offset.error()};
     position_.offset = *offset;
-    auto reader = record_reader::open(run_.path, *offset, position_.words,
+    auto reader = record_reader::open(run_.path, *offset, position_.hints,
                                       target_->ranks());
     if (!reader)
       return tl::unexpected{reader.error()};
     reader_.emplace(std::move(*reader));
   }
-  // Lines that are no records count, but a record is looked for in any case:
-  // the place moves with records only.
+  // Other lines count towards the limit of bytes, but at least one record is
+  // read: the position moves with records only.
   while (held_.empty() || awaits_names()
          || (held_.size() < max_batch_
              && reader_->offset() - position_.offset < max_held_bytes)) {
@@ -100,8 +100,8 @@ expected<void> sink_feed::read() {
   return {};
 }
 
-// What a tracker has had it may be given again; a place that no one can read
-// would keep it from the run for good.
+// A tracker may get records twice; an unreadable position would block it for
+// good.
 expected<void> sink_feed::find_place() {
   auto path = file(".offset");
   auto saved = load_position(path);
@@ -120,8 +120,9 @@ expected<void> sink_feed::find_place() {
   fs::rename(path, aside, code);
   if (code)
     return tl::unexpected{storage_error("rename", path, code.value())};
-  note_("tracker " + target_->name() + " gets the run from its begin again: "
-        + saved.error().message + ", and is kept as " + aside.string());
+  note_("tracker " + target_->name()
+        + " gets the run from the beginning again: " + saved.error().message
+        + ", and is kept as " + aside.string());
   return {};
 }
 
@@ -138,9 +139,9 @@ sink_result sink_feed::send() {
 }
 
 bool sink_feed::awaits_names() const {
-  auto& words = reader_->words();
-  return !started_ && !is_resumed_ && words.project.empty()
-         && words.experiment.empty() && words.display_name.empty()
+  auto& hints = reader_->hints();
+  return !started_ && !is_resumed_ && hints.project.empty()
+         && hints.experiment.empty() && hints.display_name.empty()
          && std::ranges::all_of(held_, [](auto& x) {
               return std::holds_alternative<attempt_record>(x.content);
             });
@@ -148,17 +149,17 @@ bool sink_feed::awaits_names() const {
 
 sink_result sink_feed::open() {
   if (!is_resumed_)
-    position_.words = reader_->words();
-  auto& words = position_.words;
-  run_.project = words.project;
-  run_.experiment = words.experiment;
-  run_.display_name = words.display_name;
+    position_.hints = reader_->hints();
+  auto& hints = position_.hints;
+  run_.project = hints.project;
+  run_.experiment = hints.experiment;
+  run_.display_name = hints.display_name;
   run_.attempt = held_.front().attempt;
   if (auto ok = target_->start(run_, position_.state); !ok)
     return ok;
   started_ = true;
   is_resumed_ = true;
-  // Before the first record, so that another life finds the same run.
+  // Before the first record, so that after a restart it finds the same run.
   position_.state = target_->state();
   if (auto ok = save(); !ok)
     return transient(ok.error());
@@ -171,7 +172,7 @@ sink_result sink_feed::send_records(std::size_t count) {
   if (!ends || !target_->finish_writes_all())
     if (auto ok = target_->log({held_.data(), count}); !ok)
       return ok;
-  // The end goes out next and is saved with what it follows.
+  // The end is sent next, and the position is saved then.
   return taken(count, !ends);
 }
 
@@ -192,7 +193,7 @@ sink_result sink_feed::taken(std::size_t count, bool saved) {
   position_.attempt = last.attempt;
   position_.line_end = line_end.value_or(std::string{});
   position_.state = target_->state();
-  position_.words.status = reader_->words().status;
+  position_.hints.status = reader_->hints().status;
   held_.erase(held_.begin(),
               held_.begin() + static_cast<std::ptrdiff_t>(count));
   if (!saved)
@@ -232,7 +233,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
   return now;
 }
 
-// Nobody knows how far the sink came: it begins again with what was saved.
+// How far the sink came is unknown: it starts again from the saved position.
 std::optional<sink_feed::clock::time_point>
 sink_feed::threw(const char* what, clock::time_point now) {
   reader_.reset();
@@ -275,7 +276,7 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
       return tl::unexpected{line.error()};
     if (!*line)
       break;
-    text = **line; // The last one is the record's.
+    text = **line; // The last line is the record's.
   }
   auto path = file(".rejected.jsonl");
   if (left_)
@@ -330,14 +331,14 @@ std::string sink_feed::refused() const {
 std::string sink_feed::left_in_files() const {
   auto left = target_->offline(run_);
   if (!left)
-    return "what lies in files only cannot be told: " + left.error().message;
+    return "what is in files only is unknown: " + left.error().message;
   return *left && !(*left)->wanted ? (*left)->text : std::string{};
 }
 
 expected<std::uint64_t> sink_feed::unread() const {
   auto saved = load_position(file(".offset"));
   if (!saved && saved.error().code == ec::corrupt)
-    return 0; // As `find_place`.
+    return 0; // As in `find_place`.
   if (!saved)
     return tl::unexpected{saved.error()};
   return *saved ? resume_offset(**saved, run_.path) : 0;

@@ -43,7 +43,7 @@ std::string what_is_unsent(const sink_feed& feed) {
 
 // -- what the threads share
 
-/// Lives as long as the last of its threads.
+/// Exists until the last of its threads has ended.
 struct sink_thread::state {
   state(std::shared_ptr<sink> target, tracked_run run,
         const tracker_options& options, sink_feed::note_function note)
@@ -53,23 +53,23 @@ struct sink_thread::state {
 
   std::optional<clock::time_point> pump() noexcept;
 
-  /// Sends what comes, until the run is over; then waits for `send_rest`:
-  /// programs that a sink started may end with the thread that started them.
+  /// Sends what comes until the run is over; then waits for `send_rest`:
+  /// a child process may be killed when the thread that started it ends.
   void follow();
   void send_rest();
   void send_rest(std::unique_lock<std::mutex>& lock);
 
-  /// Whether a tracker that has failed since *failing*, by `waited`, and is to
-  /// be tried again at *next* is given up.
+  /// Whether to give up a tracker that has failed since *failing* (by `waited`)
+  /// and is due for a retry at *next*.
   bool gives_up(std::optional<wait_time::duration>& failing,
                 clock::time_point next);
   std::string look_at_files() noexcept;
 
-  /// Waits until there is something to do; *next* is when a retry is due.
+  /// Waits until there is work; *next* is when a retry is due.
   void wait(std::optional<clock::time_point> next);
 
-  /// Waits for *over*, at most until *time* has come to *limit* or *given_up*,
-  /// which is asked without the lock, says so; whether it is.
+  /// Waits for *over* until *time* reaches *limit* or *given_up*, called
+  /// without the lock, returns true. Returns whether *over* holds.
   template <class Predicate>
   bool wait(std::unique_lock<std::mutex>& lock, wait_time& time,
             wait_time::duration limit, Predicate over,
@@ -93,22 +93,22 @@ struct sink_thread::state {
 
   const tracker_options options;
   std::stop_source cancel;
-  sink_feed feed; // of `follow`, once that has left it of `send_rest`
+  sink_feed feed; // used by `follow`, then by `send_rest`
   std::atomic<bool> news = true;
   std::mutex mutex; // guards what follows
   std::condition_variable changed;
   bool closed = false;  // nothing more comes
   wait_time waited;     // since then
-  bool left = false;    // `follow` has left the feed
+  bool left = false;    // `follow` no longer uses the feed
   bool alone = false;   // there is no second thread
   bool stopped = false; // no one waits any longer
-  bool ended = false;   // `send_rest` has left the feed, or no one cares
-  int threads = 0;      // that run
+  bool ended = false;   // `send_rest` has ended, or no one waits for it
+  int threads = 0;      // running
   std::string in_files; // what was not uploaded; a sentence
 };
 
-// The feed makes failures of exceptions; what is thrown while it does so (no
-// memory for the sentence) must not end the user's process either.
+// The feed turns exceptions into failures. One thrown meanwhile (no memory for
+// the sentence) must not end the user's process either.
 std::optional<sink_thread::clock::time_point>
 sink_thread::state::pump() noexcept {
   try {
@@ -119,7 +119,7 @@ sink_thread::state::pump() noexcept {
 }
 
 void sink_thread::state::follow() {
-  // A thread's own priority, on Linux. Without the right to it nothing is lost.
+  // On Linux this is the thread's priority. A failure does no harm.
   (void) setpriority(PRIO_PROCESS, static_cast<id_t>(gettid()), 19);
   std::unique_lock lock{mutex};
   while (!closed) {
@@ -134,7 +134,7 @@ void sink_thread::state::follow() {
   changed.notify_all();
   if (alone)
     send_rest(lock);
-  while (!ended) { // The other thread may be in a call for long.
+  while (!ended) { // The other thread may be in a long call.
     (void) waited.passed();
     changed.wait_for(lock, wait_time::interval, [this] { return ended; });
   }
@@ -159,7 +159,7 @@ void sink_thread::state::send_rest(std::unique_lock<std::mutex>& lock) {
     lock.lock();
     in_files = std::move(files);
     if (!next || gives_up(failing, *next))
-      break; // All is sent, or nothing more will be.
+      break; // Either all is sent, or nothing more can be.
     while (!stopped && clock::now() < *next) {
       (void) waited.passed();
       changed.wait_until(lock,
@@ -190,7 +190,7 @@ std::string sink_thread::state::look_at_files() noexcept {
     return text.empty() ? text
                         : "tracker " + feed.target().name() + ": " + text;
   } catch (...) {
-    return "a tracker cannot tell what it has in files only";
+    return "a tracker cannot say what it has in files only";
   }
 }
 
@@ -202,8 +202,7 @@ void sink_thread::state::wait(std::optional<clock::time_point> next) {
     return;
   }
   changed.wait(lock, [this] { return news || closed; });
-  // A sink that has not started does so at once. What comes later within the
-  // interval goes along.
+  // A sink starts at once. Later records are gathered for the interval.
   if (feed.has_started())
     changed.wait_for(lock, options.interval, over);
 }
@@ -229,7 +228,7 @@ sink_thread::~sink_thread() {
 }
 
 void sink_thread::notify() noexcept {
-  // Once per pause of the thread: the report path pays for one exchange.
+  // Once per pause of the thread: a report costs one exchange.
   if (!state_->news.exchange(true, std::memory_order_acq_rel)) {
     { std::lock_guard guard{state_->mutex}; }
     state_->changed.notify_one();
@@ -243,7 +242,7 @@ void sink_thread::close(wait_time time) {
     sender_ = std::thread{[mine = state_] { mine->send_rest(); }};
     ++state_->threads;
   } catch (...) {
-    state_->alone = true; // The host has no thread left: `follow` sends it.
+    state_->alone = true; // No more threads on this host: `follow` sends it.
   }
   state_->closed = true;
   state_->changed.notify_all();
@@ -281,7 +280,7 @@ std::string sink_thread::join(wait_time& time, wait_time::duration limit,
   if (!over) {
     state_->feed.leave();
     return "tracker " + name_
-           + " did not come back from a call; its thread is left behind, and "
+           + " did not return from a call; its thread is left behind, and "
              "what it has not taken is kept: troupe-sync sends it";
   }
   return what_is_unsent(state_->feed);

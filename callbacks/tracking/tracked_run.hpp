@@ -6,20 +6,22 @@
 #include <map>
 #include <stop_token>
 #include <string>
+#include <string_view>
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/run/run_description.hpp"
 #include "troupe/runtime/run/run_status.hpp"
 
 namespace troupe {
 
-/// What trackers know about a run before its first record.
+/// A run as trackers see it before its first record.
 struct tracked_run {
-  std::string name; ///< The run's own, as in `run_config::name`.
+  std::string name; ///< `run_config::name`.
   fs::path path;    ///< Absolute folder of the run.
-  std::string id;   ///< 32 hex digits; the same in every life of the run.
+  std::string id;   ///< 32 hex digits; stays the same over restarts.
 
-  /// What the train loop called them in `start_tracking`; empty: nothing. A
+  /// As given to `start_tracking` in the train loop; empty: not given. A
   /// tracker's own options win.
   std::string project;
   std::string experiment;
@@ -27,18 +29,27 @@ struct tracked_run {
 
   /// The loop's config, nested names with slashes: `optimizer/lr`.
   metrics config;
-  /// Where and by whom: `troupe.run_uid`, `troupe.storage_path`,
+  /// Where and by whom it was started: `troupe.run_uid`, `troupe.storage_path`,
   /// `troupe.version`, `user`, `host`, `program`.
   std::map<std::string, std::string> tags;
   std::chrono::system_clock::time_point start_time;
   std::uint64_t attempt = 0;
 
-  /// Asked to stop when no one waits for the tracker any longer: a request that
-  /// is under way must then end within a second.
+  /// Requests a stop when no one waits for the tracker any longer: a pending
+  /// request must then end within a second.
   std::stop_token cancelled;
 
-  /// How the run is now; empty unless the run is this process's own.
+  /// The run's current status; empty unless this process drives the run.
   std::function<run_status()> status;
 };
+
+/// Describes the run in *run_path* for trackers.
+tracked_run describe_tracked_run(const run_description& x,
+                                 const fs::path& run_path);
+
+/// The values of a JSON object by name, nested ones as `outer/inner`, elements
+/// of lists as `list/0`. Accepts the bare `NaN` and `Infinity` that cereal
+/// writes. Empty if *json* is not a JSON object.
+metrics config_values(std::string_view json);
 
 } // namespace troupe

@@ -1,28 +1,86 @@
 #pragma once
 
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
 #include <memory>
 #include <mutex>
+#include <optional>
+#include <random>
 
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/callbacks/tracking/tracker_options.hpp"
 #include "troupe/callbacks/user_callback.hpp"
 
 namespace troupe {
 
-/// A callback that is told nothing: it reads along in the run's journal, on a
-/// thread of its own. A tracker that is slow or down neither delays the run nor
-/// loses a record.
+/// The wait before the next attempt. It doubles, with jitter, so that a service
+/// that recovers is not asked by many runs at once.
+class backoff {
+public:
+  using milliseconds = std::chrono::milliseconds;
+
+  struct limits {
+    milliseconds first{1000};
+    milliseconds longest{60'000};
+    /// Limit for what a service asks for (`Retry-After`).
+    milliseconds longest_asked{600'000};
+  };
+
+  explicit backoff(limits x, std::uint64_t seed = std::random_device{}())
+    : limits_(x), random_(seed) {}
+
+  /// Between half the bound and the bound, which doubles with each call from
+  /// `first` to `longest`; at least *asked*, the wait that a service asks for.
+  milliseconds next(std::optional<milliseconds> asked = std::nullopt);
+
+  /// After a success: the next wait is short again.
+  void reset() noexcept { failures_ = 0; }
+
+  int failures() const noexcept { return failures_; }
+
+private:
+  limits limits_;
+  std::mt19937_64 random_;
+  int failures_ = 0;
+};
+
+/// How a run's records are sent to a tracker.
+struct tracker_options {
+  /// Records of this period are sent together. The run does not wait for it.
+  std::chrono::milliseconds interval{500};
+  /// Most records per batch; the tracker may set a lower limit.
+  std::size_t max_batch = 1000;
+  /// How long the end of the run waits for the tracker. Unsent records stay in
+  /// the run's folder, for `troupe-sync` or the next driver.
+  std::chrono::milliseconds finish_timeout{60'000};
+  /// The same for a tracker that fails all that time. Unset:
+  /// `finish_timeout`.
+  std::optional<std::chrono::milliseconds> failing_timeout = std::nullopt;
+  /// Between attempts while the tracker fails.
+  backoff::limits retry;
+};
+
+/// For the files that every run has. Users expect them to be complete when
+/// `fit()` returns: long files are waited for, a disk that fails is not.
+inline constexpr tracker_options own_files{
+  .finish_timeout = std::chrono::minutes{10},
+  .failing_timeout = std::chrono::milliseconds{2000}};
+
+/// Sends the records of a run to a sink. None of its hooks is called: it
+/// follows the run's journal on its own thread, so that a service that is slow
+/// or down neither delays the run nor loses a record.
 ///
-/// Serves one run at a time; a run that begins before an earlier one has let go
-/// of it gets nothing to it.
+/// Serves one run at a time; a run that begins while an earlier one still has
+/// it sends nothing.
 class tracker final : public user_callback {
 public:
   explicit tracker(std::shared_ptr<sink> target, tracker_options options = {})
     : target_(std::move(target)), options_(options) {}
 
   const std::shared_ptr<sink>& target() const noexcept { return target_; }
-  /// The sink, for one run: until the last copy of the pointer is gone. Empty
-  /// as long as another run has it. Any thread.
+
+  /// The sink, for one run: until the last copy of the pointer is destroyed.
+  /// Empty while another run has it. Any thread may call.
   std::shared_ptr<sink> take() const {
     std::lock_guard guard{mutex_};
     if (!taken_.expired())

@@ -4,29 +4,12 @@
 #include <system_error>
 #include <utility>
 
-#include "troupe/callbacks/tracking/default_trackers.hpp"
-#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
-
-using tracker_list = std::vector<std::shared_ptr<const tracker>>;
-
-tracker_list trackers_of(const run_config& config) {
-  tracker_list result;
-  std::set<std::string> names;
-  for (auto& callback : config.callbacks)
-    if (auto x = std::dynamic_pointer_cast<const tracker>(callback)) {
-      names.insert(x->target()->name());
-      result.push_back(std::move(x));
-    }
-  for (auto& x : default_trackers(config))
-    if (!names.contains(x->target()->name()))
-      result.push_back(std::move(x));
-  return result;
-}
 
 expected<void> check_names(const tracker_list& trackers) {
   std::set<std::string> names;
@@ -37,7 +20,7 @@ expected<void> check_names(const tracker_list& trackers) {
   return {};
 }
 
-/// The sink of each tracker; empty where an earlier run still has it.
+/// The sink of each tracker; empty if an earlier run still has it.
 expected<std::vector<std::shared_ptr<sink>>> take(const tracker_list& trackers,
                                                   const tracked_run& run) {
   std::vector<std::shared_ptr<sink>> result;
@@ -55,9 +38,8 @@ expected<std::vector<std::shared_ptr<sink>>> take(const tracker_list& trackers,
 } // namespace
 
 expected<std::unique_ptr<tracker_set>>
-tracker_set::start(const run_config& config, const run_description& run,
+tracker_set::start(const tracker_list& trackers, const run_description& run,
                    const fs::path& run_path, listeners to) {
-  auto trackers = trackers_of(config);
   auto facts = describe_tracked_run(run, run_path);
   facts.status = to.status;
   if (auto ok = check_names(trackers); !ok)
@@ -149,15 +131,6 @@ tracker_set::finish(const std::function<bool()>& hurried, wait_time time) {
   }
   std::lock_guard guard{mutex_};
   threads_.clear();
-  return result;
-}
-
-std::vector<std::shared_ptr<user_callback>>
-told_callbacks(const std::vector<std::shared_ptr<user_callback>>& callbacks) {
-  std::vector<std::shared_ptr<user_callback>> result;
-  for (auto& x : callbacks)
-    if (!std::dynamic_pointer_cast<const tracker>(x))
-      result.push_back(x);
   return result;
 }
 

@@ -8,55 +8,55 @@
 
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/run/run_description.hpp"
 #include "troupe/runtime/run/run_status.hpp"
 
 namespace troupe {
 
-/// The trackers of a run: those among its callbacks, and the ones that every
-/// run has.
+using tracker_list = std::vector<std::shared_ptr<const tracker>>;
+
+/// The trackers of a run at work.
 class tracker_set {
 public:
   struct listeners {
-    /// Hears what people should know. Any thread.
+    /// Gets notes for the user. Called on any thread.
     std::function<void(std::string)> note;
-    /// How the run is; may be empty. Any thread.
+    /// Returns the run's status; may be empty. Called on any thread.
     std::function<run_status()> status;
   };
 
-  /// Checks every tracker, notes its options in `sinks/` of the run's folder
+  /// Checks each tracker, saves its options in `sinks/` of the run's folder
   /// *run_path* for `troupe-sync`, and starts it. `ec::invalid_config`: one
-  /// lacks what it needs, or two have the same name. One that another run of
-  /// this process still has gets nothing, which is noted.
+  /// lacks what it needs, or two have the same name. A tracker that another run
+  /// of this process still has gets a note and no records.
   static expected<std::unique_ptr<tracker_set>>
-  start(const run_config& config, const run_description& run,
+  start(const tracker_list& trackers, const run_description& run,
         const fs::path& run_path, listeners to);
 
-  /// The journal has grown. Cheap; any thread may call.
+  /// Call it when the journal has grown. Cheap; any thread may call.
   void notify() noexcept;
 
-  /// Another driver has the run: its folder is left alone from now on. Any
-  /// thread.
+  /// Another driver has the run: leaves its folder alone from now on. Any
+  /// thread may call.
   void abandon();
 
-  /// How long the end of the run waits in silence. Then those that it waits for
-  /// are noted.
+  /// After this long, a note names the trackers that the end of the run waits
+  /// for.
   static constexpr auto silence = std::chrono::seconds{2};
 
-  /// What trackers have even if no one waits for them: files of the run are
-  /// written by then.
+  /// The time that trackers get even if no one waits: enough for the run's own
+  /// files.
   static constexpr auto moment = std::chrono::seconds{1};
 
-  /// The run is over: waits for each tracker, at most its `finish_timeout` of
-  /// *time*, and 2 s more for a call that does not return: its thread is left
-  /// behind. What is unsent then is noted and returned, a sentence per tracker,
-  /// also for those that got nothing, and for those that have in files what
-  /// they were to upload, which they said themselves.
+  /// Ends the run: waits for each tracker, at most its `finish_timeout` of
+  /// *time*, and 2 s more for a call that does not return, whose thread is left
+  /// behind. Notes and returns what is unsent, one sentence per tracker, also
+  /// for those that got nothing. Returns without a note what was written to
+  /// files only instead of uploaded: the tracker has noted that itself.
   ///
-  /// *hurried* is asked now and then, on this thread, while it waits. Once it
-  /// is true they have no more than `moment`.
+  /// While it waits it calls *hurried* on this thread. Once that is true,
+  /// trackers get no more than `moment`.
   std::vector<std::string> finish(const std::function<bool()>& hurried = {},
                                   wait_time time = wait_time{});
 
@@ -66,17 +66,13 @@ private:
   expected<void> add(const tracker& x, std::shared_ptr<sink> target,
                      tracked_run run);
 
-  /// Says for whom the end of the run waits, which has done so for *waited*.
+  /// Names the trackers that the end of the run waits for, after *waited*.
   void note_wait(wait_time::duration waited, bool may_be_hurried) const;
 
   listeners to_;
   std::vector<std::string> left_out_; // a sentence per tracker
-  std::mutex mutex_; // only `finish` changes the list, and holds it then
+  std::mutex mutex_; // held by `finish` while it changes the list
   std::vector<std::unique_ptr<sink_thread>> threads_;
 };
-
-/// The callbacks that are to be told what happens: all but trackers.
-std::vector<std::shared_ptr<user_callback>>
-told_callbacks(const std::vector<std::shared_ptr<user_callback>>& callbacks);
 
 } // namespace troupe

@@ -3,10 +3,10 @@
 // The trackers that a run can have in `run_config::callbacks`.
 
 #include "troupe/callbacks/comet/comet_tracker.hpp"
-#include "troupe/callbacks/csv/csv_tracker.hpp"
-#include "troupe/callbacks/json_lines/result_json_tracker.hpp"
+#include "troupe/callbacks/csv/csv.hpp"
+#include "troupe/callbacks/json_lines/result_json.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tracker.hpp"
-#include "troupe/callbacks/prometheus/prometheus_tracker.hpp"
-#include "troupe/callbacks/tensorboard/tensorboard_tracker.hpp"
+#include "troupe/callbacks/prometheus/prometheus.hpp"
+#include "troupe/callbacks/tensorboard/tensorboard.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/callbacks/wandb/wandb_tracker.hpp"

@@ -1,10 +1,11 @@
-// The sink of docs/trackers/writing_a_sink.md, as it stands there.
+// The sink of docs/trackers/writing_a_sink.md, copied verbatim.
 
 #include <gtest/gtest.h>
 
 #include <fstream>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/run_store.hpp"
@@ -20,7 +21,7 @@ struct line_sink : troupe::sink {
                             const std::string& state) override {
     path = run.path / "lines.txt";
     size = state.empty() ? 0 : std::stoull(state);
-    std::ofstream{path.string(), std::ios::app}; // made if it is missing
+    std::ofstream{path.string(), std::ios::app}; // create it if it is missing
     troupe::fs::resize_file(path, size);
     return {};
   }
@@ -50,7 +51,7 @@ struct line_sink : troupe::sink {
 
 } // namespace
 
-TEST(line_sink_test, has_each_report_once_though_a_life_ended_between) {
+TEST(line_sink_test, has_each_report_once_despite_a_restart) {
   using namespace troupe;
   test::temporary_folder storage;
   run_config config;
@@ -69,7 +70,7 @@ TEST(line_sink_test, has_each_report_once_though_a_life_ended_between) {
   auto feed_all = [&] {
     config.callbacks = {
       std::make_shared<tracker>(std::make_shared<line_sink>())};
-    tracker_set::start(config, store->description(), store->path(),
+    tracker_set::start(trackers_of(config), store->description(), store->path(),
                        {[](std::string) {}, {}})
       .value()
       ->finish();
@@ -77,7 +78,7 @@ TEST(line_sink_test, has_each_report_once_though_a_life_ended_between) {
   auto lines = store->path() / "lines.txt";
   report(0);
   feed_all();
-  // Written, but the place was not saved: the process died in between.
+  // Written, but the position was not saved: the process died in between.
   std::ofstream{lines.string(), std::ios::app} << "1 loss=0.5\n";
   report(1);
   report(2);

@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
-#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/journal/journal_line.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 
@@ -96,7 +96,7 @@ TEST_F(sink_feed_test, gives_everything_once_and_in_order) {
   EXPECT_TRUE(notes.empty());
 }
 
-TEST_F(sink_feed_test, goes_on_where_an_earlier_life_came_to) {
+TEST_F(sink_feed_test, resumes_where_the_previous_driver_stopped) {
   report_until(10);
   {
     auto feed = new_feed();
@@ -111,7 +111,7 @@ TEST_F(sink_feed_test, goes_on_where_an_earlier_life_came_to) {
   EXPECT_EQ(target->states[1], "11 rows"); // The attempt is a record, too.
 }
 
-TEST_F(sink_feed_test, repeats_what_failed_after_a_growing_wait) {
+TEST_F(sink_feed_test, retries_after_a_growing_wait) {
   report_until(5);
   int failures = 6;
   target->answer = [&](auto) {
@@ -157,7 +157,7 @@ TEST_F(sink_feed_test, does_not_repeat_what_was_accepted) {
   EXPECT_EQ(target->indices(), up_to(10));
 }
 
-TEST_F(sink_feed_test, goes_on_behind_much_that_is_no_record) {
+TEST_F(sink_feed_test, skips_many_lines_that_are_not_records) {
   report_until(1);
   ASSERT_TRUE(store->append_event("warning", attempt,
                                   {{"text", std::string(5 << 20, 'x')}}));
@@ -168,7 +168,7 @@ TEST_F(sink_feed_test, goes_on_behind_much_that_is_no_record) {
   EXPECT_EQ(target->indices(), up_to(4));
 }
 
-TEST_F(sink_feed_test, begins_again_where_its_place_is_damaged) {
+TEST_F(sink_feed_test, starts_over_if_its_position_is_damaged) {
   report_until(10);
   {
     auto feed = new_feed();
@@ -210,7 +210,7 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   EXPECT_THAT(new_feed().refused(), HasSubstr("1 records were refused"));
 }
 
-TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_breaks_each_time) {
+TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {
   report_until(20);
   target->answer = [&](std::span<const tracker_record> x) -> sink_result {
     for (auto& record : x)
@@ -262,7 +262,7 @@ TEST_F(sink_feed_test, finishes_the_tracker_and_opens_it_again_on_resume) {
   EXPECT_EQ(target->runs.size(), 2u);
 }
 
-TEST_F(sink_feed_test, spares_a_sink_the_records_that_its_end_writes_again) {
+TEST_F(sink_feed_test, omits_records_that_the_end_writes_again) {
   target->writes_all_at_end = true;
   report_until(2);
   auto feed = new_feed();
@@ -275,7 +275,7 @@ TEST_F(sink_feed_test, spares_a_sink_the_records_that_its_end_writes_again) {
   EXPECT_EQ(feed.unsent(), 0u);
 }
 
-TEST_F(sink_feed_test, takes_names_and_the_end_from_what_the_loop_said) {
+TEST_F(sink_feed_test, takes_names_and_the_outcome_from_the_loop) {
   ASSERT_TRUE(store->append_event(
     "tracker_start", attempt,
     {{"project", "p"}, {"experiment", "e"}, {"display_name", "n"}}));
@@ -338,7 +338,7 @@ TEST_F(sink_feed_test, starts_without_names_at_the_first_report) {
     EXPECT_EQ(run.project, "");
 }
 
-TEST_F(sink_feed_test, finds_its_place_in_a_journal_that_lost_its_tail) {
+TEST_F(sink_feed_test, finds_its_position_in_a_journal_that_lost_its_tail) {
   report_until(5);
   auto journal = store->path() / "journal.jsonl";
   auto whole = bytes_of(journal);
@@ -347,7 +347,7 @@ TEST_F(sink_feed_test, finds_its_place_in_a_journal_that_lost_its_tail) {
     auto feed = new_feed();
     drain(feed);
   }
-  // What a power cut takes with it; the run goes on from the report it knows.
+  // What a power cut takes with it; the run resumes from the report it knows.
   store.reset();
   write_bytes(journal, whole);
   run_config config;

@@ -9,9 +9,8 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
-#include "troupe/callbacks/csv/csv_tracker.hpp"
-#include "troupe/callbacks/tracking/default_trackers.hpp"
-#include "troupe/callbacks/tracking/describe_tracked_run.hpp"
+#include "troupe/callbacks/trackers/all_trackers.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 
@@ -42,7 +41,8 @@ protected:
 
   expected<std::unique_ptr<tracker_set>> start(tracker_options options = {}) {
     config.callbacks = {std::make_shared<tracker>(target, options)};
-    return tracker_set::start(config, store->description(), store->path(),
+    return tracker_set::start(trackers_of(config), store->description(),
+                              store->path(),
                               {[this](std::string text) {
                                  std::lock_guard guard{mutex};
                                  notes.push_back(std::move(text));
@@ -68,7 +68,7 @@ TEST_F(sink_thread_test, sends_while_the_run_goes_on_and_the_rest_at_its_end) {
   auto trackers = start({.interval = std::chrono::milliseconds{1}}).value();
   report(0);
   trackers->notify();
-  seen.acquire(); // Nobody said that the run is over.
+  seen.acquire(); // Before the run is over.
   report(1);
   ASSERT_TRUE(store->finish(run_status_kind::finished));
   trackers->finish();
@@ -77,7 +77,7 @@ TEST_F(sink_thread_test, sends_while_the_run_goes_on_and_the_rest_at_its_end) {
   EXPECT_TRUE(notes.empty());
 }
 
-TEST_F(sink_thread_test, says_what_is_unsent_once_its_time_is_over) {
+TEST_F(sink_thread_test, reports_what_is_unsent_after_the_time_limit) {
   std::counting_semaphore<> asked{0};
   target->answer = [&](auto) {
     asked.release();
@@ -95,7 +95,7 @@ TEST_F(sink_thread_test, says_what_is_unsent_once_its_time_is_over) {
   EXPECT_THAT(notes.back(), HasSubstr("troupe-sync"));
 }
 
-TEST_F(sink_thread_test, counts_no_time_in_which_the_program_stood_still) {
+TEST_F(sink_thread_test, counts_no_time_in_which_the_program_was_stopped) {
   std::latch continued{1};
   target->answer = [&](auto) -> sink_result {
     continued.wait();
@@ -103,7 +103,7 @@ TEST_F(sink_thread_test, counts_no_time_in_which_the_program_stood_still) {
   };
   auto trackers = start({.max_batch = 1}).value();
   report(0);
-  // It stands still for an hour, and with it the tracker, which has a minute.
+  // The program is stopped for an hour; the tracker's limit is a minute.
   std::atomic<int> looks = 0;
   auto now = [&, begin = std::chrono::steady_clock::now()] {
     auto look = ++looks;
@@ -122,8 +122,8 @@ std::function<std::chrono::steady_clock::time_point()> fast_clock() {
   };
 }
 
-TEST_F(sink_thread_test, names_whom_the_end_waits_for) {
-  // The tracker comes back once it is named.
+TEST_F(sink_thread_test, names_the_trackers_that_the_end_waits_for) {
+  // The tracker returns once it is named.
   std::latch named{1};
   target->answer = [&](auto) -> sink_result {
     named.wait();
@@ -131,7 +131,7 @@ TEST_F(sink_thread_test, names_whom_the_end_waits_for) {
   };
   config.callbacks = {std::make_shared<tracker>(target)};
   auto trackers =
-    tracker_set::start(config, store->description(), store->path(),
+    tracker_set::start(trackers_of(config), store->description(), store->path(),
                        {[&](std::string text) {
                           notes.push_back(std::move(text));
                           named.count_down();
@@ -146,7 +146,7 @@ TEST_F(sink_thread_test, names_whom_the_end_waits_for) {
                        "recorded (at most 58 s more)"));
 }
 
-TEST_F(sink_thread_test, gives_trackers_up_once_no_one_has_the_time) {
+TEST_F(sink_thread_test, gives_up_trackers_when_hurried) {
   target->answer = [](auto) {
     return sink_fails(sink_failure::kind::transient,
                       {ec::storage, "connection refused"});
@@ -160,7 +160,7 @@ TEST_F(sink_thread_test, gives_trackers_up_once_no_one_has_the_time) {
   EXPECT_THAT(unsent[0], HasSubstr("2 records are unsent"));
 }
 
-TEST_F(sink_thread_test, has_a_moment_for_its_records_though_no_one_has_time) {
+TEST_F(sink_thread_test, has_a_moment_for_its_records_even_when_hurried) {
   config.metrics_csv = true;
   auto trackers = start().value();
   report(0);
@@ -168,7 +168,8 @@ TEST_F(sink_thread_test, has_a_moment_for_its_records_though_no_one_has_time) {
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
-TEST_F(sink_thread_test, says_what_a_tracker_was_to_upload_and_has_in_files) {
+TEST_F(sink_thread_test,
+       reports_what_a_tracker_has_in_files_instead_of_uploading) {
   auto unsent = [this] { return start().value()->finish(); };
   EXPECT_THAT(unsent(), testing::IsEmpty());
   target->files = offline_files{"written to here, not uploaded: no key", false};
@@ -179,8 +180,8 @@ TEST_F(sink_thread_test, says_what_a_tracker_was_to_upload_and_has_in_files) {
   EXPECT_THAT(unsent(), testing::IsEmpty());
   target->files = failure(ec::invalid_config, "WANDB_MODE is 'on'");
   EXPECT_THAT(unsent(),
-              testing::ElementsAre("tracker recorded: what lies in files only "
-                                   "cannot be told: WANDB_MODE is 'on'"));
+              testing::ElementsAre("tracker recorded: what is in files only is "
+                                   "unknown: WANDB_MODE is 'on'"));
   EXPECT_THAT(notes, testing::IsEmpty());
 }
 
@@ -198,11 +199,11 @@ TEST_F(sink_thread_test, cancels_a_tracker_that_hangs) {
   auto trackers =
     start({.finish_timeout = std::chrono::milliseconds{10}}).value();
   hangs.acquire();
-  trackers->finish(); // Comes back.
+  trackers->finish(); // It returns.
   EXPECT_THAT(notes.back(), HasSubstr("unsent"));
 }
 
-TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_come_back) {
+TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_return) {
   std::counting_semaphore<> hangs{0};
   std::latch over{1};
   target->answer = [&](auto) -> sink_result {
@@ -213,11 +214,11 @@ TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_come_back) {
   auto trackers =
     start({.finish_timeout = std::chrono::milliseconds{10}}).value();
   hangs.acquire();
-  auto unsent = trackers->finish(); // Comes back.
+  auto unsent = trackers->finish(); // It returns.
   ASSERT_EQ(unsent.size(), 1u);
-  EXPECT_THAT(unsent[0], HasSubstr("tracker recorded did not come back"));
+  EXPECT_THAT(unsent[0], HasSubstr("tracker recorded did not return"));
   EXPECT_EQ(notes.back(), unsent[0]);
-  // Nothing is written for what the call may say later.
+  // Nothing is written when the call returns later.
   std::weak_ptr thread = target;
   config.callbacks.clear();
   target.reset();
@@ -242,8 +243,8 @@ TEST_F(sink_thread_test,
   hangs.acquire();
   first->finish();
   auto again = [this] {
-    return tracker_set::start(config, store->description(), store->path(),
-                              {[](const std::string&) {}, {}});
+    return tracker_set::start(trackers_of(config), store->description(),
+                              store->path(), {[](const std::string&) {}, {}});
   };
   report(0);
   auto second = again();
@@ -255,13 +256,13 @@ TEST_F(sink_thread_test,
   EXPECT_THAT(unsent[0], HasSubstr("troupe-sync"));
   EXPECT_EQ(calls, 1);
   over.count_down();
-  // Once the call has come back, the tracker serves a run again.
+  // Once the call has returned, the tracker serves a run again.
   while (!again().value()->finish().empty())
     std::this_thread::yield();
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
-TEST_F(sink_thread_test, makes_a_failure_of_what_a_tracker_throws) {
+TEST_F(sink_thread_test, turns_an_exception_of_a_tracker_into_a_failure) {
   auto throws = 0;
   target->answer = [&](auto) -> sink_result {
     if (++throws == 1)
@@ -291,7 +292,7 @@ TEST_F(sink_thread_test, gives_a_tracker_that_keeps_throwing_nothing_more) {
   EXPECT_EQ(notes.back(), unfinished[0]);
 }
 
-TEST_F(sink_thread_test, waits_no_longer_than_it_may_for_one_that_fails) {
+TEST_F(sink_thread_test, waits_only_the_failing_timeout_for_one_that_fails) {
   target->answer = [](auto) {
     return sink_fails(sink_failure::kind::transient,
                       {ec::storage, "connection refused"});
@@ -304,7 +305,8 @@ TEST_F(sink_thread_test, waits_no_longer_than_it_may_for_one_that_fails) {
   EXPECT_EQ(trackers->finish().size(), 1u);
 }
 
-TEST_F(sink_thread_test, gives_up_no_tracker_for_time_that_stood_still) {
+TEST_F(sink_thread_test,
+       gives_up_no_tracker_for_time_in_which_the_program_was_stopped) {
   using std::chrono::milliseconds;
   std::atomic<int> calls = 0;
   target->answer = [&](std::span<const tracker_record>) -> sink_result {
@@ -313,7 +315,7 @@ TEST_F(sink_thread_test, gives_up_no_tracker_for_time_that_stood_still) {
     return sink_fails(sink_failure::kind::transient,
                       {ec::storage, "connection refused"});
   };
-  // By this clock a day passes at once, and nothing before and after.
+  // On this clock a day passes at once, and no time before and after.
   auto now = [&, begin = std::chrono::steady_clock::now()] {
     return begin + std::chrono::hours{calls > 50 ? 24 : 0};
   };
@@ -325,11 +327,11 @@ TEST_F(sink_thread_test, gives_up_no_tracker_for_time_that_stood_still) {
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
-TEST_F(sink_thread_test, says_which_file_is_not_whole) {
+TEST_F(sink_thread_test, names_the_incomplete_file) {
   config.metrics_csv = true;
   fs::create_directory(store->path() / "metrics.csv"); // No table can be there.
   config.callbacks.clear();
-  auto trackers = tracker_set::start(config, store->description(),
+  auto trackers = tracker_set::start(trackers_of(config), store->description(),
                                      store->path(), {[](std::string) {}, {}})
                     .value();
   report(0);
@@ -338,7 +340,7 @@ TEST_F(sink_thread_test, says_which_file_is_not_whole) {
   EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is not whole"));
 }
 
-TEST_F(sink_thread_test, says_that_it_cannot_count_what_is_unsent) {
+TEST_F(sink_thread_test, reports_that_it_cannot_count_what_is_unsent) {
   auto trackers =
     start({.finish_timeout = std::chrono::milliseconds{10}}).value();
   fs::remove(store->path() / "journal.jsonl");
@@ -360,7 +362,7 @@ TEST_F(sink_thread_test, refuses_a_tracker_that_lacks_what_it_needs) {
 TEST_F(sink_thread_test, refuses_two_trackers_of_one_name) {
   config.callbacks = {std::make_shared<tracker>(target),
                       std::make_shared<tracker>(target)};
-  auto trackers = tracker_set::start(config, store->description(),
+  auto trackers = tracker_set::start(trackers_of(config), store->description(),
                                      store->path(), {[](std::string) {}, {}});
   ASSERT_FALSE(trackers);
   EXPECT_THAT(trackers.error().message,
@@ -371,13 +373,4 @@ TEST_F(sink_thread_test, keeps_a_trackers_options_for_troupe_sync) {
   auto trackers = start().value();
   trackers->finish();
   EXPECT_EQ(bytes_of(store->path() / "sinks" / "recorded.options"), "{}");
-}
-
-TEST(default_trackers_test, a_table_that_is_named_is_waited_for_as_the_own_is) {
-  auto named = std::dynamic_pointer_cast<tracker>(csv_tracker());
-  ASSERT_TRUE(named);
-  auto own = default_trackers(run_config{}).front();
-  ASSERT_EQ(own->target()->name(), "csv");
-  EXPECT_EQ(named->options().finish_timeout, own->options().finish_timeout);
-  EXPECT_EQ(named->options().failing_timeout, own->options().failing_timeout);
 }

@@ -72,7 +72,7 @@ TEST_F(troupe_sync_test, runs_no_program_that_a_folder_names) {
   EXPECT_THAT(output, HasSubstr("--set wandb.OPTION=VALUE"));
 }
 
-TEST_F(troupe_sync_test, asks_its_caller_for_servers_and_paths) {
+TEST_F(troupe_sync_test, takes_servers_and_paths_from_its_caller) {
   auto tree = folder / "tree";
   options("mlflow", R"({"tracking_uri":")" + tree.string()
                       + R"(","experiment":"digits"})");
@@ -84,7 +84,7 @@ TEST_F(troupe_sync_test, asks_its_caller_for_servers_and_paths) {
   EXPECT_TRUE(fs::exists(tree));
   // What is harmless comes from the folder, and is shown.
   EXPECT_THAT(output, HasSubstr("experiment=\"digits\""));
-  // There is nothing left to send, wherever to.
+  // Nothing is left to send.
   EXPECT_EQ(sync(), 0) << output;
 }
 
@@ -96,7 +96,7 @@ TEST_F(troupe_sync_test, takes_a_servers_address_from_the_environment) {
   EXPECT_TRUE(fs::exists(tree));
 }
 
-TEST_F(troupe_sync_test, takes_no_option_that_it_does_not_know) {
+TEST_F(troupe_sync_test, refuses_an_unknown_option) {
   options("csv", R"({"shell":"true"})");
   EXPECT_EQ(sync(), 1);
   EXPECT_THAT(output, HasSubstr("shell="));
@@ -105,7 +105,7 @@ TEST_F(troupe_sync_test, takes_no_option_that_it_does_not_know) {
   EXPECT_EQ(sync("--set csv=1"), 2);
 }
 
-TEST_F(troupe_sync_test, does_not_call_sent_what_it_cannot_read) {
+TEST_F(troupe_sync_test, does_not_report_as_sent_what_it_cannot_read) {
   options("csv", "{}");
   auto journal = run.path() / "journal.jsonl";
   auto lines = bytes_of(journal);
@@ -122,7 +122,7 @@ TEST_F(troupe_sync_test, does_not_call_sent_what_it_cannot_read) {
   EXPECT_THAT(output, HasSubstr("csv: all is sent"));
 }
 
-TEST_F(troupe_sync_test, sends_all_again_whose_place_is_damaged) {
+TEST_F(troupe_sync_test, sends_everything_again_if_the_position_is_damaged) {
   options("csv", "{}");
   write_bytes(run.path() / "sinks/csv.offset", "{}");
   EXPECT_EQ(sync(), 0) << output;
@@ -144,7 +144,7 @@ TEST_F(troupe_sync_test, names_what_was_refused) {
   }
 }
 
-TEST_F(troupe_sync_test, refuses_what_belongs_to_somebody_else) {
+TEST_F(troupe_sync_test, refuses_what_belongs_to_someone_else) {
   options("csv", "{}");
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root can give files away";
@@ -162,7 +162,7 @@ TEST_F(troupe_sync_test, refuses_what_belongs_to_somebody_else) {
   EXPECT_TRUE(fs::exists(run.path() / "metrics.csv"));
 }
 
-TEST_F(troupe_sync_test, does_not_call_uploaded_what_lies_in_files) {
+TEST_F(troupe_sync_test, does_not_report_files_as_uploaded) {
   options("wandb", "{}");
   auto without_key = "HOME=" + quoted(folder.path().string())
                      + " NETRC= WANDB_API_KEY= WANDB_IDENTITY_TOKEN_FILE= "
@@ -188,22 +188,21 @@ TEST_F(troupe_sync_test, does_not_call_uploaded_what_lies_in_files) {
   EXPECT_THAT(output, HasSubstr("the run had no COMET_API_KEY"));
 }
 
-TEST_F(troupe_sync_test,
-       does_not_call_sent_what_settings_keep_it_from_finding) {
+TEST_F(troupe_sync_test, does_not_report_as_sent_what_settings_hide) {
   auto home = "HOME=" + quoted(folder.path().string())
               + " NETRC= WANDB_API_KEY= WANDB_IDENTITY_TOKEN_FILE= "
                 "WANDB_DIR= COMET_API_KEY= ";
   options("wandb", "{}");
   options("comet", "{}");
   ASSERT_EQ(sync("--set wandb.program=sh", home + "WANDB_MODE= "), 1);
-  // Both have taken all now, and uploaded nothing.
+  // Both have taken everything and uploaded nothing.
   EXPECT_EQ(sync("--tracker wandb", home + "WANDB_MODE=on "), 1) << output;
-  EXPECT_THAT(output, HasSubstr("wandb: what lies in files only cannot be "
-                                "told: WANDB_MODE is 'on'"));
+  EXPECT_THAT(output, HasSubstr("wandb: what is in files only is "
+                                "unknown: WANDB_MODE is 'on'"));
   EXPECT_EQ(sync("--tracker comet", home + "COMET_URL_OVERRIDE=host "), 1)
     << output;
-  EXPECT_THAT(output, HasSubstr("comet: what lies in files only cannot be "
-                                "told: COMET_URL_OVERRIDE"));
+  EXPECT_THAT(output, HasSubstr("comet: what is in files only is "
+                                "unknown: COMET_URL_OVERRIDE"));
   // Nor what it cannot list.
   fs::remove_all(run.path() / "wandb");
   write_bytes(run.path() / "wandb", "");
@@ -214,7 +213,7 @@ TEST_F(troupe_sync_test,
   EXPECT_THAT(output, Not(HasSubstr("all is sent")));
 }
 
-TEST_F(troupe_sync_test, is_content_with_files_that_were_asked_for) {
+TEST_F(troupe_sync_test, accepts_files_that_were_asked_for) {
   options("wandb", R"({"mode":"offline"})");
   options("comet", R"({"mode":"offline"})");
   for (int i = 0; i < 2; ++i) {
@@ -240,7 +239,8 @@ TEST_F(troupe_sync_test, uploads_files_once_there_is_a_key) {
   EXPECT_THAT(output, HasSubstr("wandb: all is sent"));
 }
 
-TEST_F(troupe_sync_test, refuses_options_of_a_tracker_that_the_run_has_not) {
+TEST_F(troupe_sync_test,
+       refuses_options_of_a_tracker_that_the_run_does_not_have) {
   options("csv", "{}");
   EXPECT_EQ(sync("--set mlfow.tracking_uri=http://host"), 2) << output;
   EXPECT_THAT(output, HasSubstr("no tracker called 'mlfow'; it has csv"));
@@ -248,7 +248,7 @@ TEST_F(troupe_sync_test, refuses_options_of_a_tracker_that_the_run_has_not) {
   EXPECT_EQ(sync("--tracker cvs"), 2) << output;
 }
 
-TEST_F(troupe_sync_test, takes_nothing_for_no_folder) {
+TEST_F(troupe_sync_test, refuses_a_missing_folder) {
   options("csv", "{}");
   auto before = fs::current_path();
   fs::current_path(run.path());

@@ -1,11 +1,12 @@
-#include "troupe/callbacks/tracking/config_values.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 
 #include <algorithm>
+#include <ctime>
 #include <iterator>
 #include <limits>
 #include <string>
 
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 
 namespace troupe {
@@ -14,8 +15,8 @@ namespace {
 
 constexpr auto infinity = std::numeric_limits<double>::infinity();
 
-/// Numbers that cereal writes as bare words, which are no JSON. The parser is
-/// given them as texts that begin with a character that no one types.
+/// Numbers that cereal writes as bare words, which JSON does not have. The
+/// parser gets them as texts that begin with a control character.
 struct bare_word {
   std::string_view text;
   double value;
@@ -83,19 +84,44 @@ void collect(const json::document& x, const std::string& name, metrics& out) {
     out[name] = value_of(x);
 }
 
+/// *text* is UTC in ISO 8601; the epoch if it is not.
+std::chrono::system_clock::time_point to_time(const std::string& text) {
+  std::tm utc{};
+  if (!strptime(text.c_str(), "%Y-%m-%dT%H:%M:%SZ", &utc))
+    return {};
+  return std::chrono::system_clock::from_time_t(timegm(&utc));
+}
+
 } // namespace
 
 metrics config_values(std::string_view json) {
-  // A text that is not UTF-8 must not take the others along.
+  // One text with invalid UTF-8 must not invalidate the others.
   auto document =
     json::document::parse(without_bare_words(utf8_text(json)), nullptr, false);
   metrics result;
   if (!document.is_object())
     return result;
-  // A train loop's config has one name of ours around it.
+  // Troupe wraps a train loop's config in one name.
   auto inner = document.find("config");
   collect(inner != document.end() && document.size() == 1 ? *inner : document,
           {}, result);
+  return result;
+}
+
+tracked_run describe_tracked_run(const run_description& x,
+                                 const fs::path& run_path) {
+  tracked_run result;
+  result.name = x.name;
+  result.path = run_path;
+  result.id = x.id;
+  result.config = config_values(x.config);
+  result.tags = {{"troupe.run_uid", x.id},
+                 {"troupe.storage_path", run_path.string()},
+                 {"troupe.version", x.troupe},
+                 {"user", x.user},
+                 {"host", x.host},
+                 {"program", x.program}};
+  result.start_time = to_time(x.begun);
   return result;
 }
 

@@ -1,4 +1,4 @@
-#include "troupe/callbacks/tracking/backoff.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 
 #include <algorithm>
 

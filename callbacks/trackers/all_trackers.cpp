@@ -1,0 +1,173 @@
+#include "troupe/callbacks/trackers/all_trackers.hpp"
+
+#include <algorithm>
+#include <array>
+#include <exception>
+#include <map>
+#include <set>
+#include <string_view>
+
+#include "troupe/callbacks/comet/comet_sink.hpp"
+#include "troupe/callbacks/csv/csv_sink.hpp"
+#include "troupe/callbacks/json_lines/result_json_sink.hpp"
+#include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+#include "troupe/callbacks/prometheus/prometheus_sink.hpp"
+#include "troupe/callbacks/report_page/report_page_sink.hpp"
+#include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/callbacks/wandb/wandb_sink.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
+
+namespace troupe {
+
+namespace {
+
+using maker = std::unique_ptr<sink> (*)(const std::string&);
+
+const std::map<std::string_view, maker>& makers() {
+  static const std::map<std::string_view, maker> result{
+    {"comet", make_comet_sink},
+    {"csv", make_csv_sink},
+    {"mlflow", make_mlflow_sink},
+    {"prometheus", make_prometheus_sink},
+    {"report_page", make_report_page_sink},
+    {"result_json", make_result_json_sink},
+    {"tensorboard", make_tensorboard_sink},
+    {"wandb", make_wandb_sink},
+  };
+  return result;
+}
+
+using json::document;
+
+/// Options that decide what is shown and how. `file` is a name in the run's
+/// folder: `csv_sink::check` refuses any other.
+constexpr std::array<std::string_view, 25> harmless{
+  "console",
+  "entity",
+  "experiment",
+  "experiment_id",
+  "experiment_key",
+  "file",
+  "finish_timeout_s",
+  "grace_s",
+  "group",
+  "hparams_metrics",
+  "job_type",
+  "max_metrics",
+  "mode",
+  "name",
+  "non_finite",
+  "notes",
+  "project",
+  "ranks",
+  "run_id",
+  "run_name",
+  "spelling",
+  "system_stats",
+  "tags",
+  "upload_checkpoints",
+  "workspace",
+};
+
+std::string shown(const std::string& name, const document& value) {
+  return name + '='
+         + value.dump(-1, ' ', true, document::error_handler_t::replace);
+}
+
+document parsed(const std::string& text, const document& like) {
+  return like.is_string() ? document(text) : document::parse(text);
+}
+
+folder_options choose(const document& defaults, const document& in_folder,
+                      const given_options& given) {
+  folder_options result;
+  auto chosen = document::object();
+  for (auto& [name, value] : in_folder.items()) {
+    auto is_default = defaults.contains(name) && defaults[name] == value;
+    if (is_default || given.contains(name))
+      continue;
+    if (std::ranges::find(harmless, name) == harmless.end()) {
+      result.unconfirmed.push_back(shown(name, value));
+      continue;
+    }
+    chosen[name] = value;
+    result.taken.push_back(shown(name, value));
+  }
+  for (auto& [name, text] : given) {
+    if (!defaults.contains(name) && !in_folder.contains(name))
+      throw json::format_error{"there is no option " + name};
+    chosen[name] =
+      parsed(text, defaults.contains(name) ? defaults[name] : in_folder[name]);
+  }
+  result.options = chosen.dump();
+  return result;
+}
+
+} // namespace
+
+expected<std::unique_ptr<sink>> make_sink(const std::string& name,
+                                          const std::string& options) {
+  auto found = makers().find(name);
+  if (found == makers().end())
+    return failure(ec::unsupported, "there is no tracker called " + name);
+  try {
+    return found->second(options);
+  } catch (const std::exception& x) {
+    return failure(ec::unsupported, "the options of tracker " + name
+                                      + " cannot be read: " + x.what());
+  }
+}
+
+tracker_list default_trackers(const run_config& config) {
+  tracker_list result;
+  auto add = [&result](bool wanted, const char* name) {
+    if (!wanted)
+      return;
+    if (auto made = make_sink(name, "{}"))
+      result.push_back(
+        std::make_shared<const tracker>(std::move(*made), own_files));
+  };
+  add(config.metrics_csv, "csv");
+  add(config.report_page, "report_page");
+  return result;
+}
+
+tracker_list trackers_of(const run_config& config) {
+  tracker_list result;
+  std::set<std::string> names;
+  for (auto& callback : config.callbacks)
+    if (auto x = std::dynamic_pointer_cast<const tracker>(callback)) {
+      names.insert(x->target()->name());
+      result.push_back(std::move(x));
+    }
+  for (auto& x : default_trackers(config))
+    if (!names.contains(x->target()->name()))
+      result.push_back(std::move(x));
+  return result;
+}
+
+std::vector<std::shared_ptr<user_callback>>
+hooked_callbacks_of(const run_config& config) {
+  std::vector<std::shared_ptr<user_callback>> result;
+  for (auto& x : config.callbacks)
+    if (!std::dynamic_pointer_cast<const tracker>(x))
+      result.push_back(x);
+  return result;
+}
+
+expected<folder_options> choose_options(const std::string& name,
+                                        const std::string& in_folder,
+                                        const given_options& given) {
+  return make_sink(name, "{}").and_then([&](const std::unique_ptr<sink>& x) {
+    auto defaults = x->options();
+    return json::read<folder_options>(
+      in_folder, "the options of tracker " + name, [&](const document& found) {
+        if (!found.is_object())
+          throw json::format_error{"they are not an object"};
+        return choose(document::parse(defaults), found, given);
+      });
+  });
+}
+
+} // namespace troupe

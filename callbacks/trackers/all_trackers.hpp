@@ -1,0 +1,60 @@
+#pragma once
+
+#include <map>
+#include <memory>
+#include <string>
+#include <vector>
+
+#include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/callbacks/tracking/tracker_set.hpp"
+#include "troupe/callbacks/user_callback.hpp"
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+// The one place that knows all trackers. The folders of the trackers do not
+// include each other, and `tracking/` includes none of them.
+
+/// The sink called *name*, built from the JSON of `sink::options`.
+/// `ec::unsupported`: there is no such sink, or its options are of another
+/// version.
+expected<std::unique_ptr<sink>> make_sink(const std::string& name,
+                                          const std::string& options);
+
+/// The trackers that every run has unless *config* turns them off:
+/// `metrics.csv` and `report.html`.
+tracker_list default_trackers(const run_config& config);
+
+/// The trackers among the callbacks of *config*, then the default ones that
+/// they do not replace.
+tracker_list trackers_of(const run_config& config);
+
+/// The other callbacks of *config*, whose hooks are called.
+std::vector<std::shared_ptr<user_callback>>
+hooked_callbacks_of(const run_config& config);
+
+/// The options of a tracker that is fed from a run's folder.
+struct folder_options {
+  std::string options; ///< For `make_sink`.
+  /// The folder's options in use, as `name=value`, for the user.
+  std::vector<std::string> taken;
+  /// Options of the folder that only the caller may set, and did not.
+  std::vector<std::string> unconfirmed;
+};
+
+/// The caller's options by name, as text; all types but text in JSON.
+using given_options = std::map<std::string, std::string>;
+
+/// Decides which of the options *in_folder* (JSON) tracker *name* gets.
+///
+/// Anyone who can write to a folder chooses its options, while the credentials
+/// are the caller's. So a folder may decide what is shown and how. Programs,
+/// servers, paths, profiles and all options not known to be harmless come from
+/// *given* or have their default; the folder's own value counts only if it is
+/// the same.
+expected<folder_options> choose_options(const std::string& name,
+                                        const std::string& in_folder,
+                                        const given_options& given);
+
+} // namespace troupe

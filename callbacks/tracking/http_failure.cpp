@@ -1,0 +1,101 @@
+#include "troupe/callbacks/tracking/http_failure.hpp"
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/runtime/process/redacted.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t shown_characters = 300;
+
+/// The server's text in *body* on one line: the message of a JSON object, else
+/// the body itself.
+std::string said_in(const std::string& body) {
+  auto json = nlohmann::json::parse(body, nullptr, false);
+  std::string text;
+  if (json.is_object())
+    for (const auto* name : {"message", "error_description", "msg", "error"})
+      if (auto i = json.find(name);
+          text.empty() && i != json.end() && i->is_string())
+        text = i->get<std::string>();
+  if (text.empty())
+    text = body;
+  std::string line;
+  // Redact before cutting: half a secret is still a secret.
+  for (unsigned char c : redacted(text.substr(0, 4 * shown_characters))) {
+    auto blank = c <= ' ' || c == 127;
+    if (!blank)
+      line += static_cast<char>(c);
+    else if (!line.empty() && line.back() != ' ')
+      line += ' ';
+  }
+  while (line.ends_with(' '))
+    line.pop_back();
+  if (line.size() <= shown_characters)
+    return line;
+  auto end = shown_characters; // Do not cut within a character.
+  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80)
+    --end;
+  return line.substr(0, end) + "...";
+}
+
+std::string subject_of(const http_request& x) {
+  return x.method + " " + shown_url(x.url);
+}
+
+} // namespace
+
+sink_failure::kind kind_of_status(int status) noexcept {
+  using enum sink_failure::kind;
+  switch (status) {
+    case 408:
+    case 429:
+    case 500:
+    case 502:
+    case 503:
+    case 504:
+      return transient;
+    case 401:
+    case 403:
+      return permanent;
+    default:
+      return status < 400 ? permanent : rejected;
+  }
+}
+
+sink_failure failure_of(const http_request& request, const http_failure& x) {
+  using enum http_failure::kind;
+  sink_failure result;
+  if (x.what == untrusted)
+    result.what = sink_failure::kind::permanent;
+  else if (x.what == unusable)
+    result.what = sink_failure::kind::rejected;
+  auto code = x.what == cancelled ? ec::stopped
+              : x.what == timeout ? ec::timeout
+                                  : ec::protocol;
+  result.reason = {code, subject_of(request) + ": " + redacted(x.text)};
+  return result;
+}
+
+sink_failure failure_of(const http_request& request, const http_reply& x,
+                        const std::string& hint) {
+  sink_failure result;
+  result.what = kind_of_status(x.status);
+  result.retry_after = x.retry_after;
+  // Some servers fail on a body that they should reject.
+  result.suspect = x.status == 500;
+  auto text = subject_of(request) + ": status " + std::to_string(x.status);
+  if (auto to = x.headers.find("location");
+      x.status >= 300 && x.status < 400 && to != x.headers.end())
+    text += ", it is at " + shown_url(to->second) + " now";
+  if (auto said = said_in(x.body); !said.empty())
+    text += ": " + said;
+  if (!hint.empty())
+    text += "; " + hint;
+  result.reason = {ec::protocol, text};
+  return result;
+}
+
+} // namespace troupe

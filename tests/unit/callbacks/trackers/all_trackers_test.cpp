@@ -1,0 +1,24 @@
+#include "troupe/callbacks/trackers/all_trackers.hpp"
+
+#include <gmock/gmock.h>
+
+#include "troupe/callbacks/csv/csv.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+
+using namespace troupe;
+
+TEST(make_sink_test, refuses_an_unknown_name) {
+  auto none = make_sink("carrier_pigeon", "{}");
+  ASSERT_FALSE(none);
+  EXPECT_THAT(none.error().message, testing::HasSubstr("carrier_pigeon"));
+}
+
+TEST(default_trackers_test,
+     waits_for_a_table_of_the_user_as_for_the_default_one) {
+  auto named = std::dynamic_pointer_cast<tracker>(csv_tracker());
+  ASSERT_TRUE(named);
+  auto own = default_trackers(run_config{}).front();
+  ASSERT_EQ(own->target()->name(), "csv");
+  EXPECT_EQ(named->options().finish_timeout, own->options().finish_timeout);
+  EXPECT_EQ(named->options().failing_timeout, own->options().failing_timeout);
+}

@@ -6,16 +6,16 @@
 #include <utility>
 #include <variant>
 
-#include "troupe/callbacks/encoding/file_result.hpp"
-#include "troupe/callbacks/encoding/option_text.hpp"
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 
 namespace troupe {
 
 namespace {
 
-// The first columns of every file.
+// The columns that every file begins with.
 const std::vector<std::string> own_columns{"index", "attempt",    "time",
                                            "step",  "world_size", "checkpoint"};
 
@@ -23,8 +23,7 @@ double seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::duration<double>(x.time_since_epoch()).count();
 }
 
-// Names that *table* has not, in the order in which they turn up; of the first
-// ones `epoch` stands in front.
+// Names that *table* lacks, in order of appearance, but with `epoch` first.
 std::vector<std::string> new_names(const csv::table& table,
                                    const std::vector<metrics>& rows) {
   std::vector<std::string> result;
@@ -63,7 +62,7 @@ expected<void> csv_sink::check(const tracked_run&) const {
     "lock",       "logs",           "media",       "mlruns",   "params.json",
     "ranks",      "report.html",    "result.json", "run.json", "sinks",
     "state.json", "wandb"};
-  // A file with ".new" behind its name is one that takes that one's place.
+  // Files that end in ".new" are replacements under construction.
   if (file.empty() || file.filename() != file || file.filename_is_dot()
       || file.filename_is_dot_dot() || file.extension() == ".new"
       || std::ranges::find(taken, options_.file) != taken.end())
@@ -161,6 +160,12 @@ std::unique_ptr<sink> make_csv_sink(const std::string& options_json) {
   read_option(from, "ranks", options.ranks);
   read_option(from, "non_finite", options.numbers);
   return std::make_unique<csv_sink>(options);
+}
+
+std::shared_ptr<user_callback> csv_tracker(csv_options options,
+                                           tracker_options tracking) {
+  return std::make_shared<tracker>(
+    std::make_shared<csv_sink>(std::move(options)), tracking);
 }
 
 } // namespace troupe

@@ -6,19 +6,19 @@
 #include <stop_token>
 #include <string>
 
-#include "troupe/callbacks/csv/csv_options.hpp"
+#include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/csv/csv_table.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 
-/// Writes reports, and what the train loop logged beside them, as rows of a CSV
-/// file in the run's folder.
+/// Writes reports and metrics that the train loop logged as rows of a CSV file
+/// in the run's folder.
 ///
 /// Columns: `index` (of the report), `attempt`, `time` (seconds since 1970),
-/// `step`, `world_size`, `checkpoint`, then every metric in the order in which
-/// they turned up. A metric of the same name takes the place of a column of
-/// ours. Every row is in the file once, however often writing was broken off.
+/// `step`, `world_size`, `checkpoint`, then all metrics in order of appearance.
+/// A metric with the name of one of these columns replaces it. Each row is in
+/// the file exactly once, however often writing was interrupted.
 class csv_sink : public sink {
 public:
   explicit csv_sink(csv_options options = {});
@@ -42,12 +42,12 @@ private:
   csv_options options_;
   fs::path path_;
   std::stop_token over_;
-  std::optional<csv::table> table_;   // empty: to be opened again
-  std::optional<std::uint64_t> rows_; // that were confirmed
+  std::optional<csv::table> table_;   // empty: must be opened again
+  std::optional<std::uint64_t> rows_; // confirmed
 };
 
-/// *options_json* as `csv_sink::options` gives it, members left out have their
-/// default. Throws `std::exception` for what cannot be read.
+/// Builds a sink from the JSON of `csv_sink::options`; missing members have
+/// their default. Throws `std::exception` if it cannot be read.
 std::unique_ptr<sink> make_csv_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -6,10 +6,12 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <cmath>
 #include <string_view>
 #include <utility>
+#include <variant>
 
-#include "troupe/callbacks/csv/csv_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -17,10 +19,30 @@ namespace troupe::csv {
 
 namespace {
 
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (;;) {
+    const auto quote = text.find('"');
+    append_utf8(out, text.substr(0, quote));
+    if (quote == text.npos)
+      break;
+    out += "\"\"";
+    text.remove_prefix(quote + 1);
+  }
+  out += '"';
+}
+
+void append_double(std::string& out, double x) {
+  if (std::isfinite(x))
+    append_number(out, x);
+  else
+    out += std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
+}
+
 constexpr std::size_t chunk_size = 1 << 16; // bytes read or written at once
 
-// Calls *take* with one piece of the file after another until it returns false
-// or *size* bytes were read.
+// Calls *take* with successive pieces of the file until it returns false or
+// *size* bytes were read.
 template <class Take>
 expected<void> read_chunks(const fs::path& path, std::uint64_t size,
                            Take take) {
@@ -51,6 +73,45 @@ fs::path new_name(fs::path path) {
 
 } // namespace
 
+void append_name(std::string& out, std::string_view name) {
+  // Without quotes, many readers drop a blank at either end.
+  if (name.find_first_of("\",\r\n") != name.npos || name.starts_with(' ')
+      || name.ends_with(' '))
+    append_quoted(out, name);
+  else
+    append_utf8(out, name);
+}
+
+void append_value(std::string& out, const metric_value& x) {
+  const auto& value = x.variant();
+  if (const auto* flag = std::get_if<bool>(&value))
+    out += *flag ? "true" : "false";
+  else if (const auto* integer = std::get_if<std::int64_t>(&value))
+    append_number(out, *integer);
+  else if (const auto* number = std::get_if<double>(&value))
+    append_double(out, *number);
+  else
+    append_quoted(out, std::get<std::string>(value));
+}
+
+std::vector<std::string> cells_of(std::string_view line) {
+  std::vector<std::string> result(1);
+  bool quoted = false;
+  for (std::size_t i = 0; i < line.size(); ++i) {
+    const auto c = line[i];
+    if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
+      result.back() += line[++i]; // an escaped quote
+    } else if (c == '"') {
+      quoted = !quoted;
+    } else if (c == ',' && !quoted) {
+      result.emplace_back();
+    } else {
+      result.back() += c;
+    }
+  }
+  return result;
+}
+
 expected<table> table::open(const fs::path& path,
                             std::optional<std::uint64_t> known_rows,
                             const std::stop_token& over) {
@@ -58,7 +119,7 @@ expected<table> table::open(const fs::path& path,
                          : record_file::open_new(path, over);
   if (!file)
     return tl::unexpected{file.error()};
-  ::unlink(new_name(path).c_str()); // what a crash left
+  ::unlink(new_name(path).c_str()); // left by a crash
   table result{std::move(*file), over};
   if (known_rows)
     if (auto done = result.recover(*known_rows); !done)
@@ -66,8 +127,7 @@ expected<table> table::open(const fs::path& path,
   return result;
 }
 
-// Rows are counted: the file's size at which they ended is another one once the
-// header has become longer.
+// Counts rows: a size in bytes would change with the header.
 expected<void> table::recover(std::uint64_t known_rows) {
   line_scanner scanner;
   std::string header;
@@ -115,11 +175,11 @@ expected<void> table::add_columns(const std::vector<std::string>& names) {
       names_.push_back(name);
   if (names_.size() == before || file_.size() == 0)
     return {};
-  return write_anew(before).map(
+  return rewritten(before).map(
     [&](record_file file) { file_ = std::move(file); });
 }
 
-expected<record_file> table::write_anew(std::size_t columns_before) const {
+expected<record_file> table::rewritten(std::size_t columns_before) const {
   const auto& path = file_.path();
   const auto temporary = new_name(path);
   auto file = record_file::open(temporary, over_);
@@ -150,7 +210,7 @@ expected<record_file> table::write_anew(std::size_t columns_before) const {
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = tl::unexpected{storage_error("replace", path, errno)};
   if (!done) {
-    if (may_write(over_, path)) // Or else it may be another driver's.
+    if (may_write(over_, path)) // Otherwise it may be another driver's.
       ::unlink(temporary.c_str());
     return tl::unexpected{done.error()};
   }

@@ -4,36 +4,66 @@
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <unordered_map>
 #include <vector>
 
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/metrics/metric_value.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe::csv {
 
-/// A table in a CSV file, which gains rows, and columns at its right end.
+// The text format is RFC 4180 with lines that end in "\n", in UTF-8.
+
+/// Appends a column's name, quoted if necessary.
+void append_name(std::string& out, std::string_view name);
+
+/// Appends a value: `true`, `false`, numbers exactly, `nan`, `inf`, `-inf`.
+/// Texts are always quoted, so that no text looks like a number or an empty
+/// cell.
+void append_value(std::string& out, const metric_value& x);
+
+/// The cells of one line, given without its line end.
+std::vector<std::string> cells_of(std::string_view line);
+
+/// Finds line ends in text that comes in pieces; a quoted one is part of a
+/// cell.
+class line_scanner {
+public:
+  /// Whether *c*, the next character, ends a line.
+  bool ends_line(char c) noexcept {
+    quoted_ ^= c == '"';
+    return c == '\n' && !quoted_;
+  }
+
+private:
+  bool quoted_ = false;
+};
+
+/// A table in a CSV file to which rows and columns are added.
 ///
-/// The file is a whole table at any time, but for a row that is just being
-/// written when the process dies. After an error it is opened again.
+/// The file is a complete table at any time, except for a row that was being
+/// written when the process died. After an error the table must be opened
+/// again.
 class table {
 public:
-  /// Opens the file *path* and cuts off all but its first *known_rows* rows; if
-  /// there are fewer, they stay. A file of which nothing is known is kept as
-  /// `<path>.1`, or the next number that is free, and another one is begun.
-  /// Once *over* was asked to stop, nothing is changed any more.
+  /// Opens the file *path* and cuts off all but its first *known_rows* rows. If
+  /// the number is unknown, an existing file is renamed to `<path>.1`, or the
+  /// next free number, and a new one begun. Once *over* was asked to stop,
+  /// nothing is changed any more.
   static expected<table> open(const fs::path& path,
                               std::optional<std::uint64_t> known_rows,
                               const std::stop_token& over);
 
-  /// Adds those of *names* that are new. A file with rows is rewritten
-  /// beside the old one, cells that are missing are empty, and takes its place.
+  /// Adds those of *names* that are new. A file with rows is replaced by a new
+  /// one, in which the missing cells are empty.
   expected<void> add_columns(const std::vector<std::string>& names);
 
-  /// Adds *rows*, each a value for some of the columns, with one write; durable
-  /// on return. None of them is in the file after an error.
+  /// Adds *rows*, each with values for some of the columns, durably and with
+  /// one write. After an error, none of them is in the file.
   expected<void> append(const std::vector<metrics>& rows);
 
   bool has_column(const std::string& name) const {
@@ -48,7 +78,7 @@ private:
     : file_(std::move(file)), over_(std::move(over)) {}
 
   expected<void> recover(std::uint64_t known_rows);
-  expected<record_file> write_anew(std::size_t columns_before) const;
+  expected<record_file> rewritten(std::size_t columns_before) const;
   std::string header() const;
 
   record_file file_;

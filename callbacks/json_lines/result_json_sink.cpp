@@ -1,11 +1,16 @@
 #include "troupe/callbacks/json_lines/result_json_sink.hpp"
 
+#include <unistd.h>
+
+#include <ctime>
+#include <set>
 #include <stdexcept>
+#include <string_view>
 #include <utility>
 #include <variant>
 
-#include "troupe/callbacks/encoding/file_result.hpp"
-#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/journal/line_reader.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
@@ -13,6 +18,49 @@
 namespace troupe {
 
 namespace {
+
+double seconds(std::chrono::system_clock::duration x) {
+  return std::chrono::duration<double>(x).count();
+}
+
+std::string date_text(std::int64_t unix_seconds) {
+  const auto time = static_cast<std::time_t>(unix_seconds);
+  std::tm parts{};
+  ::gmtime_r(&time, &parts);
+  char text[32];
+  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d_%H-%M-%S", &parts)};
+}
+
+metrics own_members(const tracked_run& run, const tracker_record& record,
+                    const history_row& row, const result_clock& clock) {
+  const auto time_ms = unix_ms(record.time);
+  metrics result{{"training_iteration", row.index + 1},
+                 {"timestamp", time_ms / 1000},
+                 {"date", date_text(time_ms / 1000)},
+                 {"time_this_iter_s", seconds(clock.iteration)},
+                 {"time_total_s", seconds(clock.total)},
+                 {"time_since_restore", seconds(record.time - clock.restore)},
+                 {"iterations_since_restore", clock.iterations},
+                 {"trial_id", run.id},
+                 {"pid", static_cast<std::int64_t>(::getpid())},
+                 {"done", false},
+                 {"should_checkpoint", !row.checkpoint.empty()},
+                 {"step", row.index},
+                 {"time_ms", time_ms},
+                 {"attempt", record.attempt},
+                 {"seq", record.end},
+                 {"world_size", row.values.size()}};
+  if (!row.checkpoint.empty())
+    result["checkpoint_dir_name"] = row.checkpoint;
+  if (const auto host = run.tags.find("host"); host != run.tags.end())
+    result["hostname"] = host->second;
+  result.add_group("config", run.config);
+  return result;
+}
+
+std::string_view first_part(std::string_view name) {
+  return name.substr(0, name.find('/'));
+}
 
 using std::chrono::duration_cast;
 using std::chrono::microseconds;
@@ -29,7 +77,7 @@ system_clock::duration from_us(const json::document& x, const char* name) {
     microseconds{json::field(x, name).get<std::int64_t>()});
 }
 
-// Bytes of the whole lines in *path*.
+// The size of the complete lines of *path*, in bytes.
 expected<std::uint64_t> whole_lines(const fs::path& path) {
   auto lines = line_reader::open(path, 0);
   if (!lines)
@@ -44,6 +92,25 @@ expected<std::uint64_t> whole_lines(const fs::path& path) {
 }
 
 } // namespace
+
+void append_result_line(std::string& out, const tracked_run& run,
+                        const tracker_record& record, const history_row& row,
+                        const result_clock& clock,
+                        const result_json_options& options) {
+  const auto values = values_of(row, options.ranks);
+  std::set<std::string_view> taken;
+  metrics members;
+  for (const auto& [name, value] : values) {
+    taken.insert(first_part(name));
+    if (is_sent(options.numbers, value))
+      members[name] = value;
+  }
+  for (const auto& [name, value] : own_members(run, record, row, clock))
+    if (!taken.contains(first_part(name)))
+      members[name] = value;
+  append_json(out, members, options.spelling);
+  out += '\n';
+}
 
 result_json_sink::result_json_sink(result_json_options options)
   : options_(options) {}
@@ -86,7 +153,7 @@ expected<void> result_json_sink::open() {
   if (!file)
     return tl::unexpected{file.error()};
   auto size = size_.value_or(0);
-  if (file->size() < size) { // Somebody took a part of it away.
+  if (file->size() < size) { // Someone shortened it.
     auto whole = whole_lines(path);
     if (!whole)
       return tl::unexpected{whole.error()};
@@ -182,10 +249,16 @@ std::unique_ptr<sink> make_result_json_sink(const std::string& options_json) {
   const auto spelling = from.value("spelling", "text");
   if (spelling != "text" && spelling != "null")
     throw std::invalid_argument{"spelling: '" + spelling
-                                + "' is none of text, null"};
+                                + "' is neither text nor null"};
   if (spelling == "null")
     options.spelling = json_non_finite::null;
   return std::make_unique<result_json_sink>(options);
+}
+
+std::shared_ptr<user_callback> result_json_tracker(result_json_options options,
+                                                   tracker_options tracking) {
+  return std::make_shared<tracker>(std::make_shared<result_json_sink>(options),
+                                   tracking);
 }
 
 } // namespace troupe

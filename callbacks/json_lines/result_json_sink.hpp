@@ -1,20 +1,59 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "troupe/callbacks/encoding/record_file.hpp"
-#include "troupe/callbacks/json_lines/result_json_options.hpp"
-#include "troupe/callbacks/json_lines/result_line.hpp"
+#include "troupe/callbacks/json_lines/result_json.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 
 namespace troupe {
 
-/// Writes `result.json`, one object a line for each report, and `params.json`
-/// into the run's folder, as programs know them from Ray's old runs. Every
-/// report is in the file once, however often writing was broken off.
+/// The times of a run that the lines of `result.json` need.
+struct result_clock {
+  using time_point = std::chrono::system_clock::time_point;
+  using duration = std::chrono::system_clock::duration;
+
+  time_point last;              ///< Latest report, or start of the attempt.
+  time_point restore;           ///< Start of the attempt.
+  duration iteration{};         ///< From the previous report to the latest.
+  duration total{};             ///< Of all iterations.
+  std::uint64_t iterations = 0; ///< Since `restore`.
+
+  /// An attempt begins at *time*.
+  void begin(time_point time) {
+    last = restore = time;
+    iterations = 0;
+  }
+
+  /// A report arrived at *time*.
+  void count(time_point time) {
+    iteration = time - last;
+    total += iteration;
+    last = time;
+    ++iterations;
+  }
+};
+
+/// Appends the line for *row*, the content of *record*, which *clock* has
+/// counted.
+///
+/// It has the metrics under their own names, groups as objects, the members of
+/// Ray's earlier `result.json` (`training_iteration` from 1, `timestamp` and
+/// the `time_…_s` in seconds, `date` in UTC, …) and `step`, `time_ms`,
+/// `attempt`, `seq`, `world_size`. A metric replaces a member of the same name.
+void append_result_line(std::string& out, const tracked_run& run,
+                        const tracker_record& record, const history_row& row,
+                        const result_clock& clock,
+                        const result_json_options& options);
+
+/// Writes `result.json`, with one JSON object per line and report, and
+/// `params.json` to the run's folder, in the format of Ray's earlier runs. Each
+/// report is in the file exactly once, however often writing was interrupted.
 class result_json_sink : public sink {
 public:
   explicit result_json_sink(result_json_options options = {});
@@ -31,18 +70,18 @@ public:
 private:
   expected<void> open();
   expected<void> write(std::span<const tracker_record> records);
-  /// Adds *params* to what `params.json` holds already.
+  /// Adds *params* to `params.json`.
   expected<void> add_params(const metrics& params) const;
 
   result_json_options options_;
   tracked_run run_;
-  std::optional<record_file> file_;   // empty: to be opened again
-  std::optional<std::uint64_t> size_; // of the file, as confirmed; bytes
-  result_clock clock_;                // likewise
+  std::optional<record_file> file_;   // empty: must be opened again
+  std::optional<std::uint64_t> size_; // of the confirmed file, bytes
+  result_clock clock_;                // confirmed
 };
 
-/// *options_json* as `result_json_sink::options` gives it, members left out
-/// have their default. Throws `std::exception` for what cannot be read.
+/// Builds a sink from the JSON of `result_json_sink::options`; missing members
+/// have their default. Throws `std::exception` if it cannot be read.
 std::unique_ptr<sink> make_result_json_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -12,8 +12,8 @@ namespace {
 
 class csv_crash_test : public testing::Test {
 protected:
-  // What is written if nothing goes wrong. The columns stand in the order in
-  // which batches showed them.
+  // The file without a crash. The columns are in the order in which batches
+  // introduced them.
   std::string undisturbed(std::size_t batch) {
     test::temporary_folder folder;
     test::broken_off writer{make, test::tracked_run_in(folder.path()),

@@ -11,7 +11,7 @@
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
-#include "troupe/callbacks/csv/csv_text.hpp"
+#include "troupe/callbacks/csv/csv_table.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
 namespace troupe {
@@ -29,7 +29,7 @@ protected:
     ASSERT_TRUE(done) << done.error().reason.message;
   }
 
-  // What a sink with *options* makes of *records*.
+  // The file that a sink with *options* writes for *records*.
   std::string written(records_span records, csv_options options = {}) {
     csv_sink sink{options};
     start(sink);
@@ -74,7 +74,7 @@ TEST_F(csv_sink_test, writes_a_row_for_each_report) {
             "1,0,1767225602,1,2,\"checkpoint_1\",1,2,0.25\n");
 }
 
-TEST_F(csv_sink_test, writes_what_the_loop_logged_beside_its_reports) {
+TEST_F(csv_sink_test, writes_what_the_loop_logged_besides_its_reports) {
   tracker_records records;
   records.add(logged_metrics{70, {{"batch_loss", 0.5}}});
   records.add(logged_text{70, "note", "hi"});
@@ -129,7 +129,7 @@ TEST_F(csv_sink_test, writes_every_kind_of_value) {
                 "9007199254740993,0.1,true,\"a \"\"b\"\"\",1\n");
 }
 
-TEST_F(csv_sink_test, writes_the_values_of_the_ranks_that_are_asked_for) {
+TEST_F(csv_sink_test, writes_the_values_of_the_chosen_ranks) {
   tracker_records records;
   records.report(0, {{{"loss", 1}}, {{"loss", 2}}});
   const std::string head = "index,attempt,time,step,world_size,checkpoint,";
@@ -141,7 +141,7 @@ TEST_F(csv_sink_test, writes_the_values_of_the_ranks_that_are_asked_for) {
             head + "loss,rank_0/loss,rank_1/loss\n" + row + "1,1,2\n");
 }
 
-TEST_F(csv_sink_test, lets_a_metric_take_the_place_of_a_column_of_ours) {
+TEST_F(csv_sink_test, lets_a_metric_replace_a_column_of_the_same_name) {
   tracker_records records;
   records.report(0, {{{"step", 1000}, {"time", 5}}});
   EXPECT_EQ(written(records.all()),
@@ -165,7 +165,7 @@ TEST_F(csv_sink_test, gives_new_names_a_column_and_earlier_rows_an_empty_cell) {
   EXPECT_FALSE(fs::exists(folder_ / "metrics.csv.new"));
 }
 
-TEST_F(csv_sink_test, writes_the_file_anew_once_for_all_names_of_a_batch) {
+TEST_F(csv_sink_test, rewrites_the_file_once_for_all_names_of_a_batch) {
   csv_sink sink;
   start(sink);
   tracker_records records;
@@ -181,7 +181,7 @@ TEST_F(csv_sink_test, writes_the_file_anew_once_for_all_names_of_a_batch) {
   EXPECT_EQ(csv::cells_of(lines_of(content())[0]).size(), 6u + 1000u);
 }
 
-TEST_F(csv_sink_test, keeps_every_cell_of_a_run_with_all_that_is_hard) {
+TEST_F(csv_sink_test, keeps_every_cell_of_a_difficult_run) {
   const auto run = test::hard_run();
   const auto whole = written(run.all());
   const auto rows = lines_of(whole);
@@ -190,7 +190,7 @@ TEST_F(csv_sink_test, keeps_every_cell_of_a_run_with_all_that_is_hard) {
   EXPECT_EQ(names.size(), 6u + 9 + 1 + 1100);
   for (const auto& row : rows)
     EXPECT_EQ(csv::cells_of(row).size(), names.size());
-  // In whatever pieces it comes, the same cells are there.
+  // The cells do not depend on how the records are divided.
   for (std::size_t piece : {1, 7, 50}) {
     fs::remove(file_);
     csv_sink sink;
@@ -203,7 +203,7 @@ TEST_F(csv_sink_test, keeps_every_cell_of_a_run_with_all_that_is_hard) {
   }
 }
 
-TEST_F(csv_sink_test, goes_on_in_the_same_file_after_a_restart) {
+TEST_F(csv_sink_test, continues_the_same_file_after_a_restart) {
   tracker_records records;
   records.report(0, {{{"loss", 1}}});
   csv_sink first;
@@ -237,18 +237,18 @@ TEST_F(csv_sink_test, cuts_off_what_was_written_after_the_state) {
   EXPECT_EQ(content(), whole);
 }
 
-TEST_F(csv_sink_test, keeps_a_file_of_which_it_knows_nothing) {
-  test::write_bytes(file_, "somebody's\n");
+TEST_F(csv_sink_test, keeps_an_unknown_file) {
+  test::write_bytes(file_, "someone's\n");
   csv_sink sink;
   start(sink);
   EXPECT_EQ(content(), "");
-  EXPECT_EQ(test::bytes_of(folder_ / "metrics.csv.1"), "somebody's\n");
+  EXPECT_EQ(test::bytes_of(folder_ / "metrics.csv.1"), "someone's\n");
   test::write_bytes(file_, "another\n");
   start(sink);
   EXPECT_EQ(test::bytes_of(folder_ / "metrics.csv.2"), "another\n");
 }
 
-TEST_F(csv_sink_test, begins_a_new_file_where_its_own_was_removed) {
+TEST_F(csv_sink_test, begins_a_new_file_if_its_own_was_removed) {
   tracker_records records;
   records.report(0, {{{"loss", 1}}});
   csv_sink sink;
@@ -272,7 +272,7 @@ TEST_F(csv_sink_test, takes_all_rows_again_after_the_disk_was_full) {
   csv_sink sink;
   start(sink);
   for (std::size_t i = 0; i < all.size(); ++i) {
-    // At one after another of the writes: of the new file, of the row.
+    // Fails each write in turn: of the new file, of the row.
     ASSERT_TRUE(arm_failpoint(i % 2 == 0 ? "record_file.append=enospc"
                                          : "record_file.append:2=enospc"));
     const auto failed = sink.log(all.subspan(i, 1));
@@ -287,7 +287,7 @@ TEST_F(csv_sink_test, takes_all_rows_again_after_the_disk_was_full) {
   EXPECT_EQ(content(), whole);
 }
 
-TEST_F(csv_sink_test, says_so_once_where_the_disk_is_full_or_read_only) {
+TEST_F(csv_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   test::small_disk disk{folder_ / "disk", "64k"};
   if (!disk)
     GTEST_SKIP() << "no tmpfs can be mounted: " << disk.reason();
@@ -316,7 +316,7 @@ TEST_F(csv_sink_test, says_so_once_where_the_disk_is_full_or_read_only) {
             "cannot open " + path + ": Read-only file system");
 }
 
-TEST_F(csv_sink_test, makes_no_folder_where_the_run_has_gone) {
+TEST_F(csv_sink_test, does_not_create_the_folder_of_a_removed_run) {
   run_.path = folder_ / "gone";
   csv_sink sink;
   const auto failed = sink.start(run_, {});
@@ -325,7 +325,7 @@ TEST_F(csv_sink_test, makes_no_folder_where_the_run_has_gone) {
   EXPECT_FALSE(fs::exists(run_.path));
 }
 
-TEST_F(csv_sink_test, refuses_names_that_are_no_file_of_its_own) {
+TEST_F(csv_sink_test, refuses_names_that_it_cannot_use) {
   for (const auto* name :
        {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl", "lock", "ranks",
         "attempts", "checkpoints", "callbacks.told", "state.json.new"}) {
@@ -336,7 +336,7 @@ TEST_F(csv_sink_test, refuses_names_that_are_no_file_of_its_own) {
   EXPECT_TRUE(csv_sink{}.check(run_));
 }
 
-TEST_F(csv_sink_test, is_built_again_from_its_options) {
+TEST_F(csv_sink_test, can_be_rebuilt_from_its_options) {
   const csv_sink sink{
     {.file = "x.csv", .ranks = rank_values::each, .numbers = non_finite::skip}};
   EXPECT_EQ(make_csv_sink(sink.options())->options(), sink.options());

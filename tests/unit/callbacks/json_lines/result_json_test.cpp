@@ -50,7 +50,7 @@ protected:
   fs::path file_ = folder_ / "result.json";
 };
 
-TEST_F(result_json_test, writes_an_object_with_rays_old_names_for_each_report) {
+TEST_F(result_json_test, writes_an_object_with_rays_names_for_each_report) {
   tracker_records records;
   records.attempt(0, 0);
   records.report(0, {{{"loss", 0.5}, {"val/acc", 1}}, {{"loss", 9}}}, "ckpt_0");
@@ -136,7 +136,7 @@ TEST_F(result_json_test, writes_every_kind_of_value) {
   EXPECT_TRUE(line.contains("e"));
 }
 
-TEST_F(result_json_test, lets_a_metric_take_the_place_of_a_member_of_ours) {
+TEST_F(result_json_test, lets_a_metric_replace_a_member_of_the_same_name) {
   tracker_records records;
   records.report(0, {{{"step", 1000}, {"config/seed", 7}}});
   const auto line = written(records.all()).at(0);
@@ -157,7 +157,7 @@ TEST_F(result_json_test, writes_config_and_logged_params_to_params_json) {
   EXPECT_EQ(json::parse(test::bytes_of(folder_ / "params.json")), expected);
 }
 
-TEST_F(result_json_test, keeps_every_report_of_a_run_with_all_that_is_hard) {
+TEST_F(result_json_test, keeps_every_report_of_a_difficult_run) {
   const auto lines = written(test::hard_run().all());
   ASSERT_EQ(lines.size(), 60u + 40 + 10);
   EXPECT_EQ(lines[99 - 20 + 20]["epoch"], 79);
@@ -185,7 +185,7 @@ TEST_F(result_json_test, cuts_off_what_was_written_after_the_state) {
   EXPECT_EQ(test::bytes_of(file_), whole);
 }
 
-TEST_F(result_json_test, goes_on_behind_whole_lines_of_a_shortened_file) {
+TEST_F(result_json_test, continues_after_the_whole_lines_of_a_shortened_file) {
   test::write_bytes(file_, "{\"a\":1}\n{\"b\"");
   result_json_sink sink;
   start(sink, R"({"size":1000,"last_us":0,"restore_us":0,"total_us":0,)"
@@ -193,12 +193,12 @@ TEST_F(result_json_test, goes_on_behind_whole_lines_of_a_shortened_file) {
   EXPECT_EQ(test::bytes_of(file_), "{\"a\":1}\n");
 }
 
-TEST_F(result_json_test, keeps_a_file_of_which_it_knows_nothing) {
-  test::write_bytes(file_, "somebody's\n");
+TEST_F(result_json_test, keeps_an_unknown_file) {
+  test::write_bytes(file_, "someone's\n");
   result_json_sink sink;
   start(sink);
   EXPECT_EQ(test::bytes_of(file_), "");
-  EXPECT_EQ(test::bytes_of(folder_ / "result.json.1"), "somebody's\n");
+  EXPECT_EQ(test::bytes_of(folder_ / "result.json.1"), "someone's\n");
 }
 
 TEST_F(result_json_test, loses_and_repeats_no_line_wherever_it_is_killed) {
@@ -234,7 +234,7 @@ TEST_F(result_json_test, loses_and_repeats_no_line_wherever_it_is_killed) {
   }
 }
 
-TEST_F(result_json_test, says_so_once_where_the_disk_is_full_or_read_only) {
+TEST_F(result_json_test, reports_once_that_the_disk_is_full_or_read_only) {
   test::small_disk disk{folder_ / "disk", "64k"};
   if (!disk)
     GTEST_SKIP() << "no tmpfs can be mounted: " << disk.reason();
@@ -260,7 +260,7 @@ TEST_F(result_json_test, says_so_once_where_the_disk_is_full_or_read_only) {
             "cannot open " + path + ": Read-only file system");
 }
 
-TEST_F(result_json_test, is_built_again_from_its_options) {
+TEST_F(result_json_test, can_be_rebuilt_from_its_options) {
   const result_json_sink sink{{.ranks = rank_values::mean,
                                .numbers = non_finite::skip,
                                .spelling = json_non_finite::null}};

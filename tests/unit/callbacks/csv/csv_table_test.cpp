@@ -1,4 +1,4 @@
-#include "troupe/callbacks/csv/csv_text.hpp"
+#include "troupe/callbacks/csv/csv_table.hpp"
 
 #include <array>
 #include <cstdint>
@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 namespace {
@@ -27,7 +27,7 @@ std::string name_text(std::string_view x) {
   return out;
 }
 
-TEST(csv_text_test, writes_every_kind_of_value) {
+TEST(csv_table_test, writes_every_kind_of_value) {
   using limits = std::numeric_limits<double>;
   EXPECT_EQ(text_of(true), "true");
   EXPECT_EQ(text_of(false), "false");
@@ -46,7 +46,7 @@ TEST(csv_text_test, writes_every_kind_of_value) {
   EXPECT_EQ(text_of("\xff"), "\"\xef\xbf\xbd\"");
 }
 
-TEST(csv_text_test, puts_names_in_quotes_only_where_they_need_them) {
+TEST(csv_table_test, puts_names_in_quotes_only_where_they_need_them) {
   EXPECT_EQ(name_text("val/loss"), "val/loss");
   EXPECT_EQ(name_text("größe"), "größe");
   EXPECT_EQ(name_text("a,b"), "\"a,b\"");
@@ -79,7 +79,7 @@ std::string python_says(const std::string& script, const fs::path& argument) {
   return result;
 }
 
-TEST(csv_text_test, is_read_back_by_pythons_csv_module) {
+TEST(csv_table_test, is_read_back_by_pythons_csv_module) {
   std::mt19937 random{2026};
   std::string file;
   nlohmann::json expected = nlohmann::json::array();
@@ -110,7 +110,7 @@ TEST(csv_text_test, is_read_back_by_pythons_csv_module) {
   EXPECT_EQ(nlohmann::json::parse(read, nullptr, false), expected) << read;
 }
 
-TEST(csv_text_test, reads_its_own_lines_back) {
+TEST(csv_table_test, reads_its_own_lines_back) {
   std::mt19937 random{7};
   for (int i = 0; i < 500; ++i) {
     std::vector<std::string> cells;

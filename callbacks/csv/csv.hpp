@@ -1,0 +1,22 @@
+#pragma once
+
+#include <memory>
+#include <string>
+
+#include "troupe/callbacks/tracking/row_values.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+
+namespace troupe {
+
+struct csv_options {
+  std::string file = "metrics.csv"; ///< Name in the run's folder.
+  rank_values ranks = rank_values::first;
+  non_finite numbers = non_finite::send; ///< As `nan`, `inf`, `-inf`.
+};
+
+/// A table of all metrics, for `run_config::callbacks`. Every run has one with
+/// default options; this one replaces it and is waited for as long by default.
+std::shared_ptr<user_callback>
+csv_tracker(csv_options options = {}, tracker_options tracking = own_files);
+
+} // namespace troupe

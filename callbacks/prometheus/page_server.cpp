@@ -37,8 +37,8 @@ bool would_wait() {
   return errno == EAGAIN || errno == EWOULDBLOCK || errno == EINTR;
 }
 
-/// How long clients wait in the kernel's queue after one could not be let in,
-/// most likely for want of a descriptor.
+/// How long clients wait in the kernel's queue after a failed accept, which is
+/// usually due to a lack of descriptors.
 constexpr std::chrono::milliseconds accept_pause{100};
 
 std::string lowered(std::string_view x) {
@@ -48,7 +48,7 @@ std::string lowered(std::string_view x) {
   return result;
 }
 
-/// The `Host` of *request*, in lower case and without port; empty: none.
+/// The `Host` of *request*, in lower case and without its port; empty: none.
 std::string asked_host(const std::string& request) {
   auto head = lowered(request.substr(0, request.find("\r\n\r\n")));
   auto at = head.find("\r\nhost:");
@@ -71,7 +71,7 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
   name.sin_port = htons(port);
   if (::inet_pton(AF_INET, address.c_str(), &name.sin_addr) != 1)
     return failure(ec::invalid_config,
-                   "'" + address + "' is no IPv4 address to serve at");
+                   "'" + address + "' is not an IPv4 address to serve at");
   unique_fd listener{
     ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
@@ -106,7 +106,7 @@ page_server::page_server(unique_fd listener, unique_fd stop,
       try {
         run();
       } catch (const std::exception&) {
-        // No memory for a connection: the page ends, the run does not.
+        // No memory for a connection: the page ends, the run continues.
       }
     }) {}
 
@@ -124,7 +124,7 @@ void page_server::run() {
       waits.push_back({x.socket.get(), static_cast<short>(events), 0});
       limit = std::min(limit, x.deadline);
     }
-    // Who finds no place waits in the kernel's queue.
+    // Further clients wait in the kernel's queue.
     if (clock::now() < next_accept_)
       limit = std::min(limit, next_accept_);
     else if (connections_.size() < max_connections)
@@ -140,8 +140,8 @@ void page_server::run() {
     std::vector<connection> rest;
     for (std::size_t i = 0; i < connections_.size(); ++i) {
       auto& x = connections_[i];
-      auto go_on = waits[i + 1].revents == 0 || serve(x);
-      if (go_on && clock::now() < x.deadline)
+      auto stays = waits[i + 1].revents == 0 || serve(x);
+      if (stays && clock::now() < x.deadline)
         rest.push_back(std::move(x));
     }
     auto asked =
@@ -192,8 +192,7 @@ bool page_server::serve(connection& x) {
   return true;
 }
 
-// A name that a stranger can point to this host is no reason to answer; an
-// address is none that he can choose.
+// An attacker can map any name to this host, but cannot choose its address.
 bool page_server::is_for_us(const std::string& request) const {
   auto host = asked_host(request);
   in_addr address{};

@@ -13,32 +13,32 @@
 
 namespace troupe {
 
-/// Serves one page over HTTP/1.1, on a thread of its own, to whoever connects.
+/// Serves one page over HTTP/1.1 on its own thread.
 ///
-/// Knows GET and HEAD. A request of more than 8 KiB is refused; a client that
-/// sends its request, or takes the reply, too slowly is dropped. At most 32
-/// connections; each serves one request. Without a free descriptor, clients
-/// wait until there is one.
+/// Answers GET and HEAD. Refuses requests of more than 8 KiB and drops clients
+/// that send or read too slowly. Accepts at most 32 connections, each for one
+/// request. Without a free descriptor, clients wait until there is one.
 ///
-/// Served at a loopback address, it refuses requests whose `Host` is another
-/// name than `localhost`: a web page could point its own name here (DNS
-/// rebinding) and have a browser on this host read the page.
+/// At a loopback address it refuses requests whose `Host` is a name other than
+/// `localhost`: a web page could map its own name to this address (DNS
+/// rebinding) and make a browser on this host read the page.
 class page_server {
 public:
   struct page {
     std::string path; ///< `/metrics`
     std::string content_type;
-    /// Called on the server's thread. What it throws is a reply of status 500.
+    /// Called on the server's thread. An exception becomes a reply of status
+    /// 500.
     std::function<std::string()> make;
-    /// For a client to send its request, and again to take the reply.
+    /// Time for a client to send its request, and again to read the reply.
     std::chrono::milliseconds patience{5000};
   };
 
   static constexpr std::size_t max_request = 8 * 1024;
   static constexpr std::size_t max_connections = 32;
 
-  /// Fails with `ec::invalid_config` if *address* is none, with `ec::conflict`
-  /// if the port is taken.
+  /// Fails with `ec::invalid_config` if *address* is not an IPv4 address, with
+  /// `ec::conflict` if the port is taken.
   static expected<std::unique_ptr<page_server>>
   start(const std::string& address, std::uint16_t port, page what);
 
@@ -57,8 +57,8 @@ private:
     unique_fd socket;
     clock::time_point deadline;
     std::string input;
-    std::string output;    ///< What is left of the reply.
-    bool answered = false; ///< All is sent, the client is to close.
+    std::string output;    ///< The rest of the reply.
+    bool answered = false; ///< All is sent; the client must close.
   };
 
   page_server(unique_fd listener, unique_fd stop, std::string address,
@@ -76,7 +76,7 @@ private:
   std::string address_;
   bool loopback_;
   page page_;
-  clock::time_point next_accept_; ///< Not before: it failed.
+  clock::time_point next_accept_; ///< No earlier, after a failure.
   std::vector<connection> connections_;
   std::thread thread_;
 };

@@ -4,26 +4,12 @@
 #include <unistd.h>
 
 #include "troupe/callbacks/console.hpp"
-#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/prometheus/prometheus.hpp"
+#include "troupe/callbacks/status_text.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 
 namespace troupe {
-
-namespace {
-
-run_state end_state_of(run_status_kind x) {
-  switch (x) {
-    case run_status_kind::finished:
-      return run_state::finished;
-    case run_status_kind::aborted:
-      return run_state::aborted;
-    case run_status_kind::preempted:
-      return run_state::preempted;
-    default:
-      return run_state::errored;
-  }
-}
-
-} // namespace
 
 prometheus_sink::prometheus_sink(prometheus_options options)
   : options_(std::move(options)) {}
@@ -56,7 +42,7 @@ expected<void> prometheus_sink::check(const tracked_run&) const {
     return {};
   return failure(ec::invalid_config, "prometheus_options::address: '"
                                        + options_.address
-                                       + "' is no IPv4 address");
+                                       + "' is not an IPv4 address");
 }
 
 sink_result prometheus_sink::start(const tracked_run& run, const std::string&) {
@@ -74,7 +60,7 @@ sink_result prometheus_sink::start(const tracked_run& run, const std::string&) {
     page_server::start(options_.address, options_.port,
                        {"/metrics", std::string{prometheus_text::content_type},
                         [this] { return page(); }});
-  // The port's holder may go: another driver that ends just now.
+  // Another driver that is about to end may still use the port.
   if (!server)
     return sink_fails(sink_failure::kind::transient, server.error());
   std::lock_guard guard{mutex_};
@@ -91,9 +77,9 @@ sink_result prometheus_sink::log(std::span<const tracker_record> records) {
     gauges_->add(x);
   if (gauges_->left_out() > 0 && !std::exchange(warned_, true))
     write_console(STDERR_FILENO,
-                  "troupe: Prometheus is shown the first "
+                  "troupe: Prometheus gets only the first "
                     + std::to_string(options_.max_metrics)
-                    + " metrics only (prometheus_options::max_metrics)\n");
+                    + " metrics (prometheus_options::max_metrics)\n");
   return {};
 }
 
@@ -125,6 +111,12 @@ std::string prometheus_sink::page() const {
   prometheus_text out;
   gauges_->write(out, now, !stale);
   return out.text();
+}
+
+std::shared_ptr<user_callback> prometheus_tracker(prometheus_options options,
+                                                  tracker_options tracking) {
+  return std::make_shared<tracker>(
+    std::make_shared<prometheus_sink>(std::move(options)), tracking);
 }
 
 } // namespace troupe

@@ -6,13 +6,13 @@
 #include <string>
 
 #include "troupe/callbacks/prometheus/page_server.hpp"
-#include "troupe/callbacks/prometheus/prometheus_options.hpp"
+#include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/prometheus/run_gauges.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 
-/// Serves `/metrics` for Prometheus as long as it lives.
+/// Serves `/metrics` for Prometheus until it is destroyed.
 class prometheus_sink final : public sink {
 public:
   explicit prometheus_sink(prometheus_options options);
@@ -37,14 +37,14 @@ private:
   mutable std::mutex mutex_;
   tracked_run run_;
   std::optional<run_gauges> gauges_;
-  std::optional<run_status> last_; ///< How it was when it ended.
+  std::optional<run_status> last_; ///< At the end of the run.
   std::optional<std::chrono::steady_clock::time_point> ended_;
   bool warned_ = false;
-  /// Last: its thread uses all of the above.
+  /// The last member: its thread uses the others.
   std::unique_ptr<page_server> server_;
 };
 
-/// From what `options()` gave.
+/// Builds a sink from the JSON of `prometheus_sink::options`.
 std::unique_ptr<sink> make_prometheus_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -19,12 +19,12 @@ std::int64_t whole_unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::floor<std::chrono::seconds>(x).time_since_epoch().count();
 }
 
-// Readers take every file with "tfevents" in its name for one of theirs.
+// Its name lacks "tfevents", by which readers find event files.
 fs::path unfinished(const fs::path& folder) {
   return folder / ".params.new";
 }
 
-// The number at the end of *name* if it goes *ending* number.
+// The number after *ending* at the end of *name*.
 std::optional<std::uint64_t> number_of(std::string_view name,
                                        std::string_view ending) {
   const auto at = name.rfind(ending);
@@ -101,7 +101,7 @@ expected<void> event_files::begin(std::chrono::system_clock::time_point time) {
   if (file_)
     if (auto done = file_->commit(); !done)
       return done;
-  // Later than the file before, whatever the clock and the process's id say.
+  // Sorts after the previous file, whatever the clock and the process id are.
   const auto seconds = std::max(whole_unix_seconds(time), seconds_ + 1);
   auto file =
     record_file::open_new(folder_ / name(seconds, number_ + 1), over_);

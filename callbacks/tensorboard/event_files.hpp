@@ -13,20 +13,20 @@
 
 namespace troupe::tensorboard {
 
-/// Where in a folder's event files a writer is.
+/// A writer's position in the event files of a folder.
 struct event_place {
-  std::uint64_t number = 0; ///< Of the file, from 1; 0: there is none yet.
-  std::int64_t seconds = 0; ///< In its name; readers order files by it.
+  std::uint64_t number = 0; ///< Of the file, from 1; 0: none yet.
+  std::int64_t seconds = 0; ///< In its name; readers sort files by it.
   std::string file;         ///< Name.
   std::uint64_t size = 0;   ///< Bytes.
 };
 
-/// The event files that one run writes to a folder, one after the other. File 0
-/// has the run's params and is replaced when they change.
+/// The event files that a run writes to a folder, one after another. File 0 has
+/// the run's params and is replaced when they change.
 class event_files {
 public:
-  /// Opens the folder, or makes it, and cuts this run's files back to *known*:
-  /// later ones are removed. *run_id* and *host* become part of file names.
+  /// Opens or creates the folder and cuts this run's files back to *known*;
+  /// later files are removed. *run_id* and *host* become part of file names.
   /// Once *over* was asked to stop, nothing is changed any more.
   static expected<event_files> open(const fs::path& folder,
                                     const std::string& run_id,
@@ -37,19 +37,19 @@ public:
   /// Ends the file and begins the next.
   expected<void> begin(std::chrono::system_clock::time_point time);
 
-  /// Writes whole records to the file; they count once committed.
+  /// Writes complete records to the file; they count once committed.
   expected<void> append(std::string_view records) {
     return file_->append(records);
   }
 
-  /// Makes what was appended durable.
+  /// Makes the appended records durable.
   expected<void> commit() { return file_->commit(); }
 
   /// Makes *records* the content of file 0.
   expected<void> replace_params(std::chrono::system_clock::time_point time,
                                 std::string_view records);
 
-  /// Up to where all is durable.
+  /// The position up to which everything is durable.
   event_place place() const;
 
 private:

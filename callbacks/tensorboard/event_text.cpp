@@ -2,11 +2,10 @@
 
 #include <bit>
 #include <cmath>
+#include <variant>
 
-#include "troupe/callbacks/encoding/crc32c.hpp"
-#include "troupe/callbacks/encoding/little_endian.hpp"
-#include "troupe/callbacks/encoding/protobuf_writer.hpp"
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe::tensorboard {
 
@@ -54,7 +53,7 @@ constexpr std::uint32_t dt_string = 7;
 constexpr std::uint32_t session_start = 1;
 constexpr std::size_t head_size = 12; // bytes before a record's data
 
-// Reserves the head, calls *body* with a writer of the event, fills the head in
+// Reserves the head, calls *body* with the event's writer, fills in the head
 // and appends the checksum.
 template <class Body>
 void append_event(std::string& out, event_head head, Body body) {
@@ -76,7 +75,7 @@ void append_event(std::string& out, event_head head, Body body) {
   append_little_endian(out, checksum);
 }
 
-// An event with one value, the rest of which *body* writes.
+// An event with one value, which *body* completes.
 template <class Body>
 void append_value(std::string& out, event_head head, std::string_view tag,
                   Body body) {
@@ -99,16 +98,54 @@ void add_plugin(protobuf_writer& x, std::string_view name,
   });
 }
 
-// All NaN are one: which of them a computation made depends on the processor.
+// One NaN for all: which one a computation yields depends on the processor.
 float as_float(double x) {
   return std::isnan(x) ? std::bit_cast<float>(0x7fc00000u)
                        : static_cast<float>(x);
 }
 
+// Types of params in the page's messages.
+enum : std::uint32_t { data_type_string = 1, data_type_bool, data_type_float };
+
+// Outcomes of a session.
+enum : std::uint32_t { status_success = 1, status_failure };
+
+double unix_seconds(time_point x) {
+  return std::chrono::duration<double>(x.time_since_epoch()).count();
+}
+
+const std::string* text_of(const metric_value& x) {
+  return std::get_if<std::string>(&x.variant());
+}
+
+const bool* flag_of(const metric_value& x) {
+  return std::get_if<bool>(&x.variant());
+}
+
+void add_value(protobuf_writer& out, const metric_value& x) {
+  if (const auto* text = text_of(x))
+    out.add_bytes(3, utf8_text(*text));
+  else if (const auto* flag = flag_of(x))
+    out.add_varint(4, *flag ? 1 : 0);
+  else
+    out.add_double(2, x.number());
+}
+
+void add_param_info(protobuf_writer& out, const std::string& name,
+                    const metric_value& x) {
+  out.add_bytes(1, utf8_text(name));
+  out.add_varint(4, text_of(x)   ? data_type_string
+                    : flag_of(x) ? data_type_bool
+                                 : data_type_float);
+  if (text_of(x) || flag_of(x)) // The page offers these values for filters.
+    out.add_message(5, [&](protobuf_writer& list) {
+      list.add_message(1, [&](protobuf_writer& value) { add_value(value, x); });
+    });
+}
+
 } // namespace
 
-void append_version(std::string& out,
-                    std::chrono::system_clock::time_point time) {
+void append_version(std::string& out, time_point time) {
   append_event(out, {time, 0}, [](protobuf_writer& event) {
     event.add_bytes(event::file_version, "brain.Event:2");
   });
@@ -176,14 +213,59 @@ void append_image(std::string& out, event_head head, const logged_image& x,
   });
 }
 
-void append_hparams(std::string& out,
-                    std::chrono::system_clock::time_point time,
-                    std::string_view tag, std::string_view content) {
+void append_hparams(std::string& out, time_point time, std::string_view tag,
+                    std::string_view content) {
   append_value(out, {time, 0}, tag, [&](protobuf_writer& x) {
     x.add_message(value::metadata, [&](protobuf_writer& metadata) {
       add_plugin(metadata, "hparams", content);
     });
   });
+}
+
+// -- the page "HParams"
+
+void append_experiment(std::string& out, time_point time,
+                       const std::string& name, const metrics& params,
+                       const std::vector<std::string>& metric_names) {
+  std::string content;
+  protobuf_writer{content}.add_message(2, [&](protobuf_writer& experiment) {
+    for (const auto& [param, value] : params)
+      experiment.add_message(
+        4, [&](protobuf_writer& info) { add_param_info(info, param, value); });
+    for (const auto& metric : metric_names)
+      experiment.add_message(5, [&](protobuf_writer& info) {
+        info.add_message(
+          1, [&](protobuf_writer& x) { x.add_bytes(2, utf8_text(metric)); });
+      });
+    experiment.add_bytes(6, utf8_text(name));
+  });
+  append_hparams(out, time, "_hparams_/experiment", content);
+}
+
+void append_session_start(std::string& out, time_point time,
+                          const std::string& run_name, const metrics& params) {
+  std::string content;
+  protobuf_writer{content}.add_message(3, [&](protobuf_writer& start) {
+    for (const auto& [param, value] : params)
+      start.add_message(1, [&](protobuf_writer& entry) {
+        entry.add_bytes(1, utf8_text(param));
+        entry.add_message(2, [&](protobuf_writer& x) { add_value(x, value); });
+      });
+    start.add_bytes(4, utf8_text(run_name));
+    start.add_double(5, unix_seconds(time));
+  });
+  append_hparams(out, time, "_hparams_/session_start_info", content);
+}
+
+void append_session_end(std::string& out, time_point time,
+                        run_status_kind status) {
+  std::string content;
+  protobuf_writer{content}.add_message(4, [&](protobuf_writer& end) {
+    end.add_varint(1, status == run_status_kind::finished ? status_success
+                                                          : status_failure);
+    end.add_double(2, unix_seconds(time));
+  });
+  append_hparams(out, time, "_hparams_/session_end_info", content);
 }
 
 } // namespace troupe::tensorboard

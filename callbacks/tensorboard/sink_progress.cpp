@@ -1,10 +1,123 @@
 #include "troupe/callbacks/tensorboard/sink_progress.hpp"
 
+#include <variant>
+
+#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/callbacks/tensorboard/event_text.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 #include "troupe/runtime/storage/json_writer.hpp"
 
 namespace troupe::tensorboard {
+
+namespace {
+
+constexpr std::size_t max_image_bytes = 1 << 28;
+
+// Whether the file was removed while its folder is still there.
+bool is_gone(const fs::path& file) {
+  auto folder = look_up(file.parent_path());
+  auto found = look_up(file);
+  return folder && folder->exists() && found && !found->exists();
+}
+
+class visitor {
+public:
+  visitor(std::string& out, const tracker_record& record,
+          const tensorboard_options& options, sink_progress& progress)
+    : out_(out), options_(options),
+      progress_(progress), head_{record.time, step_of(record)} {}
+
+  sink_result operator()(const history_row& x) {
+    append(values_of(x, options_.ranks));
+    if (!x.checkpoint.empty())
+      progress_.steps.mark(x.index + 1);
+    return {};
+  }
+
+  sink_result operator()(const logged_metrics& x) {
+    append(x.values);
+    return logged();
+  }
+
+  sink_result operator()(const logged_text& x) {
+    append_text(out_, head_, x.name, x.text);
+    return logged();
+  }
+
+  sink_result operator()(const logged_histogram& x) {
+    append_histogram(out_, head_, x);
+    return logged();
+  }
+
+  sink_result operator()(const logged_image& x) {
+    const auto png = read_file(x.file, max_image_bytes);
+    if (!png && is_gone(x.file))
+      return sink_fails(sink_failure::kind::rejected, png.error());
+    if (!png)
+      return file_result(tl::unexpected{png.error()});
+    append_image(out_, head_, x, *png);
+    return logged();
+  }
+
+  // Params, files and the end of the run are not values of a folder.
+  template <class Other>
+  sink_result operator()(const Other&) {
+    return {};
+  }
+
+private:
+  void append(const metrics& values) {
+    for (const auto& [name, value] : values) {
+      if (const auto* text = std::get_if<std::string>(&value.variant()))
+        append_changed(name, *text);
+      else if (is_sent(options_.numbers, value))
+        append_scalar(out_, head_, name, value.number());
+    }
+  }
+
+  void append_changed(const std::string& name, const std::string& text) {
+    const auto sum = checksum(text);
+    const auto [known, is_new] = progress_.texts.emplace(utf8_text(name), sum);
+    if (!is_new && known->second == sum)
+      return;
+    known->second = sum;
+    append_text(out_, head_, name, text);
+  }
+
+  sink_result logged() {
+    progress_.steps.logged(head_.step);
+    return {};
+  }
+
+  std::string& out_;
+  const tensorboard_options& options_;
+  sink_progress& progress_;
+  event_head head_;
+};
+
+} // namespace
+
+sink_result append_record(std::string& out, const tracker_record& record,
+                          const tensorboard_options& options,
+                          sink_progress& progress) {
+  return std::visit(visitor{out, record, options, progress}, record.content);
+}
+
+std::int64_t step_of(const tracker_record& record) {
+  return std::visit(
+    [](const auto& x) -> std::int64_t {
+      if constexpr (requires { x.index; })
+        return static_cast<std::int64_t>(x.index);
+      else if constexpr (requires { x.step; })
+        return x.step;
+      else
+        return -1;
+    },
+    record.content);
+}
 
 std::string to_json(const sink_progress& x) {
   auto texts = json::document::object();
@@ -35,7 +148,7 @@ expected<sink_progress> progress_from_json(const std::string& text) {
       if (result.place.file.find('/') != std::string::npos
           || result.place.file == "..")
         throw json::format_error{"'" + result.place.file
-                                 + "' is no name of a file"};
+                                 + "' is not the name of a file"};
       result.has_attempt = json::field(x, "has_attempt").get<bool>();
       result.params = json::to_metrics(json::field(x, "params"));
       for (const auto& [tag, checksum] : json::field(x, "texts").items())

@@ -5,11 +5,10 @@
 #include <utility>
 #include <variant>
 
-#include "troupe/callbacks/encoding/file_result.hpp"
-#include "troupe/callbacks/encoding/option_text.hpp"
 #include "troupe/callbacks/tensorboard/event_text.hpp"
-#include "troupe/callbacks/tensorboard/hparams_text.hpp"
-#include "troupe/callbacks/tensorboard/record_text.hpp"
+#include "troupe/callbacks/tensorboard/sink_progress.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -18,7 +17,7 @@ using namespace tensorboard;
 
 namespace {
 
-// Bytes that are gathered before they are written; images may be large.
+// Bytes that are buffered before a write; images may be large.
 constexpr std::size_t max_buffer = 8 << 20;
 
 constexpr std::int64_t max_hparams_step =
@@ -89,8 +88,8 @@ expected<void> tensorboard_sink::open() {
     return tl::unexpected{files.error()};
   files_ = std::move(*files);
   expected<void> done;
-  // Behind a file that somebody shortened or removed there is a new one: it may
-  // end in the middle of a record.
+  // After a file that someone shortened or removed comes a new one: it may end
+  // in the middle of a record.
   const auto shortened = files_->place().size < done_.place.size;
   if (done_.place.number == 0 || shortened) {
     std::string version;
@@ -142,7 +141,7 @@ sink_result tensorboard_sink::log(std::span<const tracker_record> records) {
   }
   if (!result && result.error().what != sink_failure::kind::rejected)
     return fail(result.error().reason);
-  // What came before a record that is rejected is kept.
+  // Records before a rejected one are kept.
   if (auto done = write_out(out).and_then([&] { return files_->commit(); });
       !done)
     return fail(done.error());
@@ -183,7 +182,7 @@ expected<void> tensorboard_sink::begin_attempt(const tracker_record& record,
                                                sink_progress& now) {
   const auto step = now.steps.roll_back(attempt.first_report);
   if (!std::exchange(now.has_attempt, true))
-    return {}; // The run's first one: its file is new.
+    return {}; // The run's first attempt: its file is new.
   return write_out(out)
     .and_then([&] { return files_->begin(record.time); })
     .map([&] {
@@ -201,8 +200,8 @@ expected<void> tensorboard_sink::write_out(std::string& out) {
 sink_result
 tensorboard_sink::finish(run_status_kind status,
                          std::chrono::system_clock::time_point time) {
-  // Opened anew: cuts off an end that was written before. The state does not
-  // hold it either, so that a run that is resumed gets another one.
+  // Reopening cuts off an end that was written before. The state does not
+  // include the end, so a resumed run gets a new one.
   auto done = open();
   if (done && !params_with(done_.params).empty()) {
     std::string end;
@@ -225,6 +224,12 @@ std::unique_ptr<sink> make_tensorboard_sink(const std::string& options_json) {
   read_option(from, "non_finite", options.numbers);
   read_option(from, "hparams_metrics", options.hparams_metrics);
   return std::make_unique<tensorboard_sink>(options);
+}
+
+std::shared_ptr<user_callback> tensorboard_tracker(tensorboard_options options,
+                                                   tracker_options tracking) {
+  return std::make_shared<tracker>(
+    std::make_shared<tensorboard_sink>(std::move(options)), tracking);
 }
 
 } // namespace troupe

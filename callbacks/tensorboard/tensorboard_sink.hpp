@@ -6,16 +6,15 @@
 
 #include "troupe/callbacks/tensorboard/event_files.hpp"
 #include "troupe/callbacks/tensorboard/sink_progress.hpp"
-#include "troupe/callbacks/tensorboard/tensorboard_options.hpp"
+#include "troupe/callbacks/tensorboard/tensorboard.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 
-/// Writes event files that TensorBoard shows: numbers as scalars, texts where
-/// they change, histograms, images, params for the page "HParams". Every
-/// attempt has a file of its own, which tells readers to forget what was lost
-/// to a rollback. Every record is in a file once, however often writing was
-/// broken off.
+/// Writes event files for TensorBoard: numbers as scalars, texts when they
+/// change, histograms, images, and params for the page "HParams". Each attempt
+/// has its own file, which makes readers discard what was lost to a rollback.
+/// Each record is written exactly once, however often writing was interrupted.
 class tensorboard_sink : public sink {
 public:
   explicit tensorboard_sink(tensorboard_options options = {});
@@ -33,7 +32,7 @@ public:
 private:
   fs::path folder() const;
   expected<void> open();
-  /// Begins or ends the file as *record* asks, adds its records to *out*.
+  /// Appends the events of *record* to *out*; begins a file for an attempt.
   sink_result take(const tracker_record& record, std::string& out,
                    tensorboard::sink_progress& now);
   expected<void> begin_attempt(const tracker_record& record,
@@ -47,12 +46,12 @@ private:
   tensorboard_options options_;
   tracked_run run_;
   tensorboard::sink_progress done_;               // confirmed
-  std::optional<tensorboard::event_files> files_; // empty: to be opened again
+  std::optional<tensorboard::event_files> files_; // empty: must be reopened
   bool warned_of_step_ = false;
 };
 
-/// *options_json* as `tensorboard_sink::options` gives it, members left out
-/// have their default. Throws `std::exception` for what cannot be read.
+/// Builds a sink from the JSON of `tensorboard_sink::options`; missing members
+/// have their default. Throws `std::exception` if it cannot be read.
 std::unique_ptr<sink> make_tensorboard_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -106,7 +106,7 @@ TEST_F(page_server_test, leaves_out_the_body_for_head) {
   EXPECT_TRUE(reply.ends_with("\r\n\r\n"));
 }
 
-TEST_F(page_server_test, refuses_all_else) {
+TEST_F(page_server_test, refuses_everything_else) {
   serve();
   EXPECT_TRUE(ask("GET / HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 404 "));
   EXPECT_TRUE(
@@ -128,7 +128,7 @@ TEST_F(page_server_test, refuses_long_requests) {
                 .starts_with("HTTP/1.1 431 "));
 }
 
-TEST_F(page_server_test, drops_clients_that_do_not_go_on) {
+TEST_F(page_server_test, drops_clients_that_stall) {
   serve(std::chrono::milliseconds{20});
   EXPECT_EQ(ask("GET /metr"), "");
   EXPECT_EQ(ask(""), "");
@@ -143,7 +143,7 @@ TEST_F(page_server_test, does_not_let_a_client_wait_for_another) {
   EXPECT_TRUE(rest_of(slow).ends_with("page\n"));
 }
 
-TEST_F(page_server_test, serves_large_pages_whole) {
+TEST_F(page_server_test, serves_large_pages_completely) {
   body = std::string(20'000'000, 'x');
   serve();
   EXPECT_EQ(ask("GET /metrics HTTP/1.1\r\n\r\n").size(),
@@ -154,7 +154,7 @@ TEST_F(page_server_test, serves_large_pages_whole) {
                   .size());
 }
 
-TEST_F(page_server_test, takes_no_more_connections_than_it_may) {
+TEST_F(page_server_test, limits_the_number_of_connections) {
   serve(std::chrono::milliseconds{100});
   std::vector<unique_fd> idle;
   for (std::size_t i = 0; i < 2 * page_server::max_connections; ++i)
@@ -163,7 +163,7 @@ TEST_F(page_server_test, takes_no_more_connections_than_it_may) {
   EXPECT_TRUE(ask("GET /metrics HTTP/1.1\r\n\r\n").ends_with("page\n"));
 }
 
-TEST_F(page_server_test, answers_no_one_who_calls_it_by_another_name) {
+TEST_F(page_server_test, refuses_requests_for_another_name) {
   serve();
   for (auto host : {"rebound.example", "rebound.example:9099",
                     "localhost.example", "127.0.0.1.example", "x"}) {
@@ -179,7 +179,7 @@ TEST_F(page_server_test, answers_no_one_who_calls_it_by_another_name) {
       << host;
 }
 
-TEST_F(page_server_test, is_called_as_one_likes_where_the_network_may_call_it) {
+TEST_F(page_server_test, accepts_any_name_at_an_address_of_the_network) {
   auto made = page_server::start("0.0.0.0", 0,
                                  {"/metrics", "text/x", [] { return "p"; }});
   ASSERT_TRUE(made) << made.error().message;
@@ -188,7 +188,7 @@ TEST_F(page_server_test, is_called_as_one_likes_where_the_network_may_call_it) {
                 .starts_with("HTTP/1.1 200 "));
 }
 
-TEST_F(page_server_test, lets_clients_wait_while_there_is_no_descriptor) {
+TEST_F(page_server_test, lets_clients_wait_while_descriptors_are_exhausted) {
   auto others = threads();
   serve();
   auto all = threads();
@@ -218,7 +218,7 @@ TEST_F(page_server_test, lets_clients_wait_while_there_is_no_descriptor) {
   EXPECT_TRUE(rest_of(client).ends_with("page\n"));
 }
 
-TEST_F(page_server_test, says_that_a_page_could_not_be_made) {
+TEST_F(page_server_test, reports_that_a_page_could_not_be_made) {
   auto made = page_server::start("127.0.0.1", 0,
                                  {"/metrics", "text/x", []() -> std::string {
                                     throw std::runtime_error{"no status"};
@@ -236,7 +236,7 @@ TEST_F(page_server_test, ends_with_clients_connected) {
   EXPECT_EQ(rest_of(idle), "");
 }
 
-TEST_F(page_server_test, says_what_it_cannot_serve_at) {
+TEST_F(page_server_test, names_the_address_that_it_cannot_serve) {
   serve();
   auto port = static_cast<std::uint16_t>(port_of(*server));
   auto taken = page_server::start("127.0.0.1", port, {"/", "", {}});

@@ -37,7 +37,7 @@ protected:
 #define EXPECT_LINE(page, line)                                                \
   EXPECT_NE((page).find("\n" line "\n"), std::string::npos) << (page)
 
-TEST_F(prometheus_sink_test, tells_where_it_serves) {
+TEST_F(prometheus_sink_test, says_where_it_serves) {
   prometheus_sink x{{}};
   EXPECT_EQ(x.address(), "");
   start(x);
@@ -69,7 +69,7 @@ TEST_F(prometheus_sink_test, shows_reports_of_all_ranks) {
   EXPECT_LINE(page, "troupe_metric{run=\"digits\",name=\"val_acc\"} 0.5");
 }
 
-TEST_F(prometheus_sink_test, shows_how_the_run_is_when_it_is_asked) {
+TEST_F(prometheus_sink_test, shows_the_current_status) {
   run_status now;
   now.state = run_state::running;
   now.world_size = 2;
@@ -86,7 +86,7 @@ TEST_F(prometheus_sink_test, shows_how_the_run_is_when_it_is_asked) {
   EXPECT_LINE(page_of(x), "troupe_workers{run=\"digits\"} 4");
 }
 
-TEST_F(prometheus_sink_test, asks_a_run_no_more_that_has_ended) {
+TEST_F(prometheus_sink_test, does_not_query_a_run_that_has_ended) {
   auto asked = 0;
   run.status = [&] { return ++asked, run_status{}; };
   prometheus_sink x{{}};
@@ -98,7 +98,7 @@ TEST_F(prometheus_sink_test, asks_a_run_no_more_that_has_ended) {
   EXPECT_EQ(asked, before);
 }
 
-TEST_F(prometheus_sink_test, takes_the_gauges_of_an_ended_run_away) {
+TEST_F(prometheus_sink_test, removes_the_gauges_of_a_finished_run) {
   prometheus_options options;
   options.grace = std::chrono::seconds{0};
   prometheus_sink x{options};
@@ -132,7 +132,7 @@ TEST_F(prometheus_sink_test, writes_each_kind_of_value) {
   EXPECT_EQ(page.find("name=\"text\""), page.npos);
 }
 
-TEST_F(prometheus_sink_test, shows_no_more_metrics_than_it_may_and_warns_once) {
+TEST_F(prometheus_sink_test, limits_the_number_of_metrics_and_warns_once) {
   prometheus_options options;
   options.max_metrics = 2;
   prometheus_sink x{options};
@@ -162,7 +162,7 @@ TEST_F(prometheus_sink_test, waits_for_a_port_that_is_taken) {
   EXPECT_NE(failed.error().reason.message.find(x.address()), std::string::npos);
 }
 
-TEST_F(prometheus_sink_test, refuses_an_address_that_is_none) {
+TEST_F(prometheus_sink_test, refuses_an_invalid_address) {
   prometheus_options options;
   options.address = "everywhere";
   auto refused = prometheus_sink{options}.check(run);
@@ -170,7 +170,7 @@ TEST_F(prometheus_sink_test, refuses_an_address_that_is_none) {
   EXPECT_NE(refused.error().message.find("everywhere"), std::string::npos);
 }
 
-TEST_F(prometheus_sink_test, is_made_again_from_its_options) {
+TEST_F(prometheus_sink_test, can_be_rebuilt_from_its_options) {
   prometheus_options options;
   options.port = 1234;
   options.ranks = rank_values::each;

@@ -5,8 +5,6 @@
 
 #include <gtest/gtest.h>
 
-#include "troupe/callbacks/tensorboard/step_marks.hpp"
-
 namespace troupe::tensorboard {
 namespace {
 
@@ -34,7 +32,7 @@ std::string scalar(event_head head, std::string_view tag, double value) {
   return hex([&](auto& out) { append_scalar(out, head, tag, value); });
 }
 
-// Read back by TensorBoard's own reader when they were noted.
+// TensorBoard's own reader could read these bytes when they were recorded.
 TEST(event_text_test, agrees_with_the_golden_records_byte_for_byte) {
   EXPECT_EQ(hex([](auto& out) { append_version(out, at(0, 1).time); }),
             "1800000000000000a37f4b2209000000000000f03f1a0d627261696e2e4576656e"
@@ -66,44 +64,8 @@ TEST(event_text_test, writes_every_nan_alike) {
   EXPECT_EQ(scalar(at(3), "a", -nan), golden);
 }
 
-TEST(event_text_test, replaces_what_is_no_utf8) {
+TEST(event_text_test, replaces_invalid_utf8) {
   EXPECT_EQ(scalar(at(3), "\xff", 1), scalar(at(3), "\xef\xbf\xbd", 1));
-}
-
-TEST(step_marks_test, forgets_from_the_first_report_that_was_lost) {
-  step_marks steps;
-  steps.mark(4);
-  EXPECT_EQ(steps.roll_back(4), 4);
-  EXPECT_EQ(steps.roll_back(0), 0);
-}
-
-TEST(step_marks_test, keeps_what_was_logged_before_the_checkpoint) {
-  step_marks steps;
-  for (int i = 0; i <= 1000; ++i)
-    steps.logged(i);
-  steps.mark(4);
-  steps.logged(1100);
-  steps.mark(5);
-  steps.logged(1200);
-  EXPECT_EQ(steps.roll_back(4), 1001);
-  steps.logged(1050);
-  EXPECT_EQ(steps.roll_back(4), 1001);
-}
-
-TEST(step_marks_test, loses_nothing_where_it_does_not_know_the_checkpoint) {
-  step_marks steps;
-  steps.logged(7);
-  for (std::uint64_t i = 0; i < 100; ++i)
-    steps.mark(10 + i);
-  EXPECT_EQ(steps.marks().size(), 16u);
-  EXPECT_EQ(steps.roll_back(3), 8);
-}
-
-TEST(step_marks_test, begins_anew_with_the_run) {
-  step_marks steps;
-  steps.logged(500);
-  EXPECT_EQ(steps.roll_back(0), 0);
-  EXPECT_EQ(steps.highest(), -1);
 }
 
 } // namespace

@@ -94,7 +94,7 @@ TEST_F(tensorboard_sink_test, changes_nothing_once_its_run_is_over) {
   }
 }
 
-TEST_F(tensorboard_sink_test, tells_readers_where_each_attempt_goes_on) {
+TEST_F(tensorboard_sink_test, shows_readers_where_each_attempt_resumes) {
   tracker_records records;
   records.attempt(0, 0);
   for (std::uint64_t i = 0; i < 6; ++i)
@@ -126,7 +126,7 @@ TEST_F(tensorboard_sink_test, writes_a_text_once_per_change) {
   EXPECT_EQ(count("cold"), 1);
 }
 
-TEST_F(tensorboard_sink_test, takes_flags_and_integers_for_numbers) {
+TEST_F(tensorboard_sink_test, writes_flags_and_integers_as_numbers) {
   tracker_records records;
   records.report(0, {{{"flag", true}, {"big", (std::int64_t{1} << 53) + 1}}});
   tensorboard_sink sink;
@@ -136,7 +136,7 @@ TEST_F(tensorboard_sink_test, takes_flags_and_integers_for_numbers) {
   EXPECT_EQ(count(std::string("big\x15\0\0\0Z", 8)), 1); // 2^53
 }
 
-TEST_F(tensorboard_sink_test, leaves_out_what_is_not_finite_if_told_so) {
+TEST_F(tensorboard_sink_test, skips_non_finite_values_on_request) {
   tracker_records records;
   records.report(0, {{{"nan", NAN}, {"infinite", INFINITY}, {"one", 1}}});
   tensorboard_sink sink{{.numbers = non_finite::skip}};
@@ -147,8 +147,7 @@ TEST_F(tensorboard_sink_test, leaves_out_what_is_not_finite_if_told_so) {
   EXPECT_EQ(count("one"), 1);
 }
 
-TEST_F(tensorboard_sink_test,
-       writes_the_values_of_the_ranks_that_are_asked_for) {
+TEST_F(tensorboard_sink_test, writes_the_values_of_the_chosen_ranks) {
   tracker_records records;
   records.report(0, {{{"loss", 1}}, {{"loss", 2}}});
   tensorboard_sink sink{{.ranks = rank_values::each}};
@@ -157,7 +156,7 @@ TEST_F(tensorboard_sink_test,
   EXPECT_EQ(count("rank_1/loss"), 1);
 }
 
-TEST_F(tensorboard_sink_test, has_the_end_of_a_run_once_also_if_it_is_resumed) {
+TEST_F(tensorboard_sink_test, writes_the_end_once_even_if_the_run_is_resumed) {
   tracker_records records;
   records.attempt(0, 0).report(0, {{{"loss", 1}}});
   tensorboard_sink first;
@@ -257,7 +256,7 @@ TEST_F(tensorboard_sink_test, cuts_off_what_was_written_after_the_state) {
 }
 
 TEST_F(tensorboard_sink_test,
-       goes_on_in_a_new_file_where_its_own_was_shortened) {
+       continues_in_a_new_file_if_its_own_was_shortened) {
   tracker_records records;
   records.attempt(0, 0).report(0, {{{"loss", 1}}}).report(1, {{{"late", 1}}});
   const records_span all{records.all()};
@@ -319,8 +318,7 @@ TEST_F(tensorboard_sink_test,
   }
 }
 
-TEST_F(tensorboard_sink_test,
-       says_so_once_where_the_disk_is_full_or_read_only) {
+TEST_F(tensorboard_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   test::small_disk disk{folder_ / "disk", "64k"};
   if (!disk)
     GTEST_SKIP() << "no tmpfs can be mounted: " << disk.reason();
@@ -352,14 +350,14 @@ TEST_F(tensorboard_sink_test,
             std::string::npos);
 }
 
-TEST_F(tensorboard_sink_test, makes_no_folder_where_the_run_has_gone) {
+TEST_F(tensorboard_sink_test, does_not_create_the_folder_of_a_removed_run) {
   run_.path = folder_ / "gone";
   tensorboard_sink sink;
   EXPECT_FALSE(sink.start(run_, {}));
   EXPECT_FALSE(fs::exists(run_.path));
 }
 
-TEST_F(tensorboard_sink_test, is_built_again_from_its_options) {
+TEST_F(tensorboard_sink_test, can_be_rebuilt_from_its_options) {
   const tensorboard_sink sink{{.log_dir = "/tmp/x",
                                .ranks = rank_values::mean,
                                .numbers = non_finite::skip,

@@ -1,23 +1,29 @@
 #pragma once
 
+#include <memory>
 #include <string>
 #include <vector>
 
-#include "troupe/callbacks/encoding/non_finite.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 
 struct tensorboard_options {
   /// Folder of the run's event files, which no other run may use; a relative
-  /// one lies in the run's folder.
+  /// path is relative to the run's folder.
   fs::path log_dir = "tensorboard";
   rank_values ranks = rank_values::first;
   non_finite numbers = non_finite::send;
-  /// Metrics that the page "HParams" shows as columns. None: it finds them
-  /// itself, over all runs that it is given, which is what most people want.
+  /// Metrics that the page "HParams" shows as columns. Empty: the page finds
+  /// them itself over all runs, which is usually best.
   std::vector<std::string> hparams_metrics;
 };
+
+/// TensorBoard's event files, for `run_config::callbacks`.
+std::shared_ptr<user_callback>
+tensorboard_tracker(tensorboard_options options = {},
+                    tracker_options tracking = {});
 
 } // namespace troupe

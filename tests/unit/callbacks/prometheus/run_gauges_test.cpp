@@ -1,11 +1,9 @@
-#include "troupe/callbacks/prometheus/prometheus_text.hpp"
+#include "troupe/callbacks/prometheus/run_gauges.hpp"
 
 #include <cmath>
 #include <limits>
 
 #include <gtest/gtest.h>
-
-#include "troupe/callbacks/prometheus/prometheus_histogram.hpp"
 
 namespace troupe {
 namespace {
@@ -24,7 +22,7 @@ TEST(prometheus_text_test, writes_families_and_samples) {
                       "troupe_up 0.1\n");
 }
 
-TEST(prometheus_text_test, spells_what_is_not_finite) {
+TEST(prometheus_text_test, spells_non_finite_values) {
   prometheus_text x;
   x.family("a", "gauge", "b");
   x.sample({}, std::nan(""));
@@ -42,7 +40,7 @@ TEST(prometheus_text_test, escapes_labels_and_help) {
                       "a{l=\"q\\\" b\\\\ n\\n u\xef\xbf\xbd\",m=\"\"} 1\n");
 }
 
-TEST(prometheus_text_test, counts_histograms_up) {
+TEST(prometheus_text_test, counts_durations_in_cumulative_buckets) {
   prometheus_histogram h;
   for (auto seconds : {0.0005, 0.02, 0.02, 5.0, 5000.0})
     h.add(seconds);

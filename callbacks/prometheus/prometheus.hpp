@@ -1,0 +1,33 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <memory>
+#include <string>
+
+#include "troupe/callbacks/tracking/row_values.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+
+namespace troupe {
+
+/// Where Prometheus finds a run, and which metrics.
+struct prometheus_options {
+  /// An IPv4 address of this host. The page has no password: by default only
+  /// this host can read it.
+  std::string address = "127.0.0.1";
+  std::uint16_t port = 0; ///< 0: any free port, which a note names.
+  /// Most names in `troupe_metric`: each is a series that a server keeps for
+  /// weeks.
+  std::size_t max_metrics = 200;
+  /// How long the gauges of a finished run stay on the page.
+  std::chrono::seconds grace{300};
+  rank_values ranks = rank_values::mean;
+};
+
+/// Serves the run's metrics to Prometheus, for `run_config::callbacks`.
+std::shared_ptr<user_callback>
+prometheus_tracker(prometheus_options options = {},
+                   tracker_options tracking = {});
+
+} // namespace troupe

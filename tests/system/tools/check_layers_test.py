@@ -79,6 +79,25 @@ class CheckLayers(unittest.TestCase):
             callbacks__text_DOT_cpp=source("int size(const text& x) {\n}\n"))
         self.assertEqual(code, 0, output)
 
+    def test_finds_folders_of_callbacks_that_include_each_other(self):
+        code, output = self.check(
+            callbacks__csv__csv_DOT_hpp='#include "troupe/callbacks/tracking/sink.hpp"\n',
+            callbacks__tracking__sink_DOT_hpp='#include "troupe/callbacks/http/reply.hpp"\n',
+            callbacks__http__reply_DOT_hpp='#include "troupe/callbacks/csv/csv.hpp"\n')
+        self.assertEqual(code, 1, output)
+        why = "include each other, perhaps through further folders"
+        self.assertEqual(output.strip().splitlines(), [
+            f"callbacks/csv/csv.hpp:1: callbacks/csv/ and callbacks/tracking/ {why}",
+            f"callbacks/http/reply.hpp:1: callbacks/http/ and callbacks/csv/ {why}",
+            f"callbacks/tracking/sink.hpp:1: callbacks/tracking/ and callbacks/http/ {why}"])
+        self.expect_violation(f"callbacks/csv.hpp:1: callbacks/ and callbacks/http/ {why}",
+                              callbacks__csv_DOT_hpp='#include "troupe/callbacks/http/reply.hpp"\n',
+                              callbacks__http__reply_DOT_hpp='#include "troupe/callbacks/csv.hpp"\n')
+        code, output = self.check(
+            callbacks__csv__csv_DOT_hpp='#include "troupe/callbacks/http/reply.hpp"\n#include "troupe/callbacks/csv.hpp"\n',
+            callbacks__http__reply_DOT_hpp='#include "troupe/callbacks/csv.hpp"\n')
+        self.assertEqual(code, 0, output)
+
     def test_finds_libtorch_outside_of_its_folder(self):
         self.expect_violation("trainers/trainer.cpp:1: LibTorch (ATen/ATen.h) belongs to trainers/torch/",
                               trainers__trainer_DOT_cpp="#include <ATen/ATen.h>\n")

@@ -20,8 +20,7 @@ CONFIGS = {
     "runtime/config/scaling_config.hpp": ["scaling_config", "resources"],
     "runtime/config/rank_hooks.hpp": ["rank_hooks"],
     "runtime/report/report_options.hpp": ["report_options"],
-    "callbacks/tracking/tracker_options.hpp": ["tracker_options"],
-    "callbacks/tracking/backoff.hpp": ["backoff::limits"],
+    "callbacks/tracking/tracker.hpp": ["tracker_options", "backoff::limits"],
     "trainers/torch/torch_config.hpp": ["torch_config"],
 }
 

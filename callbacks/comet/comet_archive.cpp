@@ -8,8 +8,8 @@
 #include <limits>
 
 #include "troupe/callbacks/comet/zip_file.hpp"
-#include "troupe/callbacks/encoding/json_text.hpp"
 #include "troupe/callbacks/encoding/record_file.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 

@@ -5,7 +5,7 @@
 #include <string>
 
 #include "troupe/callbacks/comet/comet_message.hpp"
-#include "troupe/callbacks/tracking/sink_result.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <cmath>
 #include <set>
 
-#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "troupe/callbacks/comet/comet_options.hpp"
-#include "troupe/callbacks/tracking/tracker_record.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 

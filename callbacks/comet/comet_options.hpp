@@ -5,7 +5,6 @@
 #include <string>
 #include <vector>
 
-#include "troupe/callbacks/encoding/non_finite.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/runtime/fs.hpp"
 

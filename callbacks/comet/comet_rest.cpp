@@ -2,9 +2,9 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/encoding/json_text.hpp"
-#include "troupe/callbacks/http/classify.hpp"
-#include "troupe/callbacks/http/percent_encoded.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/callbacks/http/http_text.hpp"
+#include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {

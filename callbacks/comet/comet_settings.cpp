@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <cctype>
 
-#include "troupe/callbacks/encoding/ini_file.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 

@@ -7,7 +7,7 @@
 #include "troupe/callbacks/comet/comet_archive.hpp"
 #include "troupe/callbacks/comet/comet_rest.hpp"
 #include "troupe/callbacks/console.hpp"
-#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 
 namespace troupe {

@@ -3,7 +3,7 @@
 #include <memory>
 
 #include "troupe/callbacks/comet/comet_options.hpp"
-#include "troupe/callbacks/tracking/tracker_options.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/callbacks/user_callback.hpp"
 
 namespace troupe {

@@ -5,7 +5,7 @@
 #include <limits>
 #include <optional>
 
-#include "troupe/callbacks/encoding/little_endian.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
 
 namespace troupe {
 

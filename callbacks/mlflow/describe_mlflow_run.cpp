@@ -5,7 +5,7 @@
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
-#include "troupe/callbacks/tracking/tracker_record.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/encoding/json_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/http/classify.hpp"
+#include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {

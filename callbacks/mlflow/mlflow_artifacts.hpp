@@ -3,7 +3,7 @@
 #include <string>
 
 #include "troupe/callbacks/mlflow/mlflow_api.hpp"
-#include "troupe/callbacks/tracking/sink_result.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {

@@ -3,8 +3,7 @@
 #include <cmath>
 #include <string_view>
 
-#include "troupe/callbacks/encoding/json_text.hpp"
-#include "troupe/callbacks/encoding/number_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/http/classify.hpp"
+#include "troupe/callbacks/tracking/http_failure.hpp"
 
 namespace troupe {
 

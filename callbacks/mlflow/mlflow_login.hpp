@@ -6,7 +6,7 @@
 
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
-#include "troupe/callbacks/tracking/sink_result.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 #include <cwctype>
 #include <vector>
 
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
 
 namespace troupe {

@@ -3,7 +3,6 @@
 #include <map>
 #include <string>
 
-#include "troupe/callbacks/encoding/non_finite.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
 
 namespace troupe {

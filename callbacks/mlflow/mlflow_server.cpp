@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/http/percent_encoded.hpp"
+#include "troupe/callbacks/http/http_text.hpp"
 
 namespace troupe {
 

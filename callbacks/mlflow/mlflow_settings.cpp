@@ -2,7 +2,6 @@
 
 #include <charconv>
 
-#include "troupe/callbacks/encoding/ini_file.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 

@@ -3,7 +3,7 @@
 #include <chrono>
 #include <string>
 
-#include "troupe/callbacks/http/http_options.hpp"
+#include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_options.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"

@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/encoding/option_text.hpp"
 #include "troupe/callbacks/mlflow/describe_mlflow_run.hpp"
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
 #include "troupe/callbacks/mlflow/mlflow_text.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 

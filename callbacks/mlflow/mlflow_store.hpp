@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "troupe/callbacks/mlflow/mlflow_batch.hpp"
-#include "troupe/callbacks/tracking/sink_result.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/run/run_status_kind.hpp"
 

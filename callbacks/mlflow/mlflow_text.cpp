@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "troupe/callbacks/encoding/number_text.hpp"
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 

@@ -14,7 +14,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/encoding/record_file.hpp"
-#include "troupe/callbacks/http/percent_encoded.hpp"
+#include "troupe/callbacks/http/http_text.hpp"
 #include "troupe/callbacks/mlflow/meta_file.hpp"
 #include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"

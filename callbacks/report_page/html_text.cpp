@@ -3,8 +3,7 @@
 #include <charconv>
 #include <cmath>
 
-#include "troupe/callbacks/encoding/json_text.hpp"
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 

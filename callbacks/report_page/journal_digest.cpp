@@ -5,7 +5,7 @@
 #include <string_view>
 #include <utility>
 
-#include "troupe/callbacks/tracking/event_kinds.hpp"
+#include "troupe/callbacks/tracking/record_reader.hpp"
 
 namespace troupe {
 

@@ -4,8 +4,8 @@
 #include <cmath>
 #include <ranges>
 
-#include "troupe/callbacks/elapsed_text.hpp"
 #include "troupe/callbacks/report_page/page_parts.hpp"
+#include "troupe/callbacks/status_text.hpp"
 
 namespace troupe {
 

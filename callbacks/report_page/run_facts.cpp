@@ -10,8 +10,8 @@
 #include <string_view>
 
 #include "troupe/callbacks/report_page/html_text.hpp"
-#include "troupe/callbacks/tracking/config_values.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/storage/checked_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"

@@ -5,9 +5,8 @@
 #include <string>
 #include <vector>
 
-#include "troupe/callbacks/tracking/sink_result.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/callbacks/tracking/tracker_record.hpp"
 #include "troupe/callbacks/wandb/wandb_fragment.hpp"
 #include "troupe/callbacks/wandb/wandb_log.hpp"
 #include "troupe/callbacks/wandb/wandb_options.hpp"

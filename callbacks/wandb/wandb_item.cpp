@@ -2,8 +2,7 @@
 
 #include <cmath>
 
-#include "troupe/callbacks/encoding/json_text.hpp"
-#include "troupe/callbacks/encoding/number_text.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include <cerrno>
 #include <optional>
 
-#include "troupe/callbacks/encoding/little_endian.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 

@@ -1,6 +1,6 @@
 #include "troupe/callbacks/wandb/wandb_options_json.hpp"
 
-#include "troupe/callbacks/encoding/option_text.hpp"
+#include "troupe/callbacks/tracking/option_text.hpp"
 
 namespace troupe {
 

@@ -2,8 +2,8 @@
 
 #include <charconv>
 
-#include "troupe/callbacks/encoding/protobuf_writer.hpp"
-#include "troupe/callbacks/encoding/utf8_text.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
+#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 

@@ -2,7 +2,7 @@
 
 #include <memory>
 
-#include "troupe/callbacks/tracking/tracker_options.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/callbacks/user_callback.hpp"
 #include "troupe/callbacks/wandb/wandb_options.hpp"
 

@@ -8,7 +8,7 @@
 #include <algorithm>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/callbacks/encoding/crc32c.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
 
 namespace troupe::test {
 

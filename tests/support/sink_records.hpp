@@ -10,8 +10,8 @@
 #include <vector>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/callbacks/tracking/tracker_record.hpp"
 
 namespace troupe::test {
 

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/callbacks/tracking/tracker_record.hpp"
 
 namespace troupe::test {
 

@@ -12,7 +12,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/actors/thread_launcher.hpp"
-#include "troupe/callbacks/csv/csv_tracker.hpp"
+#include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/failpoint.hpp"

@@ -12,10 +12,11 @@
 #include "tests/support/child.hpp"
 #include "tests/support/peers.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/callbacks/csv/csv_tracker.hpp"
-#include "troupe/callbacks/json_lines/result_json_tracker.hpp"
+#include "troupe/callbacks/csv/csv.hpp"
+#include "troupe/callbacks/json_lines/result_json.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tracker.hpp"
-#include "troupe/callbacks/tensorboard/tensorboard_tracker.hpp"
+#include "troupe/callbacks/tensorboard/tensorboard.hpp"
+#include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/run/run_description.hpp"
@@ -78,7 +79,8 @@ void sync(const fs::path& storage, const std::string& mlflow) {
   auto config = config_of(storage, mlflow);
   auto path = storage / "r";
   auto notes = [](std::string text) { ADD_FAILURE() << text; };
-  tracker_set::start(config, read_description(path).value(), path, {notes, {}})
+  tracker_set::start(trackers_of(config), read_description(path).value(), path,
+                     {notes, {}})
     .value()
     ->finish();
 }

@@ -152,7 +152,7 @@ void wandb_batch::add_histogram(const logged_histogram& x,
   auto values = row_at(x.step, record);
   if (!values)
     return;
-  // W&B names the edges of the buckets, one more than there are buckets.
+  // W&B wants the edges of the buckets, one more than there are buckets.
   std::vector<double> edges{x.min};
   edges.insert(edges.end(), x.limits.begin(), x.limits.end());
   values->items.push_back({x.name, R"("histogram")", "_type"});
@@ -177,8 +177,8 @@ sink_result wandb_batch::add_artifact(const logged_artifact& x) {
   return {};
 }
 
-// W&B's uploader takes what lies in the folder `files/`, which may be carried
-// elsewhere: a second name for the same bytes where that can be, else a copy.
+// W&B's uploader sends what is in the folder `files/`, which must stay complete
+// when it is moved: hence a hard link where possible, else a copy.
 sink_result wandb_batch::add_file(const fs::path& from, const fs::path& name,
                                   bool is_media) {
   if (leads_out(name))

@@ -1,5 +1,8 @@
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
+#include <limits>
 #include <map>
 #include <optional>
 #include <string>
@@ -7,15 +10,63 @@
 
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/callbacks/wandb/wandb_fragment.hpp"
-#include "troupe/callbacks/wandb/wandb_log.hpp"
-#include "troupe/callbacks/wandb/wandb_options.hpp"
+#include "troupe/callbacks/wandb/wandb.hpp"
+#include "troupe/callbacks/wandb/wandb_files.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"
-#include "troupe/callbacks/wandb/wandb_steps.hpp"
 
 namespace troupe {
 
-/// Where records are encoded to.
+/// Decides which rows W&B gets, and their steps.
+///
+/// W&B needs strictly increasing steps: it moves a row with a lower one behind
+/// its predecessor, and so shifts all later rows. So rows that a rollback
+/// repeats are not written, and each row also holds its own number as a value.
+struct wandb_steps {
+  static constexpr auto none = std::numeric_limits<std::int64_t>::min();
+
+  std::int64_t last = -1;       ///< Highest step.
+  std::int64_t report = -1;     ///< Highest report index.
+  std::int64_t logged = none;   ///< Highest step that the loop logged.
+  std::int64_t repeated = none; ///< Logged steps up to here are repeats.
+
+  bool operator==(const wandb_steps&) const = default;
+
+  /// The step of report *index*; `nullopt` if W&B has it already.
+  std::optional<std::int64_t> next_report(std::int64_t index) {
+    if (index <= report)
+      return std::nullopt;
+    report = index;
+    return next(index);
+  }
+
+  /// The step of what the loop logged at *step*; `nullopt` if W&B has it.
+  std::optional<std::int64_t> next_logged(std::int64_t step) {
+    if (step <= repeated)
+      return std::nullopt;
+    logged = std::max(logged, step);
+    return next(step);
+  }
+
+  /// A new attempt restarts from a checkpoint and repeats steps.
+  void begin_attempt() { repeated = logged; }
+
+  /// Counts a row that is in the file although the saved state does not know
+  /// it: the row will be delivered again.
+  void take(const wandb_seen& row) {
+    last = std::max(last, row.step.value_or(last));
+    report = std::max(report, row.report.value_or(report));
+    logged = std::max(logged, row.logged.value_or(logged));
+    if (row.logged)
+      repeated = logged;
+  }
+
+private:
+  std::int64_t next(std::int64_t wanted) {
+    return last = std::max(last + 1, wanted);
+  }
+};
+
+/// What a batch reads and where it writes.
 struct wandb_target {
   const wandb_options& options;
   const tracked_run& run;
@@ -24,19 +75,19 @@ struct wandb_target {
   wandb_records& records;
 };
 
-/// Turns the records of one call into a log's records.
+/// Encodes the tracker records of one call as records of W&B's log.
 class wandb_batch {
 public:
-  /// *steps* go on with each row.
+  /// *steps* advances with each row.
   wandb_batch(const wandb_target& target, wandb_steps& steps)
     : target_(target), steps_(steps) {}
 
-  /// Adds *x*; rejected if it can never be taken: a file that is gone or a name
-  /// that leads out of the folder.
+  /// Adds *x*. Rejects what can never succeed: a file that no longer exists, or
+  /// a name that leads out of the folder.
   sink_result add(const tracker_record& x);
 
-  /// Adds what is held back: a row to which more values of the same step might
-  /// have come, and the latest value of each name.
+  /// Writes what was held back: the row that might have received more values of
+  /// its step, and the latest value of each name.
   void close();
 
 private:
@@ -58,7 +109,7 @@ private:
   void add_config(const metrics& values);
   void add_values(std::vector<wandb_item>& items, const metrics& values) const;
 
-  /// The row of what the loop logged at *step*; nullptr if W&B has it.
+  /// The row of what the loop logged at *step*; `nullptr` if W&B has it.
   row* row_at(std::int64_t step, const tracker_record& record);
   void write(row x);
   void close_row();

@@ -1,6 +1,7 @@
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 
 #include <charconv>
+#include <cmath>
 
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/callbacks/encoding/text.hpp"
@@ -9,24 +10,83 @@ namespace troupe {
 
 namespace {
 
-/// Kinds of records by their field numbers.
-enum record_field : std::uint32_t {
-  history_field = 2,
-  summary_field = 3,
-  config_field = 5,
-  files_field = 6,
-  stats_field = 7,
-  output_raw_field = 13,
-  run_field = 17,
-  exit_field = 18,
-  header_field = 21,
-  environment_field = 26,
+// Fields of W&B's messages, as wandb_internal.proto names them:
+// `<message>_<field>`.
+namespace wandb_field {
+
+enum : std::uint32_t {
+  record_num = 1,
+  record_history = 2,
+  record_summary = 3,
+  record_config = 5,
+  record_files = 6,
+  record_stats = 7,
+  record_output_raw = 13,
+  record_run = 17,
+  record_exit = 18,
+  record_header = 21,
+  record_environment = 26,
+
+  // of HistoryItem, SummaryItem, ConfigItem and StatsItem
+  item_key = 1,
+  item_nested_key = 2,
+  item_value_json = 16,
+
+  history_item = 1,
+  history_step = 2,
+  history_step_num = 1,
+  summary_update = 1,
+  config_update = 1,
+  stats_timestamp = 2,
+  stats_item = 3,
+
+  output_type = 1,
+  output_timestamp = 2,
+  output_line = 3,
+
+  files_files = 1,
+  file_path = 1,
+  file_type = 3,
+
+  run_id = 1,
+  run_entity = 2,
+  run_project = 3,
+  run_config = 4,
+  run_group = 6,
+  run_job_type = 7,
+  run_display_name = 8,
+  run_notes = 9,
+  run_tags = 10,
+  run_host = 13,
+  run_start_time = 17,
+  run_resume = 24,
+
+  environment_os = 1,
+  environment_started_at = 3,
+  environment_program = 6,
+  environment_host = 12,
+  environment_username = 13,
+  environment_cpu_count = 16,
+  environment_cpu_count_logical = 17,
+  environment_memory = 21,
+  memory_total = 1,
+
+  header_version_info = 1,
+  version_producer = 1,
+
+  exit_code = 1,
+  exit_runtime = 2,
+
+  // of google.protobuf.Timestamp
+  timestamp_seconds = 1,
+  timestamp_nanos = 2,
 };
 
-constexpr std::uint32_t item_key = 1, item_nested_key = 2, item_json = 16;
-constexpr std::uint32_t history_item = 1, history_step = 2;
-constexpr std::uint64_t stdout_type = 1;
-constexpr std::uint64_t wandb_file_type = 1, media_type = 2;
+// Of the enumerations OutputType and FileType.
+constexpr std::uint64_t output_stdout = 1;
+constexpr std::uint64_t file_wandb = 1, file_media = 2;
+
+} // namespace wandb_field
 
 void add_text(protobuf_writer& out, std::uint32_t field, std::string_view x) {
   if (!x.empty())
@@ -38,12 +98,12 @@ void add_items(protobuf_writer& out, std::uint32_t field,
   for (auto& x : items)
     out.add_message(field, [&](protobuf_writer& item) {
       if (x.part.empty()) {
-        item.add_bytes(item_key, utf8_text(x.key));
+        item.add_bytes(wandb_field::item_key, utf8_text(x.key));
       } else {
-        item.add_bytes(item_nested_key, utf8_text(x.key));
-        item.add_bytes(item_nested_key, x.part);
+        item.add_bytes(wandb_field::item_nested_key, utf8_text(x.key));
+        item.add_bytes(wandb_field::item_nested_key, x.part);
       }
-      item.add_bytes(item_json, x.json);
+      item.add_bytes(wandb_field::item_value_json, x.json);
     });
 }
 
@@ -52,116 +112,236 @@ void add_time(protobuf_writer& out, std::uint32_t field,
   using namespace std::chrono;
   out.add_message(field, [&](protobuf_writer& time) {
     auto whole = floor<seconds>(x);
-    time.add_int(1, whole.time_since_epoch().count());
+    time.add_int(wandb_field::timestamp_seconds,
+                 whole.time_since_epoch().count());
     if (auto rest = duration_cast<nanoseconds>(x - whole).count())
-      time.add_int(2, rest);
+      time.add_int(wandb_field::timestamp_nanos, rest);
   });
 }
 
+// Iterates over the fields of one protobuf message.
+class field_reader {
+public:
+  explicit field_reader(std::string_view bytes) : rest_(bytes) {}
+
+  /// Reads the next field. Returns false at the end and at malformed bytes.
+  bool next() {
+    std::uint64_t key = 0;
+    if (rest_.empty() || !read_varint(key))
+      return false;
+    number = static_cast<std::uint32_t>(key >> 3);
+    value = {};
+    switch (key & 7) {
+      case 0:
+        return read_varint(integer);
+      case 1:
+        return take(8);
+      case 2: {
+        std::uint64_t size = 0;
+        return read_varint(size) && take(size);
+      }
+      case 5:
+        return take(4);
+      default:
+        return false;
+    }
+  }
+
+  std::uint32_t number = 0;
+  std::uint64_t integer = 0; ///< Of a varint.
+  std::string_view value;    ///< Of a field with a length.
+
+private:
+  bool read_varint(std::uint64_t& x) {
+    x = 0;
+    for (auto shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
+      auto byte = static_cast<unsigned char>(rest_.front());
+      rest_.remove_prefix(1);
+      x |= std::uint64_t{byte & 0x7fu} << shift;
+      if (byte < 0x80)
+        return true;
+    }
+    return false;
+  }
+
+  bool take(std::uint64_t size) {
+    if (size > rest_.size())
+      return false;
+    value = rest_.substr(0, size);
+    rest_.remove_prefix(size);
+    return true;
+  }
+
+  std::string_view rest_;
+};
+
+void see_item(wandb_seen& result, std::string_view item) {
+  std::string_view key, json;
+  for (field_reader x{item}; x.next();) {
+    if (x.number == wandb_field::item_key)
+      key = x.value;
+    else if (x.number == wandb_field::item_value_json)
+      json = x.value;
+  }
+  auto* target = key == "_step"            ? &result.step
+                 : key == wandb_report_key ? &result.report
+                 : key == wandb_logged_key ? &result.logged
+                                           : nullptr;
+  std::int64_t value = 0;
+  auto end = json.data() + json.size();
+  if (target && std::from_chars(json.data(), end, value).ptr == end)
+    *target = value;
+}
+
 } // namespace
+
+std::string wandb_json(const metric_value& x) {
+  std::string result;
+  auto number = std::get_if<double>(&x.variant());
+  if (!number) {
+    append_json(result, x);
+    return result;
+  }
+  if (std::isnan(*number))
+    return "NaN";
+  if (std::isinf(*number))
+    return *number > 0 ? "Infinity" : "-Infinity";
+  append_number(result, *number);
+  if (result.find_first_of(".e") == std::string::npos)
+    result += ".0"; // Readers take it for a double then.
+  return result;
+}
+
+std::string wandb_config_json(const metric_value& x) {
+  auto number = std::get_if<double>(&x.variant());
+  return number && !std::isfinite(*number) ? "null" : wandb_json(x);
+}
 
 template <class Body>
 std::string wandb_records::record(std::uint32_t field, Body body) {
   std::string result;
   protobuf_writer out{result};
-  out.add_int(1, ++last_);
+  out.add_int(wandb_field::record_num, ++last_);
   out.add_message(field, body);
   return result;
 }
 
 std::string wandb_records::header() {
-  return record(header_field, [](protobuf_writer& header) {
+  return record(wandb_field::record_header, [](protobuf_writer& header) {
     header.add_message(
-      1, [](protobuf_writer& version) { version.add_bytes(1, "troupe"); });
+      wandb_field::header_version_info, [](protobuf_writer& version) {
+        version.add_bytes(wandb_field::version_producer, "troupe");
+      });
   });
 }
 
 std::string wandb_records::run(const wandb_run& x) {
-  return record(run_field, [&](protobuf_writer& run) {
-    add_text(run, 1, x.id);
-    add_text(run, 2, x.entity);
-    add_text(run, 3, x.project);
-    run.add_message(
-      4, [&](protobuf_writer& config) { add_items(config, 1, x.config); });
-    add_text(run, 6, x.group);
-    add_text(run, 7, x.job_type);
-    add_text(run, 8, x.name);
-    add_text(run, 9, x.notes);
+  return record(wandb_field::record_run, [&](protobuf_writer& run) {
+    add_text(run, wandb_field::run_id, x.id);
+    add_text(run, wandb_field::run_entity, x.entity);
+    add_text(run, wandb_field::run_project, x.project);
+    run.add_message(wandb_field::run_config, [&](protobuf_writer& config) {
+      add_items(config, wandb_field::config_update, x.config);
+    });
+    add_text(run, wandb_field::run_group, x.group);
+    add_text(run, wandb_field::run_job_type, x.job_type);
+    add_text(run, wandb_field::run_display_name, x.name);
+    add_text(run, wandb_field::run_notes, x.notes);
     for (auto& tag : x.tags)
-      add_text(run, 10, tag);
-    add_text(run, 13, x.host);
-    add_time(run, 17, x.start_time);
+      add_text(run, wandb_field::run_tags, tag);
+    add_text(run, wandb_field::run_host, x.host);
+    add_time(run, wandb_field::run_start_time, x.start_time);
     if (x.resume)
-      run.add_varint(24, 1);
+      run.add_varint(wandb_field::run_resume, 1);
   });
 }
 
 std::string wandb_records::environment(const wandb_environment& x,
                                        clock::time_point start) {
-  return record(environment_field, [&](protobuf_writer& out) {
-    add_text(out, 1, x.os);
-    add_time(out, 3, start);
-    add_text(out, 6, x.program);
-    add_text(out, 12, x.host);
-    add_text(out, 13, x.user);
-    out.add_varint(16, x.cpus);
-    out.add_varint(17, x.cpus);
-    out.add_message(
-      21, [&](protobuf_writer& memory) { memory.add_varint(1, x.memory); });
+  return record(wandb_field::record_environment, [&](protobuf_writer& out) {
+    add_text(out, wandb_field::environment_os, x.os);
+    add_time(out, wandb_field::environment_started_at, start);
+    add_text(out, wandb_field::environment_program, x.program);
+    add_text(out, wandb_field::environment_host, x.host);
+    add_text(out, wandb_field::environment_username, x.user);
+    out.add_varint(wandb_field::environment_cpu_count, x.cpus);
+    out.add_varint(wandb_field::environment_cpu_count_logical, x.cpus);
+    out.add_message(wandb_field::environment_memory,
+                    [&](protobuf_writer& memory) {
+                      memory.add_varint(wandb_field::memory_total, x.memory);
+                    });
   });
 }
 
 std::string wandb_records::config(std::span<const wandb_item> items) {
-  return record(config_field,
-                [&](protobuf_writer& out) { add_items(out, 1, items); });
+  return record(wandb_field::record_config, [&](protobuf_writer& out) {
+    add_items(out, wandb_field::config_update, items);
+  });
 }
 
 std::string wandb_records::history(std::int64_t step,
                                    std::span<const wandb_item> items) {
-  return record(history_field, [&](protobuf_writer& out) {
-    add_items(out, history_item, items);
-    out.add_message(history_step,
-                    [&](protobuf_writer& x) { x.add_int(1, step); });
+  return record(wandb_field::record_history, [&](protobuf_writer& out) {
+    add_items(out, wandb_field::history_item, items);
+    out.add_message(wandb_field::history_step, [&](protobuf_writer& x) {
+      x.add_int(wandb_field::history_step_num, step);
+    });
   });
 }
 
 std::string wandb_records::summary(std::span<const wandb_item> items) {
-  return record(summary_field,
-                [&](protobuf_writer& out) { add_items(out, 1, items); });
+  return record(wandb_field::record_summary, [&](protobuf_writer& out) {
+    add_items(out, wandb_field::summary_update, items);
+  });
 }
 
 std::string wandb_records::stats(clock::time_point time,
                                  std::span<const wandb_item> items) {
-  return record(stats_field, [&](protobuf_writer& out) {
-    add_time(out, 2, time);
-    add_items(out, 3, items);
+  return record(wandb_field::record_stats, [&](protobuf_writer& out) {
+    add_time(out, wandb_field::stats_timestamp, time);
+    add_items(out, wandb_field::stats_item, items);
   });
 }
 
 std::string wandb_records::output(clock::time_point time,
                                   std::string_view line) {
-  return record(output_raw_field, [&](protobuf_writer& out) {
-    out.add_varint(1, stdout_type);
-    add_time(out, 2, time);
-    add_text(out, 3, line);
+  return record(wandb_field::record_output_raw, [&](protobuf_writer& out) {
+    out.add_varint(wandb_field::output_type, wandb_field::output_stdout);
+    add_time(out, wandb_field::output_timestamp, time);
+    add_text(out, wandb_field::output_line, line);
   });
 }
 
 std::string wandb_records::file(std::string_view path, bool is_media) {
-  return record(files_field, [&](protobuf_writer& out) {
-    out.add_message(1, [&](protobuf_writer& file) {
-      add_text(file, 1, path);
-      file.add_varint(3, is_media ? media_type : wandb_file_type);
+  return record(wandb_field::record_files, [&](protobuf_writer& out) {
+    out.add_message(wandb_field::files_files, [&](protobuf_writer& file) {
+      add_text(file, wandb_field::file_path, path);
+      file.add_varint(wandb_field::file_type, is_media
+                                                ? wandb_field::file_media
+                                                : wandb_field::file_wandb);
     });
   });
 }
 
 std::string wandb_records::exit(int code, std::chrono::seconds runtime) {
-  return record(exit_field, [&](protobuf_writer& out) {
-    out.add_int(1, code);
+  return record(wandb_field::record_exit, [&](protobuf_writer& out) {
+    out.add_int(wandb_field::exit_code, code);
     if (runtime.count() > 0)
-      out.add_int(2, runtime.count());
+      out.add_int(wandb_field::exit_runtime, runtime.count());
   });
+}
+
+wandb_seen see_wandb_record(std::string_view record) {
+  wandb_seen result;
+  for (field_reader x{record}; x.next();) {
+    if (x.number == wandb_field::record_exit)
+      result.exit = true;
+    if (x.number == wandb_field::record_history)
+      for (field_reader row{x.value}; row.next();)
+        if (row.number == wandb_field::history_item)
+          see_item(result, row.value);
+  }
+  return result;
 }
 
 } // namespace troupe

@@ -7,11 +7,14 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
-#include "troupe/callbacks/wandb/rank_console.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/callbacks/wandb/wandb.hpp"
 #include "troupe/callbacks/wandb/wandb_batch.hpp"
-#include "troupe/callbacks/wandb/wandb_options_json.hpp"
+#include "troupe/callbacks/wandb/wandb_host.hpp"
+#include "troupe/callbacks/wandb/wandb_settings.hpp"
 #include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json_reader.hpp"
 
 namespace troupe {
 
@@ -22,8 +25,8 @@ using kind = sink_failure::kind;
 constexpr auto stats_interval = std::chrono::seconds{10};
 constexpr std::uint64_t log_header = 7; // bytes
 
-// W&B's words for how a run ended come from an exit code: 255 is what its own
-// client gives when it is interrupted.
+// W&B derives a run's state from its exit code: 255 is what its own client
+// reports when it is interrupted.
 int exit_code_of(run_status_kind x) {
   switch (x) {
     case run_status_kind::finished:
@@ -60,15 +63,40 @@ sink_result transient(const error& reason) {
 
 } // namespace
 
+std::string to_json(const wandb_place& x) {
+  return json::document{
+    {"fragment", x.fragment},   {"size", x.size},
+    {"closed", x.closed},       {"ended", x.ended},
+    {"step", x.steps.last},     {"report", x.steps.report},
+    {"logged", x.steps.logged}, {"repeated", x.steps.repeated},
+    {"console", x.console}}
+    .dump();
+}
+
+expected<wandb_place> wandb_place_from_json(const std::string& text) {
+  if (text.empty())
+    return wandb_place{};
+  return json::read<wandb_place>(text, "the state of tracker wandb",
+                                 [](const json::document& in) {
+                                   wandb_place x;
+                                   in.at("fragment").get_to(x.fragment);
+                                   in.at("size").get_to(x.size);
+                                   in.at("closed").get_to(x.closed);
+                                   in.at("ended").get_to(x.ended);
+                                   in.at("step").get_to(x.steps.last);
+                                   in.at("report").get_to(x.steps.report);
+                                   in.at("logged").get_to(x.steps.logged);
+                                   in.at("repeated").get_to(x.steps.repeated);
+                                   in.at("console").get_to(x.console);
+                                   return x;
+                                 });
+}
+
 wandb_sink::wandb_sink(wandb_options options)
   : options_(std::move(options)), upload_(options_) {}
 
 std::string wandb_sink::options() const {
   return to_json(options_);
-}
-
-std::unique_ptr<sink> make_wandb_sink(const std::string& options_json) {
-  return std::make_unique<wandb_sink>(wandb_options_from_json(options_json));
 }
 
 expected<void> wandb_sink::check(const tracked_run& run) const {
@@ -91,9 +119,9 @@ sink_result wandb_sink::start(const tracked_run& run,
     return sink_fails(kind::permanent, place.error());
   place_ = *place;
   log_.reset();
-  if (auto ok = mend_earlier_lives(); !ok)
+  if (auto ok = repair_earlier(); !ok)
     return transient(ok.error());
-  // A run that has ended gets a folder only if it goes on.
+  // A run that has ended gets a folder only if more is logged.
   if (place_.ended)
     return {};
   if (auto ok = open(); !ok)
@@ -101,9 +129,9 @@ sink_result wandb_sink::start(const tracked_run& run,
   return {};
 }
 
-// What was written after the last confirmed place counts: it may be uploaded
+// What was written after the saved state counts, too: it may have been uploaded
 // already.
-expected<void> wandb_sink::mend_earlier_lives() {
+expected<void> wandb_sink::repair_earlier() {
   auto all = wandb_fragments(settings_.root, settings_.about.id);
   if (!all)
     return tl::unexpected{all.error()};
@@ -114,17 +142,17 @@ expected<void> wandb_sink::mend_earlier_lives() {
     auto is_known = x.name() == place_.fragment;
     if (is_known && place_.closed)
       continue;
-    if (auto ok = mend(x, is_known ? place_.size : log_header); !ok)
+    if (auto ok = repair(x, is_known ? place_.size : log_header); !ok)
       return ok;
   }
   return {};
 }
 
-expected<void> wandb_sink::mend(const wandb_fragment& x, std::uint64_t from) {
+expected<void> wandb_sink::repair(const wandb_fragment& x, std::uint64_t from) {
   auto found = look_up(x.log());
   if (!found)
     return tl::unexpected{found.error()};
-  // Its maker died before the first record.
+  // The process died before the first record.
   if (!found->exists() || found->size < log_header)
     return remove_tree(x.path);
   auto has_exit = false;
@@ -147,11 +175,11 @@ expected<void> wandb_sink::mend(const wandb_fragment& x, std::uint64_t from) {
   place_.fragment = x.name();
   place_.size = log->size();
   place_.closed = true;
-  place_.ended = false; // Of how the run ended it knows nothing.
+  place_.ended = false; // The record added here does not know the end.
   return {};
 }
 
-// Opens this life's log, again after a failure, or a new one.
+// Reopens this process's log after a failure, or starts a new one.
 expected<void> wandb_sink::open() {
   if (log_)
     return {};
@@ -172,8 +200,8 @@ expected<void> wandb_sink::open() {
 
 expected<void> wandb_sink::begin_fragment() {
   auto& about = settings_.about;
-  // The first one is always sent from the service's row 0 on, so that sending
-  // it again does no harm.
+  // The first fragment is always uploaded from row 0, so that uploading it
+  // twice does no harm.
   auto earlier = wandb_fragments(settings_.root, about.id);
   if (!earlier)
     return tl::unexpected{earlier.error()};
@@ -209,9 +237,9 @@ expected<void> wandb_sink::begin_fragment() {
   auto obstacle = upload_.obstacle(all);
   if (obstacle.empty())
     upload_.follow(all);
-  else if (!std::exchange(told_, true))
+  else if (!std::exchange(announced_, true))
     write_console(STDERR_FILENO,
-                  "troupe: W&B's run stays offline: " + obstacle + "\n");
+                  "troupe: the W&B run stays offline: " + obstacle + "\n");
   return {};
 }
 
@@ -239,7 +267,7 @@ sink_result wandb_sink::log(std::span<const tracker_record> records) {
   return result;
 }
 
-// Only of the run's own process: `troupe-sync` may run elsewhere.
+// Only in the run's own process: `troupe-sync` may run on another host.
 void wandb_sink::add_stats() {
   auto now = std::chrono::steady_clock::now();
   if (!options_.system_stats || !run_.status
@@ -298,7 +326,7 @@ sink_result wandb_sink::upload_all(const wandb_settings& settings,
   if (!all)
     return transient(all.error());
   if (!upload_.obstacle(*all).empty())
-    return {}; // the user knows
+    return {}; // The user was informed.
   if (auto ok = upload_.finish(*all, stop); !ok)
     return transient(ok.error());
   return {};
@@ -330,6 +358,16 @@ sink_result wandb_sink::upload(const tracked_run& run) {
   if (!settings)
     return sink_fails(kind::permanent, settings.error());
   return upload_all(*settings, run.cancelled);
+}
+
+std::unique_ptr<sink> make_wandb_sink(const std::string& options_json) {
+  return std::make_unique<wandb_sink>(wandb_options_from_json(options_json));
+}
+
+std::shared_ptr<user_callback> wandb_tracker(wandb_options options,
+                                             tracker_options tracking) {
+  return std::make_shared<tracker>(
+    std::make_shared<wandb_sink>(std::move(options)), tracking);
 }
 
 } // namespace troupe

@@ -1,27 +1,46 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
 
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/callbacks/wandb/host_stats.hpp"
-#include "troupe/callbacks/wandb/wandb_fragment.hpp"
-#include "troupe/callbacks/wandb/wandb_log.hpp"
-#include "troupe/callbacks/wandb/wandb_options.hpp"
-#include "troupe/callbacks/wandb/wandb_place.hpp"
+#include "troupe/callbacks/wandb/wandb.hpp"
+#include "troupe/callbacks/wandb/wandb_batch.hpp"
+#include "troupe/callbacks/wandb/wandb_files.hpp"
+#include "troupe/callbacks/wandb/wandb_host.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 #include "troupe/callbacks/wandb/wandb_upload.hpp"
+#include "troupe/runtime/error.hpp"
 
 namespace troupe {
 
-/// Shows a run in Weights & Biases by W&B's own files, which W&B's own client
-/// uploads. Each life of the run has a folder; the client joins them by id.
+/// The state of the W&B sink, which a restarted one continues from.
+struct wandb_place {
+  std::string fragment;   ///< Name of the newest folder; empty: none.
+  std::uint64_t size = 0; ///< Bytes of its log that are confirmed.
+  bool closed = false;    ///< Its log has an exit record ...
+  bool ended = false;     ///< ... that says how the run ended.
+  wandb_steps steps;
+  std::uint64_t console = 0; ///< Bytes of rank 0's log already shown.
+
+  bool operator==(const wandb_place&) const = default;
+};
+
+std::string to_json(const wandb_place& x);
+
+/// An empty text is a sink that has written nothing.
+expected<wandb_place> wandb_place_from_json(const std::string& text);
+
+/// Shows a run in Weights & Biases: writes W&B's own files, which W&B's own
+/// client uploads. Every process that drives the run has a folder; the client
+/// joins them by the run's id.
 ///
 /// Invariants:
 ///   WB-1  A row is in the files once, whatever was killed when.
-///   WB-2  Steps rise strictly, over all lives.
+///   WB-2  Steps increase strictly, across restarts too.
 ///   WB-3  Every log but the newest ends with its exit record.
 class wandb_sink final : public sink {
 public:
@@ -41,8 +60,8 @@ public:
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
-  expected<void> mend_earlier_lives();
-  expected<void> mend(const wandb_fragment& x, std::uint64_t from);
+  expected<void> repair_earlier();
+  expected<void> repair(const wandb_fragment& x, std::uint64_t from);
   expected<void> open();
   expected<void> begin_fragment();
   void add_stats();
@@ -55,16 +74,16 @@ private:
   tracked_run run_;
   wandb_settings settings_;
   wandb_place place_;
-  std::optional<wandb_fragment> fragment_; ///< Of this life.
+  std::optional<wandb_fragment> fragment_; ///< Of this process.
   std::optional<wandb_log> log_;
   wandb_records records_;
   wandb_upload upload_;
-  bool told_ = false; ///< What the user must know about uploading.
+  bool announced_ = false; ///< The user knows why nothing is uploaded.
   host_stats stats_;
   std::optional<std::chrono::steady_clock::time_point> stats_time_;
 };
 
-/// From what `options()` gave.
+/// Makes a sink of what `options()` returned.
 std::unique_ptr<sink> make_wandb_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -9,4 +9,4 @@
 #include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/callbacks/wandb/wandb_tracker.hpp"
+#include "troupe/callbacks/wandb/wandb.hpp"

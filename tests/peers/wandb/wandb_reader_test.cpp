@@ -71,7 +71,7 @@ protected:
   tracked_run run = run_in(folder.path());
 };
 
-TEST_F(wandb_reader_test, finds_all_that_a_run_is) {
+TEST_F(wandb_reader_test, finds_everything_about_a_run) {
   run.config["nan"] = std::nan("");
   run.status = [] { return run_status{}; };
   wandb_sink sink{options};
@@ -192,7 +192,7 @@ TEST_F(wandb_reader_test, reads_large_records_over_block_borders) {
   EXPECT_EQ(rows[4].at("item").at("text"), text + "4");
 }
 
-TEST_F(wandb_reader_test, reads_all_behind_a_tail_that_was_torn) {
+TEST_F(wandb_reader_test, reads_everything_behind_a_torn_tail) {
   std::string state;
   {
     wandb_sink sink{options};
@@ -209,7 +209,7 @@ TEST_F(wandb_reader_test, reads_all_behind_a_tail_that_was_torn) {
   wandb_sink sink{options};
   ASSERT_TRUE(sink.start(run, state));
   auto all = inspect(first.path);
-  // Only the summary behind the last row was torn.
+  // Only the summary behind the last row is torn.
   EXPECT_EQ(of_type(all, "history").size(), 3u);
   EXPECT_EQ(of_type(all, "exit").at(0).at("exit_code"), 1);
   auto second = wandb_fragments(folder / "wandb", run.id).value()[1];

@@ -15,7 +15,7 @@
 
 namespace troupe::test {
 
-/// What W&B's service would hold of one run after its client has uploaded.
+/// What W&B's service holds of one run after its client has uploaded.
 struct wandb_service_run {
   std::vector<nlohmann::json> rows;
   std::vector<std::string> output;
@@ -29,7 +29,7 @@ struct wandb_service_run {
   int misplaced = 0; ///< Pieces that began behind the last line.
 };
 
-/// As much of W&B's service as its client needs for uploading.
+/// Plays the part of W&B's service that its client needs for uploading.
 class wandb_service {
 public:
   wandb_service()
@@ -42,7 +42,7 @@ public:
     return run_;
   }
 
-  /// Waits until the run has *n* rows; false after a minute.
+  /// Waits until the run has *n* rows. Returns false after a minute.
   bool wait_for_rows(std::size_t n) const {
     std::unique_lock lock{mutex_};
     return arrived_.wait_for(lock, std::chrono::minutes{1},
@@ -105,7 +105,7 @@ private:
 
   json upsert(const json& variables) {
     auto inserted = run_.bucket.is_null();
-    // Later ones name only what has changed.
+    // Later requests contain only what has changed.
     for (auto& [name, value] : variables.items())
       if (!value.is_null() || !run_.bucket.contains(name))
         run_.bucket[name] = value;

@@ -22,7 +22,7 @@ using test::wandb_service;
 
 constexpr auto secret = "planted0secret0planted0secret0planted0se";
 
-// Processes whose environment names the scratch home.
+// Processes whose environment contains the scratch home.
 int strays(const fs::path& home) {
   auto count = 0;
   boost::system::error_code code;
@@ -128,13 +128,13 @@ TEST_F(wandb_sync_test, uploads_at_the_end_what_live_upload_left) {
   EXPECT_EQ(service.run().exit_code, 1);
 }
 
-TEST_F(wandb_sync_test, joins_the_lives_of_a_run) {
+TEST_F(wandb_sync_test, joins_the_folders_of_a_resumed_run) {
   auto rows = reports(0, 9);
   auto keep = folder / "state";
   auto before = 4u;
-  // The first life is killed with rows written that nobody confirmed.
-  auto life = ::fork();
-  if (life == 0) {
+  // The first process is killed after writing rows that were not confirmed.
+  auto first = ::fork();
+  if (first == 0) {
     wandb_sink sink{options};
     if (sink.start(run, "") && sink.log({rows.data(), before})) {
       test::write_bytes(keep, sink.state());
@@ -144,8 +144,8 @@ TEST_F(wandb_sync_test, joins_the_lives_of_a_run) {
     ::_exit(1);
   }
   EXPECT_TRUE(service.wait_for_rows(6));
-  ::kill(life, SIGKILL);
-  ::waitpid(life, nullptr, 0);
+  ::kill(first, SIGKILL);
+  ::waitpid(first, nullptr, 0);
   wandb_sink sink{options};
   ASSERT_TRUE(sink.start(run, test::bytes_of(keep)));
   ASSERT_TRUE(sink.log(std::span{rows}.subspan(before)));

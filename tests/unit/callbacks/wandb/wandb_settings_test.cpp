@@ -5,7 +5,6 @@
 
 #include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
-#include "troupe/callbacks/wandb/wandb_options_json.hpp"
 
 namespace troupe {
 namespace {
@@ -71,7 +70,7 @@ TEST(wandb_settings_test, prefers_options_then_the_loop_then_variables) {
   EXPECT_EQ(x.mode, wandb_mode::disabled);
 }
 
-TEST(wandb_settings_test, refuses_what_wandb_does_not_take_by_its_name) {
+TEST(wandb_settings_test, refuses_what_wandb_does_not_accept_and_names_it) {
   auto run = run_in("/runs/digits");
   {
     environment_guard guard{{{"WANDB_MODE", "shared"}}};
@@ -119,7 +118,7 @@ TEST(wandb_settings_test, finds_a_key_where_wandb_does) {
   EXPECT_TRUE(has_wandb_key({}));
 }
 
-TEST(wandb_settings_test, survives_a_way_through_json_but_for_the_key) {
+TEST(wandb_settings_test, survives_json_except_for_the_key) {
   wandb_options x;
   x.project = "p";
   x.tags = {"a", "b\xff"};
@@ -143,7 +142,7 @@ TEST(wandb_settings_test, survives_a_way_through_json_but_for_the_key) {
                std::invalid_argument);
 }
 
-TEST(wandb_settings_test, says_that_a_relative_folder_has_no_current_one) {
+TEST(wandb_settings_test, refuses_a_relative_folder_without_a_current_folder) {
   EXPECT_TRUE(test::holds_without_current_folder([] {
     auto run = run_in("/runs/digits");
     auto relative = make_wandb_settings({.dir = "here"}, run);

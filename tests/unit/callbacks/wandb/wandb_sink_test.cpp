@@ -33,7 +33,7 @@ struct found_rows {
   int exits = 0;
 };
 
-// Over all logs of the run in *folder*, in order.
+// The rows of all logs of the run in *folder*, in order.
 found_rows rows_in(const fs::path& folder) {
   found_rows result;
   auto all = wandb_fragments(folder / "wandb", run_in(folder).id).value();
@@ -97,7 +97,8 @@ TEST_F(wandb_sink_test, writes_each_row_once_however_often_it_is_given) {
   EXPECT_EQ(found.exits, 1);
 }
 
-TEST_F(wandb_sink_test, gives_each_life_a_folder_and_goes_on_behind_the_last) {
+TEST_F(wandb_sink_test,
+       gives_each_process_a_folder_and_continues_behind_the_last) {
   auto rows = reports(0, 9);
   std::string state;
   {
@@ -105,7 +106,7 @@ TEST_F(wandb_sink_test, gives_each_life_a_folder_and_goes_on_behind_the_last) {
     ASSERT_TRUE(x.start(run, ""));
     ASSERT_TRUE(x.log({rows.data(), 4}));
     state = x.state();
-    ASSERT_TRUE(x.log({rows.data() + 4, 2})); // nobody hears of it
+    ASSERT_TRUE(x.log({rows.data() + 4, 2})); // not confirmed
   }
   wandb_sink x{offline()};
   ASSERT_TRUE(x.start(run, state));
@@ -119,7 +120,7 @@ TEST_F(wandb_sink_test, gives_each_life_a_folder_and_goes_on_behind_the_last) {
   EXPECT_LT(all[0].time, all[1].time);
 }
 
-TEST_F(wandb_sink_test, cuts_a_torn_record_before_it_goes_on) {
+TEST_F(wandb_sink_test, cuts_a_torn_record_before_it_appends) {
   auto rows = reports(0, 5);
   std::string state;
   fs::path log;
@@ -140,11 +141,11 @@ TEST_F(wandb_sink_test, cuts_a_torn_record_before_it_goes_on) {
 
 TEST_F(wandb_sink_test, survives_a_kill_between_any_two_steps) {
   auto rows = reports(0, 19);
-  // A child is killed after so many calls; what it confirmed is on disk as a
-  // feed keeps it.
+  // A child is killed after 1 to 5 calls; what it confirmed is on disk, as a
+  // feed stores it.
   std::size_t confirmed = 0;
   std::string state;
-  for (std::size_t life = 1; life < 6; ++life) {
+  for (std::size_t calls = 1; calls < 6; ++calls) {
     auto keep = folder / "state";
     test::run_in_child([&] {
       wandb_sink x{offline()};
@@ -154,7 +155,7 @@ TEST_F(wandb_sink_test, survives_a_kill_between_any_two_steps) {
       for (auto i = confirmed; i < rows.size(); ++i) {
         if (!x.log({rows.data() + i, 1}))
           return;
-        if (i == confirmed + life)
+        if (i == confirmed + calls)
           ::raise(SIGKILL); // written, and not confirmed
         write_bytes(keep, std::to_string(i + 1) + " " + x.state());
       }
@@ -207,7 +208,7 @@ TEST_F(wandb_sink_test, makes_no_folder_for_a_run_that_only_ends_again) {
   EXPECT_EQ(wandb_fragments(folder / "wandb", run.id).value().size(), 2u);
 }
 
-TEST_F(wandb_sink_test, says_how_the_run_ended_after_a_death_before_the_end) {
+TEST_F(wandb_sink_test, says_how_the_run_ended_after_a_crash_before_the_end) {
   std::string state;
   {
     wandb_sink x{offline()};
@@ -271,7 +272,7 @@ TEST_F(wandb_sink_test, keeps_names_within_its_folder) {
   }
 }
 
-TEST_F(wandb_sink_test, writes_what_cannot_be_written_later) {
+TEST_F(wandb_sink_test, starts_again_once_the_log_can_be_opened) {
   wandb_sink x{offline()};
   ASSERT_TRUE(x.start(run, ""));
   auto rows = reports(0, 1);
@@ -279,7 +280,7 @@ TEST_F(wandb_sink_test, writes_what_cannot_be_written_later) {
   auto log = wandb_fragments(root, run.id).value()[0].log();
   auto keep = bytes_of(log);
   {
-    // The log is no file any more: as if the disk had gone.
+    // The log is no longer a file, as if the disk had failed.
     wandb_sink y{offline()};
     fs::remove(log);
     fs::create_directory(log);
@@ -358,7 +359,7 @@ TEST_F(wandb_sink_test, stays_offline_without_a_program_or_a_key_and_says_how) {
   }
 }
 
-// A program in the place of W&B's that tells what it was given.
+// A program that plays W&B's client; *body* is a shell script.
 fs::path client_in(const fs::path& folder, const std::string& body) {
   auto path = folder / "client";
   write_bytes(path, "#!/bin/sh\n" + body);
@@ -366,14 +367,14 @@ fs::path client_in(const fs::path& folder, const std::string& body) {
   return path;
 }
 
-TEST_F(wandb_sink_test, hands_the_key_to_the_client_alone) {
+TEST_F(wandb_sink_test, passes_the_key_to_the_client_only) {
   environment_guard guard{{{"HOME", folder.path().string()},
                            {"WANDB_API_KEY", ""},
                            {"WANDB_RESUME", ""}}};
   wandb_options options;
   options.mode = wandb_mode::online;
   options.api_key = "planted-secret-1234567890";
-  // Succeeds only with the key; a failing one prints it.
+  // Succeeds only with the key.
   options.program =
     client_in(folder.path(),
               "[ \"$WANDB_API_KEY\" = planted-secret-1234567890 ] || exit 1\n"
@@ -413,7 +414,7 @@ TEST_F(wandb_sink_test, says_what_the_client_said_without_the_key) {
   EXPECT_TRUE(files_with(folder.path(), "planted-secret").empty());
 }
 
-TEST_F(wandb_sink_test, ends_a_client_that_hangs_when_nobody_waits) {
+TEST_F(wandb_sink_test, ends_a_hanging_client_when_the_run_is_cancelled) {
   wandb_options options;
   options.mode = wandb_mode::online;
   options.api_key = "k";

@@ -1,11 +1,11 @@
-#include "troupe/callbacks/wandb/wandb_steps.hpp"
+#include "troupe/callbacks/wandb/wandb_batch.hpp"
 
 #include <gtest/gtest.h>
 
 namespace troupe {
 namespace {
 
-TEST(wandb_steps_test, takes_the_number_of_a_report_as_step) {
+TEST(wandb_steps_test, uses_the_index_of_a_report_as_step) {
   wandb_steps x;
   EXPECT_EQ(x.next_report(0), 0);
   EXPECT_EQ(x.next_report(1), 1);
@@ -22,7 +22,7 @@ TEST(wandb_steps_test, leaves_out_reports_that_a_rollback_repeats) {
   EXPECT_EQ(x.next_report(4), 4);
 }
 
-TEST(wandb_steps_test, lets_reports_and_logged_rows_rise_together) {
+TEST(wandb_steps_test, increases_over_reports_and_logged_rows) {
   wandb_steps x;
   EXPECT_EQ(x.next_logged(100), 100);
   EXPECT_EQ(x.next_report(0), 101);
@@ -41,7 +41,7 @@ TEST(wandb_steps_test, leaves_out_logged_rows_that_a_rollback_repeats) {
   EXPECT_EQ(x.next_logged(6), 8);
 }
 
-TEST(wandb_steps_test, goes_on_behind_rows_that_another_life_wrote) {
+TEST(wandb_steps_test, continues_behind_rows_written_before_a_restart) {
   wandb_steps x;
   x.next_report(0);
   x.take({.exit = false, .step = 1, .report = 1, .logged = std::nullopt});

@@ -1,4 +1,4 @@
-#include "troupe/callbacks/wandb/rank_console.hpp"
+#include "troupe/callbacks/wandb/wandb_host.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>
@@ -12,7 +12,7 @@ using test::temporary_folder;
 using test::write_bytes;
 using lines = std::vector<std::string>;
 
-TEST(rank_console_test, gives_whole_lines_once) {
+TEST(rank_console_test, reads_whole_lines_once) {
   temporary_folder folder;
   auto path = folder / "rank_0.log";
   std::uint64_t from = 0;
@@ -25,7 +25,7 @@ TEST(rank_console_test, gives_whole_lines_once) {
   EXPECT_EQ(read_console(path, from), lines{"half and whole\n"});
 }
 
-TEST(rank_console_test, waits_for_no_pipe_in_its_place) {
+TEST(rank_console_test, does_not_wait_for_a_pipe_in_its_place) {
   temporary_folder folder;
   ASSERT_EQ(::mkfifo((folder / "rank_0.log").c_str(), 0600), 0);
   std::uint64_t from = 0;

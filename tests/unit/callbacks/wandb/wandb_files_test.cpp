@@ -1,4 +1,4 @@
-#include "troupe/callbacks/wandb/wandb_log.hpp"
+#include "troupe/callbacks/wandb/wandb_files.hpp"
 
 #include <random>
 #include <vector>
@@ -77,7 +77,7 @@ TEST(wandb_log_test, keeps_records_of_any_size_over_block_borders) {
   std::vector<std::string> written;
   auto log = wandb_log::create(path);
   ASSERT_TRUE(log);
-  // The sizes around a full block leave 0 to 8 bytes of it, too.
+  // A third of the sizes end within a few bytes of a block's end.
   for (std::size_t i = 0; i < 300; ++i) {
     auto left = 32768 - (7 + log->size()) % 32768;
     auto size = i % 3 == 0   ? random() % 100
@@ -98,7 +98,7 @@ TEST(wandb_log_test, writes_nothing_once_the_run_is_over) {
   ASSERT_TRUE(log);
   log->append("first");
   ASSERT_TRUE(log->flush());
-  write_bytes(path, bytes_of(path) + "torn"); // Cut off by who may write only.
+  write_bytes(path, bytes_of(path) + "torn"); // Not cut off: the run is over.
   const auto before = bytes_of(path);
   over.request_stop();
   log->append("second");
@@ -110,7 +110,7 @@ TEST(wandb_log_test, writes_nothing_once_the_run_is_over) {
   EXPECT_FALSE(fs::exists(folder / "y.wandb"));
 }
 
-TEST(wandb_log_test, gives_every_room_at_a_block_end_its_due) {
+TEST(wandb_log_test, fills_a_block_whatever_is_left_of_it) {
   for (std::size_t left = 0; left <= 15; ++left) {
     temporary_folder folder;
     auto path = folder / "x.wandb";
@@ -126,7 +126,7 @@ TEST(wandb_log_test, gives_every_room_at_a_block_end_its_due) {
   }
 }
 
-TEST(wandb_log_test, cuts_what_is_torn_wherever_it_was_torn) {
+TEST(wandb_log_test, cuts_off_a_record_torn_at_any_byte) {
   temporary_folder folder;
   auto path = folder / "x.wandb";
   for (std::size_t size = golden.size() - 1; size > golden.size() - 100;
@@ -144,7 +144,7 @@ TEST(wandb_log_test, cuts_what_is_torn_wherever_it_was_torn) {
   }
 }
 
-TEST(wandb_log_test, takes_a_flipped_bit_for_the_end) {
+TEST(wandb_log_test, treats_a_flipped_bit_as_the_end) {
   temporary_folder folder;
   auto path = folder / "x.wandb";
   auto damaged = golden;
@@ -163,37 +163,6 @@ TEST(wandb_log_test, refuses_a_file_that_lost_what_was_confirmed) {
   EXPECT_EQ(log.error().code, ec::corrupt);
   EXPECT_NE(log.error().message.find(path.string()), std::string::npos);
   EXPECT_EQ(bytes_of(path), golden);
-}
-
-TEST(wandb_log_test, tells_what_a_row_stands_for) {
-  wandb_records records;
-  std::vector<wandb_item> row{{"loss", "NaN"},
-                              {std::string{wandb_report_key}, "3"},
-                              {"_step", "9007199254740993"}};
-  auto seen = see_wandb_record(records.history(1, row));
-  EXPECT_EQ(seen.step, 9007199254740993);
-  EXPECT_EQ(seen.report, 3);
-  EXPECT_EQ(seen.logged, std::nullopt);
-  EXPECT_FALSE(seen.exit);
-  EXPECT_TRUE(see_wandb_record(records.exit(1, std::chrono::seconds{2})).exit);
-  auto text = records.history(1, row);
-  for (std::size_t size = 0; size < text.size(); ++size)
-    EXPECT_FALSE(see_wandb_record(text.substr(0, size)).exit);
-}
-
-TEST(wandb_log_test, writes_values_as_json_of_python) {
-  EXPECT_EQ(wandb_json(std::nan("")), "NaN");
-  EXPECT_EQ(wandb_json(HUGE_VAL), "Infinity");
-  EXPECT_EQ(wandb_json(-HUGE_VAL), "-Infinity");
-  EXPECT_EQ(wandb_json(9007199254740993), "9007199254740993");
-  EXPECT_EQ(wandb_json(0.1), "0.1");
-  EXPECT_EQ(wandb_json(2.0), "2.0");
-  EXPECT_EQ(wandb_json(true), "true");
-  EXPECT_EQ(wandb_json("a\"\n\xff"), "\"a\\\"\\n\xef\xbf\xbd\"");
-  EXPECT_EQ(wandb_config_json(std::nan("")), "null");
-  EXPECT_EQ(wandb_config_json(-HUGE_VAL), "null");
-  EXPECT_EQ(wandb_config_json(0.1), "0.1");
-  EXPECT_EQ(wandb_config_json("nan"), "\"nan\"");
 }
 
 } // namespace

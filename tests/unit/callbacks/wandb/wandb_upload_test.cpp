@@ -1,4 +1,4 @@
-#include "troupe/callbacks/wandb/child_program.hpp"
+#include "troupe/callbacks/wandb/wandb_upload.hpp"
 
 #include <csignal>
 
@@ -23,7 +23,7 @@ bool ends_soon(pid_t pid) {
   return !process || ::poll(&x, 1, 10'000) > 0;
 }
 
-// Waits for what the child writes first.
+// Waits for the first line that the child writes.
 std::string first_line(const fs::path& path) {
   for (int i = 0; i < 1000; ++i) {
     auto text = bytes_of(path);
@@ -34,7 +34,7 @@ std::string first_line(const fs::path& path) {
   return {};
 }
 
-TEST(child_program_test, gives_output_and_a_changed_environment) {
+TEST(child_program_test, logs_output_and_changes_the_environment) {
   temporary_folder folder;
   ::setenv("TROUPE_TEST_A", "a", 1);
   ::setenv("TROUPE_TEST_B", "b", 1);
@@ -62,7 +62,7 @@ TEST(child_program_test, stops_waiting_when_asked_to) {
   EXPECT_FALSE(child->wait(time, 0s, {}));
 }
 
-TEST(child_program_test, takes_children_in_other_sessions_along) {
+TEST(child_program_test, ends_children_in_other_sessions_too) {
   temporary_folder folder;
   pid_t grandchild = 0;
   {

@@ -1,0 +1,247 @@
+#include "troupe/callbacks/wandb/wandb_files.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+#include <zlib.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <ctime>
+#include <optional>
+
+#include "troupe/callbacks/encoding/binary.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::string_view prefix = "offline-run-";
+constexpr std::size_t time_size = 15; // 20260131_235959
+
+std::string time_text(std::chrono::sys_seconds x) {
+  auto seconds = std::chrono::system_clock::to_time_t(x);
+  std::tm parts{};
+  ::gmtime_r(&seconds, &parts);
+  char text[time_size + 1];
+  return {text, std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts)};
+}
+
+// The time in *name*; `nullopt` if it is not a folder of run *id*.
+std::optional<std::chrono::sys_seconds> time_of(const std::string& name,
+                                                const std::string& id) {
+  if (!name.starts_with(prefix)
+      || name.size() != prefix.size() + time_size + 1 + id.size()
+      || !name.ends_with("-" + id))
+    return std::nullopt;
+  std::tm parts{};
+  auto text = name.substr(prefix.size(), time_size);
+  if (::strptime(text.c_str(), "%Y%m%d_%H%M%S", &parts)
+      != text.c_str() + time_size)
+    return std::nullopt;
+  return std::chrono::sys_seconds{std::chrono::seconds{::timegm(&parts)}};
+}
+
+// A convenience for people and for W&B's tools, so a failure is ignored: some
+// file systems have no links.
+void name_latest(const fs::path& root, const std::string& name) {
+  boost::system::error_code ignored;
+  auto link = root / "latest-run";
+  auto fresh = root / ("latest-run.new-" + name);
+  fs::create_symlink(name, fresh, ignored);
+  if (!ignored)
+    fs::rename(fresh, link, ignored);
+  if (ignored)
+    fs::remove(fresh, ignored);
+}
+
+constexpr std::size_t block_size = 32 * 1024;
+constexpr std::size_t chunk_header = 7; // CRC 4, length 2, type 1
+constexpr std::string_view file_header{":W&B\xe1\xbe\x00", 7};
+// One call of a sink's `log` writes less; a longer tail is not ours.
+constexpr std::size_t max_tail = std::size_t{1} << 30;
+
+enum chunk_type : std::uint8_t { full = 1, first, middle, last };
+
+std::uint32_t chunk_sum(std::uint8_t type, std::string_view data) noexcept {
+  auto sum = ::crc32(0, &type, 1);
+  return static_cast<std::uint32_t>(
+    ::crc32_z(sum, reinterpret_cast<const Bytef*>(data.data()), data.size()));
+}
+
+struct chunk {
+  std::uint8_t type = 0;
+  std::string_view data;
+};
+
+std::uint32_t little_endian(std::string_view bytes) noexcept {
+  std::uint32_t result = 0;
+  for (std::size_t i = 0; i < bytes.size(); ++i)
+    result |= std::uint32_t{static_cast<unsigned char>(bytes[i])} << (8 * i);
+  return result;
+}
+
+// The first chunk of *bytes*; `nullopt` if it is torn or damaged.
+std::optional<chunk> read_chunk(std::string_view bytes) noexcept {
+  if (bytes.size() < chunk_header)
+    return std::nullopt;
+  auto length = little_endian(bytes.substr(4, 2));
+  auto type = static_cast<std::uint8_t>(bytes[6]);
+  if (type < full || type > last || bytes.size() - chunk_header < length)
+    return std::nullopt;
+  auto data = bytes.substr(chunk_header, length);
+  if (little_endian(bytes.substr(0, 4)) != chunk_sum(type, data))
+    return std::nullopt;
+  return chunk{type, data};
+}
+
+// Calls *see* for the whole records of *bytes*, which start at byte *from* of
+// the file. Returns how many bytes they occupy.
+std::size_t read_records(std::string_view bytes, std::uint64_t from,
+                         const std::function<void(std::string_view)>& see) {
+  std::size_t done = 0, at = 0;
+  std::string record;
+  auto within = false; // inside a record
+  for (;;) {
+    auto room = block_size - (from + at) % block_size;
+    if (room < chunk_header)
+      at += room; // padding
+    auto x = at < bytes.size() ? read_chunk(bytes.substr(at)) : std::nullopt;
+    auto begins = x && (x->type == full || x->type == first);
+    if (!x || begins == within)
+      return done;
+    record += x->data;
+    at += chunk_header + x->data.size();
+    within = x->type == first || x->type == middle;
+    if (!within) {
+      see(record);
+      record.clear();
+      done = at;
+    }
+  }
+}
+
+expected<std::string> read_tail(const record_file& log, std::uint64_t from) {
+  auto& path = log.path();
+  if (log.size() < from || log.size() - from > max_tail)
+    return failure(ec::corrupt, path.string() + " has "
+                                  + std::to_string(log.size()) + " bytes, but "
+                                  + std::to_string(from)
+                                  + " of them were confirmed");
+  auto file = open_file(path, O_RDONLY, "read");
+  if (!file)
+    return tl::unexpected{file.error()};
+  std::string result(log.size() - from, '\0');
+  std::size_t done = 0;
+  while (done < result.size()) {
+    auto n = ::pread(file->get(), result.data() + done, result.size() - done,
+                     static_cast<off_t>(from + done));
+    if (n < 0 && errno == EINTR)
+      continue;
+    if (n <= 0)
+      return tl::unexpected{storage_error("read", path, n < 0 ? errno : EIO)};
+    done += static_cast<std::size_t>(n);
+  }
+  return result;
+}
+
+} // namespace
+
+bool wandb_fragment::is_synced() const {
+  // If that cannot be determined, upload it again: W&B accepts duplicates.
+  auto found = look_up(log().string() + ".synced");
+  return found && found->exists();
+}
+
+expected<std::vector<wandb_fragment>> wandb_fragments(const fs::path& root,
+                                                      const std::string& id) {
+  std::vector<wandb_fragment> result;
+  boost::system::error_code code;
+  for (fs::directory_iterator i{root, code}, end; !code && i != end;
+       i.increment(code)) {
+    auto path = i->path();
+    if (auto time = time_of(path.filename().string(), id))
+      result.push_back({path, id, *time});
+  }
+  if (code && code.value() != ENOENT)
+    return tl::unexpected{storage_error("list", root, code.value())};
+  std::ranges::sort(result, {}, &wandb_fragment::time);
+  return result;
+}
+
+expected<wandb_fragment>
+make_wandb_fragment(const fs::path& root, const std::string& id,
+                    std::chrono::system_clock::time_point now) {
+  using namespace std::chrono_literals;
+  auto time = std::chrono::floor<std::chrono::seconds>(now);
+  auto others = wandb_fragments(root, id);
+  if (!others)
+    return tl::unexpected{others.error()};
+  if (!others->empty())
+    time = std::max(time, others->back().time + 1s);
+  auto name = std::string{prefix} + time_text(time) + "-" + id;
+  wandb_fragment result{root / name, id, time};
+  for (auto& folder : {result.files(), result.path / "logs"})
+    if (auto made = make_folders(folder); !made)
+      return tl::unexpected{made.error()};
+  name_latest(root, name);
+  return result;
+}
+
+expected<wandb_log> wandb_log::create(const fs::path& path,
+                                      std::stop_token over) {
+  auto file = record_file::open(path, over);
+  if (!file)
+    return tl::unexpected{file.error()};
+  if (file->size() != 0)
+    return failure(ec::conflict, path.string() + " exists already");
+  wandb_log result{std::move(*file)};
+  result.pending_ = file_header;
+  return result;
+}
+
+expected<wandb_log>
+wandb_log::reopen(const fs::path& path, std::uint64_t from,
+                  const std::function<void(std::string_view)>& see,
+                  std::stop_token over) {
+  auto file = record_file::open(path, over);
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto tail = read_tail(*file, from);
+  if (!tail)
+    return tl::unexpected{tail.error()};
+  if (auto ok = file->cut(from + read_records(*tail, from, see)); !ok)
+    return tl::unexpected{ok.error()};
+  return wandb_log{std::move(*file)};
+}
+
+void wandb_log::append(std::string_view record) {
+  auto begins = true;
+  do {
+    auto room = block_size - (size() + pending_.size()) % block_size;
+    if (room < chunk_header) {
+      pending_.append(room, '\0');
+      room = block_size;
+    }
+    auto part = record.substr(0, room - chunk_header);
+    record.remove_prefix(part.size());
+    auto ends = record.empty();
+    append_chunk(begins ? (ends ? full : first) : (ends ? last : middle), part);
+    begins = false;
+  } while (!record.empty());
+}
+
+void wandb_log::append_chunk(std::uint8_t type, std::string_view data) {
+  append_little_endian(pending_, chunk_sum(type, data));
+  append_little_endian(pending_, static_cast<std::uint16_t>(data.size()));
+  pending_ += static_cast<char>(type);
+  pending_ += data;
+}
+
+expected<void> wandb_log::flush() {
+  return file_.append(pending_)
+    .and_then([this] { return file_.commit(); })
+    .map([this] { pending_.clear(); });
+}
+
+} // namespace troupe

@@ -1,13 +1,13 @@
 #include "troupe/callbacks/comet/comet_archive.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
+#include <zlib.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
+#include <optional>
 
-#include "troupe/callbacks/comet/zip_file.hpp"
+#include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -17,7 +17,78 @@ namespace troupe {
 
 namespace {
 
-using kind = comet_message::kind;
+constexpr std::uint16_t version = 20; // 2.0: deflate
+constexpr std::uint16_t utf8_names = 1 << 11;
+constexpr std::uint16_t deflated = 8;
+constexpr std::uint32_t header_mark = 0x04034b50;
+constexpr std::size_t header_size = 30;         // without the name
+constexpr std::uint16_t first_day = 1 << 5 | 1; // 1980-01-01, zip's first
+
+std::string deflate_raw(const std::string& bytes) {
+  z_stream stream{};
+  ::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8,
+                 Z_DEFAULT_STRATEGY);
+  std::string result(::deflateBound(&stream, bytes.size()), '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
+  stream.avail_in = static_cast<uInt>(bytes.size());
+  stream.next_out = reinterpret_cast<Bytef*>(result.data());
+  stream.avail_out = static_cast<uInt>(result.size());
+  ::deflate(&stream, Z_FINISH);
+  result.resize(stream.total_out);
+  ::deflateEnd(&stream);
+  return result;
+}
+
+// `nullopt` unless the result has *size* bytes; does not allocate more than the
+// format can pack into so many bytes.
+std::optional<std::string> inflate_raw(std::string_view packed,
+                                       std::size_t size) {
+  constexpr std::size_t most = 1032; // deflate's best ratio
+  if (size / most > packed.size())
+    return std::nullopt;
+  z_stream stream{};
+  ::inflateInit2(&stream, -15);
+  std::string result(size, '\0');
+  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
+  stream.avail_in = static_cast<uInt>(packed.size());
+  stream.next_out = reinterpret_cast<Bytef*>(result.data());
+  stream.avail_out = static_cast<uInt>(size);
+  auto end = ::inflate(&stream, Z_FINISH);
+  auto total = stream.total_out;
+  ::inflateEnd(&stream);
+  if (end != Z_STREAM_END || total != size)
+    return std::nullopt;
+  return result;
+}
+
+std::uint32_t sum_of(const std::string& bytes) {
+  return static_cast<std::uint32_t>(
+    ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
+}
+
+std::uint32_t u32_at(std::string_view bytes, std::size_t at) {
+  std::uint32_t result = 0;
+  for (int i = 3; i >= 0; --i)
+    result = result << 8 | static_cast<unsigned char>(bytes[at + i]);
+  return result;
+}
+
+// The fields that an entry's own header and the directory's have in common.
+void append_facts(std::string& out, const zip_entry& x,
+                  const std::string& packed) {
+  append_little_endian(out, version);
+  append_little_endian(out, utf8_names);
+  append_little_endian(out, deflated);
+  append_little_endian(out, std::uint16_t{0}); // time
+  append_little_endian(out, first_day);
+  append_little_endian(out, sum_of(x.bytes));
+  append_little_endian(out, static_cast<std::uint32_t>(packed.size()));
+  append_little_endian(out, static_cast<std::uint32_t>(x.bytes.size()));
+  append_little_endian(out, static_cast<std::uint16_t>(x.name.size()));
+  append_little_endian(out, std::uint16_t{0}); // extra
+}
+
+using message_kind = comet_message::kind;
 
 constexpr std::size_t max_messages = std::size_t{1} << 30;
 
@@ -37,42 +108,84 @@ error lost(const fs::path& path, std::uint64_t size, std::uint64_t wanted) {
   return {ec::corrupt, path.string() + " has " + std::to_string(size) + " of "
                          + std::to_string(wanted)
                          + " bytes that were written: remove the run's file "
-                           "sinks/comet.offset to have the archive written "
-                           "again"};
+                           "sinks/comet.offset to write the archive again"};
 }
 
-// Writes *bytes* at *at*, and nothing stays behind them. `ec::corrupt` if there
-// is less before them: no one fills that with zeros.
+// Makes *bytes* follow the first *at* bytes of the file, durably. Returns
+// `ec::corrupt` if the file is shorter than *at*.
 expected<void> write_tail(const fs::path& path, std::uint64_t at,
                           std::string_view bytes, const std::stop_token& over) {
-  if (auto ok = may_write(over, path); !ok)
-    return ok;
   auto found = look_up(path);
   if (!found)
     return tl::unexpected{found.error()};
   if (found->size < at)
     return tl::unexpected{lost(path, found->size, at)};
-  const auto is_begin = at == 0;
-  auto file = open_file(path, O_WRONLY | O_CREAT, "open");
+  auto file = record_file::open(path, over);
   if (!file)
     return tl::unexpected{file.error()};
-  if (::ftruncate(file->get(), static_cast<off_t>(at)) != 0)
-    return tl::unexpected{storage_error("cut the tail of", path, errno)};
-  while (!bytes.empty()) {
-    auto n =
-      ::pwrite(file->get(), bytes.data(), bytes.size(), static_cast<off_t>(at));
-    if (n < 0 && errno == EINTR)
-      continue;
-    if (n < 0)
-      return tl::unexpected{storage_error("write", path, errno)};
-    at += static_cast<std::uint64_t>(n);
-    bytes.remove_prefix(static_cast<std::size_t>(n));
-  }
-  auto synced = sync_file(*file, path);
-  return is_begin && synced ? sync_folder(path.parent_path()) : synced;
+  return file->cut(at)
+    .and_then([&] { return file->append(bytes); })
+    .and_then([&] { return file->commit(); });
 }
 
 } // namespace
+
+expected<std::string> make_zip(const std::vector<zip_entry>& entries) {
+  constexpr std::size_t limit = std::numeric_limits<std::uint32_t>::max() / 2;
+  std::string out, directory;
+  for (auto& x : entries) {
+    if (x.bytes.size() > limit || out.size() > limit)
+      return failure(ec::unsupported,
+                     "the zip archive is too large for entry " + x.name + " of "
+                       + std::to_string(x.bytes.size()) + " bytes");
+    auto packed = deflate_raw(x.bytes);
+    auto begin = out.size();
+    append_little_endian(out, header_mark);
+    append_facts(out, x, packed);
+    out += x.name;
+    out += packed;
+    append_little_endian(directory, std::uint32_t{0x02014b50});
+    append_little_endian(directory, version); // made by
+    append_facts(directory, x, packed);
+    directory.append(6, '\0'); // comment, disk, attributes
+    append_little_endian(directory, std::uint32_t{0100644u << 16});
+    append_little_endian(directory, static_cast<std::uint32_t>(begin));
+    directory += x.name;
+  }
+  auto count = static_cast<std::uint16_t>(entries.size());
+  auto at = static_cast<std::uint32_t>(out.size());
+  out += directory;
+  append_little_endian(out, std::uint32_t{0x06054b50});
+  append_little_endian(out, std::uint32_t{0}); // disks
+  append_little_endian(out, count);
+  append_little_endian(out, count);
+  append_little_endian(out, static_cast<std::uint32_t>(directory.size()));
+  append_little_endian(out, at);
+  append_little_endian(out, std::uint16_t{0}); // comment
+  return out;
+}
+
+expected<std::string> zip_member(std::string_view archive,
+                                 std::string_view name) {
+  while (archive.size() > header_size && u32_at(archive, 0) == header_mark) {
+    auto packed_size = u32_at(archive, 18);
+    auto size = u32_at(archive, 22);
+    auto name_size = u32_at(archive, 26) & 0xffff; // no extra
+    if (archive.size() - header_size < std::uint64_t{name_size} + packed_size)
+      break;
+    auto entry = archive.substr(header_size, name_size);
+    auto packed = archive.substr(header_size + name_size, packed_size);
+    if (entry == name) {
+      auto bytes = inflate_raw(packed, size);
+      if (!bytes || sum_of(*bytes) != u32_at(archive, 14))
+        break;
+      return *bytes;
+    }
+    archive.remove_prefix(header_size + name_size + packed_size);
+  }
+  return failure(ec::corrupt,
+                 "the zip archive has no whole entry " + std::string{name});
+}
 
 comet_archive::comet_archive(comet_settings settings,
                              std::vector<std::string> tags,
@@ -121,8 +234,8 @@ sink_result comet_archive::start(const std::string& state) {
   return {};
 }
 
-/// Leaves the confirmed messages. A driver that died right after it had packed
-/// them did not save that: then they are in the archive only.
+// Cuts the file to the confirmed messages. If the driver died between packing
+// them and saving its state, they are only in the archive.
 expected<void> comet_archive::restore_messages() {
   auto found = look_up(messages_path());
   if (!found)
@@ -171,22 +284,22 @@ std::string comet_archive::line_of(const comet_message& x,
   auto step = x.step ? std::to_string(*x.step) : std::string{"null"};
   std::string type, payload;
   switch (x.what) {
-    case kind::metric:
+    case message_kind::metric:
       type = "metric_msg";
       payload = R"("local_timestamp":)" + time + R"(,"metric":{"metricName":)"
                 + name + R"(,"metricValue":)" + value + R"(,"step":)" + step
                 + R"(,"epoch":null})";
       break;
-    case kind::parameter:
+    case message_kind::parameter:
       type = "parameter_msg";
       payload = R"("local_timestamp":)" + time + R"(,"param":{"paramName":)"
                 + name + R"(,"paramValue":)" + value
                 + R"(,"source":"manual","step":)" + step + "}";
       break;
-    case kind::asset: // An archive has values only.
+    case message_kind::asset: // An archive holds values only.
       value = x.file ? in_quotes(x.file->string()) : value;
       [[fallthrough]];
-    case kind::other:
+    case message_kind::other:
       type = "log_other";
       payload = R"("key":)" + name + R"(,"value":)" + value;
       break;
@@ -226,7 +339,7 @@ sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
   if (!ok)
     return fails(ok.error());
   packed_ = true;
-  boost::system::error_code ignored; // The archive has all of it.
+  boost::system::error_code ignored; // The archive has all messages.
   fs::remove(messages_path(), ignored);
   return {};
 }

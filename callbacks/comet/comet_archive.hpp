@@ -1,13 +1,34 @@
 #pragma once
 
-#include "troupe/callbacks/comet/comet_backend.hpp"
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/callbacks/comet/comet_message.hpp"
 #include "troupe/callbacks/comet/comet_settings.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 
-/// Writes archives that `comet upload` takes: `<key>.zip` for the first life of
-/// an experiment that ends, `<key>-<n>.zip` with what came after for each one
-/// that follows. Until its end a life's messages lie in a file beside it.
+struct zip_entry {
+  std::string name;
+  std::string bytes; ///< At most 2 GiB, as in the whole archive.
+};
+
+/// Makes a zip archive of *entries*, deflated. `ec::unsupported` if it is too
+/// large.
+expected<std::string> make_zip(const std::vector<zip_entry>& entries);
+
+/// The bytes of the entry *name* of an *archive* made by `make_zip`.
+/// `ec::corrupt` if it is missing or its checksum is wrong.
+expected<std::string> zip_member(std::string_view archive,
+                                 std::string_view name);
+
+/// Writes archives for `comet upload`: `<key>.zip` when the experiment ends,
+/// and
+/// `<key>-<n>.zip` with the messages since then each time that it ends again.
+/// Until then the messages are in a file beside the archives.
 class comet_archive final : public comet_backend {
 public:
   comet_archive(comet_settings settings, std::vector<std::string> tags,
@@ -19,7 +40,7 @@ public:
   sink_result finish(std::chrono::system_clock::time_point time) override;
   std::string state() const override;
 
-  /// Of the archive that is being written, or was written last.
+  /// Path of the archive that is being written, or else of the latest.
   fs::path path() const;
 
 private:

@@ -11,13 +11,14 @@ namespace troupe {
 
 namespace {
 
-using kind = comet_message::kind;
+using message_kind = comet_message::kind;
 
 expected<std::vector<comet_message>> files_of(const logged_artifact& x,
                                               std::int64_t time_ms) {
   std::vector<comet_message> result;
   auto add = [&](const fs::path& file, const std::string& name) {
-    result.push_back({kind::asset, name, {}, std::nullopt, time_ms, file});
+    result.push_back(
+      {message_kind::asset, name, {}, std::nullopt, time_ms, file});
   };
   auto found = look_up(x.path);
   if (!found)
@@ -36,7 +37,7 @@ expected<std::vector<comet_message>> files_of(const logged_artifact& x,
 
 metrics buckets_of(const logged_histogram& x) {
   metrics result{{"min", x.min}, {"max", x.max}, {"sum", x.sum}};
-  // As many as a journal has of both: it may be damaged or somebody else's.
+  // The journal may be damaged or from another program, with fewer of one.
   auto buckets = std::min(x.limits.size(), x.counts.size());
   for (std::size_t i = 0; i < buckets; ++i) {
     result["limits/" + std::to_string(i)] = x.limits[i];
@@ -75,13 +76,18 @@ comet_messages::of(const tracker_record& record) {
       return tl::unexpected{found.error()};
     if (!found->is_file())
       return tl::unexpected{storage_error("read", image->file, ENOENT)};
-    result.push_back(
-      {kind::asset, image->name, {}, image->step, time, image->file, true});
+    result.push_back({message_kind::asset,
+                      image->name,
+                      {},
+                      image->step,
+                      time,
+                      image->file,
+                      true});
   } else if (auto histogram = std::get_if<logged_histogram>(&content)) {
     std::string json;
     append_json(json, buckets_of(*histogram));
-    result.push_back(
-      {kind::asset, histogram->name + ".json", json, histogram->step, time});
+    result.push_back({message_kind::asset, histogram->name + ".json", json,
+                      histogram->step, time});
   } else if (auto artifact = std::get_if<logged_artifact>(&content)) {
     return files_of(*artifact, time);
   } else if (std::holds_alternative<attempt_record>(content)) {
@@ -94,7 +100,8 @@ std::vector<comet_message> comet_messages::parameters(const metrics& values,
                                                       std::int64_t time_ms) {
   std::vector<comet_message> result;
   for (auto& [name, value] : values)
-    result.push_back({kind::parameter, name, value, std::nullopt, time_ms});
+    result.push_back(
+      {message_kind::parameter, name, value, std::nullopt, time_ms});
   return result;
 }
 
@@ -106,7 +113,7 @@ void comet_messages::add_values(std::vector<comet_message>& to,
     if (auto text = std::get_if<std::string>(&value.variant()))
       add_other(to, name, *text, time_ms);
     else if (!skip || std::isfinite(value.number()))
-      to.push_back({kind::metric, name, value, step, time_ms});
+      to.push_back({message_kind::metric, name, value, step, time_ms});
 }
 
 void comet_messages::add_other(std::vector<comet_message>& to,
@@ -116,7 +123,7 @@ void comet_messages::add_other(std::vector<comet_message>& to,
       known != others_.end() && known->second == text)
     return;
   others_[name] = text;
-  to.push_back({kind::other, name, text, std::nullopt, time_ms});
+  to.push_back({message_kind::other, name, text, std::nullopt, time_ms});
 }
 
 void keep_latest_points(
@@ -124,7 +131,7 @@ void keep_latest_points(
   std::set<std::string> seen;
   for (auto record = all.rbegin(); record != all.rend(); ++record)
     std::erase_if(record->second, [&](const comet_message& x) {
-      return x.what == kind::metric && !seen.insert(x.name).second;
+      return x.what == message_kind::metric && !seen.insert(x.name).second;
     });
 }
 

@@ -1,24 +1,26 @@
 #pragma once
 
+#include <chrono>
 #include <cstdint>
 #include <map>
 #include <optional>
+#include <span>
 #include <string>
 #include <vector>
 
-#include "troupe/callbacks/comet/comet_options.hpp"
+#include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
 namespace troupe {
 
-/// One thing that Comet is told: a point of a metric, a parameter, an `other`
-/// (Comet's word for a value without history), or a file.
+/// One message to Comet: a point of a metric, a parameter, an `other` (Comet's
+/// word for a value without history), or a file.
 struct comet_message {
   enum class kind : std::uint8_t { metric, parameter, other, asset };
 
   kind what = kind::metric;
   std::string name;
-  metric_value value; ///< Of an asset: its bytes, unless there is a file.
+  metric_value value; ///< Of an asset without `file`: its bytes.
   std::optional<std::int64_t> step;
   std::int64_t time_ms = 0;
   std::optional<fs::path> file = {}; ///< Of an asset.
@@ -27,13 +29,13 @@ struct comet_message {
   bool operator==(const comet_message&) const = default;
 };
 
-/// What Comet is told of records, in order.
+/// Converts records to messages, in order.
 class comet_messages {
 public:
   explicit comet_messages(const comet_options& options) : options_(options) {}
 
-  /// What is to be said of *x*; a text that is as it was is left out. Fails if
-  /// a file is gone.
+  /// The messages for *x*; leaves out texts that have not changed. Fails if a
+  /// file no longer exists.
   expected<std::vector<comet_message>> of(const tracker_record& x);
 
   static std::vector<comet_message> parameters(const metrics& values,
@@ -46,16 +48,36 @@ private:
                  const std::string& text, std::int64_t time_ms);
 
   comet_options options_;
-  std::map<std::string, std::string> others_; ///< As they were told last.
+  std::map<std::string, std::string> others_; ///< The latest of each name.
 };
 
-/// *value* as Comet's JSON has it: NaN and infinities as texts, flags as
-/// numbers.
+/// *value* in Comet's JSON: NaN and infinities are strings, flags are numbers.
 std::string comet_json(const metric_value& value);
 
-/// Leaves the latest point of each metric, and all other messages. *all* holds
-/// the messages of records, in the records' order.
+/// Keeps the latest point of each metric, and all other messages. *all* holds
+/// the messages of each record, in the records' order.
 void keep_latest_points(
   std::map<std::uint64_t, std::vector<comet_message>>& all);
+
+/// The destination of Comet's messages: its service or an archive.
+class comet_backend {
+public:
+  virtual ~comet_backend() = default;
+
+  /// Creates the experiment, or continues the one of *state*.
+  virtual sink_result start(const std::string& state) = 0;
+
+  /// Sends *messages* in order; `accepted` of a failure counts messages.
+  virtual sink_result send(std::span<const comet_message> messages) = 0;
+
+  /// How many messages can be sent at once. If more are waiting, the points of
+  /// a metric may be thinned out.
+  virtual std::size_t room() = 0;
+
+  /// Ends the experiment; it can be started again.
+  virtual sink_result finish(std::chrono::system_clock::time_point time) = 0;
+
+  virtual std::string state() const = 0;
+};
 
 } // namespace troupe

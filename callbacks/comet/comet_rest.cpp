@@ -14,8 +14,7 @@ namespace {
 using failure_kind = sink_failure::kind;
 using clock = std::chrono::steady_clock;
 
-// Comet's limits, calls a minute, with a tenth to spare for other users of the
-// key.
+// Comet's limits, in calls per minute, less a tenth for other users of the key.
 constexpr double metric_limit = 12'000 * 0.9;
 constexpr double other_limit = 8'000 * 0.9;
 
@@ -32,7 +31,7 @@ std::string field(const char* name, std::int64_t x) {
   return std::string{"\""} + name + "\":" + std::to_string(x);
 }
 
-// Comet does not tell a call that comes twice from two calls.
+// Comet does not deduplicate, so a call must not be repeated automatically.
 http_request post_request(const std::string& path, std::string body) {
   http_request result;
   result.method = "POST";
@@ -46,7 +45,7 @@ http_request post_request(const std::string& path, std::string body) {
 sink_result too_fast(const token_bucket& bucket, double wanted) {
   sink_failure result;
   result.what = failure_kind::transient;
-  result.reason = {ec::timeout, "Comet's limit of calls a minute is reached"};
+  result.reason = {ec::timeout, "Comet's limit of calls per minute is reached"};
   result.retry_after = bucket.until(wanted);
   return tl::unexpected{std::move(result)};
 }
@@ -67,7 +66,7 @@ sink_result comet_rest::start(const std::string& state) {
   if (key_.empty())
     key_ =
       state.empty() && settings_.is_known ? settings_.experiment_key : state;
-  if (!key_.empty()) // Comet is told that it lives again.
+  if (!key_.empty()) // Marks the experiment as running again.
     return get("set-status?experimentKey=" + percent_encoded(key_));
   return create();
 }
@@ -90,7 +89,7 @@ sink_result comet_rest::create() {
   auto found = json.is_object() ? json.find("experimentKey") : json.end();
   if (!json.is_object() || found == json.end() || !found->is_string())
     return sink_fails(failure_kind::transient,
-                      {ec::protocol, "Comet's reply to create names no "
+                      {ec::protocol, "Comet's reply to create has no "
                                      "experimentKey"});
   key_ = found->get<std::string>();
   if (tags_.empty())

@@ -1,13 +1,59 @@
 #pragma once
 
-#include "troupe/callbacks/comet/comet_backend.hpp"
+#include <algorithm>
+#include <chrono>
+#include <optional>
+
+#include "troupe/callbacks/comet/comet_message.hpp"
 #include "troupe/callbacks/comet/comet_settings.hpp"
-#include "troupe/callbacks/comet/token_bucket.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 
 namespace troupe {
 
-/// Speaks Comet's REST API, version 2, one call a message, within its limits.
+/// Limits the calls per minute. The bucket holds a quarter of a minute's calls,
+/// so that a burst after a pause stays within the limit, too.
+class token_bucket {
+public:
+  using clock = std::chrono::steady_clock;
+
+  explicit token_bucket(double per_minute)
+    : rate_(per_minute / 60), size_(per_minute / 4), tokens_(size_) {}
+
+  /// Takes one token. Returns false if there is none.
+  bool take(clock::time_point now) {
+    if (available(now) < 1)
+      return false;
+    --tokens_;
+    return true;
+  }
+
+  /// How many calls may be made at once.
+  double available(clock::time_point now) {
+    if (last_ && now > *last_)
+      tokens_ = std::min(
+        size_,
+        tokens_ + rate_ * std::chrono::duration<double>(now - *last_).count());
+    last_ = now;
+    return tokens_;
+  }
+
+  /// Time until *count* calls may be made at once, in whole seconds, at least
+  /// one.
+  std::chrono::seconds until(double count) const {
+    auto missing = std::min(count, size_) - tokens_;
+    return std::chrono::ceil<std::chrono::seconds>(
+      std::chrono::duration<double>(std::max(missing / rate_, 1.0)));
+  }
+
+private:
+  double rate_;
+  double size_;
+  double tokens_;
+  std::optional<clock::time_point> last_;
+};
+
+/// Sends messages through Comet's REST API, version 2, one call for each,
+/// within the API's limits.
 class comet_rest final : public comet_backend {
 public:
   comet_rest(comet_settings settings, std::vector<std::string> tags,
@@ -32,7 +78,7 @@ private:
   std::vector<std::string> tags_;
   std::int64_t start_ms_ = 0;
   std::stop_token stop_;
-  std::string key_; ///< Empty: there is no experiment yet.
+  std::string key_; ///< Of the experiment; empty: none yet.
   http_client client_;
   token_bucket metric_calls_;
   token_bucket other_calls_;

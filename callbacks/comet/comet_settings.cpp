@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <cctype>
+#include <stdexcept>
 
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -10,7 +11,7 @@ namespace troupe {
 
 namespace {
 
-// Comet's own variable names the place of its Python client.
+// Comet's own variable holds the address for its Python client.
 std::string host_of(std::string url) {
   while (url.ends_with('/'))
     url.pop_back();
@@ -21,6 +22,20 @@ std::string host_of(std::string url) {
 }
 
 } // namespace
+
+const char* text_of(comet_mode x) {
+  return x == comet_mode::online ? "online" : "offline";
+}
+
+void read_option(std::string_view text, comet_mode& x) {
+  for (auto value : {comet_mode::online, comet_mode::offline})
+    if (text == text_of(value)) {
+      x = value;
+      return;
+    }
+  throw std::invalid_argument{"mode: Comet has no mode '" + std::string{text}
+                              + "'"};
+}
 
 expected<comet_settings> make_comet_settings(const comet_options& options,
                                              const tracked_run& run) {
@@ -67,14 +82,15 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
     x.experiment_key, [](unsigned char c) { return std::isalnum(c); });
   if (size < 32 || size > 50 || !is_plain)
     return failure(ec::invalid_config,
-                   "Comet takes no experiment key '" + x.experiment_key
-                     + "' (COMET_EXPERIMENT_KEY or experiment_key): 32 to 50 "
-                       "letters and digits");
+                   "Comet does not accept the experiment key '"
+                     + x.experiment_key
+                     + "' (COMET_EXPERIMENT_KEY or experiment_key): it has 32 "
+                       "to 50 letters and digits");
   if (x.mode == comet_mode::online && x.api_key.empty())
     return failure(ec::invalid_config,
                    "Comet needs COMET_API_KEY, or api_key in "
                      + (config.empty() ? "~/.comet.config" : config.string())
-                     + "; without one the mode can be offline");
+                     + "; the mode offline needs none");
   return x;
 }
 

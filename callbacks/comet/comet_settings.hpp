@@ -1,13 +1,21 @@
 #pragma once
 
 #include <string>
+#include <string_view>
 
-#include "troupe/callbacks/comet/comet_options.hpp"
+#include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
 namespace troupe {
 
-/// What options, train loop, variables and Comet's file come to for one run.
+/// The name of *x* in options and states.
+const char* text_of(comet_mode x);
+
+/// The inverse. Throws `std::invalid_argument`.
+void read_option(std::string_view text, comet_mode& x);
+
+/// What options, train loop, variables and Comet's file say together about one
+/// run.
 struct comet_settings {
   comet_mode mode = comet_mode::online;
   std::string api_key; ///< Empty: none was found.
@@ -15,13 +23,13 @@ struct comet_settings {
   std::string project;
   std::string name;
   std::string experiment_key; ///< 32 to 50 letters and digits.
-  bool is_known = false;      ///< Someone else has made the experiment.
+  bool is_known = false;      ///< The experiment exists already.
   fs::path offline_directory;
   std::string url; ///< `https://www.comet.com`
 };
 
-/// `ec::invalid_config` for an experiment key that Comet does not take, and for
-/// online mode without an API key: names the variable and the file.
+/// `ec::invalid_config` for an experiment key that Comet does not accept, and
+/// for online mode without an API key; the sentence names variable and file.
 expected<comet_settings> make_comet_settings(const comet_options& options,
                                              const tracked_run& run);
 

@@ -4,10 +4,12 @@
 
 #include <utility>
 
+#include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/comet/comet_archive.hpp"
 #include "troupe/callbacks/comet/comet_rest.hpp"
 #include "troupe/callbacks/console.hpp"
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/storage/json_reader.hpp"
 
 namespace troupe {
@@ -16,20 +18,23 @@ namespace {
 
 using failure_kind = sink_failure::kind;
 
-constexpr const char* comet_mode_names[] = {"online", "offline"};
-
-const char* text_of(comet_mode x) {
-  return comet_mode_names[static_cast<int>(x)];
+// The options that are written as JSON: all but the key.
+template <class Visitor, class Options>
+void visit_comet_options(Visitor&& visit, Options& x) {
+  visit("workspace", x.workspace);
+  visit("project", x.project);
+  visit("name", x.name);
+  visit("tags", x.tags);
+  visit("experiment_key", x.experiment_key);
+  visit("mode", x.mode);
+  visit("offline_directory", x.offline_directory);
+  visit("url", x.url);
+  visit("ranks", x.ranks);
+  visit("non_finite", x.when_non_finite);
 }
 
-comet_mode comet_mode_of(const std::string& name) {
-  for (auto x : {comet_mode::online, comet_mode::offline})
-    if (name == text_of(x))
-      return x;
-  throw std::invalid_argument{"mode: '" + name + "' is none of Comet's"};
-}
-
-// What `state()` gave for the backend of *mode*; empty: nothing.
+// The state of the backend in what `state()` returned; empty if there is none
+// or if it is of another mode.
 expected<std::string> backend_state(const std::string& state, comet_mode mode) {
   if (state.empty())
     return std::string{};
@@ -46,38 +51,9 @@ comet_sink::comet_sink(comet_options options)
   : options_(std::move(options)), messages_(options_) {}
 
 std::string comet_sink::options() const {
-  auto& x = options_;
-  nlohmann::json out{{"workspace", x.workspace},
-                     {"project", x.project},
-                     {"name", x.name},
-                     {"tags", x.tags},
-                     {"experiment_key", x.experiment_key},
-                     {"offline_directory", x.offline_directory.string()},
-                     {"url", x.url},
-                     {"ranks", troupe::text_of(x.ranks)},
-                     {"non_finite", troupe::text_of(x.when_non_finite)}};
-  if (x.mode)
-    out["mode"] = text_of(*x.mode);
-  return out.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-}
-
-std::unique_ptr<sink> make_comet_sink(const std::string& options_json) {
-  auto in = nlohmann::json::parse(options_json);
-  comet_options x;
-  read_option(in, "workspace", x.workspace);
-  read_option(in, "project", x.project);
-  read_option(in, "name", x.name);
-  read_option(in, "tags", x.tags);
-  read_option(in, "experiment_key", x.experiment_key);
-  std::string text;
-  read_option(in, "offline_directory", text);
-  x.offline_directory = text;
-  read_option(in, "url", x.url);
-  read_option(in, "ranks", x.ranks);
-  read_option(in, "non_finite", x.when_non_finite);
-  if (auto mode = in.find("mode"); mode != in.end())
-    x.mode = comet_mode_of(mode->get<std::string>());
-  return std::make_unique<comet_sink>(std::move(x));
+  option_writer writer;
+  visit_comet_options(writer, options_);
+  return writer.text();
 }
 
 expected<void> comet_sink::check(const tracked_run& run) const {
@@ -101,7 +77,7 @@ sink_result comet_sink::start(const tracked_run& run,
   auto inner = backend_state(state, settings->mode);
   if (!inner)
     return sink_fails(failure_kind::permanent, inner.error());
-  // A start that failed halfway is not to make a second experiment.
+  // After a start that failed halfway, do not create a second experiment.
   if (!backend_ || run_id_ != run.id || mode_ != settings->mode
       || !inner->empty()) {
     mode_ = settings->mode;
@@ -117,11 +93,12 @@ sink_result comet_sink::start(const tracked_run& run,
   if (auto ok = backend_->start(*inner); !ok)
     return ok;
   if (mode_ == comet_mode::offline && !options_.mode
-      && !std::exchange(told_, true))
+      && !std::exchange(announced_, true))
     write_console(
       STDERR_FILENO,
       "troupe: COMET_API_KEY is not set and ~/.comet.config has no api_key: "
-      "Comet's experiment goes to an archive. With a key run: comet upload '"
+      "the Comet experiment is written to an archive. With a key run: comet "
+      "upload '"
         + static_cast<comet_archive&>(*backend_).path().string() + "'\n");
   return greet(run);
 }
@@ -150,7 +127,7 @@ sink_result comet_sink::greet(const tracked_run& run) {
   return {};
 }
 
-// Texts that did not change are left out, hence each record is looked at once.
+// Converts each record once: messages_ leaves out texts that have not changed.
 expected<void> comet_sink::prepare(std::span<const tracker_record> records) {
   for (auto& x : records) {
     if (left_.contains(x.end))
@@ -173,7 +150,7 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
     keep_latest_points(left_);
   for (auto& x : records) {
     auto messages = left_.find(x.end);
-    if (messages == left_.end()) // Its file is gone.
+    if (messages == left_.end()) // Its file no longer exists.
       return sink_fails(failure_kind::rejected, prepared.error(), accepted);
     auto& list = messages->second;
     if (auto ok = backend_->send(list); !ok) {
@@ -222,6 +199,18 @@ sink_result comet_sink::finish(run_status_kind status,
   if (auto ok = backend_->send({&end, 1}); !ok)
     return ok;
   return backend_->finish(time);
+}
+
+std::unique_ptr<sink> make_comet_sink(const std::string& options_json) {
+  comet_options result;
+  visit_comet_options(option_reader{options_json}, result);
+  return std::make_unique<comet_sink>(std::move(result));
+}
+
+std::shared_ptr<user_callback> comet_tracker(comet_options options,
+                                             tracker_options tracking) {
+  return std::make_shared<tracker>(
+    std::make_shared<comet_sink>(std::move(options)), tracking);
 }
 
 } // namespace troupe

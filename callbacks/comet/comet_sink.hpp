@@ -6,7 +6,6 @@
 #include <string>
 #include <vector>
 
-#include "troupe/callbacks/comet/comet_backend.hpp"
 #include "troupe/callbacks/comet/comet_message.hpp"
 #include "troupe/callbacks/comet/comet_settings.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
@@ -15,9 +14,9 @@ namespace troupe {
 
 /// Shows a run in Comet, over REST or by an archive for `comet upload`.
 ///
-/// Comet takes what is sent twice for two points. What was sent of a batch that
-/// failed is remembered, so that only a lost reply or a killed driver repeats a
-/// point, with its step and time.
+/// Comet does not deduplicate: a point sent twice appears twice. The sink
+/// remembers what it has sent of a failed batch, so that only a lost reply or a
+/// killed driver repeats a point, with its step and time.
 class comet_sink final : public sink {
 public:
   explicit comet_sink(comet_options options);
@@ -44,14 +43,15 @@ private:
   comet_messages messages_;
   std::unique_ptr<comet_backend> backend_;
   std::string run_id_;                  ///< Of the run that the backend is for.
-  std::vector<comet_message> greeting_; ///< Not told yet.
+  std::vector<comet_message> greeting_; ///< Not sent yet.
   bool greeted_ = false;
-  /// What is left to be told of records, by their `end`.
+  /// What is left to be sent of records, by their `end`.
   std::map<std::uint64_t, std::vector<comet_message>> left_;
-  bool told_ = false; ///< That there is no key.
+  bool announced_ = false; ///< The user knows that there is no key.
 };
 
-/// From what `options()` gave.
+/// Makes a sink of what `options()` returned. Throws `std::exception` if it
+/// cannot be read.
 std::unique_ptr<sink> make_comet_sink(const std::string& options_json);
 
 } // namespace troupe

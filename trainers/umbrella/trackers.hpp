@@ -2,7 +2,7 @@
 
 // The trackers that a run can have in `run_config::callbacks`.
 
-#include "troupe/callbacks/comet/comet_tracker.hpp"
+#include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/json_lines/result_json.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tracker.hpp"

@@ -68,7 +68,7 @@ class comet_upload_test : public testing::Test {
 protected:
   void SetUp() override { TROUPE_NEEDS_PEERS(); }
 
-  // Writes a run offline and gives its archive.
+  // Writes a run offline and returns its archive.
   fs::path write_run() {
     comet_options options;
     options.mode = comet_mode::offline;
@@ -94,7 +94,7 @@ protected:
                            {"COMET_LOGGING_CONSOLE", "INFO"}});
   }
 
-  // The points, parameters or others that came, whatever the call.
+  // The points, parameters or others received, by whichever call.
   std::vector<json> values_of(const std::string& call) const {
     std::vector<json> result;
     for (auto& x : server.requests())
@@ -115,7 +115,7 @@ protected:
   tracked_run run = run_in(folder.path());
 };
 
-TEST_F(comet_upload_test, takes_our_archive_with_all_that_is_in_it) {
+TEST_F(comet_upload_test, accepts_our_archive_with_all_its_content) {
   auto archive = write_run();
   auto done = upload(archive);
   ASSERT_EQ(done.exit_code, 0) << done.output;

@@ -6,7 +6,6 @@
 
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
-#include "troupe/callbacks/comet/zip_file.hpp"
 
 namespace troupe {
 namespace {
@@ -81,7 +80,7 @@ TEST_F(comet_archive_test, writes_nothing_once_the_run_is_over) {
   EXPECT_EQ(packed(), "none");
 }
 
-TEST_F(comet_archive_test, tells_a_text_again_only_when_it_changes) {
+TEST_F(comet_archive_test, sends_a_text_again_only_when_it_changes) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
   for (std::uint64_t i = 0; i < 4; ++i) {
@@ -112,7 +111,7 @@ TEST_F(comet_archive_test, cuts_what_was_not_confirmed) {
   EXPECT_NE(text.find("\"a\""), text.npos);
 }
 
-TEST_F(comet_archive_test, packs_each_life_that_ends_once) {
+TEST_F(comet_archive_test, packs_an_archive_each_time_the_run_ends) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
   ASSERT_TRUE(x.finish(run_status_kind::aborted, record_time(9)));
@@ -127,7 +126,7 @@ TEST_F(comet_archive_test, packs_each_life_that_ends_once) {
   EXPECT_TRUE(fs::exists(folder / "comet" / (run.id + "-1.zip")));
 }
 
-/// The driver dies when the archive is packed and that is not saved.
+/// The driver dies after packing the archive and before saving its state.
 TEST_F(comet_archive_test, packs_the_same_again_when_its_end_was_not_saved) {
   auto row = record.report(0, {{{"a", 1}}});
   auto more = record.report(1, {{{"b", 2}}});
@@ -147,8 +146,7 @@ TEST_F(comet_archive_test, packs_the_same_again_when_its_end_was_not_saved) {
   EXPECT_FALSE(fs::exists(folder / "comet" / (run.id + "-1.zip")));
 }
 
-TEST_F(comet_archive_test,
-       takes_nothing_more_where_confirmed_messages_are_gone) {
+TEST_F(comet_archive_test, refuses_to_start_if_confirmed_messages_are_missing) {
   auto row = record.report(0, {{{"a", 1}}});
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));

@@ -11,7 +11,7 @@ using testing::HasSubstr;
 using testing::Not;
 
 TEST(comet_message_test,
-     shows_a_histogram_that_lacks_counts_as_far_as_it_goes) {
+     shows_the_complete_buckets_of_a_histogram_that_lacks_counts) {
   sink_records next;
   auto record =
     next(logged_histogram{3, "weights", 0, 3, 6, 14, {1, 2, 3}, {5, 7}});

@@ -1,12 +1,14 @@
+#include "troupe/callbacks/comet/comet_rest.hpp"
+
 #include <algorithm>
 #include <cmath>
 #include <functional>
 #include <mutex>
 #include <optional>
 
-#include <gtest/gtest.h>
-
 #include <nlohmann/json.hpp>
+
+#include <gtest/gtest.h>
 
 #include "tests/support/loopback_server.hpp"
 #include "tests/support/sink_records.hpp"
@@ -15,6 +17,7 @@
 namespace troupe {
 namespace {
 
+using namespace std::chrono_literals;
 using nlohmann::json;
 using test::environment_guard;
 using test::loopback_reply;
@@ -25,6 +28,28 @@ using test::reply_fault;
 using test::run_in;
 using test::sink_records;
 using test::temporary_folder;
+
+TEST(token_bucket_test, allows_a_burst_and_then_the_rate) {
+  token_bucket x{240};
+  auto now = token_bucket::clock::time_point{} + 1h;
+  for (int i = 0; i < 60; ++i)
+    EXPECT_TRUE(x.take(now)) << i;
+  EXPECT_FALSE(x.take(now));
+  EXPECT_FALSE(x.take(now + 200ms));
+  EXPECT_TRUE(x.take(now + 250ms));
+  EXPECT_FALSE(x.take(now + 250ms));
+  EXPECT_NEAR(x.available(now + 1h), 60, 1e-9);
+}
+
+TEST(token_bucket_test, says_when_to_retry) {
+  token_bucket x{240};
+  auto now = token_bucket::clock::time_point{} + 1h;
+  while (x.take(now)) {
+  }
+  EXPECT_EQ(x.until(1), 1s);
+  EXPECT_EQ(x.until(20), 5s);
+  EXPECT_EQ(x.until(1000), 15s) << "not more than fit at once";
+}
 
 constexpr auto secret = "planted0secret0planted0secret";
 constexpr auto base = "/api/rest/v2/write/experiment/";
@@ -42,7 +67,7 @@ protected:
   using fault_type =
     std::function<std::optional<loopback_reply>(const loopback_request&)>;
 
-  /// What the server, on threads of its own, answers instead from now on.
+  /// Sets what the server, on threads of its own, answers from now on.
   void set_fault(fault_type x) {
     std::lock_guard guard{fault_mutex};
     fault = std::move(x);
@@ -128,7 +153,7 @@ TEST_F(comet_rest_test, makes_the_documented_calls) {
   EXPECT_TRUE(test::files_with(folder.path(), secret).empty());
 }
 
-TEST_F(comet_rest_test, repeats_only_what_was_not_taken) {
+TEST_F(comet_rest_test, repeats_only_what_was_not_accepted) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
   set_fault(
@@ -161,7 +186,7 @@ TEST_F(comet_rest_test, repeats_only_what_was_not_taken) {
             1);
 }
 
-TEST_F(comet_rest_test, goes_on_with_its_experiment_in_another_life) {
+TEST_F(comet_rest_test, continues_its_experiment_after_a_restart) {
   std::string state;
   {
     comet_sink x{options};
@@ -173,7 +198,7 @@ TEST_F(comet_rest_test, goes_on_with_its_experiment_in_another_life) {
   auto row = record.report(0, {{{"a", 1}}});
   ASSERT_TRUE(x.log({&row, 1}));
   EXPECT_EQ(bodies("create").size(), 1u);
-  EXPECT_EQ(bodies("parameter").size(), 2u) << "the config is told once";
+  EXPECT_EQ(bodies("parameter").size(), 2u) << "the config is sent once";
   EXPECT_EQ(bodies("metric").at(0).at("experimentKey"), "made");
 }
 
@@ -213,7 +238,7 @@ TEST_F(comet_rest_test, names_the_settings_that_a_refusal_is_about) {
   }
 }
 
-TEST_F(comet_rest_test, takes_faults_of_the_server_for_passing) {
+TEST_F(comet_rest_test, treats_faults_of_the_server_as_transient) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
   std::uint64_t index = 0;
@@ -233,10 +258,10 @@ TEST_F(comet_rest_test, takes_faults_of_the_server_for_passing) {
   }
 }
 
-TEST_F(comet_rest_test, thins_points_out_rather_than_break_the_limit) {
+TEST_F(comet_rest_test, thins_out_points_rather_than_exceed_the_limit) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));
-  // More points than a minute's quarter allows at once, of few metrics.
+  // More points of few metrics than the limit allows at once.
   std::vector<tracker_record> records;
   for (std::uint64_t i = 0; i < 40; ++i) {
     metrics values;

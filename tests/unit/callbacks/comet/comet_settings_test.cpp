@@ -24,7 +24,7 @@ protected:
   tracked_run run = run_in("/runs/digits");
 };
 
-TEST_F(comet_settings_test, goes_offline_without_a_key) {
+TEST_F(comet_settings_test, is_offline_without_a_key) {
   auto x = make_comet_settings({}, run);
   ASSERT_TRUE(x);
   EXPECT_EQ(x->mode, comet_mode::offline);
@@ -95,7 +95,7 @@ TEST_F(comet_settings_test, names_the_variable_that_would_help) {
   EXPECT_NE(x.error().message.find("COMET_EXPERIMENT_KEY"), std::string::npos);
 }
 
-TEST_F(comet_settings_test, is_made_again_from_options_without_the_key) {
+TEST_F(comet_settings_test, survives_json_except_for_the_key) {
   comet_options options;
   options.project = "p";
   options.mode = comet_mode::offline;
@@ -109,7 +109,8 @@ TEST_F(comet_settings_test, is_made_again_from_options_without_the_key) {
                std::invalid_argument);
 }
 
-TEST_F(comet_settings_test, says_that_a_relative_folder_has_no_current_one) {
+TEST_F(comet_settings_test,
+       refuses_a_relative_folder_without_a_current_folder) {
   EXPECT_TRUE(test::holds_without_current_folder([&] {
     auto relative = make_comet_settings({.offline_directory = "comet"}, run);
     auto absolute = make_comet_settings({.offline_directory = "/comet"}, run);

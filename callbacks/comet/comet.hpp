@@ -1,0 +1,50 @@
+#pragma once
+
+#include <cstdint>
+#include <memory>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/callbacks/tracking/row_values.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/callbacks/user_callback.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+enum class comet_mode : std::uint8_t {
+  online,  ///< Sends to Comet over REST.
+  offline, ///< Writes an archive for `comet upload`.
+};
+
+/// How a run is shown in Comet. An empty option takes what the train loop
+/// passed to `start_tracking`, then Comet's own variable, which the comment on
+/// the option names, then the value in `~/.comet.config`.
+struct comet_options {
+  std::string workspace = {}; ///< COMET_WORKSPACE, else the key's default.
+  std::string project = {};   ///< COMET_PROJECT_NAME, else `general`.
+  std::string name = {};      ///< The run's name.
+  std::vector<std::string> tags = {};
+  /// An existing experiment to continue: COMET_EXPERIMENT_KEY. Else a new one,
+  /// with Troupe's id of the run as its key.
+  std::string experiment_key = {};
+  /// Unset: online if a key is found, else offline.
+  std::optional<comet_mode> mode = {};
+  fs::path offline_directory =
+    {};                 ///< COMET_OFFLINE_DIRECTORY, else `<run>/comet`.
+  std::string url = {}; ///< COMET_URL_OVERRIDE, else Comet's cloud.
+
+  /// Prefer COMET_API_KEY or ~/.comet.config, which every program reads. A key
+  /// given here appears in no file and no message.
+  std::string api_key = {};
+
+  rank_values ranks = rank_values::first;
+  non_finite when_non_finite = non_finite::send;
+};
+
+/// Shows the run in Comet. For `run_config::callbacks`.
+std::shared_ptr<user_callback> comet_tracker(comet_options options = {},
+                                             tracker_options tracking = {});
+
+} // namespace troupe

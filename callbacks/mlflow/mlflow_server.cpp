@@ -1,15 +1,36 @@
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
 
+#include <algorithm>
+
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/http/http_text.hpp"
+#include "troupe/callbacks/mlflow/mlflow_files.hpp"
+#include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 
 namespace {
 
-using json = nlohmann::json;
 using kind = sink_failure::kind;
+
+// What follows the scheme and the host of *uri*, without leading and trailing
+// slashes.
+std::string path_of(const std::string& uri) {
+  auto begin = uri.find(':') + 1;
+  if (uri.compare(begin, 2, "//") == 0)
+    begin = std::min(uri.find('/', begin + 2), uri.size());
+  auto result = uri.substr(begin);
+  while (result.starts_with('/'))
+    result.erase(0, 1);
+  while (result.ends_with('/'))
+    result.pop_back();
+  return result;
+}
+
+bool has_scheme(const std::string& uri) {
+  return uri.find(':') < uri.find('/');
+}
 
 tl::unexpected<sink_failure> permanent(std::string sentence) {
   return sink_fails(kind::permanent, {ec::protocol, std::move(sentence)});
@@ -22,31 +43,31 @@ tl::unexpected<sink_failure> permanent(const sink_failure& x) {
   return tl::unexpected{result};
 }
 
-/// Of a call without which nothing can be logged: what is refused now will be
-/// refused again.
+// The failure of a call without which nothing can be logged: what is refused
+// now will be refused again.
 tl::unexpected<sink_failure> unusable(const mlflow_refusal& x) {
   return permanent(x.failure);
 }
 
-std::string dump(const json& x) {
-  return x.dump(-1, ' ', false, json::error_handler_t::replace);
+std::string dump(const nlohmann::json& x) {
+  return x.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-json parse(const std::string& text) {
-  return json::parse(text, nullptr, false);
+nlohmann::json parse(const std::string& text) {
+  return nlohmann::json::parse(text, nullptr, false);
 }
 
-/// The text at *pointer*; empty if there is none.
-std::string text_at(const json& x, const char* pointer) {
-  const json::json_pointer at{pointer};
+// The text at *pointer*; empty if there is none.
+std::string text_at(const nlohmann::json& x, const char* pointer) {
+  const nlohmann::json::json_pointer at{pointer};
   if (!x.is_structured() || !x.contains(at) || !x[at].is_string())
     return {};
   return x[at].get<std::string>();
 }
 
-json pairs_json(std::span<const mlflow_pair> pairs) {
-  auto result = json::array();
-  for (const auto& x : pairs)
+nlohmann::json pairs_json(std::span<const mlflow_pair> pairs) {
+  auto result = nlohmann::json::array();
+  for (auto& x : pairs)
     result.push_back({{"key", x.key}, {"value", x.value}});
   return result;
 }
@@ -66,17 +87,77 @@ const char* status_text(run_status_kind x) {
   return "RUNNING";
 }
 
-/// What a server says that is none of MLflow's.
-std::string stranger(const mlflow_settings& x) {
+// The message about a server that is not MLflow.
+std::string not_mlflow(const mlflow_settings& x) {
   return x.server
          + " does not answer as MLflow does: is MLFLOW_TRACKING_URI right?";
 }
 
 } // namespace
 
+void mlflow_artifacts::use(std::string run_id, std::string root) {
+  run_id_ = std::move(run_id);
+  root_ = std::move(root);
+}
+
+sink_result mlflow_artifacts::put(const fs::path& file,
+                                  const std::string& name) {
+  if (root_.starts_with("mlflow-artifacts:")) {
+    auto path = "/api/2.0/mlflow-artifacts/artifacts/"
+                + percent_encoded(path_of(root_) + "/" + name, "/");
+    if (auto ok = client_.put(path, file); !ok)
+      return tl::unexpected{ok.error().failure};
+    return {};
+  }
+  if (root_.starts_with("dbfs:"))
+    return put_signed(file, name);
+  if (root_.starts_with("file:") || !has_scheme(root_)) {
+    fs::path root = has_scheme(root_) ? "/" + path_of(root_) : root_;
+    return copy_artifact(file, root / name);
+  }
+  return sink_fails(
+    kind::rejected,
+    {ec::unsupported, "the artifacts of the run are in " + shown_url(root_)
+                        + ", which only the server can write to: start it with "
+                          "--serve-artifacts --artifacts-destination"});
+}
+
+sink_result mlflow_artifacts::put_signed(const fs::path& file,
+                                         const std::string& name) {
+  const nlohmann::json question{{"run_id", run_id_}, {"path", {name}}};
+  auto answer =
+    client_.post("artifacts/credentials-for-write", question.dump());
+  if (!answer)
+    return tl::unexpected{answer.error().failure};
+  http_request request{.method = "PUT", .file = file};
+  try {
+    auto info = nlohmann::json::parse(*answer).at("credential_infos").at(0);
+    request.url = info.at("signed_uri").get<std::string>();
+    if (info.contains("headers"))
+      for (auto& x : info["headers"])
+        request.headers.emplace_back(x.at("name").get<std::string>(),
+                                     x.at("value").get<std::string>());
+    if (info.value("type", "").starts_with("AZURE_SAS"))
+      request.headers.emplace_back("x-ms-blob-type", "BlockBlob");
+  } catch (const nlohmann::json::exception&) {
+    return sink_fails(kind::rejected,
+                      {ec::protocol, "MLflow returned no signed URL for the "
+                                     "artifact "
+                                       + name});
+  }
+  if (auto ok = client_.send_plain(request); !ok) {
+    auto failed = ok.error().failure;
+    // The signed URL may have expired; the next attempt gets a new one.
+    if (failed.what == kind::permanent)
+      failed.what = kind::transient;
+    return tl::unexpected{failed};
+  }
+  return {};
+}
+
 mlflow_server::mlflow_server(mlflow_settings settings,
                              std::stop_token cancelled)
-  : api_(std::move(settings), std::move(cancelled)), artifacts_(api_) {}
+  : client_(std::move(settings), std::move(cancelled)), artifacts_(client_) {}
 
 sink_result mlflow_server::open(const mlflow_run& run,
                                 const std::string& state) {
@@ -109,17 +190,17 @@ sink_result mlflow_server::open(const mlflow_run& run,
 
 mlflow_server::found mlflow_server::find_experiment() {
   if (!run_.experiment_id.empty()) {
-    auto reply = api_.get("experiments/get?experiment_id="
-                          + percent_encoded(run_.experiment_id));
+    auto reply = client_.get("experiments/get?experiment_id="
+                             + percent_encoded(run_.experiment_id));
     if (!reply)
       return unusable(reply.error());
     return run_.experiment_id;
   }
-  if (api_.settings().databricks && !run_.experiment.starts_with('/'))
+  if (client_.settings().databricks && !run_.experiment.starts_with('/'))
     return permanent("the experiment '" + run_.experiment
-                     + "' is no absolute path, as Databricks wants it: name "
-                       "one like /Shared/<name> in MLFLOW_EXPERIMENT_NAME or "
-                       "the option `experiment`");
+                     + "' is not an absolute path, which Databricks requires: "
+                       "give one like /Shared/<name> in "
+                       "MLFLOW_EXPERIMENT_NAME or the option `experiment`");
   auto id = experiment_by_name();
   if (!id || !id->empty())
     return id;
@@ -127,13 +208,13 @@ mlflow_server::found mlflow_server::find_experiment() {
 }
 
 mlflow_server::found mlflow_server::experiment_by_name() {
-  auto reply = api_.get("experiments/get-by-name?experiment_name="
-                        + percent_encoded(run_.experiment));
+  auto reply = client_.get("experiments/get-by-name?experiment_name="
+                           + percent_encoded(run_.experiment));
   if (!reply && reply.error().is_missing())
     return std::string{};
   if (!reply) {
     if (reply.error().status == 404)
-      return permanent(stranger(api_.settings()));
+      return permanent(not_mlflow(client_.settings()));
     return unusable(reply.error());
   }
   auto x = parse(*reply);
@@ -143,14 +224,14 @@ mlflow_server::found mlflow_server::experiment_by_name() {
                        "MLFLOW_EXPERIMENT_NAME or the option `experiment`");
   auto id = text_at(x, "/experiment/experiment_id");
   if (id.empty())
-    return permanent(stranger(api_.settings()));
+    return permanent(not_mlflow(client_.settings()));
   return id;
 }
 
 mlflow_server::found mlflow_server::make_experiment() {
   auto reply =
-    api_.post("experiments/create", dump({{"name", run_.experiment}}));
-  if (!reply && reply.error().already_exists()) // Another run was faster.
+    client_.post("experiments/create", dump({{"name", run_.experiment}}));
+  if (!reply && reply.error().already_exists()) // Another run was first.
     return experiment_by_name();
   if (!reply)
     return unusable(reply.error());
@@ -159,10 +240,10 @@ mlflow_server::found mlflow_server::make_experiment() {
 
 mlflow_server::found mlflow_server::find_run(const std::string& experiment_id) {
   auto reply =
-    api_.post("runs/search",
-              dump({{"experiment_ids", {experiment_id}},
-                    {"filter", "tags.`troupe.run_uid` = '" + run_.uid + "'"},
-                    {"max_results", 1}}));
+    client_.post("runs/search",
+                 dump({{"experiment_ids", {experiment_id}},
+                       {"filter", "tags.`troupe.run_uid` = '" + run_.uid + "'"},
+                       {"max_results", 1}}));
   if (!reply)
     return unusable(reply.error());
   return text_at(parse(*reply), "/runs/0/info/run_id");
@@ -173,47 +254,47 @@ sink_result mlflow_server::make_run(const std::string& experiment_id,
   auto tags = run_.tags;
   if (!replaced.empty())
     tags.push_back({"troupe.replaces", replaced});
-  auto reply = api_.post("runs/create",
-                         dump({{"experiment_id", experiment_id},
-                               {"start_time", run_.start_ms},
-                               {"run_name", run_.name},
-                               {"user_id", run_.user},
-                               {"tags", pairs_json(tags)}}),
-                         false);
+  auto reply = client_.post("runs/create",
+                            dump({{"experiment_id", experiment_id},
+                                  {"start_time", run_.start_ms},
+                                  {"run_name", run_.name},
+                                  {"user_id", run_.user},
+                                  {"tags", pairs_json(tags)}}),
+                            false);
   if (!reply)
     return unusable(reply.error());
   auto x = parse(*reply);
   id_ = text_at(x, "/run/info/run_id");
   if (id_.empty())
-    return permanent(stranger(api_.settings()));
+    return permanent(not_mlflow(client_.settings()));
   artifacts_.use(id_, text_at(x, "/run/info/artifact_uri"));
   return {};
 }
 
 tl::expected<bool, sink_failure>
 mlflow_server::load_run(const std::string& id) {
-  auto reply = api_.get("runs/get?run_id=" + percent_encoded(id));
+  auto reply = client_.get("runs/get?run_id=" + percent_encoded(id));
   if (!reply && reply.error().is_missing())
     return false;
   if (!reply)
     return unusable(reply.error());
   auto x = parse(*reply);
   if (text_at(x, "/run/info/run_id") != id)
-    return permanent(stranger(api_.settings()));
+    return permanent(not_mlflow(client_.settings()));
   if (text_at(x, "/run/info/lifecycle_stage") == "deleted")
     return false;
   id_ = id;
   artifacts_.use(id, text_at(x, "/run/info/artifact_uri"));
-  const json::json_pointer params{"/run/data/params"};
+  const nlohmann::json::json_pointer params{"/run/data/params"};
   if (x.contains(params))
-    for (const auto& param : x[params])
+    for (auto& param : x[params])
       params_[text_at(param, "/key")] = text_at(param, "/value");
   return true;
 }
 
 sink_result mlflow_server::resume() {
   auto reply =
-    api_.post("runs/update", dump({{"run_id", id_}, {"status", "RUNNING"}}));
+    client_.post("runs/update", dump({{"run_id", id_}, {"status", "RUNNING"}}));
   if (!reply)
     return unusable(reply.error());
   return set_tags(run_.tags);
@@ -221,8 +302,8 @@ sink_result mlflow_server::resume() {
 
 sink_result mlflow_server::send(std::span<const mlflow_body> bodies) {
   std::size_t accepted = 0;
-  for (const auto& body : bodies) {
-    if (auto reply = api_.post("runs/log-batch", body.json); !reply) {
+  for (auto& body : bodies) {
+    if (auto reply = client_.post("runs/log-batch", body.json); !reply) {
       auto failed = lost_run(reply.error());
       failed.accepted = accepted;
       return tl::unexpected{failed};
@@ -232,7 +313,7 @@ sink_result mlflow_server::send(std::span<const mlflow_body> bodies) {
   return {};
 }
 
-/// Somebody may have deleted the run: then the next attempt goes to a new one.
+// If the run was deleted, creates a new one for the next attempt.
 sink_failure mlflow_server::lost_run(const mlflow_refusal& x) {
   auto result = x.failure;
   if (x.status != 400 && !x.is_missing())
@@ -242,7 +323,7 @@ sink_failure mlflow_server::lost_run(const mlflow_refusal& x) {
   if (!usable || *usable)
     return usable ? result : usable.error();
   std::vector<mlflow_pair> params;
-  for (const auto& [key, value] : params_)
+  for (auto& [key, value] : params_)
     params.push_back({key, value});
   if (auto ok = open(run_, state()); !ok)
     return ok.error();
@@ -250,8 +331,8 @@ sink_failure mlflow_server::lost_run(const mlflow_refusal& x) {
   if (auto ok = log_params(params); !ok)
     return ok.error();
   result.what = kind::transient;
-  result.reason.message = "somebody deleted MLflow's run " + old + "; run "
-                          + id_ + " takes its place";
+  result.reason.message =
+    "MLflow's run " + old + " was deleted; run " + id_ + " replaces it";
   return result;
 }
 
@@ -262,7 +343,7 @@ sink_result mlflow_server::log_metrics(std::span<const mlflow_metric> metrics) {
 sink_result mlflow_server::log_params(std::span<const mlflow_pair> params) {
   if (auto ok = send(param_bodies(id_, params)); !ok)
     return ok;
-  for (const auto& x : params)
+  for (auto& x : params)
     params_[x.key] = x.value;
   return {};
 }
@@ -277,9 +358,10 @@ sink_result mlflow_server::put_file(const fs::path& file,
 }
 
 sink_result mlflow_server::end(run_status_kind status, std::int64_t time_ms) {
-  auto reply = api_.post("runs/update", dump({{"run_id", id_},
-                                              {"status", status_text(status)},
-                                              {"end_time", time_ms}}));
+  auto reply =
+    client_.post("runs/update", dump({{"run_id", id_},
+                                      {"status", status_text(status)},
+                                      {"end_time", time_ms}}));
   if (!reply)
     return tl::unexpected{reply.error().failure};
   return {};

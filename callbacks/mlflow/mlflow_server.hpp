@@ -1,16 +1,40 @@
 #pragma once
 
-#include "troupe/callbacks/mlflow/mlflow_api.hpp"
-#include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
+#include <string>
+
+#include "troupe/callbacks/mlflow/mlflow_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 
-/// A run at an MLflow server or on Databricks.
+/// Stores files as artifacts of an MLflow run: through the server
+/// (`mlflow-artifacts:`), in a shared file system (`file:` or a path), or in
+/// Databricks' storage through a signed URL (`dbfs:`). Refuses other places.
+class mlflow_artifacts {
+public:
+  explicit mlflow_artifacts(mlflow_client& client) : client_(client) {}
+
+  /// Selects the run *run_id* with its *root*, as named by the server.
+  void use(std::string run_id, std::string root);
+
+  /// Replaces the artifact *name*, a relative path, by *file*.
+  sink_result put(const fs::path& file, const std::string& name);
+
+private:
+  sink_result put_signed(const fs::path& file, const std::string& name);
+
+  mlflow_client& client_;
+  std::string run_id_;
+  std::string root_;
+};
+
+/// Stores a run at an MLflow server or on Databricks.
 ///
 /// Repeating is safe: metrics are unique by key, time, step and value in the
 /// server's database, params and tags by key, artifacts by path. A run whose
-/// id got lost with a reply is found by its tag `troupe.run_uid`.
+/// id was lost with a reply is found by its tag `troupe.run_uid`.
 class mlflow_server final : public mlflow_store {
 public:
   mlflow_server(mlflow_settings settings, std::stop_token cancelled);
@@ -29,7 +53,7 @@ public:
   std::string state() const override;
 
 private:
-  /// An id, or nothing where there is none.
+  /// An id; empty if there is none.
   using found = tl::expected<std::string, sink_failure>;
 
   found find_experiment();
@@ -38,13 +62,13 @@ private:
   found find_run(const std::string& experiment_id);
   sink_result make_run(const std::string& experiment_id,
                        const std::string& replaced);
-  /// Whether the run *id* is there to be used.
+  /// Loads the run *id*. Returns whether it exists and is not deleted.
   tl::expected<bool, sink_failure> load_run(const std::string& id);
   sink_result resume();
   sink_result send(std::span<const mlflow_body> bodies);
   sink_failure lost_run(const mlflow_refusal& x);
 
-  mlflow_api api_;
+  mlflow_client client_;
   mlflow_artifacts artifacts_;
   mlflow_run run_;
   std::string id_;

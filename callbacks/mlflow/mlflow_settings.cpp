@@ -2,12 +2,32 @@
 
 #include <charconv>
 
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
+
+template <class Visitor, class Options>
+void visit_mlflow_options(Visitor&& visit, Options& x) {
+  visit("tracking_uri", x.tracking_uri);
+  visit("experiment", x.experiment);
+  visit("experiment_id", x.experiment_id);
+  visit("run_name", x.run_name);
+  visit("run_id", x.run_id);
+  visit("tags", x.tags);
+  visit("databricks_config_file", x.databricks_config_file);
+  visit("databricks_profile", x.databricks_profile);
+  visit("ranks", x.ranks);
+  visit("non_finite", x.numbers);
+  visit("upload_checkpoints", x.upload_checkpoints);
+}
 
 constexpr const char* address_name = "the tracking URI (MLFLOW_TRACKING_URI)";
 
@@ -26,8 +46,8 @@ std::string without_user(const std::string& uri) {
   return uri.substr(0, host) + uri.substr(at + 1);
 }
 
-/// An option that came through `portable` has lost its user, which the variable
-/// may still have.
+// An option that went through JSON has lost its user, which the variable may
+// still have.
 std::string address_of(const mlflow_options& options) {
   auto from_environment = variable("MLFLOW_TRACKING_URI");
   if (options.tracking_uri.empty()
@@ -40,7 +60,7 @@ std::string percent_decoded(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
     unsigned value = 0;
-    const auto* digits = text.data() + i + 1;
+    auto* digits = text.data() + i + 1;
     if (text[i] == '%' && i + 2 < text.size()
         && std::from_chars(digits, digits + 2, value, 16).ptr == digits + 2) {
       result += static_cast<char>(value);
@@ -60,8 +80,8 @@ expected<mlflow_settings> tree_in(const std::string& path) {
   });
 }
 
-/// *address* without its user, if it is `host:port`, perhaps with a path; else
-/// empty.
+// *address* without its user, if it is `host:port`, perhaps with a path; else
+// empty.
 std::string server_without_scheme(const std::string& address) {
   auto authority = address.substr(0, address.find('/'));
   auto host = authority.rfind('@') + 1; // npos + 1 is 0
@@ -208,6 +228,45 @@ expected<mlflow_settings> settings_at(const std::string& address,
   return tree_at(address);
 }
 
+// Longest name of an experiment, in bytes.
+constexpr std::size_t max_experiment_name = 500;
+
+std::string name_of(const mlflow_options& options, const tracked_run& run) {
+  return first_of(options.run_name, run.display_name,
+                  variable("MLFLOW_RUN_NAME"), run.name);
+}
+
+std::vector<mlflow_pair> tags_of(const mlflow_options& options,
+                                 const tracked_run& run) {
+  static const std::map<std::string, std::string> of_mlflow{
+    {"user", "mlflow.user"},
+    {"program", "mlflow.source.name"},
+    {"git_commit", "mlflow.source.git.commit"},
+    {"host", "troupe.host"}};
+  std::map<std::string, std::string> tags{
+    {"mlflow.source.type", "LOCAL"},
+    {"troupe.run_uid", run.id},
+    {"troupe.attempt", std::to_string(run.attempt)}};
+  for (auto& [key, value] : run.tags) {
+    auto i = of_mlflow.find(key);
+    tags[i == of_mlflow.end() ? key : i->second] = value;
+  }
+  auto environment =
+    nlohmann::json::parse(variable("MLFLOW_TAGS"), nullptr, false);
+  if (environment.is_object())
+    for (auto& [key, value] : environment.items())
+      tags[key] = value.is_string() ? value.get<std::string>() : value.dump();
+  for (auto& [key, value] : options.tags)
+    tags[key] = value;
+  tags["mlflow.runName"] = name_of(options, run);
+  std::vector<mlflow_pair> result;
+  for (auto& [key, value] : tags)
+    if (!value.empty())
+      result.push_back(
+        {clean_mlflow_name(key), cut_text(mlflow_text(value), max_mlflow_tag)});
+  return result;
+}
+
 } // namespace
 
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
@@ -215,7 +274,7 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
   auto result = settings_at(address_of(options), options, run_path);
   if (!result)
     return result;
-  const auto text = variable("MLFLOW_HTTP_REQUEST_TIMEOUT");
+  auto text = variable("MLFLOW_HTTP_REQUEST_TIMEOUT");
   long seconds = 0;
   std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (seconds > 0)
@@ -223,14 +282,43 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
   return result;
 }
 
-mlflow_options portable(mlflow_options options) {
-  options.tracking_uri = without_user(
-    first_of(options.tracking_uri, variable("MLFLOW_TRACKING_URI")));
-  options.databricks_config_file = first_of(options.databricks_config_file,
-                                            variable("DATABRICKS_CONFIG_FILE"));
-  options.databricks_profile =
-    first_of(options.databricks_profile, variable("DATABRICKS_CONFIG_PROFILE"));
-  return options;
+std::string to_json(mlflow_options x) {
+  x.tracking_uri =
+    without_user(first_of(x.tracking_uri, variable("MLFLOW_TRACKING_URI")));
+  x.databricks_config_file =
+    first_of(x.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"));
+  x.databricks_profile =
+    first_of(x.databricks_profile, variable("DATABRICKS_CONFIG_PROFILE"));
+  option_writer writer;
+  visit_mlflow_options(writer, x);
+  return writer.text();
+}
+
+mlflow_options mlflow_options_from_json(const std::string& text) {
+  mlflow_options result;
+  visit_mlflow_options(option_reader{text}, result);
+  return result;
+}
+
+mlflow_run describe_mlflow_run(const mlflow_options& options,
+                               const tracked_run& run) {
+  mlflow_run result;
+  result.experiment_id = options.experiment_id;
+  result.experiment = first_of(options.experiment, run.experiment, run.project);
+  if (result.experiment.empty() && result.experiment_id.empty())
+    result.experiment_id = variable("MLFLOW_EXPERIMENT_ID");
+  if (result.experiment.empty())
+    result.experiment =
+      first_of(variable("MLFLOW_EXPERIMENT_NAME"), std::string{"Default"});
+  result.experiment = cut_text(result.experiment, max_experiment_name, "");
+  result.name = name_of(options, run);
+  result.uid = run.id;
+  result.run_id = first_of(options.run_id, variable("MLFLOW_RUN_ID"));
+  result.start_ms = unix_ms(run.start_time);
+  result.tags = tags_of(options, run);
+  if (auto user = run.tags.find("user"); user != run.tags.end())
+    result.user = user->second;
+  return result;
 }
 
 } // namespace troupe

@@ -4,16 +4,18 @@
 #include <string>
 
 #include "troupe/callbacks/http/http_client.hpp"
-#include "troupe/callbacks/mlflow/mlflow_options.hpp"
+#include "troupe/callbacks/mlflow/mlflow.hpp"
+#include "troupe/callbacks/mlflow/mlflow_store.hpp"
+#include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 
-/// Where MLflow is and how it is spoken to: what options, environment and
-/// MLflow's own files say together. Holds secrets.
+/// Where MLflow is and how to log in: what options, environment and MLflow's
+/// own files say together. Contains secrets.
 struct mlflow_settings {
-  std::string server; ///< Without a slash at its end; empty: a tree.
+  std::string server; ///< Without a trailing slash; empty: a file store.
   fs::path tree;      ///< Absolute folder of a file store.
   bool databricks = false;
   http_options http;
@@ -23,15 +25,24 @@ struct mlflow_settings {
   std::chrono::seconds timeout{120}; ///< MLFLOW_HTTP_REQUEST_TIMEOUT
 };
 
-/// *run_path* is the run's folder. `ec::invalid_config`: an address that no one
-/// can use, or no credentials for Databricks; the sentence names the variables
-/// and the file that were looked for.
+/// *run_path* is the run's folder. `ec::invalid_config` for an unusable address
+/// or missing credentials for Databricks; the sentence names the variables and
+/// the file that were read.
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
                                          const fs::path& run_path);
 
-/// What *options* are in another process: MLFLOW_TRACKING_URI and Databricks'
-/// file and profile are filled in from this one's environment, and user info
-/// is gone from the address.
-mlflow_options portable(mlflow_options options);
+/// *options* as JSON for another process: MLFLOW_TRACKING_URI and Databricks'
+/// file and profile are filled in from the environment, and the user is removed
+/// from the address.
+std::string to_json(mlflow_options options);
+
+/// The inverse; options left out keep their default. Throws `std::exception`
+/// for a text that cannot be read.
+mlflow_options mlflow_options_from_json(const std::string& text);
+
+/// How *run* starts in MLflow: *options* take precedence, then what the train
+/// loop passed, then MLflow's variables.
+mlflow_run describe_mlflow_run(const mlflow_options& options,
+                               const tracked_run& run);
 
 } // namespace troupe

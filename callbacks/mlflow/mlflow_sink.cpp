@@ -6,13 +6,13 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/mlflow/describe_mlflow_run.hpp"
+#include "troupe/callbacks/mlflow/mlflow.hpp"
+#include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
 #include "troupe/callbacks/mlflow/mlflow_settings.hpp"
-#include "troupe/callbacks/mlflow/mlflow_text.hpp"
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
 #include "troupe/callbacks/tracking/given_settings.hpp"
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -20,12 +20,11 @@ namespace troupe {
 
 namespace {
 
-using json = nlohmann::json;
 using kind = sink_failure::kind;
 
-/// Whether a record is more than values and tags.
+// Whether a record is more than values and tags.
 bool has_files(const tracker_record& x, bool with_checkpoints) {
-  if (const auto* row = std::get_if<history_row>(&x.content))
+  if (auto* row = std::get_if<history_row>(&x.content))
     return with_checkpoints && !row->checkpoint.empty();
   return std::holds_alternative<logged_text>(x.content)
          || std::holds_alternative<logged_image>(x.content)
@@ -35,58 +34,47 @@ bool has_files(const tracker_record& x, bool with_checkpoints) {
 }
 
 std::string histogram_json(const logged_histogram& x) {
-  return json{{"name", x.name},     {"step", x.step},
-              {"min", x.min},       {"max", x.max},
-              {"sum", x.sum},       {"sum_squares", x.sum_squares},
-              {"limits", x.limits}, {"counts", x.counts}}
-    .dump(2, ' ', false, json::error_handler_t::replace);
+  return nlohmann::json{{"name", x.name},     {"step", x.step},
+                        {"min", x.min},       {"max", x.max},
+                        {"sum", x.sum},       {"sum_squares", x.sum_squares},
+                        {"limits", x.limits}, {"counts", x.counts}}
+    .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 expected<void> check_tags(const std::string& text) {
-  if (text.empty() || json::parse(text, nullptr, false).is_object())
+  if (text.empty() || nlohmann::json::parse(text, nullptr, false).is_object())
     return {};
-  return failure(ec::invalid_config,
-                 "MLFLOW_TAGS is no JSON object: write {\"name\": \"value\"}");
+  return failure(
+    ec::invalid_config,
+    "MLFLOW_TAGS is not a JSON object: write {\"name\": \"value\"}");
 }
 
 } // namespace
 
-/// Values on their way, and how many of them each record brought.
+// Values to be sent, and where those of each record end.
 struct mlflow_sink::gathered {
   std::vector<mlflow_metric> metrics;
   std::map<std::string, std::string> tags;
-  std::vector<std::size_t> ends; ///< Of each record's metrics.
+  std::vector<std::size_t> ends; ///< Number of metrics after each record.
 };
 
 mlflow_sink::mlflow_sink(mlflow_options options)
   : options_(std::move(options)) {}
 
 std::string mlflow_sink::options() const {
-  auto x = portable(options_);
-  return json{{"tracking_uri", x.tracking_uri},
-              {"experiment", x.experiment},
-              {"experiment_id", x.experiment_id},
-              {"run_name", x.run_name},
-              {"run_id", x.run_id},
-              {"tags", x.tags},
-              {"databricks_config_file", x.databricks_config_file},
-              {"databricks_profile", x.databricks_profile},
-              {"ranks", text_of(x.ranks)},
-              {"non_finite", text_of(x.numbers)},
-              {"upload_checkpoints", x.upload_checkpoints}}
-    .dump();
+  return to_json(options_);
 }
 
 expected<void> mlflow_sink::check(const tracked_run& run) const {
   auto settings = resolve_mlflow(options_, run.path);
   if (!settings)
     return tl::unexpected{settings.error()};
-  const auto& named = options_.experiment;
+  auto& named = options_.experiment;
   if (settings->databricks && !named.empty() && !named.starts_with('/'))
     return failure(ec::invalid_config,
                    "the experiment '" + named
-                     + "' is no absolute path, as Databricks wants it: name "
-                       "one like /Shared/"
+                     + "' is not an absolute path, which Databricks requires: "
+                       "give one like /Shared/"
                      + named);
   return check_tags(variable("MLFLOW_TAGS"));
 }
@@ -105,11 +93,11 @@ sink_result mlflow_sink::start(const tracked_run& run,
   names_ = {};
   texts_.clear();
   std::string of_store;
-  if (auto x = json::parse(state, nullptr, false); x.is_object()) {
+  if (auto x = nlohmann::json::parse(state, nullptr, false); x.is_object()) {
     of_store = x.value("store", "");
     names_ = mlflow_names{x.value("names", mlflow_names::map_type{})};
   }
-  told_names_ = names_.changed().size();
+  tagged_names_ = names_.changed().size();
   if (auto ok = store_->open(describe_mlflow_run(options_, run), of_store); !ok)
     return ok;
   return log_params(run.config);
@@ -118,8 +106,8 @@ sink_result mlflow_sink::start(const tracked_run& run,
 sink_result mlflow_sink::log_params(const metrics& values) {
   std::vector<mlflow_pair> params;
   std::vector<mlflow_pair> changed;
-  const auto& known = store_->params();
-  for (const auto& [name, value] : values) {
+  auto& known = store_->params();
+  for (auto& [name, value] : values) {
     const mlflow_pair x{names_(name),
                         cut_text(mlflow_text(value), max_mlflow_param)};
     auto old = known.find(x.key);
@@ -143,16 +131,16 @@ sink_result mlflow_sink::log_params(const metrics& values) {
 }
 
 sink_result mlflow_sink::tag_changed_names() {
-  const auto& changed = names_.changed();
-  if (changed.size() == told_names_)
+  auto& changed = names_.changed();
+  if (changed.size() == tagged_names_)
     return {};
   std::vector<mlflow_pair> tags;
-  for (const auto& [name, given] : changed)
+  for (auto& [name, given] : changed)
     tags.push_back({clean_mlflow_name("troupe.name." + given),
                     cut_text(mlflow_text(name), max_mlflow_tag)});
   auto ok = store_->set_tags(tags);
   if (ok)
-    told_names_ = changed.size();
+    tagged_names_ = changed.size();
   else
     ok.error().accepted = 0;
   return ok;
@@ -165,7 +153,7 @@ sink_result mlflow_sink::log(std::span<const tracker_record> records) {
     gather(records[i], batch);
     if (!has_files(records[i], options_.upload_checkpoints))
       continue;
-    // In order: what came before a file is there before it.
+    // In order: the values before a file are sent before it.
     if (auto ok = flush(batch); !ok) {
       ok.error().accepted += done;
       return ok;
@@ -184,15 +172,14 @@ sink_result mlflow_sink::log(std::span<const tracker_record> records) {
 }
 
 void mlflow_sink::gather(const tracker_record& record, gathered& to) {
-  const auto time = unix_ms(record.time);
-  if (const auto* row = std::get_if<history_row>(&record.content)) {
+  auto time = unix_ms(record.time);
+  if (auto* row = std::get_if<history_row>(&record.content)) {
     gather(values_of(*row, options_.ranks),
            static_cast<std::int64_t>(row->index), time, to);
     if (!row->checkpoint.empty())
       to.tags["troupe.checkpoint"] =
         (run_path_ / "checkpoints" / row->checkpoint).string();
-  } else if (const auto* logged =
-               std::get_if<logged_metrics>(&record.content)) {
+  } else if (auto* logged = std::get_if<logged_metrics>(&record.content)) {
     gather(logged->values, logged->step, time, to);
   } else if (std::holds_alternative<attempt_record>(record.content)) {
     to.tags["troupe.attempt"] = std::to_string(record.attempt);
@@ -202,35 +189,35 @@ void mlflow_sink::gather(const tracker_record& record, gathered& to) {
 
 void mlflow_sink::gather(const metrics& values, std::int64_t step,
                          std::int64_t time_ms, gathered& to) {
-  for (const auto& [name, value] : values) {
+  for (auto& [name, value] : values) {
     if (!value.is_number()) {
       to.tags[names_(name)] = cut_text(mlflow_text(value), max_mlflow_tag);
       continue;
     }
-    const auto number = value.number();
+    auto number = value.number();
     if (std::isfinite(number) || options_.numbers == non_finite::send)
       to.metrics.push_back({names_(name), number, time_ms, step});
   }
 }
 
-/// Tags first: sent twice they do no harm, and metrics then tell how far it
-/// came.
+// Tags go first: sent twice they do no harm, and the metrics then tell how many
+// records were accepted.
 sink_result mlflow_sink::flush(gathered& x) {
   if (auto ok = tag_changed_names(); !ok)
     return ok;
   std::vector<mlflow_pair> tags;
-  for (const auto& [key, value] : x.tags)
+  for (auto& [key, value] : x.tags)
     if (auto i = texts_.find(key); i == texts_.end() || i->second != value)
       tags.push_back({key, value});
   if (auto ok = store_->set_tags(tags); !ok) {
     ok.error().accepted = 0;
     return ok;
   }
-  for (const auto& tag : tags)
+  for (auto& tag : tags)
     texts_[tag.key] = tag.value;
   auto ok = store_->log_metrics(x.metrics);
   if (!ok) {
-    const auto sent = ok.error().accepted;
+    auto sent = ok.error().accepted;
     ok.error().accepted = static_cast<std::size_t>(
       std::ranges::count_if(x.ends, [&](auto end) { return end <= sent; }));
   }
@@ -238,25 +225,25 @@ sink_result mlflow_sink::flush(gathered& x) {
 }
 
 sink_result mlflow_sink::log_files(const tracker_record& record) {
-  if (const auto* params = std::get_if<logged_params>(&record.content))
+  if (auto* params = std::get_if<logged_params>(&record.content))
     return log_params(params->values);
-  if (const auto* x = std::get_if<logged_text>(&record.content))
+  if (auto* x = std::get_if<logged_text>(&record.content))
     return put_text(x->text, artifact_path("texts/" + x->name + "/"
                                            + std::to_string(x->step) + ".txt"));
-  if (const auto* x = std::get_if<logged_histogram>(&record.content))
+  if (auto* x = std::get_if<logged_histogram>(&record.content))
     return put_text(histogram_json(*x),
                     artifact_path("histograms/" + x->name + "/"
                                   + std::to_string(x->step) + ".json"));
-  if (const auto* x = std::get_if<logged_image>(&record.content))
+  if (auto* x = std::get_if<logged_image>(&record.content))
     return put_image(*x, record);
-  if (const auto* x = std::get_if<logged_artifact>(&record.content))
+  if (auto* x = std::get_if<logged_artifact>(&record.content))
     return put(x->path, artifact_path(x->name));
-  const auto& row = std::get<history_row>(record.content);
-  const auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
+  auto& row = std::get<history_row>(record.content);
+  auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
   auto found = read_manifest(checkpoint);
   if (!found && found.error().code != ec::corrupt)
     return sink_fails(kind::transient, found.error());
-  // More than `num_to_keep` came after it, and another may have its name.
+  // It was removed by `num_to_keep`, and another may have its name.
   if (!found || found->index != row.index || found->attempt != row.attempt)
     return {};
   return put(checkpoint, "checkpoints/" + row.checkpoint);
@@ -269,10 +256,9 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
   if (found->is_file())
     return store_->put_file(path, name);
   if (!found->is_folder())
-    return sink_fails(kind::rejected,
-                      {ec::storage, path.string()
-                                      + " is neither a file nor a folder any "
-                                        "more"});
+    return sink_fails(
+      kind::rejected,
+      {ec::storage, path.string() + " is no longer a file or a folder"});
   auto files = files_below(path);
   if (!files)
     return sink_fails(kind::rejected, files.error());
@@ -287,7 +273,7 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
 
 sink_result mlflow_sink::put_text(const std::string& text,
                                   const std::string& name) {
-  const auto file = run_path_ / "sinks" / "mlflow.text";
+  auto file = run_path_ / "sinks" / "mlflow.text";
   boost::system::error_code failed;
   if (auto ok = replace_file(file, text); !ok)
     return sink_fails(kind::transient, ok.error());
@@ -296,9 +282,9 @@ sink_result mlflow_sink::put_text(const std::string& text,
   return result;
 }
 
-/// As MLflow's own client names images, which its pages show by step. What it
-/// draws at random follows from the record here, so that one that is sent again
-/// is no second one.
+// Names the image as MLflow's own client does, so that its pages show it by
+// step. The id that the client draws at random is derived from the record here,
+// so that sending it again replaces it.
 sink_result mlflow_sink::put_image(const logged_image& x,
                                    const tracker_record& record) {
   auto key = artifact_path(x.name);
@@ -332,8 +318,8 @@ sink_result mlflow_sink::finish(run_status_kind status,
   if (ok && !tree_.empty())
     std::fprintf(stderr,
                  "mlflow: the run is in the file store %s; MLflow 3.13 and "
-                 "later show it with MLFLOW_ALLOW_FILE_STORE=true, or take it "
-                 "over: mlflow migrate-filestore --source '%s' --target "
+                 "later show it with MLFLOW_ALLOW_FILE_STORE=true, or "
+                 "convert it: mlflow migrate-filestore --source '%s' --target "
                  "sqlite:///mlflow.db\n",
                  tree_.c_str(), tree_.c_str());
   return ok;
@@ -342,25 +328,18 @@ sink_result mlflow_sink::finish(run_status_kind status,
 std::string mlflow_sink::state() const {
   if (!store_)
     return {};
-  return json{{"store", store_->state()}, {"names", names_.changed()}}.dump(
-    -1, ' ', false, json::error_handler_t::replace);
+  return nlohmann::json{{"store", store_->state()}, {"names", names_.changed()}}
+    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json) {
-  auto json = nlohmann::json::parse(options_json);
-  mlflow_options x;
-  read_option(json, "tracking_uri", x.tracking_uri);
-  read_option(json, "experiment", x.experiment);
-  read_option(json, "experiment_id", x.experiment_id);
-  read_option(json, "run_name", x.run_name);
-  read_option(json, "run_id", x.run_id);
-  read_option(json, "tags", x.tags);
-  read_option(json, "databricks_config_file", x.databricks_config_file);
-  read_option(json, "databricks_profile", x.databricks_profile);
-  read_option(json, "ranks", x.ranks);
-  read_option(json, "non_finite", x.numbers);
-  read_option(json, "upload_checkpoints", x.upload_checkpoints);
-  return std::make_unique<mlflow_sink>(std::move(x));
+  return std::make_unique<mlflow_sink>(mlflow_options_from_json(options_json));
+}
+
+std::shared_ptr<user_callback> mlflow_tracker(mlflow_options options,
+                                              tracker_options tracking) {
+  return std::make_shared<tracker>(
+    std::make_shared<mlflow_sink>(std::move(options)), tracking);
 }
 
 } // namespace troupe

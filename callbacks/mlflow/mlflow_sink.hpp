@@ -5,8 +5,8 @@
 #include <string>
 #include <vector>
 
+#include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
-#include "troupe/callbacks/mlflow/mlflow_options.hpp"
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
@@ -21,8 +21,8 @@ namespace troupe {
 ///     `troupe.param_changed.<name>`.
 ///   - Texts, images, histograms and artifacts become artifacts. The path of
 ///     the last checkpoint is the tag `troupe.checkpoint`.
-///   - Names that MLflow does not allow are changed, and the tag
-///     `troupe.name.<new>` tells the old one.
+///   - Names that MLflow does not accept are changed, and the tag
+///     `troupe.name.<new>` holds the old one.
 class mlflow_sink final : public sink {
 public:
   explicit mlflow_sink(mlflow_options options = {});
@@ -57,12 +57,12 @@ private:
   fs::path run_path_;
   fs::path tree_; ///< Of a file store; empty: a server.
   mlflow_names names_;
-  std::size_t told_names_ = 0; ///< Changed names that tags tell of.
-  std::map<std::string, std::string> texts_; ///< Tags of the values so far.
+  std::size_t tagged_names_ = 0;             ///< Changed names that tags hold.
+  std::map<std::string, std::string> texts_; ///< Tags of values so far.
 };
 
-/// *options_json* as `mlflow_sink::options` gives it, members left out have
-/// their default. Throws `std::exception` for what cannot be read.
+/// Makes a sink of what `options()` returned. Throws `std::exception` if it
+/// cannot be read.
 std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json);
 
 } // namespace troupe

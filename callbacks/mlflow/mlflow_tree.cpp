@@ -1,7 +1,6 @@
 #include "troupe/callbacks/mlflow/mlflow_tree.hpp"
 
 #include <fcntl.h>
-#include <sys/file.h>
 #include <unistd.h>
 
 #include <algorithm>
@@ -15,23 +14,18 @@
 
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/http/http_text.hpp"
-#include "troupe/callbacks/mlflow/meta_file.hpp"
-#include "troupe/callbacks/mlflow/mlflow_artifacts.hpp"
+#include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
-#include "troupe/callbacks/mlflow/mlflow_text.hpp"
-#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
 
-using json = nlohmann::json;
 using kind = sink_failure::kind;
 
-constexpr mode_t folder_mode = 0777; // Less the user's umask.
+constexpr mode_t folder_mode = 0777; // The umask applies.
 constexpr std::size_t max_value_file = 1024 * 1024;
-constexpr std::size_t max_metric_file = std::size_t{1} << 40;
 
 sink_result as_result(const expected<void>& x) {
   if (x)
@@ -39,8 +33,8 @@ sink_result as_result(const expected<void>& x) {
   return sink_fails(kind::transient, x.error());
 }
 
-/// MLflow's habit are 18 digits; ours follow from the name, so that two runs
-/// that make one experiment at the same time make the same folder.
+// MLflow uses 18-digit ids; we derive ours from the name, so that two runs that
+// create one experiment at the same time create the same folder.
 std::string experiment_id_of(const std::string& name) {
   std::uint64_t hash = 14695981039346656037u; // FNV-1a
   for (unsigned char c : name)
@@ -73,92 +67,8 @@ std::string line_of(const mlflow_metric& x) {
          + std::to_string(x.step) + '\n';
 }
 
-expected<unique_fd> open_metric(const fs::path& path) {
-  boost::system::error_code failed;
-  fs::create_directories(path.parent_path(), failed);
-  if (failed)
-    return tl::unexpected{
-      storage_error("make", path.parent_path(), failed.value())};
-  return open_file(path, O_RDWR | O_CREAT | O_APPEND, "open");
-}
-
-/// Appends *lines* by one write; the size of *file*, which was *size*, then.
-expected<std::uint64_t> append(const unique_fd& file, const fs::path& path,
-                               std::uint64_t size, const std::string& lines) {
-  auto written = ::write(file.get(), lines.data(), lines.size());
-  if (written == static_cast<ssize_t>(lines.size())) {
-    failpoint("mlflow.appended");
-    return size + lines.size();
-  }
-  auto code = written < 0 ? errno : ENOSPC;
-  // A torn line reads as a wrong number, and an empty file not at all.
-  boost::system::error_code failed;
-  if (size == 0)
-    fs::remove(path, failed);
-  else if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0)
-    code = errno;
-  return tl::unexpected{storage_error("write", path, code)};
-}
-
-/// Appends *lines*, whole ones, behind the first *known* bytes; the file's new
-/// size. What an attempt that failed left behind them goes.
-expected<std::uint64_t> append_lines(const fs::path& path, std::uint64_t known,
-                                     const std::string& lines) {
-  auto file = open_metric(path);
-  if (!file)
-    return tl::unexpected{file.error()};
-  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
-  if (size > known && ::ftruncate(file->get(), static_cast<off_t>(known)) != 0)
-    return tl::unexpected{storage_error("cut", path, errno)};
-  return append(*file, path, std::min(size, known), lines);
-}
-
-/// Those of *lines*, whole ones, that do not stand in *there* yet. The first of
-/// them may have broken off at its end: then what is missing of it.
-std::string missing_lines(std::string_view there, std::string_view lines) {
-  std::set<std::string_view> known;
-  for (auto end = there.find('\n'); end != there.npos; end = there.find('\n')) {
-    known.insert(there.substr(0, end));
-    there.remove_prefix(end + 1);
-  }
-  std::string result;
-  for (auto end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
-    if (!known.contains(lines.substr(0, end)))
-      result += lines.substr(0, end + 1);
-    lines.remove_prefix(end + 1);
-  }
-  if (result.empty() || there.empty())
-    return result;
-  // Otherwise it is someone's whole line without its end.
-  return result.starts_with(there) ? result.substr(there.size())
-                                   : '\n' + result;
-}
-
-/// Appends *lines*, whole ones, to a file to which others write, too; its size
-/// up to which they are known to stand. What is behind the first *known* bytes
-/// stays; lines that stand there already are left out.
-expected<std::uint64_t> add_lines(const fs::path& path, std::uint64_t known,
-                                  const std::string& lines) {
-  auto file = open_metric(path);
-  if (!file)
-    return tl::unexpected{file.error()};
-  (void) ::flock(file->get(), LOCK_EX); // Where the file system has locks.
-  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
-  auto missing = lines;
-  if (size > known) {
-    ::lseek(file->get(), static_cast<off_t>(known), SEEK_SET);
-    auto there = read_open_file(*file, path, max_metric_file);
-    if (!there)
-      return tl::unexpected{there.error()};
-    missing = missing_lines(*there, lines);
-  }
-  if (missing.empty())
-    return known;
-  return append(*file, path, size, missing);
-}
-
 expected<void> sync_all(const std::set<fs::path>& paths) {
-  for (const auto& path : paths)
+  for (auto& path : paths)
     if (auto ok =
           open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& x) {
             return sync_file(x, path);
@@ -168,7 +78,7 @@ expected<void> sync_all(const std::set<fs::path>& paths) {
   return {};
 }
 
-/// What lies in *folder*.
+// The files and folders in *folder*.
 expected<std::vector<fs::path>> entries_of(const fs::path& folder) {
   std::vector<fs::path> result;
   boost::system::error_code code;
@@ -180,36 +90,13 @@ expected<std::vector<fs::path>> entries_of(const fs::path& folder) {
   return result;
 }
 
-/// Adds the folders from *base* down to that of *file*.
+// Adds the folders from *base* down to the one of *file*.
 void add_folders(std::set<fs::path>& to, const fs::path& base,
                  const fs::path& file) {
   auto folder = file.parent_path();
   for (; folder != base; folder = folder.parent_path())
     to.insert(folder);
   to.insert(folder);
-}
-
-/// Cuts *path* to *size* bytes and there to its last line end; removes a file
-/// of which nothing stays. The size that it has then.
-expected<std::uint64_t> cut_file(const fs::path& path, std::uint64_t size) {
-  auto text = read_file(path, max_metric_file);
-  if (!text)
-    return tl::unexpected{text.error()};
-  auto whole = text->substr(0, size).rfind('\n');
-  auto keep = whole == text->npos ? 0 : whole + 1;
-  boost::system::error_code failed;
-  if (keep == 0)
-    fs::remove(path, failed);
-  else if (keep < text->size())
-    return open_file(path, O_WRONLY, "open")
-      .and_then([&](const unique_fd& file) -> expected<std::uint64_t> {
-        if (::ftruncate(file.get(), static_cast<off_t>(keep)) != 0)
-          return tl::unexpected{storage_error("cut", path, errno)};
-        return keep;
-      });
-  if (failed)
-    return tl::unexpected{storage_error("cut", path, failed.value())};
-  return keep;
 }
 
 } // namespace
@@ -219,7 +106,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   sizes_.clear();
   params_.clear();
   id_ = run.run_id.empty() ? run.uid : run.run_id;
-  if (auto x = json::parse(state, nullptr, false); x.is_object()) {
+  if (auto x = nlohmann::json::parse(state, nullptr, false); x.is_object()) {
     id_ = x.value("run_id", id_);
     sizes_ = x.value("sizes", sizes_type{});
   }
@@ -241,11 +128,11 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   if (is_ours_)
     if (auto ok = cut_metrics(); !ok)
       return as_result(ok);
-  const auto params = folder_ / "params";
+  auto params = folder_ / "params";
   auto known = files_below(params);
   if (!known)
     return sink_fails(kind::transient, known.error());
-  for (const auto& file : *known)
+  for (auto& file : *known)
     if (auto text = read_file(file, max_value_file))
       params_[file.lexically_relative(params).string()] = *text;
   auto tags = own_tags();
@@ -254,12 +141,12 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   return set_tags(*tags);
 }
 
-/// The run's name, user and source stay those of who made it.
+// In a run of another maker, its name, user and source stay as they are.
 expected<std::vector<mlflow_pair>> mlflow_tree::own_tags() const {
   if (is_ours_)
     return run_.tags;
   std::vector<mlflow_pair> result;
-  for (const auto& x : run_.tags) {
+  for (auto& x : run_.tags) {
     auto found = look_up(folder_ / "tags" / x.key);
     if (!found)
       return tl::unexpected{found.error()};
@@ -278,15 +165,15 @@ expected<fs::path> mlflow_tree::experiment_folder() {
   if (!folders)
     return tl::unexpected{folders.error()};
   if (!is_ours_)
-    for (const auto& folder : *folders) {
+    for (auto& folder : *folders) {
       auto meta = look_up(folder / id_ / "meta.yaml");
       if (!meta)
         return tl::unexpected{meta.error()};
       if (meta->exists())
         return folder;
     }
-  const auto& wanted_id = run_.experiment_id;
-  for (const auto& folder : *folders) {
+  auto& wanted_id = run_.experiment_id;
+  for (auto& folder : *folders) {
     auto meta = read_meta(folder / "meta.yaml");
     auto is_it = wanted_id.empty() ? meta["name"] == run_.experiment
                                    : meta["experiment_id"] == wanted_id;
@@ -307,14 +194,14 @@ expected<fs::path> mlflow_tree::experiment_folder() {
 
 expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
                                                 const std::string& name) {
-  const auto folder = root_ / id;
+  auto folder = root_ / id;
   experiment_id_ = id;
   auto meta = look_up(folder / "meta.yaml");
   if (!meta)
     return tl::unexpected{meta.error()};
   if (meta->exists())
     return folder;
-  const auto now =
+  auto now =
     std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(
                      std::chrono::system_clock::now().time_since_epoch())
                      .count());
@@ -333,24 +220,25 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
 expected<void> mlflow_tree::make_run() {
   if (auto ok = may_write(over_, folder_); !ok)
     return ok;
-  for (const auto* name : {"metrics", "params", "tags", "artifacts"})
+  for (auto* name : {"metrics", "params", "tags", "artifacts"})
     if (auto ok = make_folders(folder_ / name, folder_mode); !ok)
       return ok;
   return write_meta(run_status_kind::running, 0);
 }
 
-/// What came after the state is given again.
+// Cuts off what came after the state: it will be delivered again.
 expected<void> mlflow_tree::cut_metrics() {
-  const auto metrics = folder_ / "metrics";
+  auto metrics = folder_ / "metrics";
   auto files = files_below(metrics);
   if (!files)
     return tl::unexpected{files.error()};
-  for (const auto& file : *files) {
+  for (auto& file : *files) {
     if (auto ok = may_write(over_, file); !ok)
       return ok;
-    const auto key = file.lexically_relative(metrics).string();
+    auto key = file.lexically_relative(metrics).string();
     auto known = sizes_.find(key);
-    auto size = cut_file(file, known == sizes_.end() ? 0 : known->second);
+    auto size =
+      cut_metric_lines(file, known == sizes_.end() ? 0 : known->second);
     if (!size)
       return tl::unexpected{size.error()};
     if (known != sizes_.end())
@@ -361,11 +249,11 @@ expected<void> mlflow_tree::cut_metrics() {
 
 expected<void> mlflow_tree::write_meta(run_status_kind status,
                                        std::int64_t end_ms) {
-  const auto file = folder_ / "meta.yaml";
+  auto file = folder_ / "meta.yaml";
   if (auto ok = may_write(over_, file); !ok)
     return ok;
-  const auto number = std::to_string(status_number(status));
-  const auto end =
+  auto number = std::to_string(status_number(status));
+  auto end =
     status == run_status_kind::running ? "null" : std::to_string(end_ms);
   auto found = look_up(file);
   if (!found)
@@ -397,11 +285,11 @@ std::string mlflow_tree::new_meta(const std::string& status,
          + "\ntags: []\nuser_id: " + yaml_text(run_.user) + "\n";
 }
 
-/// `a` cannot be a file and, for `a/b`, a folder, too: who comes second gets a
-/// name of its own.
+// `a` cannot be both a file and, for `a/b`, a folder: the later of the two gets
+// another name.
 expected<std::string> mlflow_tree::place_of(const char* what,
                                             const std::string& key) const {
-  const auto base = folder_ / what;
+  auto base = folder_ / what;
   auto found = look_up(base / key);
   auto taken = found && found->is_folder();
   for (auto i = key.find('/'); found && i != key.npos;
@@ -421,7 +309,7 @@ expected<std::string> mlflow_tree::place_of(const char* what,
 expected<void> mlflow_tree::write_values(const char* what,
                                          std::span<const mlflow_pair> values) {
   std::set<fs::path> folders;
-  for (const auto& x : values) {
+  for (auto& x : values) {
     auto file = write_value(what, x);
     if (!file)
       return tl::unexpected{file.error()};
@@ -430,18 +318,19 @@ expected<void> mlflow_tree::write_values(const char* what,
   return sync_all(folders);
 }
 
-/// In one step, since an empty file would be an empty value. The file.
+// Writes the file in one step, since an empty file would be an empty value.
+// Returns its path.
 expected<fs::path> mlflow_tree::write_value(const char* what,
                                             const mlflow_pair& x) {
   auto place = place_of(what, x.key);
   if (!place)
     return tl::unexpected{place.error()};
-  const auto file = folder_ / what / *place;
+  auto file = folder_ / what / *place;
   if (auto ok = may_write(over_, file); !ok)
     return tl::unexpected{ok.error()};
   boost::system::error_code failed;
   fs::create_directories(file.parent_path(), failed);
-  const auto temporary = folder_ / ".value.tmp"; // Where no reader looks.
+  auto temporary = folder_ / ".value.tmp"; // Readers ignore it.
   fs::remove(temporary, failed);
   if (auto ok = write_new_file(temporary, x.value); !ok)
     return tl::unexpected{ok.error()};
@@ -453,29 +342,29 @@ expected<fs::path> mlflow_tree::write_value(const char* what,
 
 sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
   std::map<std::string, std::string> lines;
-  for (const auto& x : metrics)
+  for (auto& x : metrics)
     lines[x.key] += line_of(x);
   auto sizes = sizes_;
   std::set<fs::path> written;
-  for (const auto& [key, text] : lines) {
+  for (auto& [key, text] : lines) {
     auto name = place_of("metrics", key);
     if (!name)
       return sink_fails(kind::transient, name.error());
     auto& size = sizes[*name];
-    const auto file = folder_ / "metrics" / *name;
+    auto file = folder_ / "metrics" / *name;
     if (auto ok = may_write(over_, file); !ok)
       return as_result(ok);
     if (size == 0)
       add_folders(written, folder_ / "metrics", file);
-    auto grown =
-      is_ours_ ? append_lines(file, size, text) : add_lines(file, size, text);
+    auto grown = is_ours_ ? append_metric_lines(file, size, text)
+                          : add_metric_lines(file, size, text);
     if (!grown)
       return sink_fails(kind::transient, grown.error());
     size = *grown;
     written.insert(file);
   }
-  // Once a batch and after all are written: then the disk has little to do for
-  // each of them.
+  // Sync once per batch, after all files are written: this costs the disk
+  // least.
   if (auto ok = sync_all(written); !ok)
     return as_result(ok);
   sizes_ = std::move(sizes);
@@ -485,7 +374,7 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
 sink_result mlflow_tree::log_params(std::span<const mlflow_pair> params) {
   if (auto ok = write_values("params", params); !ok)
     return as_result(ok);
-  for (const auto& x : params)
+  for (auto& x : params)
     params_[x.key] = x.value;
   return {};
 }
@@ -496,7 +385,7 @@ sink_result mlflow_tree::set_tags(std::span<const mlflow_pair> tags) {
 
 sink_result mlflow_tree::put_file(const fs::path& file,
                                   const std::string& name) {
-  const auto copy = folder_ / "artifacts" / name;
+  auto copy = folder_ / "artifacts" / name;
   if (auto ok = may_write(over_, copy); !ok)
     return as_result(ok);
   return copy_artifact(file, copy);
@@ -509,7 +398,7 @@ sink_result mlflow_tree::end(run_status_kind status, std::int64_t time_ms) {
 std::string mlflow_tree::state() const {
   if (id_.empty())
     return {};
-  return json{{"run_id", id_}, {"sizes", sizes_}}.dump();
+  return nlohmann::json{{"run_id", id_}, {"sizes", sizes_}}.dump();
 }
 
 } // namespace troupe

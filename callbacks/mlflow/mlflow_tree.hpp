@@ -8,20 +8,23 @@
 
 namespace troupe {
 
-/// A run in the folder of MLflow's file store (`mlruns`), which the run's own
-/// process writes: no server, no Python.
+/// Stores a run in the folder of MLflow's file store (`mlruns`), without a
+/// server and without Python.
 ///
-/// The state holds the size of every metric file: what was written after it is
-/// cut off by `open`, since it is given again. Every line goes to its file in
-/// one piece, and what a call has taken survives a power cut. Nothing is ever
-/// cut off in a run that was named by its id, to which others may write: a line
-/// that is given again is looked for behind that size, and name, start and user
-/// stay as they are. MLflow 3.13 and later read such a tree only where
-/// MLFLOW_ALLOW_FILE_STORE is set; `mlflow migrate-filestore` takes it over.
+/// The state holds the size of every metric file: `open` cuts off what was
+/// written after it, because it will be delivered again. Every line is written
+/// in one piece, and what a call has accepted survives a power cut.
+///
+/// Others may write to a run that the user named by its id. Nothing is ever cut
+/// off there: lines behind the saved size are not written again, and name,
+/// start and user stay as they are.
+///
+/// MLflow 3.13 and later read such a tree only if MLFLOW_ALLOW_FILE_STORE is
+/// set; `mlflow migrate-filestore` converts it.
 class mlflow_tree final : public mlflow_store {
 public:
-  /// *root* is made if it is missing. Nothing more is written once *over* is
-  /// asked to stop.
+  /// Creates *root* if it is missing. Writes nothing more once *over* is
+  /// requested.
   explicit mlflow_tree(fs::path root, std::stop_token over = {})
     : root_(std::move(root)), over_(std::move(over)) {}
 
@@ -60,7 +63,7 @@ private:
   fs::path folder_; ///< Of the run.
   mlflow_run run_;
   std::string id_;
-  bool is_ours_ = true; ///< No one else's values are in the run.
+  bool is_ours_ = true; ///< No one else writes to the run.
   std::string experiment_id_;
   sizes_type sizes_; ///< Of the metric files, by key.
   std::map<std::string, std::string> params_;

@@ -5,7 +5,7 @@
 #include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/json_lines/result_json.hpp"
-#include "troupe/callbacks/mlflow/mlflow_tracker.hpp"
+#include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"

@@ -15,7 +15,7 @@
 #include <iostream>
 
 #include "tests/integration/run/run_test.hpp"
-#include "troupe/callbacks/mlflow/mlflow_tracker.hpp"
+#include "troupe/callbacks/mlflow/mlflow.hpp"
 
 extern char** environ;
 

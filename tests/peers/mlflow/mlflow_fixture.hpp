@@ -12,8 +12,8 @@
 
 namespace troupe::test {
 
-/// How tests start MLflow's server: the light way, in seconds instead of half a
-/// minute.
+/// How tests start MLflow's server: without optional parts, in seconds instead
+/// of half a minute.
 inline peer_server_options
 mlflow_server_options(std::vector<std::string> more = {},
                       std::map<std::string, std::string> environment = {}) {
@@ -29,14 +29,14 @@ mlflow_server_options(std::vector<std::string> more = {},
   return result;
 }
 
-/// The server that all tests of the program share, one experiment each.
+/// The server that all tests of the program share, with one experiment each.
 inline peer_server& shared_mlflow() {
   static peer_server result{mlflow_server_options()};
   return result;
 }
 
-/// A run as trackers see it, and its records, times in steps of a second from
-/// a fixed one on.
+/// A run as trackers see it, and its records, one second apart from a fixed
+/// time on.
 class mlflow_fixture : public testing::Test {
 protected:
   mlflow_fixture() {
@@ -75,7 +75,7 @@ protected:
     return record(step, logged_metrics{step, std::move(values)});
   }
 
-  /// The id that MLflow has of the run of *x*.
+  /// MLflow's id of the run of *x*.
   static std::string run_id(const sink& x) {
     const auto text = x.state();
     const std::string key = "run_id\\\":\\\"";
@@ -83,8 +83,8 @@ protected:
     return i == text.npos ? "" : text.substr(i + key.size(), 32);
   }
 
-  /// What *script* prints, which has MLflow's client of *uri* as `client` and
-  /// the run *id* as `run`.
+  /// What *script* prints. It has MLflow's client for *uri* as `client` and the
+  /// run *id* as `run`.
   static std::string asked(const std::string& uri, const std::string& id,
                            const std::string& script,
                            std::map<std::string, std::string> more = {}) {

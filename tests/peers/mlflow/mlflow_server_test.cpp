@@ -119,7 +119,7 @@ print(d.tags['t0'][-9:])
             "208 1100\n150\n... [cut]\n");
 }
 
-TEST_F(mlflow_server_test, has_no_point_twice_after_a_batch_was_repeated) {
+TEST_F(mlflow_server_test, has_each_point_once_after_a_batch_was_repeated) {
   auto x = to_server();
   ASSERT_EQ(said(x.start(run, "")), "");
   std::vector<tracker_record> records{row(0, {{"a", nan}, {"b", 1}}),
@@ -130,7 +130,7 @@ TEST_F(mlflow_server_test, has_no_point_twice_after_a_batch_was_repeated) {
             "2 2\n");
 }
 
-TEST_F(mlflow_server_test, goes_on_with_its_run_in_another_process) {
+TEST_F(mlflow_server_test, continues_its_run_in_another_process) {
   auto first = to_server();
   ASSERT_EQ(said(first.start(run, "")), "");
   std::vector<tracker_record> records{row(0, {{"loss", 1}})};
@@ -156,7 +156,7 @@ print([p[:2] for p in points('loss')])
             "KILLED 0.1 1\n0.2 4\n[(0, 1.0), (1, 2.0)]\n");
 }
 
-TEST_F(mlflow_server_test, finds_its_run_when_the_reply_got_lost) {
+TEST_F(mlflow_server_test, finds_its_run_when_the_reply_was_lost) {
   auto first = to_server();
   ASSERT_EQ(said(first.start(run, "")), "");
   auto second = to_server();
@@ -164,7 +164,7 @@ TEST_F(mlflow_server_test, finds_its_run_when_the_reply_got_lost) {
   EXPECT_EQ(run_id(second), run_id(first));
 }
 
-TEST_F(mlflow_server_test, replaces_a_run_that_somebody_deleted) {
+TEST_F(mlflow_server_test, replaces_a_run_that_was_deleted) {
   auto x = to_server();
   ASSERT_EQ(said(x.start(run, "")), "");
   const auto old = run_id(x);
@@ -189,7 +189,8 @@ TEST_F(mlflow_server_test, replaces_a_run_that_somebody_deleted) {
   EXPECT_EQ(run_id(later), run_id(x));
 }
 
-TEST_F(mlflow_server_test, two_that_make_one_experiment_at_once_share_it) {
+TEST_F(mlflow_server_test,
+       two_runs_that_create_one_experiment_at_once_share_it) {
   std::vector<std::string> ids(4);
   std::vector<std::string> sentences(4);
   std::vector<std::thread> threads;
@@ -344,7 +345,7 @@ TEST_F(mlflow_server_test, writes_artifacts_to_a_shared_file_system) {
             "hello\n");
 }
 
-TEST_F(mlflow_server_test, tells_what_is_wrong_with_credentials) {
+TEST_F(mlflow_server_test, says_what_is_wrong_with_credentials) {
   temporary_folder auth;
   write_bytes(auth / "auth.ini",
               "[mlflow]\ndefault_permission = READ\n"
@@ -392,7 +393,7 @@ TEST_F(mlflow_server_test, tells_what_is_wrong_with_credentials) {
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, kind::permanent);
   EXPECT_THAT(said(failed), HasSubstr("403"));
-  EXPECT_THAT(said(failed), HasSubstr("no right"));
+  EXPECT_THAT(said(failed), HasSubstr("not allowed to do this"));
 }
 
 } // namespace

@@ -28,7 +28,7 @@ print(run.data.tags['mlflow.user'], run.data.tags['troupe.storage_path'],
 print(points('loss'), points('val/a b'), points('inf'), points('nan'))
 )";
 
-TEST_F(mlflow_tree_test, is_read_and_taken_over_by_mlflow) {
+TEST_F(mlflow_tree_test, is_read_and_converted_by_mlflow) {
   constexpr auto inf = std::numeric_limits<double>::infinity();
   constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
   run.experiment = "it's \"quoted\": \xC3\xA4";
@@ -76,7 +76,7 @@ TEST_F(mlflow_tree_test, is_read_and_taken_over_by_mlflow) {
             expected("-1.7976931348623157e+308"));
 }
 
-TEST_F(mlflow_tree_test, has_each_point_once_after_a_death_at_any_place) {
+TEST_F(mlflow_tree_test, has_each_point_once_after_a_crash_at_any_place) {
   std::vector<tracker_record> records;
   for (std::uint64_t i = 0; i < 6; ++i)
     records.push_back(row(i, {{"loss", i}, {"a", i}, {"a/b", i}}));
@@ -86,7 +86,7 @@ TEST_F(mlflow_tree_test, has_each_point_once_after_a_death_at_any_place) {
     ASSERT_EQ(said(x.start(run, "")), "");
     ASSERT_EQ(said(x.log({records.data(), 2})), "");
     confirmed = x.state();
-    // This was written, and its state got lost with the process.
+    // This was written, and its state was lost with the process.
     ASSERT_EQ(said(x.log({records.data() + 2, 2})), "");
   }
   for (const auto& file :

@@ -14,7 +14,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/json_lines/result_json.hpp"
-#include "troupe/callbacks/mlflow/mlflow_tracker.hpp"
+#include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"

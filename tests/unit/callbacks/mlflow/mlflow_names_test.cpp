@@ -4,18 +4,16 @@
 
 #include <gtest/gtest.h>
 
-#include "troupe/callbacks/mlflow/mlflow_text.hpp"
-
 namespace troupe::test {
 namespace {
 
-TEST(mlflow_names_test, leaves_good_names_alone) {
+TEST(mlflow_names_test, keeps_valid_names) {
   for (const auto* x : {"loss", "val/loss", "a b", "A-1_x.y:z",
                         "\xC3\xA4\xCE\xB2\xE4\xB8\xAD", "a/.b", "..."})
     EXPECT_EQ(clean_mlflow_name(x), x);
 }
 
-TEST(mlflow_names_test, makes_the_others_good) {
+TEST(mlflow_names_test, replaces_what_is_not_valid) {
   EXPECT_EQ(clean_mlflow_name("acc@1"), "acc_1");
   EXPECT_EQ(clean_mlflow_name("f(x), y"), "f_x__ y");
   EXPECT_EQ(clean_mlflow_name("a//b"), "a/_/b");
@@ -38,7 +36,7 @@ TEST(mlflow_names_test, cuts_long_names_between_characters) {
   EXPECT_EQ(clean_mlflow_name(text), std::string(249, 'x') + "_");
 }
 
-TEST(mlflow_names_test, gives_no_name_to_two) {
+TEST(mlflow_names_test, gives_no_two_names_the_same_one) {
   mlflow_names names;
   EXPECT_EQ(names("a_b"), "a_b");
   auto at = names("a@b");

@@ -20,8 +20,8 @@ using kind = sink_failure::kind;
 constexpr auto begin =
   std::chrono::system_clock::time_point{std::chrono::seconds{1'700'000'000}};
 
-/// The requests that MLflow's servers know, and an own answer to each on
-/// demand. (What a real server makes of them is tested in tests/peers/.)
+/// A server that answers MLflow's requests as a test wants. (Real servers are
+/// tested in tests/peers/.)
 class mlflow_failures_test : public testing::Test {
 protected:
   mlflow_failures_test() {
@@ -56,7 +56,7 @@ protected:
     return mlflow_sink{{.tracking_uri = server.url()}};
   }
 
-  /// What `log` of *count* reports, each of one value, comes to after a start.
+  /// The result of `log` with *count* reports of one value each, after a start.
   sink_result logged(mlflow_sink& x, std::size_t count = 1) {
     if (auto ok = x.start(run, ""); !ok)
       return ok;
@@ -78,7 +78,7 @@ protected:
     return result;
   }
 
-  /// From now on the answer to each request whose target has *part* in it.
+  /// Sets the answer to each request whose target contains *part*.
   void set(const std::string& part, loopback_reply reply) {
     std::lock_guard guard{mutex};
     answers[part] = std::move(reply);
@@ -91,7 +91,7 @@ protected:
   loopback_server server{[this](const auto& x) { return answer(x); }};
 };
 
-TEST_F(mlflow_failures_test, asks_before_it_makes) {
+TEST_F(mlflow_failures_test, searches_before_it_creates) {
   auto x = to_server();
   ASSERT_TRUE(logged(x));
   EXPECT_THAT(targets(),
@@ -103,7 +103,8 @@ TEST_F(mlflow_failures_test, asks_before_it_makes) {
                && !create.headers.at("transfer-encoding").empty());
 }
 
-TEST_F(mlflow_failures_test, makes_an_experiment_that_another_made_first) {
+TEST_F(mlflow_failures_test,
+       uses_an_experiment_that_another_run_created_first) {
   set("experiments/create",
       {.status = 400, .body = R"({"error_code":"RESOURCE_ALREADY_EXISTS"})"});
   std::atomic<int> seen = 0;
@@ -148,7 +149,7 @@ TEST_F(mlflow_failures_test, suspects_a_batch_that_breaks_the_server) {
   EXPECT_THAT(failed.error().reason.message, HasSubstr("oops"));
 }
 
-TEST_F(mlflow_failures_test, takes_a_refusal_of_values_for_one) {
+TEST_F(mlflow_failures_test, treats_refused_values_as_rejected) {
   set(
     "runs/get",
     {.body = R"({"run":{"info":{"run_id":"r1","lifecycle_stage":"active"}}})"});
@@ -172,7 +173,7 @@ TEST_F(mlflow_failures_test, repeats_nothing_by_itself_and_loses_nothing) {
   }
 }
 
-TEST_F(mlflow_failures_test, tells_how_far_it_came) {
+TEST_F(mlflow_failures_test, says_how_many_records_were_accepted) {
   std::atomic<int> batches = 0;
   loopback_server breaking{[&](const loopback_request& x) {
     if (x.target.find("log-batch") != x.target.npos && ++batches == 3)
@@ -200,7 +201,7 @@ TEST_F(mlflow_failures_test, makes_no_second_run_when_the_reply_is_lost) {
   EXPECT_THAT(x.state(), HasSubstr("r1"));
 }
 
-TEST_F(mlflow_failures_test, ends_when_nobody_waits_any_longer) {
+TEST_F(mlflow_failures_test, stops_when_the_run_is_cancelled) {
   std::stop_source source;
   run.cancelled = source.get_token();
   set("log-batch", {.fault = reply_fault::hang});
@@ -214,7 +215,7 @@ TEST_F(mlflow_failures_test, ends_when_nobody_waits_any_longer) {
   EXPECT_EQ(failed.error().reason.code, ec::stopped);
 }
 
-TEST_F(mlflow_failures_test, knows_that_this_is_no_mlflow) {
+TEST_F(mlflow_failures_test, recognizes_a_server_that_is_not_mlflow) {
   for (auto reply : {loopback_reply{.status = 404, .body = "<html/>"},
                      loopback_reply{.body = "<html>Log in</html>"},
                      loopback_reply{.body = "[1]"}}) {
@@ -228,7 +229,7 @@ TEST_F(mlflow_failures_test, knows_that_this_is_no_mlflow) {
   }
 }
 
-TEST_F(mlflow_failures_test, tells_how_to_open_a_server_to_other_names) {
+TEST_F(mlflow_failures_test, says_how_to_allow_other_host_names) {
   set("experiments/get-by-name",
       {.status = 403,
        .body = "Invalid Host header - possible DNS rebinding attack detected"});
@@ -303,7 +304,7 @@ TEST_F(databricks_test, fetches_a_token_once_and_again_before_it_ends) {
   }
 }
 
-TEST_F(databricks_test, tells_when_the_login_is_refused) {
+TEST_F(databricks_test, reports_a_refused_login) {
   set("oidc/v1/token",
       {.status = 400,
        .body = R"({"error_description":"secret planted is wrong"})"});
@@ -316,7 +317,7 @@ TEST_F(databricks_test, tells_when_the_login_is_refused) {
   EXPECT_EQ(failed.error().reason.message.find("planted"), std::string::npos);
 }
 
-TEST_F(databricks_test, wants_an_absolute_path) {
+TEST_F(databricks_test, requires_an_absolute_path) {
   settings.http.token = "t";
   mlflow_server store{settings, {}};
   wanted.experiment = "mine";
@@ -326,7 +327,7 @@ TEST_F(databricks_test, wants_an_absolute_path) {
   EXPECT_THAT(failed.error().reason.message, HasSubstr("/Shared/"));
 }
 
-TEST_F(databricks_test, puts_artifacts_to_a_signed_address) {
+TEST_F(databricks_test, uploads_artifacts_to_a_signed_url) {
   settings.http.token = "t";
   set("runs/create",
       {.body = created("dbfs:/databricks/mlflow-tracking/1/r1/artifacts")});

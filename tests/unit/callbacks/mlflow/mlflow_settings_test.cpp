@@ -64,18 +64,18 @@ protected:
   std::map<std::string, std::optional<std::string>> before;
 };
 
-TEST_F(mlflow_settings_test, keeps_files_beside_the_run_if_nobody_says_where) {
+TEST_F(mlflow_settings_test, keeps_files_beside_the_run_by_default) {
   EXPECT_EQ(resolved().tree, "/storage/mlruns");
 }
 
-TEST_F(mlflow_settings_test, takes_the_option_before_the_variable) {
+TEST_F(mlflow_settings_test, prefers_the_option_to_the_variable) {
   set("MLFLOW_TRACKING_URI", "http://variable:1/");
   EXPECT_EQ(resolved().server, "http://variable:1");
   EXPECT_EQ(resolved({.tracking_uri = "https://option/mlflow"}).server,
             "https://option/mlflow");
 }
 
-TEST_F(mlflow_settings_test, knows_every_form_of_a_folder) {
+TEST_F(mlflow_settings_test, accepts_every_form_of_a_folder) {
   EXPECT_EQ(resolved({.tracking_uri = "/a/mlruns"}).tree, "/a/mlruns");
   EXPECT_EQ(resolved({.tracking_uri = "file:///a%20b/c"}).tree, "/a b/c");
   EXPECT_EQ(resolved({.tracking_uri = "file:/a"}).tree, "/a");
@@ -132,7 +132,7 @@ TEST_F(mlflow_settings_test, reads_tls_timeout_and_workspace) {
   EXPECT_EQ(x.workspace, "w");
 }
 
-TEST_F(mlflow_settings_test, says_what_databricks_lacks) {
+TEST_F(mlflow_settings_test, names_the_missing_credentials_of_databricks) {
   auto text = refused({.tracking_uri = "databricks"});
   EXPECT_THAT(text, HasSubstr("DATABRICKS_HOST"));
   EXPECT_THAT(text, HasSubstr("DATABRICKS_TOKEN"));
@@ -142,7 +142,7 @@ TEST_F(mlflow_settings_test, says_what_databricks_lacks) {
   EXPECT_NE(refused({.tracking_uri = "databricks"}), "");
 }
 
-TEST_F(mlflow_settings_test, knows_databricks_by_the_environment) {
+TEST_F(mlflow_settings_test, finds_databricks_in_the_environment) {
   set("MLFLOW_TRACKING_URI", "databricks");
   set("DATABRICKS_HOST", "host.example/");
   set("DATABRICKS_TOKEN", "t");
@@ -157,7 +157,7 @@ TEST_F(mlflow_settings_test, knows_databricks_by_the_environment) {
   EXPECT_EQ(resolved().client_secret, "s");
 }
 
-TEST_F(mlflow_settings_test, knows_databricks_by_a_config_file) {
+TEST_F(mlflow_settings_test, finds_databricks_in_a_config_file) {
   const std::string text =
     "[DEFAULT]\nhost = https://one\ntoken = 1\n"
     "[team]\nhost = https://two\nclient_id = i\nclient_secret = s\n";
@@ -196,7 +196,7 @@ TEST_F(mlflow_settings_test, checks_what_can_be_checked_without_a_network) {
   EXPECT_TRUE(mlflow_sink{options}.check(run));
 }
 
-TEST_F(mlflow_settings_test, hands_options_on_without_secrets) {
+TEST_F(mlflow_settings_test, passes_options_on_without_secrets) {
   set("MLFLOW_TRACKING_URI", "https://me:planted@host/x");
   set("MLFLOW_TRACKING_PASSWORD", "planted");
   set("MLFLOW_TRACKING_TOKEN", "planted");
@@ -209,7 +209,7 @@ TEST_F(mlflow_settings_test, hands_options_on_without_secrets) {
   EXPECT_THAT(options, HasSubstr("https://host/x"));
   set("MLFLOW_TRACKING_URI", nullptr);
   EXPECT_EQ(make_mlflow_sink(options)->options(), options);
-  // A process with the same variable has the user back.
+  // A process with the same variable gets the user back.
   set("MLFLOW_TRACKING_URI", "https://me:planted@host/x");
   EXPECT_EQ(resolved({.tracking_uri = "https://host/x"}).server,
             "https://me:planted@host/x");
@@ -217,7 +217,7 @@ TEST_F(mlflow_settings_test, hands_options_on_without_secrets) {
   EXPECT_ANY_THROW(make_mlflow_sink(R"({"ranks": "none"})"));
 }
 
-TEST_F(mlflow_settings_test, says_that_a_relative_tree_has_no_current_folder) {
+TEST_F(mlflow_settings_test, refuses_a_relative_tree_without_a_current_folder) {
   EXPECT_TRUE(holds_without_current_folder([] {
     auto relative = resolve_mlflow({.tracking_uri = "mlruns"}, "/runs/r");
     auto absolute = resolve_mlflow({.tracking_uri = "/mlruns"}, "/runs/r");
@@ -226,7 +226,7 @@ TEST_F(mlflow_settings_test, says_that_a_relative_tree_has_no_current_folder) {
   }));
 }
 
-TEST_F(mlflow_settings_test, refuses_an_address_that_is_no_servers) {
+TEST_F(mlflow_settings_test, refuses_an_address_that_is_not_of_a_server) {
   for (auto text : {"localhost:5000", "10.0.0.1:80/mlflow", "[::1]:5000"}) {
     auto said = refused({.tracking_uri = text});
     EXPECT_THAT(said, HasSubstr(std::string{"write http://"} + text));

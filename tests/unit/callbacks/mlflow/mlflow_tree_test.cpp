@@ -6,7 +6,7 @@
 #include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
-#include "troupe/callbacks/mlflow/meta_file.hpp"
+#include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -58,12 +58,12 @@ TEST_F(mlflow_tree_test, writes_the_files_that_mlflow_writes) {
   EXPECT_EQ(read_meta(folder / "0/meta.yaml")["name"], "Default");
 }
 
-TEST_F(mlflow_tree_test, waits_for_no_pipe_in_the_place_of_a_meta_file) {
+TEST_F(mlflow_tree_test, does_not_wait_for_a_pipe_instead_of_a_meta_file) {
   ASSERT_EQ(::mkfifo((folder / "meta.yaml").c_str(), 0600), 0);
   EXPECT_TRUE(read_meta(folder / "meta.yaml").empty());
 }
 
-TEST_F(mlflow_tree_test, tells_status_and_end) {
+TEST_F(mlflow_tree_test, writes_status_and_end) {
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(wanted(), ""));
   auto meta = read_meta(run_folder() / "meta.yaml");
@@ -103,9 +103,9 @@ TEST_F(mlflow_tree_test, writes_nothing_once_the_run_is_over) {
   EXPECT_EQ(read_meta(run_folder() / "meta.yaml")["end_time"], "null");
 }
 
-/// Whatever was written after the state was taken, and wherever the file ends:
-/// what is given again stands once.
-TEST_F(mlflow_tree_test, is_exact_after_a_death_at_any_byte) {
+/// Whatever was written after the state was saved, and wherever the file ends:
+/// what is delivered again is in the file once.
+TEST_F(mlflow_tree_test, is_exact_after_a_crash_at_any_byte) {
   const std::vector<mlflow_metric> first{{"x", 1, 1, 1}, {"x", 2, 2, 2}};
   const std::vector<mlflow_metric> second{{"x", 3, 3, 3}, {"y", 4, 4, 4}};
   mlflow_tree tree{folder.path()};
@@ -138,7 +138,7 @@ TEST_F(mlflow_tree_test, cuts_a_torn_line_within_what_was_confirmed) {
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(wanted(), ""));
   ASSERT_TRUE(log(tree, {{"x", 1, 1, 1}, {"x", 0.25, 2, 2}}));
-  // The power went before the disk had all of it.
+  // The power failed before the disk had written everything.
   write_bytes(run_folder() / "metrics/x", "1 1 1\n2 0.2");
   mlflow_tree again{folder.path()};
   ASSERT_TRUE(again.open(wanted(), tree.state()));
@@ -159,11 +159,11 @@ TEST_F(mlflow_tree_test, has_nothing_of_a_batch_that_failed_twice) {
   EXPECT_EQ(lines("b"), "1 1 1\n");
 }
 
-/// A run that `run_id` names, with what is in it already.
+/// A run named by `run_id`, with content of its own.
 class given_mlflow_run_test : public mlflow_tree_test {
 protected:
   void SetUp() override {
-    mlflow_tree other{folder.path()}; // Makes the experiment.
+    mlflow_tree other{folder.path()}; // Creates the experiment.
     ASSERT_TRUE(other.open(wanted(), ""));
     place = run_folder().parent_path() / id;
     for (const auto* name : {"metrics", "tags"})
@@ -231,7 +231,7 @@ TEST_F(given_mlflow_run_test, changes_only_its_status_and_its_end) {
   EXPECT_EQ(meta["lifecycle_stage"], "active");
 }
 
-TEST_F(given_mlflow_run_test, takes_the_values_of_two_runs_at_the_same_time) {
+TEST_F(given_mlflow_run_test, accepts_values_of_two_runs_at_once) {
   mlflow_tree one{folder.path()}, two{folder.path()};
   ASSERT_TRUE(one.open(given('b'), ""));
   ASSERT_TRUE(log(one, {{"x", 2, 2, 2}}));
@@ -246,7 +246,7 @@ TEST_F(given_mlflow_run_test, takes_the_values_of_two_runs_at_the_same_time) {
   EXPECT_EQ(metric("x"), "1 0.5 1\n2 2 2\n3 3 3\n4 4 4\n5 5 5\n6 6 6\n");
 }
 
-TEST_F(given_mlflow_run_test, has_each_value_once_after_a_death_at_any_byte) {
+TEST_F(given_mlflow_run_test, has_each_value_once_after_a_crash_at_any_byte) {
   const std::vector<mlflow_metric> first{{"x", 10, 10, 10}, {"x", 20, 20, 20}};
   const std::vector<mlflow_metric> second{{"x", 30, 30, 30}, {"x", 41, 41, 4}};
   mlflow_tree tree{folder.path()};
@@ -293,7 +293,7 @@ TEST_F(mlflow_tree_test, gives_a_file_and_a_folder_of_one_name_two) {
   EXPECT_EQ(lines("b/c"), "1 1 1\n");
 }
 
-TEST_F(mlflow_tree_test, knows_the_params_of_before) {
+TEST_F(mlflow_tree_test, knows_the_params_of_an_earlier_process) {
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(wanted(), ""));
   const std::vector<mlflow_pair> params{{"o/lr", "1"}, {"n", ""}};
@@ -304,7 +304,7 @@ TEST_F(mlflow_tree_test, knows_the_params_of_before) {
                                                    testing::Pair("o/lr", "1")));
 }
 
-TEST_F(mlflow_tree_test, takes_experiments_of_mlflows_own_making) {
+TEST_F(mlflow_tree_test, uses_experiments_that_mlflow_created) {
   fs::create_directories(folder / "77");
   write_bytes(folder / "77/meta.yaml",
               "artifact_location: file:///x\nexperiment_id: '77'\n"
@@ -328,7 +328,8 @@ TEST_F(mlflow_tree_test, takes_experiments_of_mlflows_own_making) {
   EXPECT_THAT(failed.error().reason.message, testing::HasSubstr("deleted"));
 }
 
-/// The place in the journal is saved durably, hence what is before it.
+/// The position in the journal is saved durably, so what precedes it must be,
+/// too.
 TEST_F(mlflow_tree_test, confirms_only_what_survives_a_power_cut) {
   const std::vector<mlflow_metric> batch{{"a", 1, 1, 1}, {"b/c", 1, 1, 1}};
   const std::vector<mlflow_pair> pairs{{"p", "1"}};
@@ -349,7 +350,7 @@ TEST_F(mlflow_tree_test, confirms_only_what_survives_a_power_cut) {
     [&] { return tree.put_file(folder / "artifact", "sub/artifact"); }));
   EXPECT_EQ(lines("a"), "1 1 1\n");
   EXPECT_EQ(lines("b/c"), "1 1 1\n");
-  // Renamed files are durable with their folder only.
+  // Renamed files are durable only once their folder is synced.
   for (const auto* pass : {"1", "2", "3"}) {
     EXPECT_TRUE(
       arm_failpoint("storage.sync_file:" + std::string{pass} + "=eio"));
@@ -358,7 +359,7 @@ TEST_F(mlflow_tree_test, confirms_only_what_survives_a_power_cut) {
   EXPECT_TRUE(arm_failpoint(""));
 }
 
-TEST_F(mlflow_tree_test, takes_no_checkpoint_for_that_of_another_report) {
+TEST_F(mlflow_tree_test, does_not_upload_the_checkpoint_of_another_report) {
   auto run = tracked_run_in(folder / "run");
   auto best = run.path / "checkpoints" / "best";
   fs::create_directories(best);
@@ -383,7 +384,7 @@ TEST_F(mlflow_tree_test, takes_no_checkpoint_for_that_of_another_report) {
   EXPECT_EQ(uploaded(1, 2), 0);
 }
 
-TEST_F(mlflow_tree_test, takes_files_of_another_file_system) {
+TEST_F(mlflow_tree_test, copies_files_of_another_file_system) {
   folder_elsewhere elsewhere;
   write_bytes(elsewhere / "a", "bytes");
   mlflow_tree tree{folder.path()};
@@ -393,7 +394,7 @@ TEST_F(mlflow_tree_test, takes_files_of_another_file_system) {
   EXPECT_EQ(bytes_of(run_folder() / "artifacts/sub/a"), "bytes");
 }
 
-TEST_F(mlflow_tree_test, refuses_only_a_file_that_can_never_be_there) {
+TEST_F(mlflow_tree_test, rejects_only_files_that_can_never_be_copied) {
   write_bytes(folder / "a", "bytes");
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(wanted(), ""));

@@ -1,4 +1,4 @@
-#include "troupe/callbacks/mlflow/mlflow_batch.hpp"
+#include "troupe/callbacks/mlflow/mlflow_client.hpp"
 
 #include <limits>
 #include <random>
@@ -78,8 +78,8 @@ TEST(mlflow_batch_test, begins_a_new_request_just_past_each_limit) {
   }
 }
 
-/// Whatever the limits and the items: every body is within them, and together
-/// they have all items in order.
+/// For random limits and items: every body is within the limits, and together
+/// they contain all items in order.
 TEST(mlflow_batch_test, splits_any_items_within_any_limits) {
   std::mt19937 random{7};
   auto up_to = [&](std::size_t n) {

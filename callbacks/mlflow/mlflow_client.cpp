@@ -1,0 +1,227 @@
+#include "troupe/callbacks/mlflow/mlflow_client.hpp"
+
+#include <algorithm>
+#include <cmath>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/callbacks/tracking/http_failure.hpp"
+#include "troupe/runtime/process/redacted.hpp"
+
+namespace troupe {
+
+namespace {
+
+void append_item(std::string& out, const mlflow_metric& x) {
+  out += "{\"key\":";
+  append_json(out, std::string_view{x.key});
+  out += ",\"value\":";
+  if (std::isnan(x.value))
+    out += "\"NaN\"";
+  else if (std::isinf(x.value))
+    out += x.value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
+  else
+    append_number(out, x.value);
+  out += ",\"timestamp\":";
+  append_number(out, x.time_ms);
+  out += ",\"step\":";
+  append_number(out, x.step);
+  out += '}';
+}
+
+void append_item(std::string& out, const mlflow_pair& x) {
+  out += "{\"key\":";
+  append_json(out, std::string_view{x.key});
+  out += ",\"value\":";
+  append_json(out, std::string_view{x.value});
+  out += '}';
+}
+
+// At most *max_items* per object `{"run_id":…,"<field>":[…]}`.
+template <class T>
+std::vector<mlflow_body> bodies(const std::string& run_id, const char* field,
+                                std::span<const T> items, std::size_t max_items,
+                                std::size_t max_bytes) {
+  constexpr std::string_view end = "]}";
+  std::string begin = "{\"run_id\":";
+  append_json(begin, std::string_view{run_id});
+  begin.append(",\"").append(field).append("\":[");
+  std::vector<mlflow_body> result;
+  for (auto& item : items) {
+    std::string text;
+    append_item(text, item);
+    if (result.empty() || result.back().items == max_items
+        || result.back().json.size() + 1 + text.size() + end.size()
+             > max_bytes) {
+      if (!result.empty())
+        result.back().json += end;
+      result.push_back({begin, 0});
+    }
+    auto& body = result.back();
+    if (body.items > 0)
+      body.json += ',';
+    body.json += text;
+    ++body.items;
+  }
+  if (!result.empty())
+    result.back().json += end;
+  return result;
+}
+
+// The client's id and secret are sent as basic authentication.
+http_options options_of(const mlflow_settings& x) {
+  auto result = x.http;
+  result.user = x.client_id;
+  result.password = x.client_secret;
+  result.token.clear();
+  return result;
+}
+
+std::string hint_for(const http_reply& x, const mlflow_settings& settings) {
+  if (x.status == 403 && x.body.find("Invalid Host header") != x.body.npos)
+    return "start the server with --allowed-hosts and the name in the address";
+  if (x.status != 401 && x.status != 403)
+    return {};
+  if (settings.databricks)
+    return "see DATABRICKS_HOST and DATABRICKS_TOKEN (or DATABRICKS_CLIENT_ID "
+           "and DATABRICKS_CLIENT_SECRET), or the profile of the config file";
+  if (x.status == 403)
+    return "the user of MLFLOW_TRACKING_USERNAME or MLFLOW_TRACKING_TOKEN is "
+           "not allowed to do this";
+  return "set MLFLOW_TRACKING_USERNAME and MLFLOW_TRACKING_PASSWORD, or "
+         "MLFLOW_TRACKING_TOKEN, to credentials that the server accepts";
+}
+
+std::string code_of(const std::string& body) {
+  auto json = nlohmann::json::parse(body, nullptr, false);
+  if (json.is_object() && json.contains("error_code")
+      && json["error_code"].is_string())
+    return json["error_code"].get<std::string>();
+  return {};
+}
+
+// Removes the server's own secrets from a failure, wherever they came from.
+sink_failure without_secrets(sink_failure x, const mlflow_settings& settings) {
+  for (auto& secret :
+       {settings.http.password, settings.http.token, settings.client_secret})
+    x.reason.message = redacted(x.reason.message, secret);
+  return x;
+}
+
+} // namespace
+
+std::vector<mlflow_body> metric_bodies(const std::string& run_id,
+                                       std::span<const mlflow_metric> metrics,
+                                       const mlflow_limits& limits) {
+  return bodies(run_id, "metrics", metrics, limits.metrics, limits.bytes);
+}
+
+std::vector<mlflow_body> param_bodies(const std::string& run_id,
+                                      std::span<const mlflow_pair> params,
+                                      const mlflow_limits& limits) {
+  return bodies(run_id, "params", params, limits.pairs, limits.bytes);
+}
+
+std::vector<mlflow_body> tag_bodies(const std::string& run_id,
+                                    std::span<const mlflow_pair> tags,
+                                    const mlflow_limits& limits) {
+  return bodies(run_id, "tags", tags, limits.pairs, limits.bytes);
+}
+
+mlflow_login::mlflow_login(const mlflow_settings& settings)
+  : needed_(settings.databricks && settings.http.token.empty()),
+    url_(settings.server + "/oidc/v1/token"), client_(options_of(settings)) {}
+
+tl::expected<std::string, sink_failure>
+mlflow_login::fetch(std::stop_token stop) {
+  const http_request request{
+    .method = "POST",
+    .url = url_,
+    .headers = {{"Content-Type", "application/x-www-form-urlencoded"}},
+    .body = "grant_type=client_credentials&scope=all-apis"};
+  auto reply = client_.send(request, std::move(stop));
+  if (!reply)
+    return tl::unexpected{failure_of(request, reply.error())};
+  if (!reply->ok()) {
+    auto failed = failure_of(request, *reply,
+                             "see DATABRICKS_CLIENT_ID and "
+                             "DATABRICKS_CLIENT_SECRET");
+    if (failed.what == sink_failure::kind::rejected)
+      failed.what = sink_failure::kind::permanent;
+    return tl::unexpected{failed};
+  }
+  auto json = nlohmann::json::parse(reply->body, nullptr, false);
+  if (!json.is_object() || !json.contains("access_token")
+      || !json["access_token"].is_string())
+    return sink_fails(sink_failure::kind::permanent,
+                      {ec::protocol, url_ + " answered without a token"});
+  auto lifetime = json.contains("expires_in") && json["expires_in"].is_number()
+                    ? json["expires_in"].get<double>()
+                    : 3600.0;
+  auto seconds = static_cast<long>(std::clamp(lifetime - 60, 0.0, 86400.0));
+  due_ = clock::now() + std::chrono::seconds{seconds};
+  return json["access_token"].get<std::string>();
+}
+
+mlflow_client::mlflow_client(mlflow_settings settings,
+                             std::stop_token cancelled)
+  : settings_(std::move(settings)), cancelled_(std::move(cancelled)),
+    client_(settings_.http), login_(settings_) {}
+
+mlflow_client::reply mlflow_client::get(const std::string& what) {
+  return send(
+    {.method = "GET", .url = settings_.server + "/api/2.0/mlflow/" + what});
+}
+
+mlflow_client::reply mlflow_client::post(const std::string& what,
+                                         std::string json, bool repeatable) {
+  return send({.method = "POST",
+               .url = settings_.server + "/api/2.0/mlflow/" + what,
+               .headers = {{"Content-Type", "application/json"}},
+               .body = std::move(json),
+               .repeatable = repeatable});
+}
+
+mlflow_client::reply mlflow_client::put(const std::string& path,
+                                        const fs::path& file) {
+  return send({.method = "PUT", .url = settings_.server + path, .file = file});
+}
+
+mlflow_client::reply mlflow_client::send_plain(const http_request& request) {
+  auto options = settings_.http;
+  options.user.clear();
+  options.password.clear();
+  options.token.clear();
+  http_client client{std::move(options)};
+  return checked(request, client.send(request, cancelled_));
+}
+
+mlflow_client::reply mlflow_client::send(http_request request) {
+  if (login_.is_needed() && login_.is_due(mlflow_login::clock::now())) {
+    auto token = login_.fetch(cancelled_);
+    if (!token)
+      return tl::unexpected{
+        mlflow_refusal{without_secrets(token.error(), settings_), 0, {}}};
+    client_.use_token(*token);
+  }
+  request.timeout = settings_.timeout;
+  if (!settings_.workspace.empty())
+    request.headers.emplace_back("X-MLFLOW-WORKSPACE", settings_.workspace);
+  return checked(request, client_.send(request, cancelled_));
+}
+
+mlflow_client::reply mlflow_client::checked(const http_request& request,
+                                            http_result result) {
+  if (!result)
+    return tl::unexpected{mlflow_refusal{
+      without_secrets(failure_of(request, result.error()), settings_), 0, {}}};
+  if (result->ok())
+    return std::move(result->body);
+  auto failure = failure_of(request, *result, hint_for(*result, settings_));
+  return tl::unexpected{mlflow_refusal{without_secrets(failure, settings_),
+                                       result->status, code_of(result->body)}};
+}
+
+} // namespace troupe

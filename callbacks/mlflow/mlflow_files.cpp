@@ -1,0 +1,178 @@
+#include "troupe/callbacks/mlflow/mlflow_files.hpp"
+
+#include <fcntl.h>
+#include <sys/file.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <set>
+#include <sstream>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t max_meta_bytes = 1024 * 1024;
+constexpr std::size_t max_metric_file = std::size_t{1} << 40;
+
+// Decodes a scalar on one line.
+std::string scalar_text(const std::string& x) {
+  if (x.size() < 2)
+    return x;
+  if (x.front() == '"') { // As we write it.
+    auto json = nlohmann::json::parse(x, nullptr, false);
+    return json.is_string() ? json.get<std::string>() : x;
+  }
+  if (x.front() != '\'' || x.back() != '\'')
+    return x;
+  std::string result;
+  for (std::size_t i = 1; i + 1 < x.size(); ++i) {
+    result += x[i];
+    if (x[i] == '\'') // Written twice.
+      ++i;
+  }
+  return result;
+}
+
+expected<unique_fd> open_metric(const fs::path& path) {
+  boost::system::error_code failed;
+  fs::create_directories(path.parent_path(), failed);
+  if (failed)
+    return tl::unexpected{
+      storage_error("make", path.parent_path(), failed.value())};
+  return open_file(path, O_RDWR | O_CREAT | O_APPEND, "open");
+}
+
+// Appends *lines* with one write to *file*, which has *size* bytes. Returns its
+// new size.
+expected<std::uint64_t> append(const unique_fd& file, const fs::path& path,
+                               std::uint64_t size, const std::string& lines) {
+  auto written = ::write(file.get(), lines.data(), lines.size());
+  if (written == static_cast<ssize_t>(lines.size())) {
+    failpoint("mlflow.appended");
+    return size + lines.size();
+  }
+  auto code = written < 0 ? errno : ENOSPC;
+  // MLflow reads a torn line as a wrong number and cannot read an empty file.
+  boost::system::error_code failed;
+  if (size == 0)
+    fs::remove(path, failed);
+  else if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0)
+    code = errno;
+  return tl::unexpected{storage_error("write", path, code)};
+}
+
+// Those of the whole *lines* that are not in *there* yet. If *there* ends
+// within the first of them, only the rest of that line.
+std::string missing_lines(std::string_view there, std::string_view lines) {
+  std::set<std::string_view> known;
+  for (auto end = there.find('\n'); end != there.npos; end = there.find('\n')) {
+    known.insert(there.substr(0, end));
+    there.remove_prefix(end + 1);
+  }
+  std::string result;
+  for (auto end = lines.find('\n'); end != lines.npos; end = lines.find('\n')) {
+    if (!known.contains(lines.substr(0, end)))
+      result += lines.substr(0, end + 1);
+    lines.remove_prefix(end + 1);
+  }
+  if (result.empty() || there.empty())
+    return result;
+  // Otherwise *there* ends with someone's whole line without a line end.
+  return result.starts_with(there) ? result.substr(there.size())
+                                   : '\n' + result;
+}
+
+} // namespace
+
+std::map<std::string, std::string> read_meta(const fs::path& path) {
+  std::map<std::string, std::string> result;
+  std::istringstream in{read_file(path, max_meta_bytes).value_or("")};
+  for (std::string line; std::getline(in, line);)
+    if (auto colon = line.find(": "); colon != line.npos)
+      result[line.substr(0, colon)] = scalar_text(line.substr(colon + 2));
+  return result;
+}
+
+std::string yaml_text(const std::string& text) {
+  std::string result;
+  append_json(result, std::string_view{text});
+  return result;
+}
+
+expected<std::uint64_t> append_metric_lines(const fs::path& path,
+                                            std::uint64_t known,
+                                            const std::string& lines) {
+  auto file = open_metric(path);
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
+  if (size > known && ::ftruncate(file->get(), static_cast<off_t>(known)) != 0)
+    return tl::unexpected{storage_error("cut", path, errno)};
+  return append(*file, path, std::min(size, known), lines);
+}
+
+expected<std::uint64_t> add_metric_lines(const fs::path& path,
+                                         std::uint64_t known,
+                                         const std::string& lines) {
+  auto file = open_metric(path);
+  if (!file)
+    return tl::unexpected{file.error()};
+  (void) ::flock(file->get(), LOCK_EX); // If the file system has locks.
+  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
+  auto missing = lines;
+  if (size > known) {
+    ::lseek(file->get(), static_cast<off_t>(known), SEEK_SET);
+    auto there = read_open_file(*file, path, max_metric_file);
+    if (!there)
+      return tl::unexpected{there.error()};
+    missing = missing_lines(*there, lines);
+  }
+  if (missing.empty())
+    return known;
+  return append(*file, path, size, missing);
+}
+
+expected<std::uint64_t> cut_metric_lines(const fs::path& path,
+                                         std::uint64_t size) {
+  auto text = read_file(path, max_metric_file);
+  if (!text)
+    return tl::unexpected{text.error()};
+  auto whole = text->substr(0, size).rfind('\n');
+  auto keep = whole == text->npos ? 0 : whole + 1;
+  boost::system::error_code failed;
+  if (keep == 0)
+    fs::remove(path, failed);
+  else if (keep < text->size())
+    return open_file(path, O_WRONLY, "open")
+      .and_then([&](const unique_fd& file) -> expected<std::uint64_t> {
+        if (::ftruncate(file.get(), static_cast<off_t>(keep)) != 0)
+          return tl::unexpected{storage_error("cut", path, errno)};
+        return keep;
+      });
+  if (failed)
+    return tl::unexpected{storage_error("cut", path, failed.value())};
+  return keep;
+}
+
+sink_result copy_artifact(const fs::path& file, const fs::path& target) {
+  auto ok = copy_file(file, target, copy_sync::yes);
+  if (ok)
+    return {};
+  // A file that can never be copied must not hold up other records.
+  auto lasts = ok.error().code == ec::invalid_argument;
+  return sink_fails(lasts ? sink_failure::kind::rejected
+                          : sink_failure::kind::transient,
+                    ok.error());
+}
+
+} // namespace troupe

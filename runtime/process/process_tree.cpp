@@ -2,34 +2,23 @@
 
 #include <algorithm>
 #include <cctype>
+#include <cerrno>
 #include <csignal>
 #include <cstdlib>
-#include <fstream>
-#include <iterator>
 #include <memory>
 #include <optional>
 #include <sstream>
 #include <string>
 
 #include <dirent.h>
+#include <fcntl.h>
+#include <limits.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/pidfd.hpp"
 
 namespace troupe {
 namespace {
-
-/// The numbers in the names of *folder*.
-std::vector<pid_t> numbers_in(const char* folder) {
-  std::vector<pid_t> result;
-  std::unique_ptr<DIR, int (*)(DIR*)> dir{::opendir(folder), ::closedir};
-  if (!dir)
-    return result;
-  while (auto* entry = ::readdir(dir.get()))
-    if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])))
-      result.push_back(std::atoi(entry->d_name));
-  return result;
-}
 
 struct kinship {
   char state = '?';
@@ -38,18 +27,121 @@ struct kinship {
   pid_t session = 0;
 };
 
-std::optional<kinship> kinship_of(pid_t pid) {
-  std::ifstream file{"/proc/" + std::to_string(pid) + "/stat"};
-  std::string line;
-  if (!std::getline(file, line))
-    return std::nullopt;
-  // The name before is in parentheses and may hold anything.
-  std::istringstream rest{line.substr(line.rfind(')') + 1)};
-  kinship result;
-  if (!(rest >> result.state >> result.parent >> result.group
-        >> result.session))
-    return std::nullopt;
+std::string process_path(pid_t pid, const char* name) {
+  return "/proc/" + std::to_string(pid) + name;
+}
+
+/// Looks at processes, and notes why it could not look at one that is there.
+class process_observer {
+public:
+  /// The first such reason, an `errno`; 0: none.
+  int blind() const noexcept { return blind_; }
+
+  /// The numbers in the names of *folder*.
+  std::vector<pid_t> numbers_in(const std::string& folder) {
+    std::vector<pid_t> result;
+    std::unique_ptr<DIR, int (*)(DIR*)> dir{::opendir(folder.c_str()),
+                                            ::closedir};
+    while (dir) {
+      errno = 0;
+      auto* entry = ::readdir(dir.get());
+      if (!entry)
+        break;
+      if (std::isdigit(static_cast<unsigned char>(entry->d_name[0])))
+        result.push_back(std::atoi(entry->d_name));
+    }
+    if (!dir || errno != 0)
+      note(errno);
+    return result;
+  }
+
+  /// Empty also for a process that has ended.
+  std::string text_of(const std::string& path) {
+    std::string result;
+    unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    char bytes[4096];
+    ssize_t n = file ? 1 : -1;
+    while (file && n != 0) {
+      n = ::read(file.get(), bytes, sizeof(bytes));
+      if (n < 0 && errno != EINTR)
+        break;
+      result.append(bytes, static_cast<std::size_t>(std::max<ssize_t>(n, 0)));
+    }
+    if (n < 0)
+      note(errno);
+    return result;
+  }
+
+  std::optional<kinship> kinship_of(pid_t pid) {
+    auto line = text_of(process_path(pid, "/stat"));
+    // The name before is in parentheses and may hold anything.
+    std::istringstream rest{line.substr(line.rfind(')') + 1)};
+    kinship result;
+    if (!(rest >> result.state >> result.parent >> result.group
+          >> result.session))
+      return std::nullopt;
+    return result;
+  }
+
+  /// The offsets at which *pid* has *file* open. Files with other names are not
+  /// looked at: they may lie on a disk that does not answer.
+  std::vector<off_t> offsets_in(pid_t pid, const struct stat& file,
+                                const std::string& name) {
+    std::vector<off_t> result;
+    for (auto number : numbers_in(process_path(pid, "/fd"))) {
+      auto entry = '/' + std::to_string(number);
+      auto link = process_path(pid, "/fd") + entry;
+      char target[PATH_MAX];
+      auto size = ::readlink(link.c_str(), target, sizeof(target));
+      std::string_view path{target,
+                            static_cast<std::size_t>(size < 0 ? 0 : size)};
+      if (auto removed = path.rfind(" (deleted)"); removed != path.npos)
+        path = path.substr(0, removed);
+      struct stat found {};
+      if (!path.ends_with('/' + name) || ::stat(link.c_str(), &found) != 0
+          || found.st_ino != file.st_ino || found.st_dev != file.st_dev)
+        continue;
+      std::istringstream info{text_of(process_path(pid, "/fdinfo") + entry)};
+      std::string label;
+      off_t offset = 0;
+      if (info >> label >> offset)
+        result.push_back(offset);
+    }
+    return result;
+  }
+
+  /// A pidfd.
+  unique_fd open(pid_t pid) {
+    auto result = open_pidfd(pid);
+    if (!result && errno != EINVAL) // Not a process by now, but a thread.
+      note(errno);
+    return result;
+  }
+
+private:
+  void note(int code) {
+    auto is_no_concern =
+      code == ENOENT || code == ESRCH || code == EACCES || code == EPERM;
+    if (blind_ == 0 && !is_no_concern)
+      blind_ = code;
+  }
+
+  int blind_ = 0;
+};
+
+/// *pid* and those that it descends from.
+std::vector<pid_t> line_of(process_observer& observer, pid_t pid) {
+  std::vector<pid_t> result;
+  while (pid > 0) {
+    result.push_back(pid);
+    auto found = observer.kinship_of(pid);
+    pid = found ? found->parent : 0;
+  }
   return result;
+}
+
+bool contains(const std::vector<pid_t>& pids, pid_t x) {
+  return std::ranges::find(pids, x) != pids.end();
 }
 
 struct member {
@@ -59,13 +151,14 @@ struct member {
 
 /// The processes that are wanted.
 template <class Predicate>
-std::vector<member> members_of(const Predicate& is_member) {
+std::vector<member> members_of(process_observer& observer,
+                               const Predicate& is_member) {
   std::vector<member> result;
-  for (auto pid : numbers_in("/proc")) {
+  for (auto pid : observer.numbers_in("/proc")) {
     if (!is_member(pid))
       continue;
     // Looked at again: the number may be another process's by now.
-    auto process = open_pidfd(pid);
+    auto process = observer.open(pid);
     if (process && is_member(pid))
       result.push_back({pid, std::move(process)});
   }
@@ -73,23 +166,26 @@ std::vector<member> members_of(const Predicate& is_member) {
 }
 
 /// Kills the processes that are wanted and waits until they are gone, at most
-/// *limit*.
+/// *limit* after the first ones were killed.
 template <class Predicate>
-killed_processes end_all(const Predicate& is_member,
+killed_processes end_all(process_observer& observer, const Predicate& is_member,
                          std::chrono::milliseconds limit) {
   using clock = std::chrono::steady_clock;
-  auto deadline = clock::now() + limit;
+  std::optional<clock::time_point> deadline;
   // A process may have started another one before it was killed.
   for (killed_processes result;;) {
-    auto members = members_of(is_member);
+    auto members = members_of(observer, is_member);
     for (auto& x : members)
       send_signal(x.process, SIGKILL);
+    if (!deadline)
+      deadline = clock::now() + limit;
     for (auto& x : members) {
       auto left =
-        std::chrono::ceil<std::chrono::milliseconds>(deadline - clock::now());
+        std::chrono::ceil<std::chrono::milliseconds>(*deadline - clock::now());
       auto ms = std::max<int>(0, static_cast<int>(left.count()));
       (has_ended(x.process, ms) ? result.gone : result.left).push_back(x.pid);
     }
+    result.blind = observer.blind();
     if (members.empty() || !result.left.empty())
       return result;
   }
@@ -98,21 +194,22 @@ killed_processes end_all(const Predicate& is_member,
 } // namespace
 
 std::vector<pid_t> own_children() {
+  process_observer observer;
   std::vector<pid_t> result;
   bool known = false;
-  for (auto thread : numbers_in("/proc/self/task")) {
-    std::ifstream file{"/proc/self/task/" + std::to_string(thread)
-                       + "/children"};
-    known = known || file.is_open();
-    for (pid_t child = 0; file >> child;)
+  for (auto thread : observer.numbers_in("/proc/self/task")) {
+    auto path = "/proc/self/task/" + std::to_string(thread) + "/children";
+    known = known || ::access(path.c_str(), R_OK) == 0;
+    std::istringstream children{observer.text_of(path)};
+    for (pid_t child = 0; children >> child;)
       result.push_back(child);
   }
   if (known)
     return result;
   // A kernel without these files.
   auto self = ::getpid();
-  for (auto pid : numbers_in("/proc"))
-    if (auto found = kinship_of(pid); found && found->parent == self)
+  for (auto pid : observer.numbers_in("/proc"))
+    if (auto found = observer.kinship_of(pid); found && found->parent == self)
       result.push_back(pid);
   return result;
 }
@@ -120,22 +217,65 @@ std::vector<pid_t> own_children() {
 killed_processes end_processes_with(const std::string& variable,
                                     std::chrono::milliseconds limit) {
   auto entry = '\0' + variable + '\0';
+  process_observer observer;
+  auto has_variable = [&](pid_t pid) {
+    auto text = '\0' + observer.text_of(process_path(pid, "/environ"));
+    return text.find(entry) != std::string::npos;
+  };
+  auto self = ::getpid();
+  auto line = line_of(observer, self);
+  // It has handed the variable on to what it has started itself.
+  auto is_one = has_variable(self);
+  auto belongs_to_it = [&](pid_t pid) {
+    auto found = observer.kinship_of(pid);
+    return (found && found->group == ::getpgrp())
+           || contains(line_of(observer, pid), self);
+  };
   return end_all(
-    [&entry](pid_t pid) {
-      // Empty for a process that has ended, and for one of another user.
-      std::ifstream file{"/proc/" + std::to_string(pid) + "/environ",
-                         std::ios::binary};
-      std::string text(1, '\0');
-      text.append(std::istreambuf_iterator<char>{file}, {});
-      return text.find(entry) != std::string::npos;
+    observer,
+    [&](pid_t pid) {
+      return has_variable(pid) && !contains(line, pid)
+             && !(is_one && belongs_to_it(pid));
     },
     limit);
 }
 
+void sign_offset(const unique_fd& file) noexcept {
+  ::lseek(file.get(), ::getpid(), SEEK_SET);
+}
+
+killed_processes end_heirs_of(const struct stat& file, const std::string& name,
+                              std::chrono::milliseconds limit) {
+  process_observer observer;
+  auto line = line_of(observer, ::getpid());
+  return end_all(
+    observer,
+    [&](pid_t pid) {
+      auto found = observer.offsets_in(pid, file, name);
+      return std::ranges::any_of(
+               found,
+               [pid](off_t signer) { return signer > 0 && signer != pid; })
+             && !contains(line, pid);
+    },
+    limit);
+}
+
+std::vector<pid_t> processes_with(const struct stat& file,
+                                  const std::string& name) {
+  process_observer observer;
+  auto result = observer.numbers_in("/proc");
+  std::erase_if(result, [&](pid_t pid) {
+    return observer.offsets_in(pid, file, name).empty();
+  });
+  return result;
+}
+
 void end_session(pid_t session, std::chrono::milliseconds limit) {
+  process_observer observer;
   end_all(
-    [session](pid_t pid) {
-      auto found = kinship_of(pid);
+    observer,
+    [&](pid_t pid) {
+      auto found = observer.kinship_of(pid);
       return found && found->session == session && found->state != 'Z';
     },
     limit);

@@ -4,7 +4,10 @@
 #include <string>
 #include <vector>
 
+#include <sys/stat.h>
 #include <sys/types.h>
+
+#include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
 
@@ -17,17 +20,40 @@ std::vector<pid_t> own_children();
 struct killed_processes {
   std::vector<pid_t> gone;
   std::vector<pid_t> left; ///< Still there after the limit.
+
+  /// Why not all processes could be looked at, an `errno` (no descriptor was
+  /// free); 0: all were. One that has ended or is another user's does not
+  /// count.
+  int blind = 0;
 };
 
 /// Kills every process that got *variable* ("NAME=value") in its environment
-/// when it was started, and waits until they are gone, at most *limit*. Reading
-/// an environment can block without bound: the kernel keeps readers waiting
-/// while the process waits for a disk at the wrong place.
+/// when it was started, and waits until they are gone, at most *limit* once
+/// they are killed. Spares this process and those that it descends from. If it
+/// has *variable* itself it also spares its own descendants, such as its
+/// spawner, and its process group, such as the rest of a pipeline. Reading an
+/// environment can block without bound: the kernel keeps readers waiting while
+/// the process waits for a disk at the wrong place.
 killed_processes end_processes_with(const std::string& variable,
                                     std::chrono::milliseconds limit);
 
+/// Notes in *file*, which no one reads by its offset, that this process opened
+/// it.
+void sign_offset(const unique_fd& file) noexcept;
+
+/// Kills every process that inherited, by a fork, an open *file* whose opener
+/// has signed it, and waits as above. Spares this process and those that it
+/// descends from. *name* is what the file is called.
+killed_processes end_heirs_of(const struct stat& file, const std::string& name,
+                              std::chrono::milliseconds limit);
+
+/// The processes that have *file* open, which is called *name*.
+std::vector<pid_t> processes_with(const struct stat& file,
+                                  const std::string& name);
+
 /// Kills every process of session *session* and waits until they are gone, at
-/// most *limit*. For the session of a process that this one started.
+/// most *limit* once they are killed. For the session of a process that this
+/// one started.
 void end_session(pid_t session, std::chrono::milliseconds limit);
 
 } // namespace troupe

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <vector>
 
@@ -29,6 +30,11 @@ expected<void> init_spawner(rank_main entry);
 /// process; `ec::not_initialized` before that, `ec::invalid_argument` inside a
 /// rank.
 expected<spawner_client*> spawner();
+
+/// How often the spawners of this process could not end what ranks leave
+/// behind: one died, or did not answer in time. Counted before the ends of
+/// those ranks are reported.
+std::uint64_t spawner_losses() noexcept;
 
 /// Forks a spawner; the calling process must have a single thread.
 expected<spawner_link> fork_spawner(rank_main entry);

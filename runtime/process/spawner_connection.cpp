@@ -1,6 +1,7 @@
 #include "troupe/runtime/process/spawner_connection.hpp"
 
 #include <algorithm>
+#include <atomic>
 #include <csignal>
 #include <cstring>
 #include <set>
@@ -32,6 +33,8 @@ constexpr int memory_pause_ms = 10;
 
 constexpr const char* no_answer = "did not answer for 2 s and was killed";
 
+std::atomic<std::uint64_t> losses = 0;
+
 int milliseconds_until(std::chrono::steady_clock::time_point x) {
   auto left = std::chrono::ceil<std::chrono::milliseconds>(
     x - std::chrono::steady_clock::now());
@@ -52,6 +55,10 @@ expected<unique_fd> open_output(const spawn_request& request, int standard) {
 }
 
 } // namespace
+
+std::uint64_t spawner_losses() noexcept {
+  return losses;
+}
 
 spawner_connection::spawner_connection(spawner_link link)
   : owner_{::getpid()}, wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
@@ -300,6 +307,8 @@ void spawner_connection::check_answers() {
         has_ranks = true;
     }
   }
+  if (!ended.empty())
+    ++losses;
   for (auto id : ended)
     tell_ended(id, {process_exit::kind::lost, 0,
                     "ended; the spawner did not say how within 2 s"});
@@ -488,8 +497,9 @@ void spawner_connection::refuse(process_id id, const error& why) {
 }
 
 void spawner_connection::lose_spawner(std::string why) {
-  // Its ranks die with it, and what they started is killed: after this nothing
-  // can be left that nobody watches.
+  // Its ranks die with it. What they started in sessions of their own may be
+  // left: whoever is told the end of a rank finds the loss counted.
+  ++losses;
   send_signal(link_.process, SIGKILL);
   auto end = reap(link_, 0);
   auto was_ready = std::exchange(ready_, false);

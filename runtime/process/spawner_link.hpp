@@ -17,8 +17,9 @@ struct spawner_link {
 };
 
 /// Waits until the spawner has ended, at most *timeout_ms*, then kills it.
-/// Nothing of its session is left then: no rank, and nothing that ranks
-/// started. Says how it ended, e.g. "exited with code 0".
+/// Nothing of its session is left then, as far as processes can be looked at:
+/// no rank, and of what ranks started only what has a session of its own. Says
+/// how it ended, e.g. "exited with code 0".
 std::string reap(const spawner_link& link, int timeout_ms);
 
 } // namespace troupe

@@ -3,18 +3,20 @@
 #include <fcntl.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <cerrno>
 #include <cstdio>
-#include <cstdlib>
 #include <future>
 #include <optional>
 #include <random>
 #include <string>
+#include <system_error>
 #include <thread>
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/process_tree.hpp"
 #include "troupe/runtime/process/quiet_thread.hpp"
+#include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
@@ -52,33 +54,14 @@ unique_fd opened_again(const unique_fd& x) {
   return unique_fd{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
 }
 
-/// The processes that have *file* open, for people; empty if none is found.
-std::string processes_with(const struct stat& file) {
-  std::string result;
-  boost::system::error_code code;
-  for (fs::directory_iterator i{"/proc", code}, end; !code && i != end;
-       i.increment(code)) {
-    auto pid = i->path().filename().string();
-    if (pid.find_first_not_of("0123456789") != std::string::npos)
-      continue;
-    boost::system::error_code gone;
-    for (fs::directory_iterator fd{i->path() / "fd", gone}; !gone && fd != end;
-         fd.increment(gone)) {
-      struct stat found {};
-      if (::stat(fd->path().c_str(), &found) != 0 || !is_same_file(found, file))
-        continue;
-      result += (result.empty() ? "pid " : ", pid ") + pid;
-      break;
-    }
-  }
-  return result;
-}
-
 /// How long what was killed may take to be gone.
 constexpr auto kill_limit = std::chrono::seconds{2};
 
 /// How long that may take together with the search.
 constexpr auto search_limit = std::chrono::seconds{4};
+
+/// How long what ranks have forked may take to end by itself.
+constexpr auto heir_grace = std::chrono::milliseconds{100};
 
 tl::unexpected<error> stopped() {
   return failure(ec::stopped, "the run was stopped while it waited for "
@@ -92,19 +75,18 @@ std::string list_of(const std::vector<pid_t>& pids) {
   return result;
 }
 
-/// What was killed of the attempt that *variable* names; nothing if that is not
-/// known after `search_limit`.
+/// What *end* has killed; nothing if that is not known after `search_limit`.
 expected<std::optional<killed_processes>>
-end_programs_with(std::string variable, const std::function<bool()>& given_up) {
-  std::packaged_task<killed_processes()> search{
-    [variable = std::move(variable)] {
-      while (failpoint("ranks.search") != 0) // A process that cannot be read.
-        std::this_thread::sleep_for(std::chrono::milliseconds{5});
-      return end_processes_with(variable, kill_limit);
-    }};
-  auto found = search.get_future();
+search(std::function<killed_processes()> end,
+       const std::function<bool()>& given_up) {
+  std::packaged_task<killed_processes()> task{[end = std::move(end)] {
+    while (failpoint("ranks.search") != 0) // A process that cannot be read.
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    return end();
+  }};
+  auto found = task.get_future();
   auto deadline = std::chrono::steady_clock::now() + search_limit;
-  if (auto ok = start_detached_thread(std::move(search)); !ok)
+  if (auto ok = start_detached_thread(std::move(task)); !ok)
     return tl::unexpected{ok.error()};
   while (found.wait_for(std::chrono::milliseconds{20})
          != std::future_status::ready) {
@@ -116,67 +98,146 @@ end_programs_with(std::string variable, const std::function<bool()>& given_up) {
   return found.get();
 }
 
-// A spawner ends what its ranks leave behind. One that is killed together with
-// its driver does not: that falls to the next driver.
-expected<std::vector<store_event>>
-end_what_is_left(const unique_fd& ranks, const fs::path& path,
-                 const std::function<bool()>& given_up) {
-  std::vector<store_event> result;
+store_event programs_killed(const killed_processes& x) {
+  return {"programs_killed",
+          {{"processes", list_of(x.gone)}},
+          false,
+          "killed what ranks of an earlier attempt had left: "
+            + list_of(x.gone)};
+}
+
+store_event programs_not_searched(const std::string& variable,
+                                  const std::string& reason) {
+  return {"programs_not_searched",
+          {{"variable", variable}, {"reason", reason}},
+          false,
+          "programs that ranks of an earlier attempt left may still run: "
+            + reason + ". They have " + variable + " in their environments"};
+}
+
+/// What the file `ranks` says of the latest attempt.
+struct noted_attempt {
+  std::string variable; ///< Empty: there was none.
+  bool is_here = false; ///< The file is the one that this was written to.
+};
+
+expected<noted_attempt> read_attempt(const unique_fd& ranks,
+                                     const fs::path& path) {
   auto here = place_of(ranks, path);
   if (!here)
     return tl::unexpected{here.error()};
   char text[3 * digits];
-  if (::pread(ranks.get(), text, sizeof(text), 0)
-      != static_cast<ssize_t>(sizeof(text)))
-    return result; // The first attempt of all.
-  std::string said{text, sizeof(text)};
-  if (said.substr(digits) != *here)
-    return result; // A copy of another run.
-  said.resize(digits);
-  // A rank may have started this program to continue its run.
-  const char* own = std::getenv(attempt_variable);
-  if (own && own == said)
-    return result;
-  auto variable = std::string{attempt_variable} + '=' + said;
-  auto found = end_programs_with(variable, given_up);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!*found) {
-    result.push_back(
-      {"programs_not_searched",
-       {{"variable", variable}},
-       false,
-       "programs that ranks of an earlier attempt left may still run: "
-       "processes of this host do not show their environments. They have "
-         + variable + " in theirs"});
-    return result;
-  }
-  auto& killed = **found;
-  if (!killed.left.empty())
-    return failure(ec::timeout,
-                   "no attempt can begin at " + path.parent_path().string()
-                     + ": programs that ranks of an earlier one left have not "
-                       "ended within "
-                     + std::to_string(kill_limit.count())
-                     + " s after they were killed: " + list_of(killed.left));
-  if (!killed.gone.empty())
-    result.push_back({"programs_killed",
-                      {{"processes", list_of(killed.gone)}},
-                      false,
-                      "killed what ranks of an earlier attempt had left: "
-                        + list_of(killed.gone)});
-  return result;
+  auto size = ::pread(ranks.get(), text, sizeof(text), 0);
+  if (size < 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  std::string_view said{text, static_cast<std::size_t>(size)};
+  if (said.size() < digits)
+    return noted_attempt{};
+  return noted_attempt{std::string{attempt_variable} + '='
+                         + std::string{said.substr(0, digits)},
+                       said.substr(digits) == *here};
 }
 
-error ranks_are_left(const held_folder& run, std::chrono::milliseconds limit) {
+// A spawner ends what its ranks leave behind. One that died, with its driver or
+// alone, did not: that falls to whoever begins the next attempt.
+expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
+                            const std::function<bool()>& given_up,
+                            const store_event_listener& note) {
+  auto last = read_attempt(ranks, path);
+  if (!last)
+    return tl::unexpected{last.error()};
+  if (last->variable.empty())
+    return {}; // The first attempt of all.
+  if (!last->is_here)
+    return note(programs_not_searched(
+      last->variable, "the run's folder is a copy, or on a file system that "
+                      "was mounted again"));
+  auto found = search(
+    [variable = last->variable] {
+      return end_processes_with(variable, kill_limit);
+    },
+    given_up);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!*found)
+    return note(programs_not_searched(
+      last->variable, "processes of this host do not show their environments"));
+  auto& killed = **found;
+  if (!killed.gone.empty())
+    if (auto ok = note(programs_killed(killed)); !ok)
+      return ok;
+  if (!killed.left.empty())
+    return failure(ec::timeout,
+                   "programs that ranks of an earlier attempt of the run "
+                     + path.parent_path().string()
+                     + " left have not ended within "
+                     + std::to_string(kill_limit.count())
+                     + " s after they were killed: " + list_of(killed.left));
+  if (killed.blind != 0)
+    return note(programs_not_searched(
+      last->variable, "processes could not be looked at: "
+                        + std::system_category().message(killed.blind)));
+  return {};
+}
+
+// Kills the children of ranks that run no program of their own: each has, from
+// its rank, a lock that ends only with the last of them.
+expected<void> end_heirs(const unique_fd& ranks, const fs::path& path,
+                         const std::function<bool()>& given_up,
+                         const store_event_listener& note) {
   struct stat file {};
+  if (::fstat(ranks.get(), &file) != 0)
+    return tl::unexpected{storage_error("look up", path, errno)};
+  auto found = search(
+    [file] { return end_heirs_of(file, ranks_name, kill_limit); }, given_up);
+  if (!found)
+    return tl::unexpected{found.error()};
+  // What could not be found, or be killed, keeps its lock.
+  if (*found && !(*found)->gone.empty())
+    return note(programs_killed(**found));
+  return {};
+}
+
+error ranks_are_left(own_lock& ranks, const fs::path& run,
+                     std::chrono::milliseconds limit) {
+  struct stat file {};
+  auto known = ::fstat(ranks.file().get(), &file) == 0;
+  ranks.reset(); // This process does not belong to the list.
   auto found =
-    run.look_up(ranks_name, file) == 0 ? processes_with(file) : std::string{};
+    known ? list_of(processes_with(file, ranks_name)) : std::string{};
   return {ec::timeout,
-          "no attempt of the run " + run.path().string()
+          "no attempt of the run " + run.string()
             + " can begin: processes of an earlier one have not ended within "
             + std::to_string(limit.count()) + " ms: "
             + (found.empty() ? "none that can be seen from here" : found)};
+}
+
+/// Takes the lock alone, once no process of an earlier attempt has it.
+expected<void> take_alone(own_lock& lock, const fs::path& path,
+                          std::chrono::milliseconds limit,
+                          const std::function<bool()>& given_up,
+                          const store_event_listener& note) {
+  auto begin = std::chrono::steady_clock::now();
+  auto next_search = begin + std::min(limit, heir_grace);
+  for (;;) {
+    auto taken = lock_file(lock.file(), path);
+    if (!taken)
+      return tl::unexpected{taken.error()};
+    if (*taken)
+      return {};
+    if (given_up())
+      return stopped();
+    auto now = std::chrono::steady_clock::now();
+    if (now >= next_search) {
+      if (auto ok = end_heirs(lock.file(), path, given_up, note); !ok)
+        return ok;
+      next_search = std::chrono::steady_clock::now() + search_limit;
+      continue;
+    }
+    if (now >= begin + limit)
+      return tl::unexpected{ranks_are_left(lock, path.parent_path(), limit)};
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
 }
 
 expected<void> write_token(const unique_fd& file, const fs::path& path,
@@ -197,35 +258,23 @@ std::string attempt_value(std::uint64_t token) {
   return to_text(token);
 }
 
-expected<std::vector<store_event>>
-ranks_lock::begin(const held_folder& run, std::chrono::milliseconds limit,
-                  const std::function<bool()>& given_up) {
+expected<void> ranks_lock::begin(const held_folder& run,
+                                 std::chrono::milliseconds limit,
+                                 const std::function<bool()>& given_up,
+                                 const store_event_listener& note) {
   release();
+  auto losses = spawner_losses();
   auto path = run.path() / ranks_name;
-  auto opened = run.open_file(ranks_name, O_RDWR | O_CREAT, "open");
+  auto opened = own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open");
   if (!opened)
     return tl::unexpected{opened.error()};
-  own_lock lock{std::move(*opened)};
-  auto& file = lock.file();
-  auto deadline = std::chrono::steady_clock::now() + limit;
-  for (;;) {
-    auto taken = lock_file(file, path);
-    if (!taken)
-      return tl::unexpected{taken.error()};
-    if (*taken)
-      break;
-    if (given_up())
-      return stopped();
-    if (std::chrono::steady_clock::now() >= deadline) {
-      lock.reset();
-      return tl::unexpected{ranks_are_left(run, limit)};
-    }
-    std::this_thread::sleep_for(std::chrono::milliseconds{5});
-  }
-  auto events = token_ == 0 ? end_what_is_left(file, path, given_up)
-                            : std::vector<store_event>{};
-  if (!events)
-    return tl::unexpected{events.error()};
+  auto& file = opened->file();
+  if (auto ok = take_alone(*opened, path, limit, given_up, note); !ok)
+    return ok;
+  // A spawner of this driver has ended what its ranks left, unless it was lost.
+  if (token_ == 0 || losses != losses_)
+    if (auto ok = end_programs(file, path, given_up, note); !ok)
+      return ok;
   auto token = new_token();
   auto written = write_token(file, path, token);
   auto shared =
@@ -237,9 +286,37 @@ ranks_lock::begin(const held_folder& run, std::chrono::milliseconds limit,
                                    + run.path().string() + " at this moment");
   std::lock_guard guard{mutex_};
   path_ = std::move(path);
-  file_ = std::move(lock);
+  file_ = std::move(*opened);
   token_ = token;
-  return events;
+  losses_ = losses;
+  return {};
+}
+
+expected<void> ranks_lock::end_what_is_left(const held_folder& run,
+                                            const store_event_listener& note) {
+  auto path = run.path() / ranks_name;
+  auto token = std::uint64_t{0};
+  {
+    std::lock_guard guard{mutex_};
+    if (losses_ != spawner_losses())
+      token = token_;
+  }
+  if (token == 0)
+    return {};
+  auto file = run.open_file(ranks_name, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto last = read_attempt(*file, path);
+  if (!last || !last->variable.ends_with('=' + attempt_value(token)))
+    return {}; // Another driver's.
+  auto never = [] { return false; };
+  auto ended = end_heirs(*file, path, never, note).and_then([&] {
+    return end_programs(*file, path, never, note);
+  });
+  if (ended)
+    return ended;
+  return note(
+    {"programs_left", {{"reason", ended.error().message}}, false, {}});
 }
 
 expected<ranks_ticket> ranks_lock::ticket() const {
@@ -272,6 +349,7 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
       != attempt_value(ticket.token))
     return failure(ec::stopped, "this rank came too late: another attempt of "
                                 "the run has begun");
+  sign_offset(file); // For `end_heirs_of`.
   return file;
 }
 

@@ -5,7 +5,6 @@
 #include <functional>
 #include <mutex>
 #include <string>
-#include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
@@ -39,13 +38,20 @@ std::string attempt_value(std::uint64_t token);
 class ranks_lock {
 public:
   /// Waits, at most *limit*, until no process of an earlier attempt is left.
-  /// Programs that ranks of another driver started and left behind are killed;
-  /// the events name them. `ec::timeout` names what is left; `ec::stopped` once
-  /// the wait is *given_up*. In a copy of a run's folder nothing is killed: the
-  /// original may be running.
-  expected<std::vector<store_event>>
-  begin(const held_folder& run, std::chrono::milliseconds limit,
-        const std::function<bool()>& given_up);
+  /// What its ranks forked is killed, and so are programs that they started if
+  /// no spawner has done that: it was another driver's, or was lost. *note*
+  /// gets events that name them while the file still has the earlier token.
+  /// `ec::timeout` names what is left; `ec::stopped` once the wait is
+  /// *given_up*. In a copy of a run's folder nothing is killed: the original
+  /// may be running.
+  expected<void> begin(const held_folder& run, std::chrono::milliseconds limit,
+                       const std::function<bool()>& given_up,
+                       const store_event_listener& note);
+
+  /// The last attempt is over: kills as above what it left if its spawner was
+  /// lost. Takes seconds at most.
+  expected<void> end_what_is_left(const held_folder& run,
+                                  const store_event_listener& note);
 
   /// For a rank of the attempt that began last.
   expected<ranks_ticket> ticket() const;
@@ -58,6 +64,7 @@ private:
   fs::path path_;
   own_lock file_; ///< Locked for the driver's own part in the attempt.
   std::uint64_t token_ = 0;
+  std::uint64_t losses_ = 0; ///< Of spawners, before the attempt began.
 };
 
 /// What a rank process of the attempt of *ticket* is to keep open as long as it

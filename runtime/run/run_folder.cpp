@@ -129,26 +129,26 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
 
 expected<void> run_folder::take_lock() {
   auto path = folder_.path() / "lock";
-  auto file = folder_.open_file("lock", O_RDWR | O_CREAT, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
-  own_lock lock{std::move(*file)};
-  auto taken = lock_file(lock.file(), path);
+  auto lock = own_lock::open(folder_, "lock", O_RDWR | O_CREAT, "open");
+  if (!lock)
+    return tl::unexpected{lock.error()};
+  auto& file = lock->file();
+  auto taken = lock_file(file, path);
   if (!taken)
     return tl::unexpected{taken.error()};
   if (!*taken) {
     // Written after the lock was taken: a reader may find it empty.
-    auto holder = read_open_file(lock.file(), path, max_claim_bytes);
+    auto holder = read_open_file(file, path, max_claim_bytes);
     return failure(
       ec::conflict,
       "the run " + folder_.path().string() + " is held by "
         + (holder && !holder->empty() ? *holder : "another process"));
   }
   auto me = to_string(me_);
-  if (::ftruncate(lock.file().get(), 0) != 0
-      || ::pwrite(lock.file().get(), me.data(), me.size(), 0) < 0)
+  if (::ftruncate(file.get(), 0) != 0
+      || ::pwrite(file.get(), me.data(), me.size(), 0) < 0)
     return tl::unexpected{storage_error("write", path, errno)};
-  lock_ = std::move(lock);
+  lock_ = std::move(*lock);
   failpoint("lock.written");
   return {};
 }
@@ -158,17 +158,16 @@ expected<void> run_folder::refuse_living_claims() const {
   if (!names)
     return tl::unexpected{names.error()};
   for (auto& name : *names) {
-    auto file = attempts_.open_file(name, O_RDWR, "open");
-    if (!file)
-      return tl::unexpected{file.error()};
-    own_lock claim{std::move(*file)};
-    auto free = lock_file(claim.file(), attempts_.path() / name);
+    auto claim = own_lock::open(attempts_, name, O_RDWR, "open");
+    if (!claim)
+      return tl::unexpected{claim.error()};
+    auto free = lock_file(claim->file(), attempts_.path() / name);
     if (!free)
       return tl::unexpected{free.error()};
     if (*free)
       continue;
     auto text =
-      read_open_file(claim.file(), attempts_.path() / name, max_claim_bytes);
+      read_open_file(claim->file(), attempts_.path() / name, max_claim_bytes);
     auto who = text ? process_from_line(*text) : std::nullopt;
     return failure(ec::conflict,
                    "the run " + path().string() + " is held by "
@@ -229,15 +228,15 @@ run_folder::remove_claims(const std::vector<std::string>& others) const {
 
 expected<void> run_folder::make_claim(const std::string& name) {
   auto path = attempts_.path() / name;
-  auto file = attempts_.open_file(name, O_RDWR | O_CREAT | O_EXCL, "create");
+  auto claim =
+    own_lock::open(attempts_, name, O_RDWR | O_CREAT | O_EXCL, "create");
   struct stat made {};
-  if (!file && attempts_.look_up(name, made) == 0)
+  if (!claim && attempts_.look_up(name, made) == 0)
     return failure(ec::conflict, "another driver is taking the run "
                                    + this->path().string() + " at this moment");
-  if (!file)
-    return tl::unexpected{file.error()};
-  own_lock claim{std::move(*file)};
-  if (auto ok = sign_claim(claim, path, made); !ok) {
+  if (!claim)
+    return tl::unexpected{claim.error()};
+  if (auto ok = sign_claim(*claim, path, made); !ok) {
     (void) attempts_.remove_file(name);
     return ok;
   }
@@ -246,7 +245,7 @@ expected<void> run_folder::make_claim(const std::string& name) {
   {
     std::lock_guard guard{mutex_};
     before = std::exchange(claim_name_, name);
-    claim_ = std::move(claim);
+    claim_ = std::move(*claim);
     claim_file_ = made;
   }
   return before.empty() ? expected<void>{} : attempts_.remove_file(before);
@@ -278,10 +277,15 @@ void run_folder::take_back_claim() {
   claim_.reset();
 }
 
-expected<std::vector<store_event>>
-run_folder::await_ranks(std::chrono::milliseconds limit,
-                        const std::function<bool()>& given_up) {
-  return ranks_.begin(folder_, limit, given_up);
+expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
+                                       const std::function<bool()>& given_up,
+                                       const store_event_listener& note) {
+  return ranks_.begin(folder_, limit, given_up, note);
+}
+
+expected<void>
+run_folder::end_what_ranks_left(const store_event_listener& note) {
+  return ranks_.end_what_is_left(folder_, note);
 }
 
 expected<void> run_folder::check() const {

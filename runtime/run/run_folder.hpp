@@ -52,9 +52,13 @@ public:
 
   /// Begins an attempt as far as ranks go, once no process of an earlier one is
   /// left: see `ranks_lock::begin`.
-  expected<std::vector<store_event>> await_ranks(
+  expected<void> await_ranks(
     std::chrono::milliseconds limit,
-    const std::function<bool()>& given_up = [] { return false; });
+    const std::function<bool()>& given_up = [] { return false; },
+    const store_event_listener& note = ignore_store_event);
+
+  /// The run ends: see `ranks_lock::end_what_is_left`.
+  expected<void> end_what_ranks_left(const store_event_listener& note);
 
   /// What a rank process joins that attempt with.
   expected<ranks_ticket> ticket() const { return ranks_.ticket(); }

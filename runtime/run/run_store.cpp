@@ -361,10 +361,7 @@ expected<attempt_start> run_store::begin_attempt() {
   auto is_over = [this] {
     return waiting_is_over_ || (given_up_ && given_up_());
   };
-  auto ended =
-    folder_->await_ranks(start_timeout_, is_over).and_then([this](auto x) {
-      return note_events(std::move(x));
-    });
+  auto ended = folder_->await_ranks(start_timeout_, is_over, note_);
   if (!ended)
     return tl::unexpected{ended.error()};
   checkpoints_.note_failures(failures());
@@ -480,6 +477,7 @@ run_store::find_checkpoint(const std::string& name) const {
 
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
+  (void) folder_->end_what_ranks_left(note_); // The run has its end without.
   sync_.stop();
   auto outcome = store_end(status, std::move(error));
   (void) start_sync(); // Without a thread left, `release` syncs.

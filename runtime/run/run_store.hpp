@@ -195,6 +195,11 @@ private:
   std::atomic<bool> waiting_is_over_ = false;
   std::function<bool()> given_up_;
   std::function<void()> appended_ = [] {};
+  const store_event_listener note_ = [this](store_event x) {
+    std::vector<store_event> one;
+    one.push_back(std::move(x));
+    return note_events(std::move(one));
+  };
   const bool resumed_;
   sync_thread sync_; // the last member: it uses the others
 };

@@ -64,11 +64,15 @@ expected<bool> lock_file(const unique_fd& file, const fs::path& path, int how) {
   return true;
 }
 
-own_lock::own_lock(unique_fd file) : file_(std::move(file)) {
+expected<own_lock> own_lock::open(const held_folder& folder,
+                                  const std::string& name, int flags,
+                                  std::string_view action) {
   watch_forks();
   std::lock_guard guard{files().mutex};
-  if (file_)
-    files().numbers.push_back(file_.get());
+  return folder.open_file(name, flags, action).map([](unique_fd file) {
+    files().numbers.push_back(file.get());
+    return own_lock{std::move(file)};
+  });
 }
 
 own_lock& own_lock::operator=(own_lock&& other) noexcept {

@@ -5,6 +5,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
 
@@ -22,8 +23,12 @@ class own_lock {
 public:
   own_lock() noexcept = default;
 
-  /// For *file*, which has no lock yet: see `lock_file`.
-  explicit own_lock(unique_fd file);
+  /// Opens the file *name* of *folder* as `held_folder::open_file` does, for
+  /// `lock_file`. A fork waits meanwhile: its child would have the file, and so
+  /// the lock, without knowing it.
+  static expected<own_lock> open(const held_folder& folder,
+                                 const std::string& name, int flags,
+                                 std::string_view action);
 
   own_lock(own_lock&& other) noexcept = default;
   own_lock& operator=(own_lock&& other) noexcept;
@@ -36,6 +41,8 @@ public:
   void reset() noexcept;
 
 private:
+  explicit own_lock(unique_fd file) noexcept : file_(std::move(file)) {}
+
   unique_fd file_;
 };
 

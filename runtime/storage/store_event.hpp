@@ -1,7 +1,9 @@
 #pragma once
 
+#include <functional>
 #include <string>
 
+#include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {
@@ -16,6 +18,13 @@ struct store_event {
 
   bool operator==(const store_event&) const = default;
 };
+
+/// Who notes such events.
+using store_event_listener = std::function<expected<void>(store_event)>;
+
+inline expected<void> ignore_store_event(store_event) {
+  return {};
+}
 
 /// A line for people.
 inline std::string to_string(const store_event& x) {

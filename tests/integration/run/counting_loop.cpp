@@ -1,4 +1,5 @@
 #include <pthread.h>
+#include <spawn.h>
 #include <unistd.h>
 
 #include <csignal>
@@ -39,6 +40,17 @@ void leave_child(bool in_a_session_of_its_own) {
     pause();
 }
 
+void leave_program_in_a_session() {
+  std::string name = "sleep", time = "600";
+  char* arguments[] = {name.data(), time.data(), nullptr};
+  posix_spawnattr_t with;
+  posix_spawnattr_init(&with);
+  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
+  pid_t pid = -1;
+  (void) posix_spawnp(&pid, "sleep", nullptr, &with, arguments, environ);
+  posix_spawnattr_destroy(&with);
+}
+
 void misbehave(train_context& context, const fault_plan& plan) {
   if (plan.action == "throw")
     throw std::runtime_error{"the loss is a banana"};
@@ -77,6 +89,8 @@ void misbehave(train_context& context, const fault_plan& plan) {
     std::cout.rdbuf(new hanging_buffer);
   if (plan.action == "leave_child" || plan.action == "leave_session")
     leave_child(plan.action == "leave_session");
+  if (plan.action == "leave_session_program")
+    leave_program_in_a_session();
   if (plan.action == "leave_program")
     (void) !std::system("sleep 600 &");
   if (plan.action == "huge_metrics")

@@ -21,7 +21,9 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
+#include "tests/support/checkpoint_files.hpp"
 #include "troupe/actors/rank_seed.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 #include "troupe/trainers/rank_process.hpp"
@@ -182,6 +184,33 @@ TEST_F(run_test, a_run_goes_on_after_its_spawner_was_killed) {
   ASSERT_EQ(rows->size(), 40u);
   for (int step = 0; step < 40; ++step)
     EXPECT_EQ((*rows)[step].values[0].at("step"), metric_value{step});
+}
+
+// With its parents gone nothing leads from the driver to it.
+TEST_F(run_test, what_ranks_of_a_killed_spawner_have_started_ends) {
+  for (std::string action : {"leave_session", "leave_session_program"})
+    for (auto failures : {0, 1}) {
+      auto name = action + std::to_string(failures);
+      train_options options{.scaling = {.num_workers = 2}, .run = config(name)};
+      options.run.failure.max_failures = failures;
+      std::vector<unique_fd> processes;
+      options.run.callbacks = {on_report(2, [&] {
+        for (auto pid : processes_of_ranks())
+          processes.push_back(open_pidfd(pid));
+        kill_spawner();
+      })};
+      auto outcome =
+        run({.action = action, .rank = 1, .step = 1, .steps = 40}, options);
+      EXPECT_EQ(outcome.attempts, failures + 1u) << name;
+      EXPECT_EQ(outcome.error.has_value(), failures == 0) << name;
+      EXPECT_EQ(processes.size(), 3u) << name;
+      for (auto& process : processes)
+        EXPECT_TRUE(has_ended(process, 0)) << name;
+      EXPECT_NE(
+        bytes_of(storage_ / name / "journal.jsonl").find("programs_killed"),
+        std::string::npos)
+        << name;
+    }
 }
 
 // B10: a next attempt waits for this lock (run_folder_test).

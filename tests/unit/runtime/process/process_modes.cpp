@@ -1,5 +1,6 @@
 #include "tests/unit/runtime/process/process_modes.hpp"
 
+#include <algorithm>
 #include <csignal>
 #include <cstdlib>
 #include <iostream>
@@ -14,6 +15,7 @@
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/process_tree.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::test {
@@ -81,6 +83,63 @@ int leave_ranks() {
   std::exit(EXIT_SUCCESS);
 }
 
+/// A program with the environment of this one, in a session of its own.
+pid_t start_in_a_session() {
+  std::string name = "sleep", time = "600";
+  char* arguments[] = {name.data(), time.data(), nullptr};
+  posix_spawnattr_t with;
+  posix_spawnattr_init(&with);
+  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
+  pid_t result = -1;
+  ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environ);
+  posix_spawnattr_destroy(&with);
+  return result;
+}
+
+/// Kills the processes with this program's variable; says which of those that
+/// have it are left.
+void end_processes_as_a_child(pid_t stranger) {
+  auto parent = ::getppid();
+  ::setpgid(0, 0);
+  auto pipe = make_pipe();
+  if (::fork() == 0) { // So that the one in the group is no child of this one.
+    auto member = ::fork();
+    if (member == 0)
+      ::raise(SIGSTOP);
+    else
+      (void) !::write(pipe.writer.get(), &member, sizeof(member));
+    ::_exit(EXIT_SUCCESS);
+  }
+  pid_t member = -1;
+  (void) !::read(pipe.reader.get(), &member, sizeof(member));
+  ::wait(nullptr);
+  auto child = start_in_a_session();
+  auto variable = std::string{kin_variable} + '=' + std::getenv(kin_variable);
+  auto killed = end_processes_with(variable, std::chrono::minutes{1});
+  auto says = [&](const char* who, pid_t pid) {
+    std::cout << who
+              << (std::ranges::count(killed.gone, pid) ? " gone\n" : "\n");
+  };
+  says("parent", parent);
+  says("member of the group", member);
+  says("child", child);
+  says("stranger", stranger);
+  std::cout << std::flush;
+  for (auto pid : {member, child})
+    ::kill(pid, SIGKILL);
+}
+
+int spare_kin() {
+  auto stranger = start_in_a_session();
+  auto child = ::fork();
+  if (child == 0) {
+    end_processes_as_a_child(stranger);
+    ::_exit(EXIT_SUCCESS);
+  }
+  ::waitpid(child, nullptr, 0);
+  return EXIT_SUCCESS;
+}
+
 } // namespace
 
 void prepare_mode(const std::string& mode) {
@@ -101,6 +160,8 @@ int run_mode(const std::string& mode) {
     return get_burst_of_interrupts();
   if (mode == "leave_ranks")
     return leave_ranks();
+  if (mode == "spare_kin")
+    return spare_kin();
   return EXIT_FAILURE;
 }
 

@@ -9,16 +9,23 @@
 #include <sys/file.h>
 #include <sys/ptrace.h>
 #include <sys/resource.h>
+#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
+#include <atomic>
+#include <future>
+#include <thread>
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/spawner_client.hpp"
 #include "troupe/runtime/run/run_store.hpp"
 #include "troupe/runtime/run/told_reports.hpp"
 
@@ -538,6 +545,26 @@ TEST_F(run_folder_test, a_rank_that_no_one_waited_for_joins_no_attempt) {
   EXPECT_TRUE(rank) << rank.error().message;
 }
 
+/// The attempt that the run's file names.
+std::uint64_t token_in(const fs::path& run) {
+  return std::stoull(bytes_of(run / "ranks").substr(0, 16), nullptr, 16);
+}
+
+/// Begins an attempt; what was noted meanwhile.
+expected<std::vector<store_event>>
+begin(run_folder& folder, const store_event_listener& note = ignore_store_event,
+      std::chrono::milliseconds limit = {}) {
+  std::vector<store_event> result;
+  auto keep = [&](store_event x) {
+    result.push_back(x);
+    return note(std::move(x));
+  };
+  return folder
+    .await_ranks(
+      limit, [] { return false; }, keep)
+    .map([&] { return std::move(result); });
+}
+
 /// `sleep`, started by a rank of the attempt *token*, in a session of its own.
 pid_t start_sleep(std::uint64_t token) {
   auto variable = std::string{attempt_variable} + '=' + attempt_value(token);
@@ -570,8 +597,14 @@ TEST_F(run_folder_test, a_driver_ends_what_ranks_of_the_one_before_have_left) {
   first.reset();
   auto second = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(second->claim(1));
-  auto begun = second->await_ranks(std::chrono::milliseconds{0});
+  auto before = token_in(run);
+  // Noted while the file still has the token of those that were killed.
+  auto begun = begin(*second, [&](store_event) {
+    EXPECT_EQ(token_in(run), before);
+    return expected<void>{};
+  });
   ASSERT_TRUE(begun) << begun.error().message;
+  EXPECT_NE(token_in(run), before);
   ASSERT_EQ(begun->size(), 1u);
   EXPECT_EQ(begun->front().kind, "programs_killed");
   EXPECT_EQ(begun->front().fields,
@@ -584,11 +617,6 @@ TEST_F(run_folder_test, a_driver_ends_what_ranks_of_the_one_before_have_left) {
     ::kill(pid, SIGKILL);
     ::waitpid(pid, nullptr, 0);
   }
-}
-
-/// The attempt that the run's file names.
-std::uint64_t token_in(const fs::path& run) {
-  return std::stoull(bytes_of(run / "ranks").substr(0, 16), nullptr, 16);
 }
 
 void end(pid_t child) {
@@ -604,11 +632,165 @@ TEST_F(run_folder_test, a_start_in_a_copy_of_a_run_kills_nothing_of_the_run) {
   fs::copy(run, storage.path() / "copy", fs::copy_options::recursive);
   auto copy = run_folder::open(storage.path(), "copy").value();
   ASSERT_TRUE(copy->claim(1));
-  auto begun = copy->await_ranks(std::chrono::milliseconds{0});
+  auto begun = begin(*copy);
   ASSERT_TRUE(begun) << begun.error().message;
-  EXPECT_TRUE(begun->empty());
   EXPECT_EQ(::waitpid(program, nullptr, WNOHANG), 0);
   end(program);
+  // Nor is it silent: a file system that was mounted again looks the same.
+  ASSERT_EQ(begun->size(), 1u);
+  EXPECT_EQ(begun->front().kind, "programs_not_searched");
+}
+
+/// A spawner of this process is killed.
+void lose_spawner() {
+  int ends[2];
+  ASSERT_EQ(::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends), 0);
+  auto pid = ::fork();
+  if (pid == 0) {
+    ::setsid();
+    ::close(ends[1]); // What keeps the client waiting for a hello.
+    for (;;)
+      ::pause();
+  }
+  ::close(ends[1]);
+  auto losses = spawner_losses();
+  spawner_client client{{unique_fd{ends[0]}, pid, open_pidfd(pid)}};
+  std::promise<bool> refused;
+  client.spawn(
+    {}, [&](expected<pid_t> x) { refused.set_value(!x); }, [](process_exit) {});
+  EXPECT_TRUE(refused.get_future().get());
+  EXPECT_GT(spawner_losses(), losses);
+}
+
+// The spawner alone was killed, and with it what would have ended them.
+TEST_F(run_folder_test, a_driver_ends_what_ranks_of_its_lost_spawner_left) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(begin(*folder));
+  for (auto run_ends : {false, true}) {
+    auto left = start_sleep(token_in(run));
+    lose_spawner();
+    std::vector<store_event> events;
+    auto note = [&](store_event x) {
+      events.push_back(std::move(x));
+      return expected<void>{};
+    };
+    if (run_ends)
+      EXPECT_TRUE(folder->end_what_ranks_left(note));
+    else
+      EXPECT_TRUE(begin(*folder, note));
+    int status = 0;
+    EXPECT_EQ(::waitpid(left, &status, WNOHANG), left);
+    ASSERT_EQ(events.size(), 1u);
+    EXPECT_EQ(events.front().fields,
+              (metrics{{"processes", "pid " + std::to_string(left)}}));
+  }
+}
+
+TEST_F(run_folder_test, an_end_without_a_lost_spawner_searches_for_nothing) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  lose_spawner();
+  ASSERT_TRUE(begin(*folder));
+  auto other = start_sleep(token_in(run));
+  ASSERT_TRUE(folder->end_what_ranks_left(ignore_store_event));
+  EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
+  end(other);
+}
+
+// Nothing but the lock tells them: they have the environment of the spawner.
+TEST_F(run_folder_test, an_attempt_ends_what_ranks_have_forked) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(begin(*folder));
+  auto ticket = folder->ticket().value();
+  int said[2];
+  ASSERT_EQ(::pipe(said), 0);
+  auto rank = ::fork();
+  if (rank == 0) {
+    auto lock = join_attempt(ticket);
+    auto child = lock ? ::fork() : -1;
+    if (child == 0) {
+      ::setsid();
+      child = ::getpid();
+      (void) !::write(said[1], &child, sizeof(child));
+      for (;;)
+        ::pause();
+    }
+    ::_exit(0);
+  }
+  ::close(said[1]);
+  ::waitpid(rank, nullptr, 0);
+  pid_t child = -1;
+  ASSERT_EQ(::read(said[0], &child, sizeof(child)),
+            static_cast<ssize_t>(sizeof(child)));
+  ::close(said[0]);
+  auto process = open_pidfd(child);
+  auto begun = begin(*folder, ignore_store_event, std::chrono::minutes{1});
+  ASSERT_TRUE(begun) << begun.error().message;
+  EXPECT_TRUE(has_ended(process, 0));
+  ASSERT_EQ(begun->size(), 1u);
+  EXPECT_EQ(begun->front().fields,
+            (metrics{{"processes", "pid " + std::to_string(child)}}));
+}
+
+TEST_F(run_folder_test, an_attempt_notes_that_it_could_not_look_for_programs) {
+  auto first = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(first->claim(0));
+  ASSERT_TRUE(begin(*first));
+  auto left = start_sleep(token_in(run));
+  first.reset();
+  auto second = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(second->claim(1));
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  auto few = before;
+  few.rlim_cur = 256;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  std::vector<unique_fd> rest;
+  for (unique_fd x; (x = unique_fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)});)
+    rest.push_back(std::move(x));
+  rest.pop_back(); // For the file itself.
+  auto begun = begin(*second);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  end(left);
+  ASSERT_TRUE(begun) << begun.error().message;
+  ASSERT_EQ(begun->size(), 1u);
+  EXPECT_EQ(begun->front().kind, "programs_not_searched");
+  EXPECT_TRUE(to_string(begun->front()).find("Too many open files")
+              != std::string::npos)
+    << to_string(begun->front());
+}
+
+// A child that knows nothing of a lock keeps it.
+TEST_F(run_folder_test, no_child_gets_a_lock_that_is_being_opened) {
+  auto folder = held_folder::open(storage.path()).value();
+  auto path = storage / "lock";
+  write_bytes(path, "");
+  struct stat file {};
+  ASSERT_EQ(::stat(path.c_str(), &file), 0);
+  std::atomic<bool> is_over = false;
+  std::thread opener{[&] {
+    while (!is_over)
+      EXPECT_TRUE(own_lock::open(folder, "lock", O_RDWR, "open"));
+  }};
+  auto got_one = 0;
+  for (int i = 0; i < 300; ++i) {
+    auto child = ::fork();
+    if (child == 0) {
+      struct stat found {};
+      for (int fd = 0; fd < 256; ++fd)
+        if (::fstat(fd, &found) == 0 && is_same_file(found, file))
+          ::_exit(1);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    got_one += status == 0 ? 0 : 1;
+  }
+  is_over = true;
+  opener.join();
+  EXPECT_EQ(got_one, 0);
 }
 
 // As one that waits for a device: here a tracer keeps it from its end.
@@ -650,14 +832,15 @@ TEST_F(run_folder_test, a_process_that_cannot_be_read_holds_no_start_up) {
   ASSERT_TRUE(arm_failpoint("ranks.search:1+=eio"));
   auto stopped =
     second->await_ranks(std::chrono::milliseconds{0}, [] { return true; });
-  auto begun = second->await_ranks(std::chrono::milliseconds{0});
+  auto begun = begin(*second);
   ASSERT_TRUE(arm_failpoint(""));
   ASSERT_FALSE(stopped);
   EXPECT_EQ(stopped.error().code, ec::stopped);
   ASSERT_TRUE(begun) << begun.error().message;
   ASSERT_EQ(begun->size(), 1u);
-  EXPECT_EQ(begun->front().fields,
-            (metrics{{"variable", "TROUPE_ATTEMPT=" + attempt}}));
+  EXPECT_EQ(begun->front().kind, "programs_not_searched");
+  EXPECT_EQ(begun->front().fields.at("variable"),
+            metric_value{"TROUPE_ATTEMPT=" + attempt});
 }
 
 TEST_F(run_folder_test, the_journal_names_what_was_killed_of_another_attempt) {
@@ -678,9 +861,9 @@ TEST_F(run_folder_test, the_journal_names_what_was_killed_of_another_attempt) {
 
 // Its owner may still close the number, which must not be another file's then.
 TEST_F(run_folder_test, a_child_without_a_free_descriptor_keeps_the_numbers) {
-  auto file = [this](const char* name) {
-    return own_lock{unique_fd{::open((storage.path() / name).c_str(),
-                                     O_RDWR | O_CREAT | O_CLOEXEC, 0600)}};
+  auto folder = held_folder::open(storage.path()).value();
+  auto file = [&folder](const char* name) {
+    return own_lock::open(folder, name, O_RDWR | O_CREAT, "open").value();
   };
   own_lock locks[] = {file("a"), file("b")};
   rlimit before{};
@@ -720,12 +903,13 @@ TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));
-  auto lock = join_attempt(first->ticket().value()).value();
+  auto ticket = first->ticket().value();
   int ends[2], ready[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::pipe(ready), 0);
   auto rank = ::fork();
   if (rank == 0) { // has what a rank has, and nothing else of the driver's
+    auto lock = join_attempt(ticket).value();
     ::dup2(ends[0], 200);
     ::dup2(lock.get(), 201);
     ::dup2(ready[1], 202);
@@ -736,7 +920,6 @@ TEST_F(run_folder_test, an_attempt_waits_for_the_processes_of_earlier_ones) {
     (void) !::read(200, &end, 1);
     ::_exit(0);
   }
-  lock.reset();
   ::close(ends[0]);
   ::close(ready[1]);
   char has_closed_the_rest;

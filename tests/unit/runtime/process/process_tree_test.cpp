@@ -1,0 +1,136 @@
+#include "troupe/runtime/process/process_tree.hpp"
+
+#include <cerrno>
+#include <csignal>
+#include <cstdlib>
+#include <string>
+#include <vector>
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <spawn.h>
+#include <sys/resource.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "tests/support/temporary_folder.hpp"
+#include "tests/unit/runtime/process/process_modes.hpp"
+#include "tests/unit/runtime/process/started_rank.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+namespace {
+
+/// No two tests, nor two runs of this program, look for the same processes.
+std::string variable_of(const char* test) {
+  return "TROUPE_PROCESS_TREE_" + std::to_string(::getpid()) + "=" + test;
+}
+
+/// A program with *variable* in a session of its own.
+pid_t start_sleep(std::string variable) {
+  std::string name = "sleep", time = "600";
+  char* arguments[] = {name.data(), time.data(), nullptr};
+  char* environment[] = {variable.data(), nullptr};
+  posix_spawnattr_t with;
+  posix_spawnattr_init(&with);
+  posix_spawnattr_setflags(&with, POSIX_SPAWN_SETSID);
+  pid_t result = -1;
+  EXPECT_EQ(
+    ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environment),
+    0);
+  posix_spawnattr_destroy(&with);
+  return result;
+}
+
+/// As long as it lives this process gets no descriptor.
+class no_descriptors {
+public:
+  no_descriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    auto few = before_;
+    few.rlim_cur = 0;
+    ::setrlimit(RLIMIT_NOFILE, &few);
+  }
+
+  ~no_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+private:
+  rlimit before_{};
+};
+
+} // namespace
+
+TEST(process_tree_test, says_that_it_could_not_look_without_descriptors) {
+  auto variable = variable_of("blind");
+  auto stranger = start_sleep(variable);
+  {
+    no_descriptors none;
+    auto seen = end_processes_with(variable, std::chrono::minutes{1});
+    EXPECT_EQ(seen.blind, EMFILE);
+    EXPECT_TRUE(seen.gone.empty());
+  }
+  auto seen = end_processes_with(variable, std::chrono::minutes{1});
+  EXPECT_EQ(seen.blind, 0);
+  EXPECT_EQ(seen.gone, std::vector<pid_t>{stranger});
+  ::waitpid(stranger, nullptr, 0);
+}
+
+// One that a rank started to continue its run has the rank's variables.
+TEST(process_tree_test, spares_those_that_it_belongs_together_with) {
+  ::setenv(kin_variable, std::to_string(::getpid()).c_str(), 1);
+  auto program = start_program("spare_kin");
+  ::unsetenv(kin_variable);
+  EXPECT_EQ(read_all(program.output.get()),
+            "parent\nmember of the group\nchild\nstranger gone\n");
+  EXPECT_EQ(program.wait(), 0);
+}
+
+TEST(process_tree_test, ends_the_heirs_of_a_file_and_not_who_opened_it) {
+  temporary_folder folder;
+  auto path = (folder / "signed").string();
+  auto said = make_pipe();
+  auto end = make_pipe();
+  auto opener = ::fork();
+  if (opener == 0) {
+    end.writer.reset();
+    unique_fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+    unique_fd unsigned_file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+    sign_offset(file);
+    pid_t pids[2];
+    for (auto& pid : pids) {
+      pid = ::fork();
+      if (pid == 0) {
+        ::setsid();
+        if (&pid == &pids[1])
+          file.reset(); // What it inherited was never signed.
+        char byte = 0;
+        (void) !::write(said.writer.get(), "r", 1);
+        (void) !::read(end.reader.get(), &byte, 1);
+        ::_exit(0);
+      }
+    }
+    (void) !::write(said.writer.get(), "r", 1);
+    char byte = 0;
+    (void) !::read(end.reader.get(), &byte, 1);
+    for (auto pid : pids) {
+      int status = 0;
+      ::waitpid(pid, &status, 0);
+      (void) !::write(said.writer.get(), WIFSIGNALED(status) ? "k" : "e", 1);
+    }
+    ::_exit(0);
+  }
+  said.writer.reset();
+  char byte = 0;
+  for (int i = 0; i < 3; ++i)
+    ASSERT_EQ(::read(said.reader.get(), &byte, 1), 1);
+  struct stat file {};
+  ASSERT_EQ(::stat(path.c_str(), &file), 0);
+  auto killed = end_heirs_of(file, "signed", std::chrono::minutes{1});
+  EXPECT_EQ(killed.gone.size(), 1u);
+  EXPECT_EQ(processes_with(file, "signed").size(), 2u);
+  EXPECT_EQ(processes_with(file, "another"), std::vector<pid_t>{});
+  end.writer.reset();
+  EXPECT_EQ(read_all(said.reader.get()), "ke");
+  ::waitpid(opener, nullptr, 0);
+}

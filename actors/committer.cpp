@@ -33,12 +33,15 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       args.board->prepare(std::move(*outcome));
       return caf::unit;
     },
-    [args](const get_checkpoints& x) {
+    [args](const get_checkpoints& x) -> caf::result<checkpoint_list> {
       if (x.name.empty())
         return page_of(args.store->checkpoints(), x.first);
+      auto found = args.store->find_checkpoint(x.name);
+      if (!found)
+        return to_caf(found.error());
       checkpoint_list answer;
-      if (auto found = args.store->find_checkpoint(x.name))
-        answer.entries = entries_of({*found});
+      if (*found)
+        answer.entries = entries_of({**found});
       return answer;
     },
   };

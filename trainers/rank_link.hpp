@@ -41,7 +41,8 @@ public:
   /// that this rank has reported.
   virtual expected<std::vector<reported_checkpoint>> reported_checkpoints() = 0;
 
-  /// Whether one of those is called *name*.
+  /// Whether one of those is called *name*; `ec::conflict` if none is, but
+  /// something else lies where it would.
   virtual expected<bool> has_checkpoint(const std::string& name) = 0;
 
   virtual key_value_store& store() = 0;

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/checkpoint/checkpoint_name.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
@@ -44,16 +45,27 @@ std::string default_name(std::uint64_t index) {
   return buffer;
 }
 
+expected<void> check_free(rank_link& link, const std::string& name) {
+  return link.has_checkpoint(name).and_then([&](bool taken) {
+    return taken ? expected<void>{name_is_taken(name)} : expected<void>{};
+  });
+}
+
 /// Whether a checkpoint may be called *name*: asked before anything of the
 /// report is sent or counted, since a commit that fails ends the run. Without
 /// barrier no one waits for the checkpoints before, and the commit decides.
 expected<void> check_name(rank_link& link, const std::string& name,
                           bool barrier) {
   auto valid = validate_checkpoint_name(name);
-  if (!valid || !barrier)
-    return valid;
-  return link.has_checkpoint(name).and_then([&](bool taken) {
-    return taken ? expected<void>{name_is_taken(name)} : expected<void>{};
+  return valid && barrier ? check_free(link, name) : valid;
+}
+
+/// The same for a name that the loop did not choose: as long as nothing lies at
+/// its *path*, no one is asked.
+expected<void> check_default(rank_link& link, const fs::path& path) {
+  return look_up_link(path).and_then([&](const file_status& found) {
+    return found.exists() ? check_free(link, path.filename().string())
+                          : expected<void>{};
   });
 }
 
@@ -137,13 +149,13 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                 step.count()};
   std::optional<troupe::checkpoint> mine;
   if (files) {
-    auto name = options.checkpoint_name;
-    if (name.empty())
-      name = default_name(next_report_);
-    else
-      value_or_leave(check_name(link, name, options.barrier));
-    mine =
-      troupe::checkpoint::from_directory(run_path() / "checkpoints" / name);
+    auto name = options.checkpoint_name.empty() ? default_name(next_report_)
+                                                : options.checkpoint_name;
+    auto path = run_path() / "checkpoints" / name;
+    value_or_leave(options.checkpoint_name.empty()
+                     ? check_default(link, path)
+                     : check_name(link, name, options.barrier));
+    mine = troupe::checkpoint::from_directory(path);
     x.part = value_or_leave(files->seal(next_report_, std::move(name)));
   }
   ++next_report_;

@@ -17,7 +17,11 @@ expected<void> validate_checkpoint_name(const std::string& name) {
 }
 
 tl::unexpected<error> name_is_taken(const std::string& name) {
-  return failure(ec::conflict, "a checkpoint is called '" + name + "' already");
+  return failure(ec::conflict,
+                 "the checkpoint name '" + name
+                   + "' is taken: the run has a checkpoint of that name, or "
+                     "something else lies in checkpoints/"
+                   + name);
 }
 
 } // namespace troupe

@@ -336,6 +336,17 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   return result;
 }
 
+expected<void> checkpoint_store::make_room(const std::string& name) {
+  if (registry_.find(name))
+    return name_is_taken(name);
+  remove_let_go([&](auto& x) { return x.name == name; });
+  return checkpoints_.look_up_link(name).and_then(
+    [&](const file_status& found) {
+      return found.exists() ? expected<void>{name_is_taken(name)}
+                            : expected<void>{};
+    });
+}
+
 expected<std::string>
 checkpoint_store::put_away(const doomed_checkpoint& x) const {
   auto found = held_entry::open(checkpoints_, x.name);

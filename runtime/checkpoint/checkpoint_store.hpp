@@ -73,6 +73,11 @@ public:
   expected<reported_checkpoint> commit(std::uint64_t attempt,
                                        const report_batch& batch);
 
+  /// `ec::conflict` if no new checkpoint can be called *name*: one is, or
+  /// something else lies in its place. What retention has let go there is
+  /// removed for it, as by `commit`.
+  expected<void> make_room(const std::string& name);
+
   /// The latest checkpoint whose files are all as its manifest says; what
   /// retention had let go before it is removed then. One that is rotten is set
   /// aside as `checkpoints/.rotten-<name>`, with an event.

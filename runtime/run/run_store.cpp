@@ -468,11 +468,18 @@ std::vector<reported_checkpoint> run_store::checkpoints() const {
   return checkpoints_.registry().all();
 }
 
-std::optional<reported_checkpoint>
-run_store::find_checkpoint(const std::string& name) const {
+expected<std::optional<reported_checkpoint>>
+run_store::find_checkpoint(const std::string& name) {
   std::lock_guard guard{checkpoints_mutex_};
-  auto found = checkpoints_.registry().find(name);
-  return found ? std::optional{*found} : std::nullopt;
+  std::optional<reported_checkpoint> result;
+  if (auto found = checkpoints_.registry().find(name)) {
+    result = *found;
+    return result;
+  }
+  auto free = checkpoints_.make_room(name);
+  if (auto events = checkpoints_.take_events(); !events.empty())
+    (void) note_events(std::move(events));
+  return free.map([&] { return result; });
 }
 
 expected<result> run_store::finish(run_status_kind status,

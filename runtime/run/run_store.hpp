@@ -115,9 +115,10 @@ public:
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> checkpoints() const;
 
-  /// The one of those that is called *name*.
-  std::optional<reported_checkpoint>
-  find_checkpoint(const std::string& name) const;
+  /// The one of those that is called *name*; `ec::conflict` if there is none,
+  /// but something else lies where it would.
+  expected<std::optional<reported_checkpoint>>
+  find_checkpoint(const std::string& name);
 
   /// Notes the end of the run, in journal and state, and returns its result.
   /// Callbacks may still be at work: what is appended then is made durable as

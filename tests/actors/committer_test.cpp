@@ -107,6 +107,20 @@ TEST_F(committer_test, answers_with_one_entry_who_asks_for_a_name) {
   EXPECT_TRUE(none->value->entries.empty());
 }
 
+TEST_F(committer_test, refuses_a_name_where_something_else_lies) {
+  begin();
+  fs::create_directory(path_of("copy"));
+  fs::create_symlink("nowhere", path_of("link"));
+  for (auto name : {"copy", "link"}) {
+    auto taken = system.ask<checkpoint_list>(actor, get_checkpoints{0, name});
+    EXPECT_FALSE(taken->value) << name;
+    EXPECT_EQ(taken->failure.code, ec::conflict) << name;
+    EXPECT_NE(taken->failure.message.find(std::string{"checkpoints/"} + name),
+              std::string::npos)
+      << taken->failure.message;
+  }
+}
+
 TEST(checkpoint_page_test, gives_a_long_list_in_pages_that_fit_a_message) {
   std::vector<reported_checkpoint> all;
   for (std::uint64_t i = 0; i < 3000; ++i)

@@ -295,6 +295,35 @@ TEST_P(placement_test, a_loop_may_choose_another_name_for_a_checkpoint) {
   EXPECT_EQ(outcome.checkpoint->name(), "two");
 }
 
+/// Counts the names that it is refused although no checkpoint has them.
+void name_over_others(train_context& context) {
+  auto refused = 0;
+  if (context.rank() == 0)
+    fs::create_directory(context.run_path() / "checkpoints" / "best");
+  context.barrier();
+  for (auto name : {"best", "checkpoint_000001", "", "third"}) {
+    auto files = context.new_checkpoint();
+    write_bytes(files.path() / std::to_string(context.rank()), "weights");
+    try {
+      context.report({{"refused", refused}}, std::move(files),
+                     report_options{.checkpoint_name = name});
+    } catch (const std::exception&) {
+      ++refused;
+    }
+  }
+}
+
+TEST_P(placement_test, a_name_at_which_something_lies_is_refused_in_the_loop) {
+  auto outcome = data_parallel_trainer{name_over_others, options()}.fit();
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  auto rows = outcome.metrics_history().value();
+  ASSERT_EQ(rows.size(), 2u);
+  EXPECT_EQ(rows[0].values[0].at("refused"), metric_value{1});
+  EXPECT_EQ(rows[1].values[0].at("refused"), metric_value{2});
+  EXPECT_EQ(outcome.checkpoint->name(), "third");
+  EXPECT_TRUE(fs::is_empty(run_path() / "checkpoints" / "best"));
+}
+
 TEST_P(placement_test, a_refused_checkpoint_ends_even_a_stubborn_loop) {
   auto outcome =
     data_parallel_trainer{stubborn_loop, fault_plan{.action = "same_name"},

@@ -282,6 +282,24 @@ TEST_F(checkpoint_store_test, removes_nothing_else_that_has_the_name) {
   EXPECT_TRUE(fs::exists(folder(0)));
 }
 
+TEST_F(checkpoint_store_test, makes_room_only_where_retention_let_go) {
+  auto store = open(keep_one);
+  store.hold_from([] { return 0; });
+  attempt = store.begin_attempt(0).value();
+  for (auto index : {0, 1, 2})
+    ASSERT_TRUE(commit(store, index));
+  fs::remove(folder(1) / "manifest.json"); // So it cannot be removed.
+  EXPECT_TRUE(store.make_room(name(0)));
+  EXPECT_FALSE(fs::exists(folder(0)));
+  for (auto index : {1, 2}) {
+    auto room = store.make_room(name(index));
+    ASSERT_FALSE(room) << index;
+    EXPECT_EQ(room.error().code, ec::conflict);
+    EXPECT_TRUE(fs::exists(folder(index) / "a"));
+  }
+  EXPECT_TRUE(store.make_room("another"));
+}
+
 TEST_F(checkpoint_store_test, notices_a_flip_of_any_byte) {
   auto store = open();
   attempt = store.begin_attempt(0).value();

@@ -15,8 +15,8 @@ namespace {
 /// its own end is known.
 constexpr auto settle_time = std::chrono::milliseconds{20};
 
-/// How long a rank that left the others' collectives may take to say why: its
-/// group is closed before its loop counts as ended.
+/// How long ranks that were let down wait for a cause, unless one shows that it
+/// has left the others' collectives: that one has `exit_timeout` more.
 constexpr auto cause_patience = std::chrono::seconds{2};
 
 /// How long a rank whose connection broke may take until its process is known
@@ -326,11 +326,45 @@ void worker_group_state::on_let_down() {
     attempt->tracker.blame_let_down();
   } else if (!std::exchange(attempt->awaits_cause, true)) {
     after(cause_patience, [this] {
-      if (attempt->tracker.lacks_cause() && !attempt->tracker.end_ordered())
-        attempt->tracker.blame_let_down();
+      if (may_blame_let_down())
+        wait_for_leavers();
       on_failure();
     });
   }
+}
+
+bool worker_group_state::may_blame_let_down() const {
+  return attempt->tracker.lacks_cause() && !attempt->tracker.end_ordered();
+}
+
+void worker_group_state::wait_for_leavers() {
+  if (leavers().empty())
+    return attempt->tracker.blame_let_down();
+  after(args.plan.exit_timeout, [this] {
+    if (!may_blame_let_down())
+      return;
+    auto silent = leavers();
+    if (silent.empty())
+      attempt->tracker.blame_let_down();
+    for (auto rank : silent)
+      attempt->tracker.timed_out(
+        rank, "left the collectives of other ranks, and its loop had not ended "
+                + std::to_string(args.plan.exit_timeout.count()) + " ms later");
+    on_failure();
+  });
+}
+
+std::vector<int> worker_group_state::leavers() const {
+  std::vector<int> result;
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    auto& shown = attempt->segment->activity(rank);
+    if (shown.left_group.load() != 0
+        && shown.failed.load() != collective_failure::others
+        && !attempt->tracker.loop_over(rank) && !attempt->tracker.gone(rank)
+        && attempt->meetings.call_of(rank).empty())
+      result.push_back(rank);
+  }
+  return result;
 }
 
 void worker_group_state::end_ranks(const error& reason,

@@ -162,6 +162,12 @@ struct worker_group_state {
   /// Ranks were let down by others: waits for the cause as long as there may be
   /// one.
   void on_let_down();
+  bool may_blame_let_down() const;
+  /// No cause came in a while: waits for those that may have one, or blames.
+  void wait_for_leavers();
+  /// Ranks that have left the group though no one let them down, and have not
+  /// said why: they may be in a hook yet. Not one that waits for others itself.
+  std::vector<int> leavers() const;
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_ranks(const error& reason, std::chrono::milliseconds grace);
   void kill_ranks();

@@ -5,6 +5,7 @@
 
 #include <cstdio>
 #include <typeinfo>
+#include <utility>
 
 #include <boost/core/demangle.hpp>
 #include <caf/send.hpp>
@@ -69,6 +70,21 @@ std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
   return std::shared_ptr<rank_activity>{memory, &memory->activity(x.rank)};
 }
 
+/// Puts why the rank fails into its log, whole and once, as a program that ends
+/// by an exception does.
+void tell_log(int rank, loop_outcome& x) {
+  if (!x.reason || x.stopped || std::exchange(x.logged, true))
+    return;
+  if (x.type.empty())
+    std::fprintf(stderr, "troupe: rank %d failed: %s\n", rank,
+                 x.reason.message.c_str());
+  else
+    std::fprintf(stderr,
+                 "troupe: rank %d failed: its loop threw an instance of "
+                 "'%s'\n  what():  %s\n",
+                 rank, x.type.c_str(), x.reason.message.c_str());
+}
+
 loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
                            start_loop start,
                            const std::shared_ptr<loop_control>& control) {
@@ -85,7 +101,11 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
     resume = checkpoint::from_directory(*start.resume);
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
                                                  std::move(resume));
-  auto outcome = run_loop(*loop, *context);
+  auto outcome = run_loop(*loop, *context, [&](loop_outcome& x) {
+    x.stopped = x.stopped || control->ended();
+    if (!context->facts().in_process)
+      tell_log(args.rank, x);
+  });
   context->end();
   activity->end(); // The context is kept, the memory of its attempt is not.
   args.kept->add(std::move(context));
@@ -121,19 +141,6 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
   }
 }
 
-/// Puts why the rank fails into its log, whole, as a program that ends by an
-/// exception does.
-void tell_log(int rank, const loop_outcome& x) {
-  if (x.type.empty())
-    std::fprintf(stderr, "troupe: rank %d failed: %s\n", rank,
-                 x.reason.message.c_str());
-  else
-    std::fprintf(stderr,
-                 "troupe: rank %d failed: its loop threw an instance of "
-                 "'%s'\n  what():  %s\n",
-                 rank, x.type.c_str(), x.reason.message.c_str());
-}
-
 /// A loop that has failed keeps its own reason.
 void call_after_loop(const rank_hooks& hooks, train_context& context,
                      loop_outcome& outcome) {
@@ -150,7 +157,8 @@ void call_after_loop(const rank_hooks& hooks, train_context& context,
 
 } // namespace
 
-loop_outcome run_loop(const train_loop& loop, train_context& context) {
+loop_outcome run_loop(const train_loop& loop, train_context& context,
+                      const std::function<void(loop_outcome&)>& failed) {
   auto& hooks = loop.hooks;
   if (auto ready = call_loop(loop, context, loop_stage::prepare); ready.reason)
     return ready;
@@ -165,6 +173,8 @@ loop_outcome run_loop(const train_loop& loop, train_context& context) {
   // A loop may swallow what leaves `report`; the rank has failed all the same.
   if (auto& failure = context.hook_failure())
     outcome = {failure, false};
+  if (outcome.reason && failed)
+    failed(outcome);
   if (hooks.after_loop)
     call_after_loop(hooks, context, outcome);
   return outcome;
@@ -182,7 +192,7 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   if (start) {
     auto has_log = !start->facts.in_process;
     auto outcome = run_with_link(system, args, std::move(*start), control);
-    if (has_log && outcome.reason && !outcome.stopped)
+    if (has_log)
       tell_log(args.rank, outcome);
     result = say_goodbye(self, args, std::move(outcome));
   } else {

@@ -15,10 +15,13 @@ struct loop_outcome {
   error reason;          ///< `ec::none`: it returned.
   bool stopped = false;  ///< It left because it was told to.
   std::string type = {}; ///< Of the exception that left it.
+  bool logged = false;   ///< The rank's log has it.
 };
 
 /// Runs *loop* with its hooks and turns whatever leaves them into a value.
-loop_outcome run_loop(const train_loop& loop, train_context& context);
+/// *failed* hears of a failure before the last hook, which may take long.
+loop_outcome run_loop(const train_loop& loop, train_context& context,
+                      const std::function<void(loop_outcome&)>& failed = {});
 
 /// Finds the loop that a rank is to run.
 using loop_finder = std::function<expected<train_loop>(const loop_spec&)>;

@@ -51,6 +51,9 @@ struct rank_activity {
   std::atomic<std::uint32_t> uncounted;
   /// How collectives of this rank have failed, if any has.
   std::atomic<collective_failure> failed;
+  /// Not 0: the rank has ended its part in the group by itself. What made it do
+  /// so it may say much later, after its hook.
+  std::atomic<std::uint32_t> left_group;
 
   void enter_collective() noexcept {
     collectives.fetch_add(1, std::memory_order_relaxed);

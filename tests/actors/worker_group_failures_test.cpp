@@ -98,6 +98,57 @@ TEST_F(worker_group_test, waits_no_longer_than_a_while_for_a_cause) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+TEST_F(worker_group_test, hears_out_a_rank_that_left_and_is_in_its_last_hook) {
+  plan.world_size = 3;
+  start_all();
+  activity(1).left_group.store(1);
+  for (int rank : {0, 2}) {
+    activity(rank).fail_collective(collective_failure::others);
+    activity(rank).left_group.store(1);
+  }
+  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
+  ranks.exit(0);
+  system.pass(ms{2000});
+  system.pass(ms{59000});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.end_loop(1, {ec::rank_failed, "bad input"});
+  ranks.exit(1);
+  system.pass(ms{20});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(2));
+  ranks.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).what, "bad input");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, blames_a_rank_that_left_and_never_says_why) {
+  start_all();
+  activity(0).fail_collective(collective_failure::others);
+  activity(1).left_group.store(1);
+  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
+  ranks.exit(0);
+  system.pass(ms{2000});
+  system.pass(ms{60000});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("left the collectives"));
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, a_rank_that_left_and_waits_for_others_says_no_more) {
+  start_all();
+  activity(0).fail_collective(collective_failure::others);
+  activity(1).left_group.store(1);
+  ranks.report(1, 10);
+  ranks.end_loop(0, {ec::rank_failed, "rank 1 has left the group"});
+  ranks.exit(0);
+  system.pass(ms{2000});
+  system.pass(ms{20});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(0).what, "rank 1 has left the group");
+}
+
 TEST_F(worker_group_test, a_rank_that_was_let_down_by_a_finished_one_failed) {
   start_all();
   activity(0).fail_collective(collective_failure::others);

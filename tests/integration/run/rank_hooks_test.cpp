@@ -66,6 +66,25 @@ TEST_P(rank_hooks_test, are_called_around_the_loop_and_after_each_report) {
   }
 }
 
+/// Shows what the rank's log has so far.
+void read_own_log(train_context& context, const error&) {
+  auto log = context.run_path() / "logs"
+             / ("rank_" + std::to_string(context.rank()) + ".log");
+  note(context, fs::exists(log) ? bytes_of(log) : "no log");
+}
+
+TEST_P(rank_hooks_test, find_in_the_log_of_a_process_why_its_loop_failed) {
+  auto given = options();
+  given.run.rank_hooks.after_loop = read_own_log;
+  auto outcome = run({.action = "throw", .rank = 0, .steps = 1}, given);
+  ASSERT_TRUE(outcome.error);
+  auto is_process =
+    GetParam().num_workers > 0 && GetParam().where != placement::in_process;
+  EXPECT_EQ(heard(0).find("the loss is a banana") != std::string::npos,
+            is_process)
+    << heard(0);
+}
+
 TEST_P(rank_hooks_test, are_told_why_the_loop_failed) {
   auto given = options();
   given.run.rank_hooks = noting;

@@ -227,8 +227,11 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
   context.link().on_abort(std::move(ends.abort));
   return {plane.release(),
           [link, close = std::move(ends.close)](torch_data_plane* x) {
-            if (auto alive = link.lock())
+            if (auto alive = link.lock()) {
               alive->on_abort({});
+              // Before the others can notice.
+              alive->activity()->left_group.store(1);
+            }
             delete x; // Before the group closes: it holds one, too.
             close();
           }};

@@ -54,7 +54,9 @@ protected:
         context.data_plane() = plane;
         body(context, *plane, *link);
         context.data_plane().reset();
+        check(link->activity()->left_group.load() == 0, "it left too early");
       }
+      check(link->activity()->left_group.load() == 1, "no one sees it leave");
       check(!link->has_abort(), "somebody still listens to aborts");
     });
   }

@@ -93,11 +93,23 @@ expected<void> sink_feed::read() {
     auto record = reader_->next();
     if (!record)
       return tl::unexpected{record.error()};
+    note_names(*record);
     if (!*record)
       return {};
     held_.push_back(std::move(**record));
+    statuses_.push_back(reader_->hints().status);
   }
   return {};
+}
+
+void sink_feed::note_names(const std::optional<tracker_record>& next) {
+  auto& hints = reader_->hints();
+  auto has_names = !hints.project.empty() || !hints.experiment.empty()
+                   || !hints.display_name.empty();
+  auto is_other =
+    next && !std::holds_alternative<attempt_record>(next->content);
+  if (!names_ && (has_names || is_other))
+    names_ = hints;
 }
 
 // A tracker may get records twice; an unreadable position would block it for
@@ -139,17 +151,14 @@ sink_result sink_feed::send() {
 }
 
 bool sink_feed::awaits_names() const {
-  auto& hints = reader_->hints();
-  return !started_ && !is_resumed_ && hints.project.empty()
-         && hints.experiment.empty() && hints.display_name.empty()
-         && std::ranges::all_of(held_, [](auto& x) {
-              return std::holds_alternative<attempt_record>(x.content);
-            });
+  return !started_ && !is_resumed_ && !names_;
 }
 
 sink_result sink_feed::open() {
-  if (!is_resumed_)
-    position_.hints = reader_->hints();
+  if (!is_resumed_) {
+    position_.hints = *names_;
+    position_.hints.status.reset(); // No record of it has been taken.
+  }
   auto& hints = position_.hints;
   run_.project = hints.project;
   run_.experiment = hints.experiment;
@@ -193,9 +202,10 @@ sink_result sink_feed::taken(std::size_t count, bool saved) {
   position_.attempt = last.attempt;
   position_.line_end = line_end.value_or(std::string{});
   position_.state = target_->state();
-  position_.hints.status = reader_->hints().status;
-  held_.erase(held_.begin(),
-              held_.begin() + static_cast<std::ptrdiff_t>(count));
+  position_.hints.status = statuses_[count - 1];
+  auto end = static_cast<std::ptrdiff_t>(count);
+  held_.erase(held_.begin(), held_.begin() + end);
+  statuses_.erase(statuses_.begin(), statuses_.begin() + end);
   if (!saved)
     return {};
   if (auto ok = save(); !ok)
@@ -238,6 +248,8 @@ std::optional<sink_feed::clock::time_point>
 sink_feed::threw(const char* what, clock::time_point now) {
   reader_.reset();
   held_.clear();
+  statuses_.clear();
+  names_.reset();
   position_ = {};
   started_ = false;
   if (++throws_ < max_throws)

@@ -87,6 +87,9 @@ private:
   sink_result send_records(std::size_t count);
   sink_result send_end();
   expected<void> read();
+  /// Keeps what the loop has said, as long as no record but the begin of an
+  /// attempt has come before *next*.
+  void note_names(const std::optional<tracker_record>& next);
   expected<void> find_place();
   std::optional<clock::time_point> handle(const sink_failure& x,
                                           clock::time_point now);
@@ -109,8 +112,12 @@ private:
   std::optional<record_reader> reader_;
   sink_position position_;
   bool is_resumed_ = false; ///< The sink was started before, with its names.
+  /// What a sink that was not started before starts with: what loops say after
+  /// the first record does not count, however far the journal has been read.
+  std::optional<tracking_hints> names_;
   /// Read but not yet taken; never empty while the sink fails.
   std::vector<tracker_record> held_;
+  std::vector<std::optional<run_status_kind>> statuses_; ///< At each of those.
   std::size_t limit_ = 0; ///< Most records of the next batch.
   bool started_ = false;
   std::atomic<bool> left_ = false;

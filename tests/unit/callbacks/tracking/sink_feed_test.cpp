@@ -323,6 +323,55 @@ TEST_F(sink_feed_test, starts_and_resumes_under_the_names_of_the_first_loop) {
   EXPECT_EQ(target->indices(), up_to(4));
 }
 
+TEST_F(sink_feed_test, that_begins_late_takes_the_names_of_the_first_loop) {
+  auto begin = [&](const char* project) {
+    ASSERT_TRUE(
+      store->append_event("tracker_start", attempt, {{"project", project}}));
+  };
+  begin("first");
+  report_until(2);
+  attempt = store->begin_attempt().value().attempt;
+  begin("second");
+  report_until(4);
+  int failures = 1;
+  target->answer = [&](auto) {
+    return failures-- > 0 ? down() : sink_result{};
+  };
+  auto feed = new_feed();
+  ASSERT_TRUE(feed.pump(now)); // Down, with all of that read.
+  begin("third");
+  report_until(5);
+  drain(feed);
+  ASSERT_EQ(target->runs.size(), 2u);
+  for (auto& run : target->runs)
+    EXPECT_EQ(run.project, "first");
+  EXPECT_EQ(target->indices(), up_to(5));
+}
+
+TEST_F(sink_feed_test, remembers_no_more_of_the_end_than_of_the_records) {
+  report_until(1);
+  ASSERT_TRUE(
+    store->append_event("tracker_finish", attempt, {{"status", "errored"}}));
+  report_until(3);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  ASSERT_TRUE(
+    store->append_event("attempt_begun", attempt + 1, {{"first_report", 3}}));
+  target->answer = [](auto records) -> sink_result {
+    if (records.empty())
+      return {};
+    sink_failure busy{sink_failure::kind::transient, {ec::storage, "down"}};
+    busy.accepted = 3;
+    return tl::unexpected{busy};
+  };
+  auto first = new_feed();
+  ASSERT_TRUE(first.pump(now)); // The attempt and two reports.
+  target->answer = {};
+  auto next = new_feed();
+  drain(next);
+  EXPECT_EQ(target->indices(), up_to(3));
+  EXPECT_THAT(target->ends, ElementsAre(run_status_kind::errored));
+}
+
 TEST_F(sink_feed_test, starts_without_names_at_the_first_report) {
   auto feed = new_feed();
   drain(feed);

@@ -68,6 +68,16 @@ int copy_bytes(int from, int to, std::uint64_t& size) {
   return copied < 0 ? errno : 0;
 }
 
+/// Whether *in*, which gave fewer bytes than the *size* that it had, was cut
+/// meanwhile. A file that the kernel makes up (`/sys`) only says that it has
+/// more than it gives.
+bool was_cut(int in, off_t size) {
+  struct stat now {};
+  char byte = 0;
+  return ::fstat(in, &now) != 0 || now.st_size < size
+         || ::read(in, &byte, 1) != 0; // It has grown again.
+}
+
 /// Why *size* bytes of *from*, which had *whole*, are no copy of it.
 error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
   return {ec::storage, from.string() + " had " + std::to_string(whole)
@@ -125,7 +135,8 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
     if (auto code = copy_bytes(in.get(), out.get(), size); code != 0)
       return fail(code);
     // More of it is fine: a log may grow.
-    if (size < static_cast<std::uint64_t>(status.st_size))
+    if (size < static_cast<std::uint64_t>(status.st_size)
+        && was_cut(in.get(), status.st_size))
       return tl::unexpected{cut_short(from, size, status.st_size)};
     if (::fchmod(out.get(), status.st_mode & 0777) != 0)
       return fail(errno);

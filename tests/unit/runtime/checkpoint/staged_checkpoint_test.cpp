@@ -1,7 +1,10 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 
+#include <thread>
+
 #include <gmock/gmock.h>
 #include <sys/stat.h>
+#include <unistd.h>
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
@@ -487,23 +490,29 @@ TEST(checkpoint_test, copies_every_file_but_its_own_manifest) {
             bytes_of(from / "manifest.json"));
 }
 
-// A file that says it has 4,096 bytes, and gives fewer.
 TEST(checkpoint_test, takes_no_file_that_became_shorter_for_whole) {
-  const fs::path shorter{"/sys/devices/system/cpu/online"};
-  struct stat found {};
-  if (::stat(shorter.c_str(), &found) != 0
-      || bytes_of(shorter).size() >= static_cast<std::size_t>(found.st_size))
-    GTEST_SKIP() << "there is no such " << shorter;
   temporary_folder folder;
   fs::create_directory(folder / "from");
-  fs::create_symlink(shorter, folder.path() / "from" / "x");
-  auto copied =
-    checkpoint::from_directory(folder / "from").to_directory(folder / "to");
-  ASSERT_FALSE(copied);
-  EXPECT_EQ(copied.error().code, ec::storage);
-  EXPECT_NE(copied.error().message.find("could be copied"), std::string::npos)
-    << copied.error().message;
-  EXPECT_TRUE(fs::is_empty(folder / "to"));
+  auto path = (folder / "from" / "x").string();
+  constexpr auto size = off_t{16} << 20;
+  write_bytes(path, std::string(size, 'x'));
+  std::jthread other{[&](std::stop_token over) {
+    while (!over.stop_requested()) {
+      ASSERT_EQ(::truncate(path.c_str(), 1), 0);
+      ASSERT_EQ(::truncate(path.c_str(), size), 0);
+    }
+  }};
+  auto x = checkpoint::from_directory(folder / "from");
+  // Until the file is cut while it is copied.
+  for (;;) {
+    auto copied = x.to_directory(folder / "to");
+    if (copied)
+      continue;
+    EXPECT_EQ(copied.error().code, ec::storage);
+    EXPECT_NE(copied.error().message.find("could be copied"), std::string::npos)
+      << copied.error().message;
+    break;
+  }
 }
 
 TEST(checkpoint_test, is_not_copied_into_itself) {

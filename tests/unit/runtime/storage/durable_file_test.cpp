@@ -294,6 +294,17 @@ TEST(file_copy_test, copies_what_the_kernel_makes_up) {
   EXPECT_EQ(bytes_of(folder / "x"), bytes_of("/proc/version"));
 }
 
+TEST(file_copy_test, believes_no_size_that_the_kernel_makes_up) {
+  const fs::path shorter{"/sys/devices/system/cpu/online"};
+  auto found = look_up(shorter);
+  if (!found || bytes_of(shorter).size() >= found->size)
+    GTEST_SKIP() << "there is no such " << shorter;
+  temporary_folder folder;
+  auto ok = copy_file(shorter, folder / "x", copy_sync::no);
+  ASSERT_TRUE(ok) << ok.error().message;
+  EXPECT_EQ(bytes_of(folder / "x"), bytes_of(shorter));
+}
+
 TEST(file_copy_test, tells_what_lasts_from_what_may_pass) {
   temporary_folder folder;
   write_bytes(folder / "a", "a");

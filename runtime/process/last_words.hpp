@@ -1,12 +1,13 @@
 #pragma once
 
+#include <cstddef>
 #include <string>
 #include <string_view>
 
 namespace troupe {
 
 /// How much of a rank's last words is kept, in bytes.
-inline constexpr int max_last_words = 4096;
+inline constexpr std::size_t max_last_words = 4096;
 
 /// From now on an exception that ends this process through std::terminate is
 /// described in *fd* (a memory file) before the process ends as it would have.

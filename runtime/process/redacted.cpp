@@ -231,6 +231,28 @@ void collect(std::vector<secret_range>& to, std::string_view text,
       to.push_back({i, i + secret.size()});
 }
 
+/// Adds the longest begin of *secret* that *text* ends with.
+void collect_cut(std::vector<secret_range>& to, std::string_view text,
+                 std::string_view secret) {
+  for (auto size = std::min(secret.size(), text.size());
+       size >= shortest_secret; --size) {
+    auto begin = text.size() - size;
+    auto is_part = begin > 0 && is_word(text[begin - 1]);
+    if (text.ends_with(secret.substr(0, size))
+        && (size >= shortest_part || !is_part))
+      return to.push_back({begin, text.size()});
+  }
+}
+
+/// Adds what the rules find in *text*. Each sees the whole text: what one takes
+/// out may be what another goes by.
+void collect_by_rules(std::vector<secret_range>& to, std::string_view text) {
+  collect(to, text, ":", user_info_at);
+  collect(to, text, "a", authorization_at);
+  collect(to, text, "b", scheme_at);
+  collect(to, text, "atsp", field_at);
+}
+
 /// *text* with one mask for what is in one or more of *ranges*.
 std::string masked(std::string_view text, std::vector<secret_range> ranges) {
   std::ranges::sort(ranges, {}, &secret_range::begin);
@@ -257,16 +279,26 @@ std::string redactor::operator()(std::string_view text) const {
 
 std::string redactor::without(std::string_view text,
                               std::string_view secret) const {
-  // Each rule sees the whole text: what one takes out may be what another goes
-  // by.
   std::vector<secret_range> ranges;
   collect(ranges, text, secret);
   for (const auto& value : secrets_)
     collect(ranges, text, value);
-  collect(ranges, text, ":", user_info_at);
-  collect(ranges, text, "a", authorization_at);
-  collect(ranges, text, "b", scheme_at);
-  collect(ranges, text, "atsp", field_at);
+  collect_by_rules(ranges, text);
+  return masked(text, std::move(ranges));
+}
+
+std::string redactor::of_cut(std::string_view text) const {
+  std::vector<secret_range> ranges;
+  for (const auto& value : secrets_) {
+    collect(ranges, text, value);
+    collect_cut(ranges, text, value);
+  }
+  // What rules ask for may have been cut off: the rest of a token, or the `@`
+  // after a password.
+  collect_by_rules(ranges, std::string{text} + "xxxxxxxx@");
+  std::erase_if(ranges, [&](auto& x) { return x.begin >= text.size(); });
+  for (auto& x : ranges)
+    x.end = std::min(x.end, text.size());
   return masked(text, std::move(ranges));
 }
 

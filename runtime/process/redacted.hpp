@@ -18,6 +18,10 @@ public:
 
   std::string operator()(std::string_view text) const;
 
+  /// As above, of a text whose end was cut off: without what may be the begin
+  /// of a secret there, from four characters on.
+  std::string of_cut(std::string_view text) const;
+
   /// Also without *secret*, which came from an option or a file.
   std::string without(std::string_view text, std::string_view secret) const;
 

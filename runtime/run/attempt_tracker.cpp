@@ -3,11 +3,18 @@
 #include <algorithm>
 #include <csignal>
 
+#include "troupe/runtime/process/last_words.hpp"
 #include "troupe/runtime/process/redacted.hpp"
 
 namespace troupe {
 
 namespace {
+
+/// What a process left, which its end may lack.
+std::string words_of(const process_exit& cause) {
+  auto is_cut = cause.last_words.size() >= max_last_words;
+  return is_cut ? redactor{}.of_cut(cause.last_words) : cause.last_words;
+}
 
 rank_failure failure_of(const process_exit& cause) {
   using kind = rank_failure::kind_type;
@@ -17,13 +24,13 @@ rank_failure failure_of(const process_exit& cause) {
     case process_exit::kind::signaled:
       return {cause.last_words.empty() ? kind::signal : kind::thread_exception,
               cause.code,
-              cause.last_words,
+              words_of(cause),
               0,
               {}};
     case process_exit::kind::exited:
       break;
   }
-  return {kind::exit_code, cause.code, cause.last_words, 0, {}};
+  return {kind::exit_code, cause.code, words_of(cause), 0, {}};
 }
 
 /// Whether *cause* may be what an order to end does to a process. A spawner

@@ -118,6 +118,21 @@ TEST(redacted_test, knows_the_values_of_the_trackers_variables) {
   EXPECT_EQ(redacted("a planted b", "planted"), "a *** b");
 }
 
+TEST(redacted_test, takes_what_may_begin_a_secret_from_the_end_of_a_cut_text) {
+  ::setenv("HF_TOKEN", "hf_ planted secret", 1);
+  const redactor clean;
+  for (const auto* begin : {"hf_ ", "hf_ pla", "hf_ planted secret"})
+    EXPECT_EQ(clean.of_cut(std::string{"sent "} + begin), "sent ***") << begin;
+  EXPECT_EQ(clean.of_cut("sent hf_ pla."), "sent hf_ pla.");
+  EXPECT_EQ(clean.of_cut("xhf_ plant"), "x***");
+  EXPECT_EQ(clean.of_cut("shf_ "), "shf_ "); // Any word may end like this.
+  EXPECT_EQ(clean.of_cut("GET https://me:gehe"), "GET https://***");
+  EXPECT_EQ(clean.of_cut("sent Bearer abc"), "sent Bearer ***");
+  for (const auto* x : {"GET https://host/a", "the word bearer", "basic ", ""})
+    EXPECT_EQ(clean.of_cut(x), x);
+  ::unsetenv("HF_TOKEN");
+}
+
 TEST(shown_url_test, leaves_users_and_queries_out) {
   EXPECT_EQ(shown_url("http://u:p@host:80/a/b?c=d#e"), "http://host:80/a/b");
   EXPECT_EQ(shown_url("https://host"), "https://host");

@@ -1,9 +1,12 @@
 #include "troupe/runtime/run/attempt_tracker.hpp"
 
 #include <csignal>
+#include <cstdlib>
 
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
+
+#include "troupe/runtime/process/last_words.hpp"
 
 namespace troupe {
 namespace {
@@ -235,6 +238,18 @@ TEST_F(attempt_tracker_test, a_thread_that_stays_is_given_up) {
     tracker.give_up(rank);
   EXPECT_TRUE(tracker.all_gone());
   EXPECT_FALSE(tracker.failed());
+}
+
+TEST_F(attempt_tracker_test, shows_no_secret_that_was_cut_off_in_last_words) {
+  ::setenv("HF_TOKEN", "planted-secret", 1);
+  rise_all();
+  std::string words = "the token is planted-s";
+  words.insert(0, max_last_words - words.size(), '.');
+  tracker.exited(0, {process_exit::kind::signaled, SIGABRT, words});
+  tracker.exited(1, {process_exit::kind::exited, 1, words.substr(1)});
+  ::unsetenv("HF_TOKEN");
+  EXPECT_TRUE(failure_of(0).what.ends_with("the token is ***"));
+  EXPECT_TRUE(failure_of(1).what.ends_with("the token is planted-s"));
 }
 
 } // namespace

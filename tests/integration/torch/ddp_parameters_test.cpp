@@ -3,7 +3,7 @@
 
 #include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
-#include "troupe/trainers/torch/optim/fused_sgd.hpp"
+#include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 #include "tests/integration/torch/ddp_models.hpp"
 #include "tests/integration/torch/ddp_support.hpp"

@@ -10,10 +10,6 @@
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
 
-#include "troupe/trainers/torch/optim/adam_options.hpp"
-#include "troupe/trainers/torch/optim/adamw_options.hpp"
-#include "troupe/trainers/torch/optim/sgd_options.hpp"
-#include "troupe/trainers/torch/optim/slot_tensors.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 

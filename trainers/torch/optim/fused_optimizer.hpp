@@ -2,14 +2,64 @@
 
 #include <cstddef>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "troupe/trainers/torch/files/tensor_map.hpp"
-#include "troupe/trainers/torch/optim/parameter_group.hpp"
 
 namespace troupe {
+
+/// Options of `fused_adam`; names and defaults are those of torch.optim.Adam.
+struct adam_options {
+  double lr = 1e-3;
+  std::pair<double, double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 0; ///< Added to the gradient.
+  bool amsgrad = false;
+  bool maximize = false;
+};
+
+/// Options of `fused_adamw`; names and defaults are those of torch.optim.AdamW.
+struct adamw_options {
+  double lr = 1e-3;
+  std::pair<double, double> betas{0.9, 0.999};
+  double eps = 1e-8;
+  double weight_decay = 1e-2; ///< Shrinks the weights, apart from the gradient.
+  bool amsgrad = false;
+  bool maximize = false;
+};
+
+/// Options of `fused_sgd`; names and defaults are those of torch.optim.SGD.
+struct sgd_options {
+  double lr = 1e-3;
+  double momentum = 0;
+  double dampening = 0;
+  double weight_decay = 0;
+  bool nesterov = false;
+  bool maximize = false;
+};
+
+/// Parameters that an optimizer treats with the same options.
+template <class Options>
+struct parameter_group {
+  std::vector<at::Tensor> parameters;
+  Options options;
+};
+
+/// The tensors that Adam and AdamW keep per parameter.
+namespace adam_slot {
+inline constexpr auto step = "step";
+inline constexpr auto exp_avg = "exp_avg";
+inline constexpr auto exp_avg_sq = "exp_avg_sq";
+inline constexpr auto max_exp_avg_sq = "max_exp_avg_sq";
+} // namespace adam_slot
+
+/// The tensor that SGD with momentum keeps per parameter.
+namespace sgd_slot {
+inline constexpr auto momentum_buffer = "momentum_buffer";
+} // namespace sgd_slot
 
 /// What the fused optimizers share: parameter groups, learning rates, zeroing
 /// and saving.
@@ -82,6 +132,52 @@ protected:
 
   std::vector<group_type> groups_;
   std::vector<slot> slots_; // one per parameter, in the order of the groups
+};
+
+/// All of Adam and AdamW but the kernel.
+template <class Options>
+class adam_base : public fused_optimizer<Options> {
+public:
+  using typename fused_optimizer<Options>::group_type;
+
+  explicit adam_base(std::vector<at::Tensor> parameters, Options options = {});
+
+  explicit adam_base(std::vector<group_type> groups);
+
+  /// Updates every parameter that has a gradient. Throws `train_error` for a
+  /// sparse gradient.
+  void step();
+
+protected:
+  ~adam_base() = default;
+};
+
+/// Adam on ATen's fused kernels: equal to `torch::optim::Adam`, several times
+/// as fast.
+class fused_adam : public adam_base<adam_options> {
+public:
+  using adam_base::adam_base;
+};
+
+/// AdamW on ATen's fused kernels: equal to `torch::optim::AdamW`, several times
+/// as fast.
+class fused_adamw : public adam_base<adamw_options> {
+public:
+  using adam_base::adam_base;
+};
+
+/// Stochastic gradient descent on ATen's fused kernels: equal to
+/// `torch::optim::SGD`, several times as fast.
+class fused_sgd : public fused_optimizer<sgd_options> {
+public:
+  explicit fused_sgd(std::vector<at::Tensor> parameters,
+                     sgd_options options = {});
+
+  explicit fused_sgd(std::vector<group_type> groups);
+
+  /// Updates every parameter that has a gradient. Throws `train_error` for a
+  /// sparse gradient.
+  void step();
 };
 
 } // namespace troupe

@@ -10,7 +10,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/torch/data/prepare_data_loader.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
-#include "troupe/trainers/torch/optim/fused_adam.hpp"
+#include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 using namespace troupe;
 

@@ -1,6 +1,4 @@
-#include "troupe/trainers/torch/optim/fused_adam.hpp"
-#include "troupe/trainers/torch/optim/fused_adamw.hpp"
-#include "troupe/trainers/torch/optim/fused_sgd.hpp"
+#include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 #include <limits>
 

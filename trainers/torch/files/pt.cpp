@@ -13,8 +13,7 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 
-#include "troupe/trainers/torch/files/mapped_file.hpp"
-#include "troupe/trainers/torch/files/replacing_file.hpp"
+#include "troupe/trainers/torch/files/whole_file.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {

@@ -1,8 +1,6 @@
 #pragma once
 
 #include "troupe/runtime/fs.hpp"
-#include "troupe/trainers/torch/files/load_tensors.hpp"
-#include "troupe/trainers/torch/files/named_tensors.hpp"
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 
 namespace troupe {
@@ -18,8 +16,7 @@ struct trusted_source {};
 void save_pt(const fs::path& path, const tensor_map& tensors);
 
 /// Writes the parameters and buffers of *model* (see `named_tensors`).
-template <class Model>
-  requires model_like<std::remove_reference_t<Model>>
+template <model_reference Model>
 void save_pt(const fs::path& path, Model&& model) {
   save_pt(path, named_tensors(model));
 }

@@ -1,19 +1,20 @@
 #include "troupe/trainers/torch/files/safetensors.hpp"
 
 #include <algorithm>
+#include <array>
 #include <cstring>
 #include <memory>
+#include <optional>
 #include <span>
 #include <utility>
 #include <vector>
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <c10/core/ScalarType.h>
 
-#include "troupe/trainers/torch/files/mapped_file.hpp"
-#include "troupe/trainers/torch/files/replacing_file.hpp"
 #include "troupe/trainers/torch/files/safetensors_header.hpp"
-#include "troupe/trainers/torch/files/scalar_type_names.hpp"
+#include "troupe/trainers/torch/files/whole_file.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -26,6 +27,44 @@ T value_or_throw(expected<T> x) {
     throw train_error{std::move(x.error())};
   if constexpr (!std::is_void_v<T>)
     return std::move(*x);
+}
+
+using c10::ScalarType;
+
+constexpr std::array<std::pair<ScalarType, const char*>, 18> type_names{
+  {{ScalarType::Bool, "BOOL"},
+   {ScalarType::Byte, "U8"},
+   {ScalarType::Char, "I8"},
+   {ScalarType::Short, "I16"},
+   {ScalarType::UInt16, "U16"},
+   {ScalarType::Int, "I32"},
+   {ScalarType::UInt32, "U32"},
+   {ScalarType::Long, "I64"},
+   {ScalarType::UInt64, "U64"},
+   {ScalarType::Half, "F16"},
+   {ScalarType::BFloat16, "BF16"},
+   {ScalarType::Float, "F32"},
+   {ScalarType::Double, "F64"},
+   {ScalarType::Float8_e5m2, "F8_E5M2"},
+   {ScalarType::Float8_e4m3fn, "F8_E4M3"},
+   {ScalarType::Float8_e8m0fnu, "F8_E8M0"},
+   {ScalarType::Float8_e5m2fnuz, "F8_E5M2FNUZ"},
+   {ScalarType::Float8_e4m3fnuz, "F8_E4M3FNUZ"}}};
+
+/// How the safetensors format spells *type*; nothing for a type that it lacks.
+std::optional<std::string> safetensors_name(ScalarType type) {
+  for (const auto& [known, name] : type_names)
+    if (known == type)
+      return name;
+  return std::nullopt;
+}
+
+/// The inverse of `safetensors_name`.
+std::optional<ScalarType> scalar_type(const std::string& name) {
+  for (const auto& [type, known] : type_names)
+    if (known == name)
+      return type;
+  return std::nullopt;
 }
 
 /// A file whose header has been checked.

@@ -4,8 +4,6 @@
 #include <string>
 
 #include "troupe/runtime/fs.hpp"
-#include "troupe/trainers/torch/files/load_tensors.hpp"
-#include "troupe/trainers/torch/files/named_tensors.hpp"
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 
 namespace troupe {
@@ -22,8 +20,7 @@ void save_safetensors(const fs::path& path, const tensor_map& tensors,
                       const file_metadata& metadata = {});
 
 /// Writes the parameters and buffers of *model* (see `named_tensors`).
-template <class Model>
-  requires model_like<std::remove_reference_t<Model>>
+template <model_reference Model>
 void save_safetensors(const fs::path& path, Model&& model,
                       const file_metadata& metadata = {}) {
   save_safetensors(path, named_tensors(model), metadata);
@@ -39,8 +36,7 @@ file_metadata load_safetensors_metadata(const fs::path& path);
 
 /// Copies the tensors of *path* into the parameters and buffers of *model*.
 /// Throws as above and as `load_tensors` does.
-template <class Model>
-  requires model_like<std::remove_reference_t<Model>>
+template <model_reference Model>
 void load_safetensors(const fs::path& path, Model&& model,
                       const load_options& options = {}) {
   load_tensors(load_safetensors(path), model, options);

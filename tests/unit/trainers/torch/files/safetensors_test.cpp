@@ -16,7 +16,7 @@
 #include "tests/support/python.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/trainers/torch/files/tensor_examples.hpp"
-#include "troupe/trainers/torch/files/mapped_file.hpp"
+#include "troupe/trainers/torch/files/whole_file.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace {

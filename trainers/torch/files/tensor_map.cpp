@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/files/load_tensors.hpp"
+#include "troupe/trainers/torch/files/tensor_map.hpp"
 
 #include <sstream>
 #include <utility>

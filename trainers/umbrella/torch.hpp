@@ -4,9 +4,9 @@
 
 #include "troupe/train.hpp"
 #include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/data/data_loader.hpp"
+#include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data/fashion_mnist.hpp"
-#include "troupe/trainers/torch/data/first_samples.hpp"
-#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/files/pt.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"

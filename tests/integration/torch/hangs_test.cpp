@@ -13,7 +13,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/trainers/torch/collectives.hpp"
-#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+#include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
 #include "troupe/trainers/torch/groups/gloo_group.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"

@@ -11,14 +11,37 @@
 #include <vector>
 
 #include "troupe/runtime/process/rank_activity.hpp"
-#include "troupe/trainers/torch/data/data_loader_options.hpp"
-#include "troupe/trainers/torch/data/dataset_traits.hpp"
+#include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data/device_transfer.hpp"
 #include "troupe/trainers/torch/data/distributed_sampler.hpp"
-#include "troupe/trainers/torch/data/operator_threads.hpp"
 #include "troupe/trainers/torch/data/ordered_prefetcher.hpp"
+#include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
+
+/// How `prepare_data_loader` reads a dataset. Defaults are those of Python's
+/// DataLoader and DistributedSampler.
+struct data_loader_options {
+  /// Samples per batch and rank: the global batch is *batch_size* times the
+  /// world size.
+  std::int64_t batch_size = 1;
+  bool shuffle = false;
+  /// Decides, together with the epoch, the order and the random numbers that
+  /// datasets are given. Must be equal on all ranks.
+  std::uint64_t seed = 0;
+  troupe::tail tail = troupe::tail::pad;
+  /// Threads that read ahead; 0 reads in the thread of the loop.
+  int workers = 0;
+  /// Batches per worker that are ready or being read ahead of the loop.
+  int prefetch = 2;
+  /// Whether batches arrive on the rank's device.
+  bool move_to_device = true;
+};
+
+/// Makes LibTorch's operators run on the calling thread alone whenever this
+/// thread calls them; other threads keep their number. Does nothing in a
+/// LibTorch without OpenMP.
+void use_no_operator_threads();
 
 /// This rank's batches of a dataset, epoch by epoch:
 ///
@@ -170,6 +193,55 @@ template <map_dataset Dataset>
 auto data_loader<Dataset>::begin() -> iterator {
   sampler_.start();
   return iterator{*this};
+}
+
+/// The device for batches under *options*; throws `train_error` for options out
+/// of range.
+c10::Device check_loader_options(train_context& context,
+                                 const data_loader_options& options);
+
+/// Where this rank shows that it waits for a batch.
+std::shared_ptr<rank_activity> loader_activity(train_context& context);
+
+/// This rank's loader over *dataset*: divided among the ranks of *context*, its
+/// batches on the rank's device. Must be called with equal arguments on every
+/// rank. Throws `train_error` for options out of range.
+///
+/// *dataset* has `size()` and either `get(index)`, whose samples are put
+/// together by `collate`, or `get_batch(std::span<const std::int64_t>)`. With
+/// `workers` its const functions are called by several threads at once; if they
+/// are not const, each thread has a copy.
+///
+/// A dataset that draws random numbers, such as for augmentation, takes them
+/// from a second parameter: `get(index, at::Generator random)`, as in
+/// `torch::rand({2}, random)`, or `get_batch(indices, const sample_generators&
+/// random)` with `random.of(index)`. Then a sample depends on seed, epoch and
+/// index alone, for any number of workers and ranks. LibTorch's default
+/// generator is the model's: several threads would draw from it in any order.
+template <map_dataset Dataset>
+data_loader<Dataset>
+prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
+                    const data_loader_options& options = {}) {
+  auto device = check_loader_options(context, options);
+  distributed_sampler sampler{dataset_size(*dataset),
+                              {.batch_size = options.batch_size,
+                               .rank = context.rank(),
+                               .world_size = context.world_size(),
+                               .shuffle = options.shuffle,
+                               .seed = options.seed,
+                               .tail = options.tail}};
+  data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
+                              device};
+  result.show_waits_in(loader_activity(context));
+  return result;
+}
+
+template <map_dataset Dataset>
+data_loader<Dataset>
+prepare_data_loader(train_context& context, Dataset dataset,
+                    const data_loader_options& options = {}) {
+  return prepare_data_loader(
+    context, std::make_shared<Dataset>(std::move(dataset)), options);
 }
 
 } // namespace troupe

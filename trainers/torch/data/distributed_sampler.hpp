@@ -6,11 +6,80 @@
 #include <optional>
 #include <vector>
 
-#include "troupe/trainers/torch/data/epoch_order.hpp"
-#include "troupe/trainers/torch/data/sampler_options.hpp"
-#include "troupe/trainers/torch/data/sampler_state.hpp"
-
 namespace troupe {
+
+/// What happens to the samples that do not fill a whole global batch at the end
+/// of an epoch.
+enum class tail : std::uint8_t {
+  pad, ///< As Python's DistributedSampler: the first samples of the order
+       ///< are seen again until every rank has equally many.
+  no_padding, ///< Every sample once per epoch over all ranks; a rank may get
+              ///< one sample, or one batch, fewer than another.
+  drop_last,  ///< They are left out.
+};
+
+/// How a `distributed_sampler` divides a dataset.
+struct sampler_options {
+  std::int64_t batch_size = 1; ///< Samples per batch and rank.
+  int rank = 0;
+  int world_size = 1;
+  bool shuffle = false;
+  std::uint64_t seed = 0; ///< Must be equal on all ranks.
+  troupe::tail tail = troupe::tail::pad;
+};
+
+/// Where an epoch stands; equal on all ranks after the same number of steps.
+struct sampler_state {
+  std::uint64_t seed = 0;
+  std::uint64_t epoch = 0;
+  std::int64_t cursor = 0; ///< Samples of the epoch's order that all ranks
+                           ///< together have been given, each counted once.
+
+  bool operator==(const sampler_state&) const = default;
+
+  template <class Archive>
+  void serialize(Archive& ar) {
+    ar(seed, epoch, cursor);
+  }
+};
+
+/// What one rank sees of an epoch from a global cursor on. Immutable, so that
+/// threads may share it.
+///
+/// Global batch k holds the positions [first + k * G, first + (k + 1) * G) of
+/// the epoch's order, G = batch size * world size; rank r takes every
+/// world-size-th of them, starting at the r-th, as Python's DistributedSampler
+/// does.
+class epoch_order {
+public:
+  /// Of *samples* samples the first *first* positions were given out before.
+  /// *order* is the permutation, nullptr the natural order.
+  epoch_order(std::int64_t samples, std::int64_t first, sampler_options options,
+              std::shared_ptr<const std::vector<std::int64_t>> order);
+
+  /// Number of batches that this rank gets; each has at least one sample.
+  std::int64_t batches() const noexcept;
+
+  /// Indices of this rank's samples in batch *k*.
+  std::vector<std::int64_t> indices(std::int64_t k) const;
+
+  /// The global cursor once every rank has been given batch *k*.
+  std::int64_t cursor_after(std::int64_t k) const noexcept;
+
+  /// The global cursor at the end of the epoch, padding included.
+  std::int64_t end() const noexcept { return end_; }
+
+private:
+  std::int64_t global_batch() const noexcept {
+    return options_.batch_size * options_.world_size;
+  }
+
+  std::int64_t samples_;
+  std::int64_t first_;
+  std::int64_t end_;
+  sampler_options options_;
+  std::shared_ptr<const std::vector<std::int64_t>> order_;
+};
 
 /// Divides the indices of a dataset among the ranks, batch by batch.
 ///

@@ -8,9 +8,11 @@
 #include <ATen/core/Tensor.h>
 
 #include "troupe/runtime/fs.hpp"
-#include "troupe/trainers/torch/data/split.hpp"
 
 namespace troupe {
+
+/// Which part of a dataset.
+enum class split : std::uint8_t { train, test };
 
 /// FashionMNIST as Debian's package dataset-fashion-mnist brings it: four gzip
 /// files in IDX format, 60,000 training and 10,000 test images of ten classes.

@@ -8,7 +8,7 @@
 
 #include "tests/support/memory_link.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+#include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 

@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/data/prepare_data_loader.hpp"
+#include "troupe/trainers/torch/data/data_loader.hpp"
 
 #include <map>
 #include <optional>
@@ -12,7 +12,7 @@
 #include <torch/data/datasets/base.h>
 
 #include "tests/support/memory_link.hpp"
-#include "troupe/trainers/torch/data/first_samples.hpp"
+#include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
 
 using namespace troupe;

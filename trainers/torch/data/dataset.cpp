@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/data/dataset_error.hpp"
+#include "troupe/trainers/torch/data/dataset.hpp"
 
 #include <algorithm>
 #include <exception>

@@ -9,13 +9,20 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-#include "troupe/trainers/torch/data_parallel/gradient_compression.hpp"
-
 namespace c10d {
 class CommHookInterface;
 }
 
 namespace troupe {
+
+/// How gradients travel. Half precision halves the bytes on the wire; sums are
+/// rounded on the way, so weights stay equal on all ranks but differ from those
+/// of a run without compression.
+enum class gradient_compression : std::uint8_t {
+  none,
+  fp16, ///< 11 bits of precision; gradients above 65,504 become infinite.
+  bf16, ///< 8 bits of precision, the range of fp32.
+};
 
 /// How a model is trained data-parallel. All ranks must give the same values.
 struct data_parallel_options {
@@ -77,6 +84,14 @@ struct data_parallel_options {
   std::function<std::unique_ptr<c10d::CommHookInterface>(
     const c10::intrusive_ptr<c10d::ProcessGroup>&)>
     comm_hook;
+};
+
+/// How ranks with different numbers of batches train together.
+struct join_options {
+  /// Gradients are divided by the size of the group to the end, so that each
+  /// sample weighs the same. Off: by the number of ranks that still have data,
+  /// so that each step weighs the same.
+  bool divide_by_initial_world_size = true;
 };
 
 } // namespace troupe

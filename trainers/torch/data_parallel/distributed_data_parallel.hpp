@@ -11,10 +11,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
-#include "troupe/trainers/torch/data_parallel/join_options.hpp"
 #include "troupe/trainers/torch/data_parallel/model_tensors.hpp"
-#include "troupe/trainers/torch/data_parallel/no_sync_guard.hpp"
-#include "troupe/trainers/torch/data_parallel/output_tensors.hpp"
 
 namespace c10d {
 class Logger;
@@ -25,6 +22,26 @@ namespace troupe {
 
 class train_context;
 struct gradient_sink_state;
+
+/// While it lives, gradients stay on this rank and add up: for all but the last
+/// of several small batches. Forward and backward both have to lie inside.
+class [[nodiscard]] no_sync_guard {
+public:
+  explicit no_sync_guard(bool& sync)
+    : sync_(&sync), before_(std::exchange(sync, false)) {}
+  no_sync_guard(no_sync_guard&& other) noexcept
+    : sync_(std::exchange(other.sync_, nullptr)), before_(other.before_) {}
+  ~no_sync_guard() {
+    if (sync_)
+      *sync_ = before_;
+  }
+
+  no_sync_guard& operator=(no_sync_guard&&) = delete;
+
+private:
+  bool* sync_;
+  bool before_;
+};
 
 /// Keeps the copies of one model on the ranks of a group equal: averages
 /// gradients during backward, bucket by bucket, and broadcasts buffers before

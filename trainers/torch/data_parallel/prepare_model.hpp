@@ -3,11 +3,95 @@
 #include <memory>
 #include <type_traits>
 #include <utility>
+#include <vector>
 
-#include "troupe/trainers/torch/data_parallel/data_parallel_model.hpp"
+#include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 #include "troupe/trainers/torch/data_plane.hpp"
 
 namespace troupe {
+
+/// A module of any type whose copies on all ranks are trained as one. Use it
+/// as the module itself: `model.forward(images)`, `model->eval()`,
+/// `model.parameters()`. `model->forward(images)` is the module's own forward,
+/// for evaluation without gradients: a backward after it throws.
+///
+///   auto model = troupe::prepare_model(context, resnet18(1, 10));
+///   auto loss = cross_entropy(model.forward(images), labels);
+///   loss.backward(); // gradients are the mean over all ranks
+///
+/// *Module* derives from `torch::nn::Module`, or is `torch::jit::Module`.
+template <class Module>
+class data_parallel_model {
+public:
+  /// See `distributed_data_parallel`; *group* may be null.
+  data_parallel_model(std::shared_ptr<Module> module,
+                      c10::intrusive_ptr<c10d::ProcessGroup> group,
+                      data_parallel_options options = {})
+    : module_(std::move(module)),
+      ddp_(std::make_unique<distributed_data_parallel>(
+        model_tensors_source{
+          [inner = module_] { return tensors_of(*inner); },
+          [inner = module_](auto& out) { append_parameters(*inner, out); }},
+        std::move(group), std::move(options))) {}
+
+  /// The module's own forward with its own arguments; of a TorchScript module
+  /// an IValue.
+  template <class... Args>
+  auto forward(Args&&... args) {
+    return ddp_->forward([&] { return call(std::forward<Args>(args)...); });
+  }
+
+  template <class... Args>
+  auto operator()(Args&&... args) {
+    return forward(std::forward<Args>(args)...);
+  }
+
+  Module* operator->() const noexcept { return module_.get(); }
+  Module& module() const noexcept { return *module_; }
+  const std::shared_ptr<Module>& ptr() const noexcept { return module_; }
+
+  /// All parameters, frozen ones too, for an optimizer.
+  std::vector<at::Tensor> parameters() const {
+    std::vector<at::Tensor> result;
+    for (auto& x : tensors_of(*module_).parameters)
+      result.push_back(std::move(x.tensor));
+    return result;
+  }
+
+  void train(bool on = true) { module_->train(on); }
+  void eval() { module_->eval(); }
+  bool is_training() const { return module_->is_training(); }
+
+  /// Forgets all gradients, also of frozen parameters. Unlike `zero_grad` of
+  /// `torch::optim` it allows gradients that live in buckets.
+  void zero_grad() { ddp_->zero_grad(); }
+
+  no_sync_guard no_sync() { return ddp_->no_sync(); }
+
+  /// See `distributed_data_parallel::join`.
+  template <class F>
+  void join(F&& body, join_options options = {}) {
+    ddp_->join(std::forward<F>(body), options);
+  }
+
+  void broadcast_buffers() { ddp_->broadcast_buffers(); }
+
+  /// The rest of what data-parallel training can do: `rebuild`, `drop`.
+  distributed_data_parallel& data_parallel() const noexcept { return *ddp_; }
+
+private:
+  template <class... Args>
+  auto call(Args&&... args) {
+    if constexpr (requires { module_->forward(std::forward<Args>(args)...); })
+      return module_->forward(std::forward<Args>(args)...);
+    else
+      return module_->forward(
+        std::vector<c10::IValue>{std::forward<Args>(args)...});
+  }
+
+  std::shared_ptr<Module> module_;
+  std::unique_ptr<distributed_data_parallel> ddp_;
+};
 
 namespace detail {
 

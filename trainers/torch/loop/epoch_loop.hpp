@@ -12,7 +12,7 @@
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/trainers/torch/data_parallel/data_parallel_model.hpp"
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/loop/batch_feed.hpp"
 #include "troupe/trainers/torch/loop/loader_feed.hpp"
 #include "troupe/trainers/torch/loop/loop_callback.hpp"

@@ -5,14 +5,11 @@
 #include <typeinfo>
 
 #include <ATen/Functions.h>
+#include <c10/core/GradMode.h>
 #include <c10/util/Type.h>
 
 #include "troupe/trainers/torch/collectives.hpp"
-#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
-#include "troupe/trainers/torch/files/safetensors.hpp"
-#include "troupe/trainers/torch/loop/evaluation_mode.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
-#include "troupe/trainers/torch/loop/random_state.hpp"
 #include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 
@@ -42,36 +39,30 @@ std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
   return limit ? std::min(n, *limit) : n;
 }
 
-/// Such as "0.1, 0.05".
-std::string listed(const std::vector<double>& numbers) {
-  std::string result;
-  for (auto x : numbers) {
-    char text[32];
-    std::snprintf(text, sizeof text, "%g", x);
-    result += (result.empty() ? "" : ", ") + std::string{text};
+/// While it lives, a module is in evaluation mode and nothing has gradients.
+/// Afterwards each of its parts is in the mode in which it was: a user may have
+/// frozen some.
+class evaluation_mode {
+public:
+  explicit evaluation_mode(torch::nn::Module& module) {
+    for (auto& x : module.modules())
+      before_.emplace_back(x, x->is_training());
+    module.eval();
   }
-  return result;
-}
 
-fs::path model_file(const fs::path& folder) {
-  return folder / "model.safetensors";
-}
+  ~evaluation_mode() {
+    // A parent comes before its parts and sets theirs too.
+    for (auto& [module, training] : before_)
+      module->train(training);
+  }
 
-/// The tensors of *module* that ranks do not share under *options*.
-tensor_map own_tensors(const loop_module& module,
-                       const data_parallel_options& options) {
-  auto model = tensors_of(module);
-  tensor_map result;
-  for (auto& name : options.ignored)
-    for (auto* list : {&model.parameters, &model.buffers})
-      for (auto& x : *list)
-        if (x.name == name)
-          result[name] = x.tensor;
-  if (!options.sync_buffers)
-    for (auto& x : model.buffers)
-      result[x.name] = x.tensor;
-  return result;
-}
+  evaluation_mode(const evaluation_mode&) = delete;
+  evaluation_mode& operator=(const evaluation_mode&) = delete;
+
+private:
+  std::vector<std::pair<std::shared_ptr<torch::nn::Module>, bool>> before_;
+  c10::NoGradGuard no_grad_;
+};
 
 /// One walk through the batches of an epoch, ended also by an exception.
 class pass {
@@ -244,95 +235,6 @@ void epoch_loop::check_optimizer() const {
       refuse("the optimizer has a parameter that module " + module_->name()
              + " does not have: its gradients would not be averaged, and no "
                "checkpoint would hold it; give it to register_parameter");
-}
-
-void epoch_loop::restore_module(const fs::path& folder,
-                                const loop_progress& saved,
-                                const rank_progress& mine) {
-  module_->on_load_checkpoint(saved.added);
-  load_safetensors(model_file(folder), *model_);
-  // What this rank did not save is as rank 0 has it.
-  load_into(mine.model, own_tensors(*module_, options_.data_parallel),
-            {.strict = false});
-  call(&loop_callback::on_load_checkpoint, saved.added);
-  for (auto& x : active_)
-    if (auto i = saved.callbacks.find(x->state_key());
-        i != saved.callbacks.end())
-      x->load_state_dict(i->second);
-}
-
-void epoch_loop::restore_progress(const loop_progress& saved,
-                                  const rank_progress& mine) {
-  optimizer_.load_state(mine.optimizer.empty() ? saved.optimizer
-                                               : mine.optimizer);
-  epoch_ = saved.finished_epochs;
-  global_step_ = saved.global_step;
-  stopping_ = saved.stopping;
-  log_.restore(mine.logged);
-  restore_lr(saved);
-  // In a run without a break, too, what a hook set counts until the schedule
-  // advances. The state of an optimizer of this rank alone has it already.
-  if (!saved.own_lr.empty()
-      && (mine.optimizer.empty() || optimizer_.schedule().factor))
-    optimizer_.own_lr(saved.own_lr);
-}
-
-void epoch_loop::restore_lr(const loop_progress& saved) {
-  if (auto& first = saved.first_lr; !first.empty()) {
-    if (context_.rank() == 0 && first != optimizer_.first_lr())
-      std::fprintf(stderr,
-                   "troupe: rank 0: the loop resumes with the learning rate %s "
-                   "that its run began with, not with %s as "
-                   "configure_optimizers says\n",
-                   listed(first).c_str(),
-                   listed(optimizer_.first_lr()).c_str());
-    optimizer_.first_lr(first);
-  }
-  // The program's factor counts at once, too, if it is another one.
-  optimizer_.follow_schedule(schedule_interval::epoch, epoch_);
-  optimizer_.follow_schedule(schedule_interval::step, global_step_);
-}
-
-rank_progress epoch_loop::my_progress() const {
-  rank_progress result{.random = random_state(device(context_)),
-                       .logged = callback_metrics(),
-                       .model = {},
-                       .optimizer = {}};
-  if (context_.rank() == 0)
-    return result;
-  result.model = own_tensors(*module_, options_.data_parallel);
-  // A custom optimizer may name its state as it likes: all of it or nothing.
-  if (!options_.data_parallel.ignored.empty())
-    result.optimizer = optimizer_.state();
-  return result;
-}
-
-void epoch_loop::save_checkpoint(const fs::path& folder) {
-  if (!epoch_is_over_)
-    refuse("save_checkpoint() is called in the middle of an epoch, from where "
-           "no loop can go on");
-  loop_progress x{.finished_epochs = epoch_ + 1,
-                  .global_step = global_step_,
-                  .stopping = stopping_,
-                  .callbacks = {},
-                  .added = {},
-                  .optimizer = optimizer_.state(),
-                  .first_lr = optimizer_.first_lr(),
-                  .own_lr = optimizer_.own_lr()};
-  for (auto& callback : active_)
-    if (auto state = callback->state_dict(); !state.empty())
-      if (auto key = callback->state_key();
-          !x.callbacks.emplace(key, std::move(state)).second)
-        refuse("two callbacks have the state key '" + key
-               + "': override state_key() in one of them");
-  for (auto& callback : active_)
-    callback->on_save_checkpoint(*this, x.added);
-  module_->on_save_checkpoint(x.added);
-  write_rank_progress(folder, context_.rank(), my_progress());
-  if (context_.rank() != 0)
-    return;
-  save_safetensors(model_file(folder), *model_);
-  write_progress(folder, x);
 }
 
 void epoch_loop::sanity_check(batch_feed& validation) {

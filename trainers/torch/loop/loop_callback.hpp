@@ -2,18 +2,32 @@
 
 #include <cstdint>
 #include <exception>
+#include <optional>
 #include <string>
 
 #include <ATen/core/Tensor.h>
 
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/trainers/torch/loop/callback_phase.hpp"
-#include "troupe/trainers/torch/loop/loop_checkpoint.hpp"
+#include "troupe/trainers/torch/files/tensor_map.hpp"
+#include "troupe/trainers/torch/loop/loop_optimizer.hpp"
 
 namespace troupe {
 
+/// When a callback's `on_train_epoch_end` is called.
+enum class callback_phase {
+  usual,      ///< Before the module's.
+  monitor,    ///< After it, to see what the module logs there.
+  checkpoint, ///< Last of all, to save what the others have become.
+};
+
+/// What hooks add to a loop's checkpoint, and find there again. Names are
+/// shared by all hooks. What rank 0 adds is saved.
+struct loop_checkpoint {
+  tensor_map tensors;
+  metrics values;
+};
+
 class epoch_loop;
-class loop_optimizer;
 
 /// Hooks into an `epoch_loop`, in the order in which Lightning calls them
 /// (docs/epoch_loop.md has the list). Runs on every rank, on the thread of the
@@ -76,6 +90,36 @@ public:
   virtual std::string state_key() const;
 
   virtual callback_phase phase() const { return callback_phase::usual; }
+};
+
+/// At the end of each train epoch: saves a checkpoint from which a later
+/// attempt goes on, and reports the epoch's logged values with `epoch` and
+/// `step` from every rank, as Ray's callback for Lightning does. Values that
+/// were not logged with `sync_dist` are each rank's own.
+class train_report_callback final : public loop_callback {
+public:
+  void on_train_epoch_end(epoch_loop& loop) override;
+  callback_phase phase() const override { return callback_phase::checkpoint; }
+};
+
+/// Logs the learning rate as `lr-<optimizer>`, such as `lr-fused_adam`, and
+/// that of the n-th of several parameter groups as `lr-<optimizer>/pg<n>`,
+/// counted from 1.
+class learning_rate_monitor final : public loop_callback {
+public:
+  /// At the start of every batch or epoch. Unset: as often as the schedule
+  /// changes it.
+  explicit learning_rate_monitor(
+    std::optional<schedule_interval> interval = std::nullopt)
+    : interval_(interval) {}
+
+  void on_train_epoch_start(epoch_loop& loop) override;
+  void on_train_batch_start(epoch_loop& loop, std::int64_t index) override;
+
+private:
+  void log(epoch_loop& loop, schedule_interval now) const;
+
+  std::optional<schedule_interval> interval_;
 };
 
 } // namespace troupe

@@ -2,16 +2,66 @@
 
 #include <cstdint>
 #include <map>
+#include <optional>
 #include <set>
 #include <string>
+#include <vector>
 
 #include <ATen/core/Tensor.h>
 
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/trainers/torch/loop/epoch_means.hpp"
-#include "troupe/trainers/torch/loop/log_options.hpp"
 
 namespace troupe {
+
+/// How `log` treats a value. Defaults are Lightning's.
+///
+/// A value that is kept both per step and per epoch has three names: `x_step`,
+/// `x_epoch`, and `x`, which is the latest of the two.
+struct log_options {
+  /// The value counts at once, as it is. Unset: in a training batch only.
+  std::optional<bool> on_step = {};
+  /// The mean over the epoch counts, at its end. Unset: everywhere but in a
+  /// training batch. At the end of an epoch a value counts at once.
+  std::optional<bool> on_epoch = {};
+  /// The mean over all ranks instead of this rank's. On every step it costs a
+  /// collective, so that every rank must log it in the same batches; an epoch's
+  /// means travel together, once, and ranks may have different batches.
+  bool sync_dist = false;
+  /// Weight of the value in the mean over the epoch. Unset: the size of the
+  /// batch, which is the first dimension of its first tensor.
+  std::optional<std::int64_t> batch_size = {};
+};
+
+class train_context;
+
+/// Weighted means of the values logged during one epoch, by name. Sums are
+/// float64 and stay on the device of the values until the end.
+class epoch_means {
+public:
+  /// Adds one number. *over_ranks* says whether the mean is over all ranks;
+  /// throws `train_error` if *name* came with the other answer before.
+  void add(const std::string& name, const at::Tensor& value, double weight,
+           bool over_ranks);
+
+  /// The means. A collective if the world has more than one rank: a rank
+  /// without a value of a name adds nothing to it. Throws `train_error` for a
+  /// mean over all ranks that rank 0 has no value of.
+  std::map<std::string, double> means(train_context& context) const;
+
+  void clear() { entries_.clear(); }
+
+private:
+  struct entry {
+    at::Tensor sum;
+    double weight = 0;
+    bool over_ranks = false;
+  };
+
+  /// Names of means over all ranks, in rank 0's order.
+  std::vector<std::string> shared_names(train_context& context) const;
+
+  std::map<std::string, entry> entries_;
+};
 
 /// All that was logged in one fit: the latest values, and what the epochs under
 /// way have summed up. A validation lies inside of a train epoch and has sums

@@ -6,12 +6,22 @@
 #include <string>
 #include <vector>
 
+#include <ATen/core/Tensor.h>
+
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/trainers/torch/files/tensor_map.hpp"
-#include "troupe/trainers/torch/loop/loop_checkpoint.hpp"
+#include "troupe/trainers/torch/loop/loop_callback.hpp"
 
 namespace troupe {
+
+/// The state of LibTorch's default generators, of the CPU and of *device*, as
+/// `cpu` and such as `cuda`.
+tensor_map random_state(at::Device device);
+
+/// Puts the generators back to where they were; one that *saved* lacks is left
+/// alone.
+void set_random_state(const tensor_map& saved, at::Device device);
 
 /// What a checkpoint of an `epoch_loop` says beside the model's tensors:
 /// `loop.json`, and `loop.safetensors` for tensors.

@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/loop/loop_module.hpp"
+#include "troupe/trainers/torch/loop/training_module.hpp"
 
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/train_context.hpp"

@@ -6,7 +6,7 @@
 #include "numbers.hpp"
 #include "processes.hpp"
 #include "shared_numbers.hpp"
-#include "troupe/trainers/torch/groups/gloo_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
 namespace troupe::bench {
 

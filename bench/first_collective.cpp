@@ -6,7 +6,7 @@
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
-#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::bench {

@@ -8,7 +8,7 @@
 #include "shared_numbers.hpp"
 #include "takes.hpp"
 #include "troupe/runtime/run/run_failed.hpp"
-#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::bench {

@@ -50,6 +50,10 @@ public:
   /// the handle, and returns at once. Include "troupe/actors.hpp" to call it.
   expected<run_handle> start(caf::actor_system& system) const;
 
+protected:
+  explicit data_parallel_trainer(run_request request)
+    : request_(std::move(request)) {}
+
 private:
   run_request request_;
 };

@@ -10,10 +10,9 @@
 
 #include <troupe/torch.hpp>
 
-#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data/device_transfer.hpp"
-#include "troupe/trainers/torch/groups/group_reaper.hpp"
-#include "troupe/trainers/torch/groups/nccl_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/torch_ranks.hpp"

@@ -1,11 +1,48 @@
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
-#include "troupe/trainers/run_handle.hpp"
+#include <cstdlib>
+#include <memory>
+#include <stdexcept>
+
+#include <ATen/Parallel.h>
+#include <c10/util/Exception.h>
+
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/make_group.hpp"
 
 namespace troupe {
 
-expected<run_handle> torch_trainer::start(caf::actor_system& system) const {
-  return run_handle::start(request_, system);
+namespace {
+
+/// OpenMP read its environment when the program was loaded, which for a forked
+/// rank was before the rank had one.
+void apply_thread_count(const train_context& context) {
+  if (context.facts().in_process)
+    return; // The threads are the whole process's.
+  if (auto count = std::getenv("OMP_NUM_THREADS"))
+    if (auto threads = std::atoi(count); threads > 0)
+      at::set_num_threads(threads);
+}
+
+} // namespace
+
+void torch_backend::prepare(train_context& context) const {
+  if (!context.facts().gpus.empty())
+    load_cuda(context.rank());
+}
+
+void torch_backend::run(train_context& context,
+                        const std::function<void()>& loop) const {
+  apply_thread_count(context);
+  context.data_plane() = make_group(context, config);
+  auto take_down = [](train_context* x) { x->data_plane().reset(); };
+  std::unique_ptr<train_context, decltype(take_down)> plane{&context,
+                                                            take_down};
+  try {
+    loop();
+  } catch (const c10::Error& x) {
+    throw std::runtime_error{x.what_without_backtrace()};
+  }
 }
 
 } // namespace troupe

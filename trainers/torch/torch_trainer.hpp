@@ -1,20 +1,39 @@
 #pragma once
 
 #include <concepts>
+#include <cstdint>
+#include <functional>
 #include <utility>
 
-#include "troupe/trainers/fit.hpp"
-#include "troupe/trainers/torch/torch_backend.hpp"
-
-namespace caf {
-
-class actor_system;
-
-} // namespace caf
+#include "troupe/trainers/data_parallel_trainer.hpp"
+#include "troupe/trainers/torch/groups/torch_config.hpp"
 
 namespace troupe {
 
-class run_handle;
+class train_context;
+
+/// Gives a loop its data plane.
+struct torch_backend {
+  torch_config config;
+
+  /// Makes CUDA usable in a rank that has GPUs. Comes before the rank's hooks:
+  /// LibTorch gives CUDA up for good if a seed asks for it before its library
+  /// is loaded.
+  void prepare(train_context& context) const;
+
+  /// Runs *loop* with a group and a device in `context.data_plane()`. Throws
+  /// what the loop throws; errors of LibTorch without their C++ stack.
+  void run(train_context& context, const std::function<void()>& loop) const;
+
+  template <class Archive>
+  void serialize(Archive& archive) {
+    auto kind = static_cast<std::uint8_t>(config.backend);
+    auto timeout_ms = static_cast<std::int64_t>(config.timeout.count());
+    archive(kind, timeout_ms);
+    config.backend = static_cast<backend>(kind);
+    config.timeout = std::chrono::milliseconds{timeout_ms};
+  }
+};
 
 /// How a `torch_trainer` runs its loop.
 struct torch_options {
@@ -25,7 +44,7 @@ struct torch_options {
 
 /// A `data_parallel_trainer` whose ranks have a c10d group and a device: what
 /// `prepare_model` and `prepare_data_loader` work with.
-class torch_trainer {
+class torch_trainer : public data_parallel_trainer {
 public:
   template <class F>
   explicit torch_trainer(F loop, torch_options options = {})
@@ -34,20 +53,10 @@ public:
   template <class F, class Config>
     requires(!std::same_as<Config, torch_options>)
   torch_trainer(F loop, const Config& config, torch_options options = {})
-    : request_{std::move(options.scaling), std::move(options.run),
-               train_loop::make(std::move(loop), torch_backend{options.torch},
-                                config)} {}
-
-  /// Runs the loop and waits for the end. Never throws: what went wrong is in
-  /// the result, beside all that was kept.
-  result fit() const noexcept { return troupe::fit(request_); }
-
-  /// Starts the run in *system*, which must load CAF's middleman and outlive
-  /// the handle, and returns at once. Include "troupe/actors.hpp" to call it.
-  expected<run_handle> start(caf::actor_system& system) const;
-
-private:
-  run_request request_;
+    : data_parallel_trainer(
+      run_request{std::move(options.scaling), std::move(options.run),
+                  train_loop::make(std::move(loop),
+                                   torch_backend{options.torch}, config)}) {}
 };
 
 } // namespace troupe

@@ -3,13 +3,13 @@
 // All that a program with LibTorch needs to train.
 
 #include "troupe/train.hpp"
-#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data/fashion_mnist.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/files/pt.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/early_stopping.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/torch/loop/loop_callback.hpp"

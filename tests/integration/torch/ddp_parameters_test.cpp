@@ -1,8 +1,8 @@
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
-#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 #include "tests/integration/torch/ddp_models.hpp"

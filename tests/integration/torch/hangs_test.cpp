@@ -12,10 +12,9 @@
 #include <troupe/actors.hpp>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/trainers/torch/collectives.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
-#include "troupe/trainers/torch/groups/gloo_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
 namespace troupe::test {

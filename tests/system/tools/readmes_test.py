@@ -21,7 +21,7 @@ CONFIGS = {
     "runtime/config/rank_hooks.hpp": ["rank_hooks"],
     "runtime/report/report_options.hpp": ["report_options"],
     "callbacks/tracking/tracker.hpp": ["tracker_options", "backoff::limits"],
-    "trainers/torch/torch_config.hpp": ["torch_config"],
+    "trainers/torch/groups/torch_config.hpp": ["torch_config"],
 }
 
 

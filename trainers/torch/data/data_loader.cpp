@@ -7,7 +7,7 @@
 #include <dlfcn.h>
 
 #include "troupe/trainers/rank_link.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 
 namespace troupe {
 

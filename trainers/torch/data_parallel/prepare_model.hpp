@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 
 namespace troupe {
 

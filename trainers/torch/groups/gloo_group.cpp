@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/groups/gloo_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
 #include <future>
 

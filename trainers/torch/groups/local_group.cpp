@@ -128,14 +128,14 @@ std::byte* bytes_of(const at::Tensor& x) {
   return static_cast<std::byte*>(x.data_ptr());
 }
 
-collective_note note_of(collective_kind kind, const at::Tensor& x,
-                        int root = -1) {
-  collective_note note;
-  note.kind = kind;
-  note.type = static_cast<std::uint32_t>(x.scalar_type());
-  note.root = root;
-  note.elements = static_cast<std::uint64_t>(x.numel());
-  return note;
+collective_fingerprint fingerprint_of(collective_kind kind, const at::Tensor& x,
+                                      int root = -1) {
+  collective_fingerprint fingerprint;
+  fingerprint.kind = kind;
+  fingerprint.type = static_cast<std::uint32_t>(x.scalar_type());
+  fingerprint.root = root;
+  fingerprint.elements = static_cast<std::uint64_t>(x.numel());
+  return fingerprint;
 }
 
 int root_of(std::int64_t root, int ranks) {
@@ -221,12 +221,12 @@ void local_group::reduce_tensor(at::Tensor& x, const c10d::ReduceOp& op,
   auto source = resolved(x);
   auto real = as_real(source, op);
   auto how = reduction_of(real, op);
-  auto note =
-    note_of(root < 0 ? collective_kind::all_reduce : collective_kind::reduce,
-            real, root);
-  note.op = static_cast<std::uint32_t>(how.op);
+  auto fingerprint = fingerprint_of(root < 0 ? collective_kind::all_reduce
+                                             : collective_kind::reduce,
+                                    real, root);
+  fingerprint.op = static_cast<std::uint32_t>(how.op);
   auto flat = real.contiguous();
-  collectives_.all_reduce({note, timeout}, bytes_of(flat),
+  collectives_.all_reduce({fingerprint, timeout}, bytes_of(flat),
                           static_cast<std::size_t>(flat.numel()), how);
   if (root >= 0 && root != rank_)
     return;
@@ -286,8 +286,8 @@ void local_group::gather_tensor(const at::Tensor& input, tensors& outputs,
     out.push_back(bytes_of(flat.back()));
   }
   auto kind = root < 0 ? collective_kind::all_gather : collective_kind::gather;
-  collectives_.all_gather({note_of(kind, in, root), timeout}, bytes_of(in),
-                          in.nbytes(), out);
+  collectives_.all_gather({fingerprint_of(kind, in, root), timeout},
+                          bytes_of(in), in.nbytes(), out);
   for (std::size_t r = 0; takes && r < outputs.size(); ++r)
     if (!flat[r].is_same(outputs[r]))
       outputs[r].copy_(flat[r].view_as(outputs[r]));
@@ -300,8 +300,8 @@ void local_group::scatter_reduced(const tensors& inputs, at::Tensor& output,
   auto target = resolved(output);
   auto real = as_real(target, op);
   auto how = reduction_of(real, op);
-  auto note = note_of(collective_kind::reduce_scatter, real);
-  note.op = static_cast<std::uint32_t>(how.op);
+  auto fingerprint = fingerprint_of(collective_kind::reduce_scatter, real);
+  fingerprint.op = static_cast<std::uint32_t>(how.op);
   tensors flat;
   std::vector<const std::byte*> in;
   for (auto& input : inputs) {
@@ -310,7 +310,7 @@ void local_group::scatter_reduced(const tensors& inputs, at::Tensor& output,
   }
   auto out =
     real.is_contiguous() ? real : at::empty(real.sizes(), real.options());
-  collectives_.reduce_scatter({note, timeout}, in, bytes_of(out),
+  collectives_.reduce_scatter({fingerprint, timeout}, in, bytes_of(out),
                               static_cast<std::size_t>(out.numel()), how);
   if (!out.is_same(real))
     real.copy_(out);
@@ -374,16 +374,17 @@ local_group::work_ptr
 local_group::broadcast(tensors& x, const c10d::BroadcastOptions& options) {
   auto& tensor = only(x);
   auto root = root_of(options.rootRank, size_);
-  return enqueue(c10d::OpType::BROADCAST, {x}, options.timeout,
-                 [this, tensor, root](auto limit) {
-                   plain_tensors guard;
-                   auto flat = resolved(tensor).contiguous();
-                   collectives_.broadcast(
-                     {note_of(collective_kind::broadcast, flat, root), limit},
-                     bytes_of(flat), flat.nbytes());
-                   if (!flat.is_same(tensor) && root != rank_)
-                     tensor.copy_(flat);
-                 });
+  return enqueue(
+    c10d::OpType::BROADCAST, {x}, options.timeout,
+    [this, tensor, root](auto limit) {
+      plain_tensors guard;
+      auto flat = resolved(tensor).contiguous();
+      collectives_.broadcast(
+        {fingerprint_of(collective_kind::broadcast, flat, root), limit},
+        bytes_of(flat), flat.nbytes());
+      if (!flat.is_same(tensor) && root != rank_)
+        tensor.copy_(flat);
+    });
 }
 
 local_group::work_ptr
@@ -419,24 +420,24 @@ local_group::scatter(tensors& outputs, std::vector<tensors>& inputs,
   tensors list;
   if (root == rank_)
     list = one_per_rank(inputs, size_, output);
-  return enqueue(c10d::OpType::SCATTER, {outputs}, options.timeout,
-                 [this, output, list, root](auto limit) {
-                   plain_tensors guard;
-                   tensors flat;
-                   std::vector<const std::byte*> in;
-                   for (auto& input : list) {
-                     flat.push_back(resolved(input).contiguous());
-                     in.push_back(bytes_of(flat.back()));
-                   }
-                   auto out = is_plain(output)
-                                ? output
-                                : at::empty(output.sizes(), output.options());
-                   collectives_.scatter(
-                     {note_of(collective_kind::scatter, out, root), limit}, in,
-                     bytes_of(out), out.nbytes());
-                   if (!out.is_same(output))
-                     output.copy_(out);
-                 });
+  return enqueue(
+    c10d::OpType::SCATTER, {outputs}, options.timeout,
+    [this, output, list, root](auto limit) {
+      plain_tensors guard;
+      tensors flat;
+      std::vector<const std::byte*> in;
+      for (auto& input : list) {
+        flat.push_back(resolved(input).contiguous());
+        in.push_back(bytes_of(flat.back()));
+      }
+      auto out =
+        is_plain(output) ? output : at::empty(output.sizes(), output.options());
+      collectives_.scatter(
+        {fingerprint_of(collective_kind::scatter, out, root), limit}, in,
+        bytes_of(out), out.nbytes());
+      if (!out.is_same(output))
+        output.copy_(out);
+    });
 }
 
 local_group::work_ptr

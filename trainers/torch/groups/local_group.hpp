@@ -5,7 +5,6 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "troupe/trainers/torch/groups/group_work.hpp"
-#include "troupe/trainers/torch/groups/ordered_worker.hpp"
 #include "troupe/trainers/torch/groups/segment_collectives.hpp"
 
 namespace troupe {

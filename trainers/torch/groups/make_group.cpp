@@ -8,11 +8,9 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "troupe/trainers/rank_link.hpp"
-#include "troupe/trainers/torch/groups/elastic_group.hpp"
-#include "troupe/trainers/torch/groups/gloo_group.hpp"
-#include "troupe/trainers/torch/groups/group_reaper.hpp"
+#include "troupe/trainers/torch/groups/abortable_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/local_group.hpp"
-#include "troupe/trainers/torch/groups/nccl_group.hpp"
 #include "troupe/trainers/torch/groups/rendezvous_store.hpp"
 
 namespace troupe {
@@ -136,7 +134,7 @@ group_ends join_gloo(train_context& context, const torch_config& config,
              + " groups of earlier attempts still wait for their peers");
   if (has_gloo())
     meet(context, *store, config.timeout);
-  auto member = c10::make_intrusive<elastic_group>(
+  auto member = c10::make_intrusive<abortable_group>(
     make_gloo_group(store, context.rank(), context.world_size(),
                     context.local_world_size() == context.world_size(),
                     config.timeout),
@@ -166,9 +164,9 @@ group_ends join_nccl(train_context& context, const torch_config& config,
       return make_nccl_group(store, rank, size, device, config.timeout);
     });
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::NCCL);
-  c10::intrusive_ptr<elastic_group> on_cpu;
+  c10::intrusive_ptr<abortable_group> on_cpu;
   if (has_gloo()) { // For tensors on the CPU, which NCCL does not carry.
-    on_cpu = c10::make_intrusive<elastic_group>(
+    on_cpu = c10::make_intrusive<abortable_group>(
       make_gloo_group(c10::make_intrusive<c10d::PrefixStore>("cpu", store),
                       context.rank(), context.world_size(),
                       context.local_world_size() == context.world_size(),
@@ -209,6 +207,20 @@ group_ends join(train_context& context, const torch_config& config,
 }
 
 } // namespace
+
+std::string_view to_string(backend x) noexcept {
+  switch (x) {
+    case backend::automatic:
+      return "automatic";
+    case backend::local:
+      return "local";
+    case backend::gloo:
+      return "gloo";
+    case backend::nccl:
+      return "nccl";
+  }
+  return "unknown";
+}
 
 std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config) {

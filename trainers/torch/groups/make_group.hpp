@@ -2,8 +2,8 @@
 
 #include <memory>
 
-#include "troupe/trainers/torch/data_plane.hpp"
-#include "troupe/trainers/torch/torch_config.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
+#include "troupe/trainers/torch/groups/torch_config.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,9 @@
 #include <c10/util/BFloat16.h>
 #include <c10/util/Half.h>
 
-#include "troupe/trainers/torch/groups/streaming_copy.hpp"
+#if defined(__SSE2__)
+#include <emmintrin.h>
+#endif
 
 // One machine code per generation of vector units, chosen when the program is
 // loaded. Everything that a clone calls is inlined into it.
@@ -22,6 +24,73 @@
 #define TROUPE_INLINE inline __attribute__((always_inline))
 
 namespace troupe {
+
+std::optional<element_type> element_type_of(at::ScalarType type) noexcept {
+  switch (type) {
+    case at::kFloat:
+      return element_type::float32;
+    case at::kDouble:
+      return element_type::float64;
+    case at::kHalf:
+      return element_type::float16;
+    case at::kBFloat16:
+      return element_type::bfloat16;
+    case at::kChar:
+      return element_type::int8;
+    case at::kByte:
+      return element_type::uint8;
+    case at::kShort:
+      return element_type::int16;
+    case at::kInt:
+      return element_type::int32;
+    case at::kLong:
+      return element_type::int64;
+    case at::kBool:
+      return element_type::boolean;
+    default:
+      return std::nullopt;
+  }
+}
+
+std::size_t size_of(element_type type) noexcept {
+  switch (type) {
+    case element_type::float64:
+    case element_type::int64:
+      return 8;
+    case element_type::float32:
+    case element_type::int32:
+      return 4;
+    case element_type::float16:
+    case element_type::bfloat16:
+    case element_type::int16:
+      return 2;
+    default:
+      return 1;
+  }
+}
+
+void streaming_copy(std::byte* to, const std::byte* from,
+                    std::size_t bytes) noexcept {
+#if defined(__SSE2__)
+  constexpr std::size_t line = 64;
+  for (; bytes >= line; bytes -= line, to += line, from += line) {
+    auto* in = reinterpret_cast<const __m128i*>(from);
+    auto* out = reinterpret_cast<__m128i*>(to);
+    auto a = _mm_loadu_si128(in);
+    auto b = _mm_loadu_si128(in + 1);
+    auto c = _mm_loadu_si128(in + 2);
+    auto d = _mm_loadu_si128(in + 3);
+    _mm_stream_si128(out, a);
+    _mm_stream_si128(out + 1, b);
+    _mm_stream_si128(out + 2, c);
+    _mm_stream_si128(out + 3, d);
+  }
+  // Streamed bytes are ordered like others only behind a fence.
+  _mm_sfence();
+#endif
+  if (bytes != 0)
+    std::memcpy(to, from, bytes);
+}
 
 namespace {
 

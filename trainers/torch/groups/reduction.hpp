@@ -2,10 +2,30 @@
 
 #include <cstddef>
 #include <cstdint>
+#include <optional>
 
-#include "troupe/trainers/torch/groups/element_type.hpp"
+#include <c10/core/ScalarType.h>
 
 namespace troupe {
+
+/// What the elements of a reduction are.
+enum class element_type : std::uint8_t {
+  float32,
+  float64,
+  float16,
+  bfloat16,
+  int8,
+  uint8,
+  int16,
+  int32,
+  int64,
+  boolean,
+};
+
+/// The element type of a tensor, if such tensors can be reduced.
+std::optional<element_type> element_type_of(at::ScalarType type) noexcept;
+
+std::size_t size_of(element_type type) noexcept;
 
 /// How elements of several ranks become one.
 enum class reduction_op : std::uint8_t {
@@ -36,5 +56,12 @@ struct reduction {
   void apply(std::byte* out, std::byte* copy, const std::byte* const* sources,
              int ranks, std::size_t count) const noexcept;
 };
+
+/// Copies *bytes* that another core reads next. *to* is aligned to 16 bytes.
+///
+/// Passes by this core's cache: taking cache lines over from the core that read
+/// them last is up to six times slower than writing them to memory.
+void streaming_copy(std::byte* to, const std::byte* from,
+                    std::size_t bytes) noexcept;
 
 } // namespace troupe

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstring>
 
-#include "troupe/trainers/torch/groups/streaming_copy.hpp"
+#include "troupe/trainers/torch/groups/reduction.hpp"
 
 namespace troupe {
 
@@ -67,7 +67,7 @@ piece slice(const chunks& all, piece part, int rank, int ranks) {
 } // namespace
 
 void segment_collectives::barrier(const call& x) {
-  exchange_.open(x.note, x.timeout);
+  exchange_.open(x.fingerprint, x.timeout);
 }
 
 void segment_collectives::all_reduce(const call& x, std::byte* data,
@@ -76,18 +76,18 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
   const auto ranks = exchange_.ranks();
   const auto width = size_of(how.type);
   const auto bytes = count * width;
-  const auto root = x.note.root;
+  const auto root = x.fingerprint.root;
   const bool takes = root < 0 || root == me;
   std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks));
   if (bytes <= inline_bytes) {
-    exchange_.open(x.note, x.timeout, data, bytes);
+    exchange_.open(x.fingerprint, x.timeout, data, bytes);
     for (int r = 0; r < ranks; ++r)
       sources[static_cast<std::size_t>(r)] = exchange_.payload(r);
     if (takes)
       how.apply(data, nullptr, sources.data(), ranks, count);
     return;
   }
-  exchange_.open(x.note, x.timeout);
+  exchange_.open(x.fingerprint, x.timeout);
   const chunks parts{bytes, chunk_bytes};
   for (std::size_t step = 0; step < parts.count() + 2; ++step) {
     exchange_.meet();
@@ -130,15 +130,15 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
 
 void segment_collectives::broadcast(const call& x, std::byte* data,
                                     std::size_t bytes) {
-  const auto root = x.note.root;
+  const auto root = x.fingerprint.root;
   const bool gives = root == exchange_.rank();
   if (bytes <= inline_bytes) {
-    exchange_.open(x.note, x.timeout, data, gives ? bytes : 0);
+    exchange_.open(x.fingerprint, x.timeout, data, gives ? bytes : 0);
     if (!gives)
       copy_bytes(data, exchange_.payload(root), bytes);
     return;
   }
-  exchange_.open(x.note, x.timeout);
+  exchange_.open(x.fingerprint, x.timeout);
   const chunks parts{bytes, chunk_bytes};
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {
     exchange_.meet();
@@ -162,11 +162,11 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
                  part.size);
   };
   if (bytes <= inline_bytes) {
-    exchange_.open(x.note, x.timeout, in, bytes);
+    exchange_.open(x.fingerprint, x.timeout, in, bytes);
     for (int r = 0; r < exchange_.ranks(); ++r)
       take(r, {0, bytes}, exchange_.payload(r));
   } else {
-    exchange_.open(x.note, x.timeout);
+    exchange_.open(x.fingerprint, x.timeout);
     const chunks parts{bytes, chunk_bytes};
     for (std::size_t step = 0; step < parts.count() + 1; ++step) {
       exchange_.meet();
@@ -186,9 +186,9 @@ void segment_collectives::scatter(const call& x,
                                   const std::vector<const std::byte*>& in,
                                   std::byte* out, std::size_t bytes) {
   const auto me = exchange_.rank();
-  const auto root = x.note.root;
+  const auto root = x.fingerprint.root;
   const auto ranks = static_cast<std::size_t>(exchange_.ranks());
-  exchange_.open(x.note, x.timeout);
+  exchange_.open(x.fingerprint, x.timeout);
   const auto share = chunk_bytes / ranks / line * line;
   const chunks parts{bytes, share};
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {
@@ -212,7 +212,7 @@ void segment_collectives::reduce_scatter(
   const auto me = static_cast<std::size_t>(exchange_.rank());
   const auto ranks = static_cast<std::size_t>(exchange_.ranks());
   const auto width = size_of(how.type);
-  exchange_.open(x.note, x.timeout);
+  exchange_.open(x.fingerprint, x.timeout);
   const auto share = chunk_bytes / ranks / line * line;
   const chunks parts{count * width, share};
   std::vector<const std::byte*> sources(ranks);

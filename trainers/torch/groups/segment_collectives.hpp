@@ -10,40 +10,41 @@
 namespace troupe {
 
 /// The collectives of ranks that share a segment, on plain memory. Every rank
-/// calls the same one with fitting notes; all throw as `segment_exchange::open`
-/// does.
+/// calls the same one with fitting fingerprints; all throw as
+/// `segment_exchange::open` does.
 ///
-/// Small tensors travel with the note, in one meeting. Large ones go through
-/// the areas of the ranks chunk by chunk: while chunk k+1 is copied in, chunk k
-/// is reduced and chunk k-1 copied out.
+/// Small tensors travel with the fingerprint, in one meeting. Large ones go
+/// through the areas of the ranks chunk by chunk: while chunk k+1 is copied in,
+/// chunk k is reduced and chunk k-1 copied out.
 class segment_collectives {
 public:
   explicit segment_collectives(segment_exchange& exchange)
     : exchange_(exchange) {}
 
   struct call {
-    collective_note note;
+    collective_fingerprint fingerprint;
     std::chrono::milliseconds timeout;
   };
 
   void barrier(const call& x);
 
   /// Reduces *count* elements at *data* of all ranks, in place: on all ranks,
-  /// or on `note.root` alone if that is not -1. Each element is reduced by one
-  /// rank in order of rank, so that all ranks get the same bits.
+  /// or on `fingerprint.root` alone if that is not -1. Each element is reduced
+  /// by one rank in order of rank, so that all ranks get the same bits.
   void all_reduce(const call& x, std::byte* data, std::size_t count,
                   const reduction& how);
 
-  /// Copies *bytes* at *data* of `note.root` to the same place on all others.
+  /// Copies *bytes* at *data* of `fingerprint.root` to the same place on all
+  /// others.
   void broadcast(const call& x, std::byte* data, std::size_t bytes);
 
   /// Copies *bytes* at *in* of rank r to `out[r]` of all ranks, or of
-  /// `note.root` alone; the other ranks pass an empty *out*.
+  /// `fingerprint.root` alone; the other ranks pass an empty *out*.
   void all_gather(const call& x, const std::byte* in, std::size_t bytes,
                   const std::vector<std::byte*>& out);
 
-  /// Copies *bytes* at `in[r]` of `note.root` to *out* of rank r; the other
-  /// ranks pass an empty *in*.
+  /// Copies *bytes* at `in[r]` of `fingerprint.root` to *out* of rank r; the
+  /// other ranks pass an empty *in*.
   void scatter(const call& x, const std::vector<const std::byte*>& in,
                std::byte* out, std::size_t bytes);
 

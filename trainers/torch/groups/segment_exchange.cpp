@@ -4,20 +4,77 @@
 #include <cstring>
 #include <type_traits>
 
+#include <c10/core/ScalarType.h>
 #include <sched.h>
 #include <unistd.h>
 
 #include "troupe/runtime/process/futex.hpp"
 #include "troupe/runtime/process/segment_rank.hpp"
-#include "troupe/trainers/torch/torch_config.hpp"
+#include "troupe/trainers/torch/groups/reduction.hpp"
+#include "troupe/trainers/torch/groups/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 
 namespace {
 
-static_assert(sizeof(collective_note) <= sizeof(segment_rank{}.note[0])
-              && std::is_trivially_copyable_v<collective_note>);
+const char* name_of(collective_kind kind) {
+  switch (kind) {
+    case collective_kind::barrier:
+      return "barrier";
+    case collective_kind::all_reduce:
+      return "all-reduce";
+    case collective_kind::reduce:
+      return "reduce";
+    case collective_kind::broadcast:
+      return "broadcast";
+    case collective_kind::all_gather:
+      return "all-gather";
+    case collective_kind::gather:
+      return "gather";
+    case collective_kind::scatter:
+      return "scatter";
+    case collective_kind::reduce_scatter:
+      return "reduce-scatter";
+  }
+  return "unknown collective";
+}
+
+const char* name_of(reduction_op op) {
+  constexpr const char* names[] = {"sum", "average", "product", "min",
+                                   "max", "and",     "or",      "xor"};
+  return names[static_cast<std::size_t>(op) % std::size(names)];
+}
+
+bool reduces(collective_kind kind) {
+  return kind == collective_kind::all_reduce || kind == collective_kind::reduce
+         || kind == collective_kind::reduce_scatter;
+}
+
+} // namespace
+
+std::string to_string(const collective_fingerprint& x) {
+  std::string result = name_of(x.kind);
+  result += ' ';
+  result += std::to_string(x.sequence);
+  if (x.kind == collective_kind::barrier)
+    return result;
+  result += " of " + std::to_string(x.elements) + " elements of "
+            + c10::toString(static_cast<c10::ScalarType>(x.type));
+  if (reduces(x.kind)) {
+    result += " (";
+    result += name_of(static_cast<reduction_op>(x.op));
+    result += ')';
+  }
+  if (x.root >= 0)
+    result += " with root " + std::to_string(x.root);
+  return result;
+}
+
+namespace {
+
+static_assert(sizeof(collective_fingerprint) <= sizeof(segment_rank{}.note[0])
+              && std::is_trivially_copyable_v<collective_fingerprint>);
 
 /// A few microseconds: less than a sleep and a wake-up cost. A rank that shares
 /// its core with another must not keep it from arriving.
@@ -42,26 +99,27 @@ segment_exchange::~segment_exchange() {
   segment_.rank(rank_).leave("its group was closed");
 }
 
-void segment_exchange::open(collective_note note,
+void segment_exchange::open(collective_fingerprint fingerprint,
                             std::chrono::milliseconds timeout,
                             const void* payload, std::size_t bytes) {
   if (failure_)
     throw train_error{*failure_};
-  note.sequence = note_.sequence + 1;
-  note_ = note;
+  fingerprint.sequence = fingerprint_.sequence + 1;
+  fingerprint_ = fingerprint;
   timeout_ = timeout;
   deadline_ =
     std::chrono::steady_clock::now() + std::min(timeout, longest_timeout);
   segment_.activity(rank_).enter_collective();
-  // Two notes and payloads suffice: nobody shows the next but one before all
-  // have shown the next and so have read this one.
-  auto parity = note_.sequence & 1;
-  std::memcpy(segment_.rank(rank_).note[parity].data(), &note_, sizeof(note_));
+  // Two fingerprints and payloads suffice: no rank shows the next but one
+  // before all have shown the next and so have read this one.
+  auto parity = fingerprint_.sequence & 1;
+  std::memcpy(segment_.rank(rank_).note[parity].data(), &fingerprint_,
+              sizeof(fingerprint_));
   if (bytes != 0)
     std::memcpy(segment_.inline_area(rank_, parity), payload, bytes);
   advance();
   meet();
-  compare_notes();
+  compare_fingerprints();
 }
 
 void segment_exchange::meet() {
@@ -100,24 +158,24 @@ void segment_exchange::advance() noexcept {
 }
 
 const std::byte* segment_exchange::payload(int rank) const noexcept {
-  return segment_.inline_area(rank, note_.sequence & 1);
+  return segment_.inline_area(rank, fingerprint_.sequence & 1);
 }
 
-void segment_exchange::compare_notes() {
-  auto parity = note_.sequence & 1;
+void segment_exchange::compare_fingerprints() {
+  auto parity = fingerprint_.sequence & 1;
   std::string others;
   for (int peer = 0; peer < ranks(); ++peer) {
-    collective_note theirs;
+    collective_fingerprint theirs;
     std::memcpy(&theirs, segment_.rank(peer).note[parity].data(),
                 sizeof(theirs));
-    if (!(theirs == note_))
+    if (!(theirs == fingerprint_))
       others += ", rank " + std::to_string(peer) + " a " + to_string(theirs);
   }
   if (!others.empty())
     fail({ec::invalid_argument, "rank " + std::to_string(rank_)
                                   + ": the ranks do not call the same "
                                     "collective: this one calls a "
-                                  + to_string(note_) + others});
+                                  + to_string(fingerprint_) + others});
 }
 
 void segment_exchange::close() noexcept {
@@ -131,7 +189,7 @@ void segment_exchange::cancel() noexcept {
 }
 
 error segment_exchange::explain(int peer, bool timed_out) const {
-  auto here = "rank " + std::to_string(rank_) + ": " + to_string(note_);
+  auto here = "rank " + std::to_string(rank_) + ": " + to_string(fingerprint_);
   if (segment_.aborted()) {
     auto reason = segment_.abort_reason();
     return {reason.code, here + " was aborted: " + reason.message};

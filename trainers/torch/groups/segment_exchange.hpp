@@ -3,12 +3,40 @@
 #include <atomic>
 #include <chrono>
 #include <cstddef>
+#include <cstdint>
 #include <optional>
+#include <string>
 
 #include "troupe/runtime/process/shared_segment.hpp"
-#include "troupe/trainers/torch/groups/collective_note.hpp"
 
 namespace troupe {
+
+enum class collective_kind : std::uint32_t {
+  barrier,
+  all_reduce,
+  reduce,
+  broadcast,
+  all_gather,
+  gather,
+  scatter,
+  reduce_scatter,
+};
+
+/// What a rank is about to do. Each rank compares its own with those of the
+/// others, so that calls that do not fit together are an error on every rank.
+struct collective_fingerprint {
+  std::uint64_t sequence = 0; ///< Filled in by the exchange.
+  collective_kind kind = collective_kind::barrier;
+  std::uint32_t type = 0;     ///< c10::ScalarType of the elements.
+  std::uint32_t op = 0;       ///< `reduction_op`, where there is one.
+  std::int32_t root = -1;     ///< -1: none.
+  std::uint64_t elements = 0; ///< Of one rank's (part of the) tensor.
+
+  bool operator==(const collective_fingerprint&) const = default;
+};
+
+/// For people: "all-reduce 12 of 100 elements of float".
+std::string to_string(const collective_fingerprint& x);
 
 /// One rank's way through the collectives over a shared segment, step by step
 /// with the others.
@@ -28,15 +56,16 @@ public:
   int rank() const noexcept { return rank_; }
   int ranks() const noexcept { return segment_.ranks(); }
 
-  /// Begins a collective: shows *note* and *bytes* of *payload* (at most
+  /// Begins a collective: shows *fingerprint* and *bytes* of *payload* (at most
   /// `inline_bytes`) to the others and waits for theirs, at most *timeout* for
   /// this and all further steps of the collective.
   ///
   /// Throws `train_error`: ranks that are missing (`ec::timeout`), ranks that
   /// do something else (`ec::invalid_argument`), ranks that left
   /// (`ec::rank_failed`), the reason of an abort.
-  void open(collective_note note, std::chrono::milliseconds timeout,
-            const void* payload = nullptr, std::size_t bytes = 0);
+  void open(collective_fingerprint fingerprint,
+            std::chrono::milliseconds timeout, const void* payload = nullptr,
+            std::size_t bytes = 0);
 
   /// Waits until every rank has finished the last step; throws like `open`.
   void meet();
@@ -55,7 +84,7 @@ public:
     return segment_.chunk_area(rank, step);
   }
 
-  std::uint64_t sequence() const noexcept { return note_.sequence; }
+  std::uint64_t sequence() const noexcept { return fingerprint_.sequence; }
 
   /// Ends the wait of this rank alone, now and later. May have to be called
   /// again until the waiting thread is back.
@@ -66,7 +95,7 @@ public:
 
 private:
   void wait_for(int peer);
-  void compare_notes();
+  void compare_fingerprints();
   [[noreturn]] void fail(error reason);
   error explain(int peer, bool timed_out) const;
 
@@ -74,7 +103,7 @@ private:
   int rank_;
   int spins_;
   std::uint32_t step_ = 0;
-  collective_note note_;
+  collective_fingerprint fingerprint_;
   std::chrono::milliseconds timeout_{};
   std::chrono::steady_clock::time_point deadline_;
   std::atomic<bool> cancelled_{false};

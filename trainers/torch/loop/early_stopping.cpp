@@ -5,8 +5,7 @@
 
 #include <ATen/Functions.h>
 
-#include "troupe/trainers/torch/collectives.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 

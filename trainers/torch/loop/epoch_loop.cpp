@@ -8,7 +8,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/Type.h>
 
-#include "troupe/trainers/torch/collectives.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 #include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
 #include "troupe/trainers/torch/refuse.hpp"

@@ -1,7 +1,7 @@
 #include <cstdio>
 
-#include "troupe/trainers/torch/data_plane.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 #include "troupe/trainers/torch/refuse.hpp"

@@ -4,8 +4,7 @@
 
 #include <ATen/Functions.h>
 
-#include "troupe/trainers/torch/collectives.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 
 namespace troupe {

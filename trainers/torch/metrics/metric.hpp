@@ -10,8 +10,8 @@
 #include <ATen/core/grad_mode.h>
 #include <c10/util/StringUtil.h>
 
-#include "troupe/trainers/torch/data_plane.hpp"
 #include "troupe/trainers/torch/files/tensor_map.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/metrics/metric_state.hpp"
 #include "troupe/trainers/train_context.hpp"
 

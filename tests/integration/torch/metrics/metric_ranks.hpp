@@ -3,7 +3,7 @@
 #include <functional>
 
 #include "tests/support/torch_ranks.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 
 namespace troupe::test {
 

@@ -1,8 +1,8 @@
 #include <exception>
 #include <iostream>
 
-#include <troupe/trainers/torch/groups/nccl_group.hpp>
-#include <troupe/trainers/torch/torch_config.hpp>
+#include <troupe/trainers/torch/groups/c10d_groups.hpp>
+#include <troupe/trainers/torch/groups/torch_config.hpp>
 
 int main() {
   std::cout << "gradients over " << to_string(troupe::torch_config{}.backend)

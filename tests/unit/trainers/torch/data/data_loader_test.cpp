@@ -13,7 +13,7 @@
 
 #include "tests/support/memory_link.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
-#include "troupe/trainers/torch/data_plane.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 
 using namespace troupe;
 

@@ -13,9 +13,8 @@
 #include "tests/support/memory_link.hpp"
 #include "tests/support/no_new_threads.hpp"
 #include "tests/support/torch_ranks.hpp"
-#include "troupe/trainers/torch/collectives.hpp"
-#include "troupe/trainers/torch/groups/gloo_group.hpp"
-#include "troupe/trainers/torch/groups/group_reaper.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 
 namespace troupe {
 

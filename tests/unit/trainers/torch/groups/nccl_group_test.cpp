@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/groups/nccl_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
 #include <atomic>
 #include <future>
@@ -9,7 +9,6 @@
 #include "tests/support/memory_link.hpp"
 #include "tests/support/no_new_threads.hpp"
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
-#include "troupe/trainers/torch/groups/group_reaper.hpp"
 
 namespace troupe {
 

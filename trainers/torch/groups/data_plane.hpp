@@ -2,6 +2,7 @@
 
 #include <memory>
 
+#include <ATen/core/Tensor.h>
 #include <ATen/core/ivalue.h>
 #include <c10/core/Device.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
@@ -30,5 +31,12 @@ at::Device device(train_context& context);
 /// tensor, if it decides about `use_gpu` or if ranks are threads of the
 /// program. (`torch::cuda::is_available()` is false until something has.)
 int gpu_count();
+
+/// Sums *x* over all ranks, in place, and returns it; every rank gets the same
+/// bits. *x* may be on the CPU or on this rank's device. A collective: all
+/// ranks call it with equal shapes and types. In a world of one it does
+/// nothing. Gradients do not pass through it: an *x* that requires one throws
+/// `train_error`, as does an attempt that ends meanwhile.
+at::Tensor all_reduce_sum(train_context& context, at::Tensor x);
 
 } // namespace troupe

@@ -1,4 +1,4 @@
-#include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
+#include "troupe/trainers/torch/groups/nccl/nccl_library.hpp"
 
 #include <cstdlib>
 #include <string>
@@ -25,30 +25,22 @@ void tame_watchdog(std::chrono::milliseconds timeout) {
   ::setenv("TORCH_NCCL_NONBLOCKING_TIMEOUT", std::to_string(limit).c_str(), 0);
 }
 
-class c10d_nccl_factory : public nccl_factory {
-public:
-  c10::intrusive_ptr<c10d::Backend>
-  make(const c10::intrusive_ptr<c10d::Store>& store, int rank, int size,
-       c10::Device device, std::chrono::milliseconds timeout) override {
-    tame_watchdog(timeout);
-    auto options = c10d::ProcessGroupNCCL::Options::create();
-    options->timeout = timeout;
-    // A blocking communicator cannot be aborted while it is being built.
-    options->config.blocking = 0;
-    auto group =
-      c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
-    group->setBoundDeviceId(device);
-    group->eagerConnectSingleDevice(device);
-    return group;
-  }
-};
-
 } // namespace
 
 } // namespace troupe
 
-extern "C" __attribute__((visibility("default"))) troupe::nccl_factory*
-troupe_nccl_factory() {
-  static auto* factory = new troupe::c10d_nccl_factory;
-  return factory;
+extern "C" __attribute__((visibility("default"))) c10d::Backend*
+troupe_make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                       int size, c10::Device device,
+                       std::chrono::milliseconds timeout) {
+  troupe::tame_watchdog(timeout);
+  auto options = c10d::ProcessGroupNCCL::Options::create();
+  options->timeout = timeout;
+  // A blocking communicator cannot be aborted while it is being built.
+  options->config.blocking = 0;
+  auto group =
+    c10::make_intrusive<c10d::ProcessGroupNCCL>(store, rank, size, options);
+  group->setBoundDeviceId(device);
+  group->eagerConnectSingleDevice(device);
+  return group.release();
 }

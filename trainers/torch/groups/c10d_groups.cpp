@@ -1,10 +1,12 @@
-#include "troupe/trainers/torch/groups/nccl_group.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
 #include <atomic>
+#include <condition_variable>
 #include <cstdlib>
 #include <exception>
 #include <future>
 #include <memory>
+#include <mutex>
 #include <string>
 #include <utility>
 #include <vector>
@@ -15,11 +17,62 @@
 
 #include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/trainers/rank_link.hpp"
-#include "troupe/trainers/torch/groups/group_reaper.hpp"
-#include "troupe/trainers/torch/groups/nccl/nccl_factory.hpp"
+#include "troupe/trainers/torch/groups/nccl/nccl_library.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
+
+namespace {
+
+struct reaper_state {
+  std::mutex mutex;
+  std::condition_variable changed;
+  int pending = 0;
+};
+
+/// Never destroyed: threads may outlive `main`.
+reaper_state& state() {
+  static auto* instance = new reaper_state;
+  return *instance;
+}
+
+} // namespace
+
+void group_reaper::dispose(c10::intrusive_ptr<c10d::Backend> group) {
+  if (!group)
+    return;
+  auto& shared = state();
+  {
+    std::lock_guard guard{shared.mutex};
+    ++shared.pending;
+  }
+  auto gone = [&shared] {
+    std::lock_guard guard{shared.mutex};
+    --shared.pending;
+    shared.changed.notify_all();
+  };
+  // Not in the hands of the thread: one that does not start would destroy the
+  // group here.
+  auto* released = group.release();
+  auto started = start_detached_thread([released, gone] {
+    c10::intrusive_ptr<c10d::Backend>::reclaim(released).reset();
+    gone();
+  });
+  if (!started)
+    gone();
+}
+
+int group_reaper::pending() {
+  std::lock_guard guard{state().mutex};
+  return state().pending;
+}
+
+bool group_reaper::drain(std::chrono::milliseconds limit) {
+  auto& shared = state();
+  std::unique_lock guard{shared.mutex};
+  return shared.changed.wait_for(guard, limit,
+                                 [&shared] { return shared.pending == 0; });
+}
 
 namespace {
 
@@ -39,14 +92,14 @@ std::vector<std::string> places() {
   return result;
 }
 
-nccl_factory& factory(int rank) {
+nccl_function nccl_library(int rank) {
   std::string reasons;
   for (auto& place : places()) {
     if (auto* library = ::dlopen(place.c_str(), RTLD_NOW | RTLD_GLOBAL)) {
-      auto* function = reinterpret_cast<nccl_factory_function>(
-        ::dlsym(library, nccl_factory_symbol));
+      auto* function =
+        reinterpret_cast<nccl_function>(::dlsym(library, nccl_symbol));
       if (function)
-        return *function();
+        return function;
     }
     auto* reason = ::dlerror();
     reasons += std::string{reasons.empty() ? "" : "; "}
@@ -126,7 +179,9 @@ make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, c10::Device device,
                 std::chrono::milliseconds timeout) {
   try {
-    return factory(rank).make(store, rank, size, device, timeout);
+    auto* make = nccl_library(rank);
+    return c10::intrusive_ptr<c10d::Backend>::reclaim(
+      make(store, rank, size, device, timeout));
   } catch (const train_error&) {
     throw;
   } catch (const std::exception& e) {

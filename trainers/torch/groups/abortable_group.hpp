@@ -19,14 +19,14 @@ namespace troupe {
 ///
 /// Threads of the inner group may go on for a while after an abort; they hold
 /// references to the tensors they work on, so nothing is overwritten.
-class elastic_group : public c10d::Backend, public showing_group {
+class abortable_group : public c10d::Backend, public showing_group {
 public:
   /// Shows in *activity* what this rank waits in, until the group is closed.
-  elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
-                std::shared_ptr<rank_activity> activity);
+  abortable_group(c10::intrusive_ptr<c10d::Backend> inner,
+                  std::shared_ptr<rank_activity> activity);
 
   /// Gives the inner group to the reaper.
-  ~elastic_group() override;
+  ~abortable_group() override;
 
   /// Fails all open and later collectives with *reason*; the open ones show
   /// *how*. Any thread may call it; never waits for peers. The first reason

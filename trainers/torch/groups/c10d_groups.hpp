@@ -9,6 +9,16 @@
 
 namespace troupe {
 
+/// Whether this build has Gloo.
+bool has_gloo() noexcept;
+
+/// Gloo between *size* ranks that meet at *store*; over the loopback device if
+/// they are all on *one_host*. Throws `train_error`: `ec::unsupported` in a
+/// build without Gloo, and what the store says.
+c10::intrusive_ptr<c10d::Backend>
+make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
+                int size, bool one_host, std::chrono::milliseconds timeout);
+
 class train_context;
 
 /// Loads the CUDA part of LibTorch, so that tensors can live on GPUs. Throws
@@ -55,5 +65,25 @@ constexpr auto nccl_drain_limit = std::chrono::seconds{30};
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
                       c10::Device device,
                       std::chrono::milliseconds limit = nccl_drain_limit);
+
+/// Destroys groups on threads of their own. The destructor of a Gloo group
+/// waits for threads that may sit in a collective until their peers close their
+/// connections or a timeout strikes; no one else shall wait for that.
+class group_reaper {
+public:
+  /// Groups that may be on their way out at a time. More means that attempts
+  /// are given up faster than the network notices.
+  static constexpr int limit = 16;
+
+  /// Takes *group* away. The caller holds no other reference. If the system has
+  /// no thread left, the group stays behind, with its memory and connections.
+  static void dispose(c10::intrusive_ptr<c10d::Backend> group);
+
+  /// How many groups are still on their way out.
+  static int pending();
+
+  /// Waits up to *limit* for all of them; returns whether none is left.
+  static bool drain(std::chrono::milliseconds limit);
+};
 
 } // namespace troupe

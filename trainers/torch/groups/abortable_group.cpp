@@ -1,11 +1,11 @@
-#include "troupe/trainers/torch/groups/elastic_group.hpp"
+#include "troupe/trainers/torch/groups/abortable_group.hpp"
 
 #include <string>
 #include <string_view>
 #include <utility>
 
 #include "troupe/runtime/process/quiet_thread.hpp"
-#include "troupe/trainers/torch/groups/group_reaper.hpp"
+#include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -73,7 +73,7 @@ bool is_broken_connection(const std::exception_ptr& failure) {
 } // namespace
 
 /// Completed by the inner work or by an abort, whichever is first.
-class elastic_group::work : public group_work {
+class abortable_group::work : public group_work {
 public:
   using group_work::group_work;
 
@@ -88,7 +88,7 @@ public:
 
 /// Works that nobody has completed yet. Callbacks of inner futures outlive the
 /// group, so they share it.
-struct elastic_group::open_works {
+struct abortable_group::open_works {
   std::mutex mutex;
   std::unordered_set<work*> works;         // Each holds a reference of ours.
   std::shared_ptr<rank_activity> activity; // Until the group is closed.
@@ -128,8 +128,8 @@ struct elastic_group::open_works {
   }
 };
 
-elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
-                             std::shared_ptr<rank_activity> activity)
+abortable_group::abortable_group(c10::intrusive_ptr<c10d::Backend> inner,
+                                 std::shared_ptr<rank_activity> activity)
   : Backend(inner->getRank(), inner->getSize()), showing_group(activity),
     name_(inner->getBackendName()), inner_(std::move(inner)),
     open_(std::make_shared<open_works>()) {
@@ -137,11 +137,11 @@ elastic_group::elastic_group(c10::intrusive_ptr<c10d::Backend> inner,
   init();
 }
 
-elastic_group::~elastic_group() {
+abortable_group::~abortable_group() {
   abort({ec::stopped, "the group was closed"}, collective_failure::own);
 }
 
-void elastic_group::abort(const error& reason, collective_failure how) {
+void abortable_group::abort(const error& reason, collective_failure how) {
   c10::intrusive_ptr<c10d::Backend> gone;
   {
     std::lock_guard guard{mutex_};
@@ -159,36 +159,37 @@ void elastic_group::abort(const error& reason, collective_failure how) {
   group_reaper::dispose(std::move(gone));
 }
 
-void elastic_group::abort() {
+void abortable_group::abort() {
   abort({ec::stopped, "on request of this rank"}, collective_failure::own);
 }
 
-void elastic_group::shutdown() {
+void abortable_group::shutdown() {
   abort({ec::stopped, "the group was shut down"}, collective_failure::own);
 }
 
-c10::intrusive_ptr<c10d::Backend> elastic_group::inner() const {
+c10::intrusive_ptr<c10d::Backend> abortable_group::inner() const {
   std::lock_guard guard{mutex_};
   if (!inner_)
     throw train_error{aborted_};
   return inner_;
 }
 
-c10::intrusive_ptr<c10d::Backend::Options> elastic_group::getBackendOptions() {
+c10::intrusive_ptr<c10d::Backend::Options>
+abortable_group::getBackendOptions() {
   return inner()->getBackendOptions();
 }
 
-void elastic_group::setTimeout(std::chrono::milliseconds timeout) {
+void abortable_group::setTimeout(std::chrono::milliseconds timeout) {
   inner()->setTimeout(timeout);
 }
 
-std::uint64_t elastic_group::getSequenceNumberForGroup() {
+std::uint64_t abortable_group::getSequenceNumberForGroup() {
   return inner()->getSequenceNumberForGroup();
 }
 
-elastic_group::work_ptr
-elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
-                       const std::function<work_ptr(c10d::Backend&)>& start) {
+abortable_group::work_ptr
+abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
+                         const std::function<work_ptr(c10d::Backend&)>& start) {
   auto group = inner();
   auto ours = c10::make_intrusive<work>(rank_, type, std::move(outputs),
                                         calls_++, c10d::kUnsetTimeout, shown(),
@@ -232,8 +233,8 @@ elastic_group::forward(c10d::OpType type, std::vector<tensors> outputs,
   return ours;
 }
 
-void elastic_group::settle(c10::intrusive_ptr<c10d::Backend> group,
-                           work* started) {
+void abortable_group::settle(c10::intrusive_ptr<c10d::Backend> group,
+                             work* started) {
   {
     std::lock_guard guard{mutex_};
     if (inner_)
@@ -244,86 +245,86 @@ void elastic_group::settle(c10::intrusive_ptr<c10d::Backend> group,
   group_reaper::dispose(std::move(group));
 }
 
-elastic_group::work_ptr
-elastic_group::allreduce(tensors& x, const c10d::AllreduceOptions& options) {
+abortable_group::work_ptr
+abortable_group::allreduce(tensors& x, const c10d::AllreduceOptions& options) {
   return forward(c10d::OpType::ALLREDUCE, {x},
                  [&](auto& group) { return group.allreduce(x, options); });
 }
 
-elastic_group::work_ptr
-elastic_group::allreduce_sparse(tensors& x,
-                                const c10d::AllreduceOptions& options) {
+abortable_group::work_ptr
+abortable_group::allreduce_sparse(tensors& x,
+                                  const c10d::AllreduceOptions& options) {
   return forward(c10d::OpType::_ALLREDUCE_SPARSE, {x}, [&](auto& group) {
     return group.allreduce_sparse(x, options);
   });
 }
 
-elastic_group::work_ptr elastic_group::allreduce_coalesced(
+abortable_group::work_ptr abortable_group::allreduce_coalesced(
   tensors& x, const c10d::AllreduceCoalescedOptions& options) {
   return forward(c10d::OpType::ALLREDUCE_COALESCED, {x}, [&](auto& group) {
     return group.allreduce_coalesced(x, options);
   });
 }
 
-elastic_group::work_ptr
-elastic_group::reduce(tensors& x, const c10d::ReduceOptions& options) {
+abortable_group::work_ptr
+abortable_group::reduce(tensors& x, const c10d::ReduceOptions& options) {
   return forward(c10d::OpType::REDUCE, {x},
                  [&](auto& group) { return group.reduce(x, options); });
 }
 
-elastic_group::work_ptr
-elastic_group::broadcast(tensors& x, const c10d::BroadcastOptions& options) {
+abortable_group::work_ptr
+abortable_group::broadcast(tensors& x, const c10d::BroadcastOptions& options) {
   return forward(c10d::OpType::BROADCAST, {x},
                  [&](auto& group) { return group.broadcast(x, options); });
 }
 
-elastic_group::work_ptr
-elastic_group::allgather(std::vector<tensors>& outputs, tensors& inputs,
-                         const c10d::AllgatherOptions& options) {
+abortable_group::work_ptr
+abortable_group::allgather(std::vector<tensors>& outputs, tensors& inputs,
+                           const c10d::AllgatherOptions& options) {
   return forward(c10d::OpType::ALLGATHER, outputs, [&](auto& group) {
     return group.allgather(outputs, inputs, options);
   });
 }
 
-elastic_group::work_ptr
-elastic_group::gather(std::vector<tensors>& outputs, tensors& inputs,
-                      const c10d::GatherOptions& options) {
+abortable_group::work_ptr
+abortable_group::gather(std::vector<tensors>& outputs, tensors& inputs,
+                        const c10d::GatherOptions& options) {
   return forward(c10d::OpType::GATHER, outputs, [&](auto& group) {
     return group.gather(outputs, inputs, options);
   });
 }
 
-elastic_group::work_ptr
-elastic_group::scatter(tensors& outputs, std::vector<tensors>& inputs,
-                       const c10d::ScatterOptions& options) {
+abortable_group::work_ptr
+abortable_group::scatter(tensors& outputs, std::vector<tensors>& inputs,
+                         const c10d::ScatterOptions& options) {
   return forward(c10d::OpType::SCATTER, {outputs}, [&](auto& group) {
     return group.scatter(outputs, inputs, options);
   });
 }
 
-elastic_group::work_ptr
-elastic_group::reduce_scatter(tensors& outputs, std::vector<tensors>& inputs,
-                              const c10d::ReduceScatterOptions& options) {
+abortable_group::work_ptr
+abortable_group::reduce_scatter(tensors& outputs, std::vector<tensors>& inputs,
+                                const c10d::ReduceScatterOptions& options) {
   return forward(c10d::OpType::REDUCE_SCATTER, {outputs}, [&](auto& group) {
     return group.reduce_scatter(outputs, inputs, options);
   });
 }
 
-elastic_group::work_ptr
-elastic_group::barrier(const c10d::BarrierOptions& options) {
+abortable_group::work_ptr
+abortable_group::barrier(const c10d::BarrierOptions& options) {
   return forward(c10d::OpType::BARRIER, {},
                  [&](auto& group) { return group.barrier(options); });
 }
 
-elastic_group::work_ptr
-elastic_group::_allgather_base(at::Tensor& output, at::Tensor& input,
-                               const c10d::AllgatherOptions& options) {
+abortable_group::work_ptr
+abortable_group::_allgather_base(at::Tensor& output, at::Tensor& input,
+                                 const c10d::AllgatherOptions& options) {
   return forward(c10d::OpType::_ALLGATHER_BASE, {{output}}, [&](auto& group) {
     return group._allgather_base(output, input, options);
   });
 }
 
-elastic_group::work_ptr elastic_group::allgather_into_tensor_coalesced(
+abortable_group::work_ptr abortable_group::allgather_into_tensor_coalesced(
   tensors& outputs, tensors& inputs, const c10d::AllgatherOptions& options) {
   return forward(
     c10d::OpType::ALLGATHER_COALESCED, {outputs}, [&](auto& group) {
@@ -331,16 +332,16 @@ elastic_group::work_ptr elastic_group::allgather_into_tensor_coalesced(
     });
 }
 
-elastic_group::work_ptr
-elastic_group::_reduce_scatter_base(at::Tensor& output, at::Tensor& input,
-                                    const c10d::ReduceScatterOptions& options) {
+abortable_group::work_ptr abortable_group::_reduce_scatter_base(
+  at::Tensor& output, at::Tensor& input,
+  const c10d::ReduceScatterOptions& options) {
   return forward(c10d::OpType::_REDUCE_SCATTER_BASE, {{output}},
                  [&](auto& group) {
                    return group._reduce_scatter_base(output, input, options);
                  });
 }
 
-elastic_group::work_ptr elastic_group::reduce_scatter_tensor_coalesced(
+abortable_group::work_ptr abortable_group::reduce_scatter_tensor_coalesced(
   tensors& outputs, tensors& inputs,
   const c10d::ReduceScatterOptions& options) {
   return forward(c10d::OpType::REDUCE_SCATTER, {outputs}, [&](auto& group) {

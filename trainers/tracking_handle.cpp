@@ -17,14 +17,6 @@ namespace troupe {
 
 namespace {
 
-template <class T>
-T value_or_throw(expected<T> x) {
-  if (!x)
-    throw train_error{std::move(x.error())};
-  if constexpr (!std::is_void_v<T>)
-    return std::move(*x);
-}
-
 metrics as_values(const metrics& values) {
   metrics result;
   result.add_group("v", values);

@@ -44,6 +44,15 @@ private:
   error reason_;
 };
 
+/// The value of *x*; throws its error as `train_error`.
+template <class T>
+T value_or_throw(expected<T> x) {
+  if (!x)
+    throw train_error{std::move(x.error())};
+  if constexpr (!std::is_void_v<T>)
+    return std::move(*x);
+}
+
 /// Leaves the train loop because the run is to stop. Let it pass: it is no
 /// failure of the rank.
 class run_stopped : public train_error {

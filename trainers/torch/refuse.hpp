@@ -1,15 +1,18 @@
 #pragma once
 
-#include <string>
-#include <utility>
+#include <string_view>
+
+#include <c10/util/StringUtil.h>
 
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 
-/// Throws a `train_error` because of an argument that makes no sense.
-[[noreturn]] inline void refuse(std::string why) {
-  throw train_error{{ec::invalid_argument, std::move(why)}};
+/// Throws a `train_error` because of an argument that makes no sense; *why* and
+/// *more*, texts and numbers, make one sentence.
+template <class... Args>
+[[noreturn]] void refuse(std::string_view why, const Args&... more) {
+  throw train_error{{ec::invalid_argument, c10::str(why, more...)}};
 }
 
 } // namespace troupe

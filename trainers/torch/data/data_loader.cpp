@@ -4,6 +4,7 @@
 #include <string>
 
 #include <ATen/Parallel.h>
+#include <c10/util/StringUtil.h>
 #include <dlfcn.h>
 
 #include "troupe/trainers/rank_link.hpp"
@@ -27,9 +28,8 @@ c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options) {
   auto refuse = [](const char* what, int value, int least) {
     throw train_error{
-      {ec::invalid_argument, std::string{"data_loader_options."} + what + " is "
-                               + std::to_string(value) + ", below "
-                               + std::to_string(least)}};
+      {ec::invalid_argument, c10::str("data_loader_options.", what, " is ",
+                                      value, ", below ", least)}};
   };
   if (options.workers < 0)
     refuse("workers", options.workers, 0);

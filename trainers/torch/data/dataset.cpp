@@ -4,6 +4,8 @@
 #include <exception>
 #include <string>
 
+#include <c10/util/StringUtil.h>
+
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -15,10 +17,10 @@ constexpr std::size_t named_indices = 16;
 
 std::string describe(std::span<const std::int64_t> indices) {
   if (indices.size() == 1)
-    return "sample " + std::to_string(indices.front());
+    return c10::str("sample ", indices.front());
   std::string result = "a batch of samples";
   for (auto index : indices.first(std::min(indices.size(), named_indices)))
-    result += ' ' + std::to_string(index);
+    result += c10::str(' ', index);
   return indices.size() > named_indices ? result + " ..." : result;
 }
 

@@ -4,6 +4,8 @@
 #include <string>
 #include <utility>
 
+#include <c10/util/StringUtil.h>
+
 #include "troupe/trainers/torch/data/epoch_random.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -134,11 +136,12 @@ void distributed_sampler::load_state(const sampler_state& x) {
   // Earlier versions counted what padding adds at the end of an epoch.
   const auto end =
     options_.tail == tail::pad ? samples_ + options_.world_size - 1 : samples_;
-  require(x.cursor >= 0 && x.cursor <= end,
-          "a sampler's position of " + std::to_string(x.cursor)
-            + " does not belong to a dataset of " + std::to_string(samples_)
-            + " samples: was the state saved for another one, or by an earlier "
-              "version with more ranks? Begin an epoch with set_epoch() then");
+  require(
+    x.cursor >= 0 && x.cursor <= end,
+    c10::str("a sampler's position of ", x.cursor,
+             " does not belong to a dataset of ", samples_,
+             " samples: was the state saved for another one, or by an earlier "
+             "version with more ranks? Begin an epoch with set_epoch() then"));
   state_ = x;
   state_.cursor = std::min(x.cursor, samples_);
   resumed_ = true;

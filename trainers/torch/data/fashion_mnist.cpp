@@ -10,6 +10,7 @@
 #include <vector>
 
 #include <ATen/ops/empty.h>
+#include <c10/util/StringUtil.h>
 #include <zlib.h>
 
 #include "troupe/runtime/error.hpp"
@@ -101,9 +102,9 @@ expected<idx_file> idx_file::read(const fs::path& path, int dimensions,
   constexpr std::uint32_t unsigned_bytes = 0x0800;
   if (big_endian(word)
       != (unsigned_bytes | static_cast<std::uint32_t>(dimensions)))
-    return corrupt("its magic number " + std::to_string(big_endian(word))
-                   + " is not that of an IDX file with "
-                   + std::to_string(dimensions) + " dimensions of bytes");
+    return corrupt(c10::str("its magic number ", big_endian(word),
+                            " is not that of an IDX file with ", dimensions,
+                            " dimensions of bytes"));
   idx_file result;
   std::uint64_t item_bytes = 1;
   for (int i = 0; i < dimensions; ++i) {
@@ -113,8 +114,7 @@ expected<idx_file> idx_file::read(const fs::path& path, int dimensions,
     const auto too_large =
       i == 0 ? size > max_items : size > max_item_bytes / item_bytes;
     if (too_large || size == 0)
-      return corrupt("a dimension of " + std::to_string(size)
-                     + " is out of range");
+      return corrupt(c10::str("a dimension of ", size, " is out of range"));
     if (i > 0)
       item_bytes *= size;
     result.sizes.push_back(size);
@@ -123,8 +123,8 @@ expected<idx_file> idx_file::read(const fs::path& path, int dimensions,
   if (!in.read(result.data.data(), result.data.size()))
     return corrupt(in.failure());
   if (!in.at_end())
-    return corrupt("it does not end well after "
-                   + std::to_string(result.sizes.front()) + " items");
+    return corrupt(
+      c10::str("it does not end well after ", result.sizes.front(), " items"));
   return result;
 }
 
@@ -172,8 +172,8 @@ fashion_mnist::fashion_mnist(const fs::path& root, split part) {
   if (images.sizes[1] != side || images.sizes[2] != side)
     damaged(images_path, "its images are not 28 by 28");
   if (images.sizes[0] != labels.sizes[0])
-    damaged(labels_path, std::to_string(labels.sizes[0]) + " labels for "
-                           + std::to_string(images.sizes[0]) + " images");
+    damaged(labels_path, c10::str(labels.sizes[0], " labels for ",
+                                  images.sizes[0], " images"));
   if (std::ranges::any_of(labels.data, [](auto x) { return x >= classes; }))
     damaged(labels_path, "a label is above 9");
   bytes_ = std::make_shared<const bytes>(

@@ -6,6 +6,7 @@
 #include <string>
 
 #include <ATen/core/LegacyTypeDispatch.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/comm.hpp>
 #include <torch/csrc/distributed/c10d/logger.hpp>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -28,8 +29,8 @@ auto on_rank(const group_ptr& group, F&& f) {
   try {
     return f();
   } catch (c10::Error& e) {
-    e.add_context("on rank " + std::to_string(group->getRank()) + " of "
-                  + std::to_string(group->getSize()));
+    e.add_context(
+      c10::str("on rank ", group->getRank(), " of ", group->getSize()));
     throw;
   }
 }
@@ -52,11 +53,11 @@ void agree(const group_ptr& group, const std::string& problem,
   auto culprit =
     all_reduce(group, problem.empty() ? -1 : rank, c10d::ReduceOp::MAX, device);
   if (!problem.empty())
-    refuse("rank " + std::to_string(rank) + ": " + problem);
+    refuse("rank ", rank, ": ", problem);
   if (culprit >= 0)
-    refuse("rank " + std::to_string(rank) + ": rank " + std::to_string(culprit)
-           + " cannot train this model with the others; its own error says "
-             "why");
+    refuse("rank ", rank, ": rank ", culprit,
+           " cannot train this model with the others; its own error says "
+           "why");
 }
 
 bool has_tensor(const model_tensors& model, const std::string& name) {
@@ -280,10 +281,9 @@ void distributed_data_parallel::follow_parameters() {
   if (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same))
     return;
   if (join_)
-    refuse("rank " + std::to_string(group_->getRank())
-           + ": other parameters of model " + model_
-           + " require a gradient than before join(); a rank without data "
-             "could not follow");
+    refuse("rank ", group_->getRank(), ": other parameters of model ", model_,
+           " require a gradient than before join(); a rank without data "
+           "could not follow");
   start(options_.broadcast_at_start, false);
 }
 
@@ -320,11 +320,11 @@ void distributed_data_parallel::check_backward() const {
     return;
   troupe::check_backward(*reducer_);
   if (auto name = stepped_alone(*reducer_); !name.empty())
-    refuse("rank " + std::to_string(group_->getRank()) + ": parameter " + name
-           + " was changed after a backward whose gradients no_sync() kept on "
-             "this rank, so that the ranks' weights may differ now: the last "
-             "backward before a step has to be outside of no_sync(); weights "
-             "that you made equal yourself pass check_replicas()");
+    refuse("rank ", group_->getRank(), ": parameter ", name,
+           " was changed after a backward whose gradients no_sync() kept on "
+           "this rank, so that the ranks' weights may differ now: the last "
+           "backward before a step has to be outside of no_sync(); weights "
+           "that you made equal yourself pass check_replicas()");
 }
 
 void distributed_data_parallel::check_replicas() {
@@ -354,12 +354,12 @@ void distributed_data_parallel::compare_replicas() {
       : -1;
   mismatch = all_reduce(group_, mismatch, c10d::ReduceOp::MAX, device_);
   if (mismatch >= 0)
-    refuse("rank " + std::to_string(group_->getRank()) + ": parameter "
-           + names[static_cast<std::size_t>(mismatch % stride)] + " of rank "
-           + std::to_string(mismatch / stride)
-           + " differs from that of rank 0, although their gradients are "
-             "averaged: has a rank made a step with gradients or with a "
-             "learning rate of its own, or loaded other weights?");
+    refuse("rank ", group_->getRank(), ": parameter ",
+           names[static_cast<std::size_t>(mismatch % stride)], " of rank ",
+           mismatch / stride,
+           " differs from that of rank 0, although their gradients are "
+           "averaged: has a rank made a step with gradients or with a "
+           "learning rate of its own, or loaded other weights?");
   sink_->kept.reset();
 }
 
@@ -428,9 +428,9 @@ void distributed_data_parallel::after_forward(
   if (join_ && !learns)
     return;
   if (!known)
-    refuse("rank " + std::to_string(group_->getRank())
-           + ": the forward's output has a type whose tensors are not known; "
-             "give it a function `for_each_tensor(output&, f)` beside it");
+    refuse("rank ", group_->getRank(),
+           ": the forward's output has a type whose tensors are not known; "
+           "give it a function `for_each_tensor(output&, f)` beside it");
   buffers_are_due_ = learns && *sync_;
   if (learns && *sync_) {
     ++sink_->forwards;
@@ -495,10 +495,10 @@ bool distributed_data_parallel::shadow_step() {
   if (others[0].item<float>() == 0)
     return false;
   if (options_.static_graph && !sink_->delay_queued)
-    refuse("rank " + std::to_string(group_->getRank())
-           + " has no batch for the first step of a static graph, from which "
-             "it would learn the graph: give every rank one batch at least, or "
-             "set static_graph to false");
+    refuse("rank ", group_->getRank(),
+           " has no batch for the first step of a static graph, from which "
+           "it would learn the graph: give every rank one batch at least, or "
+           "set static_graph to false");
   reducer_->rebuild_buckets();
   if (buffers_are_due_ && options_.sync_buffers)
     buffers_from(common_rank(false));

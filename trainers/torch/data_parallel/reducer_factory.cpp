@@ -5,6 +5,7 @@
 #include <type_traits>
 #include <utility>
 
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
@@ -88,7 +89,7 @@ public:
       if (!require_finalize_)
         return;
     }
-    auto on_rank = "rank " + std::to_string(process_group_->getRank());
+    auto on_rank = c10::str("rank ", process_group_->getRank());
     if (sink_->ended == sink_->forwards)
       refuse(on_rank + ": the last backward gave no gradient to "
              + names_without_gradient()
@@ -131,7 +132,7 @@ private:
       if (arrivals_[i] != sink_->forwards && ++n <= most)
         result += (n == 1 ? "" : ", ") + names_[i];
     if (n > most)
-      result += " and " + std::to_string(n - most) + " more";
+      result += c10::str(" and ", n - most, " more");
     return (n == 1 ? "parameter " : "parameters ") + result;
   }
 
@@ -157,13 +158,13 @@ private:
       return;
     }
     if (!expected)
-      refuse("rank " + std::to_string(process_group_->getRank())
-             + ": a backward reached parameter " + names_[index]
-             + " without a forward of the data-parallel model since the last "
-               "backward, so its gradient would not be averaged with those of "
-               "the other ranks: call model.forward(...), not "
-               "model->forward(...); gradients that are to stay on this rank "
-               "need a no_sync() guard around forward and backward");
+      refuse("rank ", process_group_->getRank(),
+             ": a backward reached parameter ", names_[index],
+             " without a forward of the data-parallel model since the last "
+             "backward, so its gradient would not be averaged with those of "
+             "the other ranks: call model.forward(...), not "
+             "model->forward(...); gradients that are to stay on this rank "
+             "need a no_sync() guard around forward and backward");
     arrivals_[index] = sink_->forwards;
     note_end();
     if (sink_->static_graph && !sink_->delay_queued && !checks_first_) {
@@ -171,10 +172,10 @@ private:
       torch::autograd::Engine::get_default_engine().queue_callback(
         [sink = sink_, rank = process_group_->getRank()] {
           if (!sink->delay_queued)
-            refuse("rank " + std::to_string(rank)
-                   + ": the first backward of a static graph did not begin at "
-                     "an output of the forward, so its gradients would not be "
-                     "averaged: compute the loss from what forward returns");
+            refuse("rank ", rank,
+                   ": the first backward of a static graph did not begin at "
+                   "an output of the forward, so its gradients would not be "
+                   "averaged: compute the loss from what forward returns");
         });
     }
   }

@@ -50,13 +50,11 @@ std::string pickled(const tensor_map& tensors,
 
 void write_archive(const fs::path& path, const tensor_map& tensors) {
   const c10::NoGradGuard no_grad;
-  auto file = replacing_file::create(path);
-  if (!file)
-    throw train_error{std::move(file.error())};
+  auto file = value_or_throw(replacing_file::create(path));
   error problem;
   caffe2::serialize::PyTorchStreamWriter archive{
     [&](const void* data, std::size_t n) -> std::size_t {
-      auto done = file->write({{static_cast<const std::byte*>(data), n}});
+      auto done = file.write({{static_cast<const std::byte*>(data), n}});
       if (done)
         return n;
       problem = done.error();
@@ -80,8 +78,7 @@ void write_archive(const fs::path& path, const tensor_map& tensors) {
     throw train_error{
       {ec::unsupported, path.string() + " cannot be written: " + x.what()}};
   }
-  if (auto done = file->commit(); !done)
-    throw train_error{std::move(done.error())};
+  value_or_throw(file.commit());
 }
 
 } // namespace
@@ -95,16 +92,14 @@ void save_pt(const fs::path& path, const tensor_map& tensors) {
 }
 
 tensor_map load_pt(const fs::path& path, trusted_source) {
-  auto file = mapped_file::open(path);
-  if (!file)
-    throw train_error{std::move(file.error())};
+  auto file = value_or_throw(mapped_file::open(path));
   auto damaged = [&](const std::string& why) {
     return train_error{{ec::corrupt, path.string()
                                        + " is no .pt file with a "
                                          "dict of tensors: "
                                        + why}};
   };
-  const auto bytes = (*file)->bytes();
+  const auto bytes = file->bytes();
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   c10::IValue value;
   try {

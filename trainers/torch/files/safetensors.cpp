@@ -21,14 +21,6 @@ namespace troupe {
 
 namespace {
 
-template <class T>
-T value_or_throw(expected<T> x) {
-  if (!x)
-    throw train_error{std::move(x.error())};
-  if constexpr (!std::is_void_v<T>)
-    return std::move(*x);
-}
-
 using c10::ScalarType;
 
 constexpr std::array<std::pair<ScalarType, const char*>, 18> type_names{

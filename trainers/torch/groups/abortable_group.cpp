@@ -4,6 +4,8 @@
 #include <string_view>
 #include <utility>
 
+#include <c10/util/StringUtil.h>
+
 #include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -32,9 +34,9 @@ std::exception_ptr as_timeout(const std::exception_ptr& failure, int rank) {
         && what.find("timeout") == what.npos)
       return nullptr;
     return std::make_exception_ptr(train_error{
-      {ec::timeout,
-       "rank " + std::to_string(rank)
-         + ": a collective waited too long for other ranks: " + e.what()}});
+      {ec::timeout, c10::str("rank ", rank,
+                             ": a collective waited too long for other ranks: ",
+                             e.what())}});
   } catch (...) {
     return nullptr;
   }
@@ -146,9 +148,9 @@ void abortable_group::abort(const error& reason, collective_failure how) {
   {
     std::lock_guard guard{mutex_};
     if (!aborted_) {
-      aborted_ = {reason.code,
-                  "rank " + std::to_string(rank_)
-                    + ": the group was aborted: " + reason.message};
+      aborted_ = {
+        reason.code,
+        c10::str("rank ", rank_, ": the group was aborted: ", reason.message)};
       aborted_as_ = how;
     }
     gone = std::exchange(inner_, nullptr);
@@ -227,8 +229,8 @@ abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
   else if (auto waits = wait_on_a_thread(ours->inner, complete); !waits)
     complete(std::make_exception_ptr(train_error{
       {waits.error().code,
-       "rank " + std::to_string(rank_)
-         + ": no one can wait for a collective: " + waits.error().message}}));
+       c10::str("rank ", rank_, ": no one can wait for a collective: ",
+                waits.error().message)}}));
   settle(std::move(group), ours.get());
   return ours;
 }

@@ -13,6 +13,7 @@
 
 #include <ATen/Context.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/StringUtil.h>
 #include <dlfcn.h>
 
 #include "troupe/runtime/process/quiet_thread.hpp"
@@ -77,8 +78,7 @@ bool group_reaper::drain(std::chrono::milliseconds limit) {
 namespace {
 
 [[noreturn]] void lacks(int rank, const std::string& what) {
-  throw train_error{
-    {ec::unsupported, "rank " + std::to_string(rank) + ": " + what}};
+  throw train_error{{ec::unsupported, c10::str("rank ", rank, ": ", what)}};
 }
 
 /// Where `troupe_nccl` may lie: where the user says, and where the loader
@@ -187,7 +187,7 @@ make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
   } catch (const std::exception& e) {
     throw train_error{
       {ec::rank_failed,
-       "rank " + std::to_string(rank) + ": NCCL could not start: " + e.what()}};
+       c10::str("rank ", rank, ": NCCL could not start: ", e.what())}};
   }
 }
 
@@ -213,13 +213,13 @@ start_group(train_context& context, std::chrono::milliseconds limit,
   if (!started)
     throw train_error{
       {started.error().code,
-       "rank " + std::to_string(context.rank())
-         + ": the group did not start: " + started.error().message}};
+       c10::str("rank ", context.rank(),
+                ": the group did not start: ", started.error().message)}};
   if (result.wait_for(limit) != std::future_status::ready)
     shared->fail(std::make_exception_ptr(
-      train_error{{ec::timeout, "rank " + std::to_string(context.rank())
-                                  + ": the group did not start within "
-                                  + std::to_string(limit.count()) + " ms"}}));
+      train_error{{ec::timeout, c10::str("rank ", context.rank(),
+                                         ": the group did not start within ",
+                                         limit.count(), " ms")}}));
   return result.get();
 }
 
@@ -237,9 +237,10 @@ refuse_reports_after_abort(train_context& context,
     if (member->getError() != c10d::ErrorType::SUCCESS)
       throw train_error{
         {ec::rank_failed,
-         "rank " + std::to_string(rank)
-           + ": NCCL aborted a collective, so what the loop computed since is "
-             "not valid and cannot be reported"}};
+         c10::str(
+           "rank ", rank,
+           ": NCCL aborted a collective, so what the loop computed since is "
+           "not valid and cannot be reported")}};
   });
 }
 

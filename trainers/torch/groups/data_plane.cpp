@@ -5,6 +5,7 @@
 #include <vector>
 
 #include <ATen/core/grad_mode.h>
+#include <c10/util/StringUtil.h>
 
 namespace troupe {
 
@@ -15,9 +16,10 @@ std::shared_ptr<torch_data_plane> data_plane(train_context& context) {
     return *plane;
   throw train_error{
     {ec::invalid_argument,
-     "rank " + std::to_string(context.rank())
-       + ": this loop was not started by a torch_trainer, so it has no group "
-         "and no device"}};
+     c10::str(
+       "rank ", context.rank(),
+       ": this loop was not started by a torch_trainer, so it has no group "
+       "and no device")}};
 }
 
 at::Device device(train_context& context) {

@@ -9,6 +9,7 @@
 #include "troupe/trainers/train_context.hpp"
 
 #ifdef TROUPE_HAS_GLOO
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
 
@@ -69,8 +70,8 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
     throw;
   } catch (const std::exception& e) {
     throw train_error{
-      {ec::rank_failed, "rank " + std::to_string(rank)
-                          + ": Gloo could not connect: " + e.what()}};
+      {ec::rank_failed,
+       c10::str("rank ", rank, ": Gloo could not connect: ", e.what())}};
   }
 }
 
@@ -85,9 +86,9 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>&, int rank, int, bool,
                 std::chrono::milliseconds) {
   throw train_error{
     {ec::unsupported,
-     "rank " + std::to_string(rank)
-       + ": this build of Troupe has no Gloo: its headers (Debian: "
-         "libgloo-dev) were missing, or TROUPE_WITH_GLOO was off"}};
+     c10::str("rank ", rank,
+              ": this build of Troupe has no Gloo: its headers (Debian: "
+              "libgloo-dev) were missing, or TROUPE_WITH_GLOO was off")}};
 }
 
 #endif

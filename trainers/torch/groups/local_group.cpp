@@ -3,6 +3,7 @@
 #include <ATen/ATen.h>
 #include <ATen/ThreadLocalState.h>
 #include <c10/util/ParallelGuard.h>
+#include <c10/util/StringUtil.h>
 
 #include "troupe/trainers/train_context.hpp"
 
@@ -17,8 +18,9 @@ struct plain_tensors {
   c10::ParallelGuard no_threads{true};
 };
 
-[[noreturn]] void refuse(ec code, const std::string& what) {
-  throw train_error{{code, "the local group " + what}};
+template <class... Args>
+[[noreturn]] void refuse(ec code, const Args&... what) {
+  throw train_error{{code, c10::str("the local group ", what...)}};
 }
 
 reduction_op op_of(const c10d::ReduceOp& op) {
@@ -85,8 +87,7 @@ void check(const at::Tensor& x) {
 
 at::Tensor& only(std::vector<at::Tensor>& x) {
   if (x.size() != 1)
-    refuse(ec::invalid_argument,
-           "takes one tensor a call, not " + std::to_string(x.size()));
+    refuse(ec::invalid_argument, "takes one tensor a call, not ", x.size());
   check(x.front());
   return x.front();
 }
@@ -95,8 +96,8 @@ at::Tensor& only(std::vector<at::Tensor>& x) {
 std::vector<at::Tensor>& one_per_rank(std::vector<std::vector<at::Tensor>>& x,
                                       int ranks, const at::Tensor& like) {
   if (x.size() != 1 || x.front().size() != static_cast<std::size_t>(ranks))
-    refuse(ec::invalid_argument, "takes one list with a tensor for each of the "
-                                   + std::to_string(ranks) + " ranks");
+    refuse(ec::invalid_argument,
+           "takes one list with a tensor for each of the ", ranks, " ranks");
   for (auto& tensor : x.front()) {
     check(tensor);
     if (tensor.numel() != like.numel()
@@ -114,10 +115,9 @@ std::vector<at::Tensor> parts_of(const at::Tensor& whole,
   check(like);
   if (whole.numel() != like.numel() * ranks
       || whole.scalar_type() != like.scalar_type() || !whole.is_contiguous())
-    refuse(ec::invalid_argument,
-           "needs a contiguous tensor of " + std::to_string(ranks) + " times "
-             + std::to_string(like.numel()) + " elements of "
-             + toString(like.scalar_type()));
+    refuse(ec::invalid_argument, "needs a contiguous tensor of ", ranks,
+           " times ", like.numel(), " elements of ",
+           toString(like.scalar_type()));
   plain_tensors guard;
   if (like.numel() == 0)
     return std::vector<at::Tensor>(static_cast<std::size_t>(ranks), like);
@@ -140,7 +140,7 @@ collective_fingerprint fingerprint_of(collective_kind kind, const at::Tensor& x,
 
 int root_of(std::int64_t root, int ranks) {
   if (root < 0 || root >= ranks)
-    refuse(ec::invalid_argument, "has no rank " + std::to_string(root));
+    refuse(ec::invalid_argument, "has no rank ", root);
   return static_cast<int>(root);
 }
 
@@ -165,7 +165,7 @@ void local_group::abort(const error& reason) noexcept {
 
 void local_group::abort() {
   leaves_ = true;
-  abort({ec::stopped, "rank " + std::to_string(rank_) + " aborted the group"});
+  abort({ec::stopped, c10::str("rank ", rank_, " aborted the group")});
 }
 
 void local_group::close() {
@@ -208,9 +208,9 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
     work->succeed();
   };
   if (!worker_.add(std::move(run)))
-    work->fail(std::make_exception_ptr(train_error{
-                 {ec::stopped, "the local group of rank "
-                                 + std::to_string(rank_) + " is closed"}}),
+    work->fail(std::make_exception_ptr(
+                 train_error{{ec::stopped, c10::str("the local group of rank ",
+                                                    rank_, " is closed")}}),
                collective_failure::own);
   return work;
 }

@@ -5,6 +5,7 @@
 #include <memory>
 
 #include <c10/core/impl/VirtualGuardImpl.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "troupe/trainers/rank_link.hpp"
@@ -26,18 +27,17 @@ constexpr auto close_limit = std::chrono::seconds{1};
 /// How long NCCL may take to start once all ranks are there: seconds are usual.
 constexpr auto start_limit = std::chrono::minutes{2};
 
+template <class... Args>
 [[noreturn]] void refuse(const train_context& context, ec code,
-                         const std::string& what) {
-  throw train_error{
-    {code, "rank " + std::to_string(context.rank()) + ": " + what}};
+                         const Args&... what) {
+  throw train_error{{code, c10::str("rank ", context.rank(), ": ", what...)}};
 }
 
 /// *config* with a timeout that clocks can count.
 torch_config checked(const train_context& context, torch_config config) {
   if (config.timeout <= std::chrono::milliseconds::zero())
-    refuse(context, ec::invalid_argument,
-           "torch_config::timeout is " + std::to_string(config.timeout.count())
-             + " ms, but must be positive");
+    refuse(context, ec::invalid_argument, "torch_config::timeout is ",
+           config.timeout.count(), " ms, but must be positive");
   config.timeout = std::min(config.timeout, longest_timeout);
   return config;
 }
@@ -84,9 +84,8 @@ void meet(train_context& context, c10d::Store& store,
     for (int rank = 0; rank < context.world_size(); ++rank)
       if (!store.check({key(rank)}))
         missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
-    refuse(context, ec::timeout,
-           "rank " + missing + " did not come to the group within "
-             + std::to_string(timeout.count()) + " ms");
+    refuse(context, ec::timeout, "rank ", missing,
+           " did not come to the group within ", timeout.count(), " ms");
   }
 }
 
@@ -108,17 +107,13 @@ group_ends join_local(train_context& context, const torch_config& config,
       "backend local carries CPU tensors only, and this rank has GPUs: use "
       "nccl or gloo");
   auto& facts = context.facts();
-  auto segment =
-    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt});
-  if (!segment)
-    throw train_error{segment.error()};
-  if (segment->ranks() != context.world_size())
-    refuse(context, ec::protocol,
-           "the shared segment is for " + std::to_string(segment->ranks())
-             + " ranks, the attempt has "
-             + std::to_string(context.world_size()));
+  auto segment = value_or_throw(
+    shared_segment::attach(facts.segment, {facts.run_id, facts.attempt}));
+  if (segment.ranks() != context.world_size())
+    refuse(context, ec::protocol, "the shared segment is for ", segment.ranks(),
+           " ranks, the attempt has ", context.world_size());
   auto member =
-    c10::make_intrusive<local_group>(std::move(*segment), context.rank(),
+    c10::make_intrusive<local_group>(std::move(segment), context.rank(),
                                      config.timeout, context.link().activity());
   plane.group = group_of(store, member, plane, c10d::ProcessGroup::CUSTOM);
   return {[member](const error& reason) { member->abort(reason); },
@@ -129,9 +124,8 @@ group_ends join_gloo(train_context& context, const torch_config& config,
                      torch_data_plane& plane,
                      const c10::intrusive_ptr<c10d::Store>& store) {
   if (group_reaper::pending() >= group_reaper::limit)
-    refuse(context, ec::conflict,
-           std::to_string(group_reaper::limit)
-             + " groups of earlier attempts still wait for their peers");
+    refuse(context, ec::conflict, group_reaper::limit,
+           " groups of earlier attempts still wait for their peers");
   if (has_gloo())
     meet(context, *store, config.timeout);
   auto member = c10::make_intrusive<abortable_group>(

@@ -6,14 +6,6 @@ namespace troupe {
 
 namespace {
 
-template <class T>
-T value_or_train_error(expected<T> x) {
-  if (!x)
-    throw train_error{std::move(x.error())};
-  if constexpr (!std::is_void_v<T>)
-    return std::move(*x);
-}
-
 std::string text(const rendezvous_store::bytes& x) {
   return {x.begin(), x.end()};
 }
@@ -29,35 +21,35 @@ c10::intrusive_ptr<c10d::Store> rendezvous_store::clone() {
 }
 
 void rendezvous_store::set(const std::string& key, const bytes& value) {
-  value_or_train_error(store_->set(key, text(value)));
+  value_or_throw(store_->set(key, text(value)));
 }
 
 rendezvous_store::bytes rendezvous_store::compareSet(const std::string& key,
                                                      const bytes& current,
                                                      const bytes& desired) {
-  return raw(value_or_train_error(
-    store_->compare_set(key, text(current), text(desired))));
+  return raw(
+    value_or_throw(store_->compare_set(key, text(current), text(desired))));
 }
 
 rendezvous_store::bytes rendezvous_store::get(const std::string& key) {
-  return raw(value_or_train_error(store_->get(key, timeout_)));
+  return raw(value_or_throw(store_->get(key, timeout_)));
 }
 
 std::int64_t rendezvous_store::add(const std::string& key,
                                    std::int64_t amount) {
-  return value_or_train_error(store_->add(key, amount));
+  return value_or_throw(store_->add(key, amount));
 }
 
 bool rendezvous_store::deleteKey(const std::string& key) {
-  return value_or_train_error(store_->erase(key));
+  return value_or_throw(store_->erase(key));
 }
 
 bool rendezvous_store::check(const std::vector<std::string>& keys) {
-  return value_or_train_error(store_->check(keys));
+  return value_or_throw(store_->check(keys));
 }
 
 std::int64_t rendezvous_store::getNumKeys() {
-  return value_or_train_error(store_->size());
+  return value_or_throw(store_->size());
 }
 
 void rendezvous_store::wait(const std::vector<std::string>& keys) {
@@ -66,7 +58,7 @@ void rendezvous_store::wait(const std::vector<std::string>& keys) {
 
 void rendezvous_store::wait(const std::vector<std::string>& keys,
                             const std::chrono::milliseconds& timeout) {
-  value_or_train_error(store_->wait(keys, timeout));
+  value_or_throw(store_->wait(keys, timeout));
 }
 
 } // namespace troupe

@@ -5,6 +5,7 @@
 #include <type_traits>
 
 #include <c10/core/ScalarType.h>
+#include <c10/util/StringUtil.h>
 #include <sched.h>
 #include <unistd.h>
 
@@ -59,15 +60,15 @@ std::string to_string(const collective_fingerprint& x) {
   result += std::to_string(x.sequence);
   if (x.kind == collective_kind::barrier)
     return result;
-  result += " of " + std::to_string(x.elements) + " elements of "
-            + c10::toString(static_cast<c10::ScalarType>(x.type));
+  result += c10::str(" of ", x.elements, " elements of ",
+                     c10::toString(static_cast<c10::ScalarType>(x.type)));
   if (reduces(x.kind)) {
     result += " (";
     result += name_of(static_cast<reduction_op>(x.op));
     result += ')';
   }
   if (x.root >= 0)
-    result += " with root " + std::to_string(x.root);
+    result += c10::str(" with root ", x.root);
   return result;
 }
 
@@ -169,13 +170,13 @@ void segment_exchange::compare_fingerprints() {
     std::memcpy(&theirs, segment_.rank(peer).note[parity].data(),
                 sizeof(theirs));
     if (!(theirs == fingerprint_))
-      others += ", rank " + std::to_string(peer) + " a " + to_string(theirs);
+      others += c10::str(", rank ", peer, " a ", to_string(theirs));
   }
   if (!others.empty())
-    fail({ec::invalid_argument, "rank " + std::to_string(rank_)
-                                  + ": the ranks do not call the same "
-                                    "collective: this one calls a "
-                                  + to_string(fingerprint_) + others});
+    fail({ec::invalid_argument, c10::str("rank ", rank_,
+                                         ": the ranks do not call the same "
+                                         "collective: this one calls a ",
+                                         to_string(fingerprint_), others)});
 }
 
 void segment_exchange::close() noexcept {
@@ -189,7 +190,7 @@ void segment_exchange::cancel() noexcept {
 }
 
 error segment_exchange::explain(int peer, bool timed_out) const {
-  auto here = "rank " + std::to_string(rank_) + ": " + to_string(fingerprint_);
+  auto here = c10::str("rank ", rank_, ": ", to_string(fingerprint_));
   if (segment_.aborted()) {
     auto reason = segment_.abort_reason();
     return {reason.code, here + " was aborted: " + reason.message};
@@ -197,15 +198,16 @@ error segment_exchange::explain(int peer, bool timed_out) const {
   if (cancelled_.load())
     return {ec::stopped, here + " was given up: the group was closed"};
   if (!timed_out)
-    return {ec::rank_failed, here + " failed: rank " + std::to_string(peer)
-                               + " has left the group ("
-                               + std::string{segment_.rank(peer).left()} + ")"};
+    return {ec::rank_failed,
+            c10::str(here, " failed: rank ", peer, " has left the group (",
+                     std::string{segment_.rank(peer).left()}, ")")};
   auto missing = std::to_string(peer);
   for (int i = peer + 1; i < ranks(); ++i)
     if (i != rank_ && !segment_.rank(i).reached(step_))
-      missing += ", " + std::to_string(i);
-  return {ec::timeout, here + ": rank " + missing + " did not come within "
-                         + std::to_string(timeout_.count()) + " ms"};
+      missing += c10::str(", ", i);
+  return {ec::timeout,
+          c10::str(here, ": rank ", missing, " did not come within ",
+                   timeout_.count(), " ms")};
 }
 
 void segment_exchange::fail(error reason) {

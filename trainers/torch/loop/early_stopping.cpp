@@ -4,6 +4,7 @@
 #include <iostream>
 
 #include <ATen/Functions.h>
+#include <c10/util/StringUtil.h>
 
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
@@ -16,11 +17,11 @@ early_stopping::early_stopping(early_stopping_options options)
   if (options_.monitor.empty())
     refuse("early_stopping was given no value to monitor");
   if (options_.patience < 0)
-    refuse("early_stopping_options::patience is "
-           + std::to_string(options_.patience) + ", but must be at least 0");
+    refuse("early_stopping_options::patience is ", options_.patience,
+           ", but must be at least 0");
   if (!(options_.min_delta >= 0))
-    refuse("early_stopping_options::min_delta is "
-           + std::to_string(options_.min_delta) + ", but must be at least 0");
+    refuse("early_stopping_options::min_delta is ", options_.min_delta,
+           ", but must be at least 0");
 }
 
 void early_stopping::on_validation_end(epoch_loop& loop) {
@@ -41,8 +42,8 @@ bool early_stopping::checks_train_epochs(const epoch_loop& loop) const {
 void early_stopping::check(epoch_loop& loop) {
   const auto value = monitored(loop);
   const auto text = to_string(metric_value{value});
-  const auto begin = "epoch " + std::to_string(loop.current_epoch()) + ": '"
-                     + options_.monitor + "' ";
+  const auto begin =
+    c10::str("epoch ", loop.current_epoch(), ": '", options_.monitor, "' ");
   if (options_.check_finite && !std::isfinite(value)) {
     reason_ = begin + "is " + text;
   } else if (improves(value)) {
@@ -52,9 +53,9 @@ void early_stopping::check(epoch_loop& loop) {
   } else if (++waited_ < options_.patience) {
     return;
   } else {
-    reason_ = begin + "is " + text + ", and was not better than "
-              + to_string(metric_value{best_.value_or(value)}) + " for "
-              + std::to_string(waited_) + " checks in a row";
+    reason_ = c10::str(begin, "is ", text, ", and was not better than ",
+                       to_string(metric_value{best_.value_or(value)}), " for ",
+                       waited_, " checks in a row");
   }
   if (loop.context().rank() == 0)
     std::cout << "early_stopping: " << reason_ << std::endl;
@@ -65,10 +66,9 @@ double early_stopping::monitored(epoch_loop& loop) const {
   const auto logged = loop.callback_metrics();
   const auto mine = logged.number(options_.monitor);
   if (!mine)
-    refuse("early_stopping monitors '" + options_.monitor + "', which rank "
-           + std::to_string(loop.context().rank())
-           + " has not logged; it has logged: "
-           + (logged.empty() ? "nothing" : to_string(logged)));
+    refuse("early_stopping monitors '", options_.monitor, "', which rank ",
+           loop.context().rank(), " has not logged; it has logged: ",
+           logged.empty() ? "nothing" : to_string(logged));
   auto& context = loop.context();
   auto sum = at::scalar_tensor(
     *mine, at::TensorOptions{}.dtype(at::kDouble).device(device(context)));

@@ -6,6 +6,7 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/StringUtil.h>
 #include <c10/util/Type.h>
 
 #include "troupe/trainers/torch/groups/data_plane.hpp"
@@ -20,9 +21,8 @@ namespace {
 void check(const loop_options& x) {
   auto at_least = [](std::int64_t value, std::int64_t least, const char* name) {
     if (value < least)
-      refuse("loop_options::" + std::string{name} + " is "
-             + std::to_string(value) + ", but must be at least "
-             + std::to_string(least));
+      refuse("loop_options::", name, " is ", value, ", but must be at least ",
+             least);
   };
   at_least(x.max_epochs, 0, "max_epochs");
   at_least(x.limit_train_batches.value_or(1), 1, "limit_train_batches");
@@ -31,8 +31,8 @@ void check(const loop_options& x) {
   at_least(x.num_sanity_val_steps, -1, "num_sanity_val_steps");
   at_least(x.accumulate_grad_batches, 1, "accumulate_grad_batches");
   if (x.gradient_clip_val && !(*x.gradient_clip_val > 0))
-    refuse("loop_options::gradient_clip_val is "
-           + std::to_string(*x.gradient_clip_val) + ", but must be positive");
+    refuse("loop_options::gradient_clip_val is ", *x.gradient_clip_val,
+           ", but must be positive");
 }
 
 std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
@@ -204,28 +204,26 @@ void epoch_loop::check_order(batch_feed& feed, const char* use) {
   const auto mine = feed.divides().value_or(divided_order{});
   const auto first = context_.broadcast_from_rank_zero(mine);
   auto text = [](const divided_order& x) {
-    return std::to_string(x.samples) + " samples in the order of seed "
-           + std::to_string(x.seed);
+    return c10::str(x.samples, " samples in the order of seed ", x.seed);
   };
   if (first != mine)
-    refuse("rank " + std::to_string(context_.rank()) + ": the loader for " + use
-           + " divides " + text(mine) + ", but rank 0's " + text(first)
-           + ": give all ranks the same data and data_loader_options::seed");
+    refuse("rank ", context_.rank(), ": the loader for ", use, " divides ",
+           text(mine), ", but rank 0's ", text(first),
+           ": give all ranks the same data and data_loader_options::seed");
 }
 
 void epoch_loop::check_batches(batch_feed& train) {
   const auto mine = limited(train.size(), options_.limit_train_batches);
   if (mine < 1)
-    refuse("rank " + std::to_string(context_.rank())
-           + ": the loader for training has no batches");
+    refuse("rank ", context_.rank(),
+           ": the loader for training has no batches");
   if (context_.world_size() == 1)
     return;
   if (auto first = context_.broadcast_from_rank_zero(mine); first != mine)
-    refuse("rank " + std::to_string(context_.rank()) + " has "
-           + std::to_string(mine) + " batches for training but rank 0 has "
-           + std::to_string(first)
-           + ": ranks train in step, so give them equal numbers "
-             "(troupe::tail::pad or drop_last)");
+    refuse("rank ", context_.rank(), " has ", mine,
+           " batches for training but rank 0 has ", first,
+           ": ranks train in step, so give them equal numbers "
+           "(troupe::tail::pad or drop_last)");
 }
 
 void epoch_loop::check_optimizer() const {
@@ -260,9 +258,8 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
     const auto n = limited(train.size(), options_.limit_train_batches);
     for (std::int64_t i = 0; i < n; ++i) {
       if (!train.next())
-        refuse("the loader for training said that it has "
-               + std::to_string(train.size()) + " batches, but gave "
-               + std::to_string(i));
+        refuse("the loader for training said that it has ", train.size(),
+               " batches, but gave ", i);
       train_batch(train, i, n);
     }
   }
@@ -299,9 +296,9 @@ at::Tensor epoch_loop::backward(batch_feed& train, std::int64_t index,
   auto loss = model_->data_parallel().forward([&] {
     auto x = train.step(index);
     if (!x.defined() || x.numel() != 1 || !x.requires_grad())
-      refuse("training_step of module " + module_->name()
-             + " returned no loss for batch " + std::to_string(index)
-             + ": it must be one number that depends on the parameters");
+      refuse("training_step of module ", module_->name(),
+             " returned no loss for batch ", index,
+             ": it must be one number that depends on the parameters");
     return x;
   });
   auto result = loss.detach();

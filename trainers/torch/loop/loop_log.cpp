@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include <ATen/Functions.h>
+#include <c10/util/StringUtil.h>
 
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
@@ -34,8 +35,8 @@ epoch_means::shared_names(train_context& context) const {
   auto names = context.broadcast_from_rank_zero(mine);
   for (auto& name : mine)
     if (!std::binary_search(names.begin(), names.end(), name))
-      refuse("rank " + std::to_string(context.rank()) + " logged '" + name
-             + "' with sync_dist in an epoch in which rank 0 did not log it");
+      refuse("rank ", context.rank(), " logged '", name,
+             "' with sync_dist in an epoch in which rank 0 did not log it");
   return names;
 }
 
@@ -128,7 +129,7 @@ void loop_log::add(train_context& context, const std::string& name,
              "report would ever hold it");
   if (!value.defined() || value.numel() != 1)
     refuse("'" + name + "' is logged with "
-           + (value.defined() ? std::to_string(value.numel()) + " elements"
+           + (value.defined() ? c10::str(value.numel(), " elements")
                               : std::string{"an undefined tensor"})
            + ", but a logged value is one number");
   const auto in_batch = place_ == place::batch && !validating_;
@@ -148,8 +149,7 @@ void loop_log::add(train_context& context, const std::string& name,
   if (on_epoch) {
     auto weight = options.batch_size.value_or(samples_);
     if (weight < 0)
-      refuse("'" + name + "' is logged with a batch size of "
-             + std::to_string(weight));
+      refuse("'", name, "' is logged with a batch size of ", weight);
     means().add(name, value, static_cast<double>(weight), options.sync_dist);
   }
 }

@@ -32,9 +32,9 @@ void loop_optimizer::own_lr(const std::vector<double>& values) {
 
 void loop_optimizer::check_groups(const std::vector<double>& saved) const {
   if (saved.size() != first_lr_.size())
-    refuse("the optimizer has " + std::to_string(first_lr_.size())
-           + " parameter groups, but the checkpoint has learning rates for "
-           + std::to_string(saved.size()));
+    refuse("the optimizer has ", first_lr_.size(),
+           " parameter groups, but the checkpoint has learning rates for ",
+           saved.size());
 }
 
 void loop_optimizer::follow_schedule(schedule_interval interval,

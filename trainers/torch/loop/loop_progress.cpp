@@ -124,10 +124,7 @@ loop_progress from_json(const json::document& x) {
 }
 
 bool is_there(const fs::path& path) {
-  auto found = look_up(path);
-  if (!found)
-    throw train_error{found.error()};
-  return found->exists();
+  return value_or_throw(look_up(path)).exists();
 }
 
 } // namespace
@@ -135,11 +132,9 @@ bool is_there(const fs::path& path) {
 void write_progress(const fs::path& folder, const loop_progress& x) {
   auto path = text_file(folder);
   auto text = to_json(x);
-  auto done = check_size(path, text, max_bytes).and_then([&] {
+  value_or_throw(check_size(path, text, max_bytes).and_then([&] {
     return write_new_file(path, text);
-  });
-  if (!done)
-    throw train_error{done.error()};
+  }));
   tensor_map tensors = x.optimizer;
   for (auto& [name, value] : x.added.tensors)
     tensors[added_prefix + name] = value;
@@ -150,18 +145,17 @@ std::optional<loop_progress> read_progress(const fs::path& folder) {
   const auto path = text_file(folder);
   if (!is_there(path))
     return std::nullopt;
-  auto result = read_file(path, max_bytes).and_then([&](std::string text) {
-    return json::read<loop_progress>(text, path.string(), from_json);
-  });
-  if (!result)
-    throw train_error{result.error()};
+  auto result =
+    value_or_throw(read_file(path, max_bytes).and_then([&](std::string text) {
+      return json::read<loop_progress>(text, path.string(), from_json);
+    }));
   for (auto& [name, value] : load_safetensors(tensor_file(folder))) {
     if (name.starts_with(optimizer_prefix))
-      result->optimizer[name] = value;
+      result.optimizer[name] = value;
     else
-      result->added.tensors[name.substr(added_prefix.size())] = value;
+      result.added.tensors[name.substr(added_prefix.size())] = value;
   }
-  return std::move(*result);
+  return result;
 }
 
 void write_rank_progress(const fs::path& folder, int rank,
@@ -190,11 +184,9 @@ rank_progress read_rank_progress(const fs::path& folder, int rank) {
   } else {
     path = rank_file(folder, 0);
   }
-  auto logged = json::read<metrics>(load_safetensors_metadata(path)["logged"],
-                                    path.string(), json::to_metrics);
-  if (!logged)
-    throw train_error{logged.error()};
-  result.logged = std::move(*logged);
+  result.logged = value_or_throw(
+    json::read<metrics>(load_safetensors_metadata(path)["logged"],
+                        path.string(), json::to_metrics));
   return result;
 }
 

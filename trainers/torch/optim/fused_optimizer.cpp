@@ -9,6 +9,7 @@
 
 #include <ATen/Functions.h>
 #include <c10/core/GradMode.h>
+#include <c10/util/StringUtil.h>
 
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -75,11 +76,11 @@ void check_options(Options& options) {
       if (name == "dampening" ? !std::isnan(value)
                               : value >= 0 && (!is_beta || value < 1))
         return;
-      refuse("an optimizer's " + name + " must be "
-             + (name == "dampening" ? "a number"
-                : is_beta           ? "at least 0 and less than 1"
-                                    : "at least 0")
-             + ", got " + std::to_string(value));
+      refuse("an optimizer's ", name, " must be ",
+             (name == "dampening" ? "a number"
+              : is_beta           ? "at least 0 and less than 1"
+                                  : "at least 0"),
+             ", got ", value);
     }
   });
 }
@@ -112,8 +113,7 @@ fused_optimizer<Options>::fused_optimizer(std::vector<group_type> groups)
       if (why.empty() && !seen.insert(parameter.unsafeGetTensorImpl()).second)
         why = "appears twice";
       if (!why.empty())
-        refuse("parameter " + std::to_string(index) + " of an optimizer "
-               + why);
+        refuse("parameter ", index, " of an optimizer ", why);
       ++index;
     }
   }
@@ -182,9 +182,9 @@ auto fused_optimizer<Options>::due(std::size_t group) -> std::vector<work> {
     if (!parameter.requires_grad() || !gradient.defined())
       continue;
     if (gradient.is_sparse())
-      refuse("parameter " + std::to_string(index - 1)
-             + " has a sparse gradient, which the fused optimizers do not "
-               "support: make the embedding dense");
+      refuse("parameter ", index - 1,
+             " has a sparse gradient, which the fused optimizers do not "
+             "support: make the embedding dense");
     auto& x = bin(parameter);
     x.parameters.push_back(parameter);
     x.gradients.push_back(laid_out_as(parameter, gradient));
@@ -262,8 +262,8 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
   const auto given = std::ranges::count_if(
     saved, [&](const auto& item) { return item.first.starts_with(prefix); });
   if (static_cast<std::size_t>(given) != used)
-    complain("*", "has " + std::to_string(given - static_cast<long>(used))
-                    + " tensors that this optimizer does not know");
+    complain("*", c10::str("has ", given - static_cast<long>(used),
+                           " tensors that this optimizer does not know"));
   if (!problems.empty())
     refuse("the state of an optimizer does not fit" + problems);
   for (std::size_t g = 0; g < groups_.size(); ++g)

@@ -167,8 +167,7 @@ TEST_F(bad_input_test, options_are_checked_before_anything_is_done) {
          {"loop_options::accumulate_grad_batches is 0, but must be at least "
           "1"});
   expect(fit({.gradient_clip_val = -1.0}),
-         {"loop_options::gradient_clip_val is -1.000000, but must be "
-          "positive"});
+         {"loop_options::gradient_clip_val is -1, but must be positive"});
   expect([](train_context&) { early_stopping{{}}; },
          {"early_stopping was given no value to monitor"});
 }

@@ -66,7 +66,7 @@ inline constexpr bool is_example = false;
 template <class Data, class Target>
 inline constexpr bool is_example<torch::data::Example<Data, Target>> = true;
 
-/// Numbers and texts: ranges whose elements are no tensors.
+/// Numbers and texts: ranges whose elements are not tensors.
 template <class T>
 concept range_of_numbers =
   std::ranges::range<T> && std::is_arithmetic_v<std::ranges::range_value_t<T>>;

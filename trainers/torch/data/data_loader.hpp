@@ -51,7 +51,7 @@ void use_no_operator_threads();
 ///
 /// A pass begins at the start of the epoch, or where `load_state` says. Leaving
 /// the loop early joins the threads that read ahead. After an exception of the
-/// dataset, `++` of the iterator goes on with the next batch. Belongs to the
+/// dataset, `++` of the iterator continues with the next batch. Belongs to the
 /// thread of the loop; one pass at a time.
 template <map_dataset Dataset>
 class data_loader {

@@ -13,7 +13,7 @@ namespace troupe {
 
 namespace {
 
-/// Position at which the epoch ends if it goes on at *first*.
+/// Position at which the epoch ends if it continues at *first*.
 std::int64_t end_of_epoch(std::int64_t samples, std::int64_t first,
                           const sampler_options& options) {
   const auto left = std::max<std::int64_t>(samples - first, 0);

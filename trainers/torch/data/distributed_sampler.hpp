@@ -84,7 +84,7 @@ private:
 /// Divides the indices of a dataset among the ranks, batch by batch.
 ///
 /// The order is a pure function of seed and epoch. The cursor counts samples of
-/// all ranks, so that an epoch that was begun by one world size goes on exactly
+/// all ranks, so that an epoch begun with one world size continues exactly
 /// with another. Belongs to one thread.
 class distributed_sampler {
 public:

@@ -56,7 +56,7 @@ struct data_parallel_options {
   /// a `join` every rank needs one batch at least.
   bool static_graph = false;
 
-  /// Gradients live in the buckets, which saves their size in memory and a
+  /// Gradients are views of the buckets, which saves their size in memory and a
   /// copy. Such gradients refuse `detach_()`: use `zero_grad()` of the model
   /// and not that of `torch::optim`.
   bool gradient_as_bucket_view = true;

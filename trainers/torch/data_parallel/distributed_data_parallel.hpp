@@ -23,8 +23,9 @@ namespace troupe {
 class train_context;
 struct gradient_sink_state;
 
-/// While it lives, gradients stay on this rank and add up: for all but the last
-/// of several small batches. Forward and backward both have to lie inside.
+/// As long as it exists, gradients stay on this rank and add up: for all but
+/// the last of several small batches. Forward and backward both have to lie
+/// inside.
 class [[nodiscard]] no_sync_guard {
 public:
   explicit no_sync_guard(bool& sync)
@@ -82,7 +83,7 @@ public:
     return output;
   }
 
-  /// Gradients of forwards inside the guard's life are not averaged.
+  /// Gradients of forwards while the guard exists are not averaged.
   no_sync_guard no_sync() { return no_sync_guard{*sync_}; }
 
   /// Runs *body*, this rank's steps, and takes part in the others' steps until
@@ -121,12 +122,13 @@ public:
   /// *context*: no run stores weights that were stepped with such gradients.
   void check_at_reports(train_context& context);
 
-  /// Goes on with another group, with the same parameters and their gradients.
-  /// With *broadcast* its rank 0 gives weights and buffers to the others.
+  /// Continues with another group, with the same parameters and their
+  /// gradients. With *broadcast* its rank 0 gives weights and buffers to the
+  /// others.
   void rebuild(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
 
-  /// Lets go of the group, at once and without a word to the other ranks, such
-  /// as after a failure. Until `rebuild`, a forward is an error.
+  /// Releases the group at once, without notifying the other ranks, such as
+  /// after a failure. Until `rebuild`, a forward is an error.
   void drop();
 
   /// Whether gradients travel: there is a group of more than one rank.

@@ -63,7 +63,7 @@ public:
   bool is_training() const { return module_->is_training(); }
 
   /// Forgets all gradients, also of frozen parameters. Unlike `zero_grad` of
-  /// `torch::optim` it allows gradients that live in buckets.
+  /// `torch::optim` it allows gradients that are views of buckets.
   void zero_grad() { ddp_->zero_grad(); }
 
   no_sync_guard no_sync() { return ddp_->no_sync(); }
@@ -128,7 +128,7 @@ auto make_ddp(Module module, c10::intrusive_ptr<c10d::ProcessGroup> group,
 /// run. In a world of one rank it adds nothing. Throws `train_error` if the
 /// loop was not started by a torch trainer, or if the ranks' models differ.
 ///
-/// As long as the result lives, `report` and `new_checkpoint` of *context*
+/// As long as the result exists, `report` and `new_checkpoint` of *context*
 /// throw if the last backward left gradients that were not averaged: see
 /// `distributed_data_parallel::check_backward`.
 template <class Module>

@@ -95,7 +95,7 @@ tensor_map load_pt(const fs::path& path, trusted_source) {
   auto file = value_or_throw(mapped_file::open(path));
   auto damaged = [&](const std::string& why) {
     return train_error{{ec::corrupt, path.string()
-                                       + " is no .pt file with a "
+                                       + " is not a .pt file with a "
                                          "dict of tensors: "
                                        + why}};
   };
@@ -113,7 +113,7 @@ tensor_map load_pt(const fs::path& path, trusted_source) {
   tensor_map result;
   for (const auto& item : value.toGenericDict()) {
     if (!item.key().isString() || !item.value().isTensor())
-      throw damaged("an entry is no pair of name and tensor");
+      throw damaged("an entry is not a pair of name and tensor");
     result.insert_or_assign(item.key().toStringRef(), item.value().toTensor());
   }
   return result;

@@ -5,8 +5,8 @@
 
 namespace troupe {
 
-/// Said by a caller who vouches for a file: reading it may run whatever its
-/// author put there.
+/// A caller passes it to vouch for a file: reading the file may run whatever
+/// code its author put there.
 struct trusted_source {};
 
 /// Writes *tensors* to *path* as a dict that Python's

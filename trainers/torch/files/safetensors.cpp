@@ -142,7 +142,7 @@ void save_safetensors(const fs::path& path, const tensor_map& tensors,
     throw train_error{
       {ec::invalid_argument, path.string()
                                + " cannot be written: a name or its "
-                                 "metadata is no UTF-8 text"}};
+                                 "metadata is not UTF-8 text"}};
   }
   std::vector<std::span<const std::byte>> pieces{
     std::as_bytes(std::span{head})};

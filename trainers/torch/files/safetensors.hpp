@@ -27,7 +27,7 @@ void save_safetensors(const fs::path& path, Model&& model,
 }
 
 /// All tensors of *path*. They are private views of the mapped file: writing to
-/// one changes no file. The file must not be changed in place while they live.
+/// one changes no file. The file must not be changed in place while they exist.
 /// Throws `train_error` that says what is wrong with the file.
 tensor_map load_safetensors(const fs::path& path);
 

@@ -151,14 +151,14 @@ safetensors_header::decode(std::span<const std::byte> file) {
   if (!problem.empty())
     return corrupt("in its header " + problem);
   if (!document.is_object())
-    return corrupt("its header is no JSON object");
+    return corrupt("its header is not a JSON object");
   safetensors_header result;
   const auto data_size = file.size() - length_bytes - length;
   for (const auto& [name, value] : document.items()) {
     if (name == metadata_key) {
       if (!value.is_object()
           || !std::ranges::all_of(value, [](auto& x) { return x.is_string(); }))
-        return corrupt("its metadata is no map from text to text");
+        return corrupt("its metadata is not a map from text to text");
       result.metadata = value.get<std::map<std::string, std::string>>();
       continue;
     }

@@ -68,8 +68,8 @@ tensor_map named_tensors(Model&& model, const std::string& prefix = "") {
 struct load_options {
   /// Names that are missing in the file or unknown to the model are errors.
   bool strict = true;
-  /// Only names that begin with it count, and it is no part of their names in
-  /// the model.
+  /// Only names that begin with it count, and the model's names are without
+  /// it.
   std::string prefix;
 };
 

@@ -23,7 +23,7 @@ expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
                    path.string() + " cannot be read: "
                      + (code == 0 ? "it is not a file" : std::strerror(code)));
   };
-  // A pipe in a file's place must not have us wait for who writes to it.
+  // Does not wait for a writer if the path is a pipe.
   const auto file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
   if (file == -1)
     return refuse(errno);

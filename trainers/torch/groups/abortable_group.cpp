@@ -88,7 +88,7 @@ public:
   work_ptr inner;
 };
 
-/// Works that nobody has completed yet. Callbacks of inner futures outlive the
+/// Works that are not completed yet. Callbacks of inner futures outlive the
 /// group, so they share it.
 struct abortable_group::open_works {
   std::mutex mutex;
@@ -109,7 +109,7 @@ struct abortable_group::open_works {
       activity->give_up_collective();
   }
 
-  /// Our reference to *x*; nullptr if somebody else took it.
+  /// Our reference to *x*; nullptr if another thread took it.
   c10::intrusive_ptr<work> take(work* x) {
     std::lock_guard guard{mutex};
     if (works.erase(x) == 0)

@@ -17,7 +17,7 @@ namespace troupe {
 /// callers wait for works of our own, which the inner ones complete or an abort
 /// fails.
 ///
-/// Threads of the inner group may go on for a while after an abort; they hold
+/// Threads of the inner group may run on for a while after an abort; they hold
 /// references to the tensors they work on, so nothing is overwritten.
 class abortable_group : public c10d::Backend, public showing_group {
 public:

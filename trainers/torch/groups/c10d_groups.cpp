@@ -250,7 +250,7 @@ void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member) {
     try {
       member->abort();
     } catch (...) {
-      // The group is of no use either way; its plane lets go of it.
+      // The group is of no use either way; its plane releases it.
     }
   });
 }

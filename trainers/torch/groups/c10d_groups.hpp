@@ -35,7 +35,7 @@ make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 /// Returns what *start* returns, such as a group whose start waits for peers
 /// and cannot be interrupted: it runs on a thread of its own. Throws
 /// `train_error` as soon as the attempt is aborted, and after *limit*; *start*
-/// is left behind then, and what it returns is let go. Takes the place of
+/// is left behind then, and what it returns is released. Takes the place of
 /// another listener to aborts.
 c10::intrusive_ptr<c10d::Backend>
 start_group(train_context& context, std::chrono::milliseconds limit,

@@ -13,11 +13,11 @@ namespace troupe {
 /// alike: collectives on CPU tensors over a shared segment.
 ///
 /// Collectives run one by one on a thread of the group, in the order of the
-/// calls, so that a backward pass goes on meanwhile. Results are bit-identical
-/// on every rank. Each call takes one tensor (the list forms one per rank) of
-/// any strides; sparse tensors are summed or averaged. What fails, fails the
-/// returned work with a `train_error` that names ranks, and with it all later
-/// calls.
+/// calls, so that a backward pass continues meanwhile. Results are
+/// bit-identical on every rank. Each call takes one tensor (the list forms one
+/// per rank) of any strides; sparse tensors are summed or averaged. What fails,
+/// fails the returned work with a `train_error` that names ranks, and with it
+/// all later calls.
 class local_group : public c10d::Backend, public showing_group {
 public:
   /// *timeout* is how long a collective waits for the slowest rank. Shows in

@@ -11,7 +11,7 @@ namespace troupe {
 /// backend that *config* names. Every rank of the attempt calls it once, before
 /// the loop. In a world of one the group is nullptr.
 ///
-/// While the result lives, the abort of the attempt (`rank_link::on_abort`)
+/// While the result exists, the abort of the attempt (`rank_link::on_abort`)
 /// ends every waiting collective at once with the link's error; letting it go
 /// takes bounded time, also if peers are stuck.
 ///

@@ -49,7 +49,7 @@ public:
   /// Ends the pass, also before its last batch.
   virtual void end() noexcept = 0;
 
-  // Of the current batch, whose number the module is told.
+  // Of the current batch; the module gets its number.
 
   /// Samples: the first dimension of the first tensor; 1 if there is none.
   virtual std::int64_t samples() = 0;
@@ -73,8 +73,8 @@ struct loader_of<Source> {
   using type = std::invoke_result_t<Source>;
 };
 
-/// Batches of a loader: any range with `size()`, told the epoch if it has
-/// `set_epoch`.
+/// Batches of a loader: any range with `size()`. Gets the epoch if it
+/// has `set_epoch`.
 template <class Source>
 class loader_feed : public batch_feed {
 public:

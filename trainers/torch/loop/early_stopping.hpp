@@ -14,7 +14,7 @@ struct early_stopping_options {
   score_order mode = score_order::min;
   /// Checks in a row without an improvement that end the fit.
   int patience = 3;
-  /// A change of at most this much is no improvement.
+  /// A change of at most this much is not an improvement.
   double min_delta = 0;
   /// NaN and infinities end the fit at once.
   bool check_finite = true;

@@ -39,7 +39,8 @@ std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
   return limit ? std::min(n, *limit) : n;
 }
 
-/// While it lives, a module is in evaluation mode and nothing has gradients.
+/// As long as it exists, a module is in evaluation mode and nothing has
+/// gradients.
 /// Afterwards each of its parts is in the mode in which it was: a user may have
 /// frozen some.
 class evaluation_mode {
@@ -150,14 +151,14 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   call(&loop_callback::on_train_start);
   module_->on_train_start();
   // Hooks up to here may have drawn numbers that the run did not draw at this
-  // point of its first life.
+  // point of its first attempt.
   set_random_state(mine.random, device(context_));
-  auto may_go_on = [this] {
+  auto continues = [this] {
     // A run that is preempted says so with the same report on every rank.
     return epoch_ < options_.max_epochs && !stopping_
            && !context_.stop_requested();
   };
-  for (; may_go_on(); ++epoch_)
+  for (; continues(); ++epoch_)
     train_epoch(train, validation);
   call(&loop_callback::on_train_end);
   module_->on_train_end();
@@ -398,7 +399,7 @@ void epoch_loop::tell(const std::exception_ptr& what) noexcept {
     } catch (const std::exception& e) {
       say(*x, e.what());
     } catch (...) {
-      say(*x, "it threw something that is no std::exception");
+      say(*x, "it threw something that is not a std::exception");
     }
   }
 }

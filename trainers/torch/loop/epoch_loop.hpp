@@ -50,7 +50,7 @@ struct loop_options {
   /// with a `comm_hook` are not compared.
   bool check_replicas = true;
 
-  /// Go on from `context.checkpoint()` if a loop saved it. Turn it off for all
+  /// Resume from `context.checkpoint()` if a loop saved it. Turn it off for all
   /// but the first of several loops in one run.
   bool resume = true;
 
@@ -86,7 +86,7 @@ public:
   /// Trains *module* on the batches of *train*: a loader of
   /// `prepare_data_loader`, any other range with `size()`, or a function that
   /// makes one, called after `setup`. A collective: the ranks have equal
-  /// numbers of batches. Goes on from the checkpoint of `train_report_callback`
+  /// numbers of batches. Resumes from the checkpoint of `train_report_callback`
   /// (see `loop_options::resume`) as if there had been no break. Throws what
   /// steps and hooks throw, and `train_error` for what cannot work.
   template <class Module, class Train>

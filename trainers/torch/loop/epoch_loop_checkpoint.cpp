@@ -108,7 +108,7 @@ rank_progress epoch_loop::my_progress() const {
 void epoch_loop::save_checkpoint(const fs::path& folder) {
   if (!epoch_is_over_)
     refuse("save_checkpoint() is called in the middle of an epoch, from where "
-           "no loop can go on");
+           "no loop can resume");
   loop_progress x{.finished_epochs = epoch_ + 1,
                   .global_step = global_step_,
                   .stopping = stopping_,

@@ -93,7 +93,7 @@ public:
 };
 
 /// At the end of each train epoch: saves a checkpoint from which a later
-/// attempt goes on, and reports the epoch's logged values with `epoch` and
+/// attempt resumes, and reports the epoch's logged values with `epoch` and
 /// `step` from every rank, as Ray's callback for Lightning does. Values that
 /// were not logged with `sync_dist` are each rank's own.
 class train_report_callback final : public loop_callback {

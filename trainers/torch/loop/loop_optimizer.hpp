@@ -24,7 +24,7 @@ enum class schedule_interval { epoch, step };
 /// `configure_optimizers` set: Python's `LambdaLR`.
 ///
 /// A function of the count alone, so a checkpoint holds what it multiplies and
-/// nothing of it, and a resumed run goes on exactly. As with `LambdaLR`, a
+/// nothing of it, and a resumed run continues exactly. As with `LambdaLR`, a
 /// learning rate that a hook sets counts until the schedule advances, which
 /// does not start from it.
 struct lr_schedule {
@@ -102,7 +102,7 @@ public:
   /// *interval*.
   void follow_schedule(schedule_interval interval, std::int64_t count);
 
-  /// The optimizer itself, nullptr if it is no *Optimizer*.
+  /// The optimizer itself, nullptr if it is not an *Optimizer*.
   template <class Optimizer>
   Optimizer* as() const {
     auto x = dynamic_cast<model<Optimizer>*>(self_.get());

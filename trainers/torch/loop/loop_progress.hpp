@@ -50,7 +50,7 @@ struct rank_progress {
 /// Writes *x* into *folder*; throws `train_error` with the path.
 void write_progress(const fs::path& folder, const loop_progress& x);
 
-/// What *folder* holds; nothing if it is no checkpoint of a loop. Throws
+/// What *folder* holds; nothing if it is not a checkpoint of a loop. Throws
 /// `train_error` for one that is damaged.
 std::optional<loop_progress> read_progress(const fs::path& folder);
 

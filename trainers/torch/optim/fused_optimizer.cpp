@@ -25,7 +25,7 @@ std::string objection(const at::Tensor& x) {
   if (!x.is_leaf())
     return "is the result of an operation";
   if (!at::isFloatingType(x.scalar_type()))
-    return "is no tensor of floating-point numbers";
+    return "is not a tensor of floating-point numbers";
   if (!x.is_non_overlapping_and_dense())
     return "does not own dense memory";
   return "";

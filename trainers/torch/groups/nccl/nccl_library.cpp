@@ -9,10 +9,10 @@ namespace troupe {
 
 namespace {
 
-/// Defaults of c10d's NCCL that would end the process instead of telling the
-/// control plane. What the user set stays.
+/// Changes defaults of c10d's NCCL that would end the process instead of
+/// notifying the control plane. What the user set stays.
 void tame_watchdog(std::chrono::milliseconds timeout) {
-  // On a failure abort the communicators and let the rank live: it reports.
+  // On a failure abort the communicators and not the rank: it reports.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
   // The control plane watches the ranks itself.
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
@@ -20,7 +20,7 @@ void tame_watchdog(std::chrono::milliseconds timeout) {
   // second is saved.
   ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
   // c10d waits for a communicator that starts under the lock that an abort
-  // needs: 30 minutes, unless told otherwise.
+  // needs: 30 minutes, unless set otherwise.
   auto limit = std::chrono::ceil<std::chrono::seconds>(timeout).count();
   ::setenv("TORCH_NCCL_NONBLOCKING_TIMEOUT", std::to_string(limit).c_str(), 0);
 }

@@ -23,114 +23,6 @@ namespace {
 
 using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-/// Runs *f*; an error of LibTorch leaves with this rank's number in it.
-template <class F>
-auto on_rank(const group_ptr& group, F&& f) {
-  try {
-    return f();
-  } catch (c10::Error& e) {
-    e.add_context(
-      c10::str("on rank ", group->getRank(), " of ", group->getSize()));
-    throw;
-  }
-}
-
-std::int64_t all_reduce(const group_ptr& group, std::int64_t value,
-                        c10d::ReduceOp::RedOpType op, at::Device device) {
-  std::vector<at::Tensor> x{
-    at::full({1}, value, at::TensorOptions{at::kLong}.device(device))};
-  c10d::AllreduceOptions options;
-  options.reduceOp = op;
-  group->allreduce(x, options)->wait();
-  return x[0].item<std::int64_t>();
-}
-
-/// Throws on every rank if any has a *problem*: a rank that left alone would
-/// let the others wait for it.
-void agree(const group_ptr& group, const std::string& problem,
-           at::Device device) {
-  auto rank = group->getRank();
-  auto culprit =
-    all_reduce(group, problem.empty() ? -1 : rank, c10d::ReduceOp::MAX, device);
-  if (!problem.empty())
-    refuse("rank ", rank, ": ", problem);
-  if (culprit >= 0)
-    refuse("rank ", rank, ": rank ", culprit,
-           " cannot train this model with the others; its own error says "
-           "why");
-}
-
-bool has_tensor(const model_tensors& model, const std::string& name) {
-  auto has = [&](auto& list) {
-    return std::ranges::find(list, name, &named_tensor::name) != list.end();
-  };
-  return has(model.parameters) || has(model.buffers);
-}
-
-bool is_ignored(const data_parallel_options& options, const std::string& name) {
-  return std::ranges::find(options.ignored, name) != options.ignored.end();
-}
-
-/// What contradicts itself or *model* in *options*; empty if nothing does.
-std::string problem_of(const model_tensors& model,
-                       const data_parallel_options& options) {
-  if (options.compression != gradient_compression::none)
-    for (auto& x : model.parameters)
-      if (x.sparse_gradient && x.tensor.requires_grad()
-          && !is_ignored(options, x.name))
-        return "gradients of " + x.name
-               + " are sparse and cannot be compressed";
-  if ((options.bucket_bytes && *options.bucket_bytes <= 0)
-      || std::any_of(options.bucket_bytes_list.begin(),
-                     options.bucket_bytes_list.end(),
-                     [](auto x) { return x <= 0; })
-      || options.broadcast_bytes <= 0)
-    return "sizes of buckets and broadcasts have to be positive";
-  if (options.comm_hook && options.compression != gradient_compression::none)
-    return "data_parallel_options has a comm_hook and a compression, but a "
-           "hook decides itself in what form gradients travel: set one of them";
-  for (auto& name : options.ignored)
-    if (!has_tensor(model, name))
-      return "data_parallel_options::ignored has " + name + ", but model "
-             + model.model + " has no parameter or buffer of that name";
-  return {};
-}
-
-/// Why *model* cannot be trained with *options*; empty if it can.
-std::string problem_of(const model_tensors& model,
-                       const std::vector<named_tensor>& trained,
-                       const data_parallel_options& options) {
-  if (trained.empty())
-    return "model " + model.model
-           + " has no parameter that requires a gradient, so there is nothing "
-             "to train";
-  auto& first = trained.front();
-  for (auto& x : trained)
-    if (x.tensor.device() != first.tensor.device())
-      return "parameters of model " + model.model + " lie on several devices: "
-             + first.name + " on " + first.tensor.device().str() + ", " + x.name
-             + " on " + x.tensor.device().str();
-  return problem_of(model, options);
-}
-
-/// What the group averages of *model*.
-std::vector<named_tensor> reduced_of(const model_tensors& model,
-                                     const data_parallel_options& options) {
-  std::vector<named_tensor> result;
-  for (auto& x : model.parameters)
-    if (x.tensor.requires_grad() && !is_ignored(options, x.name))
-      result.push_back(x);
-  return result;
-}
-
-void append_detached(std::vector<at::Tensor>& out,
-                     const std::vector<named_tensor>& in,
-                     const data_parallel_options& options) {
-  for (auto& x : in)
-    if (!is_ignored(options, x.name))
-      out.push_back(x.tensor.detach());
-}
-
 /// How the names of *lists* differ from rank 0's, but for those that are
 /// ignored; empty if they do not. Tensors travel in their order, so that others
 /// of the same shape would be mixed.
@@ -173,18 +65,6 @@ at::Tensor fingerprint(const at::Tensor& x) {
   return bits.view(type).sum(at::kLong);
 }
 
-/// Copies *tensors* of *rank* to all. Hidden from autograd's version counters:
-/// a graph that saved a buffer is still good for its backward.
-void broadcast(const group_ptr& group, const std::vector<at::Tensor>& tensors,
-               const data_parallel_options& options, int rank) {
-  if (tensors.empty())
-    return;
-  at::NoGradGuard no_grad;
-  at::AutoDispatchBelowADInplaceOrView below_autograd;
-  c10d::broadcast_coalesced(group, tensors,
-                            static_cast<size_t>(options.broadcast_bytes), rank);
-}
-
 } // namespace
 
 distributed_data_parallel::distributed_data_parallel(
@@ -211,7 +91,7 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   if (group && group->getSize() > 1) {
     group_ = std::move(group);
     try {
-      on_rank(group_, [&] { start(broadcast, broadcast); });
+      on_rank([&] { start(broadcast, broadcast); });
     } catch (...) {
       drop(); // a closed connection tells the others
       throw;
@@ -233,7 +113,7 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   // can.
   device_ = reduced_.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
                              : reduced_.front().tensor.device();
-  agree(group_, problem_of(model, reduced_, options_), device_);
+  agree(problem_of(model, reduced_, options_));
   std::vector<at::Tensor> parameters;
   for (auto& x : reduced_)
     parameters.push_back(x.tensor);
@@ -252,14 +132,56 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
     options_, device_);
   if (mismatch.empty() && !names.empty())
     mismatch = "model " + model.model + names;
-  agree(group_, mismatch, device_);
-  std::vector<at::Tensor> state;
-  if (with_parameters)
-    append_detached(state, model.parameters, options_);
-  if (with_buffers)
-    append_detached(state, model.buffers, options_);
-  broadcast(group_, state, options_, 0);
+  agree(mismatch);
+  copy_from(0, model, with_parameters, with_buffers);
   make_reducer();
+}
+
+/// Throws on every rank if any has a *problem*: a rank that left alone would
+/// let the others wait for it.
+void distributed_data_parallel::agree(const std::string& problem) {
+  auto rank = group_->getRank();
+  auto culprit = all_reduce(problem.empty() ? -1 : rank, c10d::ReduceOp::MAX);
+  if (!problem.empty())
+    refuse("rank ", rank, ": ", problem);
+  if (culprit >= 0)
+    refuse("rank ", rank, ": rank ", culprit,
+           " cannot train this model with the others; its own error says "
+           "why");
+}
+
+/// Copies what the ranks share of *model* from *rank* to all. Hidden from
+/// autograd's version counters: a graph that saved a buffer is still good for
+/// its backward.
+void distributed_data_parallel::copy_from(int rank, const model_tensors& model,
+                                          bool parameters, bool buffers) {
+  std::vector<at::Tensor> state;
+  auto add = [&](const std::vector<named_tensor>& list) {
+    for (auto& x : list)
+      if (!is_ignored(options_, x.name))
+        state.push_back(x.tensor.detach());
+  };
+  if (parameters)
+    add(model.parameters);
+  if (buffers)
+    add(model.buffers);
+  if (state.empty())
+    return;
+  at::NoGradGuard no_grad;
+  at::AutoDispatchBelowADInplaceOrView below_autograd;
+  c10d::broadcast_coalesced(
+    group_, state, static_cast<size_t>(options_.broadcast_bytes), rank);
+}
+
+std::int64_t
+distributed_data_parallel::all_reduce(std::int64_t value,
+                                      c10d::ReduceOp::RedOpType op) {
+  std::vector<at::Tensor> x{
+    at::full({1}, value, at::TensorOptions{at::kLong}.device(device_))};
+  c10d::AllreduceOptions options;
+  options.reduceOp = op;
+  group_->allreduce(x, options)->wait();
+  return x[0].item<std::int64_t>();
 }
 
 std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
@@ -331,7 +253,7 @@ void distributed_data_parallel::check_replicas() {
   if (dropped_)
     refuse("the group was dropped; `rebuild` gives another one");
   if (active())
-    on_rank(group_, [&] { compare_replicas(); });
+    on_rank([&] { compare_replicas(); });
 }
 
 void distributed_data_parallel::compare_replicas() {
@@ -352,7 +274,7 @@ void distributed_data_parallel::compare_replicas() {
     differs.any().item<bool>()
       ? group_->getRank() * stride + differs.nonzero()[0].item<std::int64_t>()
       : -1;
-  mismatch = all_reduce(group_, mismatch, c10d::ReduceOp::MAX, device_);
+  mismatch = all_reduce(mismatch, c10d::ReduceOp::MAX);
   if (mismatch >= 0)
     refuse("rank ", group_->getRank(), ": parameter ",
            names[static_cast<std::size_t>(mismatch % stride)], " of rank ",
@@ -371,13 +293,11 @@ void distributed_data_parallel::broadcast_buffers() {
   if (dropped_)
     refuse("the group was dropped; `rebuild` gives another one");
   if (active())
-    on_rank(group_, [&] { buffers_from(0); });
+    on_rank([&] { buffers_from(0); });
 }
 
 void distributed_data_parallel::buffers_from(int rank) {
-  std::vector<at::Tensor> buffers;
-  append_detached(buffers, source_.tensors().buffers, options_);
-  broadcast(group_, buffers, options_, rank);
+  copy_from(rank, source_.tensors(), false, true);
 }
 
 void distributed_data_parallel::before_forward() {
@@ -386,13 +306,13 @@ void distributed_data_parallel::before_forward() {
   auto learns = at::GradMode::is_enabled();
   if (!active() || (join_ && !learns))
     return;
-  on_rank(group_, [&] {
+  on_rank([&] {
     if (learns)
       troupe::check_backward(*reducer_);
     // On all ranks alike, as what follows. A GPU would have to be waited for.
     if (learns && *sync_ && !join_ && device_.is_cpu() && sink_->kept) {
       const std::int64_t mine = stepped_alone(*reducer_).empty() ? 0 : 1;
-      if (all_reduce(group_, mine, c10d::ReduceOp::MAX, device_) > 0)
+      if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
         compare_replicas(); // One rank may see what another does not.
     }
     if (learns && *sync_)
@@ -438,100 +358,10 @@ void distributed_data_parallel::after_forward(
     if (options_.find_unused_parameters && !options_.static_graph)
       for (auto x : outputs)
         tensors.push_back(*x);
-    on_rank(group_, [&] { reducer_->prepare_for_backward(tensors); });
+    on_rank([&] { reducer_->prepare_for_backward(tensors); });
   }
   if (looks_at_outputs())
     pass_through_sink(outputs, sink_);
-}
-
-// -- uneven inputs ------------------------------------------------------------
-//
-// A rank whose data has ended shadows, collective by collective, what the
-// others do in a step:
-//
-//   with data (forward, backward)        without (shadow_step)
-//   announce_data: sum of ones           finish_join: sum of ones
-//   rebuild_buckets                      rebuild_buckets
-//   common_rank, broadcast of buffers    common_rank, broadcast of buffers
-//   announce_sync: sum of ones           sum of zeros
-//   one reduction per bucket             one reduction per bucket of zeros
-//   sum of the map of used parameters    the same, if unused ones are looked
-//                                        for in every step
-//
-// The first backward of a static graph sums that map before the buckets and
-// learns what a shadow cannot: every rank has to make it itself.
-
-void distributed_data_parallel::begin_join(join_options options) {
-  if (!active())
-    return;
-  join_ = options;
-  logger_->set_uneven_input_join();
-}
-
-void distributed_data_parallel::end_join() noexcept {
-  if (join_ && active())
-    reducer_->set_forward_pass_work_handle({}, true);
-  join_.reset();
-}
-
-void distributed_data_parallel::announce_data() {
-  std::vector<at::Tensor> one{at::ones({1}, device_)};
-  reducer_->set_forward_pass_work_handle(group_->allreduce(one),
-                                         join_->divide_by_initial_world_size);
-}
-
-void distributed_data_parallel::announce_sync() {
-  all_reduce(group_, *sync_ ? 1 : 0, c10d::ReduceOp::SUM, device_);
-}
-
-int distributed_data_parallel::common_rank(bool candidate) {
-  return static_cast<int>(all_reduce(group_, candidate ? group_->getRank() : -1,
-                                     c10d::ReduceOp::MAX, device_));
-}
-
-bool distributed_data_parallel::shadow_step() {
-  std::vector<at::Tensor> others{at::zeros({1}, device_)};
-  group_->allreduce(others)->wait();
-  if (others[0].item<float>() == 0)
-    return false;
-  if (options_.static_graph && !sink_->delay_queued)
-    refuse("rank ", group_->getRank(),
-           " has no batch for the first step of a static graph, from which "
-           "it would learn the graph: give every rank one batch at least, or "
-           "set static_graph to false");
-  reducer_->rebuild_buckets();
-  if (buffers_are_due_ && options_.sync_buffers)
-    buffers_from(common_rank(false));
-  buffers_are_due_ = all_reduce(group_, 0, c10d::ReduceOp::SUM, device_) > 0;
-  if (!buffers_are_due_)
-    return true;
-  std::vector<c10::intrusive_ptr<c10::ivalue::Future>> sums;
-  auto buckets = reducer_->get_grad_buckets(/*return_zero_tensors*/ true);
-  for (auto& bucket : buckets)
-    sums.push_back(reducer_->run_comm_hook(bucket));
-  for (auto& sum : sums)
-    sum->waitAndThrow();
-  if (options_.find_unused_parameters && !options_.static_graph) {
-    std::vector<at::Tensor> used{reducer_->get_local_used_map_on_device()};
-    group_->allreduce(used)->wait();
-  }
-  reducer_->push_rebuilt_params_for_all_indices();
-  return true;
-}
-
-void distributed_data_parallel::finish_join() {
-  if (!active())
-    return;
-  on_rank(group_, [&] {
-    auto made_the_most_steps = true;
-    while (shadow_step())
-      made_the_most_steps = false;
-    std::vector<at::Tensor> state;
-    auto model = source_.tensors();
-    append_detached(state, model.parameters, options_);
-    append_detached(state, model.buffers, options_);
-    broadcast(group_, state, options_, common_rank(made_the_most_steps));
-  });
 }
 
 } // namespace troupe

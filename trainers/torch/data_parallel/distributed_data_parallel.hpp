@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
@@ -8,6 +9,8 @@
 #include <vector>
 
 #include <ATen/core/Tensor.h>
+#include <c10/util/Exception.h>
+#include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
 #include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
@@ -173,7 +176,23 @@ private:
     }
   }
 
+  /// Calls *f*; an error of LibTorch leaves with this rank's number in it.
+  template <class F>
+  void on_rank(F&& f) {
+    try {
+      f();
+    } catch (c10::Error& e) {
+      e.add_context(
+        c10::str("on rank ", group_->getRank(), " of ", group_->getSize()));
+      throw;
+    }
+  }
+
   void start(bool with_parameters, bool with_buffers);
+  void agree(const std::string& problem);
+  void copy_from(int rank, const model_tensors& model, bool parameters,
+                 bool buffers);
+  std::int64_t all_reduce(std::int64_t value, c10d::ReduceOp::RedOpType op);
   void make_reducer();
   void compare_replicas();
   void follow_parameters();

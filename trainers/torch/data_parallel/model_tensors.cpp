@@ -1,9 +1,12 @@
 #include "troupe/trainers/torch/data_parallel/model_tensors.hpp"
 
+#include <algorithm>
 #include <unordered_set>
 
 #include <torch/nn/modules/embedding.h>
 #include <torch/script.h>
+
+#include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
 
 namespace troupe {
 
@@ -80,6 +83,13 @@ model_tensors all_of(std::string name, const Module& module) {
   return result;
 }
 
+bool has_tensor(const model_tensors& model, const std::string& name) {
+  auto has = [&](auto& list) {
+    return std::ranges::find(list, name, &named_tensor::name) != list.end();
+  };
+  return has(model.parameters) || has(model.buffers);
+}
+
 } // namespace
 
 model_tensors tensors_of(const torch::nn::Module& module) {
@@ -132,6 +142,59 @@ void replace_tensors(c10::IValue& value,
       entry.setValue(std::move(element));
     }
   }
+}
+
+bool is_ignored(const data_parallel_options& options, const std::string& name) {
+  return std::ranges::find(options.ignored, name) != options.ignored.end();
+}
+
+std::vector<named_tensor> reduced_of(const model_tensors& model,
+                                     const data_parallel_options& options) {
+  std::vector<named_tensor> result;
+  for (auto& x : model.parameters)
+    if (x.tensor.requires_grad() && !is_ignored(options, x.name))
+      result.push_back(x);
+  return result;
+}
+
+std::string problem_of(const model_tensors& model,
+                       const data_parallel_options& options) {
+  if (options.compression != gradient_compression::none)
+    for (auto& x : model.parameters)
+      if (x.sparse_gradient && x.tensor.requires_grad()
+          && !is_ignored(options, x.name))
+        return "gradients of " + x.name
+               + " are sparse and cannot be compressed";
+  if ((options.bucket_bytes && *options.bucket_bytes <= 0)
+      || std::any_of(options.bucket_bytes_list.begin(),
+                     options.bucket_bytes_list.end(),
+                     [](auto x) { return x <= 0; })
+      || options.broadcast_bytes <= 0)
+    return "sizes of buckets and broadcasts have to be positive";
+  if (options.comm_hook && options.compression != gradient_compression::none)
+    return "data_parallel_options has a comm_hook and a compression, but a "
+           "hook decides itself in what form gradients travel: set one of them";
+  for (auto& name : options.ignored)
+    if (!has_tensor(model, name))
+      return "data_parallel_options::ignored has " + name + ", but model "
+             + model.model + " has no parameter or buffer of that name";
+  return {};
+}
+
+std::string problem_of(const model_tensors& model,
+                       const std::vector<named_tensor>& trained,
+                       const data_parallel_options& options) {
+  if (trained.empty())
+    return "model " + model.model
+           + " has no parameter that requires a gradient, so there is nothing "
+             "to train";
+  auto& first = trained.front();
+  for (auto& x : trained)
+    if (x.tensor.device() != first.tensor.device())
+      return "parameters of model " + model.model + " lie on several devices: "
+             + first.name + " on " + first.tensor.device().str() + ", " + x.name
+             + " on " + x.tensor.device().str();
+  return problem_of(model, options);
 }
 
 } // namespace troupe

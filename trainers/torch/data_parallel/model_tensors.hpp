@@ -20,6 +20,8 @@ class Module;
 
 namespace troupe {
 
+struct data_parallel_options;
+
 /// A parameter or buffer of a model under its dotted name ("layer1.0.weight").
 struct named_tensor {
   std::string name;
@@ -45,6 +47,23 @@ void append_parameters(const torch::nn::Module& module,
                        std::vector<c10::TensorImpl*>& out);
 void append_parameters(const torch::jit::Module& module,
                        std::vector<c10::TensorImpl*>& out);
+
+/// Whether *options* leave the tensor *name* to each rank.
+bool is_ignored(const data_parallel_options& options, const std::string& name);
+
+/// What the group averages of *model*.
+std::vector<named_tensor> reduced_of(const model_tensors& model,
+                                     const data_parallel_options& options);
+
+/// What contradicts itself or *model* in *options*; empty if nothing does.
+std::string problem_of(const model_tensors& model,
+                       const data_parallel_options& options);
+
+/// Why *model*, of which *trained* is averaged, cannot be trained with
+/// *options*; empty if it can.
+std::string problem_of(const model_tensors& model,
+                       const std::vector<named_tensor>& trained,
+                       const data_parallel_options& options);
 
 /// Looks again at each call: users may freeze and replace tensors between
 /// steps.

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <csignal>
 #include <cstdlib>
+#include <fstream>
 #include <iostream>
 #include <mutex>
 #include <thread>
@@ -93,6 +94,7 @@ pid_t start_in_a_session() {
   pid_t result = -1;
   ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environ);
   posix_spawnattr_destroy(&with);
+  wait_for_environment(result);
   return result;
 }
 
@@ -170,6 +172,12 @@ int program::wait() const {
   while (::waitpid(pid, &status, 0) < 0 && errno == EINTR)
     continue;
   return status;
+}
+
+void wait_for_environment(pid_t pid) {
+  auto path = "/proc/" + std::to_string(pid) + "/environ";
+  while (std::ifstream{path}.peek() == std::ifstream::traits_type::eof())
+    std::this_thread::yield();
 }
 
 program start_program(const std::string& mode) {

@@ -40,6 +40,7 @@ pid_t start_sleep(std::string variable) {
     ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environment),
     0);
   posix_spawnattr_destroy(&with);
+  wait_for_environment(result);
   return result;
 }
 

@@ -579,6 +579,9 @@ pid_t start_sleep(std::uint64_t token) {
     ::posix_spawnp(&result, "sleep", nullptr, &with, arguments, environment),
     0);
   posix_spawnattr_destroy(&with);
+  // The kernel shows the environment a moment after it started the program.
+  while (bytes_of("/proc/" + std::to_string(result) + "/environ").empty())
+    std::this_thread::yield();
   return result;
 }
 

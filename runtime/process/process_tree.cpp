@@ -27,6 +27,23 @@ struct kinship {
   pid_t session = 0;
 };
 
+/// How a process has a file open.
+struct opening {
+  off_t offset = 0;
+  bool has_lock = false; ///< A shared `flock`.
+};
+
+/// Signatures are behind the end of what any reader reads, and within what
+/// every file system takes for an offset.
+constexpr off_t first_signature = off_t{1} << 30;
+constexpr off_t max_pid = off_t{1} << 22;
+
+/// Whether someone else than *pid* signed *x*, and locked it.
+bool is_inherited(const opening& x, pid_t pid) {
+  auto signer = x.offset - first_signature;
+  return x.has_lock && signer > 0 && signer <= max_pid && signer != pid;
+}
+
 std::string process_path(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + name;
 }
@@ -83,11 +100,11 @@ public:
     return result;
   }
 
-  /// The offsets at which *pid* has *file* open. Files with other names are not
+  /// How often *pid* has *file* open, and how. Files with other names are not
   /// looked at: they may lie on a disk that does not answer.
-  std::vector<off_t> offsets_in(pid_t pid, const struct stat& file,
-                                const std::string& name) {
-    std::vector<off_t> result;
+  std::vector<opening> openings_in(pid_t pid, const struct stat& file,
+                                   const std::string& name) {
+    std::vector<opening> result;
     for (auto number : numbers_in(process_path(pid, "/fd"))) {
       auto entry = '/' + std::to_string(number);
       auto link = process_path(pid, "/fd") + entry;
@@ -101,11 +118,9 @@ public:
       if (!path.ends_with('/' + name) || ::stat(link.c_str(), &found) != 0
           || found.st_ino != file.st_ino || found.st_dev != file.st_dev)
         continue;
-      std::istringstream info{text_of(process_path(pid, "/fdinfo") + entry)};
-      std::string label;
-      off_t offset = 0;
-      if (info >> label >> offset)
-        result.push_back(offset);
+      auto info = text_of(process_path(pid, "/fdinfo") + entry);
+      if (auto x = opening_from(info))
+        result.push_back(*x);
     }
     return result;
   }
@@ -119,6 +134,25 @@ public:
   }
 
 private:
+  /// Its lines are "pos: 7" and "lock: 1: FLOCK ADVISORY READ ...", among
+  /// others.
+  static std::optional<opening> opening_from(const std::string& fdinfo) {
+    std::istringstream lines{fdinfo};
+    std::optional<opening> result;
+    for (std::string line; std::getline(lines, line);) {
+      std::istringstream words{line};
+      std::string label, number, kind, mode, access;
+      off_t offset = 0;
+      words >> label;
+      if (label == "pos:" && words >> offset)
+        result = opening{offset};
+      else if (result && label == "lock:"
+               && words >> number >> kind >> mode >> access)
+        result->has_lock |= kind == "FLOCK" && access == "READ";
+    }
+    return result;
+  }
+
   void note(int code) {
     auto is_no_concern =
       code == ENOENT || code == ESRCH || code == EACCES || code == EPERM;
@@ -241,7 +275,7 @@ killed_processes end_processes_with(const std::string& variable,
 }
 
 void sign_offset(const unique_fd& file) noexcept {
-  ::lseek(file.get(), ::getpid(), SEEK_SET);
+  ::lseek(file.get(), first_signature + ::getpid(), SEEK_SET);
 }
 
 killed_processes end_heirs_of(const struct stat& file, const std::string& name,
@@ -251,10 +285,9 @@ killed_processes end_heirs_of(const struct stat& file, const std::string& name,
   return end_all(
     observer,
     [&](pid_t pid) {
-      auto found = observer.offsets_in(pid, file, name);
+      auto found = observer.openings_in(pid, file, name);
       return std::ranges::any_of(
-               found,
-               [pid](off_t signer) { return signer > 0 && signer != pid; })
+               found, [pid](const opening& x) { return is_inherited(x, pid); })
              && !contains(line, pid);
     },
     limit);
@@ -265,7 +298,7 @@ std::vector<pid_t> processes_with(const struct stat& file,
   process_observer observer;
   auto result = observer.numbers_in("/proc");
   std::erase_if(result, [&](pid_t pid) {
-    return observer.offsets_in(pid, file, name).empty();
+    return observer.openings_in(pid, file, name).empty();
   });
   return result;
 }

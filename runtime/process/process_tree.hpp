@@ -38,12 +38,13 @@ killed_processes end_processes_with(const std::string& variable,
                                     std::chrono::milliseconds limit);
 
 /// Notes in *file*, which no one reads by its offset, that this process opened
-/// it.
+/// it: the offset becomes one that no reader of a file below 1 GiB reaches.
 void sign_offset(const unique_fd& file) noexcept;
 
 /// Kills every process that inherited, by a fork, an open *file* whose opener
-/// has signed it, and waits as above. Spares this process and those that it
-/// descends from. *name* is what the file is called.
+/// has signed it and has a shared `flock` on it, and waits as above. Spares
+/// this process, those that it descends from, and whoever opened the file
+/// itself, wherever it reads. *name* is what the file is called.
 killed_processes end_heirs_of(const struct stat& file, const std::string& name,
                               std::chrono::milliseconds limit);
 

@@ -181,7 +181,8 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
 }
 
 // Kills the children of ranks that run no program of their own: each has, from
-// its rank, a lock that ends only with the last of them.
+// its rank, a lock that ends only with the last of them. Who merely reads the
+// file is spared.
 expected<void> end_heirs(const unique_fd& ranks, const fs::path& path,
                          const std::function<bool()>& given_up,
                          const store_event_listener& note) {

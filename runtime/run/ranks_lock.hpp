@@ -48,8 +48,8 @@ public:
                        const std::function<bool()>& given_up,
                        const store_event_listener& note);
 
-  /// The last attempt is over: kills as above what it left if its spawner was
-  /// lost. Takes seconds at most.
+  /// The last attempt is over: kills as above what it left, without waiting for
+  /// it to end by itself, if its spawner was lost. Takes seconds at most.
   expected<void> end_what_is_left(const held_folder& run,
                                   const store_event_listener& note);
 

@@ -484,10 +484,11 @@ run_store::find_checkpoint(const std::string& name) {
 
 expected<result> run_store::finish(run_status_kind status,
                                    std::optional<run_error> error) {
-  (void) folder_->end_what_ranks_left(note_); // The run has its end without.
   sync_.stop();
   auto outcome = store_end(status, std::move(error));
   (void) start_sync(); // Without a thread left, `release` syncs.
+  // Takes seconds, which a preempted run may not have: its end is stored.
+  (void) folder_->end_what_ranks_left(note_);
   return outcome;
 }
 

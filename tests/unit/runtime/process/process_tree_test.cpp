@@ -9,6 +9,7 @@
 #include <fcntl.h>
 #include <gtest/gtest.h>
 #include <spawn.h>
+#include <sys/file.h>
 #include <sys/resource.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -41,6 +42,24 @@ pid_t start_sleep(std::string variable) {
     0);
   posix_spawnattr_destroy(&with);
   wait_for_environment(result);
+  return result;
+}
+
+/// A process that stands at *offset* of *path*, with or without a shared lock.
+pid_t start_reader(const std::string& path, off_t offset, bool is_locked) {
+  auto ready = make_pipe();
+  auto result = ::fork();
+  if (result == 0) {
+    unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+    if (is_locked)
+      ::flock(file.get(), LOCK_SH);
+    if (::lseek(file.get(), offset, SEEK_SET) == offset)
+      (void) !::write(ready.writer.get(), "r", 1);
+    for (;;)
+      ::pause();
+  }
+  char byte = 0;
+  EXPECT_EQ(::read(ready.reader.get(), &byte, 1), 1);
   return result;
 }
 
@@ -97,6 +116,7 @@ TEST(process_tree_test, ends_the_heirs_of_a_file_and_not_who_opened_it) {
     end.writer.reset();
     unique_fd file{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
     unique_fd unsigned_file{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+    ::flock(file.get(), LOCK_SH);
     sign_offset(file);
     pid_t pids[2];
     for (auto& pid : pids) {
@@ -134,4 +154,42 @@ TEST(process_tree_test, ends_the_heirs_of_a_file_and_not_who_opened_it) {
   end.writer.reset();
   EXPECT_EQ(read_all(said.reader.get()), "ke");
   ::waitpid(opener, nullptr, 0);
+}
+
+// A reader at the end of the file stands at the number of some process.
+TEST(process_tree_test, spares_readers_of_a_file_wherever_they_stand) {
+  temporary_folder folder;
+  auto path = (folder / "signed").string();
+  auto open_file = [&] {
+    return unique_fd{::open(path.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600)};
+  };
+  std::string text(48, 'x');
+  off_t signature = 0;
+  {
+    auto file = open_file();
+    ASSERT_EQ(::write(file.get(), text.data(), text.size()), 48);
+    sign_offset(file);
+    signature = ::lseek(file.get(), 0, SEEK_CUR);
+  }
+  ASSERT_GT(signature, 48);
+  std::vector<pid_t> readers{start_reader(path, 48, false),
+                             start_reader(path, 48, true),
+                             start_reader(path, signature / 2 + 1, true),
+                             start_reader(path, signature, false)};
+  auto file = open_file();
+  ASSERT_EQ(::flock(file.get(), LOCK_SH), 0);
+  sign_offset(file);
+  auto heir = ::fork();
+  while (heir == 0)
+    ::pause();
+  struct stat found {};
+  ASSERT_EQ(::fstat(file.get(), &found), 0);
+  auto killed = end_heirs_of(found, "signed", std::chrono::minutes{1});
+  EXPECT_EQ(killed.gone, std::vector<pid_t>{heir});
+  ::waitpid(heir, nullptr, 0);
+  for (auto reader : readers) {
+    EXPECT_EQ(::waitpid(reader, nullptr, WNOHANG), 0);
+    ::kill(reader, SIGKILL);
+    ::waitpid(reader, nullptr, 0);
+  }
 }

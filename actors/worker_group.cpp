@@ -322,7 +322,8 @@ void worker_group_state::on_failure() {
 }
 
 void worker_group_state::on_let_down() {
-  if (!attempt->tracker.may_hear_cause()) {
+  auto is_over = attempt->heard_out && still_heard_out().empty();
+  if (is_over || !attempt->tracker.may_hear_cause()) {
     attempt->tracker.blame_let_down();
   } else if (!std::exchange(attempt->awaits_cause, true)) {
     after(cause_patience, [this] {
@@ -338,20 +339,26 @@ bool worker_group_state::may_blame_let_down() const {
 }
 
 void worker_group_state::wait_for_leavers() {
-  if (leavers().empty())
-    return attempt->tracker.blame_let_down();
+  attempt->heard_out = leavers();
+  if (attempt->heard_out->empty())
+    return; // `on_failure` blames.
   after(args.plan.exit_timeout, [this] {
     if (!may_blame_let_down())
       return;
-    auto silent = leavers();
-    if (silent.empty())
-      attempt->tracker.blame_let_down();
-    for (auto rank : silent)
+    for (auto rank : still_heard_out())
       attempt->tracker.timed_out(
         rank, "left the collectives of other ranks, and its loop had not ended "
                 + std::to_string(args.plan.exit_timeout.count()) + " ms later");
     on_failure();
   });
+}
+
+std::vector<int> worker_group_state::still_heard_out() const {
+  auto result = leavers();
+  std::erase_if(result, [&known = *attempt->heard_out](int rank) {
+    return std::ranges::find(known, rank) == known.end();
+  });
+  return result;
 }
 
 std::vector<int> worker_group_state::leavers() const {

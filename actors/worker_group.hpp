@@ -98,6 +98,8 @@ struct worker_group_state {
     bool started = false;
     bool settling = false;
     bool awaits_cause = false; ///< A timer for `on_let_down` is set.
+    /// The leavers at the end of that timer; none later is waited for.
+    std::optional<std::vector<int>> heard_out;
     error end_reason;
     std::optional<shared_segment> segment;
     std::vector<trainer_actor> trainers;
@@ -163,8 +165,10 @@ struct worker_group_state {
   /// one.
   void on_let_down();
   bool may_blame_let_down() const;
-  /// No cause came in a while: waits for those that may have one, or blames.
+  /// No cause came in a while: waits for those that may have one yet.
   void wait_for_leavers();
+  /// Those of `heard_out` that are leavers still.
+  std::vector<int> still_heard_out() const;
   /// Ranks that have left the group though no one let them down, and have not
   /// said why: they may be in a hook yet. Not one that waits for others itself.
   std::vector<int> leavers() const;

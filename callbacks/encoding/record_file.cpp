@@ -36,9 +36,24 @@ expected<void> may_write(const std::stop_token& over, const fs::path& path) {
 
 expected<record_file> record_file::open(const fs::path& path,
                                         const std::stop_token& over) {
+  return open_with(O_RDWR | O_CREAT, path, over);
+}
+
+expected<record_file> record_file::create(const fs::path& path,
+                                          const std::stop_token& over) {
+  return open_with(O_RDWR | O_CREAT | O_EXCL, path, over);
+}
+
+expected<record_file> record_file::reopen(const fs::path& path,
+                                          const std::stop_token& over) {
+  return open_with(O_RDWR, path, over);
+}
+
+expected<record_file> record_file::open_with(int flags, const fs::path& path,
+                                             const std::stop_token& over) {
   if (auto ok = may_write(over, path); !ok)
     return tl::unexpected{ok.error()};
-  auto file = open_file(path, O_RDWR | O_CREAT, "open");
+  auto file = open_file(path, flags, "open");
   if (!file)
     return tl::unexpected{file.error()};
   struct stat info {};

@@ -25,8 +25,16 @@ public:
   static expected<record_file> open(const fs::path& path,
                                     const std::stop_token& over = {});
 
-  /// The same for a writer that has written nothing yet: a file that is not
-  /// empty is renamed to `<path>.1`, or the next free number.
+  /// The same for a file that must not exist yet.
+  static expected<record_file> create(const fs::path& path,
+                                      const std::stop_token& over = {});
+
+  /// The same for a file that must exist.
+  static expected<record_file> reopen(const fs::path& path,
+                                      const std::stop_token& over = {});
+
+  /// The same as `open` for a writer that has written nothing yet: a file that
+  /// is not empty is renamed to `<path>.1`, or the next free number.
   static expected<record_file> open_new(const fs::path& path,
                                         const std::stop_token& over = {});
 
@@ -53,6 +61,8 @@ private:
     : file_(std::move(file)), path_(std::move(path)), over_(std::move(over)),
       committed_(size), end_(size) {}
 
+  static expected<record_file> open_with(int flags, const fs::path& path,
+                                         const std::stop_token& over);
   expected<void> write(std::string_view bytes);
   expected<void> check_place() const;
 

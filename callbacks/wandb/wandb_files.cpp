@@ -190,11 +190,9 @@ make_wandb_fragment(const fs::path& root, const std::string& id,
 
 expected<wandb_log> wandb_log::create(const fs::path& path,
                                       std::stop_token over) {
-  auto file = record_file::open(path, over);
+  auto file = record_file::create(path, over);
   if (!file)
     return tl::unexpected{file.error()};
-  if (file->size() != 0)
-    return failure(ec::conflict, path.string() + " exists already");
   wandb_log result{std::move(*file)};
   result.pending_ = file_header;
   return result;
@@ -204,7 +202,7 @@ expected<wandb_log>
 wandb_log::reopen(const fs::path& path, std::uint64_t from,
                   const std::function<void(std::string_view)>& see,
                   std::stop_token over) {
-  auto file = record_file::open(path, over);
+  auto file = record_file::reopen(path, over);
   if (!file)
     return tl::unexpected{file.error()};
   auto tail = read_tail(*file, from);

@@ -317,7 +317,8 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
                        attempt,      batch.index,  batch.values,
                        batch.step_s, batch.wait_s, {}};
   remove_answered(); // Before the new one needs the room.
-  remove_let_go([&](auto& x) { return x.name == *name; });
+  if (auto ok = check_let_go(*name); !ok)
+    return tl::unexpected{ok.error()};
   // Behind it, too: no state names what lies in a folder that was replaced.
   if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
                               [this] { return check(); })
@@ -336,10 +337,23 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   return result;
 }
 
-expected<void> checkpoint_store::make_room(const std::string& name) {
+expected<void> checkpoint_store::check_let_go(const std::string& name) const {
+  auto found = std::ranges::find(let_go_, name, &doomed_checkpoint::name);
+  if (found == let_go_.end())
+    return {};
+  return failure(ec::conflict,
+                 "the checkpoint name '" + name
+                   + "' is taken: retention has let go of the checkpoint of "
+                     "report "
+                   + std::to_string(found->index)
+                   + ", but callbacks may still read it");
+}
+
+expected<void> checkpoint_store::check_free(const std::string& name) const {
   if (registry_.find(name))
     return name_is_taken(name);
-  remove_let_go([&](auto& x) { return x.name == name; });
+  if (auto ok = check_let_go(name); !ok)
+    return ok;
   return checkpoints_.look_up_link(name).and_then(
     [&](const file_status& found) {
       return found.exists() ? expected<void>{name_is_taken(name)}

@@ -135,6 +135,61 @@ TEST_F(worker_group_test, blames_a_rank_that_left_and_never_says_why) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+TEST_F(worker_group_test, waits_no_longer_once_those_that_left_ended_well) {
+  plan.world_size = 3;
+  start_all();
+  activity(0).left_group.store(1);
+  activity(1).fail_collective(collective_failure::others);
+  ranks.end_loop(1, {ec::rank_failed, "rank 0 has left the group"});
+  ranks.exit(1);
+  system.pass(ms{3000});
+  system.pass(ms{20});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.finish(0);
+  system.pass(ms{20});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(2));
+  ranks.kill(2, SIGKILL);
+  EXPECT_EQ(failure_of(1).what, "rank 0 has left the group");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, blames_no_rank_that_left_when_others_had_failed) {
+  plan.world_size = 3;
+  start_all();
+  activity(0).left_group.store(1);
+  activity(1).fail_collective(collective_failure::others);
+  ranks.end_loop(1, {ec::rank_failed, "rank 0 has left the group"});
+  ranks.exit(1);
+  system.pass(ms{2000});
+  system.pass(ms{59000});
+  activity(2).left_group.store(1);
+  system.pass(ms{1000});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 2));
+  for (int rank : {0, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::timeout);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
+TEST_F(worker_group_test, a_late_leaver_takes_no_blame_if_no_other_is_left) {
+  plan.world_size = 3;
+  start_all();
+  activity(0).left_group.store(1);
+  activity(1).fail_collective(collective_failure::others);
+  ranks.end_loop(1, {ec::rank_failed, "rank 0 has left the group"});
+  ranks.exit(1);
+  system.pass(ms{2000});
+  ranks.report(0, 10); // It waits for others itself.
+  system.pass(ms{59000});
+  activity(2).left_group.store(1);
+  system.pass(ms{1000});
+  system.pass(ms{20});
+  for (int rank : {0, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(failure_of(1).what, "rank 0 has left the group");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
 TEST_F(worker_group_test, a_rank_that_left_and_waits_for_others_says_no_more) {
   start_all();
   activity(0).fail_collective(collective_failure::others);

@@ -154,6 +154,23 @@ TEST(wandb_log_test, treats_a_flipped_bit_as_the_end) {
   EXPECT_EQ(fs::file_size(path), golden.size() - 14);
 }
 
+TEST(wandb_log_test, begins_no_log_where_a_file_is_even_an_empty_one) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  for (auto bytes : {"", "theirs"}) {
+    write_bytes(path, bytes);
+    EXPECT_FALSE(wandb_log::create(path));
+    EXPECT_EQ(bytes_of(path), bytes);
+  }
+}
+
+TEST(wandb_log_test, does_not_make_a_removed_log_again) {
+  temporary_folder folder;
+  auto path = folder / "x.wandb";
+  EXPECT_FALSE(wandb_log::reopen(path, 0, [](auto) {}));
+  EXPECT_FALSE(fs::exists(path));
+}
+
 TEST(wandb_log_test, refuses_a_file_that_lost_what_was_confirmed) {
   temporary_folder folder;
   auto path = folder / "x.wandb";

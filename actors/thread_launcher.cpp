@@ -6,17 +6,19 @@
 #include <thread>
 
 #include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 
 namespace troupe {
 
 // -- the lent thread
 
-void lent_thread::run(std::function<void()> job) {
+bool lent_thread::run(std::function<void()> job) {
   std::lock_guard guard{mutex_};
   if (taken_back_)
-    return;
+    return false;
   jobs_.push_back(std::move(job));
   changed_.notify_all();
+  return true;
 }
 
 void lent_thread::serve() {
@@ -68,13 +70,19 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
   }
   auto own = std::make_shared<unique_fd>(std::move(*memory));
   auto run = [=, x = shared_]() mutable {
-    x->body(attempt, rank, own->get());
+    process_exit how;
+    try {
+      x->body(attempt, rank, own->get());
+    } catch (...) { // The program is the user's, and other ranks are in it.
+      how = {.code = 1, .last_words = caught("the rank's thread").message};
+    }
     own.reset();
-    listener.exited(rank, process_exit{});
+    listener.exited(rank, std::move(how));
   };
   if (lent_) {
     listener.launched(rank, getpid());
-    lent_->run(std::move(run));
+    if (!lent_->run(std::move(run)))
+      listener.exited(rank, {.how = process_exit::kind::lost});
     return;
   }
   {

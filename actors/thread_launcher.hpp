@@ -14,9 +14,9 @@ namespace troupe {
 /// rank.
 class lent_thread {
 public:
-  /// Has the thread in `serve` run *job* after those before it. Does nothing
-  /// once the thread was taken back.
-  void run(std::function<void()> job);
+  /// Has the thread in `serve` run *job*, which must not throw, after those
+  /// before it; false once the thread was taken back.
+  bool run(std::function<void()> job);
 
   /// Runs jobs on the calling thread until the thread is taken back, and never
   /// leaves one that has begun.
@@ -36,8 +36,8 @@ private:
 /// loop cannot be ended: it is left behind.
 class thread_launcher : public rank_launcher {
 public:
-  /// What a rank's thread does; must not throw. *segment* stays open as long as
-  /// it runs, whatever becomes of its attempt.
+  /// What a rank's thread does; an exception ends the rank. *segment* stays
+  /// open as long as it runs, whatever becomes of its attempt.
   using body_type =
     std::function<void(std::uint64_t attempt, int rank, int segment)>;
 

@@ -12,6 +12,7 @@
 #include <limits>
 #include <memory>
 #include <optional>
+#include <system_error>
 #include <thread>
 
 #include <caf/actor_system.hpp>
@@ -302,21 +303,27 @@ result manage(run_request request, run_home& home, run_surroundings around,
   return outcome;
 }
 
-/// Lends the calling thread to what *manage* does on another one.
+/// Lends the calling thread to what *manage* does on another one. That one has
+/// the caller's signal mask, which the threads of callbacks inherit from it,
+/// and the programs that they start.
 result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
   auto outcome = failed_result({});
-  auto manager = start_thread([&] {
-    try {
-      outcome = manage();
-    } catch (...) {
-      outcome = failed_result(caught(went_wrong));
-    }
-    mine.take_back();
-  });
-  if (!manager)
-    return failed_result(manager.error());
+  std::thread manager;
+  try {
+    manager = std::thread{[&] {
+      try {
+        outcome = manage();
+      } catch (...) {
+        outcome = failed_result(caught(went_wrong));
+      }
+      mine.take_back();
+    }};
+  } catch (const std::system_error& problem) {
+    return failed_result(
+      {ec::spawn, std::string{"no thread: "} + problem.what()});
+  }
   mine.serve();
-  manager->join();
+  manager.join();
   return outcome;
 }
 

@@ -16,6 +16,7 @@
 #include "troupe/runtime/process/redacted.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/run/make_result.hpp"
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 
@@ -191,7 +192,12 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   expected<void> result;
   if (start) {
     auto has_log = !start->facts.in_process;
-    auto outcome = run_with_link(system, args, std::move(*start), control);
+    loop_outcome outcome;
+    try {
+      outcome = run_with_link(system, args, std::move(*start), control);
+    } catch (...) { // Around the loop: the copy of a closure, for one.
+      outcome = {caught("the rank could not run its loop")};
+    }
     if (has_log)
       tell_log(args.rank, outcome);
     result = say_goodbye(self, args, std::move(outcome));

@@ -1,6 +1,8 @@
 // The same loops as threads of this process, inline, and inside of a service.
 
 #include <atomic>
+#include <csignal>
+#include <new>
 #include <sstream>
 #include <thread>
 
@@ -603,6 +605,59 @@ TEST_F(run_test, the_loop_of_an_inline_run_is_on_the_thread_that_calls_fit) {
   auto outcome = data_parallel_trainer{in_process_loop{loop}, options}.fit();
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(threads, std::vector(3, std::this_thread::get_id()));
+}
+
+/// A config whose copy fails at the *left*-th from now on.
+struct copied_with_effort {
+  copied_with_effort() = default;
+  copied_with_effort(const copied_with_effort&) {
+    if (left > 0 && --left == 0)
+      throw std::bad_alloc{};
+  }
+
+  static inline std::atomic<int> left{0};
+};
+
+TEST_F(run_test, a_closure_that_cannot_be_copied_ends_the_run_not_the_program) {
+  auto loop = [x = copied_with_effort{}](train_context& context) {
+    context.report({{"x", 1}});
+  };
+  auto failures = 0;
+  for (int workers : {0, 1})
+    for (int nth = 1; nth <= 12; ++nth) {
+      train_options options{
+        .scaling = {.num_workers = workers, .where = placement::in_process},
+        .run = config(std::to_string(workers) + "-" + std::to_string(nth))};
+      data_parallel_trainer trainer{in_process_loop{loop}, options};
+      copied_with_effort::left = nth;
+      auto outcome = trainer.fit();
+      auto failed = copied_with_effort::left.exchange(0) == 0;
+      failures += failed;
+      // A rank that could not be started is started again.
+      EXPECT_EQ(outcome.error || outcome.attempts > 1, failed)
+        << workers << ' ' << nth;
+    }
+  EXPECT_GT(failures, 4);
+}
+
+/// Which signals are blocked where callbacks are called.
+struct mask_watch : user_callback {
+  void after_report(const run_context&, const std::vector<metrics>&,
+                    const std::optional<checkpoint>&) override {
+    pthread_sigmask(SIG_BLOCK, nullptr, &blocked);
+  }
+
+  sigset_t blocked{};
+};
+
+TEST_P(placement_test, callbacks_have_the_signal_mask_of_who_called_fit) {
+  auto seen = std::make_shared<mask_watch>();
+  auto given = options();
+  given.run.callbacks = {seen};
+  auto outcome = run({.steps = 1}, given);
+  ASSERT_FALSE(outcome.error) << outcome.error->message;
+  for (int signal : {SIGTERM, SIGINT, SIGHUP, SIGSEGV})
+    EXPECT_EQ(sigismember(&seen->blocked, signal), 0) << signal;
 }
 
 TEST_F(run_test, an_inline_run_shows_its_progress_and_how_it_ended) {

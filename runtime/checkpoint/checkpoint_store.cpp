@@ -317,8 +317,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
                        attempt,      batch.index,  batch.values,
                        batch.step_s, batch.wait_s, {}};
   remove_answered(); // Before the new one needs the room.
-  if (auto ok = check_let_go(*name); !ok)
-    return tl::unexpected{ok.error()};
+  remove_let_go([&](auto& x) { return x.name == *name; });
   // Behind it, too: no state names what lies in a folder that was replaced.
   if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
                               [this] { return check(); })
@@ -337,23 +336,14 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   return result;
 }
 
-expected<void> checkpoint_store::check_let_go(const std::string& name) const {
-  auto found = std::ranges::find(let_go_, name, &doomed_checkpoint::name);
-  if (found == let_go_.end())
-    return {};
-  return failure(ec::conflict,
-                 "the checkpoint name '" + name
-                   + "' is taken: retention has let go of the checkpoint of "
-                     "report "
-                   + std::to_string(found->index)
-                   + ", but callbacks may still read it");
-}
-
-expected<void> checkpoint_store::check_free(const std::string& name) const {
+expected<void> checkpoint_store::make_room(const std::string& name) {
   if (registry_.find(name))
     return name_is_taken(name);
-  if (auto ok = check_let_go(name); !ok)
-    return ok;
+  auto first = held_from_ ? held_from_() : no_report;
+  remove_let_go([&](auto& x) { return x.name == name && x.index < first; });
+  if (std::ranges::find(let_go_, name, &doomed_checkpoint::name)
+      != let_go_.end())
+    return {}; // Callbacks may read it until `commit` takes its place.
   return checkpoints_.look_up_link(name).and_then(
     [&](const file_status& found) {
       return found.exists() ? expected<void>{name_is_taken(name)}

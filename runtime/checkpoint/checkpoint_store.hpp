@@ -74,9 +74,9 @@ public:
                                        const report_batch& batch);
 
   /// `ec::conflict` if no new checkpoint can be called *name*: one is, or
-  /// something else lies in its place. All who ask between two commits get the
-  /// same answer, whatever callbacks do meanwhile.
-  expected<void> check_free(const std::string& name) const;
+  /// something else lies in its place. What retention has let go there is
+  /// removed, or left to `commit` if callbacks may read it.
+  expected<void> make_room(const std::string& name);
 
   /// The latest checkpoint whose files are all as its manifest says; what
   /// retention had let go before it is removed then. One that is rotten is set
@@ -87,9 +87,9 @@ public:
   expected<std::uint64_t> begin_attempt(std::uint64_t next_report);
 
   /// Has checkpoints of report *first()* and of later ones stay that retention
-  /// lets go, until the first commit, or end, at which *first* is past them.
-  /// Until then their names are taken. Asked on the thread of the commit;
-  /// unset, nothing stays.
+  /// lets go, until the first commit, or end, at which *first* is past them. A
+  /// new checkpoint of the same name takes the place of such a one. Asked on
+  /// the thread of the commit; unset, nothing stays.
   void hold_from(std::function<std::uint64_t()> first) {
     held_from_ = std::move(first);
   }
@@ -165,8 +165,6 @@ private:
   template <class Predicate>
   void remove_let_go(const Predicate& may_go);
   void remove_answered();
-  /// `ec::conflict` if one of `let_go_` is called *name*.
-  expected<void> check_let_go(const std::string& name) const;
   /// What retention had let go and is still there.
   expected<std::vector<reported_checkpoint>> find_doomed();
   /// Gives *x* its name back if a driver died before it removed any of it;

@@ -476,7 +476,10 @@ run_store::find_checkpoint(const std::string& name) {
     result = *found;
     return result;
   }
-  return checkpoints_.check_free(name).map([&] { return result; });
+  auto free = checkpoints_.make_room(name);
+  if (auto events = checkpoints_.take_events(); !events.empty())
+    (void) note_events(std::move(events));
+  return free.map([&] { return result; });
 }
 
 expected<result> run_store::finish(run_status_kind status,

@@ -282,29 +282,26 @@ TEST_F(checkpoint_store_test, removes_nothing_else_that_has_the_name) {
   EXPECT_TRUE(fs::exists(folder(0)));
 }
 
-TEST_F(checkpoint_store_test, a_question_for_a_name_removes_nothing) {
+TEST_F(checkpoint_store_test, makes_room_only_where_retention_let_go) {
   auto store = open(keep_one);
   std::uint64_t first = 0;
   store.hold_from([&] { return first; });
   attempt = store.begin_attempt(0).value();
   for (auto index : {0, 1, 2})
     ASSERT_TRUE(commit(store, index));
-  auto expect_taken = [&](int index) {
-    auto free = store.check_free(name(index));
-    ASSERT_FALSE(free) << index;
-    EXPECT_EQ(free.error().code, ec::conflict);
-    EXPECT_TRUE(checkpoint::from_directory(folder(index)).verify()) << index;
-  };
-  for (auto index : {0, 1, 2})
-    expect_taken(index);
-  EXPECT_NE(store.check_free(name(0)).error().message.find("callbacks may"),
-            std::string::npos);
-  first = 1;
-  expect_taken(0); // As a rank was told that asked before callbacks answered.
-  ASSERT_TRUE(commit(store, 3));
-  EXPECT_TRUE(store.check_free(name(0)));
-  expect_taken(1);
-  EXPECT_TRUE(store.check_free("another"));
+  EXPECT_TRUE(store.make_room(name(0)));
+  EXPECT_TRUE(fs::exists(folder(0)));      // Callbacks may read it.
+  first = 2;                               // They have answered.
+  fs::remove(folder(1) / "manifest.json"); // So it cannot be removed.
+  EXPECT_TRUE(store.make_room(name(0)));
+  EXPECT_FALSE(fs::exists(folder(0)));
+  for (auto index : {1, 2}) {
+    auto room = store.make_room(name(index));
+    ASSERT_FALSE(room) << index;
+    EXPECT_EQ(room.error().code, ec::conflict);
+    EXPECT_TRUE(fs::exists(folder(index) / "a"));
+  }
+  EXPECT_TRUE(store.make_room("another"));
 }
 
 TEST_F(checkpoint_store_test, notices_a_flip_of_any_byte) {
@@ -525,28 +522,19 @@ TEST_F(checkpoint_store_test, the_end_and_the_next_start_leave_none_of_those) {
   }
 }
 
-TEST_F(checkpoint_store_test, a_name_is_taken_while_callbacks_may_read_it) {
+TEST_F(checkpoint_store_test, a_name_that_was_let_go_can_be_given_again) {
   auto store = open(keep_one);
-  std::uint64_t first = 0;
-  store.hold_from([&] { return first; });
+  store.hold_from([] { return 0; });
   attempt = store.begin_attempt(0).value();
-  auto add = [&](std::uint64_t index, const std::string& name) {
-    auto batch = stage_batch(run.path(), attempt, index, name,
-                             {{{"a", std::to_string(index)}}}, {});
-    return store.commit(attempt, batch.value());
-  };
-  auto path = run.path() / "checkpoints" / "even";
-  ASSERT_TRUE(add(0, "even"));
-  ASSERT_TRUE(add(1, "odd"));
-  auto refused = add(2, "even");
-  ASSERT_FALSE(refused);
-  EXPECT_EQ(refused.error().code, ec::conflict);
-  EXPECT_EQ(bytes_of(path / "a"), "0");
-  EXPECT_TRUE(checkpoint::from_directory(path).verify());
-  first = 1; // They have answered for report 0.
-  auto done = add(2, "even");
-  ASSERT_TRUE(done) << done.error().message;
-  EXPECT_EQ(bytes_of(path / "a"), "2");
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    auto name = i % 2 == 0 ? "even" : "odd";
+    auto batch = stage_batch(run.path(), attempt, i, name,
+                             {{{"a", std::to_string(i)}}}, {});
+    auto done = store.commit(attempt, batch.value());
+    ASSERT_TRUE(done) << done.error().message;
+    EXPECT_EQ(bytes_of(done->data.path() / "a"), std::to_string(i));
+  }
+  EXPECT_EQ(entries(), 2u);
 }
 
 TEST_F(checkpoint_store_test, resumes_from_the_previous_when_one_is_rotten) {

@@ -25,10 +25,11 @@ namespace {
 struct absence {
   bool in_dataset = false; ///< Else in its train loop.
   std::string until;       ///< The file that lets it go on; empty: never.
+  std::string away;        ///< The file that says that it is there.
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(in_dataset, until);
+    ar(in_dataset, until, away);
   }
 };
 
@@ -47,8 +48,10 @@ struct slow_samples {
 
   std::int64_t size() const { return 4; }
   at::Tensor get(std::size_t) const {
-    if (given.in_dataset && rank == 1)
+    if (given.in_dataset && rank == 1) {
+      write_bytes(given.away, "x");
       stays_away(given.until);
+    }
     return at::ones({1});
   }
 };
@@ -57,8 +60,12 @@ void loop(train_context& context, const absence& x) {
   auto loader = prepare_data_loader(context, slow_samples{x, context.rank()},
                                     {.batch_size = 2});
   for (auto& batch : loader) {
-    if (!x.in_dataset && context.rank() == 1)
+    if (!x.in_dataset && context.rank() == 1) {
+      write_bytes(x.away, "x");
       stays_away(x.until);
+    }
+    while (!fs::exists(x.away))
+      std::this_thread::yield();
     auto sum = all_reduce_sum(context, batch.sum());
     context.report({{"sum", sum.item<double>()}});
   }
@@ -120,7 +127,9 @@ protected:
     x.run.quiet = true;
     x.run.hang_timeout = std::chrono::milliseconds{600};
     x.torch.backend = kind;
-    return torch_trainer{loop, absence{in_dataset, std::move(until)}, x};
+    return torch_trainer{
+      loop, absence{in_dataset, std::move(until), (storage_ / "away").string()},
+      x};
   }
 
   /// What is said of rank 1.

@@ -42,8 +42,8 @@ public:
   /// allows.
   expected<void> write(const std::vector<std::span<const std::byte>>& pieces);
 
-  /// Renames the file to its final name. Whoever commits the checkpoint makes
-  /// it durable.
+  /// Renames the file to its final name. The commit of the checkpoint makes it
+  /// durable.
   expected<void> commit();
 
 private:

@@ -235,7 +235,7 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
           [link, close = std::move(ends.close)](torch_data_plane* x) {
             if (auto alive = link.lock()) {
               alive->on_abort({});
-              // Before the others can notice.
+              // Set before other ranks can see the group close.
               alive->activity()->left_group.store(1);
             }
             delete x; // Before the group closes: it holds one, too.

@@ -5,7 +5,7 @@
 
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
-#include "troupe/runtime/cut_text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/callbacks/callback_list.hpp"
-#include "troupe/runtime/run/run_context.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
 

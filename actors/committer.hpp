@@ -6,7 +6,7 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/run_board.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 namespace troupe {
 

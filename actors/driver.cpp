@@ -4,7 +4,7 @@
 
 #include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
-#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/store/result.hpp"
 
 namespace troupe {
 

@@ -11,12 +11,11 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
-#include "troupe/runtime/run/rate_meter.hpp"
 #include "troupe/runtime/run/run_board.hpp"
-#include "troupe/runtime/run/run_context.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
-#include "troupe/runtime/run/run_store.hpp"
-#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/store/run_store.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 #include <csignal>
 
 #include "troupe/actors/rank_seed.hpp"
-#include "troupe/runtime/process/secret_variables.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 
 namespace troupe {

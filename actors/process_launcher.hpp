@@ -12,8 +12,8 @@
 #include "troupe/actors/rank_launcher.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
-#include "troupe/runtime/process/spawner_client.hpp"
-#include "troupe/runtime/run/ranks_lock.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/store/ranks_lock.hpp"
 
 namespace troupe {
 

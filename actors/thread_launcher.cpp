@@ -5,8 +5,8 @@
 #include <system_error>
 #include <thread>
 
-#include "troupe/runtime/process/unique_fd.hpp"
-#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/store/result.hpp"
 
 namespace troupe {
 

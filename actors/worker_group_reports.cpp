@@ -5,9 +5,9 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
-#include "troupe/runtime/process/segment_rank.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
-#include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/report/report.hpp"
 
 namespace troupe {
 

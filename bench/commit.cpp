@@ -9,7 +9,7 @@
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
 #include "takes.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::bench {
 

@@ -5,7 +5,7 @@
 #include "bare_group.hpp"
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
-#include "troupe/runtime/run/run_failed.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 

@@ -13,7 +13,7 @@
 #include <troupe/train.hpp>
 
 #include "takes.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::bench {
 

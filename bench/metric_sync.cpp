@@ -4,7 +4,7 @@
 
 #include "shared_numbers.hpp"
 #include "takes.hpp"
-#include "troupe/runtime/run/run_failed.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 #include "troupe/torch.hpp"
 
 namespace troupe::bench {

@@ -7,7 +7,7 @@
 #include "numbers.hpp"
 #include "shared_numbers.hpp"
 #include "takes.hpp"
-#include "troupe/runtime/run/run_failed.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 

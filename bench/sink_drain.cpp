@@ -9,7 +9,7 @@
 #include "tests/support/peer_server.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 namespace troupe::bench {
 

@@ -4,7 +4,7 @@
 #include <thread>
 #include <vector>
 
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::bench {
 

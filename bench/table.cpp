@@ -4,7 +4,7 @@
 #include <string_view>
 
 #include "numbers.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::bench {
 

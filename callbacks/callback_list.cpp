@@ -4,7 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "troupe/runtime/cut_text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

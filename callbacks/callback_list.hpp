@@ -13,7 +13,7 @@
 #include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/run/callback_time.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 #include <string_view>
 
 #include "troupe/callbacks/status_text.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

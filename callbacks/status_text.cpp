@@ -6,8 +6,8 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/console_progress.hpp"
-#include "troupe/runtime/run/result.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/result.hpp"
 
 namespace troupe {
 

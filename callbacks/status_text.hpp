@@ -6,9 +6,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/run_state.hpp"
-#include "troupe/runtime/run/run_status.hpp"
-#include "troupe/runtime/run/run_status_kind.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

@@ -7,9 +7,9 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/rank_failure.hpp"
-#include "troupe/runtime/run/result.hpp"
-#include "troupe/runtime/run/run_context.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/values/run_context.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 
 namespace troupe {
 

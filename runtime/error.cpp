@@ -1,5 +1,10 @@
 #include "troupe/runtime/error.hpp"
 
+#include <exception>
+#include <system_error>
+
+#include "troupe/runtime/fs.hpp"
+
 namespace troupe {
 
 std::string_view to_string(ec code) noexcept {
@@ -34,6 +39,33 @@ std::string_view to_string(ec code) noexcept {
       return "unsupported";
   }
   return "unknown";
+}
+
+namespace {
+
+error described(std::string_view what) {
+  auto text = [&](const char* why) { return std::string{what} + ": " + why; };
+  try {
+    throw;
+  } catch (const fs::filesystem_error& x) {
+    return {ec::storage, text(x.what())};
+  } catch (const std::system_error& x) {
+    return {ec::spawn, text(x.what())};
+  } catch (const std::exception& x) {
+    return {ec::protocol, text(x.what())};
+  } catch (...) {
+    return {ec::protocol, text("an exception that is no std::exception")};
+  }
+}
+
+} // namespace
+
+error caught(std::string_view what) noexcept {
+  try {
+    return described(what);
+  } catch (...) {
+    return {ec::protocol, "out of memory"}; // needs none
+  }
 }
 
 } // namespace troupe

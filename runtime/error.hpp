@@ -72,4 +72,8 @@ inline tl::unexpected<error> failure(ec code, std::string message) {
   return tl::unexpected<error>{error{code, std::move(message)}};
 }
 
+/// The exception that is being handled, as an error that begins with *what*.
+/// For the edges that let nothing through.
+error caught(std::string_view what) noexcept;
+
 } // namespace troupe

@@ -16,8 +16,8 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/runtime/run/run_folder.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
 
 namespace {
 

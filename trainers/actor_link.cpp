@@ -4,8 +4,8 @@
 #include <iterator>
 
 #include "troupe/actors/protocol/checkpoint_entries.hpp"
-#include "troupe/runtime/cut_text.hpp"
-#include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

@@ -1,7 +1,7 @@
 #pragma once
 
-#include "troupe/runtime/run/run_context.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 #include "troupe/trainers/run_request.hpp"
 
 namespace troupe {

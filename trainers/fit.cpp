@@ -23,11 +23,10 @@
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/callbacks/console_progress.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
-#include "troupe/runtime/process/quiet_thread.hpp"
-#include "troupe/runtime/process/system_failure.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
-#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
 namespace troupe {

@@ -1,6 +1,6 @@
 #pragma once
 
-#include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/trainers/run_request.hpp"
 
 namespace troupe {

@@ -6,13 +6,13 @@
 #include <string>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
-#include "troupe/runtime/report/rank_report.hpp"
-#include "troupe/runtime/run/loop_event.hpp"
-#include "troupe/runtime/run/stop_info.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
 

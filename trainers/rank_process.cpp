@@ -8,7 +8,7 @@
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
-#include "troupe/runtime/run/ranks_lock.hpp"
+#include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
 namespace troupe {

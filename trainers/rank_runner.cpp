@@ -12,11 +12,11 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
-#include "troupe/runtime/cut_text.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
-#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 

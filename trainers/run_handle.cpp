@@ -7,7 +7,7 @@
 
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
-#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/trainers/run_parts.hpp"
 
 namespace troupe {

@@ -8,9 +8,9 @@
 #include <vector>
 
 #include "troupe/actors/protocol/interfaces.hpp"
-#include "troupe/runtime/run/result.hpp"
 #include "troupe/runtime/run/run_board.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 #include "troupe/trainers/run_request.hpp"
 
 namespace troupe {

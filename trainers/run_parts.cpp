@@ -12,8 +12,8 @@
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
-#include "troupe/runtime/process/quiet_thread.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 

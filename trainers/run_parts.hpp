@@ -12,8 +12,8 @@
 #include "troupe/actors/transport/private_door.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/run_board.hpp"
-#include "troupe/runtime/run/run_store.hpp"
-#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/store/run_store.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
 #include "troupe/trainers/kept_contexts.hpp"
 #include "troupe/trainers/run_handle.hpp"
 

@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/run_status_kind.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/checkpoint_name.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 #include "troupe/trainers/rank_link.hpp"

@@ -17,15 +17,14 @@
 #include <cereal/types/string.hpp>
 #include <cereal/types/vector.hpp>
 
-#include "troupe/runtime/checkpoint/reported_checkpoint.hpp"
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/report/report_options.hpp"
-#include "troupe/runtime/run/loop_event.hpp"
-#include "troupe/runtime/run/rank_facts.hpp"
-#include "troupe/runtime/run/stop_info.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
 

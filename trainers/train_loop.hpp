@@ -12,7 +12,7 @@
 
 #include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/run/make_result.hpp"
+#include "troupe/runtime/store/result.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {

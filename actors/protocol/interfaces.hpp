@@ -5,8 +5,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/messages.hpp"
-#include "troupe/runtime/run/group_status.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

@@ -9,16 +9,12 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
-#include "troupe/runtime/report/rank_report.hpp"
-#include "troupe/runtime/report/report_batch.hpp"
-#include "troupe/runtime/run/callback_time.hpp"
-#include "troupe/runtime/run/loop_event.hpp"
-#include "troupe/runtime/run/rank_facts.hpp"
-#include "troupe/runtime/run/rank_failure.hpp"
-#include "troupe/runtime/run/result.hpp"
-#include "troupe/runtime/run/run_context.hpp"
-#include "troupe/runtime/run/run_error.hpp"
-#include "troupe/runtime/run/run_status_kind.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+#include "troupe/runtime/values/run_context.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 // One struct per message. Commands are verbs, facts are past events, answers
 // are nouns. Every message between driver, worker group and trainer names its

@@ -10,7 +10,7 @@
 #include <caf/io/middleman.hpp>
 
 #include "troupe/actors/transport/unix_scribe.hpp"
-#include "troupe/runtime/process/system_failure.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include "troupe/actors/transport/door.hpp"
 #include "troupe/actors/transport/publication.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include <caf/io/network/default_multiplexer.hpp>
 
 #include "troupe/actors/transport/door.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

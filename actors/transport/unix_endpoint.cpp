@@ -12,8 +12,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/peer_credentials.hpp"
-#include "troupe/runtime/process/system_failure.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

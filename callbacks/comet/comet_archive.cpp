@@ -11,7 +11,7 @@
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -5,7 +5,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/http/http_text.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe {
 

@@ -10,7 +10,7 @@
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tracking/option_text.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -11,7 +11,6 @@
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/metrics/metric_value.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe::csv {

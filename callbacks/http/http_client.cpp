@@ -14,7 +14,7 @@
 #include <curl/curl.h>
 
 #include "troupe/callbacks/http/http_text.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

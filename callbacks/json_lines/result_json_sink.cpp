@@ -11,9 +11,9 @@
 
 #include "troupe/callbacks/tracking/option_text.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/runtime/journal/line_reader.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 
 namespace troupe {
 

@@ -8,7 +8,7 @@
 
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe {
 

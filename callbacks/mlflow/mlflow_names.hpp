@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/runtime/metrics/metric_value.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {
 

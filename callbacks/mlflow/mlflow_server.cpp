@@ -6,7 +6,7 @@
 
 #include "troupe/callbacks/http/http_text.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe {
 

@@ -13,7 +13,7 @@
 #include <exception>
 #include <system_error>
 
-#include "troupe/runtime/process/system_failure.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

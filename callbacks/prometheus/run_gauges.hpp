@@ -13,7 +13,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

@@ -4,7 +4,7 @@
 
 #include "troupe/callbacks/report_page/page_parts.hpp"
 #include "troupe/callbacks/report_page/page_sections.hpp"
-#include "troupe/runtime/checkpoint/retention.hpp"
+#include "troupe/runtime/store/retention.hpp"
 
 namespace troupe {
 

@@ -10,7 +10,7 @@
 #include <vector>
 
 #include "troupe/callbacks/report_page/curve.hpp"
-#include "troupe/runtime/journal/journal_entry.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
 
 namespace troupe {
 

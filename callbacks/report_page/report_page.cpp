@@ -4,8 +4,8 @@
 #include "troupe/callbacks/report_page/chart_data.hpp"
 #include "troupe/callbacks/report_page/page_assets.hpp"
 #include "troupe/callbacks/report_page/page_sections.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 
 namespace troupe {
 

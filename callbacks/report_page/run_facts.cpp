@@ -12,10 +12,10 @@
 #include "troupe/callbacks/report_page/html_text.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/runtime/process/redacted.hpp"
-#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -6,7 +6,7 @@
 #include <vector>
 
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/run/saved_run.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
 
 namespace troupe {
 

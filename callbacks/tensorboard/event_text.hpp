@@ -8,7 +8,7 @@
 
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/run_status_kind.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe::tensorboard {
 

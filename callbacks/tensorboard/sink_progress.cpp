@@ -7,8 +7,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::tensorboard {
 

@@ -16,7 +16,7 @@
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -2,7 +2,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe {
 

@@ -9,12 +9,11 @@
 #include <string_view>
 
 #include "troupe/callbacks/tracking/run_files.hpp"
-#include "troupe/runtime/journal/journal_line.hpp"
-#include "troupe/runtime/journal/line_reader.hpp"
-#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 
 namespace troupe {
 

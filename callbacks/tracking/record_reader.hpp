@@ -9,7 +9,7 @@
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 
 /// Kinds of the journal's events that trackers know.
 namespace troupe::event_kind {

@@ -5,10 +5,9 @@
 #include <cstdint>
 #include <variant>
 
-#include "troupe/runtime/journal/journal_line.hpp"
-#include "troupe/runtime/metrics/metric_value.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/history_row.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
 
 namespace troupe {
 

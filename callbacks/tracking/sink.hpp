@@ -12,10 +12,10 @@
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/journal/journal_line.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/history_row.hpp"
-#include "troupe/runtime/run/run_status_kind.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

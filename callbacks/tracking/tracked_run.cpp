@@ -7,7 +7,7 @@
 #include <string>
 
 #include "troupe/callbacks/encoding/text.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -10,8 +10,8 @@
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
-#include "troupe/runtime/run/run_description.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

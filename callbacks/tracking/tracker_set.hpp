@@ -9,8 +9,8 @@
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/run/run_description.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

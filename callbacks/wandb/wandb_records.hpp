@@ -8,7 +8,7 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/runtime/metrics/metric_value.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {
 

@@ -12,9 +12,9 @@
 #include "troupe/callbacks/wandb/wandb_batch.hpp"
 #include "troupe/callbacks/wandb/wandb_host.hpp"
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

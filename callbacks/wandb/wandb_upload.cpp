@@ -15,9 +15,8 @@
 #include <utility>
 
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
-#include "troupe/runtime/process/redacted.hpp"
-#include "troupe/runtime/process/system_failure.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

@@ -12,8 +12,8 @@
 #include "troupe/callbacks/wandb/wandb_files.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
-#include "troupe/runtime/run/wait_time.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/run/callback_alarm.hpp"
 
 namespace troupe {
 

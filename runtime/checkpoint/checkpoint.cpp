@@ -9,10 +9,9 @@
 
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 

@@ -1,10 +1,47 @@
 #pragma once
 
+#include <cstdint>
+#include <string>
+#include <vector>
+
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {
+
+/// One file of a checkpoint, as its manifest lists it.
+struct file_entry {
+  std::string path; ///< Relative to the checkpoint's folder, '/' between parts.
+  std::uint64_t size = 0;     ///< Bytes.
+  std::uint64_t checksum = 0; ///< XXH3-64 of the bytes.
+
+  bool operator==(const file_entry&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, file_entry& x) {
+  return f.object(x).fields(f.field("path", x.path), f.field("size", x.size),
+                            f.field("checksum", x.checksum));
+}
+
+/// The files that one rank added to a checkpoint. They lie, fsynced, in the
+/// staging folder of that checkpoint.
+struct checkpoint_part {
+  std::string name; ///< Name of the checkpoint; equal on all ranks.
+  std::vector<file_entry> files; ///< What this rank wrote.
+  /// How many files it wrote if they are too many for a message: their list is
+  /// a file in the staging folder then, and `files` is empty.
+  std::uint64_t listed = 0;
+
+  bool operator==(const checkpoint_part&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, checkpoint_part& x) {
+  return f.object(x).fields(f.field("name", x.name), f.field("files", x.files),
+                            f.field("listed", x.listed));
+}
 
 /// Names a folder with a checkpoint in it; never holds data itself.
 class checkpoint {
@@ -53,6 +90,16 @@ private:
   explicit checkpoint(fs::path path) : path_(std::move(path)) {}
 
   fs::path path_;
+};
+
+/// A committed checkpoint and the metrics that rank 0 reported with it.
+struct reported_checkpoint {
+  troupe::checkpoint data;
+  metrics values;
+  std::uint64_t index = 0;   ///< Report index.
+  std::uint64_t attempt = 0; ///< Attempt that made it.
+
+  bool operator==(const reported_checkpoint&) const = default;
 };
 
 } // namespace troupe

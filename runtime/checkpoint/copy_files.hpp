@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/file_entry.hpp"
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"

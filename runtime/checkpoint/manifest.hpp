@@ -5,13 +5,20 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/file_entry.hpp"
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
+
+/// Refuses a name that is not one path component of at most 200 bytes, has a
+/// control character, or begins with a dot (those are the run's own).
+expected<void> validate_checkpoint_name(const std::string& name);
+
+/// Why a second checkpoint cannot be called *name*.
+tl::unexpected<error> name_is_taken(const std::string& name);
 
 /// What a committed checkpoint says about itself, in its `manifest.json`.
 struct manifest {

@@ -7,13 +7,38 @@
 #include <string>
 #include <vector>
 
-#include "troupe/runtime/config/checkpoint_config.hpp"
-#include "troupe/runtime/config/failure_config.hpp"
 #include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
+
+enum class score_order { max, min };
+
+/// Which checkpoints a run keeps.
+struct checkpoint_config {
+  /// How many of the best checkpoints to keep; the latest is kept in any case.
+  /// Unset keeps all.
+  std::optional<int> num_to_keep;
+  /// Metric of rank 0 to rank checkpoints by, `a/b` for nested ones. Empty: the
+  /// newest are the best. Checkpoints without such a number are below all
+  /// others, the newest last to go; the console and the journal say so once.
+  std::string checkpoint_score_attribute;
+  score_order checkpoint_score_order = score_order::max;
+};
+
+/// Refuses `num_to_keep` < 1.
+expected<void> validate(const checkpoint_config& x);
+
+/// How often a run may fail before it ends.
+struct failure_config {
+  /// Restarts of the whole group after a rank failed. 0: the first failure ends
+  /// the run. -1: without limit.
+  int max_failures = 0;
+  /// Restarts of a group that failed to start. 0: the first failure ends the
+  /// run. -1: without limit, with back-off.
+  int controller_failure_limit = 3;
+};
 
 class callback_actor;
 class user_callback;

@@ -1,13 +1,20 @@
 #pragma once
 
+#include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
 
-#include "troupe/runtime/config/placement.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe {
+
+/// Where ranks live.
+enum class placement : std::uint8_t {
+  processes,  ///< One process per rank on this host.
+  in_process, ///< One thread per rank in the caller's process; loops may be
+              ///< closures.
+};
 
 /// What one rank needs of its host.
 struct resources {

@@ -1,9 +1,71 @@
 #include "troupe/runtime/metrics/metrics.hpp"
 
 #include <algorithm>
+#include <bit>
+#include <cmath>
+#include <cstdio>
+#include <limits>
 #include <stdexcept>
+#include <vector>
 
 namespace troupe {
+
+double metric_value::number() const noexcept {
+  if (auto x = std::get_if<bool>(&value_))
+    return *x ? 1.0 : 0.0;
+  if (auto x = std::get_if<std::int64_t>(&value_))
+    return static_cast<double>(*x);
+  if (auto x = std::get_if<double>(&value_))
+    return *x;
+  return std::numeric_limits<double>::quiet_NaN();
+}
+
+bool metric_value::operator==(const metric_value& other) const noexcept {
+  auto x = std::get_if<double>(&value_);
+  auto y = std::get_if<double>(&other.value_);
+  if (x && y && std::isnan(*x) && std::isnan(*y))
+    return true;
+  return value_ == other.value_;
+}
+
+std::uint64_t metric_value::bits() const noexcept {
+  if (auto x = std::get_if<bool>(&value_))
+    return *x ? 1 : 0;
+  if (auto x = std::get_if<std::int64_t>(&value_))
+    return static_cast<std::uint64_t>(*x);
+  if (auto x = std::get_if<double>(&value_))
+    return std::bit_cast<std::uint64_t>(*x);
+  return 0;
+}
+
+void metric_value::set(std::uint8_t kind, std::uint64_t bits,
+                       std::string text) {
+  switch (kind) {
+    case 0:
+      value_ = bits != 0;
+      break;
+    case 1:
+      value_ = static_cast<std::int64_t>(bits);
+      break;
+    case 2:
+      value_ = std::bit_cast<double>(bits);
+      break;
+    default:
+      value_ = std::move(text);
+  }
+}
+
+std::string to_string(const metric_value& x) {
+  if (auto text = std::get_if<std::string>(&x.variant()))
+    return *text;
+  if (auto flag = std::get_if<bool>(&x.variant()))
+    return *flag ? "true" : "false";
+  if (auto integer = std::get_if<std::int64_t>(&x.variant()))
+    return std::to_string(*integer);
+  char buffer[32];
+  std::snprintf(buffer, sizeof(buffer), "%.6g", x.number());
+  return buffer;
+}
 
 metric_slot& metric_slot::operator=(metric_value x) {
   all_->values_.insert_or_assign(name_, std::move(x));
@@ -67,6 +129,70 @@ std::string to_string(const metrics& x) {
       result += ' ';
     result += name + '=' + to_string(value);
   }
+  return result;
+}
+
+namespace {
+
+/// Squares are taken of deviations relative to the largest, so that none
+/// overflows.
+double deviation(const std::vector<double>& xs, double mean) {
+  double largest = 0;
+  for (auto x : xs)
+    largest = std::max(largest, std::abs(x - mean));
+  if (largest == 0)
+    return 0;
+  double sum = 0;
+  for (auto x : xs) {
+    auto part = (x - mean) / largest;
+    sum += part * part;
+  }
+  return largest * std::sqrt(sum / static_cast<double>(xs.size()));
+}
+
+rank_spread spread_of(const std::vector<double>& xs) {
+  constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
+  if (std::ranges::any_of(xs, [](double x) { return std::isnan(x); }))
+    return {nan, nan, nan, nan, xs.size()};
+  rank_spread result;
+  result.count = xs.size();
+  auto [min, max] = std::ranges::minmax(xs);
+  result.min = min;
+  result.max = max;
+  auto n = static_cast<double>(xs.size());
+  double sum = 0;
+  double scaled = 0; // exact to the last bit or two, and never overflows
+  for (auto x : xs) {
+    sum += x;
+    scaled += x / n;
+  }
+  // Rounding takes the mean of equal numbers past them.
+  auto mean = std::isfinite(sum) ? sum / n : scaled;
+  result.mean = std::isnan(mean) ? mean : std::clamp(mean, min, max);
+  result.std =
+    std::isfinite(min) && std::isfinite(max) ? deviation(xs, result.mean) : nan;
+  return result;
+}
+
+} // namespace
+
+std::map<std::string, rank_spread> aggregate(std::span<const metrics> ranks) {
+  std::map<std::string, std::vector<double>> numbers;
+  for (auto& rank : ranks)
+    for (auto& [name, value] : rank)
+      if (value.is_number())
+        numbers[name].push_back(value.number());
+  std::map<std::string, rank_spread> result;
+  for (auto& [name, xs] : numbers)
+    result.emplace(name, spread_of(xs));
+  return result;
+}
+
+metrics aggregated_metrics(std::span<const metrics> ranks) {
+  metrics result;
+  for (auto& [name, x] : aggregate(ranks))
+    result.add_group(
+      name, {{"mean", x.mean}, {"min", x.min}, {"max", x.max}, {"std", x.std}});
   return result;
 }
 

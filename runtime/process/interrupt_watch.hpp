@@ -5,7 +5,7 @@
 #include <limits>
 #include <vector>
 
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

@@ -12,9 +12,8 @@
 #include <sys/eventfd.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/own_file.hpp"
-#include "troupe/runtime/process/quiet_thread.hpp"
-#include "troupe/runtime/process/system_failure.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/threads.hpp"
 
 namespace troupe {
 namespace {

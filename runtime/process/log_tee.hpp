@@ -6,7 +6,7 @@
 #include <string_view>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

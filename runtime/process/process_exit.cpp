@@ -1,8 +1,16 @@
 #include "troupe/runtime/process/process_exit.hpp"
 
-#include <cstring>
-
+#include <cxxabi.h>
+#include <sys/stat.h>
 #include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <cstdlib>
+#include <cstring>
+#include <exception>
+#include <memory>
+#include <typeinfo>
 
 namespace troupe {
 
@@ -30,6 +38,64 @@ std::string to_string(const process_exit& x) {
       break;
   }
   return "ended with its spawner";
+}
+
+namespace {
+
+std::atomic<int> words_fd{-1};
+std::terminate_handler terminate_before = nullptr;
+
+std::string current_exception_text() {
+  auto* type = abi::__cxa_current_exception_type();
+  if (!type)
+    return "ended by std::terminate without an exception";
+  int status = 0;
+  std::unique_ptr<char, void (*)(void*)> readable{
+    abi::__cxa_demangle(type->name(), nullptr, nullptr, &status), std::free};
+  std::string name = readable ? readable.get() : type->name();
+  std::string text = "ended by an exception in a thread: ";
+  try {
+    throw;
+  } catch (const std::exception& x) {
+    text += std::string{x.what()} + " (" + name + ")";
+  } catch (...) {
+    text += "a value of type " + name;
+  }
+  return text;
+}
+
+// What an ordinary program does then puts the whole text into the log. abort
+// keeps its core dump and its signal.
+[[noreturn]] void on_terminate() noexcept {
+  leave_last_words(current_exception_text());
+  if (terminate_before)
+    terminate_before();
+  std::abort();
+}
+
+} // namespace
+
+void keep_last_words_in(int fd) {
+  words_fd = fd;
+  auto before = std::set_terminate(on_terminate);
+  if (before != on_terminate)
+    terminate_before = before;
+}
+
+void leave_last_words(std::string_view text) noexcept {
+  int fd = words_fd.exchange(-1);
+  if (fd < 0)
+    return;
+  text = text.substr(0, max_last_words);
+  // A memory file takes this much in one piece or has no memory left at all.
+  [[maybe_unused]] auto written = ::pwrite(fd, text.data(), text.size(), 0);
+}
+
+std::string read_last_words(int fd) {
+  std::string text(max_last_words, '\0');
+  auto n = ::pread(fd, text.data(), text.size(), 0);
+  text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
+  return text;
 }
 
 } // namespace troupe

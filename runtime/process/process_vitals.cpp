@@ -27,7 +27,7 @@
 #include <vector>
 
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

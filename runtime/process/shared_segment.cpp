@@ -1,20 +1,145 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 
+#include <fcntl.h>
+#include <linux/futex.h>
+#include <sys/mman.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
 #include <algorithm>
+#include <array>
+#include <atomic>
 #include <cerrno>
+#include <climits>
+#include <cstdint>
 #include <cstring>
+#include <ctime>
 #include <string_view>
 #include <utility>
 
-#include <fcntl.h>
-#include <sys/mman.h>
-#include <sys/stat.h>
-#include <unistd.h>
-
-#include "troupe/runtime/process/segment_header.hpp"
-#include "troupe/runtime/process/segment_rank.hpp"
-
 namespace troupe {
+
+static_assert(sizeof(std::atomic<std::uint32_t>) == 4
+              && std::atomic<std::uint32_t>::is_always_lock_free);
+
+void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
+                std::chrono::steady_clock::time_point deadline) noexcept {
+  using namespace std::chrono;
+  // FUTEX_WAIT_BITSET takes an absolute time on the clock of steady_clock.
+  auto since = deadline.time_since_epoch();
+  auto whole = duration_cast<seconds>(since);
+  timespec limit{};
+  limit.tv_sec = static_cast<time_t>(whole.count());
+  limit.tv_nsec = static_cast<long>(nanoseconds{since - whole}.count());
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAIT_BITSET,
+          value, &limit, nullptr, FUTEX_BITSET_MATCH_ANY);
+}
+
+void futex_wake_all(std::atomic<std::uint32_t>& word) noexcept {
+  syscall(SYS_futex, reinterpret_cast<std::uint32_t*>(&word), FUTEX_WAKE,
+          INT_MAX, nullptr, nullptr, 0);
+}
+
+namespace {
+
+constexpr std::uint32_t leave_bit = 1;
+constexpr std::uint32_t one_step = 2;
+
+bool at_least(std::uint32_t progress, std::uint32_t step) noexcept {
+  auto ahead = (progress & ~leave_bit) - step * one_step;
+  return static_cast<std::int32_t>(ahead) >= 0;
+}
+
+void relax() noexcept {
+#if defined(__x86_64__)
+  __builtin_ia32_pause();
+#elif defined(__aarch64__)
+  asm volatile("yield");
+#endif
+}
+
+} // namespace
+
+void segment_rank::advance() noexcept {
+  progress.fetch_add(one_step);
+  if (sleepers.load() != 0)
+    futex_wake_all(progress);
+}
+
+bool segment_rank::reached(std::uint32_t step) const noexcept {
+  return at_least(progress.load(std::memory_order_acquire), step);
+}
+
+segment_wait
+segment_rank::wait_for(std::uint32_t step, int spins,
+                       std::chrono::steady_clock::time_point deadline,
+                       const std::atomic<bool>& cancelled) noexcept {
+  for (;;) {
+    auto now = progress.load(std::memory_order_acquire);
+    if (at_least(now, step))
+      return segment_wait::reached;
+    if ((now & leave_bit) != 0 || cancelled.load())
+      return segment_wait::left;
+    if (spins-- > 0) {
+      relax();
+      continue;
+    }
+    if (std::chrono::steady_clock::now() >= deadline)
+      return segment_wait::timed_out;
+    // The order (count up, look again in the kernel) and that of advance()
+    // (count, look for sleepers) leave no gap to lose a wake-up in.
+    sleepers.fetch_add(1);
+    futex_wait(progress, now, deadline);
+    sleepers.fetch_sub(1);
+  }
+}
+
+void segment_rank::leave(std::string_view why) noexcept {
+  std::uint32_t here = 0;
+  if (departure.compare_exchange_strong(here, 1)) {
+    departure_length = static_cast<std::uint32_t>(
+      why.copy(departure_text.data(), departure_text.size()));
+    departure.store(2, std::memory_order_release);
+  }
+  release_waiters();
+}
+
+std::string_view segment_rank::left() const noexcept {
+  if (departure.load(std::memory_order_acquire) != 2)
+    return {};
+  return {departure_text.data(),
+          std::min<std::size_t>(departure_length, departure_text.size())};
+}
+
+void segment_rank::release_waiters() noexcept {
+  progress.fetch_or(leave_bit);
+  futex_wake_all(progress);
+}
+
+/// The first page of a `shared_segment`.
+struct segment_header {
+  static constexpr std::uint64_t expected_magic = 0x7472'6f75'7065'7367;
+  static constexpr std::uint32_t expected_version = 4;
+
+  std::uint64_t magic;
+  std::uint32_t version;
+  std::int32_t ranks;
+
+  /// The attempt that the segment serves.
+  std::uint64_t attempt;
+  std::uint32_t run_id_length;
+  std::array<char, 128> run_id;
+
+  /// Not 0: every wait ends.
+  alignas(64) std::atomic<std::uint32_t> aborted;
+
+  /// 0: none, 1: being written, 2: written.
+  std::atomic<std::uint32_t> reason;
+  std::uint32_t reason_code;
+  std::uint32_t reason_length;
+  std::array<char, 496> reason_text;
+};
 
 namespace {
 

@@ -10,8 +10,8 @@
 #include <sys/types.h>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
 
 namespace troupe {
 

@@ -1,22 +1,20 @@
 #include "troupe/runtime/process/spawner_connection.hpp"
 
-#include <algorithm>
-#include <atomic>
-#include <csignal>
-#include <cstring>
-#include <set>
-
 #include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/own_file.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
-#include "troupe/runtime/process/quiet_thread.hpp"
+#include <algorithm>
+#include <atomic>
+#include <csignal>
+#include <cstring>
+#include <set>
+
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
-#include "troupe/runtime/process/system_failure.hpp"
+#include "troupe/runtime/process/threads.hpp"
 
 namespace troupe {
 namespace {
@@ -554,6 +552,34 @@ void spawner_connection::fail_everything(const error& why) {
   }
   for (const auto& x : orders)
     refuse(x.id, why);
+}
+
+spawner_client::spawner_client(spawner_link link)
+  : impl_{std::make_unique<spawner_connection>(std::move(link))} {}
+
+spawner_client::~spawner_client() {
+  // A fork of the user's process has the object, but neither its thread nor
+  // the right to end its spawner.
+  if (impl_->owner() != ::getpid())
+    static_cast<void>(impl_.release());
+}
+
+spawner_client::process_id spawner_client::spawn(spawn_request request,
+                                                 started_callback started,
+                                                 ended_callback ended) {
+  return impl_->spawn(std::move(request), std::move(started), std::move(ended));
+}
+
+void spawner_client::kill(process_id id, int signal) {
+  impl_->kill(id, signal);
+}
+
+bool spawner_client::has_ended(process_id id) const {
+  return impl_->has_ended(id);
+}
+
+pid_t spawner_client::spawner_pid() const {
+  return impl_->spawner_pid();
 }
 
 } // namespace troupe

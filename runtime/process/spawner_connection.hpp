@@ -1,5 +1,7 @@
 #pragma once
 
+#include <poll.h>
+
 #include <chrono>
 #include <cstdint>
 #include <deque>
@@ -10,10 +12,8 @@
 #include <thread>
 #include <vector>
 
-#include <poll.h>
-
 #include "troupe/runtime/process/spawn_wire.hpp"
-#include "troupe/runtime/process/spawner_client.hpp"
+#include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe {
 

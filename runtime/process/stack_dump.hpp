@@ -1,11 +1,55 @@
 #pragma once
 
-#include <csignal>
-#include <string>
-
 #include <sys/types.h>
 
+#include <csignal>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+
 namespace troupe {
+
+/// The functions of a program or library, read from its file: also those that
+/// it does not export, unless it was stripped of them.
+///
+/// For signal handlers: no allocation, no locks, system calls only.
+class symbol_table {
+public:
+  symbol_table() noexcept = default;
+
+  symbol_table(const symbol_table&) = delete;
+
+  symbol_table& operator=(const symbol_table&) = delete;
+
+  ~symbol_table() { close(); }
+
+  /// Maps the file *path*, whose first byte lies at *base* in memory, in place
+  /// of the last one. Returns whether it has symbols.
+  bool open(const char* path, const void* base) noexcept;
+
+  struct function {
+    std::string_view name;    ///< Mangled; empty: not known.
+    std::uint64_t offset = 0; ///< Of the address in the function.
+  };
+
+  /// The function that *address* is in. Looks at every symbol.
+  function find(const void* address) const noexcept;
+
+private:
+  void close() noexcept;
+  bool read_sections() noexcept;
+  /// The bytes [begin, begin + size) of the file; nullptr if there are not as
+  /// many.
+  const char* at(std::uint64_t begin, std::uint64_t size) const noexcept;
+
+  char* file_ = nullptr;
+  std::size_t size_ = 0;
+  const char* symbols_ = nullptr;
+  std::size_t symbol_count_ = 0;
+  std::string_view names_;
+  std::uint64_t base_ = 0; ///< Where address 0 of the file lies in memory.
+};
 
 /// Name of the file for the stacks of *rank*, in the folder of logs.
 inline std::string stacks_name(int rank) {

@@ -4,8 +4,7 @@
 #include <string>
 #include <utility>
 
-#include "troupe/runtime/report/check_parts.hpp"
-#include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/report/report.hpp"
 
 namespace troupe {
 

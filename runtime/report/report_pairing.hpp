@@ -6,9 +6,8 @@
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/report/rank_report.hpp"
 #include "troupe/runtime/report/rank_wait.hpp"
-#include "troupe/runtime/report/report_batch.hpp"
+#include "troupe/runtime/report/report.hpp"
 
 namespace troupe {
 

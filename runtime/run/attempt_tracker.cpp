@@ -3,8 +3,8 @@
 #include <algorithm>
 #include <csignal>
 
-#include "troupe/runtime/process/last_words.hpp"
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe {
 

@@ -7,8 +7,8 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
-#include "troupe/runtime/run/rank_failure.hpp"
-#include "troupe/runtime/run/rank_status.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 

@@ -3,8 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/runtime/run/wait_time.hpp"
-
 namespace troupe {
 
 void callback_alarm::asked(time_point now, time_point real) {

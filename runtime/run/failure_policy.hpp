@@ -5,23 +5,15 @@
 #include <functional>
 #include <optional>
 
-#include "troupe/runtime/config/failure_config.hpp"
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 
 namespace troupe {
 
 /// Whether another attempt at a group that failed to start with *code* can end
 /// differently. A configuration that can never work cannot.
 bool is_retryable(ec code) noexcept;
-
-/// How many failures of each kind a run has had. Kept with the run, so that the
-/// next driver counts on.
-struct failure_counts {
-  std::int64_t ranks = 0;  ///< Groups whose ranks failed.
-  std::int64_t starts = 0; ///< Groups that failed to start.
-
-  bool operator==(const failure_counts&) const = default;
-};
 
 /// Says after every failure whether the run goes on.
 ///

@@ -8,7 +8,7 @@
 #include <optional>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/run/stop_info.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
 

@@ -14,7 +14,7 @@
 #include <system_error>
 
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/process/own_file.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

@@ -9,7 +9,7 @@
 #include <memory>
 
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/process/own_file.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

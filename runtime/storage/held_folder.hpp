@@ -11,7 +11,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {

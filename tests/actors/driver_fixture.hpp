@@ -14,7 +14,7 @@
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 
 namespace troupe::test {
 

@@ -32,7 +32,7 @@
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 

@@ -7,7 +7,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
-#include "troupe/runtime/report/report_batch.hpp"
+#include "troupe/runtime/report/report.hpp"
 
 namespace troupe::test {
 

@@ -2,7 +2,7 @@
 
 #include <vector>
 
-#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
 
 namespace troupe::test {
 

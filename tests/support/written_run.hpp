@@ -7,9 +7,9 @@
 #include <vector>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/runtime/journal/journal_line.hpp"
-#include "troupe/runtime/run/run_description.hpp"
-#include "troupe/runtime/run/saved_run.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
+#include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
 
 namespace troupe::test {
 

@@ -4,10 +4,9 @@
 // context of its loops, callbacks, results.
 
 #include "troupe/callbacks/user_callback.hpp"
-#include "troupe/runtime/metrics/aggregate.hpp"
-#include "troupe/runtime/run/result.hpp"
-#include "troupe/runtime/run/run_error.hpp"
-#include "troupe/runtime/run/run_failed.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 #include "troupe/trainers/data_parallel_trainer.hpp"
 #include "troupe/trainers/init.hpp"
 #include "troupe/trainers/tracking_handle.hpp"

@@ -11,7 +11,7 @@
 #include <gtest/gtest.h>
 
 #include <troupe/actors.hpp>
-#include <troupe/runtime/metrics/aggregate.hpp>
+#include <troupe/runtime/metrics/metrics.hpp>
 
 #include "tests/integration/run/run_test.hpp"
 

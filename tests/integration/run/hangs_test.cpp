@@ -11,7 +11,7 @@
 #include <thread>
 
 #include "tests/integration/run/run_test.hpp"
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
 namespace troupe::test {

@@ -16,9 +16,9 @@
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/runtime/cut_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::test {
 

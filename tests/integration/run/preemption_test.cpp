@@ -17,7 +17,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 namespace troupe::test {
 

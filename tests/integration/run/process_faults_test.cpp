@@ -23,9 +23,9 @@
 #include "tests/integration/run/victim.hpp"
 #include "tests/support/checkpoint_files.hpp"
 #include "troupe/actors/rank_seed.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 #include "troupe/trainers/rank_process.hpp"
 
 namespace troupe::test {

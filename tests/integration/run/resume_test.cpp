@@ -9,7 +9,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::test {
 

@@ -19,7 +19,7 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/run/run_description.hpp"
+#include "troupe/runtime/store/run_description.hpp"
 #include "troupe/train.hpp"
 
 using namespace troupe;

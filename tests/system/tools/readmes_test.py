@@ -14,12 +14,10 @@ def named_folders(readme):
 
 
 CONFIGS = {
-    "runtime/config/run_config.hpp": ["run_config"],
-    "runtime/config/failure_config.hpp": ["failure_config"],
-    "runtime/config/checkpoint_config.hpp": ["checkpoint_config"],
+    "runtime/config/run_config.hpp": ["run_config", "failure_config", "checkpoint_config"],
     "runtime/config/scaling_config.hpp": ["scaling_config", "resources"],
     "runtime/config/rank_hooks.hpp": ["rank_hooks"],
-    "runtime/report/report_options.hpp": ["report_options"],
+    "runtime/report/report.hpp": ["report_options"],
     "callbacks/tracking/tracker.hpp": ["tracker_options", "backoff::limits"],
     "trainers/torch/groups/torch_config.hpp": ["torch_config"],
 }

@@ -3,7 +3,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/runtime/run/result.hpp"
+#include "troupe/runtime/store/result.hpp"
 
 namespace troupe {
 namespace {

@@ -6,7 +6,7 @@
 
 #include <c10/util/StringUtil.h>
 
-#include "troupe/runtime/process/quiet_thread.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/train_context.hpp"
 

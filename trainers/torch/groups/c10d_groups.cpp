@@ -16,7 +16,7 @@
 #include <c10/util/StringUtil.h>
 #include <dlfcn.h>
 
-#include "troupe/runtime/process/quiet_thread.hpp"
+#include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/nccl/nccl_library.hpp"
 #include "troupe/trainers/train_context.hpp"

@@ -9,8 +9,7 @@
 #include <sched.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/futex.hpp"
-#include "troupe/runtime/process/segment_rank.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/trainers/torch/groups/reduction.hpp"
 #include "troupe/trainers/torch/groups/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"

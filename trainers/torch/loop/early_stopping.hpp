@@ -3,7 +3,7 @@
 #include <optional>
 #include <string>
 
-#include "troupe/runtime/config/checkpoint_config.hpp"
+#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/trainers/torch/loop/loop_callback.hpp"
 
 namespace troupe {

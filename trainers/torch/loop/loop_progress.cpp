@@ -7,8 +7,7 @@
 #include <ATen/Context.h>
 
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/train_context.hpp"
 

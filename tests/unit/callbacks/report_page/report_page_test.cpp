@@ -7,7 +7,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/written_run.hpp"
-#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
 
 namespace troupe::test {
 

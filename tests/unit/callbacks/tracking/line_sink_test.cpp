@@ -8,7 +8,7 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 namespace {
 

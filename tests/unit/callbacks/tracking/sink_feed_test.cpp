@@ -7,8 +7,8 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
-#include "troupe/runtime/journal/journal_line.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/journal_line.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

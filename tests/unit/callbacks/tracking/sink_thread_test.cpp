@@ -12,7 +12,7 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

@@ -7,7 +7,7 @@
 
 #include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe {
 namespace {

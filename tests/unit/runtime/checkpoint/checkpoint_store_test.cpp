@@ -1,4 +1,4 @@
-#include "troupe/runtime/checkpoint/checkpoint_store.hpp"
+#include "troupe/runtime/store/checkpoint_store.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/stat.h>

@@ -7,8 +7,8 @@
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/runtime/checkpoint/checkpoint_store.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/store/checkpoint_store.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

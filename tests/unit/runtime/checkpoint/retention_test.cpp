@@ -1,10 +1,8 @@
-#include "troupe/runtime/checkpoint/retention.hpp"
+#include "troupe/runtime/store/retention.hpp"
 
 #include <gmock/gmock.h>
 
 #include <limits>
-
-#include "troupe/runtime/checkpoint/checkpoint_registry.hpp"
 
 using namespace troupe;
 using testing::ElementsAre;

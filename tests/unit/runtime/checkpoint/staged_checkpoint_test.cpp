@@ -11,12 +11,11 @@
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
-#include "troupe/runtime/checkpoint/checkpoint_store.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
-#include "troupe/runtime/checkpoint/staging.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/checkpoint_store.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

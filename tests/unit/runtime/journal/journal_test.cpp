@@ -1,4 +1,4 @@
-#include "troupe/runtime/journal/journal.hpp"
+#include "troupe/runtime/store/journal.hpp"
 
 #include <gtest/gtest.h>
 
@@ -12,8 +12,8 @@
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
-#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

@@ -1,4 +1,4 @@
-#include "troupe/runtime/metrics/aggregate.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
 
 #include <cmath>
 #include <limits>

@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/peer_credentials.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 #include <gtest/gtest.h>
 #include <sys/socket.h>

@@ -16,7 +16,7 @@
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
-#include "troupe/runtime/process/process_tree.hpp"
+#include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::test {

@@ -3,7 +3,7 @@
 #include <string>
 #include <sys/types.h>
 
-#include "troupe/runtime/process/unique_fd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::test {
 

@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/process_tree.hpp"
+#include "troupe/runtime/process/processes.hpp"
 
 #include <cerrno>
 #include <csignal>

@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/redacted.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 #include <cstdlib>
 #include <iterator>

@@ -1,4 +1,4 @@
-#include "troupe/runtime/process/secret_variables.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 #include <algorithm>
 #include <cstdlib>

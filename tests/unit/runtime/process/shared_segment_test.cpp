@@ -7,7 +7,6 @@
 #include <unistd.h>
 
 #include "tests/support/child.hpp"
-#include "troupe/runtime/process/segment_rank.hpp"
 
 namespace troupe {
 

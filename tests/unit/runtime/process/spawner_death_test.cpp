@@ -10,7 +10,7 @@
 #include "tests/support/no_new_threads.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 using namespace troupe;

@@ -16,8 +16,8 @@
 #include "tests/unit/runtime/process/no_memory.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

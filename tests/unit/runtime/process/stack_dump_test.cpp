@@ -13,8 +13,7 @@
 #include "tests/unit/runtime/process/rank_commands.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
-#include "troupe/runtime/process/quiet_thread.hpp"
-#include "troupe/runtime/process/symbol_table.hpp"
+#include "troupe/runtime/process/threads.hpp"
 
 namespace troupe::test {
 namespace {

@@ -8,7 +8,7 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/spawner_client.hpp"
+#include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::test {
 

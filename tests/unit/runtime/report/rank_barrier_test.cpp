@@ -1,4 +1,4 @@
-#include "troupe/runtime/report/rank_barrier.hpp"
+#include "troupe/runtime/report/rank_meetings.hpp"
 
 #include <gmock/gmock.h>
 

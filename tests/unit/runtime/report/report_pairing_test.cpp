@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/start_time.hpp"
-#include "troupe/runtime/report/report_options.hpp"
+#include "troupe/runtime/report/report.hpp"
 
 namespace troupe {
 namespace {

@@ -6,7 +6,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-#include "troupe/runtime/process/last_words.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
 
 namespace troupe {
 namespace {

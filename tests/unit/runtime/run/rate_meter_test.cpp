@@ -1,4 +1,4 @@
-#include "troupe/runtime/run/rate_meter.hpp"
+#include "troupe/runtime/run/run_board.hpp"
 
 #include <gtest/gtest.h>
 

@@ -1,10 +1,10 @@
-#include "troupe/runtime/run/run_error.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 
 #include <gtest/gtest.h>
 
 #include <signal.h>
 
-#include "troupe/runtime/cut_text.hpp"
+#include "troupe/runtime/text.hpp"
 
 using namespace troupe;
 using kind = rank_failure::kind_type;

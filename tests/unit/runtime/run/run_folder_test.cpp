@@ -1,6 +1,6 @@
 // Who may write to a run, and where its files are.
 
-#include "troupe/runtime/run/run_folder.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
 
 #include <fcntl.h>
 #include <gtest/gtest.h>
@@ -22,12 +22,11 @@
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
-#include "troupe/runtime/process/pidfd.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
-#include "troupe/runtime/process/spawner_client.hpp"
-#include "troupe/runtime/run/run_store.hpp"
-#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/run_store.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

@@ -1,4 +1,4 @@
-#include "troupe/runtime/run/run_store.hpp"
+#include "troupe/runtime/store/run_store.hpp"
 
 #include <gtest/gtest.h>
 
@@ -13,10 +13,10 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/untold_reports.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/journal/journal_reader.hpp"
-#include "troupe/runtime/run/run_failed.hpp"
-#include "troupe/runtime/run/told_reports.hpp"
-#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
+#include "troupe/runtime/values/run_error.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

@@ -5,10 +5,9 @@
 #include <caf/byte_buffer.hpp>
 #include <gtest/gtest.h>
 
-#include "troupe/runtime/report/report_batch.hpp"
-#include "troupe/runtime/run/group_status.hpp"
-#include "troupe/runtime/run/run_context.hpp"
-#include "troupe/runtime/run/run_status.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/values/run_context.hpp"
+#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
 namespace {

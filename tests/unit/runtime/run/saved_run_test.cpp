@@ -1,4 +1,4 @@
-#include "troupe/runtime/run/saved_run.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
 
 #include <gtest/gtest.h>
 
@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
-#include "troupe/runtime/storage/checked_text.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
 
 using namespace troupe;
 using namespace troupe::test;

@@ -1,4 +1,4 @@
-#include "troupe/runtime/run/told_reports.hpp"
+#include "troupe/runtime/store/told_reports.hpp"
 
 #include <gmock/gmock.h>
 

@@ -3,9 +3,8 @@
 #include <cmath>
 #include <limits>
 
-#include "troupe/runtime/storage/checked_text.hpp"
-#include "troupe/runtime/storage/json_reader.hpp"
-#include "troupe/runtime/storage/json_writer.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 using namespace troupe;
 

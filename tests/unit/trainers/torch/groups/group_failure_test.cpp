@@ -4,7 +4,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/torch_ranks.hpp"
-#include "troupe/runtime/process/segment_rank.hpp"
+#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {

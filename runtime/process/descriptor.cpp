@@ -1,0 +1,88 @@
+#include "troupe/runtime/process/descriptor.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <system_error>
+
+namespace troupe {
+
+void unique_fd::reset(int fd) noexcept {
+  if (fd_ >= 0)
+    ::close(fd_);
+  fd_ = fd;
+}
+
+expected<unique_fd> duplicate(int fd) {
+  unique_fd result{::fcntl(fd, F_DUPFD_CLOEXEC, 0)};
+  if (!result)
+    return system_failure(ec::spawn,
+                          "cannot duplicate descriptor " + std::to_string(fd));
+  return result;
+}
+
+tl::unexpected<error> system_failure(ec code, std::string what,
+                                     int error_number) {
+  what += ": " + std::system_category().message(error_number);
+  return failure(code, std::move(what));
+}
+
+expected<unique_fd> open_own_file(int above, const char* name, int flags,
+                                  ec code, std::string what) {
+  int fd = -1;
+  do {
+    fd =
+      ::openat(above, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
+  } while (fd < 0 && errno == EINTR);
+  unique_fd file{fd};
+  struct stat found {};
+  auto problem = !file || ::fstat(fd, &found) != 0 ? errno : 0;
+  if (problem == ELOOP)
+    return failure(code, what
+                           + ": it is a symbolic link, and what Troupe "
+                             "writes never is");
+  if (problem == ENXIO // a pipe that no one reads
+      || (problem == 0 && !S_ISREG(found.st_mode)))
+    return failure(code, what + ": it is not a file");
+  if (problem != 0)
+    return system_failure(code, std::move(what), problem);
+  // Who gets it as standard output does not expect a write that would block.
+  ::fcntl(file.get(), F_SETFL, flags & O_APPEND);
+  return file;
+}
+
+// The system calls themselves: <sys/pidfd.h> of glibc 2.36 declares its
+// functions without C linkage.
+unique_fd open_pidfd(pid_t pid) noexcept {
+  return unique_fd{static_cast<int>(::syscall(SYS_pidfd_open, pid, 0))};
+}
+
+void send_signal(const unique_fd& process, int signal) noexcept {
+  ::syscall(SYS_pidfd_send_signal, process.get(), signal, nullptr, 0);
+}
+
+bool has_ended(const unique_fd& process, int timeout_ms) noexcept {
+  pollfd wait{process.get(), POLLIN, 0};
+  while (::poll(&wait, 1, timeout_ms) < 0 && errno == EINTR)
+    continue;
+  return wait.revents != 0;
+}
+
+expected<peer_credentials> peer_of(int fd) {
+  ucred peer{};
+  socklen_t size = sizeof(peer);
+  if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
+    return system_failure(ec::protocol, "cannot tell whose socket it is");
+  // What is not a connected Unix socket answers without a process.
+  if (peer.pid == 0)
+    return failure(ec::protocol,
+                   "cannot tell whose socket it is: no process at its end");
+  return peer_credentials{peer.pid, peer.uid, peer.gid};
+}
+
+} // namespace troupe

@@ -1,0 +1,84 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <cerrno>
+#include <string>
+#include <utility>
+
+#include "troupe/runtime/error.hpp"
+
+namespace troupe {
+
+/// Owns one file descriptor and closes it once.
+class unique_fd {
+public:
+  unique_fd() noexcept = default;
+
+  /// Takes over *fd*; a negative number is nothing.
+  explicit unique_fd(int fd) noexcept : fd_{fd} {}
+
+  unique_fd(unique_fd&& other) noexcept : fd_{other.release()} {}
+
+  unique_fd& operator=(unique_fd&& other) noexcept {
+    reset(other.release());
+    return *this;
+  }
+
+  ~unique_fd() { reset(); }
+
+  int get() const noexcept { return fd_; }
+
+  explicit operator bool() const noexcept { return fd_ >= 0; }
+
+  /// Gives the descriptor away without closing it.
+  int release() noexcept { return std::exchange(fd_, -1); }
+
+  /// Closes what is owned and owns *fd* instead.
+  void reset(int fd = -1) noexcept;
+
+private:
+  int fd_ = -1;
+};
+
+/// A second descriptor, closed on exec, of what *fd* names; fails with
+/// `ec::spawn` if *fd* is not open or no descriptor is left.
+expected<unique_fd> duplicate(int fd);
+
+/// "<what>: <what the system says about errno>" as a failure.
+tl::unexpected<error> system_failure(ec code, std::string what,
+                                     int error_number = errno);
+
+/// Opens *name* in the folder *above* (`AT_FDCWD`: the path *name*) with
+/// *flags*, as a file that Troupe writes: never through a symbolic link, never
+/// waiting for a pipe, and made with mode 0600.
+///
+/// Fails with *code* and "<what>: <reason>"; what is not a file is a reason,
+/// too.
+expected<unique_fd> open_own_file(int above, const char* name, int flags,
+                                  ec code, std::string what);
+
+/// A descriptor that names process *pid* even after its end and becomes
+/// readable with it; empty if there is no such process.
+unique_fd open_pidfd(pid_t pid) noexcept;
+
+/// Sends *signal* to the process that *process* names; does nothing if it has
+/// ended.
+void send_signal(const unique_fd& process, int signal) noexcept;
+
+/// Waits until *process* has ended, at most *timeout_ms* (-1: without limit).
+/// Returns whether it has.
+bool has_ended(const unique_fd& process, int timeout_ms) noexcept;
+
+/// Who is at the other end of a Unix socket.
+struct peer_credentials {
+  pid_t pid = 0;
+  uid_t uid = 0;
+  gid_t gid = 0;
+};
+
+/// Asks the kernel about the peer of the connected Unix socket *fd*;
+/// `ec::protocol` if it is none.
+expected<peer_credentials> peer_of(int fd);
+
+} // namespace troupe

@@ -1,0 +1,431 @@
+#include "troupe/runtime/process/spawner_process.hpp"
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sched.h>
+#include <sys/mman.h>
+#include <sys/prctl.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cinttypes>
+#include <csignal>
+#include <cstdio>
+#include <cstdlib>
+#include <cstring>
+#include <iostream>
+#include <string_view>
+#include <system_error>
+
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/secrets.hpp"
+
+namespace troupe {
+namespace {
+
+bool has_become_rank = false;
+
+void flush_everything() {
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+}
+
+// exit() in a train loop runs this first of all handlers that existed before
+// the fork: the destructors behind it belong to the user's process, and other
+// threads of the rank may still use what they destroy.
+void leave_on_exit(int code, void*) {
+  flush_everything();
+  ::_exit(code);
+}
+
+void die_with(pid_t spawner) {
+  // What the rank starts can be killed with it: it is in its group, or falls to
+  // the spawner when the rank ends, not before.
+  ::setpgid(0, 0);
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+  // The spawner may have died before the line above.
+  if (::getppid() != spawner)
+    ::_exit(EXIT_FAILURE);
+}
+
+void reset_signals() {
+  for (int signal : {SIGINT, SIGQUIT, SIGCHLD})
+    ::signal(signal, SIG_DFL);
+  leave_signals_to_the_driver();
+  for (int signal : {SIGPIPE, SIGXFSZ})
+    ::signal(signal, SIG_IGN);
+  sigset_t none;
+  sigemptyset(&none);
+  ::sigprocmask(SIG_SETMASK, &none, nullptr);
+}
+
+void redirect(const unique_fd& output, const unique_fd& errors) {
+  ::dup2(output.get(), STDOUT_FILENO);
+  ::dup2(errors.get(), STDERR_FILENO);
+  // A line in the log must not be lost to a kill that comes after it.
+  std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
+}
+
+void pin_to(const std::vector<int>& cores) {
+  if (cores.empty())
+    return;
+  cpu_set_t set;
+  CPU_ZERO(&set);
+  for (int core : cores)
+    if (core >= 0 && core < CPU_SETSIZE)
+      CPU_SET(core, &set);
+  if (::sched_setaffinity(0, sizeof(set), &set) != 0)
+    std::cerr << "troupe: process " << ::getpid()
+              << " is not pinned to its cores: "
+              << std::system_category().message(errno) << std::endl;
+}
+
+// The strings that the program was started with, which the kernel shows as
+// `/proc/<pid>/environ`; empty if they cannot be found.
+std::pair<char*, char*> environment_block() {
+  char text[4096] = {};
+  unique_fd file{::open("/proc/self/stat", O_RDONLY | O_CLOEXEC)};
+  if (!file || ::read(file.get(), text, sizeof(text) - 1) <= 0)
+    return {};
+  // Fields 50 and 51; the second, a name, may have blanks, and ends with `)`.
+  const char* at = std::strrchr(text, ')');
+  for (int field = 2; at && field < 50; ++field)
+    at = std::strchr(at + 1, ' ');
+  std::uintptr_t begin = 0, end = 0;
+  if (!at || std::sscanf(at, " %" SCNuPTR " %" SCNuPTR, &begin, &end) != 2)
+    return {};
+  return {reinterpret_cast<char*>(begin), reinterpret_cast<char*>(end)};
+}
+
+// Overwrites the values as well: `unsetenv` alone leaves them in this process's
+// memory, in its core dumps and in `/proc`.
+void hide_variables(const std::vector<std::string>& hidden) {
+  if (hidden.empty())
+    return;
+  std::vector<std::string> names;
+  auto erase = [&](char* variable) {
+    auto size = std::strlen(variable);
+    auto sign = std::find(variable, variable + size, '=');
+    std::string_view name{variable, static_cast<std::size_t>(sign - variable)};
+    if (sign == variable + size
+        || (!holds_login({sign + 1, variable + size})
+            && std::ranges::none_of(hidden, [&](const std::string& pattern) {
+                 return is_variable_of(name, pattern);
+               })))
+      return;
+    names.emplace_back(name);
+    std::memset(sign + 1, 0,
+                static_cast<std::size_t>(variable + size - sign) - 1);
+  };
+  auto [begin, end] = environment_block();
+  while (begin < end) {
+    auto next = std::find(begin, end, '\0') + 1;
+    if (next <= end)
+      erase(begin);
+    begin = next;
+  }
+  // Those that were set since, which lie elsewhere.
+  for (auto variable = environ; variable && *variable; ++variable)
+    erase(*variable);
+  for (auto& name : names)
+    ::unsetenv(name.c_str());
+}
+
+} // namespace
+
+bool is_rank() noexcept {
+  return has_become_rank;
+}
+
+void become_rank(rank_birth birth) noexcept {
+  has_become_rank = true; // before the rank has threads
+  die_with(birth.spawner);
+  reset_signals();
+  redirect(birth.descriptors.at(0), birth.descriptors.at(1));
+  keep_last_words_in(birth.last_words.release());
+  pin_to(birth.order.cores);
+  hide_variables(birth.order.hidden);
+  for (const auto& [name, value] : birth.order.environment)
+    ::setenv(name.c_str(), value.c_str(), 1);
+  ::on_exit(leave_on_exit, nullptr);
+  std::vector<int> descriptors;
+  for (std::size_t i = 2; i < birth.descriptors.size(); ++i)
+    descriptors.push_back(birth.descriptors[i].release());
+  birth.descriptors.clear();
+  int code =
+    birth.entry(std::move(birth.order.payload), std::move(descriptors));
+  flush_everything();
+  ::_exit(code);
+}
+
+namespace {
+
+using clock_type = std::chrono::steady_clock;
+
+/// How long the end of a rank waits for what it left behind. Killed processes
+/// are gone in milliseconds unless they wait for a disk.
+constexpr std::chrono::seconds orphan_limit{1};
+
+void wait_for(pid_t child) {
+  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR)
+    continue;
+}
+
+} // namespace
+
+spawner_loop::spawner_loop(unique_fd socket, pid_t parent, rank_main entry)
+  : socket_{std::move(socket)}, parent_{parent}, entry_{entry} {
+  ::prctl(PR_GET_NAME, program_name_);
+}
+
+void spawner_loop::detach() {
+  // The death of the user's process shows as the end of the socket and of its
+  // pidfd. A parent-death signal comes too early for that: it tells the end of
+  // the thread that forked. It only has to wake a spawner that is stopped.
+  ::prctl(PR_SET_PDEATHSIG, SIGCONT);
+  ::prctl(PR_SET_NAME, "troupe-spawner");
+  ::setsid(); // No Ctrl-C, no hang-up of the terminal.
+  // Blocked rather than ignored: what is sent to a rank before it has made its
+  // own arrangements then waits for it instead of being dropped.
+  sigset_t all;
+  sigfillset(&all);
+  ::sigprocmask(SIG_SETMASK, &all, nullptr);
+  ::signal(SIGCHLD, SIG_DFL);
+  // A pipe that the user's process prints to must end with that process.
+  unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
+  for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
+    ::dup2(null.get(), fd);
+  // Descendants that lose their parents come here.
+  ::prctl(PR_SET_CHILD_SUBREAPER, 1);
+  spared_ = own_children();
+  parent_process_ = open_pidfd(parent_);
+  if (::getppid() != parent_)
+    finish();
+}
+
+void spawner_loop::run() {
+  detach();
+  send(spawn_frame::hello, {});
+  for (;;) {
+    await_socket();
+    serve_frame();
+  }
+}
+
+void spawner_loop::finish() {
+  for (const auto& rank : ranks_) {
+    ::kill(-rank.pid, SIGKILL);
+    send_signal(rank.process, SIGKILL);
+  }
+  for (const auto& rank : ranks_)
+    wait_for(rank.pid);
+  ranks_.clear();
+  for (kill_orphans(); !orphans_.empty(); kill_orphans()) {
+    for (const auto& x : orphans_)
+      wait_for(x.pid);
+    orphans_.clear();
+  }
+  ::_exit(EXIT_SUCCESS);
+}
+
+void spawner_loop::await_socket() {
+  for (;;) {
+    // Not by SIGCHLD: a program that was started again as a spawner may have
+    // threads that would take it.
+    std::vector<pollfd> waits{{socket_.get(), POLLIN, 0},
+                              {parent_process_.get(), POLLIN, 0}};
+    for (const auto& rank : ranks_)
+      waits.push_back({rank.process.get(), POLLIN, 0});
+    for (const auto& x : orphans_)
+      waits.push_back({x.process.get(), POLLIN, 0});
+    int timeout_ms = -1;
+    if (!endings_.empty())
+      timeout_ms = static_cast<int>(
+        std::max<std::int64_t>(0, std::chrono::ceil<std::chrono::milliseconds>(
+                                    endings_.front().due - clock_type::now())
+                                    .count()));
+    if (::poll(waits.data(), waits.size(), timeout_ms) < 0)
+      continue;
+    if (waits[1].revents != 0)
+      finish();
+    bool changed = false;
+    auto first_orphan = ranks_.size() + 2;
+    for (std::size_t i = orphans_.size(); i > 0; --i) {
+      if (waits[first_orphan + i - 1].revents == 0)
+        continue;
+      wait_for(orphans_[i - 1].pid);
+      orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+      changed = true;
+    }
+    for (std::size_t i = first_orphan - 2; i > 0; --i) {
+      if (waits[i + 1].revents == 0)
+        continue;
+      take_leave_of(i - 1);
+      changed = true;
+    }
+    if (changed)
+      kill_orphans();
+    tell_endings();
+    if (waits[0].revents != 0)
+      return;
+  }
+}
+
+std::string spawner_loop::receive(std::size_t size,
+                                  std::vector<unique_fd>& descriptors) {
+  std::string bytes(size, '\0');
+  for (std::size_t done = 0; done < size;) {
+    await_socket();
+    auto n = receive_with_descriptors(socket_.get(), bytes.data() + done,
+                                      size - done, descriptors);
+    if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
+      finish();
+    done += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+  }
+  return bytes;
+}
+
+void spawner_loop::send(spawn_frame kind, std::string_view body,
+                        std::vector<unique_fd> descriptors) {
+  auto frame = make_frame(kind, body, descriptors.size());
+  std::string_view rest = frame;
+  while (!rest.empty()) {
+    auto n = send_with_descriptors(socket_.get(), rest, descriptors);
+    if (n < 0 && errno != EINTR)
+      finish();
+    if (n <= 0)
+      continue;
+    descriptors.clear();
+    rest.remove_prefix(static_cast<std::size_t>(n));
+  }
+}
+
+void spawner_loop::serve_frame() {
+  std::vector<unique_fd> descriptors;
+  auto bytes = receive(sizeof(spawn_frame_header), descriptors);
+  spawn_frame_header header;
+  std::copy(bytes.begin(), bytes.end(), reinterpret_cast<char*>(&header));
+  if (header.size > max_spawn_frame)
+    finish();
+  auto body = receive(header.size, descriptors);
+  if (header.kind == spawn_frame::start) {
+    // The kernel drops descriptors that this process has no room for.
+    if (descriptors.size() != header.descriptors)
+      refuse(spawn_reader{body}.number(),
+             "the spawner has no file descriptors left");
+    else
+      start(body, std::move(descriptors));
+  } else if (header.kind == spawn_frame::signal) {
+    signal_rank(body);
+  }
+}
+
+void spawner_loop::start(std::string_view body,
+                         std::vector<unique_fd> descriptors) {
+  auto order = decode_spawn_order(body);
+  if (!order)
+    return refuse(spawn_reader{body}.number(), order.error().message);
+  auto id = order->id;
+  unique_fd words{::memfd_create("troupe-last-words", MFD_CLOEXEC)};
+  if (!words)
+    return refuse(id,
+                  system_failure(ec::spawn, "memfd_create").value().message);
+  auto spawner = ::getpid();
+  auto pid = ::fork();
+  if (pid < 0)
+    return refuse(id, system_failure(ec::spawn, "fork").value().message);
+  if (pid == 0) {
+    ::prctl(PR_SET_NAME, program_name_);
+    ranks_.clear();
+    orphans_.clear();
+    socket_.reset();
+    parent_process_.reset();
+    become_rank({entry_, spawner, std::move(*order), std::move(descriptors),
+                 std::move(words)});
+  }
+  // By both, so that neither is too late.
+  ::setpgid(pid, pid);
+  auto process = open_pidfd(pid);
+  auto copy = process ? duplicate(process.get()) : expected<unique_fd>{};
+  if (!process || !copy) {
+    auto why = system_failure(ec::spawn, "pidfd_open").value().message;
+    ::kill(pid, SIGKILL);
+    wait_for(pid);
+    return refuse(id, why);
+  }
+  ranks_.push_back({id, pid, std::move(process), std::move(words)});
+  spawn_writer answer;
+  answer.put(id);
+  answer.put(static_cast<std::uint64_t>(pid));
+  std::vector<unique_fd> with;
+  with.push_back(std::move(*copy));
+  send(spawn_frame::started, answer.take(), std::move(with));
+}
+
+void spawner_loop::refuse(std::uint64_t id, std::string_view why) {
+  spawn_writer answer;
+  answer.put(id);
+  answer.put(why);
+  send(spawn_frame::refused, answer.take());
+}
+
+void spawner_loop::signal_rank(std::string_view body) {
+  spawn_reader in{body};
+  auto id = in.number();
+  auto signal = static_cast<int>(in.number());
+  for (const auto& rank : ranks_)
+    if (rank.id == id)
+      send_signal(rank.process, signal);
+}
+
+void spawner_loop::take_leave_of(std::size_t index) {
+  auto rank = std::move(ranks_[index]);
+  ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(index));
+  // Before its number can be another's.
+  ::kill(-rank.pid, SIGKILL);
+  int status = 0;
+  while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR)
+    continue;
+  endings_.push_back(
+    {rank.id, process_exit_of(status, read_last_words(rank.last_words.get())),
+     clock_type::now() + orphan_limit});
+}
+
+void spawner_loop::kill_orphans() {
+  auto is_known = [this](pid_t pid) {
+    auto same = [pid](const auto& x) { return x.pid == pid; };
+    return std::any_of(ranks_.begin(), ranks_.end(), same)
+           || std::any_of(orphans_.begin(), orphans_.end(), same)
+           || std::find(spared_.begin(), spared_.end(), pid) != spared_.end();
+  };
+  for (auto pid : own_children()) {
+    if (is_known(pid))
+      continue;
+    // A child that was not waited for keeps its number.
+    ::kill(pid, SIGKILL);
+    if (auto process = open_pidfd(pid))
+      orphans_.push_back({pid, std::move(process)});
+  }
+}
+
+void spawner_loop::tell_endings() {
+  while (!endings_.empty()
+         && (orphans_.empty() || endings_.front().due <= clock_type::now())) {
+    auto [id, how, due] = std::move(endings_.front());
+    endings_.erase(endings_.begin());
+    spawn_writer answer;
+    answer.put(id);
+    answer.put(static_cast<std::uint64_t>(how.how));
+    answer.put(static_cast<std::uint64_t>(how.code));
+    answer.put(std::string_view{how.last_words});
+    send(spawn_frame::ended, answer.take());
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,103 @@
+#pragma once
+
+#include <sys/types.h>
+
+#include <chrono>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/process/spawn_wire.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+
+namespace troupe {
+
+/// What a process that was just forked needs to become a rank.
+struct rank_birth {
+  rank_main entry = nullptr;
+  pid_t spawner = -1;
+  spawn_order order;
+
+  /// stdout, stderr, then those of the request.
+  std::vector<unique_fd> descriptors;
+
+  /// The memory file for `keep_last_words_in`.
+  unique_fd last_words;
+};
+
+/// Turns the calling process, a fork of the spawner that has closed the
+/// spawner's descriptors, into a rank and ends it with the result of
+/// `birth.entry`.
+///
+/// The rank dies with the spawner. Its stdin is empty; SIGPIPE and SIGXFSZ are
+/// ignored so that a lost peer, or a file that may not grow, is an error of the
+/// call that meets it and not the death of the rank. What the other signals do
+/// is left to `birth.entry`.
+[[noreturn]] void become_rank(rank_birth birth) noexcept;
+
+/// Whether this process has become a rank, or was forked off by one.
+bool is_rank() noexcept;
+
+/// The life of a spawner: takes orders from its socket, forks ranks, and tells
+/// how they end. Everything happens on one thread.
+///
+/// Each rank leads a process group and adopts what its descendants leave
+/// behind. What is left when it ends falls to the spawner and is killed: the
+/// end of a rank is told when nothing that it started is there any more.
+class spawner_loop {
+public:
+  spawner_loop(unique_fd socket, pid_t parent, rank_main entry);
+
+  /// Leaves the terminal and its signals to the user's process, then works
+  /// until that process closes the socket or dies. Kills all ranks and ends.
+  [[noreturn]] void run();
+
+private:
+  struct rank {
+    std::uint64_t id = 0;
+    pid_t pid = -1;
+    unique_fd process; ///< A pidfd.
+    unique_fd last_words;
+  };
+
+  /// Something that a rank started and that outlived it; killed already.
+  struct orphan {
+    pid_t pid = -1;
+    unique_fd process; ///< A pidfd.
+  };
+
+  /// The end of a rank that is not told yet.
+  struct ending {
+    std::uint64_t id = 0;
+    process_exit how;
+    std::chrono::steady_clock::time_point due; ///< Told now at the latest.
+  };
+
+  void detach();
+  [[noreturn]] void finish();
+
+  /// Waits until the socket has something; ends with the user's process.
+  void await_socket();
+  std::string receive(std::size_t size, std::vector<unique_fd>& descriptors);
+  void send(spawn_frame kind, std::string_view body,
+            std::vector<unique_fd> descriptors = {});
+
+  void serve_frame();
+  void start(std::string_view body, std::vector<unique_fd> descriptors);
+  void refuse(std::uint64_t id, std::string_view why);
+  void signal_rank(std::string_view body);
+  void take_leave_of(std::size_t index);
+  void kill_orphans();
+  void tell_endings();
+
+  unique_fd socket_;
+  pid_t parent_;
+  rank_main entry_;
+  unique_fd parent_process_;
+  std::vector<rank> ranks_;
+  std::vector<orphan> orphans_;
+  std::vector<ending> endings_;
+  std::vector<pid_t> spared_; ///< Children from before: not of any rank.
+  char program_name_[16] = {};
+};
+
+} // namespace troupe

@@ -1,0 +1,66 @@
+#include "troupe/runtime/report/report.hpp"
+
+#include <map>
+#include <string>
+#include <string_view>
+#include <unordered_map>
+#include <vector>
+
+#include "troupe/runtime/report/rank_wait.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string quoted(std::string_view text) {
+  return '"' + std::string{text} + '"';
+}
+
+std::string report_name(const report_batch& x) {
+  return "report " + std::to_string(x.index);
+}
+
+expected<void> check_names(const report_batch& x) {
+  std::map<std::string_view, std::vector<int>> ranks_by_name;
+  for (std::size_t rank = 0; rank < x.parts.size(); ++rank)
+    if (auto& part = x.parts[rank])
+      ranks_by_name[part->name].push_back(static_cast<int>(rank));
+  if (ranks_by_name.size() < 2)
+    return {};
+  std::string names;
+  for (auto& [name, ranks] : ranks_by_name)
+    names +=
+      (names.empty() ? "" : ", ") + quoted(name) + " by " + rank_list(ranks);
+  return failure(ec::conflict, report_name(x)
+                                 + ": the ranks call its checkpoint by "
+                                   "different names: "
+                                 + names);
+}
+
+} // namespace
+
+expected<void> check_parts(const report_batch& x) {
+  if (auto ok = check_names(x); !ok)
+    return ok;
+  std::unordered_map<std::string_view, std::size_t> owner;
+  for (std::size_t rank = 0; rank < x.parts.size(); ++rank) {
+    if (!x.parts[rank])
+      continue;
+    for (auto& file : x.parts[rank]->files) {
+      auto [i, added] = owner.emplace(file.path, rank);
+      if (!added)
+        return failure(
+          ec::conflict,
+          report_name(x) + ": "
+            + (i->second == rank
+                 ? "rank " + std::to_string(rank) + " adds "
+                 : "rank " + std::to_string(i->second) + " and rank "
+                     + std::to_string(rank) + " both add ")
+            + quoted(file.path) + (i->second == rank ? " twice to " : " to ")
+            + "checkpoint " + quoted(x.parts[rank]->name));
+    }
+  }
+  return {};
+}
+
+} // namespace troupe

@@ -1,0 +1,87 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+
+namespace troupe {
+
+/// How one call of `context.report` behaves.
+struct report_options {
+  /// Name of the checkpoint's folder, equal on all ranks. Empty:
+  /// `checkpoint_<report index, six digits>`.
+  std::string checkpoint_name = {};
+  /// Move the files of a given directory instead of copying them. `report`
+  /// waits for the commit, even without `barrier`; one that is refused leaves
+  /// them. What lies behind a link to a folder is copied and stays.
+  bool move_files = false;
+  /// false: do not wait for the other ranks; a rank may run ahead of the
+  /// slowest by at most `max_reports_ahead`.
+  bool barrier = true;
+};
+
+/// How many reports without barrier a rank may have under way before `report`
+/// waits. Enough to hide a commit, small enough that a failure loses little.
+inline constexpr int max_reports_ahead = 16;
+
+/// Report *index* of one rank. Indices count over the whole run, restarts
+/// included.
+struct rank_report {
+  int rank = 0;
+  std::uint64_t index = 0;
+  metrics values;
+  std::optional<checkpoint_part> part;
+  double step_s = 0; ///< Seconds the loop ran since its report before.
+
+  bool operator==(const rank_report&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_report& x) {
+  return f.object(x).fields(f.field("rank", x.rank), f.field("index", x.index),
+                            f.field("values", x.values),
+                            f.field("part", x.part),
+                            f.field("step_s", x.step_s));
+}
+
+/// Report *index* of every rank, and what each added to the checkpoint they
+/// made together, if any did.
+struct report_batch {
+  std::uint64_t index = 0;
+  std::vector<metrics> values; ///< One entry per rank, ordered by rank.
+  /// One entry per rank, ordered by rank; unset where a rank reported no files.
+  /// The names are equal and no file is in two parts.
+  std::vector<std::optional<checkpoint_part>> parts;
+  /// Seconds each rank's loop ran since its report before, ordered by rank.
+  std::vector<double> step_s;
+  double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
+
+  /// Name of the checkpoint, nullptr if no rank reported one.
+  const std::string* checkpoint_name() const noexcept {
+    for (auto& part : parts)
+      if (part)
+        return &part->name;
+    return nullptr;
+  }
+
+  bool operator==(const report_batch&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, report_batch& x) {
+  return f.object(x).fields(
+    f.field("index", x.index), f.field("values", x.values),
+    f.field("parts", x.parts), f.field("step_s", x.step_s),
+    f.field("wait_s", x.wait_s));
+}
+
+/// Refuses parts that cannot become one checkpoint: names that differ between
+/// ranks, and a file that two ranks add. The error names ranks and names.
+expected<void> check_parts(const report_batch& x);
+
+} // namespace troupe

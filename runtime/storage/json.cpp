@@ -1,0 +1,265 @@
+#include "troupe/runtime/storage/json.hpp"
+
+#include <algorithm>
+#include <charconv>
+#include <cmath>
+#include <limits>
+
+namespace troupe::json {
+
+namespace {
+
+constexpr char hex_digits[] = "0123456789abcdef";
+
+void append_hex(std::string& out, std::string_view bytes) {
+  for (unsigned char c : bytes) {
+    out += hex_digits[c >> 4];
+    out += hex_digits[c & 0xf];
+  }
+}
+
+// Length of the UTF-8 sequence at *x* (not ASCII), 0 if it is none: overlong
+// forms, surrogates and what lies above U+10FFFF included.
+std::size_t utf8_length(std::string_view x) noexcept {
+  auto byte = [&](std::size_t i) { return static_cast<unsigned char>(x[i]); };
+  auto first = byte(0);
+  std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
+  if (first < 0xc2 || first > 0xf4 || x.size() < length)
+    return 0;
+  for (std::size_t i = 1; i < length; ++i)
+    if ((byte(i) & 0xc0) != 0x80)
+      return 0;
+  auto second = byte(1);
+  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)
+      || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f))
+    return 0;
+  return length;
+}
+
+bool is_utf8(std::string_view x) noexcept {
+  while (!x.empty()) {
+    auto length = static_cast<unsigned char>(x[0]) < 0x80 ? 1 : utf8_length(x);
+    if (length == 0)
+      return false;
+    x.remove_prefix(length);
+  }
+  return true;
+}
+
+void append_escaped(std::string& out, unsigned char c) {
+  switch (c) {
+    case '"':
+      out += "\\\"";
+      break;
+    case '\\':
+      out += "\\\\";
+      break;
+    case '\n':
+      out += "\\n";
+      break;
+    case '\t':
+      out += "\\t";
+      break;
+    default:
+      out += "\\u00";
+      append_hex(out, {reinterpret_cast<const char*>(&c), 1});
+  }
+}
+
+template <class T>
+void append_number(std::string& out, T x) {
+  char buffer[32];
+  auto end = std::to_chars(buffer, buffer + sizeof(buffer), x).ptr;
+  out.append(buffer, end);
+}
+
+void append_double(std::string& out, double x) {
+  if (std::isnan(x)) {
+    out += R"({"float":"nan"})";
+  } else if (std::isinf(x)) {
+    out += x > 0 ? R"({"float":"inf"})" : R"({"float":"-inf"})";
+  } else {
+    auto begin = out.size();
+    append_number(out, x);
+    if (out.find_first_of(".e", begin) == std::string::npos)
+      out += ".0"; // stays a double when it is read
+  }
+}
+
+void append_quoted(std::string& out, std::string_view text) {
+  out += '"';
+  for (unsigned char c : text) {
+    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
+      append_escaped(out, c);
+    else
+      out += static_cast<char>(c);
+  }
+  out += '"';
+}
+
+void append_name(std::string& out, std::string_view name) {
+  if (is_utf8(name)) {
+    append_quoted(out, name);
+    return;
+  }
+  out += R"("\u0000)";
+  append_hex(out, name);
+  out += '"';
+}
+
+} // namespace
+
+void append(std::string& out, std::string_view text) {
+  if (is_utf8(text)) {
+    append_quoted(out, text);
+    return;
+  }
+  out += R"({"bytes":")";
+  append_hex(out, text);
+  out += R"("})";
+}
+
+void append(std::string& out, std::uint64_t x) {
+  append_number(out, x);
+}
+
+void append(std::string& out, const metric_value& x) {
+  auto& value = x.variant();
+  if (auto flag = std::get_if<bool>(&value)) {
+    out += *flag ? "true" : "false";
+  } else if (auto integer = std::get_if<std::int64_t>(&value)) {
+    append_number(out, *integer);
+  } else if (auto number = std::get_if<double>(&value)) {
+    append_double(out, *number);
+  } else {
+    append(out, std::string_view{std::get<std::string>(value)});
+  }
+}
+
+void append(std::string& out, const metrics& x) {
+  out += '{';
+  auto separator = "";
+  for (auto& [name, value] : x) {
+    out += separator;
+    append_name(out, name);
+    out += ':';
+    append(out, value);
+    separator = ",";
+  }
+  out += '}';
+}
+
+void append_us(std::string& out, double seconds) {
+  append(out, static_cast<std::uint64_t>(
+                std::llround(std::max(seconds, 0.0) * 1e6)));
+}
+
+namespace {
+
+std::string from_hex(std::string_view digits) {
+  std::string result;
+  if (digits.size() % 2 != 0)
+    throw format_error{"hexadecimal digits do not come in pairs"};
+  for (std::size_t i = 0; i < digits.size(); i += 2) {
+    unsigned byte = 0;
+    auto end = digits.data() + i + 2;
+    if (std::from_chars(digits.data() + i, end, byte, 16).ptr != end)
+      throw format_error{"'" + std::string{digits.substr(i, 2)}
+                         + "' is not hexadecimal"};
+    result += static_cast<char>(byte);
+  }
+  return result;
+}
+
+// A name that is not UTF-8 stands as "\0" and hexadecimal digits.
+std::string to_name(const std::string& x) {
+  return !x.empty() && x[0] == '\0' ? from_hex(std::string_view{x}.substr(1))
+                                    : x;
+}
+
+metric_value to_special_value(const document& x) {
+  if (x.contains("bytes"))
+    return to_text(x);
+  auto name = to_text(field(x, "float"));
+  if (name == "nan")
+    return std::numeric_limits<double>::quiet_NaN();
+  if (name == "inf")
+    return std::numeric_limits<double>::infinity();
+  if (name == "-inf")
+    return -std::numeric_limits<double>::infinity();
+  throw format_error{"'" + name + "' is no floating-point number"};
+}
+
+} // namespace
+
+const document& field(const document& object, const char* name) {
+  if (!object.is_object())
+    throw format_error{"there is no object around field '" + std::string{name}
+                       + "'"};
+  auto i = object.find(name);
+  if (i == object.end())
+    throw format_error{"field '" + std::string{name} + "' is missing"};
+  return *i;
+}
+
+std::uint64_t to_unsigned(const document& x) {
+  if (!x.is_number_unsigned())
+    throw format_error{x.dump() + " is no integer >= 0"};
+  return x.get<std::uint64_t>();
+}
+
+std::string to_text(const document& x) {
+  if (x.is_object())
+    return from_hex(to_text(field(x, "bytes")));
+  if (!x.is_string())
+    throw format_error{x.dump() + " is no text"};
+  return x.get<std::string>();
+}
+
+std::uint64_t to_checksum(const document& x) {
+  auto digits = to_text(x);
+  std::uint64_t result = 0;
+  auto end = digits.data() + digits.size();
+  if (digits.size() != 16
+      || std::from_chars(digits.data(), end, result, 16).ptr != end)
+    throw format_error{"'" + digits + "' is no checksum"};
+  return result;
+}
+
+metric_value to_value(const document& x) {
+  if (x.is_boolean())
+    return x.get<bool>();
+  if (x.is_number_float())
+    return x.get<double>();
+  if (x.is_number_unsigned()
+      && x.get<std::uint64_t>() > std::numeric_limits<std::int64_t>::max())
+    throw format_error{x.dump() + " does not fit 64 bits"};
+  if (x.is_number_integer())
+    return x.get<std::int64_t>();
+  if (x.is_string())
+    return x.get<std::string>();
+  if (x.is_object())
+    return to_special_value(x);
+  throw format_error{x.dump() + " is no metric"};
+}
+
+metrics to_metrics(const document& x) {
+  if (!x.is_object())
+    throw format_error{"metrics are no object"};
+  metrics result;
+  for (auto& [name, value] : x.items())
+    result[to_name(name)] = to_value(value);
+  return result;
+}
+
+void check_format(const document& x, int known, const char* name,
+                  std::optional<int> oldest) {
+  auto found = to_unsigned(field(x, name));
+  if (found > static_cast<std::uint64_t>(known)
+      || found < static_cast<std::uint64_t>(oldest.value_or(known)))
+    throw unknown_format{"has format " + std::to_string(found)
+                         + ", this version reads format "
+                         + std::to_string(known)};
+}
+
+} // namespace troupe::json

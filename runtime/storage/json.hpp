@@ -1,0 +1,79 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <stdexcept>
+#include <string>
+#include <string_view>
+
+#include <nlohmann/json.hpp>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+
+// For sources only: the JSON library stays out of headers that others include.
+
+namespace troupe::json {
+
+// Appends JSON to a string without building a document first; the journal
+// writes tens of thousands of lines a second this way. Types survive exactly:
+// a double always has a point or an exponent, what JSON cannot say is an
+// object: {"float":"nan"}, "inf", "-inf"; {"bytes":"<hex>"} for a text that is
+// not UTF-8. A name that is not UTF-8 becomes "\u0000<hex>": no valid name
+// holds a control character.
+
+void append(std::string& out, std::string_view text);
+void append(std::string& out, std::uint64_t x);
+void append(std::string& out, const metric_value& x);
+void append(std::string& out, const metrics& x);
+
+/// A time as whole microseconds.
+void append_us(std::string& out, double seconds);
+
+using document = nlohmann::json;
+
+/// Thrown below `read`, which makes it `ec::corrupt`.
+class format_error : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// Thrown for a format that this version does not know; `read` makes it
+/// `ec::unsupported`: the file may be whole, and no one should repair it.
+class unknown_format : public std::runtime_error {
+  using std::runtime_error::runtime_error;
+};
+
+/// The field *name* of *object*; `format_error` if there is none.
+const document& field(const document& object, const char* name);
+
+std::uint64_t to_unsigned(const document& x);
+/// A text as `json::append` wrote it, UTF-8 or not.
+std::string to_text(const document& x);
+
+/// 64 bits as `checksum_text` wrote them.
+std::uint64_t to_checksum(const document& x);
+
+/// What `json::append` wrote, with every type as it was.
+metric_value to_value(const document& x);
+metrics to_metrics(const document& x);
+
+/// Throws `unknown_format` unless the document's *name*, its format, is
+/// *known*, or an earlier one from *oldest* on.
+void check_format(const document& x, int known, const char* name = "format",
+                  std::optional<int> oldest = {});
+
+/// Parses *text* and calls *convert* with the document. Whatever goes wrong is
+/// `ec::corrupt` with a sentence that begins with *what*.
+template <class T, class Convert>
+expected<T> read(std::string_view text, const std::string& what,
+                 Convert convert) {
+  try {
+    return convert(document::parse(text));
+  } catch (const unknown_format& e) {
+    return failure(ec::unsupported, what + ' ' + e.what());
+  } catch (const std::exception& e) {
+    return failure(ec::corrupt, what + " is malformed: " + e.what());
+  }
+}
+
+} // namespace troupe::json

@@ -1,0 +1,670 @@
+#include "troupe/runtime/store/checkpoint_store.hpp"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <limits>
+
+#include "troupe/runtime/checkpoint/copy_files.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/store/commit_folder.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr const char* evicted_prefix = ".evicted-";
+constexpr const char* rotten_prefix = ".rotten-";
+
+/// How many rotten checkpoints stay for a look at them.
+constexpr std::size_t max_rotten = 3;
+
+/// Bytes of a name or a text that an event shows.
+constexpr std::size_t max_shown_name = 64;
+
+/// More than any report has.
+constexpr auto no_report = std::numeric_limits<std::uint64_t>::max();
+
+using manifests = std::vector<std::pair<std::string, manifest>>;
+
+// What a checkpoint is called while it is removed.
+std::string evicted_name(const doomed_checkpoint& x) {
+  return evicted_prefix + std::to_string(x.index) + '-' + x.name;
+}
+
+bool has_prefix(const std::string& name, const char* prefix) {
+  return name.starts_with(prefix);
+}
+
+// The first of *names*, and how many more there are.
+std::string listed(const std::vector<std::string>& names) {
+  constexpr std::size_t shown = 8;
+  std::string result;
+  for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
+    result += (i == 0 ? "" : ", ") + names[i];
+  if (names.size() > shown)
+    result += " and " + std::to_string(names.size() - shown) + " more";
+  return result;
+}
+
+// What has a name in a folder, whatever has that name later.
+class held_entry {
+public:
+  static expected<held_entry> open(const held_folder& above, std::string name) {
+    unique_fd entry{::openat(above.descriptor().get(), name.c_str(),
+                             O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+    if (!entry)
+      return tl::unexpected{storage_error("open", above.path() / name, errno)};
+    return held_entry{above, std::move(entry), std::move(name)};
+  }
+
+  // Gives it the name *to*, and nothing else: what another driver has put in
+  // its place meanwhile gets its own name back.
+  expected<void> rename(const std::string& to) const {
+    if (auto ok = above_.rename_new(name_, above_, to); !ok)
+      return ok;
+    struct stat ours {
+    }, found{};
+    if (::fstat(entry_.get(), &ours) == 0
+        && ::fstatat(above_.descriptor().get(), to.c_str(), &found,
+                     AT_SYMLINK_NOFOLLOW)
+             == 0
+        && is_same_file(ours, found))
+      return {};
+    (void) above_.rename_new(to, above_, name_);
+    return failure(ec::storage, (above_.path() / name_).string()
+                                  + " was replaced at this moment: what lies "
+                                    "there now is left alone");
+  }
+
+private:
+  held_entry(const held_folder& above, unique_fd entry, std::string name)
+    : above_(above), entry_(std::move(entry)), name_(std::move(name)) {}
+
+  const held_folder& above_;
+  unique_fd entry_;
+  std::string name_;
+};
+
+} // namespace
+
+checkpoint_store::checkpoint_store(held_folder folder, held_folder checkpoints,
+                                   run_identity run,
+                                   const checkpoint_config& config,
+                                   saved_run state, save_function save,
+                                   log_function log, check_function check)
+  : folder_(std::move(folder)), checkpoints_(std::move(checkpoints)),
+    run_(std::move(run)), state_(std::move(state)),
+    registry_(config, state_.checkpoints), save_state_(std::move(save)),
+    log_(std::move(log)), check_(std::move(check)) {
+  state_.retention = config;
+  if (!save_state_)
+    save_state_ = [path = folder_.path()](const saved_run& x) {
+      return save_run(x, path);
+    };
+  if (!check_)
+    check_ = [] { return expected<void>{}; };
+}
+
+expected<checkpoint_store> checkpoint_store::open(
+  held_folder folder, run_identity run, const checkpoint_config& config,
+  saved_run state, save_function save, log_function log, check_function check) {
+  auto checkpoints = folder.folder("checkpoints");
+  if (!checkpoints)
+    return tl::unexpected{checkpoints.error()};
+  checkpoint_store result{std::move(folder), std::move(*checkpoints),
+                          std::move(run),    config,
+                          std::move(state),  std::move(save),
+                          std::move(log),    std::move(check)};
+  if (auto ok = result.recover(); !ok)
+    return tl::unexpected{ok.error()};
+  return result;
+}
+
+expected<void> checkpoint_store::check() const {
+  return check_().and_then([this] { return check_place(); });
+}
+
+expected<void> checkpoint_store::check_place() const {
+  struct stat ours {
+  }, found{};
+  auto code = folder_.look_up("checkpoints", found);
+  if (code == 0 && ::fstat(checkpoints_.descriptor().get(), &ours) != 0)
+    code = errno;
+  if (code != 0 && code != ENOENT)
+    return tl::unexpected{storage_error("look up", checkpoints_.path(), code)};
+  if (code == 0 && is_same_file(ours, found))
+    return {};
+  return failure(ec::storage, "the run's folder " + checkpoints_.path().string()
+                                + " is gone: it was removed, renamed or "
+                                  "replaced while the run was writing to it");
+}
+
+expected<manifest> checkpoint_store::verify(const std::string& name,
+                                            std::uint64_t index,
+                                            std::uint64_t attempt) const {
+  auto found = read_manifest(checkpoints_, name);
+  if (!found)
+    return found;
+  if (found->index != index || found->attempt != attempt)
+    return failure(ec::corrupt,
+                   (checkpoints_.path() / name).string() + " holds report "
+                     + std::to_string(found->index) + " of attempt "
+                     + std::to_string(found->attempt)
+                     + ", the run's state says report " + std::to_string(index)
+                     + " of attempt " + std::to_string(attempt));
+  return verify_files(checkpoints_, name, *found).map([&] {
+    return std::move(*found);
+  });
+}
+
+expected<void> checkpoint_store::recover() {
+  drop(staging_prefix);
+  auto names = checkpoints_.names();
+  if (!names)
+    return tl::unexpected{names.error()};
+  manifests unknown;
+  for (auto& name : *names) {
+    if (has_prefix(name, staging_prefix) || has_prefix(name, evicted_prefix)
+        || has_prefix(name, rotten_prefix) || registry_.find(name))
+      continue;
+    auto x = read_manifest(checkpoints_, name);
+    if (x && !is_doomed(name, *x))
+      unknown.emplace_back(std::move(name), std::move(*x));
+    else if (!x && x.error().code == ec::storage)
+      return tl::unexpected{x.error()}; // It may be one of the run's.
+    else if (!x)
+      note("checkpoint_unknown", name, x.error().message);
+  }
+  std::ranges::sort(unknown, {}, [](auto& x) { return x.second.index; });
+  for (auto& [name, x] : unknown)
+    if (auto ok = recover_unknown(name, x); !ok)
+      return ok;
+  return find_former_ids().and_then([this] { return save(registry_); });
+}
+
+expected<void> checkpoint_store::recover_unknown(const std::string& name,
+                                                 const manifest& x) {
+  auto is_copy = !is_ours(x) || (!x.name.empty() && x.name != name);
+  auto latest = registry_.latest();
+  if (is_copy || (latest && x.index <= latest->index)) {
+    note("checkpoint_unknown", name,
+         is_copy ? "it is a copy of checkpoint '" + x.name + "' of run '"
+                     + x.run_name + "'"
+                 : "the run's state does not name it");
+    return {};
+  }
+  if (auto ok = verify(name, x.index, x.attempt); !ok) {
+    if (ok.error().code == ec::corrupt)
+      return set_aside(name, ok.error());
+    return tl::unexpected{ok.error()};
+  }
+  note("checkpoint_adopted", name, "a crash came before the state was saved");
+  auto registry = registry_;
+  auto evicted =
+    registry.add({handle(name), x.first_values(), x.index, x.attempt});
+  if (!evicted)
+    return tl::unexpected{evicted.error()};
+  return save(registry, *evicted);
+}
+
+bool checkpoint_store::is_ours(const manifest& x) const {
+  // The name has to do where there is no id to compare, or it was lost.
+  if (x.run_id.empty() || run_.id_is_new)
+    return x.run_name == run_.name;
+  return x.run_id == run_.id
+         || std::ranges::find(run_.former_ids, x.run_id)
+              != run_.former_ids.end();
+}
+
+expected<void> checkpoint_store::find_former_ids() {
+  if (!run_.id_is_new)
+    return {};
+  for (auto& x : registry_.all()) {
+    auto its = manifest_of(x);
+    if (!its && its.error().code != ec::corrupt)
+      return tl::unexpected{its.error()};
+    if (its && !its->run_id.empty()
+        && std::ranges::find(run_.former_ids, its->run_id)
+             == run_.former_ids.end())
+      run_.former_ids.push_back(its->run_id);
+  }
+  return {};
+}
+
+bool checkpoint_store::is_doomed(const std::string& name,
+                                 const manifest& x) const {
+  return std::ranges::find(state_.doomed,
+                           doomed_checkpoint{name, x.index, x.attempt})
+         != state_.doomed.end();
+}
+
+expected<void>
+checkpoint_store::save(const checkpoint_registry& registry,
+                       const std::vector<reported_checkpoint>& evicted) {
+  auto next = state_;
+  next.checkpoints = registry.all();
+  for (auto& x : evicted)
+    next.doomed.push_back({x.data.name(), x.index, x.attempt});
+  if (auto latest = registry.latest()) {
+    next.next_report = std::max(next.next_report, latest->index + 1);
+    next.next_attempt = std::max(next.next_attempt, latest->attempt + 1);
+  }
+  if (auto ok = save_state_(next); !ok)
+    return ok;
+  state_ = std::move(next);
+  registry_ = registry;
+  return {};
+}
+
+// Reads the lists of files that were too long for a message.
+expected<report_batch> checkpoint_store::take_lists(std::uint64_t attempt,
+                                                    report_batch batch) const {
+  auto staging = checkpoints_.existing(staging_folder(attempt, batch.index));
+  if (!staging)
+    return tl::unexpected{staging.error()};
+  for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
+    auto& part = batch.parts[rank];
+    if (!part || part->listed == 0)
+      continue;
+    auto files = read_file_list(
+      *staging, rank_list_file(static_cast<int>(rank)), part->listed);
+    if (!files)
+      return tl::unexpected{files.error()};
+    part->files = std::move(*files);
+    part->listed = 0;
+  }
+  return batch;
+}
+
+expected<reported_checkpoint>
+checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
+  for (auto& part : batch.parts)
+    if (part && part->listed > 0)
+      return take_lists(attempt, batch).and_then([&](const report_batch& x) {
+        return commit(attempt, x);
+      });
+  auto name = batch.checkpoint_name();
+  if (!name)
+    return failure(ec::invalid_argument, "report " + std::to_string(batch.index)
+                                           + " has no checkpoint to commit");
+  if (attempt + 1 != state_.next_attempt)
+    return failure(ec::stopped, "checkpoint '" + *name + "' comes from attempt "
+                                  + std::to_string(attempt) + ", but attempt "
+                                  + std::to_string(state_.next_attempt - 1)
+                                  + " has begun");
+  if (auto ok = check_parts(batch); !ok)
+    return tl::unexpected{ok.error()};
+  if (auto ok = validate_checkpoint_name(*name); !ok)
+    return tl::unexpected{ok.error()};
+  reported_checkpoint result{handle(*name),
+                             batch.values.empty() ? metrics{} : batch.values[0],
+                             batch.index, attempt};
+  auto registry = registry_;
+  auto evicted = registry.add(result);
+  if (!evicted)
+    return tl::unexpected{evicted.error()};
+  manifest description{run_.name,    run_.id,      *name,
+                       attempt,      batch.index,  batch.values,
+                       batch.step_s, batch.wait_s, {}};
+  remove_answered(); // Before the new one needs the room.
+  remove_let_go([&](auto& x) { return x.name == *name; });
+  // Behind it, too: no state names what lies in a folder that was replaced.
+  if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
+                              [this] { return check(); })
+                  .and_then([this] { return check_place(); });
+      !ok)
+    return tl::unexpected{ok.error()};
+  // Whatever becomes of the state now, the new checkpoint stays: the state on
+  // the disk may name it, and if not, the next start adopts it.
+  if (auto ok = save(registry, *evicted); !ok)
+    return tl::unexpected{ok.error()};
+  failpoint("commit.state_saved");
+  note_unscored(result);
+  for (auto& x : *evicted)
+    let_go_.push_back({x.data.name(), x.index, x.attempt});
+  remove_answered();
+  return result;
+}
+
+expected<void> checkpoint_store::make_room(const std::string& name) {
+  if (registry_.find(name))
+    return name_is_taken(name);
+  auto first = held_from_ ? held_from_() : no_report;
+  remove_let_go([&](auto& x) { return x.name == name && x.index < first; });
+  if (std::ranges::find(let_go_, name, &doomed_checkpoint::name)
+      != let_go_.end())
+    return {}; // Callbacks may read it until `commit` takes its place.
+  return checkpoints_.look_up_link(name).and_then(
+    [&](const file_status& found) {
+      return found.exists() ? expected<void>{name_is_taken(name)}
+                            : expected<void>{};
+    });
+}
+
+expected<std::string>
+checkpoint_store::put_away(const doomed_checkpoint& x) const {
+  auto found = held_entry::open(checkpoints_, x.name);
+  auto its = read_manifest(checkpoints_, x.name);
+  if (!its)
+    return tl::unexpected{its.error()};
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (its->index != x.index || its->attempt != x.attempt)
+    return failure(ec::corrupt, (checkpoints_.path() / x.name).string()
+                                  + " holds another checkpoint by now");
+  auto to = evicted_name(x);
+  return check().and_then([&] { return found->rename(to); }).map([&] {
+    return to;
+  });
+}
+
+expected<void> checkpoint_store::remove(const doomed_checkpoint& x) {
+  // Under another name first: half a checkpoint must not look like one.
+  auto name = put_away(x);
+  if (name || name.error().code == ec::corrupt)
+    std::erase(state_.doomed, x); // Saved when there is something else to save.
+  if (!name)
+    return tl::unexpected{name.error()};
+  failpoint("commit.evicting");
+  if (auto ok = checkpoints_.remove_tree(*name); !ok)
+    note("checkpoint_not_removed", x.name, ok.error().message);
+  failpoint("commit.evicted");
+  return {};
+}
+
+template <class Predicate>
+void checkpoint_store::remove_let_go(const Predicate& may_go) {
+  auto all = std::exchange(let_go_, {});
+  for (auto& x : all)
+    if (!may_go(x))
+      let_go_.push_back(x);
+    else if (auto ok = remove(x); !ok)
+      note("checkpoint_not_removed", x.name, ok.error().message);
+}
+
+void checkpoint_store::remove_answered() {
+  auto first = held_from_ ? held_from_() : no_report;
+  remove_let_go([&](auto& x) { return x.index < first; });
+}
+
+void checkpoint_store::remove_held() {
+  remove_let_go([](auto&) { return true; });
+}
+
+void checkpoint_store::remove_doomed() {
+  drop(evicted_prefix);
+  remove_answered();
+  for (auto& x : std::vector{state_.doomed}) {
+    if (std::ranges::find(let_go_, x) != let_go_.end())
+      continue; // Callbacks may read it.
+    if (auto ok = remove(x); ok)
+      note("checkpoint_removed", x.name, "retention had let it go");
+    else if (ok.error().code != ec::corrupt) // Else it is gone, or another.
+      note("checkpoint_not_removed", x.name, ok.error().message);
+  }
+}
+
+expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
+  auto name = evicted_name(x);
+  auto done = verify(name, x.index, x.attempt)
+                .and_then([&](auto&&) { return check(); })
+                .and_then([&] {
+                  return checkpoints_.rename_new(name, checkpoints_, x.name);
+                })
+                .and_then([&] { return checkpoints_.sync(); });
+  if (done)
+    return true;
+  if (done.error().code == ec::corrupt || done.error().code == ec::conflict)
+    return false; // It is half gone, or its name is another's now.
+  return tl::unexpected{done.error()};
+}
+
+expected<std::vector<reported_checkpoint>> checkpoint_store::find_doomed() {
+  std::vector<reported_checkpoint> result;
+  for (auto& x : state_.doomed) {
+    auto found = read_manifest(checkpoints_, x.name);
+    if (!found && found.error().code == ec::corrupt) {
+      auto back = recall(x);
+      if (!back)
+        return tl::unexpected{back.error()};
+      if (*back)
+        found = read_manifest(checkpoints_, x.name);
+    }
+    if (!found && found.error().code != ec::corrupt)
+      return tl::unexpected{found.error()};
+    if (found && is_doomed(x.name, *found))
+      result.push_back(
+        {handle(x.name), found->first_values(), x.index, x.attempt});
+  }
+  return result;
+}
+
+expected<void> checkpoint_store::strike(const std::string& name) {
+  auto registry = registry_;
+  if (!registry.remove(name))
+    return {};
+  auto back = find_doomed();
+  if (!back)
+    return tl::unexpected{back.error()};
+  auto all = registry.all();
+  for (auto& x : *back) {
+    note("checkpoint_reinstated", x.data.name(), "a newer one is rotten");
+    all.push_back(std::move(x));
+  }
+  auto doomed = std::exchange(state_.doomed, {});
+  auto saved = save(checkpoint_registry{state_.retention, std::move(all)});
+  if (saved)
+    let_go_.clear();
+  else
+    state_.doomed = std::move(doomed);
+  return saved;
+}
+
+expected<void> checkpoint_store::set_aside(const std::string& name,
+                                           const error& reason) {
+  auto rotten = held_entry::open(checkpoints_, name);
+  note("checkpoint_rotten", name, reason.message);
+  if (log_) {
+    auto& event = events_.back();
+    if (auto ok = log_(event, state_.next_attempt); !ok)
+      return ok;
+    event.stored = true;
+  }
+  if (auto ok = strike(name); !ok)
+    return ok;
+  failpoint("rotten.forgotten");
+  auto found = checkpoints_.look_up_link(name);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return {};
+  if (!rotten)
+    return tl::unexpected{rotten.error()};
+  if (auto ok = check(); !ok)
+    return ok;
+  auto aside = rotten_prefix + name;
+  for (auto i = 2; i < 100; ++i) {
+    auto moved = rotten->rename(aside);
+    if (!moved && moved.error().code == ec::conflict) {
+      aside = rotten_prefix + std::to_string(i) + '-' + name;
+      continue;
+    }
+    failpoint("rotten.renamed");
+    return moved.and_then([&] { return keep_rotten(aside); });
+  }
+  return failure(ec::conflict, "too many rotten checkpoints are called '" + name
+                                 + "' in " + checkpoints_.path().string());
+}
+
+expected<void> checkpoint_store::keep_rotten(const std::string& name) {
+  state_.rotten.push_back(name);
+  while (state_.rotten.size() > max_rotten) {
+    auto oldest = state_.rotten.front();
+    note("checkpoint_removed", oldest,
+         "more than " + std::to_string(max_rotten) + " rotten ones");
+    auto gone =
+      check().and_then([&] { return checkpoints_.remove_tree(oldest); });
+    if (!gone)
+      note("checkpoint_not_removed", oldest, gone.error().message);
+    state_.rotten.erase(state_.rotten.begin());
+  }
+  auto saved = save(registry_);
+  failpoint("rotten.kept");
+  return saved;
+}
+
+void checkpoint_store::note_unscored(const reported_checkpoint& x) {
+  auto& config = state_.retention;
+  auto& wanted = config.checkpoint_score_attribute;
+  retention rule{config};
+  if (has_noted_unscored_ || wanted.empty() || rule.is_scored(x))
+    return;
+  has_noted_unscored_ = true;
+  std::vector<std::string> numbers;
+  for (auto& [name, value] : x.values)
+    if (value.is_number())
+      numbers.emplace_back(cut_text(name, max_shown_name));
+  auto value = x.values.find(wanted);
+  auto any_scored = std::ranges::any_of(
+    registry_.all(), [&](auto& other) { return rule.is_scored(other); });
+  note("checkpoint_unscored", x.data.name(),
+       "checkpoint_score_attribute is '" + wanted + "', and rank 0's report "
+         + (value ? "has '"
+                      + std::string{cut_text(to_string(*value), max_shown_name)}
+                      + "' under that name, which is no number"
+                  : "has no such number")
+         + (numbers.empty() ? "; it has none" : "; it has " + listed(numbers))
+         + (any_scored ? "; it ranks below those that have one"
+                       : "; no checkpoint has one, so the newest are kept"));
+}
+
+void checkpoint_store::note_strangers(const reported_checkpoint& x,
+                                      const manifest& its) {
+  auto found = strangers_in(x.data.path(), its);
+  if (!found || found->empty())
+    return;
+  note("checkpoint_strangers", x.data.name(),
+       "its manifest does not list " + listed(*found));
+}
+
+// A rank that is killed while it moves files leaves the names that it took them
+// from: the next one may write to those.
+expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
+                                              manifest its) {
+  auto folder = checkpoints_.existing(x.data.name());
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  auto shared = shared_files(*folder, its.files);
+  if (!shared)
+    return tl::unexpected{shared.error()};
+  if (shared->empty())
+    return its;
+  auto staging =
+    checkpoints_.make_folder(staging_prefix + std::string{"separate"});
+  auto ok = expected<void>{};
+  for (auto i = shared->begin(); staging && ok && i != shared->end(); ++i)
+    ok = separate_file(*folder, *i, *staging);
+  if (staging && ok)
+    return verify(x.data.name(), x.index, x.attempt);
+  // It is whole; only a writer that uses the other name could change it.
+  note("checkpoint_shared", x.data.name(),
+       staging ? ok.error().message : staging.error().message);
+  return its;
+}
+
+expected<std::optional<reported_checkpoint>>
+checkpoint_store::resume_checkpoint() {
+  while (auto latest = registry_.latest()) {
+    auto x = *latest;
+    auto whole =
+      verify(x.data.name(), x.index, x.attempt).and_then([&](manifest its) {
+        return separate(x, std::move(its));
+      });
+    if (whole) {
+      note_strangers(x, *whole);
+      remove_doomed(); // Not before the newest is known to be whole.
+      return x;
+    }
+    // Only what is known to be damaged is set aside; a disk that cannot be
+    // read now may be back later.
+    if (whole.error().code != ec::corrupt)
+      return tl::unexpected{whole.error()};
+    if (auto ok = set_aside(x.data.name(), whole.error()); !ok)
+      return tl::unexpected{ok.error()};
+  }
+  return std::optional<reported_checkpoint>{};
+}
+
+expected<std::uint64_t>
+checkpoint_store::begin_attempt(std::uint64_t next_report) {
+  if (auto ok = check_place(); !ok)
+    return tl::unexpected{ok.error()};
+  auto next = state_;
+  next.status = run_status_kind::running;
+  next.error.reset();
+  next.next_report = std::max(next.next_report, next_report);
+  auto attempt = next.next_attempt++;
+  if (auto ok = save_state_(next); !ok)
+    return tl::unexpected{ok.error()};
+  failpoint("attempt.state_saved");
+  state_ = std::move(next);
+  drop(staging_prefix); // what ranks of earlier attempts left
+  return attempt;
+}
+
+expected<void> checkpoint_store::finish(run_status_kind status,
+                                        const std::optional<run_error>& error,
+                                        std::uint64_t next_report) {
+  // A run that has to go may be killed any moment: first comes how it ended.
+  auto has_to_go =
+    status == run_status_kind::preempted || status == run_status_kind::aborted;
+  if (!has_to_go)
+    remove_answered();
+  auto next = state_;
+  next.status = status;
+  next.error = error;
+  next.next_report = std::max(next.next_report, next_report);
+  if (auto ok = save_state_(next); !ok)
+    return ok;
+  failpoint("finish.state_saved");
+  state_ = std::move(next);
+  if (has_to_go)
+    remove_answered();
+  drop(staging_prefix);
+  return {};
+}
+
+void checkpoint_store::drop(const char* prefix) {
+  auto names = checkpoints_.names();
+  if (!names) {
+    note("staging_not_removed", checkpoints_.path().string(),
+         names.error().message);
+    return;
+  }
+  if (!check()) // After the list: it has no folder of another driver.
+    return;
+  for (auto& name : *names)
+    if (has_prefix(name, prefix))
+      if (auto ok = checkpoints_.remove_tree(name); !ok)
+        note("staging_not_removed", name, ok.error().message);
+}
+
+std::vector<store_event> checkpoint_store::take_events() {
+  return std::exchange(events_, {});
+}
+
+void checkpoint_store::note(std::string kind, const std::string& name,
+                            const std::string& reason) {
+  events_.push_back({std::move(kind), {{"name", name}, {"reason", reason}}});
+}
+
+} // namespace troupe

@@ -1,0 +1,98 @@
+#pragma once
+
+#include <atomic>
+#include <cstdint>
+#include <memory>
+#include <mutex>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+
+namespace troupe {
+
+/// The append-only record of a run: one JSON object a line, each with a
+/// checksum as its last field. One process writes it; any may read it.
+///
+/// A line is in the file once `append_…` returns, and so survives the death of
+/// the process; it survives a power cut after the next `sync` (N5). All calls
+/// may come from any thread.
+class journal {
+public:
+  /// Opens or makes the file *path*. What follows the last whole line (a torn
+  /// write) is cut off; damaged lines before it stay. Both give events. A file
+  /// with lines of which none is a journal's is `ec::corrupt` and left alone.
+  static expected<std::unique_ptr<journal>> open(const fs::path& path);
+
+  /// The same of *file*, which is open for reading and appending; *path* is
+  /// where it lies. Closes it after an error.
+  static expected<std::unique_ptr<journal>> open(unique_fd file,
+                                                 const fs::path& path);
+
+  /// How a journal's file is to be opened. Appended to, so that what two
+  /// writers add (one that was ousted and does not know yet) never overlaps.
+  static int open_flags() noexcept;
+
+  /// One line for a report batch; *checkpoint* is the name of its checkpoint,
+  /// empty if it has none, which took *checkpoint_s* seconds to commit. An
+  /// error leaves the journal as it was.
+  expected<void> append_batch(std::uint64_t attempt, const report_batch& batch,
+                              std::string_view checkpoint = {},
+                              double checkpoint_s = 0);
+
+  /// One line for something that happened; *kind* is snake_case.
+  expected<void> append_event(std::string_view kind, std::uint64_t attempt,
+                              const metrics& fields = {});
+
+  /// Makes all lines appended before the call durable. Runs beside appends.
+  /// Fails if the file is no longer the one at its path. After a failure every
+  /// later call fails too: what the disk lost then is not known.
+  expected<void> sync();
+
+  /// Whether a line was appended since the last `sync` began.
+  bool has_unsynced() const noexcept { return has_unsynced_; }
+
+  /// Index after the highest of any batch in the file.
+  std::uint64_t next_report() const noexcept { return next_report_; }
+
+  /// Number after the highest attempt of any line in the file.
+  std::uint64_t next_attempt() const noexcept { return next_attempt_; }
+
+  /// What was found on opening: `journal_tail_cut`, `journal_damaged`.
+  const std::vector<store_event>& events() const noexcept { return events_; }
+
+private:
+  journal(unique_fd file, fs::path path);
+
+  expected<void> recover();
+  expected<void> write_line();
+  expected<void> write_all(std::string_view line);
+  expected<void> cut();
+  /// Whether the file was removed, or its folder was renamed or replaced: what
+  /// is written to it then, no one finds.
+  bool is_lost() const;
+  std::int64_t next_time() noexcept;
+
+  std::mutex mutex_; // guards all up to `last_time_us_`
+  unique_fd file_;
+  fs::path path_;
+  std::string line_;       // kept, so that appends allocate nothing
+  std::uint64_t size_ = 0; // end of the last whole line, bytes
+  std::uint64_t torn_ = 0; // bytes of a line that could not be written whole
+  // Times rise from line to line. Where the clock was set back, they go on as
+  // far ahead of it as they were.
+  std::int64_t last_time_us_ = 0;
+  std::int64_t ahead_us_ = 0;
+  std::atomic<std::uint64_t> next_report_ = 0;
+  std::atomic<std::uint64_t> next_attempt_ = 0;
+  std::atomic<bool> has_unsynced_ = false;
+  std::atomic<bool> sync_failed_ = false;
+  std::vector<store_event> events_;
+};
+
+} // namespace troupe

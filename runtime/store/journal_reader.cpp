@@ -1,0 +1,173 @@
+#include "troupe/runtime/store/journal_reader.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <string>
+
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+// Small, as many short-lived threads read journals: the allocator keeps what
+// each of its arenas ever held.
+constexpr std::size_t read_size = 64 * 1024;
+
+} // namespace
+
+expected<line_reader> line_reader::open(const fs::path& path,
+                                        std::uint64_t offset) {
+  return open_file(path, O_RDONLY, "open").map([&](unique_fd file) {
+    return line_reader{std::move(file), path, offset};
+  });
+}
+
+expected<std::optional<std::string_view>> line_reader::next() {
+  auto searched = begin_;
+  for (;;) {
+    auto end = buffer_.find('\n', searched);
+    if (end != std::string::npos) {
+      auto line = std::string_view{buffer_}.substr(begin_, end + 1 - begin_);
+      begin_ = end + 1;
+      offset_ += line.size();
+      return std::optional{line};
+    }
+    buffer_.erase(0, begin_);
+    begin_ = 0;
+    searched = buffer_.size();
+    auto more = fill();
+    if (!more)
+      return tl::unexpected{more.error()};
+    if (!*more)
+      return std::optional<std::string_view>{};
+  }
+}
+
+expected<bool> line_reader::fill() {
+  auto old_size = buffer_.size();
+  buffer_.resize(old_size + read_size);
+  ssize_t count;
+  do {
+    count = ::pread(file_.get(), buffer_.data() + old_size, read_size,
+                    static_cast<off_t>(offset_ + old_size));
+  } while (count < 0 && errno == EINTR);
+  auto code = errno;
+  buffer_.resize(old_size + static_cast<std::size_t>(count > 0 ? count : 0));
+  if (count < 0)
+    return tl::unexpected{storage_error("read", path_, code)};
+  return count > 0;
+}
+
+expected<journal_reader> journal_reader::open(const fs::path& path,
+                                              std::uint64_t offset,
+                                              std::size_t ranks) {
+  return line_reader::open(path, offset).map([ranks](line_reader lines) {
+    return journal_reader{std::move(lines), ranks};
+  });
+}
+
+expected<std::optional<journal_entry>> journal_reader::next() {
+  for (;;) {
+    auto begin = lines_.offset();
+    auto line = lines_.next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return std::optional<journal_entry>{};
+    auto what = lines_.path().string() + " line " + std::to_string(++line_)
+                + " (byte " + std::to_string(begin) + ")";
+    auto entry = parse_line(**line, what, ranks_);
+    if (!entry || *entry)
+      return entry;
+  }
+}
+
+expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  std::string last;
+  for (;;) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      break;
+    auto head = parse_line_head(**line);
+    if (head && head->index && has_valid_sum(**line))
+      last = **line;
+  }
+  if (last.empty())
+    return std::optional<history_row>{};
+  auto entry = parse_line(last, path.string());
+  if (!entry)
+    return tl::unexpected{entry.error()};
+  if (*entry)
+    if (auto row = std::get_if<history_row>(&**entry))
+      return std::optional{std::move(*row)};
+  return std::optional<history_row>{};
+}
+
+expected<last_attempt> read_last_attempt(const fs::path& path) {
+  auto lines = line_reader::open(path, 0);
+  if (!lines)
+    return tl::unexpected{lines.error()};
+  last_attempt result;
+  auto preempted = false;
+  for (;;) {
+    auto line = lines->next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return result;
+    auto head = parse_line_head(**line);
+    if (!head || head->index)
+      continue;
+    auto entry = parse_line(**line, path.string());
+    if (!entry || !*entry)
+      continue; // A damaged line: what follows counts.
+    auto event = std::get_if<journal_event>(&**entry);
+    if (!event)
+      continue;
+    if (event->kind == "attempt_begun") {
+      result = {};
+      preempted = false;
+    } else if (event->kind == "preempted") {
+      preempted = true;
+    } else if (event->kind == "ranks_failed" && !preempted) {
+      result.failure = std::move(*event);
+    } else if (event->kind == "run_ended" || event->kind == "driver_lost") {
+      result.end = std::move(*event);
+    }
+  }
+}
+
+expected<batch_reader> batch_reader::open(const fs::path& path,
+                                          std::uint64_t first) {
+  return line_reader::open(path, 0).map([first](line_reader lines) {
+    return batch_reader{std::move(lines), first};
+  });
+}
+
+expected<std::optional<history_row>> batch_reader::next() {
+  for (;;) {
+    auto line = lines_.next();
+    if (!line)
+      return tl::unexpected{line.error()};
+    if (!*line)
+      return std::optional<history_row>{};
+    auto head = parse_line_head(**line);
+    if (!head || !head->index || *head->index < first_)
+      continue;
+    auto entry = parse_line(**line, lines_.path().string());
+    if (entry && *entry)
+      if (auto row = std::get_if<history_row>(&**entry))
+        return std::optional{std::move(*row)};
+  }
+}
+
+} // namespace troupe

@@ -1,0 +1,357 @@
+#include "troupe/runtime/store/ranks_lock.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+#include <cstdio>
+#include <future>
+#include <optional>
+#include <random>
+#include <string>
+#include <system_error>
+#include <thread>
+
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr const char* ranks_name = "ranks";
+
+/// Of a number in the file: the token, then the device and the inode of the
+/// file itself. A copy of it says those of the original.
+constexpr std::size_t digits = 16;
+
+std::string to_text(std::uint64_t x) {
+  char text[digits + 1];
+  std::snprintf(text, sizeof(text), "%016llx",
+                static_cast<unsigned long long>(x));
+  return text;
+}
+
+expected<std::string> place_of(const unique_fd& file, const fs::path& path) {
+  struct stat found {};
+  if (::fstat(file.get(), &found) != 0)
+    return tl::unexpected{storage_error("look up", path, errno)};
+  return to_text(found.st_dev) + to_text(found.st_ino);
+}
+
+std::uint64_t new_token() {
+  std::random_device random;
+  return std::uint64_t{random()} << 32 | random();
+}
+
+/// Opens the file behind *x* again: a lock of the one is no lock of the other.
+unique_fd opened_again(const unique_fd& x) {
+  auto path = "/proc/self/fd/" + std::to_string(x.get());
+  return unique_fd{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
+}
+
+/// How long what was killed may take to be gone.
+constexpr auto kill_limit = std::chrono::seconds{2};
+
+/// How long that may take together with the search.
+constexpr auto search_limit = std::chrono::seconds{4};
+
+/// How long what ranks have forked may take to end by itself.
+constexpr auto heir_grace = std::chrono::milliseconds{100};
+
+tl::unexpected<error> stopped() {
+  return failure(ec::stopped, "the run was stopped while it waited for "
+                              "processes of an earlier attempt");
+}
+
+std::string list_of(const std::vector<pid_t>& pids) {
+  std::string result;
+  for (auto pid : pids)
+    result += (result.empty() ? "pid " : ", pid ") + std::to_string(pid);
+  return result;
+}
+
+/// What *end* has killed; nothing if that is not known after `search_limit`.
+expected<std::optional<killed_processes>>
+search(std::function<killed_processes()> end,
+       const std::function<bool()>& given_up) {
+  std::packaged_task<killed_processes()> task{[end = std::move(end)] {
+    while (failpoint("ranks.search") != 0) // A process that cannot be read.
+      std::this_thread::sleep_for(std::chrono::milliseconds{5});
+    return end();
+  }};
+  auto found = task.get_future();
+  auto deadline = std::chrono::steady_clock::now() + search_limit;
+  if (auto ok = start_detached_thread(std::move(task)); !ok)
+    return tl::unexpected{ok.error()};
+  while (found.wait_for(std::chrono::milliseconds{20})
+         != std::future_status::ready) {
+    if (given_up())
+      return stopped();
+    if (std::chrono::steady_clock::now() >= deadline)
+      return std::nullopt;
+  }
+  return found.get();
+}
+
+store_event programs_killed(const killed_processes& x) {
+  return {"programs_killed",
+          {{"processes", list_of(x.gone)}},
+          false,
+          "killed what ranks of an earlier attempt had left: "
+            + list_of(x.gone)};
+}
+
+store_event programs_not_searched(const std::string& variable,
+                                  const std::string& reason) {
+  return {"programs_not_searched",
+          {{"variable", variable}, {"reason", reason}},
+          false,
+          "programs that ranks of an earlier attempt left may still run: "
+            + reason + ". They have " + variable + " in their environments"};
+}
+
+/// What the file `ranks` says of the latest attempt.
+struct noted_attempt {
+  std::string variable; ///< Empty: there was none.
+  bool is_here = false; ///< The file is the one that this was written to.
+};
+
+expected<noted_attempt> read_attempt(const unique_fd& ranks,
+                                     const fs::path& path) {
+  auto here = place_of(ranks, path);
+  if (!here)
+    return tl::unexpected{here.error()};
+  char text[3 * digits];
+  auto size = ::pread(ranks.get(), text, sizeof(text), 0);
+  if (size < 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  std::string_view said{text, static_cast<std::size_t>(size)};
+  if (said.size() < digits)
+    return noted_attempt{};
+  return noted_attempt{std::string{attempt_variable} + '='
+                         + std::string{said.substr(0, digits)},
+                       said.substr(digits) == *here};
+}
+
+// A spawner ends what its ranks leave behind. One that died, with its driver or
+// alone, did not: that falls to whoever begins the next attempt.
+expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
+                            const std::function<bool()>& given_up,
+                            const store_event_listener& note) {
+  auto last = read_attempt(ranks, path);
+  if (!last)
+    return tl::unexpected{last.error()};
+  if (last->variable.empty())
+    return {}; // The first attempt of all.
+  if (!last->is_here)
+    return note(programs_not_searched(
+      last->variable, "the run's folder is a copy, or on a file system that "
+                      "was mounted again"));
+  auto found = search(
+    [variable = last->variable] {
+      return end_processes_with(variable, kill_limit);
+    },
+    given_up);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!*found)
+    return note(programs_not_searched(
+      last->variable, "processes of this host do not show their environments"));
+  auto& killed = **found;
+  if (!killed.gone.empty())
+    if (auto ok = note(programs_killed(killed)); !ok)
+      return ok;
+  if (!killed.left.empty())
+    return failure(ec::timeout,
+                   "programs that ranks of an earlier attempt of the run "
+                     + path.parent_path().string()
+                     + " left have not ended within "
+                     + std::to_string(kill_limit.count())
+                     + " s after they were killed: " + list_of(killed.left));
+  if (killed.blind != 0)
+    return note(programs_not_searched(
+      last->variable, "processes could not be looked at: "
+                        + std::system_category().message(killed.blind)));
+  return {};
+}
+
+// Kills the children of ranks that run no program of their own: each has, from
+// its rank, a lock that ends only with the last of them. Who merely reads the
+// file is spared.
+expected<void> end_heirs(const unique_fd& ranks, const fs::path& path,
+                         const std::function<bool()>& given_up,
+                         const store_event_listener& note) {
+  struct stat file {};
+  if (::fstat(ranks.get(), &file) != 0)
+    return tl::unexpected{storage_error("look up", path, errno)};
+  auto found = search(
+    [file] { return end_heirs_of(file, ranks_name, kill_limit); }, given_up);
+  if (!found)
+    return tl::unexpected{found.error()};
+  // What could not be found, or be killed, keeps its lock.
+  if (*found && !(*found)->gone.empty())
+    return note(programs_killed(**found));
+  return {};
+}
+
+error ranks_are_left(own_lock& ranks, const fs::path& run,
+                     std::chrono::milliseconds limit) {
+  struct stat file {};
+  auto known = ::fstat(ranks.file().get(), &file) == 0;
+  ranks.reset(); // This process does not belong to the list.
+  auto found =
+    known ? list_of(processes_with(file, ranks_name)) : std::string{};
+  return {ec::timeout,
+          "no attempt of the run " + run.string()
+            + " can begin: processes of an earlier one have not ended within "
+            + std::to_string(limit.count()) + " ms: "
+            + (found.empty() ? "none that can be seen from here" : found)};
+}
+
+/// Takes the lock alone, once no process of an earlier attempt has it.
+expected<void> take_alone(own_lock& lock, const fs::path& path,
+                          std::chrono::milliseconds limit,
+                          const std::function<bool()>& given_up,
+                          const store_event_listener& note) {
+  auto begin = std::chrono::steady_clock::now();
+  auto next_search = begin + std::min(limit, heir_grace);
+  for (;;) {
+    auto taken = lock_file(lock.file(), path);
+    if (!taken)
+      return tl::unexpected{taken.error()};
+    if (*taken)
+      return {};
+    if (given_up())
+      return stopped();
+    auto now = std::chrono::steady_clock::now();
+    if (now >= next_search) {
+      if (auto ok = end_heirs(lock.file(), path, given_up, note); !ok)
+        return ok;
+      next_search = std::chrono::steady_clock::now() + search_limit;
+      continue;
+    }
+    if (now >= begin + limit)
+      return tl::unexpected{ranks_are_left(lock, path.parent_path(), limit)};
+    std::this_thread::sleep_for(std::chrono::milliseconds{5});
+  }
+}
+
+expected<void> write_token(const unique_fd& file, const fs::path& path,
+                           std::uint64_t token) {
+  auto place = place_of(file, path);
+  if (!place)
+    return tl::unexpected{place.error()};
+  auto text = attempt_value(token) + *place;
+  if (::pwrite(file.get(), text.data(), text.size(), 0)
+      == static_cast<ssize_t>(text.size()))
+    return {};
+  return tl::unexpected{storage_error("write", path, errno)};
+}
+
+} // namespace
+
+std::string attempt_value(std::uint64_t token) {
+  return to_text(token);
+}
+
+expected<void> ranks_lock::begin(const held_folder& run,
+                                 std::chrono::milliseconds limit,
+                                 const std::function<bool()>& given_up,
+                                 const store_event_listener& note) {
+  release();
+  auto losses = spawner_losses();
+  auto path = run.path() / ranks_name;
+  auto opened = own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open");
+  if (!opened)
+    return tl::unexpected{opened.error()};
+  auto& file = opened->file();
+  if (auto ok = take_alone(*opened, path, limit, given_up, note); !ok)
+    return ok;
+  // A spawner of this driver has ended what its ranks left, unless it was lost.
+  if (token_ == 0 || losses != losses_)
+    if (auto ok = end_programs(file, path, given_up, note); !ok)
+      return ok;
+  auto token = new_token();
+  auto written = write_token(file, path, token);
+  auto shared =
+    written.and_then([&] { return lock_file(file, path, LOCK_SH); });
+  if (!shared)
+    return tl::unexpected{shared.error()};
+  if (!*shared)
+    return failure(ec::conflict, "another driver begins an attempt of the run "
+                                   + run.path().string() + " at this moment");
+  std::lock_guard guard{mutex_};
+  path_ = std::move(path);
+  file_ = std::move(*opened);
+  token_ = token;
+  losses_ = losses;
+  return {};
+}
+
+expected<void> ranks_lock::end_what_is_left(const held_folder& run,
+                                            const store_event_listener& note) {
+  auto path = run.path() / ranks_name;
+  auto token = std::uint64_t{0};
+  {
+    std::lock_guard guard{mutex_};
+    if (losses_ != spawner_losses())
+      token = token_;
+  }
+  if (token == 0)
+    return {};
+  auto file = run.open_file(ranks_name, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  auto last = read_attempt(*file, path);
+  if (!last || !last->variable.ends_with('=' + attempt_value(token)))
+    return {}; // Another driver's.
+  auto never = [] { return false; };
+  auto ended = end_heirs(*file, path, never, note).and_then([&] {
+    return end_programs(*file, path, never, note);
+  });
+  if (ended)
+    return ended;
+  return note(
+    {"programs_left", {{"reason", ended.error().message}}, false, {}});
+}
+
+expected<ranks_ticket> ranks_lock::ticket() const {
+  std::lock_guard guard{mutex_};
+  if (!file_)
+    return failure(ec::stopped, "no attempt of the run is under way");
+  auto file = opened_again(file_.file());
+  if (!file)
+    return tl::unexpected{storage_error("open", path_, errno)};
+  return ranks_ticket{std::move(file), token_};
+}
+
+void ranks_lock::release() {
+  std::lock_guard guard{mutex_};
+  file_.reset();
+}
+
+expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
+  auto file = opened_again(ticket.file);
+  if (!file)
+    return tl::unexpected{storage_error("open", "the run's file ranks", errno)};
+  auto taken = lock_file(file, "the run's file ranks", LOCK_SH);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  char text[digits];
+  auto size = *taken ? ::pread(file.get(), text, digits, 0) : 0;
+  if (size < 0)
+    return tl::unexpected{storage_error("read", "the run's file ranks", errno)};
+  if (std::string_view{text, static_cast<std::size_t>(size)}
+      != attempt_value(ticket.token))
+    return failure(ec::stopped, "this rank came too late: another attempt of "
+                                "the run has begun");
+  sign_offset(file); // For `end_heirs_of`.
+  return file;
+}
+
+} // namespace troupe

@@ -1,0 +1,74 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <mutex>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+
+namespace troupe {
+
+/// What a rank process joins its attempt with.
+struct ranks_ticket {
+  unique_fd file;          ///< The file `ranks`, without a lock.
+  std::uint64_t token = 0; ///< What it says while the attempt is the latest.
+};
+
+/// A variable in the environment of ranks, and so of the programs that they
+/// start: its value names the attempt among all of all runs.
+constexpr const char* attempt_variable = "TROUPE_ATTEMPT";
+std::string attempt_value(std::uint64_t token);
+
+/// Keeps the attempts of a run apart by the file `ranks` in its folder. Every
+/// rank process has a shared `flock` on it as long as it lives; an attempt
+/// begins by taking the lock alone and writing a new token.
+///
+/// A rank takes its lock by itself (`join_attempt`): no descriptor of the
+/// driver, which the user's program may fork at any time, ever has it. A rank
+/// that comes too late, and was not waited for, finds another token and leaves.
+///
+/// All calls but `begin` may come from any thread.
+class ranks_lock {
+public:
+  /// Waits, at most *limit*, until no process of an earlier attempt is left.
+  /// What its ranks forked is killed, and so are programs that they started if
+  /// no spawner has done that: it was another driver's, or was lost. *note*
+  /// gets events that name them while the file still has the earlier token.
+  /// `ec::timeout` names what is left; `ec::stopped` once the wait is
+  /// *given_up*. In a copy of a run's folder nothing is killed: the original
+  /// may be running.
+  expected<void> begin(const held_folder& run, std::chrono::milliseconds limit,
+                       const std::function<bool()>& given_up,
+                       const store_event_listener& note);
+
+  /// The last attempt is over: kills as above what it left, without waiting for
+  /// it to end by itself, if its spawner was lost. Takes seconds at most.
+  expected<void> end_what_is_left(const held_folder& run,
+                                  const store_event_listener& note);
+
+  /// For a rank of the attempt that began last.
+  expected<ranks_ticket> ticket() const;
+
+  /// The driver has no attempt under way any more.
+  void release();
+
+private:
+  mutable std::mutex mutex_; // guards what follows
+  fs::path path_;
+  own_lock file_; ///< Locked for the driver's own part in the attempt.
+  std::uint64_t token_ = 0;
+  std::uint64_t losses_ = 0; ///< Of spawners, before the attempt began.
+};
+
+/// What a rank process of the attempt of *ticket* is to keep open as long as it
+/// lives. `ec::stopped` if a later attempt has begun.
+expected<unique_fd> join_attempt(const ranks_ticket& ticket);
+
+} // namespace troupe

@@ -1,0 +1,182 @@
+#include "troupe/runtime/store/result.hpp"
+
+#include <algorithm>
+#include <set>
+#include <utility>
+#include <variant>
+
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/retention.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+
+namespace troupe {
+
+namespace {
+
+std::string known_numbers(const std::vector<reported_checkpoint>& all) {
+  std::set<std::string> names;
+  for (auto& x : all)
+    for (auto& [name, value] : x.values)
+      if (value.is_number())
+        names.insert(name);
+  std::string result;
+  for (auto& name : names)
+    result += (result.empty() ? "" : ", ") + name;
+  return result.empty() ? "none" : result;
+}
+
+fs::path journal_file(const fs::path& path) {
+  return path / "journal.jsonl";
+}
+
+// Rank 0's last report. A run that has no journal (yet) reported nothing.
+expected<metrics> last_metrics(const fs::path& path) {
+  auto found = look_up(journal_file(path));
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return metrics{};
+  return read_last_batch(journal_file(path)).map([](auto batch) {
+    return batch && !batch->values.empty() ? std::move(batch->values[0])
+                                           : metrics{};
+  });
+}
+
+expected<void> expect_run_folder(const fs::path& path) {
+  auto folder = look_up(path);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  if (!folder->exists())
+    return failure(ec::storage, "there is no folder " + path.string());
+  for (auto name : {"run.json", "state.json", "journal.jsonl"}) {
+    auto found = look_up(path / name);
+    if (!found)
+      return tl::unexpected{found.error()};
+    if (found->exists())
+      return {};
+  }
+  return failure(ec::invalid_argument,
+                 path.string()
+                   + " is not the folder of a run: it has neither run.json nor "
+                     "state.json");
+}
+
+} // namespace
+
+result make_result(const saved_run& x, const fs::path& path,
+                   metrics last_metrics) {
+  result out;
+  out.status = x.status;
+  out.metrics = std::move(last_metrics);
+  if (!x.checkpoints.empty())
+    out.checkpoint = x.checkpoints.back().data;
+  out.best_checkpoints = retention{x.retention}.best(x.checkpoints);
+  out.path = path;
+  out.error = x.error;
+  out.attempts = x.next_attempt;
+  return out;
+}
+
+result unsaved_result(result x, run_status_kind status,
+                      std::optional<run_error> reason, const error& problem) {
+  x.status = reason ? status : run_status_kind::errored;
+  if (!reason)
+    reason = make_run_error(problem);
+  else if (reason->message != problem.message)
+    reason->message +=
+      "; this end of the run could not be stored: " + problem.message;
+  x.error = std::move(reason);
+  return x;
+}
+
+std::string text_of_resuming(const std::string& name) {
+  return "; the next run with run.name = \"" + name + "\" resumes it";
+}
+
+result failed_result(error reason) {
+  result x;
+  x.status = run_status_kind::errored;
+  x.error = make_run_error(std::move(reason));
+  return x;
+}
+
+expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
+                                                      score_order order) const {
+  std::vector<reported_checkpoint> scored;
+  std::ranges::copy_if(
+    best_checkpoints, std::back_inserter(scored),
+    [&](auto& x) { return x.values.number(metric).has_value(); });
+  if (scored.empty())
+    return failure(ec::invalid_argument, "no checkpoint of " + path.string()
+                                           + " has a number called '" + metric
+                                           + "'; the numbers they have: "
+                                           + known_numbers(best_checkpoints));
+  // Among equals the newer wins, and `best_checkpoints` is not in that order.
+  std::ranges::stable_sort(scored, {}, &reported_checkpoint::index);
+  return retention{{1, metric, order}}.best(scored).back();
+}
+
+expected<run_history> result::metrics_history() const {
+  if (path.empty())
+    return failure(ec::invalid_argument,
+                   "this result is of no run: fit() refused to begin one");
+  run_history rows;
+  auto found = look_up(journal_file(path));
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return rows;
+  auto reader = journal_reader::open(journal_file(path));
+  if (!reader)
+    return tl::unexpected{reader.error()};
+  for (;;) {
+    auto entry = reader->next();
+    if (!entry && entry.error().code == ec::corrupt) {
+      rows.damaged.push_back(entry.error().message);
+      continue;
+    }
+    if (!entry)
+      return tl::unexpected{entry.error()};
+    if (!*entry)
+      return rows;
+    if (auto row = std::get_if<history_row>(&**entry))
+      rows.push_back(std::move(*row));
+  }
+}
+
+const result& result::value_or_throw() const& {
+  if (error)
+    throw run_failed{*error};
+  return *this;
+}
+
+result result::value_or_throw() && {
+  (void) std::as_const(*this).value_or_throw();
+  return std::move(*this);
+}
+
+expected<result> result::from_path(const fs::path& given) {
+  if (given.empty())
+    return failure(ec::invalid_argument, "the path of the run is empty");
+  auto found = absolute_path(given);
+  if (!found)
+    return tl::unexpected{found.error()};
+  auto& path = *found;
+  if (auto ok = expect_run_folder(path); !ok)
+    return tl::unexpected{ok.error()};
+  auto state = load_run(path);
+  if (!state)
+    return tl::unexpected{state.error()};
+  if (!*state)
+    return failure(ec::corrupt,
+                   "the run " + path.string()
+                     + " has lost its state.json; starting it again under the "
+                       "same name rebuilds it from the checkpoints");
+  return last_metrics(path).map([&](troupe::metrics values) {
+    return make_result(**state, path, std::move(values));
+  });
+}
+
+} // namespace troupe

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+#include "troupe/runtime/values/run_status.hpp"
+
+namespace troupe {
+
+struct saved_run;
+
+/// A run's reports, oldest first.
+struct run_history : std::vector<history_row> {
+  /// What is missing: one sentence for each damaged line of the journal, which
+  /// was passed over. `journal_damaged` in the journal says so, too.
+  std::vector<std::string> damaged;
+};
+
+/// What a run left behind: the outcome, the last metrics, the checkpoints.
+struct result {
+  run_status_kind status = run_status_kind::running;
+  /// What rank 0 reported last, with or without a checkpoint; empty if it never
+  /// reported.
+  troupe::metrics metrics;
+  /// The latest committed checkpoint.
+  std::optional<troupe::checkpoint> checkpoint;
+  /// At most `checkpoint_config::num_to_keep`, ascending by score: the last one
+  /// is the best.
+  std::vector<reported_checkpoint> best_checkpoints;
+  fs::path path; ///< Folder of the run; empty if none began.
+  /// Why the run did not finish; unset for a finished one.
+  std::optional<run_error> error;
+  /// Whether a signal asked for the run's end before its outcome was fixed. A
+  /// finished run was done before it could leave; a program with more to do,
+  /// such as another run, should leave now. Only `fit()` sets this.
+  bool stop_requested = false;
+  std::uint64_t attempts = 0; ///< So far; each restart of the ranks is one.
+  /// One sentence for each tracker, `metrics.csv` and `report.html` included,
+  /// that at the end had not taken all, or not uploaded it: the next start or
+  /// `troupe-sync` sends the rest. And one for each callback that was given up:
+  /// the next start, if the run has not finished, calls it for the rest.
+  std::vector<std::string> unsent;
+
+  /// The best of `best_checkpoints` by *metric*; ties go to the newer. An error
+  /// lists the known names if no checkpoint has such a number.
+  expected<reported_checkpoint> best_checkpoint(const std::string& metric,
+                                                score_order order) const;
+
+  /// One row per report batch, oldest first, read from the journal. An error
+  /// if no run began.
+  expected<run_history> metrics_history() const;
+
+  /// This result; throws `run_failed` if the run has an error.
+  const result& value_or_throw() const&;
+  result value_or_throw() &&;
+
+  /// The result of the run in folder *path*, which may still be running.
+  /// Distinct sentences for a folder that is missing, that is no run, and whose
+  /// state is missing or corrupt.
+  static expected<result> from_path(const fs::path& path);
+};
+
+/// The result of the run in *path* with state *x*, whose rank 0 reported
+/// *last_metrics* last.
+result make_result(const saved_run& x, const fs::path& path,
+                   metrics last_metrics);
+
+/// *x* as the result of a run that ended with *status* for *reason* (unset: it
+/// finished), which *problem* kept from being stored.
+result unsaved_result(result x, run_status_kind status,
+                      std::optional<run_error> reason, const error& problem);
+
+/// What ends the reason for which run *name* was stopped or preempted: what
+/// resumes it.
+std::string text_of_resuming(const std::string& name);
+
+/// The result of a run that failed for *reason* before it had a folder.
+result failed_result(error reason);
+
+} // namespace troupe

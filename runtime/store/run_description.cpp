@@ -1,0 +1,179 @@
+#include "troupe/runtime/store/run_description.hpp"
+
+#include <pwd.h>
+#include <sys/stat.h>
+#include <sys/utsname.h>
+#include <unistd.h>
+
+#include <cerrno>
+#include <cstdio>
+#include <ctime>
+#include <random>
+
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/json.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// Far over what a description can need.
+constexpr std::size_t max_bytes = 64 * 1024 * 1024;
+
+std::string host_name() {
+  utsname host{};
+  return ::uname(&host) == 0 ? host.nodename : "unknown host";
+}
+
+std::string user_name() {
+  passwd entry{};
+  passwd* found = nullptr;
+  char buffer[4096];
+  auto uid = ::getuid();
+  if (::getpwuid_r(uid, &entry, buffer, sizeof(buffer), &found) == 0 && found)
+    return found->pw_name;
+  return std::to_string(uid);
+}
+
+std::string utc_now() {
+  auto now = std::time(nullptr);
+  std::tm utc{};
+  gmtime_r(&now, &utc);
+  char text[32];
+  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
+  return text;
+}
+
+std::string program_path() {
+  boost::system::error_code code;
+  return fs::read_symlink("/proc/self/exe", code).string();
+}
+
+std::string new_id() {
+  std::random_device random;
+  char text[33];
+  std::snprintf(text, sizeof(text), "%08x%08x%08x%08x", random(), random(),
+                random(), random());
+  return text;
+}
+
+constexpr const char* file_name = "run.json";
+
+void append_field(std::string& out, const char* name, std::string_view text) {
+  out += std::string{",\n\""} + name + "\":";
+  json::append(out, text);
+}
+
+std::string to_json(const run_description& x) {
+  std::string out = "{\"format\":1";
+  append_field(out, "name", x.name);
+  append_field(out, "id", x.id);
+  append_field(out, "begun", x.begun);
+  append_field(out, "time", x.time);
+  append_field(out, "host", x.host);
+  append_field(out, "user", x.user);
+  append_field(out, "program", x.program);
+  out += ",\n\"pid\":" + std::to_string(x.pid);
+  append_field(out, "troupe", x.troupe);
+  append_field(out, "compiler", x.compiler);
+  append_field(out, "config", x.config);
+  out += ",\n\"former_ids\":[";
+  auto separator = "";
+  for (auto& id : x.former_ids) {
+    out += separator;
+    json::append(out, std::string_view{id});
+    separator = ",";
+  }
+  out += ']';
+  append_sum(out);
+  return out;
+}
+
+run_description to_description(const json::document& x) {
+  json::check_format(x, 1);
+  auto text = [&x](const char* name) {
+    return json::to_text(json::field(x, name));
+  };
+  run_description result{.name = text("name"),
+                         .id = text("id"),
+                         .former_ids = {},
+                         .begun = text("begun"),
+                         .time = text("time"),
+                         .host = text("host"),
+                         .user = text("user"),
+                         .program = text("program"),
+                         .pid = json::to_unsigned(json::field(x, "pid")),
+                         .troupe = text("troupe"),
+                         .compiler = text("compiler"),
+                         .config = text("config")};
+  if (x.contains("former_ids")) // Earlier versions kept none.
+    for (auto& id : x["former_ids"])
+      result.former_ids.push_back(json::to_text(id));
+  return result;
+}
+
+expected<run_description> from_json(const std::string& text,
+                                    const fs::path& path) {
+  return verify_sum(text, path.string()).and_then([&] {
+    return json::read<run_description>(text, path.string(), to_description);
+  });
+}
+
+} // namespace
+
+expected<run_description> describe_run(const held_folder& run,
+                                       const std::string& name,
+                                       const std::string& config) {
+  run_description x{.name = name,
+                    .id = new_id(),
+                    .former_ids = {},
+                    .begun = utc_now(),
+                    .time = utc_now(),
+                    .host = host_name(),
+                    .user = user_name(),
+                    .program = program_path(),
+                    .pid = static_cast<std::uint64_t>(::getpid()),
+                    .troupe = TROUPE_VERSION,
+                    .compiler = __VERSION__,
+                    .config = config,
+                    .id_is_new = true};
+  // Without a description, or with a damaged one, the run gets a new id. One
+  // that cannot be read now, or is of a later format, is not replaced.
+  struct stat there {};
+  if (auto code = run.look_up(file_name, there); code == 0) {
+    auto earlier = run.read_file(file_name, max_bytes)
+                     .and_then([&](const std::string& bytes) {
+                       return from_json(bytes, run.path() / file_name);
+                     });
+    if (earlier) {
+      x.id = earlier->id;
+      x.former_ids = std::move(earlier->former_ids);
+      x.id_is_new = false;
+      x.begun = earlier->begun;
+    } else if (earlier.error().code != ec::corrupt) {
+      return tl::unexpected{earlier.error()};
+    }
+  } else if (code != ENOENT) {
+    return tl::unexpected{
+      storage_error("look up", run.path() / file_name, code)};
+  }
+  return x;
+}
+
+expected<void> save_description(const held_folder& run,
+                                const run_description& x) {
+  auto text = to_json(x);
+  return check_size(run.path() / file_name, text, max_bytes).and_then([&] {
+    return run.replace_file(file_name, text);
+  });
+}
+
+expected<run_description> read_description(const fs::path& run_path) {
+  auto path = run_path / file_name;
+  return read_file(path, max_bytes).and_then([&](const std::string& text) {
+    return from_json(text, path);
+  });
+}
+
+} // namespace troupe

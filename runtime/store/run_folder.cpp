@@ -1,0 +1,420 @@
+#include "troupe/runtime/store/run_folder.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <cerrno>
+
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+constexpr std::size_t max_claim_bytes = 4096;
+/// Of the folders above runs: they may be shared, the runs in them are not.
+constexpr mode_t storage_mode = 0755;
+constexpr const char* state_name = "state.json";
+
+/// The claims in *attempts*: files called by the number of their attempt. What
+/// else lies there is none of ours.
+expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
+  return attempts.names().map([](std::vector<std::string> names) {
+    std::erase_if(names, [](const std::string& name) {
+      return name.find_first_not_of("0123456789") != std::string::npos;
+    });
+    return names;
+  });
+}
+
+/// Storage that maps users gives files another owner than the process that
+/// makes them (a network share mounted with a fixed owner, root on NFS).
+bool makes_files_of(uid_t owner, const held_folder& folder) {
+  // One without a name, where there are such: on disks of this host, where the
+  // folder may well be a stranger's.
+  struct stat made {};
+  unique_fd unnamed{::openat(folder.descriptor().get(), ".",
+                             O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)};
+  if (unnamed)
+    return ::fstat(unnamed.get(), &made) == 0 && made.st_uid == owner;
+  auto name = ".owner-" + std::to_string(::getpid());
+  auto file = folder.open_file(name, O_WRONLY | O_CREAT | O_EXCL, "create");
+  auto same = file && ::fstat(file->get(), &made) == 0 && made.st_uid == owner;
+  if (file)
+    (void) folder.remove_file(name);
+  return same;
+}
+
+expected<void> refuse_stranger(const held_folder& folder) {
+  struct stat found {};
+  if (::fstat(folder.descriptor().get(), &found) != 0)
+    return tl::unexpected{storage_error("look up", folder.path(), errno)};
+  if (found.st_uid == ::geteuid() || makes_files_of(found.st_uid, folder))
+    return {};
+  return failure(ec::storage, "the folder " + folder.path().string()
+                                + " belongs to user "
+                                + std::to_string(found.st_uid)
+                                + ", and this process runs as user "
+                                + std::to_string(::geteuid())
+                                + ": choose another run.name or storage_path");
+}
+
+expected<held_folder> open_run_folder(const fs::path& path) {
+  if (auto ok = make_folders(path.parent_path(), storage_mode); !ok)
+    return tl::unexpected{ok.error()};
+  if (::mkdir(path.c_str(), 0700) == 0) {
+    if (auto ok = sync_folder(path.parent_path()); !ok)
+      return tl::unexpected{ok.error()};
+  } else if (errno != EEXIST) {
+    return tl::unexpected{storage_error("make folder", path, errno)};
+  }
+  return held_folder::open(path);
+}
+
+error folder_is_gone(const fs::path& path) {
+  return {ec::storage, "the run's folder " + path.string()
+                         + " is gone: it was removed, renamed or replaced "
+                           "while the run was writing to it"};
+}
+
+bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
+  return is_same_file(a, b) && a.st_size == b.st_size
+         && a.st_mtim.tv_sec == b.st_mtim.tv_sec
+         && a.st_mtim.tv_nsec == b.st_mtim.tv_nsec;
+}
+
+} // namespace
+
+expected<std::unique_ptr<run_folder>>
+run_folder::open(const fs::path& storage_path, const std::string& name) {
+  return open_run_folder(storage_path / name).and_then(take);
+}
+
+expected<std::unique_ptr<run_folder>>
+run_folder::open_new(const fs::path& storage_path) {
+  if (auto ok = make_folders(storage_path, storage_mode); !ok)
+    return tl::unexpected{ok.error()};
+  // The same second, or one that comes again because the clock was set back.
+  auto base = generated_name();
+  for (int n = 1;; ++n) {
+    auto path = storage_path / (n == 1 ? base : base + '-' + std::to_string(n));
+    if (::mkdir(path.c_str(), 0700) == 0)
+      return sync_folder(storage_path)
+        .and_then([&] { return held_folder::open(path); })
+        .and_then(take);
+    if (errno != EEXIST)
+      return tl::unexpected{storage_error("make folder", path, errno)};
+  }
+}
+
+expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
+  if (auto ok = refuse_stranger(folder); !ok)
+    return tl::unexpected{ok.error()};
+  std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
+  if (auto ok = result->take_lock(); !ok)
+    return tl::unexpected{ok.error()};
+  for (auto below : {"checkpoints", "logs", "sinks", "attempts"})
+    if (auto ok = result->folder_.folder(below).and_then(refuse_stranger); !ok)
+      return tl::unexpected{ok.error()};
+  return result->folder_.folder("attempts")
+    .and_then([&](held_folder x) {
+      result->attempts_ = std::move(x);
+      return result->refuse_living_claims();
+    })
+    .map([&] { return std::move(result); });
+}
+
+expected<void> run_folder::take_lock() {
+  auto path = folder_.path() / "lock";
+  auto lock = own_lock::open(folder_, "lock", O_RDWR | O_CREAT, "open");
+  if (!lock)
+    return tl::unexpected{lock.error()};
+  auto& file = lock->file();
+  auto taken = lock_file(file, path);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  if (!*taken) {
+    // Written after the lock was taken: a reader may find it empty.
+    auto holder = read_open_file(file, path, max_claim_bytes);
+    return failure(
+      ec::conflict,
+      "the run " + folder_.path().string() + " is held by "
+        + (holder && !holder->empty() ? *holder : "another process"));
+  }
+  auto me = to_string(me_);
+  if (::ftruncate(file.get(), 0) != 0
+      || ::pwrite(file.get(), me.data(), me.size(), 0) < 0)
+    return tl::unexpected{storage_error("write", path, errno)};
+  lock_ = std::move(*lock);
+  failpoint("lock.written");
+  return {};
+}
+
+expected<void> run_folder::refuse_living_claims() const {
+  auto names = claims_in(attempts_);
+  if (!names)
+    return tl::unexpected{names.error()};
+  for (auto& name : *names) {
+    auto claim = own_lock::open(attempts_, name, O_RDWR, "open");
+    if (!claim)
+      return tl::unexpected{claim.error()};
+    auto free = lock_file(claim->file(), attempts_.path() / name);
+    if (!free)
+      return tl::unexpected{free.error()};
+    if (*free)
+      continue;
+    auto text =
+      read_open_file(claim->file(), attempts_.path() / name, max_claim_bytes);
+    auto who = text ? process_from_line(*text) : std::nullopt;
+    return failure(ec::conflict,
+                   "the run " + path().string() + " is held by "
+                     + (who ? to_string(*who) : "another process")
+                     + ", which is at attempt " + name
+                     + "; the run's file 'lock' was removed under it");
+  }
+  return {};
+}
+
+expected<bool> run_folder::claim(std::uint64_t attempt) {
+  auto name = std::to_string(attempt);
+  if (name == claim_name_)
+    return false;
+  // Who has a claim already removes no other: it could be the successor's.
+  if (claim_name_.empty())
+    return take_over(attempt);
+  return check_all().and_then([&] { return make_claim(name); }).map([] {
+    return false;
+  });
+}
+
+// Its own claim comes first: a driver that cannot make one ousts no other.
+expected<bool> run_folder::take_over(std::uint64_t attempt) {
+  auto others = claims_in(attempts_);
+  if (!others)
+    return tl::unexpected{others.error()};
+  // One that was made for an attempt that then did not begin has its number.
+  while (std::ranges::count(*others, std::to_string(attempt)) > 0)
+    ++attempt;
+  if (auto ok = make_claim(std::to_string(attempt)); !ok)
+    return tl::unexpected{ok.error()};
+  // Two that take over at once oust each other.
+  auto stranger_lives = remove_claims(*others).and_then(
+    [&](bool lives) { return check().map([&] { return lives; }); });
+  if (!stranger_lives)
+    take_back_claim();
+  return stranger_lives;
+}
+
+expected<bool>
+run_folder::remove_claims(const std::vector<std::string>& others) const {
+  auto stranger_lives = false;
+  for (auto& x : others) {
+    auto text = attempts_.read_file(x, max_claim_bytes);
+    if (!text)
+      return tl::unexpected{text.error()};
+    auto who = process_from_line(*text);
+    stranger_lives = stranger_lives || (who && who->boot != me_.boot);
+  }
+  for (auto& x : others) {
+    if (auto ok = attempts_.remove_file(x); !ok)
+      return tl::unexpected{ok.error()};
+    failpoint("claim.ousted");
+  }
+  return stranger_lives;
+}
+
+expected<void> run_folder::make_claim(const std::string& name) {
+  auto path = attempts_.path() / name;
+  auto claim =
+    own_lock::open(attempts_, name, O_RDWR | O_CREAT | O_EXCL, "create");
+  struct stat made {};
+  if (!claim && attempts_.look_up(name, made) == 0)
+    return failure(ec::conflict, "another driver is taking the run "
+                                   + this->path().string() + " at this moment");
+  if (!claim)
+    return tl::unexpected{claim.error()};
+  if (auto ok = sign_claim(*claim, path, made); !ok) {
+    (void) attempts_.remove_file(name);
+    return ok;
+  }
+  failpoint("claim.written");
+  std::string before;
+  {
+    std::lock_guard guard{mutex_};
+    before = std::exchange(claim_name_, name);
+    claim_ = std::move(*claim);
+    claim_file_ = made;
+  }
+  return before.empty() ? expected<void>{} : attempts_.remove_file(before);
+}
+
+// Locks the new *claim* and writes into it whose it is.
+expected<void> run_folder::sign_claim(const own_lock& claim,
+                                      const fs::path& path,
+                                      struct stat& made) const {
+  auto taken = lock_file(claim.file(), path);
+  if (!taken)
+    return tl::unexpected{taken.error()};
+  auto line = to_line(me_);
+  if (!*taken
+      || ::pwrite(claim.file().get(), line.data(), line.size(), 0)
+           != static_cast<ssize_t>(line.size())
+      || ::fstat(claim.file().get(), &made) != 0)
+    return tl::unexpected{storage_error("claim", path, errno)};
+  return {};
+}
+
+void run_folder::take_back_claim() {
+  std::lock_guard guard{mutex_};
+  struct stat found {};
+  if (attempts_.look_up(claim_name_, found) == 0
+      && is_same_file(found, claim_file_))
+    (void) attempts_.remove_file(claim_name_);
+  claim_name_.clear();
+  claim_.reset();
+}
+
+expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
+                                       const std::function<bool()>& given_up,
+                                       const store_event_listener& note) {
+  return ranks_.begin(folder_, limit, given_up, note);
+}
+
+expected<void>
+run_folder::end_what_ranks_left(const store_event_listener& note) {
+  return ranks_.end_what_is_left(folder_, note);
+}
+
+expected<void> run_folder::check() const {
+  std::lock_guard guard{mutex_};
+  if (ousted_)
+    return tl::unexpected{ousted_};
+  if (claim_name_.empty())
+    return failure(ec::conflict,
+                   "the run " + path().string() + " was given back");
+  struct stat found {};
+  auto code = attempts_.look_up(claim_name_, found);
+  if (code == 0 && is_same_file(found, claim_file_))
+    return {};
+  if (code != 0 && code != ENOENT && code != ENOTDIR)
+    return tl::unexpected{
+      storage_error("look up", attempts_.path() / claim_name_, code)};
+  if (auto there = folder_.is_at_its_path(); there && !*there)
+    return oust(folder_is_gone(path()));
+  return oust({ec::conflict, "the run " + path().string() + " was taken by "
+                               + holder() + ": the claim attempts/"
+                               + claim_name_
+                               + " is gone, and this driver writes no more"});
+}
+
+expected<void> run_folder::check_all() const {
+  if (auto ok = check(); !ok)
+    return ok;
+  auto there = folder_.is_at_its_path();
+  if (!there)
+    return tl::unexpected{there.error()};
+  if (*there)
+    return {};
+  std::lock_guard guard{mutex_};
+  return oust(folder_is_gone(path()));
+}
+
+// The caller holds the mutex.
+tl::unexpected<error> run_folder::oust(error reason) const {
+  ousted_ = std::move(reason);
+  return tl::unexpected{ousted_};
+}
+
+// Who has the latest claim now.
+std::string run_folder::holder() const {
+  auto names = claims_in(attempts_);
+  if (names)
+    for (auto& name : *names)
+      if (auto text = attempts_.read_file(name, max_claim_bytes))
+        if (auto who = process_from_line(*text))
+          return to_string(*who);
+  return "another driver, or someone removes its folder";
+}
+
+bool run_folder::is_ousted() const {
+  std::lock_guard guard{mutex_};
+  return static_cast<bool>(ousted_);
+}
+
+void run_folder::release() {
+  std::lock_guard guard{mutex_};
+  if (claim_ && !ousted_) // A driver on another host need not wait for us.
+    (void) !::ftruncate(claim_.file().get(), 0);
+  failpoint("claim.released");
+  claim_name_.clear();
+  claim_.reset();
+  ranks_.release();
+  lock_.reset();
+}
+
+expected<std::optional<saved_run>> run_folder::load_state() {
+  struct stat found {};
+  auto code = folder_.look_up(state_name, found);
+  if (code == ENOENT)
+    return std::optional<saved_run>{};
+  if (code != 0)
+    return tl::unexpected{storage_error("look up", path() / state_name, code)};
+  auto file = folder_.open_file(state_name, O_RDONLY, "open");
+  if (!file)
+    return tl::unexpected{file.error()};
+  if (::fstat(file->get(), &found) != 0)
+    return tl::unexpected{storage_error("read", path() / state_name, errno)};
+  {
+    std::lock_guard guard{mutex_};
+    state_file_ = found;
+  }
+  return read_open_file(*file, path() / state_name, max_state_bytes)
+    .and_then([&](const std::string& text) {
+      return saved_run_from_json(text, path(), &folder_);
+    })
+    .map([](saved_run x) { return std::optional{std::move(x)}; });
+}
+
+expected<void> run_folder::save_state(const saved_run& x) {
+  if (auto ok = check_all(); !ok)
+    return ok;
+  if (auto ok = check_state_file(); !ok)
+    return ok;
+  struct stat made {
+  }, found{};
+  const auto text = to_json(x);
+  if (auto ok = check_size(path() / state_name, text, max_state_bytes); !ok)
+    return ok;
+  auto saved = folder_.replace_file(state_name, text, &made);
+  // Even if that failed: the new file may be the one that is there. Some file
+  // systems set its times when it is closed, so that only now they are known.
+  auto seen = folder_.look_up(state_name, found) == 0;
+  std::lock_guard guard{mutex_};
+  if (seen)
+    state_file_ = found;
+  unseen_ = seen ? std::nullopt : std::optional{made};
+  return saved;
+}
+
+// A state that is missing is no other driver's: it is written again.
+expected<void> run_folder::check_state_file() const {
+  struct stat found {};
+  auto code = folder_.look_up(state_name, found);
+  if (code == ENOENT)
+    return {};
+  if (code != 0)
+    return tl::unexpected{storage_error("look up", path() / state_name, code)};
+  std::lock_guard guard{mutex_};
+  if (state_file_ && is_same_state(*state_file_, found))
+    return {};
+  if (unseen_ && is_same_file(*unseen_, found))
+    return {};
+  return oust({ec::conflict, "someone else has replaced "
+                               + (path() / state_name).string()
+                               + ": this driver writes no more"});
+}
+
+} // namespace troupe

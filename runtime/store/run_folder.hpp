@@ -1,0 +1,131 @@
+#pragma once
+
+#include <sys/stat.h>
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/storage/file_lock.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/store/ranks_lock.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
+
+namespace troupe {
+
+/// The folder `<storage>/<name>` of a run, held by one driver at a time.
+///
+/// The file `lock` keeps apart drivers that start at once. The right to write
+/// to the run is a *claim*: the file `attempts/<n>` of the driver's attempt,
+/// which names its process and is locked as long as that lives. Whoever takes
+/// the run over removes it, and the driver that was ousted finds it gone: see
+/// docs/decisions/ownership.md.
+///
+/// All calls but `open` and `claim` may come from any thread.
+class run_folder {
+public:
+  /// Makes what is missing and takes the lock. `ec::storage` if the storage can
+  /// not be written to, with the reason, or if the folder belongs to another
+  /// user; `ec::conflict` with the holder's pid and host if another driver has
+  /// the run, even if someone removed its lock.
+  static expected<std::unique_ptr<run_folder>>
+  open(const fs::path& storage_path, const std::string& name);
+
+  /// The same for a run without a name: makes a folder that was not there.
+  static expected<std::unique_ptr<run_folder>>
+  open_new(const fs::path& storage_path);
+
+  /// Claims the run for attempt *attempt*; the claim of an earlier one is
+  /// given up, and whoever else had one is ousted. An error ousts no one: the
+  /// own claim is made first, and taken back. Returns whether a driver on
+  /// another host may still live that does not know it yet: it notices within
+  /// `takeover_wait`.
+  expected<bool> claim(std::uint64_t attempt);
+
+  /// Begins an attempt as far as ranks go, once no process of an earlier one is
+  /// left: see `ranks_lock::begin`.
+  expected<void> await_ranks(
+    std::chrono::milliseconds limit,
+    const std::function<bool()>& given_up = [] { return false; },
+    const store_event_listener& note = ignore_store_event);
+
+  /// The run ends: see `ranks_lock::end_what_is_left`.
+  expected<void> end_what_ranks_left(const store_event_listener& note);
+
+  /// What a rank process joins that attempt with.
+  expected<ranks_ticket> ticket() const { return ranks_.ticket(); }
+
+  /// Whether the run is still this driver's; an error says who has it. A look
+  /// at the claim alone: a microsecond. Once it failed it always fails.
+  expected<void> check() const;
+
+  /// The same, and whether the folder still lies at its path.
+  expected<void> check_all() const;
+
+  /// Whether `check` found the run taken. A look-up that failed is no such
+  /// finding: the disk may answer again.
+  bool is_ousted() const;
+
+  /// Gives the run back: another driver may take it. `check` fails from now on.
+  void release();
+
+  /// Reads `state.json`; nothing if there is none yet.
+  expected<std::optional<saved_run>> load_state();
+
+  /// Replaces `state.json`, unless someone else has done so since it was read
+  /// or replaced here.
+  expected<void> save_state(const saved_run& x);
+
+  /// As long as a driver on another host can take to see that it was ousted: it
+  /// looks once a second, and files on a network may lag a little.
+  static constexpr auto takeover_wait = std::chrono::seconds{3};
+
+  const held_folder& files() const noexcept { return folder_; }
+  const fs::path& path() const noexcept { return folder_.path(); }
+  fs::path checkpoints() const { return path() / "checkpoints"; }
+  fs::path logs() const { return path() / "logs"; }
+  fs::path sinks() const { return path() / "sinks"; }
+  fs::path journal_file() const { return path() / "journal.jsonl"; }
+
+private:
+  static expected<std::unique_ptr<run_folder>> take(held_folder folder);
+  explicit run_folder(held_folder folder) : folder_(std::move(folder)) {}
+
+  expected<void> take_lock();
+  expected<bool> take_over(std::uint64_t attempt);
+  /// Removes the claims *others*; whether one may be of a living driver
+  /// elsewhere.
+  expected<bool> remove_claims(const std::vector<std::string>& others) const;
+  expected<void> make_claim(const std::string& name);
+  expected<void> sign_claim(const own_lock& claim, const fs::path& path,
+                            struct stat& made) const;
+  void take_back_claim();
+  expected<void> refuse_living_claims() const;
+  expected<void> check_state_file() const;
+  tl::unexpected<error> oust(error reason) const;
+  std::string holder() const;
+
+  held_folder folder_;
+  held_folder attempts_;
+  own_lock lock_;
+  ranks_lock ranks_;
+  const process_identity me_ = own_identity();
+
+  mutable std::mutex mutex_; // guards what follows
+  std::string claim_name_;   // empty: none yet, or given back
+  own_lock claim_;
+  struct stat claim_file_ {};
+  std::optional<struct stat> state_file_; // as we read or wrote it
+  std::optional<struct stat> unseen_;     // what we wrote, if no one could look
+  mutable error ousted_;                  // why nothing may be written any more
+};
+
+} // namespace troupe

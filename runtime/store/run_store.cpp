@@ -1,0 +1,550 @@
+#include "troupe/runtime/store/run_store.hpp"
+
+#include <algorithm>
+#include <chrono>
+#include <thread>
+#include <utility>
+
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
+
+namespace troupe {
+
+namespace {
+
+struct found_state {
+  saved_run state;
+  bool existed = false;
+  std::vector<store_event> events;
+};
+
+// How the journal says that the run ended.
+expected<void> take_end(saved_run& state, const fs::path& journal_file) {
+  return read_last_attempt(journal_file).map([&](const last_attempt& last) {
+    if (!last.end)
+      return;
+    if (auto status = last.end->fields.find("status"))
+      if (auto known = run_status_from_string(to_string(*status)))
+        state.status = *known;
+  });
+}
+
+// The run's state; rebuilt from the journal if it is damaged or lost, so that a
+// finished run stays finished. The checkpoint store adopts what the rebuilt one
+// does not know.
+expected<found_state> find_state(const run_folder& folder, const journal& log,
+                                 expected<std::optional<saved_run>> saved) {
+  if (saved && *saved)
+    return found_state{std::move(**saved), true, {}};
+  found_state result;
+  if (auto ok = take_end(result.state, folder.journal_file()); !ok)
+    return tl::unexpected{ok.error()};
+  result.existed = !saved || log.next_attempt() > 0;
+  result.state.next_attempt = log.next_attempt();
+  result.state.next_report = log.next_report();
+  if (result.existed)
+    result.events.push_back(
+      {"state_rebuilt",
+       {{"reason", saved ? "state.json is missing" : saved.error().message}}});
+  return result;
+}
+
+// What was reported with *x*, for the journal.
+expected<report_batch> batch_of(const reported_checkpoint& x,
+                                const checkpoint_store& checkpoints) {
+  report_batch result;
+  result.index = x.index;
+  auto found = checkpoints.manifest_of(x);
+  if (!found && found.error().code != ec::corrupt)
+    return tl::unexpected{found.error()};
+  if (found && found->index == x.index && found->attempt == x.attempt) {
+    result.values = std::move(found->values);
+    result.step_s = std::move(found->step_s);
+    result.wait_s = found->wait_s;
+  } else { // Rotten: what the state has of it.
+    result.values.push_back(x.values);
+  }
+  return result;
+}
+
+// Appends the reports that came with a checkpoint and are in no line: their
+// driver died between commit and journal (N4, N5).
+expected<void> complete(journal& log, const checkpoint_store& checkpoints) {
+  for (auto& x : checkpoints.registry().all()) {
+    if (x.index < log.next_report())
+      continue;
+    auto done = batch_of(x, checkpoints)
+                  .and_then([&](const report_batch& batch) {
+                    return log.append_batch(x.attempt, batch, x.data.name());
+                  })
+                  .and_then([&] {
+                    return log.append_event(
+                      "journal_completed", x.attempt,
+                      {{"index", x.index}, {"checkpoint", x.data.name()}});
+                  });
+    if (!done)
+      return done;
+  }
+  return {};
+}
+
+metrics end_fields(run_status_kind status,
+                   const std::optional<run_error>& error) {
+  metrics result{{"status", to_string(status)}};
+  if (error)
+    result["error"] = error->message;
+  return result;
+}
+
+// Appends how the run ended, which the journal could not take at the time; of a
+// driver that was killed or lost the folder no one knows more than that.
+expected<void> complete_end(journal& log, const last_attempt& last,
+                            const saved_run& state) {
+  if (state.next_attempt == 0 || last.end)
+    return {};
+  if (state.status == run_status_kind::running)
+    return log.append_event(
+      "driver_lost", state.next_attempt - 1,
+      {{"reason", "the driver of this attempt ended without a word: it was "
+                  "killed, or no longer reached the run's folder"}});
+  return log.append_event("run_ended", state.next_attempt - 1,
+                          end_fields(state.status, state.error));
+}
+
+// The failures that count: what the state of the last attempt's begin says, and
+// that attempt's own failure if its driver died before it could store that.
+failure_counts failures_of(const saved_run& state, const last_attempt& last) {
+  if (state.status == run_status_kind::errored)
+    return {};
+  auto result = state.failures;
+  auto& failure = last.failure;
+  if (state.status != run_status_kind::running || !failure
+      || failure->attempt + 1 != state.next_attempt)
+    return result;
+  auto started = failure->fields.find("started");
+  ++(started && *started == metric_value{false} ? result.starts : result.ranks);
+  return result;
+}
+
+tl::unexpected<error> already_finished(const run_folder& folder) {
+  return failure(ec::conflict,
+                 "the run " + folder.path().string()
+                   + " has finished: choose another run.name, or remove that "
+                     "folder; result::from_path reads what it left");
+}
+
+metrics first_values(std::optional<history_row> x) {
+  return x && !x->values.empty() ? std::move(x->values[0]) : metrics{};
+}
+
+// Before anything is written: a finished run stays as it is, and so does one
+// whose state cannot be read now. Returns the number of the next attempt.
+expected<std::uint64_t> refuse_finished(run_folder& folder) {
+  auto saved = folder.load_state();
+  if (!saved && saved.error().code != ec::corrupt)
+    return tl::unexpected{saved.error()};
+  if (!saved || !*saved)
+    return 0;
+  if ((*saved)->status == run_status_kind::finished)
+    return already_finished(folder);
+  return (*saved)->next_attempt;
+}
+
+expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
+  return folder.files()
+    .open_file("journal.jsonl", journal::open_flags(), "open")
+    .and_then([&](unique_fd file) {
+      return journal::open(std::move(file), folder.journal_file());
+    });
+}
+
+// Claims the run and waits until no driver of another host writes to it.
+expected<void> take(run_folder& folder, std::uint64_t attempt) {
+  auto stranger_lives = folder.claim(attempt);
+  if (!stranger_lives)
+    return tl::unexpected{stranger_lives.error()};
+  if (*stranger_lives)
+    std::this_thread::sleep_for(run_folder::takeover_wait);
+  return {};
+}
+
+} // namespace
+
+run_store::run_store(std::unique_ptr<run_folder> folder,
+                     std::unique_ptr<journal> log, checkpoint_store checkpoints,
+                     run_description description, bool resumed)
+  : folder_(std::move(folder)), journal_(std::move(log)),
+    checkpoints_(std::move(checkpoints)), description_(std::move(description)),
+    resumed_(resumed) {}
+
+expected<std::unique_ptr<run_store>>
+run_store::open(const run_config& config, const std::string& config_text) {
+  auto folder = config.name
+                  ? run_folder::open(config.storage_path, *config.name)
+                  : run_folder::open_new(config.storage_path);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  auto& files = **folder;
+  auto name = files.path().filename().string();
+  auto number = refuse_finished(files);
+  if (!number)
+    return tl::unexpected{number.error()};
+  if (auto ok = take(files, *number); !ok)
+    return tl::unexpected{ok.error()};
+  // Until now another driver could write.
+  auto saved = files.load_state();
+  if (!saved && saved.error().code != ec::corrupt)
+    return tl::unexpected{saved.error()};
+  auto log = open_journal(files);
+  if (!log)
+    return tl::unexpected{log.error()};
+  auto found = find_state(files, **log, std::move(saved));
+  if (!found)
+    return tl::unexpected{found.error()};
+  auto description = describe_run(files.files(), name, config_text);
+  if (!description)
+    return tl::unexpected{description.error()};
+  auto held = files.files().duplicate();
+  if (!held)
+    return tl::unexpected{held.error()};
+  auto checkpoints = checkpoint_store::open(
+    std::move(*held),
+    {name, description->id, description->id_is_new, description->former_ids},
+    config.checkpoint, std::move(found->state),
+    [&files](const saved_run& x) { return files.save_state(x); },
+    [&files, into = log->get()](const store_event& x, std::uint64_t attempt) {
+      return files.check().and_then(
+        [&] { return into->append_event(x.kind, attempt, x.fields); });
+    },
+    [&files] { return files.check_all(); });
+  if (!checkpoints)
+    return tl::unexpected{checkpoints.error()};
+  auto latest =
+    complete(**log, *checkpoints)
+      .and_then([&] { return read_last_attempt(files.journal_file()); })
+      .and_then([&](last_attempt x) {
+        return complete_end(**log, x, checkpoints->state()).map([&] {
+          return std::move(x);
+        });
+      });
+  if (!latest)
+    return tl::unexpected{latest.error()};
+  if (checkpoints->state().status == run_status_kind::finished) {
+    // It has its state back now.
+    for (auto& x : found->events)
+      if (auto ok = (*log)->append_event(x.kind, 0, x.fields); !ok)
+        return tl::unexpected{ok.error()};
+    return already_finished(files);
+  }
+  auto last = read_last_batch(files.journal_file());
+  if (!last)
+    return tl::unexpected{last.error()};
+  description->former_ids = checkpoints->former_ids();
+  if (auto ok = save_description(files.files(), *description); !ok)
+    return tl::unexpected{ok.error()};
+  std::unique_ptr<run_store> result{
+    new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
+                  std::move(*description), found->existed}};
+  result->last_metrics_ =
+    std::make_shared<const metrics>(first_values(std::move(*last)));
+  result->start_timeout_ = config.start_timeout;
+  result->checkpoints_.hold_from(
+    [x = result.get()] { return x->held_from_.load(); });
+  auto& state = result->checkpoints_.state();
+  result->attempt_ = state.next_attempt;
+  result->failures_ = failures_of(state, *latest);
+  return result->note_events(result->journal_->events())
+    .and_then([&] { return result->note_events(std::move(found->events)); })
+    .and_then(
+      [&] { return result->note_events(result->checkpoints_.take_events()); })
+    .and_then([&] { return result->start_sync(); })
+    .map([&] { return std::move(result); });
+}
+
+expected<void> run_store::note_events(std::vector<store_event> events) {
+  for (auto& x : events) {
+    auto noted = x.stored ? expected<void>{} : append_ours([&] {
+      return journal_->append_event(x.kind, attempt_, x.fields);
+    });
+    if (!noted)
+      return noted;
+    std::lock_guard guard{notes_mutex_};
+    events_.push_back(std::move(x));
+  }
+  return {};
+}
+
+void run_store::on_loss(std::function<void(const error&)> f) {
+  std::unique_lock lock{notes_mutex_};
+  lost_ = std::move(f);
+  if (!is_lost_)
+    return;
+  lock.unlock();
+  lost_(loss_);
+}
+
+expected<void> run_store::check() const {
+  if (is_lost_) {
+    std::lock_guard guard{notes_mutex_};
+    return tl::unexpected{loss_};
+  }
+  return folder_->check();
+}
+
+bool run_store::keep() {
+  auto kept = try_keep();
+  if (!kept)
+    lose(kept.error());
+  return kept.has_value();
+}
+
+expected<void> run_store::try_keep() noexcept {
+  try {
+    auto ours = folder_->check_all();
+    return ours || !folder_->is_ousted() ? journal_->sync() : ours;
+  } catch (...) {
+    return tl::unexpected{caught("the run could not be kept durable")};
+  }
+}
+
+void run_store::lose(const error& reason) {
+  std::function<void(const error&)> tell;
+  {
+    std::lock_guard guard{notes_mutex_};
+    if (is_lost_)
+      return;
+    loss_ = reason;
+    is_lost_ = true;
+    tell = lost_;
+  }
+  if (tell)
+    tell(reason);
+}
+
+void run_store::release() {
+  sync_.end();
+  if (journal_->has_unsynced() && check())
+    (void) journal_->sync();
+  // While a commit that no one waits for is under way, they are left to the
+  // next start.
+  if (std::unique_lock idle{checkpoints_mutex_, std::try_to_lock})
+    try {
+      checkpoints_.remove_held();
+    } catch (...) { // No memory: they are the next start's, too.
+    }
+  folder_->release();
+  std::lock_guard guard{notes_mutex_};
+  lost_ = {};
+}
+
+failure_counts run_store::failures() const {
+  std::lock_guard guard{notes_mutex_};
+  return failures_;
+}
+
+void run_store::note_failures(const failure_counts& x) {
+  std::lock_guard guard{notes_mutex_};
+  failures_ = x;
+}
+
+std::shared_ptr<const metrics> run_store::last_metrics() const {
+  std::lock_guard guard{notes_mutex_};
+  return last_metrics_;
+}
+
+expected<attempt_start> run_store::begin_attempt() {
+  std::lock_guard guard{checkpoints_mutex_};
+  if (auto ok = seen(folder_->claim(checkpoints_.state().next_attempt)); !ok)
+    return tl::unexpected{ok.error()};
+  auto is_over = [this] {
+    return waiting_is_over_ || (given_up_ && given_up_());
+  };
+  auto ended = folder_->await_ranks(start_timeout_, is_over, note_);
+  if (!ended)
+    return tl::unexpected{ended.error()};
+  checkpoints_.note_failures(failures());
+  auto resume = checkpoints_.resume_checkpoint();
+  if (!resume)
+    return tl::unexpected{resume.error()};
+  if (is_over()) // Checksums may have taken minutes.
+    return failure(ec::stopped, "the run was stopped before its attempt began");
+  auto attempt = checkpoints_.begin_attempt(journal_->next_report());
+  if (!attempt)
+    return tl::unexpected{attempt.error()};
+  attempt_ = *attempt;
+  if (auto ok = note_events(checkpoints_.take_events()); !ok)
+    return tl::unexpected{ok.error()};
+  attempt_start result{*attempt, checkpoints_.state().next_report,
+                       std::move(*resume)};
+  metrics fields{{"first_report", result.first_report}};
+  if (result.resume)
+    fields["resume"] = result.resume->data.name();
+  show_start(result);
+  return append_ours([&] {
+           return journal_->append_event("attempt_begun", *attempt, fields);
+         })
+    .map([&] {
+      appended_();
+      return std::move(result);
+    });
+}
+
+void run_store::show_start(const attempt_start& x) {
+  if (!x.resume && x.first_report == 0)
+    return; // There is nothing to resume.
+  auto count = std::to_string(x.first_report);
+  auto text = "attempt " + std::to_string(x.attempt) + " resumes after " + count
+              + (x.first_report == 1 ? " report" : " reports");
+  text += x.resume ? " from " + x.resume->data.name() + ", which report "
+                       + std::to_string(x.resume->index) + " saved"
+                   : ", without a checkpoint";
+  std::lock_guard guard{notes_mutex_};
+  // The journal has it in `attempt_begun`.
+  events_.push_back({"resumed", {}, true, std::move(text)});
+}
+
+expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
+                                                const report_batch& batch) {
+  std::lock_guard guard{checkpoints_mutex_};
+  auto result = seen(
+    check().and_then([this] { return folder_->check_all(); }).and_then([&] {
+      return checkpoints_.commit(attempt, batch);
+    }));
+  // The commit stands, whatever becomes of the journal.
+  auto events = checkpoints_.take_events();
+  if (!events.empty())
+    (void) note_events(std::move(events));
+  return result;
+}
+
+expected<void> run_store::append(std::uint64_t attempt,
+                                 const report_batch& batch,
+                                 const std::string& checkpoint,
+                                 double checkpoint_s) {
+  auto stored = append_ours([&] {
+    return journal_->append_batch(attempt, batch, checkpoint, checkpoint_s);
+  });
+  if (!stored)
+    return stored;
+  {
+    auto last = std::make_shared<const metrics>(
+      batch.values.empty() ? metrics{} : batch.values[0]);
+    std::lock_guard guard{notes_mutex_};
+    last_metrics_.swap(last);
+  }
+  appended_();
+  return {};
+}
+
+expected<std::optional<reported_checkpoint>>
+run_store::store(std::uint64_t attempt, const report_batch& batch) {
+  std::optional<reported_checkpoint> result;
+  auto begin = std::chrono::steady_clock::now();
+  if (batch.checkpoint_name()) {
+    auto committed = commit(attempt, batch);
+    if (!committed)
+      return tl::unexpected{committed.error()};
+    result = std::move(*committed);
+  }
+  std::chrono::duration<double> spent =
+    std::chrono::steady_clock::now() - begin;
+  return append(attempt, batch, result ? result->data.name() : std::string{},
+                spent.count())
+    .map([&] { return std::move(result); });
+}
+
+expected<void> run_store::append_event(std::string_view kind,
+                                       std::uint64_t attempt,
+                                       const metrics& fields) {
+  return append_ours(
+           [&] { return journal_->append_event(kind, attempt, fields); })
+    .map([this] { appended_(); });
+}
+
+std::vector<reported_checkpoint> run_store::checkpoints() const {
+  std::lock_guard guard{checkpoints_mutex_};
+  return checkpoints_.registry().all();
+}
+
+expected<std::optional<reported_checkpoint>>
+run_store::find_checkpoint(const std::string& name) {
+  std::lock_guard guard{checkpoints_mutex_};
+  std::optional<reported_checkpoint> result;
+  if (auto found = checkpoints_.registry().find(name)) {
+    result = *found;
+    return result;
+  }
+  auto free = checkpoints_.make_room(name);
+  if (auto events = checkpoints_.take_events(); !events.empty())
+    (void) note_events(std::move(events));
+  return free.map([&] { return result; });
+}
+
+expected<result> run_store::finish(run_status_kind status,
+                                   std::optional<run_error> error) {
+  sync_.stop();
+  auto outcome = store_end(status, std::move(error));
+  (void) start_sync(); // Without a thread left, `release` syncs.
+  // Takes seconds, which a preempted run may not have: its end is stored.
+  (void) folder_->end_what_ranks_left(note_);
+  return outcome;
+}
+
+expected<result> run_store::store_end(run_status_kind status,
+                                      std::optional<run_error> error) {
+  auto append_end = [&] {
+    return append_ours([&] {
+      return journal_->append_event("run_ended", attempt_,
+                                    end_fields(status, error));
+    });
+  };
+  // Before the state: the next start resumes an unfinished run and completes
+  // its journal, but leaves a finished one alone.
+  auto written = append_end();
+  auto noted = written.and_then([&] { return journal_->sync(); });
+  std::lock_guard guard{checkpoints_mutex_};
+  // A run whose end could not be written has not finished; the next start
+  // resumes. Of two ends in the journal, the last one counts.
+  auto refute = [&](const troupe::error& problem) {
+    if (status != run_status_kind::finished)
+      return;
+    status = run_status_kind::errored;
+    error = make_run_error(problem);
+    if (written)
+      (void) append_end().and_then([&] { return journal_->sync(); });
+  };
+  // A run that is another driver's by now has not ended.
+  if (auto ours = seen(folder_->check_all()); !ours) {
+    refute(ours.error());
+    return tl::unexpected{ours.error()};
+  }
+  if (!noted)
+    refute(noted.error());
+  checkpoints_.note_failures(failures());
+  // Even if the journal is broken: the state says how the run ended.
+  auto saved =
+    seen(checkpoints_.finish(status, error, journal_->next_report()));
+  if (!saved) {
+    refute(saved.error());
+    return tl::unexpected{saved.error()};
+  }
+  if (auto events = checkpoints_.take_events(); !events.empty())
+    (void) note_events(std::move(events));
+  if (!noted)
+    return tl::unexpected{noted.error()};
+  return make_result(checkpoints_.state(), path(), *last_metrics());
+}
+
+result run_store::current_result() const {
+  std::lock_guard guard{checkpoints_mutex_};
+  return make_result(checkpoints_.state(), path(), *last_metrics());
+}
+
+std::vector<store_event> run_store::take_events() {
+  std::lock_guard guard{notes_mutex_};
+  return std::exchange(events_, {});
+}
+
+} // namespace troupe

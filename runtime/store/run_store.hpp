@@ -1,0 +1,216 @@
+#pragma once
+
+#include <atomic>
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <limits>
+#include <memory>
+#include <mutex>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/store/checkpoint_store.hpp"
+#include "troupe/runtime/store/journal.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/store/run_description.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
+
+namespace troupe {
+
+/// What an attempt starts from.
+struct attempt_start {
+  std::uint64_t attempt = 0;      ///< Its number, durably reserved (N6).
+  std::uint64_t first_report = 0; ///< Index of its first report.
+  std::optional<reported_checkpoint> resume; ///< Verified.
+};
+
+/// Everything durable of one run, from the moment its driver takes the name
+/// until the result.
+///
+/// All calls may come from any thread. Two of them never wait for each other:
+/// appending to the journal (microseconds) and committing a checkpoint (as slow
+/// as the disk); calls of the checkpoint side wait for a commit under way.
+class run_store {
+public:
+  /// Takes the run that *config* (resolved) names, or a new one if it names
+  /// none: makes its folder, locks it,
+  /// recovers journal and checkpoints, and notes what was odd in the journal.
+  /// An unfinished run is resumed; a finished one is `ec::conflict` with what
+  /// to do about it. *config_text* goes into `run.json`.
+  static expected<std::unique_ptr<run_store>>
+  open(const run_config& config, const std::string& config_text = {});
+
+  const fs::path& path() const noexcept { return folder_->path(); }
+  const run_folder& folder() const noexcept { return *folder_; }
+
+  const run_description& description() const noexcept { return description_; }
+
+  /// Whether an earlier driver began this run.
+  bool resumed() const noexcept { return resumed_; }
+
+  /// Rank 0's last metrics of an earlier driver or of this one.
+  std::shared_ptr<const metrics> last_metrics() const;
+
+  /// How many reports the journal has.
+  std::uint64_t next_report() const noexcept { return journal_->next_report(); }
+
+  /// The failures that count against the run's budgets, as an earlier driver
+  /// left them. Those of a run that ended for its errors are forgiven: whoever
+  /// starts it again has seen them.
+  failure_counts failures() const;
+
+  /// What they are now; durable with the next attempt, or with the end.
+  void note_failures(const failure_counts& x);
+
+  /// Reserves the number of the next attempt and finds the checkpoint it goes
+  /// on from. From now on nothing of an earlier attempt can be committed.
+  /// Waits for the processes of an earlier attempt, at most `start_timeout`;
+  /// `ec::stopped` after `stop_waiting`.
+  expected<attempt_start> begin_attempt();
+
+  /// The run is to end: `begin_attempt` waits no more, now and from now on.
+  void stop_waiting() noexcept { waiting_is_over_ = true; }
+
+  /// Has `begin_attempt` ask *over*, too, on its own thread. An empty function
+  /// takes the last one back. Not to be called while an attempt begins.
+  void stop_waiting_if(std::function<bool()> over) {
+    given_up_ = std::move(over);
+  }
+
+  /// What a rank process joins the attempt with.
+  expected<ranks_ticket> ticket() const { return folder_->ticket(); }
+
+  /// Commits the checkpoint of *batch*, which must have one. The caller appends
+  /// the batch to the journal afterwards.
+  expected<reported_checkpoint> commit(std::uint64_t attempt,
+                                       const report_batch& batch);
+
+  /// Callbacks have answered for all reports before *first*: checkpoints of it
+  /// and of later ones can be read even if retention lets them go. Those are
+  /// removed by the first commit or end for which that is no longer so, at the
+  /// latest by `release`. Without a call no checkpoint stays for callbacks.
+  void hold_checkpoints(std::uint64_t first) noexcept { held_from_ = first; }
+
+  /// Appends a batch to the journal with the name of its committed checkpoint
+  /// and the seconds that committing it took.
+  expected<void> append(std::uint64_t attempt, const report_batch& batch,
+                        const std::string& checkpoint = {},
+                        double checkpoint_s = 0);
+
+  /// `commit` if *batch* has a checkpoint, then `append`.
+  expected<std::optional<reported_checkpoint>> store(std::uint64_t attempt,
+                                                     const report_batch& batch);
+
+  expected<void> append_event(std::string_view kind, std::uint64_t attempt,
+                              const metrics& fields = {});
+
+  /// Calls *f* after each line that is appended to the journal, on the thread
+  /// that appends it. Set it before the run begins.
+  void on_append(std::function<void()> f) { appended_ = std::move(f); }
+
+  /// Calls *f* once, on whichever thread finds it out, when the run cannot go
+  /// on: its journal could not be made durable, or another driver has taken the
+  /// run. The store looks at both once a second, whatever else goes on (N5).
+  /// From then on nothing can be appended or committed; *f*, which must not
+  /// call the store, is not called once `release` has returned.
+  void on_loss(std::function<void(const error&)> f);
+
+  /// Committed checkpoints that were not evicted, oldest first.
+  std::vector<reported_checkpoint> checkpoints() const;
+
+  /// The one of those that is called *name*; `ec::conflict` if there is none,
+  /// but something else lies where it would.
+  expected<std::optional<reported_checkpoint>>
+  find_checkpoint(const std::string& name);
+
+  /// Notes the end of the run, in journal and state, and returns its result.
+  /// Callbacks may still be at work: what is appended then is made durable as
+  /// before.
+  expected<result> finish(run_status_kind status,
+                          std::optional<run_error> error = std::nullopt);
+
+  /// Makes the last lines durable and gives the run's name back: another driver
+  /// may take it, and nothing more is written to the run here. Whatever else
+  /// writes to its folder has ended, and no callback reads there any more.
+  void release();
+
+  /// The result as it stands.
+  result current_result() const;
+
+  /// What was found on opening and by `begin_attempt` since the last call; it
+  /// is in the journal already.
+  std::vector<store_event> take_events();
+
+private:
+  run_store(std::unique_ptr<run_folder> folder, std::unique_ptr<journal> log,
+            checkpoint_store checkpoints, run_description description,
+            bool resumed);
+
+  /// Adds what attempt *x* starts from to the events, if it is not the begin.
+  void show_start(const attempt_start& x);
+  expected<void> note_events(std::vector<store_event> events);
+
+  /// Calls *append*, a line for the journal, as long as the run is ours. Looks
+  /// again afterwards: a line that another driver may have missed does not
+  /// count as written.
+  template <class Append>
+  expected<void> append_ours(Append append) {
+    return seen(
+      check().and_then(append).and_then([this] { return folder_->check(); }));
+  }
+
+  /// Passes *x* on. If it failed because another driver has the run, that is
+  /// known from here on.
+  template <class T>
+  expected<T> seen(expected<T> x) {
+    if (!x && folder_->is_ousted())
+      lose(x.error());
+    return x;
+  }
+
+  expected<void> check() const;
+  expected<result> store_end(run_status_kind status,
+                             std::optional<run_error> error);
+  expected<void> start_sync() {
+    return sync_.start([this] { return keep(); });
+  }
+  /// Makes the journal durable and looks whether the run is still ours; what
+  /// the store's thread does.
+  bool keep();
+  expected<void> try_keep() noexcept;
+  void lose(const error& reason);
+
+  std::unique_ptr<run_folder> folder_;
+  std::unique_ptr<journal> journal_;
+  std::atomic<std::uint64_t> attempt_ = 0; // for events
+  std::atomic<std::uint64_t> held_from_ =
+    std::numeric_limits<std::uint64_t>::max();
+  mutable std::mutex checkpoints_mutex_; // guards `checkpoints_`
+  checkpoint_store checkpoints_;
+  mutable std::mutex notes_mutex_; // guards what follows; taken last
+  std::shared_ptr<const metrics> last_metrics_;
+  std::vector<store_event> events_;
+  failure_counts failures_;
+  error loss_; // why the run cannot go on
+  std::function<void(const error&)> lost_;
+  std::atomic<bool> is_lost_ = false; // `loss_` is set
+  const run_description description_;
+  std::chrono::milliseconds start_timeout_{0};
+  std::atomic<bool> waiting_is_over_ = false;
+  std::function<bool()> given_up_;
+  std::function<void()> appended_ = [] {};
+  const store_event_listener note_ = [this](store_event x) {
+    std::vector<store_event> one;
+    one.push_back(std::move(x));
+    return note_events(std::move(one));
+  };
+  const bool resumed_;
+  sync_thread sync_; // the last member: it uses the others
+};
+
+} // namespace troupe

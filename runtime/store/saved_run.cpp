@@ -1,0 +1,306 @@
+#include "troupe/runtime/store/saved_run.hpp"
+
+#include <algorithm>
+
+#include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/storage/json.hpp"
+
+namespace troupe {
+
+namespace {
+
+fs::path state_file(const fs::path& run_path) {
+  return run_path / "state.json";
+}
+
+void append_field(std::string& out, const char* name, std::uint64_t x) {
+  out += std::string{",\n\""} + name + "\":" + std::to_string(x);
+}
+
+void append_text(std::string& out, const char* name, std::string_view text) {
+  out += std::string{"\""} + name + "\":";
+  json::append(out, text);
+}
+
+void append_retention(std::string& out, const checkpoint_config& x) {
+  out += ",\n\"num_to_keep\":";
+  out += x.num_to_keep ? std::to_string(*x.num_to_keep) : "null";
+  out += ",\n";
+  append_text(out, "score_attribute", x.checkpoint_score_attribute);
+  out += ",\n";
+  append_text(out, "score_order",
+              x.checkpoint_score_order == score_order::max ? "max" : "min");
+}
+
+void append_error(std::string& out, const run_error& x) {
+  out += "{\"code\":" + std::to_string(static_cast<int>(x.code)) + ',';
+  append_text(out, "message", x.message);
+  out += ",\"ranks\":[";
+  auto separator = "";
+  for (auto& [rank, cause] : x.ranks) {
+    out += separator;
+    out += "\n{\"rank\":" + std::to_string(rank)
+           + ",\"kind\":" + std::to_string(static_cast<int>(cause.kind))
+           + ",\"code\":" + std::to_string(cause.code)
+           + ",\"pid\":" + std::to_string(cause.pid) + ',';
+    append_text(out, "host", cause.host);
+    out += ',';
+    append_text(out, "what", cause.what);
+    out += '}';
+    separator = ",";
+  }
+  out += "]}";
+}
+
+// The state is written with every checkpoint: metrics that are long would make
+// each commit slower than the one before. The manifests have them.
+bool is_long(const metrics& x) {
+  return x.size() > 64 || std::ranges::any_of(x, [](auto& one) {
+           auto text = std::get_if<std::string>(&one.second.variant());
+           return text && text->size() > 256;
+         });
+}
+
+void append_checkpoints(std::string& out,
+                        const std::vector<reported_checkpoint>& all) {
+  out += ",\n\"checkpoints\":[";
+  auto separator = "\n";
+  for (auto& x : all) {
+    out += separator;
+    out += '{';
+    append_text(out, "name", x.data.name());
+    out += ",\"index\":" + std::to_string(x.index)
+           + ",\"attempt\":" + std::to_string(x.attempt) + ",\"metrics\":";
+    if (is_long(x.values))
+      out += "null";
+    else
+      json::append(out, x.values);
+    out += '}';
+    separator = ",\n";
+  }
+  out += "\n]";
+}
+
+void append_leavings(std::string& out, const saved_run& x) {
+  out += ",\n\"doomed\":[";
+  auto separator = "\n";
+  for (auto& one : x.doomed) {
+    out += separator;
+    out += '{';
+    append_text(out, "name", one.name);
+    out += ",\"index\":" + std::to_string(one.index)
+           + ",\"attempt\":" + std::to_string(one.attempt) + '}';
+    separator = ",\n";
+  }
+  out += "],\n\"rotten\":[";
+  separator = "";
+  for (auto& name : x.rotten) {
+    out += separator;
+    json::append(out, std::string_view{name});
+    separator = ",";
+  }
+  out += ']';
+}
+
+int to_int(const json::document& x) {
+  if (!x.is_number_integer())
+    throw json::format_error{x.dump() + " is no integer"};
+  return x.get<int>();
+}
+
+run_status_kind to_status(const json::document& x) {
+  auto name = json::to_text(x);
+  if (auto result = run_status_from_string(name))
+    return *result;
+  throw json::format_error{"no status is called '" + name + "'"};
+}
+
+// Runs of earlier versions did not keep them.
+failure_counts to_failures(const json::document& x) {
+  failure_counts result;
+  if (x.contains("rank_failures"))
+    result.ranks =
+      static_cast<std::int64_t>(json::to_unsigned(x["rank_failures"]));
+  if (x.contains("start_failures"))
+    result.starts =
+      static_cast<std::int64_t>(json::to_unsigned(x["start_failures"]));
+  return result;
+}
+
+checkpoint_config to_retention(const json::document& x) {
+  checkpoint_config result;
+  if (auto& keep = json::field(x, "num_to_keep"); !keep.is_null())
+    result.num_to_keep = to_int(keep);
+  result.checkpoint_score_attribute =
+    json::to_text(json::field(x, "score_attribute"));
+  if (json::to_text(json::field(x, "score_order")) == "min")
+    result.checkpoint_score_order = score_order::min;
+  return result;
+}
+
+run_error to_run_error(const json::document& x) {
+  run_error result;
+  result.code = static_cast<ec>(json::to_unsigned(json::field(x, "code")));
+  result.message = json::to_text(json::field(x, "message"));
+  for (auto& cause : json::field(x, "ranks")) {
+    auto& to = result.ranks[to_int(json::field(cause, "rank"))];
+    to.kind = static_cast<rank_failure::kind_type>(
+      json::to_unsigned(json::field(cause, "kind")));
+    to.code = to_int(json::field(cause, "code"));
+    to.pid = to_int(json::field(cause, "pid"));
+    to.host = json::to_text(json::field(cause, "host"));
+    to.what = json::to_text(json::field(cause, "what"));
+  }
+  return result;
+}
+
+// One part of a path: a name that leads elsewhere is refused.
+std::string to_folder_name(const json::document& x) {
+  auto name = json::to_text(x);
+  if (name == "." || name == ".." || name.find('/') != name.npos)
+    throw json::format_error{"'" + name + "' is not the name of a folder"};
+  return name;
+}
+
+// States of an earlier version have neither list.
+void take_leavings(saved_run& to, const json::document& x) {
+  if (x.contains("doomed"))
+    for (auto& one : x["doomed"])
+      to.doomed.push_back({to_folder_name(json::field(one, "name")),
+                           json::to_unsigned(json::field(one, "index")),
+                           json::to_unsigned(json::field(one, "attempt"))});
+  if (x.contains("rotten"))
+    for (auto& name : x["rotten"])
+      to.rotten.push_back(to_folder_name(name));
+}
+
+bool has_values(const json::document& x) {
+  return !json::field(x, "metrics").is_null();
+}
+
+/// Reads the metrics of *x* from its manifest in *folder*. Nothing changes if
+/// that is gone or damaged, which is found out when the files are read.
+expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
+  auto found =
+    folder.look_up_link(fs::path{x.data.name()} / manifest_file_name);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return {};
+  auto its = read_manifest(folder, x.data.name());
+  if (!its && its.error().code == ec::storage)
+    return tl::unexpected{its.error()};
+  if (its && its->index == x.index && its->attempt == x.attempt)
+    x.values = its->first_values();
+  return {};
+}
+
+expected<saved_run> read_long_values(saved_run x, const fs::path& run_path,
+                                     const held_folder* run,
+                                     const std::vector<std::size_t>& lacking) {
+  if (lacking.empty())
+    return x;
+  auto path = run_path / "checkpoints";
+  auto found = run ? run->look_up_link("checkpoints") : look_up_link(path);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return x;
+  auto folder = run ? run->existing("checkpoints") : held_folder::open(path);
+  if (!folder)
+    return tl::unexpected{folder.error()};
+  for (auto i : lacking)
+    if (auto ok = read_values(x.checkpoints[i], *folder); !ok)
+      return tl::unexpected{ok.error()};
+  return x;
+}
+
+reported_checkpoint to_checkpoint(const json::document& x,
+                                  const fs::path& run_path) {
+  auto name = json::to_text(json::field(x, "name"));
+  if (auto ok = validate_checkpoint_name(name); !ok)
+    throw json::format_error{ok.error().message};
+  return {checkpoint::from_directory(run_path / "checkpoints" / name),
+          has_values(x) ? json::to_metrics(x["metrics"]) : metrics{},
+          json::to_unsigned(json::field(x, "index")),
+          json::to_unsigned(json::field(x, "attempt"))};
+}
+
+} // namespace
+
+std::string to_json(const saved_run& x) {
+  std::string out = "{\"format\":" + std::to_string(saved_run_format) + ",\n";
+  append_text(out, "status", to_string(x.status));
+  append_field(out, "next_attempt", x.next_attempt);
+  append_field(out, "next_report", x.next_report);
+  append_field(out, "rank_failures",
+               static_cast<std::uint64_t>(x.failures.ranks));
+  append_field(out, "start_failures",
+               static_cast<std::uint64_t>(x.failures.starts));
+  append_retention(out, x.retention);
+  out += ",\n\"error\":";
+  if (x.error)
+    append_error(out, *x.error);
+  else
+    out += "null";
+  append_checkpoints(out, x.checkpoints);
+  append_leavings(out, x);
+  append_sum(out);
+  return out;
+}
+
+expected<saved_run> saved_run_from_json(const std::string& text,
+                                        const fs::path& run_path,
+                                        const held_folder* run) {
+  auto what = state_file(run_path).string();
+  std::vector<std::size_t> lacking;
+  auto state = verify_sum(text, what).and_then([&] {
+    return json::read<saved_run>(text, what, [&](const json::document& x) {
+      json::check_format(x, saved_run_format, "format", 1);
+      saved_run result;
+      result.status = to_status(json::field(x, "status"));
+      result.next_attempt = json::to_unsigned(json::field(x, "next_attempt"));
+      result.next_report = json::to_unsigned(json::field(x, "next_report"));
+      result.failures = to_failures(x);
+      result.retention = to_retention(x);
+      if (auto& reason = json::field(x, "error"); !reason.is_null())
+        result.error = to_run_error(reason);
+      for (auto& one : json::field(x, "checkpoints")) {
+        if (!has_values(one))
+          lacking.push_back(result.checkpoints.size());
+        result.checkpoints.push_back(to_checkpoint(one, run_path));
+      }
+      take_leavings(result, x);
+      return result;
+    });
+  });
+  if (!state)
+    return state;
+  return read_long_values(std::move(*state), run_path, run, lacking);
+}
+
+expected<void> save_run(const saved_run& x, const fs::path& run_path) {
+  const auto text = to_json(x);
+  return check_size(state_file(run_path), text, max_state_bytes).and_then([&] {
+    return replace_file(state_file(run_path), text);
+  });
+}
+
+expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
+  auto file = state_file(run_path);
+  auto found = look_up_link(file);
+  if (!found)
+    return tl::unexpected{found.error()};
+  if (!found->exists())
+    return std::optional<saved_run>{};
+  return read_file(file, max_state_bytes)
+    .and_then([&](const std::string& text) {
+      return saved_run_from_json(text, run_path);
+    })
+    .map([](saved_run x) { return std::optional<saved_run>{std::move(x)}; });
+}
+
+} // namespace troupe

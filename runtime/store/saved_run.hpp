@@ -1,0 +1,68 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+#include "troupe/runtime/values/run_status.hpp"
+
+namespace troupe {
+
+class held_folder;
+
+/// A checkpoint that retention let go. Its folder may be there still: whoever
+/// removes it makes sure by these numbers that it is that one.
+struct doomed_checkpoint {
+  std::string name;
+  std::uint64_t index = 0;
+  std::uint64_t attempt = 0;
+
+  bool operator==(const doomed_checkpoint&) const = default;
+};
+
+/// What must survive a run's processes: the content of `state.json`.
+struct saved_run {
+  run_status_kind status = run_status_kind::running;
+  std::uint64_t next_attempt = 0; ///< Number that no attempt has used yet.
+  std::uint64_t next_report = 0;  ///< Report index that none has used yet.
+  checkpoint_config retention;    ///< So that a reader can tell the best ones.
+  std::vector<reported_checkpoint> checkpoints; ///< Oldest first.
+  /// Nothing but these is ever removed from `checkpoints/`.
+  std::vector<doomed_checkpoint> doomed;
+  /// Folders of rotten checkpoints that were set aside, oldest first.
+  std::vector<std::string> rotten;
+  std::optional<run_error> error;
+  failure_counts failures;
+};
+
+/// Version of the format; a reader refuses a later one. In the first one, all
+/// checkpoints have their metrics.
+inline constexpr int saved_run_format = 2;
+
+/// Largest `state.json` that is written or read.
+inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
+
+/// JSON with a checksum of its own as last field. Checkpoints go by name, so
+/// that the run's folder can be moved.
+std::string to_json(const saved_run& x);
+
+/// The state of the run in *run_path* from *text*; whatever is wrong with it is
+/// `ec::corrupt` naming the file. Metrics of many names or long texts are not
+/// in it and are read from the checkpoints' manifests; those of *run* if that
+/// is given, whatever *run_path* leads to by now.
+expected<saved_run> saved_run_from_json(const std::string& text,
+                                        const fs::path& run_path,
+                                        const held_folder* run = nullptr);
+
+/// Replaces `state.json` of the run in *run_path* atomically.
+expected<void> save_run(const saved_run& x, const fs::path& run_path);
+
+/// Reads `state.json`; nothing if there is none yet.
+expected<std::optional<saved_run>> load_run(const fs::path& run_path);
+
+} // namespace troupe

@@ -1,0 +1,154 @@
+#include "troupe/runtime/store/told_reports.hpp"
+
+#include <fcntl.h>
+#include <unistd.h>
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <charconv>
+#include <limits>
+#include <string>
+#include <string_view>
+#include <utility>
+
+#include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The file is one line of this many bytes, digits with zeros ahead, so that a
+/// new count takes the place of the old one.
+constexpr std::size_t line_size = 21;
+
+/// More reports than any run has.
+constexpr auto all = std::numeric_limits<std::uint64_t>::max();
+
+} // namespace
+
+expected<told_reports> told_reports::open_file_of(run_store& store) {
+  auto& files = store.folder().files();
+  return files.open_file("callbacks.told", O_RDWR | O_CREAT, "open")
+    .map([&](unique_fd file) {
+      return told_reports{store, files.path() / "callbacks.told",
+                          std::move(file)};
+    });
+}
+
+expected<told_reports> told_reports::open(run_store& store) {
+  auto result = open_file_of(store);
+  if (!result)
+    return result;
+  auto count = result->count();
+  if (!count)
+    return tl::unexpected{count.error()};
+  result->stored_ = store.next_report();
+  store.hold_checkpoints(std::min(*count, result->stored_));
+  if (*count < result->stored_) {
+    auto reader = batch_reader::open(store.folder().journal_file(), *count);
+    if (!reader)
+      return tl::unexpected{reader.error()};
+    auto first = reader->next(); // The way to it may be long.
+    if (!first)
+      return tl::unexpected{first.error()};
+    result->untold_ = std::move(*reader);
+    result->first_ = std::move(*first);
+    result->next_ = *count;
+    for (auto& x : store.checkpoints())
+      if (x.index >= *count)
+        result->kept_.emplace(x.index, x.data);
+  }
+  if (auto ok = result->set_count(std::min(*count, result->stored_)); !ok)
+    return tl::unexpected{ok.error()};
+  return result;
+}
+
+expected<void> told_reports::owe_nothing(run_store& store) {
+  return open_file_of(store).and_then(
+    [](told_reports x) { return x.set_count(all); });
+}
+
+expected<std::optional<untold_report>> told_reports::next_untold() {
+  if (!untold_)
+    return std::optional<untold_report>{};
+  auto row = first_ ? expected<std::optional<history_row>>{std::exchange(
+               first_, std::nullopt)}
+                    : untold_->next();
+  if (row && *row && (*row)->index < stored_) {
+    untold_report result{std::move(**row), {}};
+    next_ = result.batch.index + 1;
+    // The name alone could be a later report's by now.
+    auto data = kept_.find(result.batch.index);
+    if (data != kept_.end() && data->second.name() == result.batch.checkpoint)
+      result.data = data->second;
+    return result;
+  }
+  untold_.reset();
+  if (row)
+    return std::optional<untold_report>{};
+  skipped_.emplace("all callbacks", next_); // The count has to stand still.
+  return tl::unexpected{row.error()};
+}
+
+expected<void> told_reports::told(std::uint64_t index,
+                                  const std::vector<std::string>& skipped) {
+  for (auto& who : skipped)
+    skipped_.emplace(who, index);
+  store_->hold_checkpoints(index + 1);
+  return store_->folder().check().and_then([&]() -> expected<void> {
+    if (!skipped_.empty())
+      return {};
+    return set_count(index + 1);
+  });
+}
+
+std::vector<std::string> told_reports::skipped() const {
+  std::vector<std::string> result;
+  for (auto& [who, index] : skipped_)
+    result.push_back("not called for report " + std::to_string(index)
+                     + " and later ones: " + who);
+  return result;
+}
+
+expected<std::uint64_t> told_reports::count() const {
+  std::array<char, line_size + 1> bytes;
+  auto size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
+  if (size < 0)
+    return tl::unexpected{storage_error("read", path_, errno)};
+  if (size == 0) // New, or as a power cut left it.
+    return 0;
+  std::uint64_t result = 0;
+  auto end = bytes.data() + line_size - 1;
+  auto [last, problem] = std::from_chars(bytes.data(), end, result);
+  if (size != line_size || problem != std::errc{} || last != end
+      || *end != '\n')
+    return failure(ec::corrupt,
+                   path_.string()
+                     + " is damaged: remove it, and callbacks are told of all "
+                       "reports of the run once more");
+  return result;
+}
+
+expected<void> told_reports::set_count(std::uint64_t count) {
+  auto digits = std::to_string(count);
+  std::string line(line_size - 1 - digits.size(), '0');
+  line += digits + '\n';
+  if (::pwrite(file_.get(), line.data(), line.size(), 0)
+      != static_cast<ssize_t>(line.size()))
+    return tl::unexpected{storage_error("write", path_, errno)};
+  failpoint("told.written");
+  return {};
+}
+
+expected<std::optional<told_reports>> open_told(run_store& store,
+                                                bool has_callbacks) {
+  if (!has_callbacks)
+    return told_reports::owe_nothing(store).map(
+      [] { return std::optional<told_reports>{}; });
+  return told_reports::open(store).map(
+    [](told_reports x) { return std::optional{std::move(x)}; });
+}
+
+} // namespace troupe

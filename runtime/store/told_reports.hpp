@@ -1,0 +1,80 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/run_store.hpp"
+#include "troupe/runtime/values/journal_entry.hpp"
+
+namespace troupe {
+
+/// A report that is stored, but that callbacks may not have been told of.
+struct untold_report {
+  history_row batch;
+  std::optional<checkpoint> data; ///< Unset, too, if it was evicted since.
+};
+
+/// How many of its reports a run's callbacks were told of, in `callbacks.told`
+/// in the run's folder: after a crash the next driver replays the reports whose
+/// callbacks had not finished (N4).
+///
+/// The count outlives every death of the process. A power cut may set it back:
+/// then reports are told twice, and none is left out. The count stands still
+/// from the first report for which a callback was skipped.
+///
+/// Until then their checkpoints stay: see `run_store::hold_checkpoints`.
+class told_reports {
+public:
+  /// Of the run of *store*, before its first attempt begins to report. The
+  /// store has to live as long as the result.
+  static expected<told_reports> open(run_store& store);
+
+  /// The run has no callbacks: none will hear of what it reports.
+  static expected<void> owe_nothing(run_store& store);
+
+  /// What is to be told first: the next of the reports that were there when
+  /// this was opened, each once; nothing after the last. They are read one by
+  /// one, without waiting for the store: after a callback was skipped, they may
+  /// be most of a long run.
+  expected<std::optional<untold_report>> next_untold();
+
+  /// Callbacks were told of all reports up to *index*, but for those *skipped*
+  /// from this one on. One small write in place, which does not wait for the
+  /// disk. Refused once the run is another driver's.
+  expected<void> told(std::uint64_t index,
+                      const std::vector<std::string>& skipped = {});
+
+  /// One sentence for each callback that was skipped.
+  std::vector<std::string> skipped() const;
+
+private:
+  told_reports(run_store& store, fs::path path, unique_fd file)
+    : store_(&store), path_(std::move(path)), file_(std::move(file)) {}
+
+  expected<std::uint64_t> count() const;
+  expected<void> set_count(std::uint64_t count);
+  static expected<told_reports> open_file_of(run_store& store);
+
+  run_store* store_;
+  fs::path path_;
+  unique_fd file_;
+  std::optional<batch_reader> untold_;       ///< Unset after the last.
+  std::optional<history_row> first_;         ///< Of those: read by `open`.
+  std::map<std::uint64_t, checkpoint> kept_; ///< Of untold reports, by index.
+  std::uint64_t next_ = 0;   ///< Of those, the index of none before.
+  std::uint64_t stored_ = 0; ///< Reports of the run when this was opened.
+  std::map<std::string, std::uint64_t> skipped_; ///< With the first report.
+};
+
+/// `open` if the run has callbacks; without, `owe_nothing`, and unset.
+expected<std::optional<told_reports>> open_told(run_store& store,
+                                                bool has_callbacks);
+
+} // namespace troupe

@@ -1,0 +1,89 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <functional>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+
+namespace troupe {
+
+/// One report batch of a run, as its journal has it.
+struct history_row {
+  std::uint64_t index = 0;   ///< Report index.
+  std::uint64_t attempt = 0; ///< Attempt that reported it.
+  std::chrono::system_clock::time_point time;
+  std::vector<metrics> values; ///< One entry per rank, ordered by rank.
+  std::string checkpoint;      ///< Name of its checkpoint; empty: none.
+  /// Seconds each rank's loop ran since its report before, ordered by rank;
+  /// empty: not known.
+  std::vector<double> step_s;
+  double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
+  double checkpoint_s = 0; ///< Seconds that committing the checkpoint took.
+};
+
+/// Something that happened to a run, as its journal has it.
+struct journal_event {
+  std::string kind; ///< snake_case, such as `attempt_started`.
+  std::uint64_t attempt = 0;
+  std::chrono::system_clock::time_point time;
+  metrics fields;
+};
+
+/// One line of a journal: a report batch or an event.
+using journal_entry = std::variant<history_row, journal_event>;
+
+/// Kind of an event whose field `text` is shown on the console, too.
+inline constexpr const char* warning_kind = "warning";
+
+/// Something that a train loop wants to be found in the run's journal.
+struct loop_event {
+  std::string kind; ///< snake_case; begins with `tracker_`, or `warning_kind`.
+  metrics fields;
+
+  bool operator==(const loop_event&) const = default;
+};
+
+/// What people are to see of *x*, if it is a warning.
+inline std::optional<std::string> text_of_warning(const loop_event& x) {
+  auto text = x.fields.find("text");
+  if (x.kind != warning_kind || !text)
+    return std::nullopt;
+  return to_string(*text);
+}
+
+template <class Inspector>
+bool inspect(Inspector& f, loop_event& x) {
+  return f.object(x).fields(f.field("kind", x.kind),
+                            f.field("fields", x.fields));
+}
+
+/// Something that happened to a run's files and that no one asked for: a rotten
+/// checkpoint set aside, a journal's tail cut. Every one ends in the journal.
+struct store_event {
+  std::string kind;    ///< snake_case, such as `checkpoint_rotten`.
+  metrics fields;      ///< Names, paths, reasons.
+  bool stored = false; ///< In the journal already.
+  std::string text;    ///< For people; empty: kind and fields.
+
+  bool operator==(const store_event&) const = default;
+};
+
+/// Who notes such events.
+using store_event_listener = std::function<expected<void>(store_event)>;
+
+inline expected<void> ignore_store_event(store_event) {
+  return {};
+}
+
+/// A line for people.
+inline std::string to_string(const store_event& x) {
+  return x.text.empty() ? x.kind + ": " + to_string(x.fields) : x.text;
+}
+
+} // namespace troupe

@@ -1,0 +1,99 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <string>
+#include <vector>
+
+namespace troupe {
+
+/// What callbacks know about the run they are called for.
+struct run_context {
+  using clock = std::chrono::system_clock;
+
+  std::string name;
+  std::string path; ///< Absolute folder of the run.
+  std::string id;   ///< 32 hex digits; the same in every life of the run.
+  std::uint64_t attempt = 0;
+  int world_size = 0;
+  /// Of the report that callbacks are told of, or were told of last. With `id`
+  /// and `attempt` it tells reports that come twice (`after_report`).
+  std::uint64_t report_index = 0;
+  std::string config;           ///< The run's configuration as text (JSON).
+  clock::time_point start_time; ///< When this driver life began.
+
+  bool operator==(const run_context&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, run_context& x) {
+  using std::chrono::microseconds;
+  auto get = [&x] {
+    auto since_epoch = x.start_time.time_since_epoch();
+    return std::int64_t{
+      std::chrono::duration_cast<microseconds>(since_epoch).count()};
+  };
+  auto set = [&x](std::int64_t us) {
+    x.start_time = run_context::clock::time_point{microseconds{us}};
+    return true;
+  };
+  return f.object(x).fields(
+    f.field("name", x.name), f.field("path", x.path), f.field("id", x.id),
+    f.field("attempt", x.attempt), f.field("world_size", x.world_size),
+    f.field("report_index", x.report_index), f.field("config", x.config),
+    f.field("start_time", get, set));
+}
+
+/// What a rank knows about itself and its attempt from its first moment on.
+struct rank_facts {
+  std::string run_name;
+  std::string run_path;        ///< Absolute folder of the run.
+  std::uint64_t run_inode = 0; ///< Its inode: another one is not the run's.
+  std::string run_id; ///< 32 hex digits; the same in every life of the run.
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int world_size = 1;
+  int local_rank = 0;       ///< Position among the ranks of this host.
+  int local_world_size = 1; ///< Ranks on this host.
+  int node_rank = 0;
+  bool in_process = false; ///< The rank is a thread of the driver's process.
+  std::vector<int> cores;  ///< Cores this rank is pinned to; empty: not pinned.
+  std::vector<int> gpus;   ///< Indices of the GPUs that belong to this rank.
+  int segment = -1; ///< Descriptor of the shared segment of the attempt's ranks
+                    ///< on this host; -1: none.
+  std::uint64_t first_report = 0;     ///< Index of this attempt's first report.
+  std::int64_t report_timeout_ms = 0; ///< 0: without limit.
+
+  bool operator==(const rank_facts&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_facts& x) {
+  return f.object(x).fields(
+    f.field("run_name", x.run_name), f.field("run_path", x.run_path),
+    f.field("run_inode", x.run_inode), f.field("run_id", x.run_id),
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("world_size", x.world_size), f.field("local_rank", x.local_rank),
+    f.field("local_world_size", x.local_world_size),
+    f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
+    f.field("cores", x.cores), f.field("gpus", x.gpus),
+    f.field("segment", x.segment), f.field("first_report", x.first_report),
+    f.field("report_timeout_ms", x.report_timeout_ms));
+}
+
+/// Why a train loop is to leave, and until when it may report.
+struct stop_info {
+  enum class kind_type : std::uint8_t {
+    stopped,   ///< The run was stopped: the next `report` throws.
+    preempted, ///< The run has to go: reports and checkpoints are still taken.
+  };
+
+  kind_type kind = kind_type::stopped;
+  std::string reason; ///< For people: "SIGTERM", say.
+  /// When ranks that are still in their loops are ended.
+  std::chrono::system_clock::time_point deadline;
+
+  bool operator==(const stop_info&) const = default;
+};
+
+} // namespace troupe

@@ -1,0 +1,109 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <map>
+#include <stdexcept>
+#include <string>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe {
+
+/// How a rank failed, and where it was when it did.
+struct rank_failure {
+  /// New kinds go last: they travel in messages and are stored by number.
+  enum class kind_type : std::uint8_t {
+    exception,        ///< The train loop left by an exception; `what` has it.
+    exit_code,        ///< The process called `exit(code)`.
+    signal,           ///< The process was killed by signal `code`.
+    thread_exception, ///< An exception left a thread that is not the loop's.
+    lost,             ///< The connection went, and the process is not known to
+                      ///< have ended.
+    timeout,          ///< It took longer than a limit; `what` names it.
+    start_failed,     ///< It never came to run its loop.
+    misuse, ///< It broke a rule that all ranks share, such as reports that no
+            ///< other rank matched; `what` tells.
+  };
+
+  kind_type kind = kind_type::exception;
+  int code = 0;     ///< Exit code or signal; 0 for other kinds.
+  std::string what; ///< Text of the exception, or more about the cause.
+  int pid = 0;      ///< 0: not known.
+  std::string host;
+
+  bool operator==(const rank_failure&) const = default;
+};
+
+/// The cause in one sentence without rank, pid or host, so that ranks that
+/// failed alike can be told together: `killed by signal 9 (SIGKILL)`.
+std::string to_string(const rank_failure& x);
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_failure& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x.kind); };
+  auto set = [&x](std::uint8_t kind) {
+    x.kind = static_cast<rank_failure::kind_type>(kind);
+    return x.kind <= rank_failure::kind_type::misuse;
+  };
+  return f.object(x).fields(f.field("kind", get, set), f.field("code", x.code),
+                            f.field("what", x.what), f.field("pid", x.pid),
+                            f.field("host", x.host));
+}
+
+/// Why a run ended before its train loops did.
+struct run_error {
+  ec code = ec::none;
+  std::string message; ///< For people: every failed rank with its cause.
+  std::map<int, rank_failure> ranks; ///< Empty if no rank is to blame.
+
+  bool operator==(const run_error&) const = default;
+};
+
+/// Longest text of one cause in `run_error::message`; the log has the rest.
+inline constexpr std::size_t max_cause_size = 1000;
+
+/// The error of a run whose *ranks* failed. Ranks with equal causes share a
+/// line, `Rank 0, 3: …`; a cause over `max_cause_size` bytes is cut and points
+/// to the rank's log below *run_path* (empty: ranks have no logs).
+run_error make_run_error(std::map<int, rank_failure> ranks,
+                         const fs::path& run_path);
+
+/// The error of a run that failed for *reason* without a rank to blame.
+run_error make_run_error(error reason);
+
+template <class Inspector>
+bool inspect(Inspector& f, run_error& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x.code); };
+  auto set = [&x](std::uint8_t code) {
+    x.code = static_cast<ec>(code);
+    return x.code <= last_ec;
+  };
+  return f.object(x).fields(f.field("code", get, set),
+                            f.field("message", x.message),
+                            f.field("ranks", x.ranks));
+}
+
+/// How many failures of each kind a run has had. Kept with the run, so that the
+/// next driver counts on.
+struct failure_counts {
+  std::int64_t ranks = 0;  ///< Groups whose ranks failed.
+  std::int64_t starts = 0; ///< Groups that failed to start.
+
+  bool operator==(const failure_counts&) const = default;
+};
+
+/// Thrown by `result::value_or_throw` for a run that did not finish.
+class run_failed : public std::runtime_error {
+public:
+  explicit run_failed(run_error reason)
+    : std::runtime_error(reason.message), reason_(std::move(reason)) {}
+
+  const run_error& reason() const noexcept { return reason_; }
+
+private:
+  run_error reason_;
+};
+
+} // namespace troupe

@@ -1,0 +1,172 @@
+#pragma once
+
+#include <algorithm>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/runtime/metrics/metrics.hpp"
+
+namespace troupe {
+
+/// How a run stands on storage. Only `finished` closes its name: a run of any
+/// other kind is resumed when its name is used again.
+enum class run_status_kind : std::uint8_t {
+  running,   ///< Not ended yet, or its driver died.
+  finished,  ///< Every rank returned from its loop.
+  errored,   ///< It failed more often than it may.
+  aborted,   ///< It was asked to stop.
+  preempted, ///< It had to go, with time for a last checkpoint.
+};
+
+std::string_view to_string(run_status_kind x) noexcept;
+
+/// The kind called *name*; nothing if there is none.
+std::optional<run_status_kind>
+run_status_from_string(std::string_view name) noexcept;
+
+/// Where a run is. The last four are final.
+enum class run_state : std::uint8_t {
+  initializing,  ///< No attempt was made yet.
+  scheduling,    ///< A group is being started.
+  running,       ///< Every rank runs its loop.
+  restarting,    ///< A rank failed; the group goes, another will come.
+  resizing,      ///< The group goes, one of another size will come.
+  rescheduling,  ///< A group did not come up; another one will be started.
+  shutting_down, ///< The group goes and the run ends.
+  finished,
+  errored,
+  aborted,
+  preempted,
+};
+
+std::string_view to_string(run_state x) noexcept;
+
+/// Whether *x* is final.
+constexpr bool is_terminal(run_state x) noexcept {
+  return x >= run_state::finished;
+}
+
+/// The time that one callback took.
+struct callback_time {
+  std::string name;
+  double seconds = 0;
+
+  bool operator==(const callback_time&) const = default;
+};
+
+/// Adds a round to the *totals* of the callbacks of a run. Both have one entry
+/// per callback, in order; *totals* is empty before the first round.
+inline void add_times(std::vector<callback_time>& totals,
+                      const std::vector<callback_time>& round) {
+  if (totals.empty()) {
+    totals = round;
+    return;
+  }
+  auto n = std::min(totals.size(), round.size());
+  for (std::size_t i = 0; i < n; ++i)
+    totals[i].seconds += round[i].seconds;
+}
+
+template <class Inspector>
+bool inspect(Inspector& f, callback_time& x) {
+  return f.object(x).fields(f.field("name", x.name),
+                            f.field("seconds", x.seconds));
+}
+
+/// How a run is.
+struct run_status {
+  run_state state = run_state::initializing;
+  std::uint64_t attempt = 0;
+  int world_size = 0;
+  std::uint64_t reports = 0; ///< Complete batches over the whole run.
+  std::optional<std::uint64_t> last_report; ///< Index of the last batch.
+  double reports_per_second = 0;            ///< Over the last few seconds.
+  metrics last_metrics;                     ///< Rank 0's of the last batch.
+  double elapsed_s = 0;             ///< Seconds since this driver life began.
+  std::uint64_t callback_queue = 0; ///< Batches that wait for callbacks.
+  double callback_s = 0;            ///< Seconds spent in callbacks so far.
+  /// The same per callback, in the order of their calls: classes, then actors.
+  std::vector<callback_time> callbacks;
+  /// What was said last about ranks that let others wait; empty: none do, or
+  /// not for long.
+  std::string waits;
+
+  bool operator==(const run_status&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, run_status& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x.state); };
+  auto set = [&x](std::uint8_t state) {
+    x.state = static_cast<run_state>(state);
+    return state <= static_cast<std::uint8_t>(run_state::preempted);
+  };
+  return f.object(x).fields(
+    f.field("state", get, set), f.field("attempt", x.attempt),
+    f.field("world_size", x.world_size), f.field("reports", x.reports),
+    f.field("last_report", x.last_report),
+    f.field("reports_per_second", x.reports_per_second),
+    f.field("last_metrics", x.last_metrics), f.field("elapsed_s", x.elapsed_s),
+    f.field("callback_queue", x.callback_queue),
+    f.field("callback_s", x.callback_s), f.field("callbacks", x.callbacks),
+    f.field("waits", x.waits));
+}
+
+/// How one rank is.
+struct rank_status {
+  enum class phase : std::uint8_t {
+    starting, ///< Its process or thread is on the way.
+    running,  ///< Its loop runs.
+    ended,    ///< Its loop returned.
+    failed,   ///< It ended before its loop returned.
+  };
+
+  int rank = 0;
+  phase where = phase::starting;
+  std::int64_t pid = 0; ///< 0: not known yet.
+  std::string host;
+  std::uint64_t reports = 0; ///< Reports of this attempt that arrived.
+  /// Where its loop is, such as "in report 3" or "in its data loader for 4 s".
+  std::string place;
+
+  bool operator==(const rank_status&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_status& x) {
+  auto get = [&x] { return static_cast<std::uint8_t>(x.where); };
+  auto set = [&x](std::uint8_t where) {
+    x.where = static_cast<rank_status::phase>(where);
+    return where <= static_cast<std::uint8_t>(rank_status::phase::failed);
+  };
+  return f.object(x).fields(f.field("rank", x.rank), f.field("where", get, set),
+                            f.field("pid", x.pid), f.field("host", x.host),
+                            f.field("reports", x.reports),
+                            f.field("place", x.place));
+}
+
+/// How the group of one attempt is.
+struct group_status {
+  std::uint64_t attempt = 0;
+  std::vector<rank_status> ranks;   ///< Ordered by rank; empty: no group.
+  std::uint64_t next_report = 0;    ///< Index of the next batch.
+  std::vector<int> missing;         ///< Ranks that others wait for now.
+  std::uint64_t store_keys = 0;     ///< Keys in the rendezvous store.
+  std::uint64_t stale_messages = 0; ///< Messages dropped: of another attempt.
+
+  bool operator==(const group_status&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, group_status& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("ranks", x.ranks),
+    f.field("next_report", x.next_report), f.field("missing", x.missing),
+    f.field("store_keys", x.store_keys),
+    f.field("stale_messages", x.stale_messages));
+}
+
+} // namespace troupe

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <string>
 #include <string_view>
+#include <utility>
 
 // An error that no one looks at is lost: the compiler warns. The class belongs
 // to others, so this says so before they define it, unless they have already.
@@ -14,6 +15,8 @@ class [[nodiscard]] expected;
 #endif
 
 #include <tl/expected.hpp>
+
+#include "troupe/runtime/inspect_enum.hpp"
 
 namespace troupe {
 
@@ -41,6 +44,11 @@ inline constexpr ec last_ec = ec::unsupported;
 
 std::string_view to_string(ec code) noexcept;
 
+template <class Inspector>
+bool inspect(Inspector& f, ec& x) {
+  return inspect_enum(f, x, last_ec);
+}
+
 /// A failure as a value: its kind, and one sentence that names the rank, the
 /// path or the limit.
 struct error {
@@ -55,12 +63,7 @@ struct error {
 
 template <class Inspector>
 bool inspect(Inspector& f, error& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x.code); };
-  auto set = [&x](std::uint8_t code) {
-    x.code = static_cast<ec>(code);
-    return x.code <= last_ec;
-  };
-  return f.object(x).fields(f.field("code", get, set),
+  return f.object(x).fields(f.field("code", x.code),
                             f.field("message", x.message));
 }
 
@@ -77,3 +80,23 @@ inline tl::unexpected<error> failure(ec code, std::string message) {
 error caught(std::string_view what) noexcept;
 
 } // namespace troupe
+
+#define TROUPE_TRY_NAME_(line) troupe_try_##line
+#define TROUPE_TRY_(line, declaration, ...)                                    \
+  auto TROUPE_TRY_NAME_(line) = (__VA_ARGS__);                                 \
+  if (!TROUPE_TRY_NAME_(line))                                                 \
+    return tl::unexpected{std::move(TROUPE_TRY_NAME_(line)).error()};          \
+  declaration = *std::move(TROUPE_TRY_NAME_(line))
+#define TROUPE_TRY_AT_(line, ...) TROUPE_TRY_(line, __VA_ARGS__)
+
+/// `TROUPE_TRY(auto file, open_file(path));` is the value of an `expected`, or
+/// returns its error from the calling function.
+#define TROUPE_TRY(...) TROUPE_TRY_AT_(__LINE__, __VA_ARGS__)
+
+/// `TROUPE_TRY_VOID(sync_file(file));` returns the error of an `expected`, if
+/// it is one, and drops the value.
+#define TROUPE_TRY_VOID(...)                                                   \
+  do {                                                                         \
+    if (auto troupe_tried = (__VA_ARGS__); !troupe_tried)                      \
+      return tl::unexpected{std::move(troupe_tried).error()};                  \
+  } while (false)

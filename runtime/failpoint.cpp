@@ -66,10 +66,8 @@ expected<armed_failpoint> parse_failpoint(const std::string& spec) {
   auto equals = spec.find('=');
   result.name = spec.substr(0, equals);
   if (equals != std::string::npos) {
-    auto what = parse_action(spec.substr(equals + 1));
-    if (!what)
-      return tl::unexpected{what.error()};
-    result.what = *what;
+    TROUPE_TRY(auto what, parse_action(spec.substr(equals + 1)));
+    result.what = what;
   }
   auto colon = result.name.find(':');
   if (colon == std::string::npos)
@@ -141,10 +139,8 @@ expected<void> arm_failpoint(const std::string& specs) {
   std::vector<armed_failpoint> all;
   for (std::size_t begin = 0; begin < specs.size();) {
     auto end = std::min(specs.find(',', begin), specs.size());
-    auto one = parse_failpoint(specs.substr(begin, end - begin));
-    if (!one)
-      return tl::unexpected{one.error()};
-    all.push_back(std::move(*one));
+    TROUPE_TRY(auto one, parse_failpoint(specs.substr(begin, end - begin)));
+    all.push_back(std::move(one));
     begin = end + 1;
   }
   auto& armed = plan();

@@ -13,13 +13,6 @@ bool from_string(caf::string_view text, ec& x);
 
 bool from_integer(std::uint8_t value, ec& x);
 
-template <class Inspector>
-bool inspect(Inspector& f, ec& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x); };
-  auto set = [&x](std::uint8_t value) { return from_integer(value, x); };
-  return f.apply(get, set);
-}
-
 /// *x* as an actor answers it.
 caf::error to_caf(const error& x);
 

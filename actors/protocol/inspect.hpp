@@ -8,16 +8,6 @@
 namespace troupe {
 
 template <class Inspector>
-bool inspect(Inspector& f, run_status_kind& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x); };
-  auto set = [&x](std::uint8_t value) {
-    x = static_cast<run_status_kind>(value);
-    return value <= static_cast<std::uint8_t>(run_status_kind::preempted);
-  };
-  return f.apply(get, set);
-}
-
-template <class Inspector>
 bool inspect(Inspector& f, start_attempt& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
                             f.field("resume", x.resume),

@@ -58,10 +58,8 @@ expected<void> write_metadata(const unique_fd& folder, const fs::path& path,
 /// The metadata in the open *folder*; none if there is no file of it.
 expected<metrics> read_metadata(const unique_fd& folder, const fs::path& path) {
   auto file = path / metadata_file_name;
-  auto found = look_up_at(folder.get(), metadata_file_name, file, 0);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, look_up_at(folder.get(), metadata_file_name, file, 0));
+  if (!found.exists())
     return metrics{};
   return open_to_read_at(folder.get(), metadata_file_name, file, O_RDONLY,
                          "open")
@@ -85,10 +83,8 @@ expected<void> checkpoint::verify() const {
 }
 
 expected<metrics> checkpoint::metadata() const {
-  auto found = look_up(path_);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->is_folder())
+  TROUPE_TRY(auto found, look_up(path_));
+  if (!found.is_folder())
     return failure(ec::storage,
                    "there is no checkpoint folder " + path_.string());
   return open_file(path_, O_RDONLY | O_DIRECTORY, "open folder")

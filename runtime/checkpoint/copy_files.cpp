@@ -115,33 +115,26 @@ template <class Place>
 expected<void> for_each_file(const fs::path& source,
                              const target_folder& target, const Place& place,
                              position at = {}) {
-  auto folder = look_up(source);
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  if (!folder->is_folder())
+  TROUPE_TRY(auto folder, look_up(source));
+  if (!folder.is_folder())
     return failure(ec::storage,
                    "there is no checkpoint folder " + source.string());
   boost::system::error_code code;
   for (fs::directory_iterator i{source, code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename();
-    auto found = look_up(i->path());
-    if (!found)
-      return tl::unexpected{found.error()};
+    TROUPE_TRY(auto found, look_up(i->path()));
     auto ok = expected<void>{};
-    if (found->is_folder()) {
-      auto itself = look_up_link(i->path());
-      if (!itself)
-        return tl::unexpected{itself.error()};
-      position below{false, at.is_behind_link || itself->is_link()};
+    if (found.is_folder()) {
+      TROUPE_TRY(auto itself, look_up_link(i->path()));
+      position below{false, at.is_behind_link || itself.is_link()};
       ok = target.below(name).and_then([&](const target_folder& to) {
         return for_each_file(i->path(), to, place, below);
       });
     } else {
-      auto stays = at.is_top ? stays_behind(source, name.string()) : false;
+      TROUPE_TRY(auto stays,
+                 at.is_top ? stays_behind(source, name.string()) : false);
       if (!stays)
-        return tl::unexpected{stays.error()};
-      if (!*stays)
         ok = place(i->path(), target, name, at);
     }
     if (!ok)
@@ -181,12 +174,10 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
     if (at.is_behind_link) // It is not in *source*.
       return replace_by_copy(from, to, name);
     result.push_back(from);
-    auto found = look_up_link(from);
-    if (!found)
-      return tl::unexpected{found.error()};
+    TROUPE_TRY(auto found, look_up_link(from));
     // Another file system, one without links, a file of somebody else, a
     // symbolic link, one that may still be written to by another name: a copy.
-    if (!found->is_file() || found->links > 1
+    if (!found.is_file() || found.links > 1
         || ::linkat(AT_FDCWD, from.c_str(), to.folder.get(), name.c_str(), 0)
              != 0)
       return replace_by_copy(from, to, name);
@@ -203,10 +194,8 @@ expected<std::vector<std::string>>
 shared_files(const held_folder& folder, const std::vector<file_entry>& files) {
   std::vector<std::string> result;
   for (auto& file : files) {
-    auto found = folder.look_up_link(file.path);
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (found->is_file() && found->links > 1)
+    TROUPE_TRY(auto found, folder.look_up_link(file.path));
+    if (found.is_file() && found.links > 1)
       result.push_back(file.path);
   }
   return result;
@@ -214,23 +203,19 @@ shared_files(const held_folder& folder, const std::vector<file_entry>& files) {
 
 expected<void> separate_file(const held_folder& folder, const fs::path& path,
                              const held_folder& staging) {
-  auto above = path.has_parent_path() ? folder.existing(path.parent_path())
-                                      : folder.duplicate();
-  if (!above)
-    return tl::unexpected{above.error()};
+  TROUPE_TRY(auto above, path.has_parent_path()
+                           ? folder.existing(path.parent_path())
+                           : folder.duplicate());
   auto name = path.filename().string();
-  auto whole = above->path() / name;
-  auto in = above->open_file(name, O_RDONLY, "read");
-  if (!in)
-    return tl::unexpected{in.error()};
+  auto whole = above.path() / name;
+  TROUPE_TRY(auto in, above.open_file(name, O_RDONLY, "read"));
   copy_target copy{staging.descriptor().get(), "copy", staging.path() / "copy"};
-  if (auto ok = replace_by_copy(*in, whole, copy, copy_sync::yes); !ok)
-    return ok;
-  if (::renameat(copy.folder, copy.name.c_str(), above->descriptor().get(),
+  TROUPE_TRY_VOID(replace_by_copy(in, whole, copy, copy_sync::yes));
+  if (::renameat(copy.folder, copy.name.c_str(), above.descriptor().get(),
                  name.c_str())
       != 0)
     return tl::unexpected{storage_error("replace", whole, errno)};
-  return above->sync();
+  return above.sync();
 }
 
 } // namespace troupe

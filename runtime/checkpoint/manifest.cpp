@@ -100,13 +100,11 @@ place place_of(const held_folder& above, const std::string& name) {
 
 expected<void> verify_file(const place& folder, const file_entry& x) {
   auto path = folder.path / x.path;
-  auto found = folder.look_up(x.path, AT_SYMLINK_NOFOLLOW);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->is_file())
+  TROUPE_TRY(auto found, folder.look_up(x.path, AT_SYMLINK_NOFOLLOW));
+  if (!found.is_file())
     return differs(path, "is missing from the checkpoint");
-  if (found->size != x.size)
-    return differs(path, "has " + std::to_string(found->size)
+  if (found.size != x.size)
+    return differs(path, "has " + std::to_string(found.size)
                            + " bytes, its manifest says "
                            + std::to_string(x.size));
   auto digest = folder.open(x.path).and_then(
@@ -122,8 +120,7 @@ expected<void> verify_file(const place& folder, const file_entry& x) {
 
 expected<void> verify_all(const place& folder, const manifest& x) {
   for (auto& file : x.files)
-    if (auto ok = verify_file(folder, file); !ok)
-      return ok;
+    TROUPE_TRY_VOID(verify_file(folder, file));
   return {};
 }
 
@@ -258,10 +255,8 @@ expected<std::vector<std::string>> strangers_in(const fs::path& folder,
     auto path = i->path().lexically_relative(folder).generic_string();
     if (known.contains(path) || is_own_file(path))
       continue;
-    auto found = look_up_link(i->path());
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (!found->is_folder())
+    TROUPE_TRY(auto found, look_up_link(i->path()));
+    if (!found.is_folder())
       result.push_back(std::move(path));
   }
   if (code)

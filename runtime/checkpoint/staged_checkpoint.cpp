@@ -75,11 +75,9 @@ expected<void> write_file_list(const held_folder& folder,
 expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
                                                  const std::string& name,
                                                  std::uint64_t count) {
-  auto bytes = folder.read_file(name, max_list_bytes);
-  if (!bytes)
-    return tl::unexpected{bytes.error()};
+  TROUPE_TRY(auto bytes, folder.read_file(name, max_list_bytes));
   constexpr std::size_t sum_line = 17;
-  auto text = std::string_view{*bytes};
+  auto text = std::string_view{bytes};
   auto body = text.substr(0, text.size() - std::min(text.size(), sum_line));
   auto is_whole =
     text.substr(body.size()) == checksum_text(checksum(body)) + '\n';
@@ -98,18 +96,14 @@ namespace {
 // Adds every file below *folder* to *result*, as paths that begin with *above*.
 expected<void> list_files(const held_folder& folder, const std::string& above,
                           std::vector<std::string>& result) {
-  auto names = folder.names();
-  if (!names)
-    return tl::unexpected{names.error()};
-  for (auto& name : *names) {
-    auto found = folder.look_up_link(name);
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (found->is_file()) {
+  TROUPE_TRY(auto names, folder.names());
+  for (auto& name : names) {
+    TROUPE_TRY(auto found, folder.look_up_link(name));
+    if (found.is_file()) {
       result.push_back(above + name);
       continue;
     }
-    if (!found->is_folder())
+    if (!found.is_folder())
       return failure(ec::invalid_argument,
                      (folder.path() / name).string()
                        + " is neither a file nor a folder; a checkpoint holds "
@@ -133,21 +127,16 @@ expected<void> seal_files(std::span<const std::string> paths,
                           std::vector<file_entry>& result) {
   std::vector<unique_fd> files;
   for (auto& path : paths) {
-    auto file = folder.open_file(path, O_RDONLY, "open");
-    if (!file)
-      return tl::unexpected{file.error()};
-    ::sync_file_range(file->get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-    files.push_back(std::move(*file));
+    TROUPE_TRY(auto file, folder.open_file(path, O_RDONLY, "open"));
+    ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
+    files.push_back(std::move(file));
   }
   for (std::size_t i = 0; i < paths.size(); ++i) {
-    auto digest = digest_file(files[i], folder.path() / paths[i]);
-    if (!digest)
-      return tl::unexpected{digest.error()};
-    result.push_back({paths[i], digest->size, digest->checksum});
+    TROUPE_TRY(auto digest, digest_file(files[i], folder.path() / paths[i]));
+    result.push_back({paths[i], digest.size, digest.checksum});
   }
   for (std::size_t i = 0; i < paths.size(); ++i)
-    if (auto ok = sync_file(files[i], folder.path() / paths[i]); !ok)
-      return ok;
+    TROUPE_TRY_VOID(sync_file(files[i], folder.path() / paths[i]));
   return {};
 }
 
@@ -216,20 +205,15 @@ expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
     return failure(ec::invalid_argument,
                    "this checkpoint was reported already, or moved to another "
                    "object: take a new one (new_checkpoint) for each report");
-  auto there = checkpoints_.is_at_its_path();
+  TROUPE_TRY(auto there, checkpoints_.is_at_its_path());
   if (!there)
-    return tl::unexpected{there.error()};
-  if (!*there)
     return failure(ec::storage, "the run's folder "
                                   + checkpoints_.path().string()
                                   + " is gone: it was removed, renamed or "
                                     "replaced while a checkpoint was written");
-  auto files = folder();
-  if (!files)
-    return tl::unexpected{files.error()};
+  TROUPE_TRY(auto files, folder());
   std::vector<std::string> paths;
-  if (auto ok = list_files(*files, "", paths); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(list_files(files, "", paths));
   std::ranges::sort(paths);
   if (paths.empty())
     return failure(ec::invalid_argument,
@@ -241,17 +225,14 @@ expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
   checkpoint_part result{std::move(name), {}, 0};
   for (auto rest = std::span<const std::string>{paths}; !rest.empty();) {
     auto some = rest.first(std::min(rest.size(), files_at_once));
-    if (auto ok = seal_files(some, *files, result.files); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(seal_files(some, files, result.files));
     rest = rest.subspan(some.size());
   }
-  auto staging = hand_over(staging_folder(attempt_, index));
-  if (!staging)
-    return tl::unexpected{staging.error()};
+  TROUPE_TRY(auto staging, hand_over(staging_folder(attempt_, index)));
   if (!is_long_list(result.files))
     return result;
   result.listed = result.files.size();
-  return write_file_list(*staging, rank_list_file(rank_),
+  return write_file_list(staging, rank_list_file(rank_),
                          std::exchange(result.files, {}))
     .map([&] { return std::move(result); });
 }
@@ -268,9 +249,8 @@ expected<held_folder> staged_checkpoint::hand_over(const std::string& staging) {
       });
       !ok)
     return tl::unexpected{ok.error()};
-  if (auto ok = checkpoints_.rename_new(path_.filename().string(), *above, to);
-      !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(
+    checkpoints_.rename_new(path_.filename().string(), *above, to));
   path_.clear();
   return above;
 }

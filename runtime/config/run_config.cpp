@@ -99,12 +99,10 @@ std::vector<int> default_preempt_signals() noexcept {
 
 expected<void> validate(const run_config& x) {
   if (x.name)
-    if (auto ok = validate_name(*x.name); !ok)
-      return ok;
+    TROUPE_TRY_VOID(validate_name(*x.name));
   if (x.storage_path.empty())
     return failure(ec::invalid_config, "run.storage_path is empty");
-  if (auto path = expanded(x.storage_path); !path)
-    return tl::unexpected{path.error()};
+  TROUPE_TRY_VOID(expanded(x.storage_path));
   if (x.failure.max_failures < -1)
     return failure(ec::invalid_config,
                    "failure.max_failures must be >= -1, got "
@@ -140,8 +138,7 @@ expected<void> validate(const run_config& x) {
                        + "': the name of a variable cannot be empty or contain "
                          "'=', and neither name nor value can contain a zero "
                          "byte");
-  if (auto ok = validate_preemption(x); !ok)
-    return ok;
+  TROUPE_TRY_VOID(validate_preemption(x));
   if (auto grace = sender_grace_of_host(); !x.sender_grace && !grace)
     return tl::unexpected{grace.error()};
   return validate(x.checkpoint);

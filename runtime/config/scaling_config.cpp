@@ -113,8 +113,7 @@ expected<void> validate(const scaling_config& x, const host_resources& host) {
                      + std::to_string(shared_segment::max_ranks) + " ranks");
   auto ranks = std::max(x.num_workers, 1);
   auto& each = x.resources_per_worker;
-  if (auto ok = claim("cpus", each.cpus.value_or(0), ranks, host.cpus); !ok)
-    return ok;
+  TROUPE_TRY_VOID(claim("cpus", each.cpus.value_or(0), ranks, host.cpus));
   auto gpus = gpus_per_rank(x);
   if (std::isfinite(gpus) && gpus != std::floor(gpus))
     return failure(ec::invalid_config,

@@ -5,6 +5,8 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/runtime/inspect_enum.hpp"
+
 namespace troupe {
 
 /// How a process ended.
@@ -27,13 +29,13 @@ struct process_exit {
 };
 
 template <class Inspector>
+bool inspect(Inspector& f, process_exit::kind& x) {
+  return inspect_enum(f, x, process_exit::kind::lost);
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, process_exit& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x.how); };
-  auto set = [&x](std::uint8_t how) {
-    x.how = static_cast<process_exit::kind>(how);
-    return x.how <= process_exit::kind::lost;
-  };
-  return f.object(x).fields(f.field("how", get, set), f.field("code", x.code),
+  return f.object(x).fields(f.field("how", x.how), f.field("code", x.code),
                             f.field("last_words", x.last_words));
 }
 

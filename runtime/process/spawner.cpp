@@ -188,16 +188,14 @@ expected<void> open_standard_descriptors() {
 } // namespace
 
 expected<void> init_spawner(rank_main entry) {
-  if (auto ok = open_standard_descriptors(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(open_standard_descriptors());
   run_spawner_if_asked(entry);
   if (spawner())
     return {};
   // Not under the lock: a fork would inherit it locked.
-  auto link = thread_count() == 1 ? fork_spawner(entry) : exec_spawner();
-  if (!link)
-    return tl::unexpected{link.error()};
-  auto made = std::make_unique<spawner_client>(std::move(*link));
+  TROUPE_TRY(auto link,
+             thread_count() == 1 ? fork_spawner(entry) : exec_spawner());
+  auto made = std::make_unique<spawner_client>(std::move(link));
   std::lock_guard guard{client_mutex};
   if (client_owner == ::getpid())
     return {}; // Another thread was faster.

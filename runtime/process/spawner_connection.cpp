@@ -461,10 +461,8 @@ spawner_connection::make_start_frame(process_id id, spawn_request request) {
                                   "of 200");
   frame result;
   for (int standard : {STDOUT_FILENO, STDERR_FILENO}) {
-    auto output = open_output(request, standard);
-    if (!output)
-      return tl::unexpected{output.error()};
-    result.descriptors.push_back(std::move(*output));
+    TROUPE_TRY(auto output, open_output(request, standard));
+    result.descriptors.push_back(std::move(output));
   }
   for (auto& fd : request.descriptors)
     result.descriptors.push_back(std::move(fd));

@@ -16,17 +16,14 @@ rank_barrier::rank_barrier(int world_size)
 
 expected<std::optional<barrier_release>> rank_barrier::arrive(barrier_arrival x,
                                                               time_point now) {
-  if (auto ok = admit(x); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(admit(x));
   ranks_[static_cast<std::size_t>(x.rank)].here = x.kind;
   if (arrived_++ == 0)
     since_ = now;
   if (x.rank == 0 && x.kind == meeting_kind::broadcast)
     release_ = {std::move(x.payload), std::move(x.refusal)};
-  if (auto ok = check_kinds(); !ok)
-    return tl::unexpected{ok.error()};
-  if (auto ok = check_ended(); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check_kinds());
+  TROUPE_TRY_VOID(check_ended());
   if (static_cast<std::size_t>(arrived_) < ranks_.size())
     return std::nullopt;
   if (release_.refusal)
@@ -205,8 +202,7 @@ rank_meetings::arrive(barrier_arrival x, time_point now) {
 }
 
 expected<void> rank_meetings::loop_ended(int rank) {
-  if (auto ok = reports_.loop_ended(rank); !ok)
-    return ok;
+  TROUPE_TRY_VOID(reports_.loop_ended(rank));
   return calls_.loop_ended(rank);
 }
 

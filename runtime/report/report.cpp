@@ -40,8 +40,7 @@ expected<void> check_names(const report_batch& x) {
 } // namespace
 
 expected<void> check_parts(const report_batch& x) {
-  if (auto ok = check_names(x); !ok)
-    return ok;
+  TROUPE_TRY_VOID(check_names(x));
   std::unordered_map<std::string_view, std::size_t> owner;
   for (std::size_t rank = 0; rank < x.parts.size(); ++rank) {
     if (!x.parts[rank])

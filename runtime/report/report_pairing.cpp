@@ -22,18 +22,15 @@ report_pairing::report_pairing(int world_size, std::uint64_t first_index)
 
 expected<std::optional<report_batch>> report_pairing::add(rank_report x,
                                                           time_point now) {
-  if (auto ok = admit(x); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(admit(x));
   auto& queue = ranks_[static_cast<std::size_t>(x.rank)];
   ++queue.sent;
   queue.pending.push_back({std::move(x), now});
-  if (auto ok = check_ended(); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check_ended());
   if (std::ranges::any_of(ranks_, [](auto& r) { return r.pending.empty(); }))
     return std::nullopt;
   auto batch = release(now);
-  if (auto ok = check_parts(batch); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check_parts(batch));
   return batch;
 }
 

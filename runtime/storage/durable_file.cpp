@@ -124,10 +124,8 @@ expected<std::vector<fs::path>> files_below(const fs::path& path) {
   boost::system::error_code code;
   auto i = fs::recursive_directory_iterator{path, code};
   for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
-    auto found = look_up(i->path());
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (found->is_file())
+    TROUPE_TRY(auto found, look_up(i->path()));
+    if (found.is_file())
       result.push_back(i->path());
   }
   if (code)
@@ -199,16 +197,14 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes,
                             after_power_cut left) {
   auto temporary = path;
   temporary += ".new";
-  auto folder =
-    open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder");
-  if (!folder)
-    return tl::unexpected{folder.error()};
+  TROUPE_TRY(auto folder,
+             open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder"));
   auto name = temporary.filename();
-  ::unlinkat(folder->get(), name.c_str(), 0); // what a crash left
-  return open_own_file(folder->get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL,
+  ::unlinkat(folder.get(), name.c_str(), 0); // what a crash left
+  return open_own_file(folder.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL,
                        ec::storage, "cannot create " + temporary.string())
     .and_then([&](const unique_fd& file) {
-      return put_in_place(*folder, file, temporary, path, bytes, left);
+      return put_in_place(folder, file, temporary, path, bytes, left);
     });
 }
 
@@ -311,10 +307,9 @@ expected<void> rename_new_at(int from_folder, const fs::path& from,
   // File systems without RENAME_NOREPLACE: the caller is the only writer of the
   // folder, so that a check before the rename does.
   if (done != 0 && (errno == EINVAL || errno == ENOSYS)) {
-    auto found = look_up_at(to_folder, name, to, AT_SYMLINK_NOFOLLOW);
-    if (!found)
-      return tl::unexpected{found.error()};
-    done = found->exists()
+    TROUPE_TRY(auto found,
+               look_up_at(to_folder, name, to, AT_SYMLINK_NOFOLLOW));
+    done = found.exists()
              ? (errno = EEXIST, -1)
              : ::renameat(from_folder, old.c_str(), to_folder, name.c_str());
   }

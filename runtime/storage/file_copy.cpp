@@ -141,8 +141,7 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
     if (::fchmod(out.get(), status.st_mode & 0777) != 0)
       return fail(errno);
     if (sync == copy_sync::yes)
-      if (auto synced = sync_file(out, to.path); !synced)
-        return synced;
+      TROUPE_TRY_VOID(sync_file(out, to.path));
     if (::renameat(to.folder, temporary.c_str(), to.folder, to.name.c_str())
         != 0)
       return fail(errno);

@@ -113,8 +113,7 @@ expected<held_folder> held_folder::duplicate() const {
 expected<held_folder> held_folder::folder(const std::string& name) const {
   auto path = path_ / name;
   if (::mkdirat(folder_.get(), name.c_str(), 0700) == 0) {
-    if (auto ok = sync(); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(sync());
   } else if (errno != EEXIST) {
     return tl::unexpected{storage_error("make folder", path, errno)};
   }

@@ -69,8 +69,7 @@ public:
   // Gives it the name *to*, and nothing else: what another driver has put in
   // its place meanwhile gets its own name back.
   expected<void> rename(const std::string& to) const {
-    if (auto ok = above_.rename_new(name_, above_, to); !ok)
-      return ok;
+    TROUPE_TRY_VOID(above_.rename_new(name_, above_, to));
     struct stat ours {
     }, found{};
     if (::fstat(entry_.get(), &ours) == 0
@@ -117,15 +116,12 @@ checkpoint_store::checkpoint_store(held_folder folder, held_folder checkpoints,
 expected<checkpoint_store> checkpoint_store::open(
   held_folder folder, run_identity run, const checkpoint_config& config,
   saved_run state, save_function save, log_function log, check_function check) {
-  auto checkpoints = folder.folder("checkpoints");
-  if (!checkpoints)
-    return tl::unexpected{checkpoints.error()};
-  checkpoint_store result{std::move(folder), std::move(*checkpoints),
+  TROUPE_TRY(auto checkpoints, folder.folder("checkpoints"));
+  checkpoint_store result{std::move(folder), std::move(checkpoints),
                           std::move(run),    config,
                           std::move(state),  std::move(save),
                           std::move(log),    std::move(check)};
-  if (auto ok = result.recover(); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(result.recover());
   return result;
 }
 
@@ -168,11 +164,9 @@ expected<manifest> checkpoint_store::verify(const std::string& name,
 
 expected<void> checkpoint_store::recover() {
   drop(staging_prefix);
-  auto names = checkpoints_.names();
-  if (!names)
-    return tl::unexpected{names.error()};
+  TROUPE_TRY(auto names, checkpoints_.names());
   manifests unknown;
-  for (auto& name : *names) {
+  for (auto& name : names) {
     if (has_prefix(name, staging_prefix) || has_prefix(name, evicted_prefix)
         || has_prefix(name, rotten_prefix) || registry_.find(name))
       continue;
@@ -186,8 +180,7 @@ expected<void> checkpoint_store::recover() {
   }
   std::ranges::sort(unknown, {}, [](auto& x) { return x.second.index; });
   for (auto& [name, x] : unknown)
-    if (auto ok = recover_unknown(name, x); !ok)
-      return ok;
+    TROUPE_TRY_VOID(recover_unknown(name, x));
   return find_former_ids().and_then([this] { return save(registry_); });
 }
 
@@ -209,11 +202,9 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
   }
   note("checkpoint_adopted", name, "a crash came before the state was saved");
   auto registry = registry_;
-  auto evicted =
-    registry.add({handle(name), x.first_values(), x.index, x.attempt});
-  if (!evicted)
-    return tl::unexpected{evicted.error()};
-  return save(registry, *evicted);
+  TROUPE_TRY(auto evicted, registry.add({handle(name), x.first_values(),
+                                         x.index, x.attempt}));
+  return save(registry, evicted);
 }
 
 bool checkpoint_store::is_ours(const manifest& x) const {
@@ -258,8 +249,7 @@ checkpoint_store::save(const checkpoint_registry& registry,
     next.next_report = std::max(next.next_report, latest->index + 1);
     next.next_attempt = std::max(next.next_attempt, latest->attempt + 1);
   }
-  if (auto ok = save_state_(next); !ok)
-    return ok;
+  TROUPE_TRY_VOID(save_state_(next));
   state_ = std::move(next);
   registry_ = registry;
   return {};
@@ -268,18 +258,16 @@ checkpoint_store::save(const checkpoint_registry& registry,
 // Reads the lists of files that were too long for a message.
 expected<report_batch> checkpoint_store::take_lists(std::uint64_t attempt,
                                                     report_batch batch) const {
-  auto staging = checkpoints_.existing(staging_folder(attempt, batch.index));
-  if (!staging)
-    return tl::unexpected{staging.error()};
+  TROUPE_TRY(auto staging,
+             checkpoints_.existing(staging_folder(attempt, batch.index)));
   for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
     auto& part = batch.parts[rank];
     if (!part || part->listed == 0)
       continue;
-    auto files = read_file_list(
-      *staging, rank_list_file(static_cast<int>(rank)), part->listed);
-    if (!files)
-      return tl::unexpected{files.error()};
-    part->files = std::move(*files);
+    TROUPE_TRY(auto files,
+               read_file_list(staging, rank_list_file(static_cast<int>(rank)),
+                              part->listed));
+    part->files = std::move(files);
     part->listed = 0;
   }
   return batch;
@@ -301,17 +289,13 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
                                   + std::to_string(attempt) + ", but attempt "
                                   + std::to_string(state_.next_attempt - 1)
                                   + " has begun");
-  if (auto ok = check_parts(batch); !ok)
-    return tl::unexpected{ok.error()};
-  if (auto ok = validate_checkpoint_name(*name); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check_parts(batch));
+  TROUPE_TRY_VOID(validate_checkpoint_name(*name));
   reported_checkpoint result{handle(*name),
                              batch.values.empty() ? metrics{} : batch.values[0],
                              batch.index, attempt};
   auto registry = registry_;
-  auto evicted = registry.add(result);
-  if (!evicted)
-    return tl::unexpected{evicted.error()};
+  TROUPE_TRY(auto evicted, registry.add(result));
   manifest description{run_.name,    run_.id,      *name,
                        attempt,      batch.index,  batch.values,
                        batch.step_s, batch.wait_s, {}};
@@ -325,11 +309,10 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
     return tl::unexpected{ok.error()};
   // Whatever becomes of the state now, the new checkpoint stays: the state on
   // the disk may name it, and if not, the next start adopts it.
-  if (auto ok = save(registry, *evicted); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(save(registry, evicted));
   failpoint("commit.state_saved");
   note_unscored(result);
-  for (auto& x : *evicted)
+  for (auto& x : evicted)
     let_go_.push_back({x.data.name(), x.index, x.attempt});
   remove_answered();
   return result;
@@ -353,12 +336,10 @@ expected<void> checkpoint_store::make_room(const std::string& name) {
 expected<std::string>
 checkpoint_store::put_away(const doomed_checkpoint& x) const {
   auto found = held_entry::open(checkpoints_, x.name);
-  auto its = read_manifest(checkpoints_, x.name);
-  if (!its)
-    return tl::unexpected{its.error()};
+  TROUPE_TRY(auto its, read_manifest(checkpoints_, x.name));
   if (!found)
     return tl::unexpected{found.error()};
-  if (its->index != x.index || its->attempt != x.attempt)
+  if (its.index != x.index || its.attempt != x.attempt)
     return failure(ec::corrupt, (checkpoints_.path() / x.name).string()
                                   + " holds another checkpoint by now");
   auto to = evicted_name(x);
@@ -433,10 +414,8 @@ expected<std::vector<reported_checkpoint>> checkpoint_store::find_doomed() {
   for (auto& x : state_.doomed) {
     auto found = read_manifest(checkpoints_, x.name);
     if (!found && found.error().code == ec::corrupt) {
-      auto back = recall(x);
-      if (!back)
-        return tl::unexpected{back.error()};
-      if (*back)
+      TROUPE_TRY(auto back, recall(x));
+      if (back)
         found = read_manifest(checkpoints_, x.name);
     }
     if (!found && found.error().code != ec::corrupt)
@@ -452,11 +431,9 @@ expected<void> checkpoint_store::strike(const std::string& name) {
   auto registry = registry_;
   if (!registry.remove(name))
     return {};
-  auto back = find_doomed();
-  if (!back)
-    return tl::unexpected{back.error()};
+  TROUPE_TRY(auto back, find_doomed());
   auto all = registry.all();
-  for (auto& x : *back) {
+  for (auto& x : back) {
     note("checkpoint_reinstated", x.data.name(), "a newer one is rotten");
     all.push_back(std::move(x));
   }
@@ -475,22 +452,17 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
   note("checkpoint_rotten", name, reason.message);
   if (log_) {
     auto& event = events_.back();
-    if (auto ok = log_(event, state_.next_attempt); !ok)
-      return ok;
+    TROUPE_TRY_VOID(log_(event, state_.next_attempt));
     event.stored = true;
   }
-  if (auto ok = strike(name); !ok)
-    return ok;
+  TROUPE_TRY_VOID(strike(name));
   failpoint("rotten.forgotten");
-  auto found = checkpoints_.look_up_link(name);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, checkpoints_.look_up_link(name));
+  if (!found.exists())
     return {};
   if (!rotten)
     return tl::unexpected{rotten.error()};
-  if (auto ok = check(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(check());
   auto aside = rotten_prefix + name;
   for (auto i = 2; i < 100; ++i) {
     auto moved = rotten->rename(aside);
@@ -560,19 +532,15 @@ void checkpoint_store::note_strangers(const reported_checkpoint& x,
 // from: the next one may write to those.
 expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
                                               manifest its) {
-  auto folder = checkpoints_.existing(x.data.name());
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  auto shared = shared_files(*folder, its.files);
-  if (!shared)
-    return tl::unexpected{shared.error()};
-  if (shared->empty())
+  TROUPE_TRY(auto folder, checkpoints_.existing(x.data.name()));
+  TROUPE_TRY(auto shared, shared_files(folder, its.files));
+  if (shared.empty())
     return its;
   auto staging =
     checkpoints_.make_folder(staging_prefix + std::string{"separate"});
   auto ok = expected<void>{};
-  for (auto i = shared->begin(); staging && ok && i != shared->end(); ++i)
-    ok = separate_file(*folder, *i, *staging);
+  for (auto i = shared.begin(); staging && ok && i != shared.end(); ++i)
+    ok = separate_file(folder, *i, *staging);
   if (staging && ok)
     return verify(x.data.name(), x.index, x.attempt);
   // It is whole; only a writer that uses the other name could change it.
@@ -598,23 +566,20 @@ checkpoint_store::resume_checkpoint() {
     // read now may be back later.
     if (whole.error().code != ec::corrupt)
       return tl::unexpected{whole.error()};
-    if (auto ok = set_aside(x.data.name(), whole.error()); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(set_aside(x.data.name(), whole.error()));
   }
   return std::optional<reported_checkpoint>{};
 }
 
 expected<std::uint64_t>
 checkpoint_store::begin_attempt(std::uint64_t next_report) {
-  if (auto ok = check_place(); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check_place());
   auto next = state_;
   next.status = run_status_kind::running;
   next.error.reset();
   next.next_report = std::max(next.next_report, next_report);
   auto attempt = next.next_attempt++;
-  if (auto ok = save_state_(next); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(save_state_(next));
   failpoint("attempt.state_saved");
   state_ = std::move(next);
   drop(staging_prefix); // what ranks of earlier attempts left
@@ -633,8 +598,7 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   next.status = status;
   next.error = error;
   next.next_report = std::max(next.next_report, next_report);
-  if (auto ok = save_state_(next); !ok)
-    return ok;
+  TROUPE_TRY_VOID(save_state_(next));
   failpoint("finish.state_saved");
   state_ = std::move(next);
   if (has_to_go)

@@ -26,8 +26,7 @@ public:
 
   expected<void> add(int rank, const checkpoint_part& part) {
     for (auto& file : part.files)
-      if (auto ok = add(rank, file); !ok)
-        return ok;
+      TROUPE_TRY_VOID(add(rank, file));
     return {};
   }
 
@@ -49,19 +48,16 @@ private:
                        + file.path
                        + "', a name that no file of a checkpoint may have");
     const fs::path path{file.path};
-    if (auto ok = enter(rank, path.parent_path()); !ok)
-      return ok;
+    TROUPE_TRY_VOID(enter(rank, path.parent_path()));
     auto name = path.filename().string();
     auto from = from_.path() / name;
     auto to = to_.path() / name;
-    auto found = from_.look_up_link(name);
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (!found->is_file())
+    TROUPE_TRY(auto found, from_.look_up_link(name));
+    if (!found.is_file())
       return failure(ec::storage, from.string() + " is not there any more");
-    if (found->size != file.size)
+    if (found.size != file.size)
       return failure(ec::corrupt, from.string() + " has "
-                                    + std::to_string(found->size)
+                                    + std::to_string(found.size)
                                     + " bytes; rank " + std::to_string(rank)
                                     + " reported " + std::to_string(file.size));
     if (::renameat(from_.descriptor().get(), name.c_str(),
@@ -80,14 +76,10 @@ private:
       below /= path;
     if (below.native() == entered_)
       return {};
-    auto from = staging_.existing(below);
-    if (!from)
-      return tl::unexpected{from.error()};
-    auto to = make_folders(path);
-    if (!to)
-      return tl::unexpected{to.error()};
-    from_ = std::move(*from);
-    to_ = std::move(*to);
+    TROUPE_TRY(auto from, staging_.existing(below));
+    TROUPE_TRY(auto to, make_folders(path));
+    from_ = std::move(from);
+    to_ = std::move(to);
     entered_ = below.native();
     return {};
   }
@@ -116,16 +108,13 @@ private:
 
 expected<void> gather(const held_folder& staging, const report_batch& batch,
                       manifest& x) {
-  auto whole = staging.make_folder(whole_name);
-  if (!whole)
-    return tl::unexpected{whole.error()};
-  gatherer files{staging, *whole};
+  TROUPE_TRY(auto whole, staging.make_folder(whole_name));
+  gatherer files{staging, whole};
   for (std::size_t rank = 0; rank < batch.parts.size(); ++rank) {
     auto& part = batch.parts[rank];
     if (!part)
       continue;
-    if (auto ok = files.add(static_cast<int>(rank), *part); !ok)
-      return ok;
+    TROUPE_TRY_VOID(files.add(static_cast<int>(rank), *part));
     std::ranges::copy_if(
       part->files, std::back_inserter(x.files),
       [](auto& file) { return file.path != metadata_file_name; });
@@ -133,12 +122,9 @@ expected<void> gather(const held_folder& staging, const report_batch& batch,
   std::ranges::sort(x.files, {}, &file_entry::path);
   failpoint("commit.gathered");
   const auto text = to_json(x);
-  if (auto ok = check_size(whole->path() / manifest_file_name, text,
-                           max_manifest_bytes);
-      !ok)
-    return ok;
-  if (auto ok = whole->write_new_file(manifest_file_name, text); !ok)
-    return ok;
+  TROUPE_TRY_VOID(
+    check_size(whole.path() / manifest_file_name, text, max_manifest_bytes));
+  TROUPE_TRY_VOID(whole.write_new_file(manifest_file_name, text));
   failpoint("commit.manifest_written");
   return files.sync_folders();
 }

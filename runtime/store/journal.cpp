@@ -45,29 +45,25 @@ int journal::open_flags() noexcept {
 }
 
 expected<void> journal::recover() {
-  auto file = duplicate(file_.get());
-  if (!file)
-    return tl::unexpected{file.error()};
-  line_reader lines{std::move(*file), path_, 0};
+  TROUPE_TRY(auto file, duplicate(file_.get()));
+  line_reader lines{std::move(file), path_, 0};
   std::int64_t good = 0, count = 0, damaged = 0, bad_run = 0, first_bad = 0;
   for (;;) {
-    auto line = lines.next();
+    TROUPE_TRY(auto line, lines.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       break;
     ++count;
-    if (!has_valid_sum(**line)) {
+    if (!has_valid_sum(*line)) {
       first_bad = damaged + bad_run++ == 0 ? count : first_bad;
       continue;
     }
     if (good++ == 0)
-      if (auto first = parse_line(**line, path_.string());
+      if (auto first = parse_line(*line, path_.string());
           !first && first.error().code == ec::unsupported)
         return tl::unexpected{first.error()};
     damaged += std::exchange(bad_run, 0); // a good line follows: not a tail
     size_ = lines.offset();
-    auto head = parse_line_head(**line);
+    auto head = parse_line_head(*line);
     if (!head)
       continue;
     last_time_us_ = std::max(last_time_us_, head->time_us);
@@ -87,8 +83,7 @@ expected<void> journal::recover() {
     return tl::unexpected{storage_error("read", path_, errno)};
   auto surplus = info.st_size - static_cast<off_t>(size_);
   if (surplus > 0) {
-    if (auto ok = cut(); !ok)
-      return ok;
+    TROUPE_TRY_VOID(cut());
     events_.push_back(
       {"journal_tail_cut", {{"bytes", static_cast<std::int64_t>(surplus)}}});
   }

@@ -39,10 +39,8 @@ expected<std::optional<std::string_view>> line_reader::next() {
     buffer_.erase(0, begin_);
     begin_ = 0;
     searched = buffer_.size();
-    auto more = fill();
+    TROUPE_TRY(auto more, fill());
     if (!more)
-      return tl::unexpected{more.error()};
-    if (!*more)
       return std::optional<std::string_view>{};
   }
 }
@@ -73,61 +71,49 @@ expected<journal_reader> journal_reader::open(const fs::path& path,
 expected<std::optional<journal_entry>> journal_reader::next() {
   for (;;) {
     auto begin = lines_.offset();
-    auto line = lines_.next();
+    TROUPE_TRY(auto line, lines_.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       return std::optional<journal_entry>{};
     auto what = lines_.path().string() + " line " + std::to_string(++line_)
                 + " (byte " + std::to_string(begin) + ")";
-    auto entry = parse_line(**line, what, ranks_);
+    auto entry = parse_line(*line, what, ranks_);
     if (!entry || *entry)
       return entry;
   }
 }
 
 expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
-  auto lines = line_reader::open(path, 0);
-  if (!lines)
-    return tl::unexpected{lines.error()};
+  TROUPE_TRY(auto lines, line_reader::open(path, 0));
   std::string last;
   for (;;) {
-    auto line = lines->next();
+    TROUPE_TRY(auto line, lines.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       break;
-    auto head = parse_line_head(**line);
-    if (head && head->index && has_valid_sum(**line))
-      last = **line;
+    auto head = parse_line_head(*line);
+    if (head && head->index && has_valid_sum(*line))
+      last = *line;
   }
   if (last.empty())
     return std::optional<history_row>{};
-  auto entry = parse_line(last, path.string());
-  if (!entry)
-    return tl::unexpected{entry.error()};
-  if (*entry)
-    if (auto row = std::get_if<history_row>(&**entry))
+  TROUPE_TRY(auto entry, parse_line(last, path.string()));
+  if (entry)
+    if (auto row = std::get_if<history_row>(&*entry))
       return std::optional{std::move(*row)};
   return std::optional<history_row>{};
 }
 
 expected<last_attempt> read_last_attempt(const fs::path& path) {
-  auto lines = line_reader::open(path, 0);
-  if (!lines)
-    return tl::unexpected{lines.error()};
+  TROUPE_TRY(auto lines, line_reader::open(path, 0));
   last_attempt result;
   auto preempted = false;
   for (;;) {
-    auto line = lines->next();
+    TROUPE_TRY(auto line, lines.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       return result;
-    auto head = parse_line_head(**line);
+    auto head = parse_line_head(*line);
     if (!head || head->index)
       continue;
-    auto entry = parse_line(**line, path.string());
+    auto entry = parse_line(*line, path.string());
     if (!entry || !*entry)
       continue; // A damaged line: what follows counts.
     auto event = std::get_if<journal_event>(&**entry);
@@ -155,15 +141,13 @@ expected<batch_reader> batch_reader::open(const fs::path& path,
 
 expected<std::optional<history_row>> batch_reader::next() {
   for (;;) {
-    auto line = lines_.next();
+    TROUPE_TRY(auto line, lines_.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       return std::optional<history_row>{};
-    auto head = parse_line_head(**line);
+    auto head = parse_line_head(*line);
     if (!head || !head->index || *head->index < first_)
       continue;
-    auto entry = parse_line(**line, lines_.path().string());
+    auto entry = parse_line(*line, lines_.path().string());
     if (entry && *entry)
       if (auto row = std::get_if<history_row>(&**entry))
         return std::optional{std::move(*row)};

@@ -86,8 +86,7 @@ search(std::function<killed_processes()> end,
   }};
   auto found = task.get_future();
   auto deadline = std::chrono::steady_clock::now() + search_limit;
-  if (auto ok = start_detached_thread(std::move(task)); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(start_detached_thread(std::move(task)));
   while (found.wait_for(std::chrono::milliseconds{20})
          != std::future_status::ready) {
     if (given_up())
@@ -123,9 +122,7 @@ struct noted_attempt {
 
 expected<noted_attempt> read_attempt(const unique_fd& ranks,
                                      const fs::path& path) {
-  auto here = place_of(ranks, path);
-  if (!here)
-    return tl::unexpected{here.error()};
+  TROUPE_TRY(auto here, place_of(ranks, path));
   char text[3 * digits];
   auto size = ::pread(ranks.get(), text, sizeof(text), 0);
   if (size < 0)
@@ -135,7 +132,7 @@ expected<noted_attempt> read_attempt(const unique_fd& ranks,
     return noted_attempt{};
   return noted_attempt{std::string{attempt_variable} + '='
                          + std::string{said.substr(0, digits)},
-                       said.substr(digits) == *here};
+                       said.substr(digits) == here};
 }
 
 // A spawner ends what its ranks leave behind. One that died, with its driver or
@@ -143,17 +140,15 @@ expected<noted_attempt> read_attempt(const unique_fd& ranks,
 expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
                             const std::function<bool()>& given_up,
                             const store_event_listener& note) {
-  auto last = read_attempt(ranks, path);
-  if (!last)
-    return tl::unexpected{last.error()};
-  if (last->variable.empty())
+  TROUPE_TRY(auto last, read_attempt(ranks, path));
+  if (last.variable.empty())
     return {}; // The first attempt of all.
-  if (!last->is_here)
+  if (!last.is_here)
     return note(programs_not_searched(
-      last->variable, "the run's folder is a copy, or on a file system that "
-                      "was mounted again"));
+      last.variable, "the run's folder is a copy, or on a file system that "
+                     "was mounted again"));
   auto found = search(
-    [variable = last->variable] {
+    [variable = last.variable] {
       return end_processes_with(variable, kill_limit);
     },
     given_up);
@@ -161,11 +156,10 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
     return tl::unexpected{found.error()};
   if (!*found)
     return note(programs_not_searched(
-      last->variable, "processes of this host do not show their environments"));
+      last.variable, "processes of this host do not show their environments"));
   auto& killed = **found;
   if (!killed.gone.empty())
-    if (auto ok = note(programs_killed(killed)); !ok)
-      return ok;
+    TROUPE_TRY_VOID(note(programs_killed(killed)));
   if (!killed.left.empty())
     return failure(ec::timeout,
                    "programs that ranks of an earlier attempt of the run "
@@ -175,8 +169,8 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
                      + " s after they were killed: " + list_of(killed.left));
   if (killed.blind != 0)
     return note(programs_not_searched(
-      last->variable, "processes could not be looked at: "
-                        + std::system_category().message(killed.blind)));
+      last.variable, "processes could not be looked at: "
+                       + std::system_category().message(killed.blind)));
   return {};
 }
 
@@ -221,17 +215,14 @@ expected<void> take_alone(own_lock& lock, const fs::path& path,
   auto begin = std::chrono::steady_clock::now();
   auto next_search = begin + std::min(limit, heir_grace);
   for (;;) {
-    auto taken = lock_file(lock.file(), path);
-    if (!taken)
-      return tl::unexpected{taken.error()};
-    if (*taken)
+    TROUPE_TRY(auto taken, lock_file(lock.file(), path));
+    if (taken)
       return {};
     if (given_up())
       return stopped();
     auto now = std::chrono::steady_clock::now();
     if (now >= next_search) {
-      if (auto ok = end_heirs(lock.file(), path, given_up, note); !ok)
-        return ok;
+      TROUPE_TRY_VOID(end_heirs(lock.file(), path, given_up, note));
       next_search = std::chrono::steady_clock::now() + search_limit;
       continue;
     }
@@ -243,10 +234,8 @@ expected<void> take_alone(own_lock& lock, const fs::path& path,
 
 expected<void> write_token(const unique_fd& file, const fs::path& path,
                            std::uint64_t token) {
-  auto place = place_of(file, path);
-  if (!place)
-    return tl::unexpected{place.error()};
-  auto text = attempt_value(token) + *place;
+  TROUPE_TRY(auto place, place_of(file, path));
+  auto text = attempt_value(token) + place;
   if (::pwrite(file.get(), text.data(), text.size(), 0)
       == static_cast<ssize_t>(text.size()))
     return {};
@@ -266,16 +255,13 @@ expected<void> ranks_lock::begin(const held_folder& run,
   release();
   auto losses = spawner_losses();
   auto path = run.path() / ranks_name;
-  auto opened = own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open");
-  if (!opened)
-    return tl::unexpected{opened.error()};
-  auto& file = opened->file();
-  if (auto ok = take_alone(*opened, path, limit, given_up, note); !ok)
-    return ok;
+  TROUPE_TRY(auto opened,
+             own_lock::open(run, ranks_name, O_RDWR | O_CREAT, "open"));
+  auto& file = opened.file();
+  TROUPE_TRY_VOID(take_alone(opened, path, limit, given_up, note));
   // A spawner of this driver has ended what its ranks left, unless it was lost.
   if (token_ == 0 || losses != losses_)
-    if (auto ok = end_programs(file, path, given_up, note); !ok)
-      return ok;
+    TROUPE_TRY_VOID(end_programs(file, path, given_up, note));
   auto token = new_token();
   auto written = write_token(file, path, token);
   auto shared =
@@ -287,7 +273,7 @@ expected<void> ranks_lock::begin(const held_folder& run,
                                    + run.path().string() + " at this moment");
   std::lock_guard guard{mutex_};
   path_ = std::move(path);
-  file_ = std::move(*opened);
+  file_ = std::move(opened);
   token_ = token;
   losses_ = losses;
   return {};
@@ -304,15 +290,13 @@ expected<void> ranks_lock::end_what_is_left(const held_folder& run,
   }
   if (token == 0)
     return {};
-  auto file = run.open_file(ranks_name, O_RDONLY, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
-  auto last = read_attempt(*file, path);
+  TROUPE_TRY(auto file, run.open_file(ranks_name, O_RDONLY, "open"));
+  auto last = read_attempt(file, path);
   if (!last || !last->variable.ends_with('=' + attempt_value(token)))
     return {}; // Another driver's.
   auto never = [] { return false; };
-  auto ended = end_heirs(*file, path, never, note).and_then([&] {
-    return end_programs(*file, path, never, note);
+  auto ended = end_heirs(file, path, never, note).and_then([&] {
+    return end_programs(file, path, never, note);
   });
   if (ended)
     return ended;
@@ -339,11 +323,9 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
   auto file = opened_again(ticket.file);
   if (!file)
     return tl::unexpected{storage_error("open", "the run's file ranks", errno)};
-  auto taken = lock_file(file, "the run's file ranks", LOCK_SH);
-  if (!taken)
-    return tl::unexpected{taken.error()};
+  TROUPE_TRY(auto taken, lock_file(file, "the run's file ranks", LOCK_SH));
   char text[digits];
-  auto size = *taken ? ::pread(file.get(), text, digits, 0) : 0;
+  auto size = taken ? ::pread(file.get(), text, digits, 0) : 0;
   if (size < 0)
     return tl::unexpected{storage_error("read", "the run's file ranks", errno)};
   if (std::string_view{text, static_cast<std::size_t>(size)}

@@ -33,10 +33,8 @@ fs::path journal_file(const fs::path& path) {
 
 // Rank 0's last report. A run that has no journal (yet) reported nothing.
 expected<metrics> last_metrics(const fs::path& path) {
-  auto found = look_up(journal_file(path));
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, look_up(journal_file(path)));
+  if (!found.exists())
     return metrics{};
   return read_last_batch(journal_file(path)).map([](auto batch) {
     return batch && !batch->values.empty() ? std::move(batch->values[0])
@@ -45,16 +43,12 @@ expected<metrics> last_metrics(const fs::path& path) {
 }
 
 expected<void> expect_run_folder(const fs::path& path) {
-  auto folder = look_up(path);
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  if (!folder->exists())
+  TROUPE_TRY(auto folder, look_up(path));
+  if (!folder.exists())
     return failure(ec::storage, "there is no folder " + path.string());
   for (auto name : {"run.json", "state.json", "journal.jsonl"}) {
-    auto found = look_up(path / name);
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (found->exists())
+    TROUPE_TRY(auto found, look_up(path / name));
+    if (found.exists())
       return {};
   }
   return failure(ec::invalid_argument,
@@ -123,16 +117,12 @@ expected<run_history> result::metrics_history() const {
     return failure(ec::invalid_argument,
                    "this result is of no run: fit() refused to begin one");
   run_history rows;
-  auto found = look_up(journal_file(path));
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, look_up(journal_file(path)));
+  if (!found.exists())
     return rows;
-  auto reader = journal_reader::open(journal_file(path));
-  if (!reader)
-    return tl::unexpected{reader.error()};
+  TROUPE_TRY(auto reader, journal_reader::open(journal_file(path)));
   for (;;) {
-    auto entry = reader->next();
+    auto entry = reader.next();
     if (!entry && entry.error().code == ec::corrupt) {
       rows.damaged.push_back(entry.error().message);
       continue;
@@ -160,22 +150,16 @@ result result::value_or_throw() && {
 expected<result> result::from_path(const fs::path& given) {
   if (given.empty())
     return failure(ec::invalid_argument, "the path of the run is empty");
-  auto found = absolute_path(given);
-  if (!found)
-    return tl::unexpected{found.error()};
-  auto& path = *found;
-  if (auto ok = expect_run_folder(path); !ok)
-    return tl::unexpected{ok.error()};
-  auto state = load_run(path);
+  TROUPE_TRY(auto path, absolute_path(given));
+  TROUPE_TRY_VOID(expect_run_folder(path));
+  TROUPE_TRY(auto state, load_run(path));
   if (!state)
-    return tl::unexpected{state.error()};
-  if (!*state)
     return failure(ec::corrupt,
                    "the run " + path.string()
                      + " has lost its state.json; starting it again under the "
                        "same name rebuilds it from the checkpoints");
   return last_metrics(path).map([&](troupe::metrics values) {
-    return make_result(**state, path, std::move(values));
+    return make_result(*state, path, std::move(values));
   });
 }
 

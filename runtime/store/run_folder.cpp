@@ -63,11 +63,9 @@ expected<void> refuse_stranger(const held_folder& folder) {
 }
 
 expected<held_folder> open_run_folder(const fs::path& path) {
-  if (auto ok = make_folders(path.parent_path(), storage_mode); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(make_folders(path.parent_path(), storage_mode));
   if (::mkdir(path.c_str(), 0700) == 0) {
-    if (auto ok = sync_folder(path.parent_path()); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(sync_folder(path.parent_path()));
   } else if (errno != EEXIST) {
     return tl::unexpected{storage_error("make folder", path, errno)};
   }
@@ -95,8 +93,7 @@ run_folder::open(const fs::path& storage_path, const std::string& name) {
 
 expected<std::unique_ptr<run_folder>>
 run_folder::open_new(const fs::path& storage_path) {
-  if (auto ok = make_folders(storage_path, storage_mode); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(make_folders(storage_path, storage_mode));
   // The same second, or one that comes again because the clock was set back.
   auto base = generated_name();
   for (int n = 1;; ++n) {
@@ -111,14 +108,11 @@ run_folder::open_new(const fs::path& storage_path) {
 }
 
 expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
-  if (auto ok = refuse_stranger(folder); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(refuse_stranger(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
-  if (auto ok = result->take_lock(); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(result->take_lock());
   for (auto below : {"checkpoints", "logs", "sinks", "attempts"})
-    if (auto ok = result->folder_.folder(below).and_then(refuse_stranger); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(result->folder_.folder(below).and_then(refuse_stranger));
   return result->folder_.folder("attempts")
     .and_then([&](held_folder x) {
       result->attempts_ = std::move(x);
@@ -129,14 +123,11 @@ expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
 
 expected<void> run_folder::take_lock() {
   auto path = folder_.path() / "lock";
-  auto lock = own_lock::open(folder_, "lock", O_RDWR | O_CREAT, "open");
-  if (!lock)
-    return tl::unexpected{lock.error()};
-  auto& file = lock->file();
-  auto taken = lock_file(file, path);
-  if (!taken)
-    return tl::unexpected{taken.error()};
-  if (!*taken) {
+  TROUPE_TRY(auto lock,
+             own_lock::open(folder_, "lock", O_RDWR | O_CREAT, "open"));
+  auto& file = lock.file();
+  TROUPE_TRY(auto taken, lock_file(file, path));
+  if (!taken) {
     // Written after the lock was taken: a reader may find it empty.
     auto holder = read_open_file(file, path, max_claim_bytes);
     return failure(
@@ -148,26 +139,20 @@ expected<void> run_folder::take_lock() {
   if (::ftruncate(file.get(), 0) != 0
       || ::pwrite(file.get(), me.data(), me.size(), 0) < 0)
     return tl::unexpected{storage_error("write", path, errno)};
-  lock_ = std::move(*lock);
+  lock_ = std::move(lock);
   failpoint("lock.written");
   return {};
 }
 
 expected<void> run_folder::refuse_living_claims() const {
-  auto names = claims_in(attempts_);
-  if (!names)
-    return tl::unexpected{names.error()};
-  for (auto& name : *names) {
-    auto claim = own_lock::open(attempts_, name, O_RDWR, "open");
-    if (!claim)
-      return tl::unexpected{claim.error()};
-    auto free = lock_file(claim->file(), attempts_.path() / name);
-    if (!free)
-      return tl::unexpected{free.error()};
-    if (*free)
+  TROUPE_TRY(auto names, claims_in(attempts_));
+  for (auto& name : names) {
+    TROUPE_TRY(auto claim, own_lock::open(attempts_, name, O_RDWR, "open"));
+    TROUPE_TRY(auto free, lock_file(claim.file(), attempts_.path() / name));
+    if (free)
       continue;
     auto text =
-      read_open_file(claim->file(), attempts_.path() / name, max_claim_bytes);
+      read_open_file(claim.file(), attempts_.path() / name, max_claim_bytes);
     auto who = text ? process_from_line(*text) : std::nullopt;
     return failure(ec::conflict,
                    "the run " + path().string() + " is held by "
@@ -192,16 +177,13 @@ expected<bool> run_folder::claim(std::uint64_t attempt) {
 
 // Its own claim comes first: a driver that cannot make one ousts no other.
 expected<bool> run_folder::take_over(std::uint64_t attempt) {
-  auto others = claims_in(attempts_);
-  if (!others)
-    return tl::unexpected{others.error()};
+  TROUPE_TRY(auto others, claims_in(attempts_));
   // One that was made for an attempt that then did not begin has its number.
-  while (std::ranges::count(*others, std::to_string(attempt)) > 0)
+  while (std::ranges::count(others, std::to_string(attempt)) > 0)
     ++attempt;
-  if (auto ok = make_claim(std::to_string(attempt)); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(make_claim(std::to_string(attempt)));
   // Two that take over at once oust each other.
-  auto stranger_lives = remove_claims(*others).and_then(
+  auto stranger_lives = remove_claims(others).and_then(
     [&](bool lives) { return check().map([&] { return lives; }); });
   if (!stranger_lives)
     take_back_claim();
@@ -212,15 +194,12 @@ expected<bool>
 run_folder::remove_claims(const std::vector<std::string>& others) const {
   auto stranger_lives = false;
   for (auto& x : others) {
-    auto text = attempts_.read_file(x, max_claim_bytes);
-    if (!text)
-      return tl::unexpected{text.error()};
-    auto who = process_from_line(*text);
+    TROUPE_TRY(auto text, attempts_.read_file(x, max_claim_bytes));
+    auto who = process_from_line(text);
     stranger_lives = stranger_lives || (who && who->boot != me_.boot);
   }
   for (auto& x : others) {
-    if (auto ok = attempts_.remove_file(x); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(attempts_.remove_file(x));
     failpoint("claim.ousted");
   }
   return stranger_lives;
@@ -255,11 +234,9 @@ expected<void> run_folder::make_claim(const std::string& name) {
 expected<void> run_folder::sign_claim(const own_lock& claim,
                                       const fs::path& path,
                                       struct stat& made) const {
-  auto taken = lock_file(claim.file(), path);
-  if (!taken)
-    return tl::unexpected{taken.error()};
+  TROUPE_TRY(auto taken, lock_file(claim.file(), path));
   auto line = to_line(me_);
-  if (!*taken
+  if (!taken
       || ::pwrite(claim.file().get(), line.data(), line.size(), 0)
            != static_cast<ssize_t>(line.size())
       || ::fstat(claim.file().get(), &made) != 0)
@@ -311,12 +288,9 @@ expected<void> run_folder::check() const {
 }
 
 expected<void> run_folder::check_all() const {
-  if (auto ok = check(); !ok)
-    return ok;
-  auto there = folder_.is_at_its_path();
-  if (!there)
-    return tl::unexpected{there.error()};
-  if (*there)
+  TROUPE_TRY_VOID(check());
+  TROUPE_TRY(auto there, folder_.is_at_its_path());
+  if (there)
     return {};
   std::lock_guard guard{mutex_};
   return oust(folder_is_gone(path()));
@@ -362,16 +336,14 @@ expected<std::optional<saved_run>> run_folder::load_state() {
     return std::optional<saved_run>{};
   if (code != 0)
     return tl::unexpected{storage_error("look up", path() / state_name, code)};
-  auto file = folder_.open_file(state_name, O_RDONLY, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
-  if (::fstat(file->get(), &found) != 0)
+  TROUPE_TRY(auto file, folder_.open_file(state_name, O_RDONLY, "open"));
+  if (::fstat(file.get(), &found) != 0)
     return tl::unexpected{storage_error("read", path() / state_name, errno)};
   {
     std::lock_guard guard{mutex_};
     state_file_ = found;
   }
-  return read_open_file(*file, path() / state_name, max_state_bytes)
+  return read_open_file(file, path() / state_name, max_state_bytes)
     .and_then([&](const std::string& text) {
       return saved_run_from_json(text, path(), &folder_);
     })
@@ -379,15 +351,12 @@ expected<std::optional<saved_run>> run_folder::load_state() {
 }
 
 expected<void> run_folder::save_state(const saved_run& x) {
-  if (auto ok = check_all(); !ok)
-    return ok;
-  if (auto ok = check_state_file(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(check_all());
+  TROUPE_TRY_VOID(check_state_file());
   struct stat made {
   }, found{};
   const auto text = to_json(x);
-  if (auto ok = check_size(path() / state_name, text, max_state_bytes); !ok)
-    return ok;
+  TROUPE_TRY_VOID(check_size(path() / state_name, text, max_state_bytes));
   auto saved = folder_.replace_file(state_name, text, &made);
   // Even if that failed: the new file may be the one that is there. Some file
   // systems set its times when it is closed, so that only now they are known.

@@ -39,8 +39,7 @@ expected<found_state> find_state(const run_folder& folder, const journal& log,
   if (saved && *saved)
     return found_state{std::move(**saved), true, {}};
   found_state result;
-  if (auto ok = take_end(result.state, folder.journal_file()); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(take_end(result.state, folder.journal_file()));
   result.existed = !saved || log.next_attempt() > 0;
   result.state.next_attempt = log.next_attempt();
   result.state.next_report = log.next_report();
@@ -162,10 +161,8 @@ expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
 
 // Claims the run and waits until no driver of another host writes to it.
 expected<void> take(run_folder& folder, std::uint64_t attempt) {
-  auto stranger_lives = folder.claim(attempt);
-  if (!stranger_lives)
-    return tl::unexpected{stranger_lives.error()};
-  if (*stranger_lives)
+  TROUPE_TRY(auto stranger_lives, folder.claim(attempt));
+  if (stranger_lives)
     std::this_thread::sleep_for(run_folder::takeover_wait);
   return {};
 }
@@ -181,40 +178,27 @@ run_store::run_store(std::unique_ptr<run_folder> folder,
 
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text) {
-  auto folder = config.name
-                  ? run_folder::open(config.storage_path, *config.name)
-                  : run_folder::open_new(config.storage_path);
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  auto& files = **folder;
+  TROUPE_TRY(auto folder,
+             config.name ? run_folder::open(config.storage_path, *config.name)
+                         : run_folder::open_new(config.storage_path));
+  auto& files = *folder;
   auto name = files.path().filename().string();
-  auto number = refuse_finished(files);
-  if (!number)
-    return tl::unexpected{number.error()};
-  if (auto ok = take(files, *number); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY(auto number, refuse_finished(files));
+  TROUPE_TRY_VOID(take(files, number));
   // Until now another driver could write.
   auto saved = files.load_state();
   if (!saved && saved.error().code != ec::corrupt)
     return tl::unexpected{saved.error()};
-  auto log = open_journal(files);
-  if (!log)
-    return tl::unexpected{log.error()};
-  auto found = find_state(files, **log, std::move(saved));
-  if (!found)
-    return tl::unexpected{found.error()};
-  auto description = describe_run(files.files(), name, config_text);
-  if (!description)
-    return tl::unexpected{description.error()};
-  auto held = files.files().duplicate();
-  if (!held)
-    return tl::unexpected{held.error()};
+  TROUPE_TRY(auto log, open_journal(files));
+  TROUPE_TRY(auto found, find_state(files, *log, std::move(saved)));
+  TROUPE_TRY(auto description, describe_run(files.files(), name, config_text));
+  TROUPE_TRY(auto held, files.files().duplicate());
   auto checkpoints = checkpoint_store::open(
-    std::move(*held),
-    {name, description->id, description->id_is_new, description->former_ids},
-    config.checkpoint, std::move(found->state),
+    std::move(held),
+    {name, description.id, description.id_is_new, description.former_ids},
+    config.checkpoint, std::move(found.state),
     [&files](const saved_run& x) { return files.save_state(x); },
-    [&files, into = log->get()](const store_event& x, std::uint64_t attempt) {
+    [&files, into = log.get()](const store_event& x, std::uint64_t attempt) {
       return files.check().and_then(
         [&] { return into->append_event(x.kind, attempt, x.fields); });
     },
@@ -222,10 +206,10 @@ run_store::open(const run_config& config, const std::string& config_text) {
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
   auto latest =
-    complete(**log, *checkpoints)
+    complete(*log, *checkpoints)
       .and_then([&] { return read_last_attempt(files.journal_file()); })
       .and_then([&](last_attempt x) {
-        return complete_end(**log, x, checkpoints->state()).map([&] {
+        return complete_end(*log, x, checkpoints->state()).map([&] {
           return std::move(x);
         });
       });
@@ -233,22 +217,18 @@ run_store::open(const run_config& config, const std::string& config_text) {
     return tl::unexpected{latest.error()};
   if (checkpoints->state().status == run_status_kind::finished) {
     // It has its state back now.
-    for (auto& x : found->events)
-      if (auto ok = (*log)->append_event(x.kind, 0, x.fields); !ok)
-        return tl::unexpected{ok.error()};
+    for (auto& x : found.events)
+      TROUPE_TRY_VOID(log->append_event(x.kind, 0, x.fields));
     return already_finished(files);
   }
-  auto last = read_last_batch(files.journal_file());
-  if (!last)
-    return tl::unexpected{last.error()};
-  description->former_ids = checkpoints->former_ids();
-  if (auto ok = save_description(files.files(), *description); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY(auto last, read_last_batch(files.journal_file()));
+  description.former_ids = checkpoints->former_ids();
+  TROUPE_TRY_VOID(save_description(files.files(), description));
   std::unique_ptr<run_store> result{
-    new run_store{std::move(*folder), std::move(*log), std::move(*checkpoints),
-                  std::move(*description), found->existed}};
+    new run_store{std::move(folder), std::move(log), std::move(*checkpoints),
+                  std::move(description), found.existed}};
   result->last_metrics_ =
-    std::make_shared<const metrics>(first_values(std::move(*last)));
+    std::make_shared<const metrics>(first_values(std::move(last)));
   result->start_timeout_ = config.start_timeout;
   result->checkpoints_.hold_from(
     [x = result.get()] { return x->held_from_.load(); });
@@ -256,7 +236,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   result->attempt_ = state.next_attempt;
   result->failures_ = failures_of(state, *latest);
   return result->note_events(result->journal_->events())
-    .and_then([&] { return result->note_events(std::move(found->events)); })
+    .and_then([&] { return result->note_events(std::move(found.events)); })
     .and_then(
       [&] { return result->note_events(result->checkpoints_.take_events()); })
     .and_then([&] { return result->start_sync(); })
@@ -356,8 +336,7 @@ std::shared_ptr<const metrics> run_store::last_metrics() const {
 
 expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
-  if (auto ok = seen(folder_->claim(checkpoints_.state().next_attempt)); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(seen(folder_->claim(checkpoints_.state().next_attempt)));
   auto is_over = [this] {
     return waiting_is_over_ || (given_up_ && given_up_());
   };
@@ -365,25 +344,20 @@ expected<attempt_start> run_store::begin_attempt() {
   if (!ended)
     return tl::unexpected{ended.error()};
   checkpoints_.note_failures(failures());
-  auto resume = checkpoints_.resume_checkpoint();
-  if (!resume)
-    return tl::unexpected{resume.error()};
+  TROUPE_TRY(auto resume, checkpoints_.resume_checkpoint());
   if (is_over()) // Checksums may have taken minutes.
     return failure(ec::stopped, "the run was stopped before its attempt began");
-  auto attempt = checkpoints_.begin_attempt(journal_->next_report());
-  if (!attempt)
-    return tl::unexpected{attempt.error()};
-  attempt_ = *attempt;
-  if (auto ok = note_events(checkpoints_.take_events()); !ok)
-    return tl::unexpected{ok.error()};
-  attempt_start result{*attempt, checkpoints_.state().next_report,
-                       std::move(*resume)};
+  TROUPE_TRY(auto attempt, checkpoints_.begin_attempt(journal_->next_report()));
+  attempt_ = attempt;
+  TROUPE_TRY_VOID(note_events(checkpoints_.take_events()));
+  attempt_start result{attempt, checkpoints_.state().next_report,
+                       std::move(resume)};
   metrics fields{{"first_report", result.first_report}};
   if (result.resume)
     fields["resume"] = result.resume->data.name();
   show_start(result);
   return append_ours([&] {
-           return journal_->append_event("attempt_begun", *attempt, fields);
+           return journal_->append_event("attempt_begun", attempt, fields);
          })
     .map([&] {
       appended_();
@@ -443,10 +417,8 @@ run_store::store(std::uint64_t attempt, const report_batch& batch) {
   std::optional<reported_checkpoint> result;
   auto begin = std::chrono::steady_clock::now();
   if (batch.checkpoint_name()) {
-    auto committed = commit(attempt, batch);
-    if (!committed)
-      return tl::unexpected{committed.error()};
-    result = std::move(*committed);
+    TROUPE_TRY(auto committed, commit(attempt, batch));
+    result = std::move(committed);
   }
   std::chrono::duration<double> spent =
     std::chrono::steady_clock::now() - begin;

@@ -184,11 +184,9 @@ bool has_values(const json::document& x) {
 /// Reads the metrics of *x* from its manifest in *folder*. Nothing changes if
 /// that is gone or damaged, which is found out when the files are read.
 expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
-  auto found =
-    folder.look_up_link(fs::path{x.data.name()} / manifest_file_name);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found,
+             folder.look_up_link(fs::path{x.data.name()} / manifest_file_name));
+  if (!found.exists())
     return {};
   auto its = read_manifest(folder, x.data.name());
   if (!its && its.error().code == ec::storage)
@@ -204,17 +202,14 @@ expected<saved_run> read_long_values(saved_run x, const fs::path& run_path,
   if (lacking.empty())
     return x;
   auto path = run_path / "checkpoints";
-  auto found = run ? run->look_up_link("checkpoints") : look_up_link(path);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found,
+             run ? run->look_up_link("checkpoints") : look_up_link(path));
+  if (!found.exists())
     return x;
-  auto folder = run ? run->existing("checkpoints") : held_folder::open(path);
-  if (!folder)
-    return tl::unexpected{folder.error()};
+  TROUPE_TRY(auto folder,
+             run ? run->existing("checkpoints") : held_folder::open(path));
   for (auto i : lacking)
-    if (auto ok = read_values(x.checkpoints[i], *folder); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(read_values(x.checkpoints[i], folder));
   return x;
 }
 
@@ -291,10 +286,8 @@ expected<void> save_run(const saved_run& x, const fs::path& run_path) {
 
 expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
   auto file = state_file(run_path);
-  auto found = look_up_link(file);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, look_up_link(file));
+  if (!found.exists())
     return std::optional<saved_run>{};
   return read_file(file, max_state_bytes)
     .and_then([&](const std::string& text) {

@@ -41,27 +41,23 @@ expected<told_reports> told_reports::open(run_store& store) {
   auto result = open_file_of(store);
   if (!result)
     return result;
-  auto count = result->count();
-  if (!count)
-    return tl::unexpected{count.error()};
+  TROUPE_TRY(auto count, result->count());
   result->stored_ = store.next_report();
-  store.hold_checkpoints(std::min(*count, result->stored_));
-  if (*count < result->stored_) {
-    auto reader = batch_reader::open(store.folder().journal_file(), *count);
-    if (!reader)
-      return tl::unexpected{reader.error()};
-    auto first = reader->next(); // The way to it may be long.
+  store.hold_checkpoints(std::min(count, result->stored_));
+  if (count < result->stored_) {
+    TROUPE_TRY(auto reader,
+               batch_reader::open(store.folder().journal_file(), count));
+    auto first = reader.next(); // The way to it may be long.
     if (!first)
       return tl::unexpected{first.error()};
-    result->untold_ = std::move(*reader);
+    result->untold_ = std::move(reader);
     result->first_ = std::move(*first);
-    result->next_ = *count;
+    result->next_ = count;
     for (auto& x : store.checkpoints())
-      if (x.index >= *count)
+      if (x.index >= count)
         result->kept_.emplace(x.index, x.data);
   }
-  if (auto ok = result->set_count(std::min(*count, result->stored_)); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(result->set_count(std::min(count, result->stored_)));
   return result;
 }
 

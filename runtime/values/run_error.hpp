@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/inspect_enum.hpp"
 
 namespace troupe {
 
@@ -41,13 +42,13 @@ struct rank_failure {
 std::string to_string(const rank_failure& x);
 
 template <class Inspector>
+bool inspect(Inspector& f, rank_failure::kind_type& x) {
+  return inspect_enum(f, x, rank_failure::kind_type::misuse);
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, rank_failure& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x.kind); };
-  auto set = [&x](std::uint8_t kind) {
-    x.kind = static_cast<rank_failure::kind_type>(kind);
-    return x.kind <= rank_failure::kind_type::misuse;
-  };
-  return f.object(x).fields(f.field("kind", get, set), f.field("code", x.code),
+  return f.object(x).fields(f.field("kind", x.kind), f.field("code", x.code),
                             f.field("what", x.what), f.field("pid", x.pid),
                             f.field("host", x.host));
 }
@@ -75,12 +76,7 @@ run_error make_run_error(error reason);
 
 template <class Inspector>
 bool inspect(Inspector& f, run_error& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x.code); };
-  auto set = [&x](std::uint8_t code) {
-    x.code = static_cast<ec>(code);
-    return x.code <= last_ec;
-  };
-  return f.object(x).fields(f.field("code", get, set),
+  return f.object(x).fields(f.field("code", x.code),
                             f.field("message", x.message),
                             f.field("ranks", x.ranks));
 }

@@ -7,6 +7,7 @@
 #include <string_view>
 #include <vector>
 
+#include "troupe/runtime/inspect_enum.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {
@@ -26,6 +27,11 @@ std::string_view to_string(run_status_kind x) noexcept;
 /// The kind called *name*; nothing if there is none.
 std::optional<run_status_kind>
 run_status_from_string(std::string_view name) noexcept;
+
+template <class Inspector>
+bool inspect(Inspector& f, run_status_kind& x) {
+  return inspect_enum(f, x, run_status_kind::preempted);
+}
 
 /// Where a run is. The last four are final.
 enum class run_state : std::uint8_t {
@@ -47,6 +53,11 @@ std::string_view to_string(run_state x) noexcept;
 /// Whether *x* is final.
 constexpr bool is_terminal(run_state x) noexcept {
   return x >= run_state::finished;
+}
+
+template <class Inspector>
+bool inspect(Inspector& f, run_state& x) {
+  return inspect_enum(f, x, run_state::preempted);
 }
 
 /// The time that one callback took.
@@ -99,13 +110,8 @@ struct run_status {
 
 template <class Inspector>
 bool inspect(Inspector& f, run_status& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x.state); };
-  auto set = [&x](std::uint8_t state) {
-    x.state = static_cast<run_state>(state);
-    return state <= static_cast<std::uint8_t>(run_state::preempted);
-  };
   return f.object(x).fields(
-    f.field("state", get, set), f.field("attempt", x.attempt),
+    f.field("state", x.state), f.field("attempt", x.attempt),
     f.field("world_size", x.world_size), f.field("reports", x.reports),
     f.field("last_report", x.last_report),
     f.field("reports_per_second", x.reports_per_second),
@@ -136,13 +142,13 @@ struct rank_status {
 };
 
 template <class Inspector>
+bool inspect(Inspector& f, rank_status::phase& x) {
+  return inspect_enum(f, x, rank_status::phase::failed);
+}
+
+template <class Inspector>
 bool inspect(Inspector& f, rank_status& x) {
-  auto get = [&x] { return static_cast<std::uint8_t>(x.where); };
-  auto set = [&x](std::uint8_t where) {
-    x.where = static_cast<rank_status::phase>(where);
-    return where <= static_cast<std::uint8_t>(rank_status::phase::failed);
-  };
-  return f.object(x).fields(f.field("rank", x.rank), f.field("where", get, set),
+  return f.object(x).fields(f.field("rank", x.rank), f.field("where", x.where),
                             f.field("pid", x.pid), f.field("host", x.host),
                             f.field("reports", x.reports),
                             f.field("place", x.place));

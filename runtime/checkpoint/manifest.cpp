@@ -150,26 +150,6 @@ expected<manifest> read_from(const place& folder) {
       [&](const std::string& text) { return manifest_from_json(text, file); });
 }
 
-// What the journal's line of the report needs.
-void append_report(std::string& out, const manifest& x) {
-  out += ",\n\"values\":[";
-  auto separator = "";
-  for (auto& values : x.values) {
-    out += separator;
-    json::append(out, values);
-    separator = ",";
-  }
-  out += "],\n\"step_us\":[";
-  separator = "";
-  for (auto seconds : x.step_s) {
-    out += separator;
-    json::append_us(out, seconds);
-    separator = ",";
-  }
-  out += "],\n\"wait_us\":";
-  json::append_us(out, x.wait_s);
-}
-
 } // namespace
 
 bool is_own_file(std::string_view path) {
@@ -191,29 +171,30 @@ bool is_path_below(std::string_view path) noexcept {
 }
 
 std::string to_json(const manifest& x) {
-  std::string out = "{\"format\":" + std::to_string(manifest_format);
-  out += ",\n\"run\":";
-  json::append(out, std::string_view{x.run_name});
-  out += ",\n\"run_id\":";
-  json::append(out, std::string_view{x.run_id});
-  out += ",\n\"name\":";
-  json::append(out, std::string_view{x.name});
-  out += ",\n\"attempt\":" + std::to_string(x.attempt);
-  out += ",\n\"index\":" + std::to_string(x.index);
-  out += ",\n\"metrics\":"; // for readers of an earlier version
-  json::append(out, x.first_values());
-  append_report(out, x);
-  out += ",\n\"files\":[";
-  auto separator = "\n";
-  for (auto& file : x.files) {
-    out += separator;
-    out += "{\"path\":";
-    json::append(out, std::string_view{file.path});
-    out += ",\"size\":" + std::to_string(file.size) + ",\"checksum\":\""
-           + checksum_text(file.checksum) + "\"}";
-    separator = ",\n";
-  }
-  out += "\n]\n";
+  std::string out;
+  json::object_writer to{out, ",\n"};
+  to.field("format", manifest_format)
+    .field("run", x.run_name)
+    .field("run_id", x.run_id)
+    .field("name", x.name)
+    .field("attempt", x.attempt)
+    .field("index", x.index)
+    .field("metrics", x.first_values()) // for readers of an earlier version
+    .array_field(
+      "values", x.values,
+      [](auto& text, const metrics& one) { json::append(text, one); })
+    .array_field("step_us", x.step_s, json::append_us);
+  json::append_us(to.begin("wait_us"), x.wait_s);
+  to.array_field(
+    "files", x.files,
+    [](auto& text, const file_entry& file) {
+      json::object_writer{text}
+        .field("path", file.path)
+        .field("size", file.size)
+        .field("checksum", checksum_text(file.checksum))
+        .end();
+    },
+    ",\n");
   append_sum(out);
   return out;
 }

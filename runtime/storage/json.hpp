@@ -5,6 +5,7 @@
 #include <stdexcept>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 #include <nlohmann/json.hpp>
 
@@ -29,6 +30,73 @@ void append(std::string& out, const metrics& x);
 
 /// A time as whole microseconds.
 void append_us(std::string& out, double seconds);
+
+/// One object of a document, appended field by field: sees to names and commas.
+/// Names are plain ASCII.
+class object_writer {
+public:
+  /// *between* stands between two fields.
+  explicit object_writer(std::string& out, std::string_view between = ",")
+    : out_(out), between_(between) {
+    out_ += '{';
+  }
+
+  /// An integer, a text, a metric value or metrics.
+  template <class T>
+  object_writer& field(std::string_view name, const T& x) {
+    begin(name);
+    if constexpr (std::is_integral_v<T>)
+      out_ += std::to_string(x);
+    else if constexpr (std::is_convertible_v<const T&, std::string_view>)
+      append(out_, std::string_view{x});
+    else
+      append(out_, x);
+    return *this;
+  }
+
+  object_writer& null_field(std::string_view name) {
+    begin(name) += "null";
+    return *this;
+  }
+
+  /// Calls *append_one* with the text so far and each element of *all*.
+  template <class Range, class F>
+  object_writer& array_field(std::string_view name, const Range& all,
+                             F append_one, std::string_view between = ",") {
+    begin(name) += '[';
+    auto separator = std::string_view{};
+    for (auto& x : all) {
+      out_ += separator;
+      append_one(out_, x);
+      separator = between;
+    }
+    out_ += ']';
+    return *this;
+  }
+
+  /// Appends a field's name; its value is to follow.
+  std::string& begin(std::string_view name) {
+    out_ += separator_;
+    separator_ = between_;
+    out_ += '"';
+    out_ += name;
+    out_ += "\":";
+    return out_;
+  }
+
+  /// Ends the object. One that gets a checksum (`append_sum`) ends with it.
+  void end() { out_ += '}'; }
+
+private:
+  std::string& out_;
+  std::string_view between_;
+  std::string_view separator_;
+};
+
+/// An element of `object_writer::array_field`.
+inline constexpr auto append_text = [](std::string& out, std::string_view x) {
+  append(out, x);
+};
 
 using document = nlohmann::json;
 

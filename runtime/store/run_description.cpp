@@ -60,32 +60,22 @@ std::string new_id() {
 
 constexpr const char* file_name = "run.json";
 
-void append_field(std::string& out, const char* name, std::string_view text) {
-  out += std::string{",\n\""} + name + "\":";
-  json::append(out, text);
-}
-
 std::string to_json(const run_description& x) {
-  std::string out = "{\"format\":1";
-  append_field(out, "name", x.name);
-  append_field(out, "id", x.id);
-  append_field(out, "begun", x.begun);
-  append_field(out, "time", x.time);
-  append_field(out, "host", x.host);
-  append_field(out, "user", x.user);
-  append_field(out, "program", x.program);
-  out += ",\n\"pid\":" + std::to_string(x.pid);
-  append_field(out, "troupe", x.troupe);
-  append_field(out, "compiler", x.compiler);
-  append_field(out, "config", x.config);
-  out += ",\n\"former_ids\":[";
-  auto separator = "";
-  for (auto& id : x.former_ids) {
-    out += separator;
-    json::append(out, std::string_view{id});
-    separator = ",";
-  }
-  out += ']';
+  std::string out;
+  json::object_writer{out, ",\n"}
+    .field("format", 1)
+    .field("name", x.name)
+    .field("id", x.id)
+    .field("begun", x.begun)
+    .field("time", x.time)
+    .field("host", x.host)
+    .field("user", x.user)
+    .field("program", x.program)
+    .field("pid", x.pid)
+    .field("troupe", x.troupe)
+    .field("compiler", x.compiler)
+    .field("config", x.config)
+    .array_field("former_ids", x.former_ids, json::append_text);
   append_sum(out);
   return out;
 }

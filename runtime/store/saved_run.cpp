@@ -16,43 +16,26 @@ fs::path state_file(const fs::path& run_path) {
   return run_path / "state.json";
 }
 
-void append_field(std::string& out, const char* name, std::uint64_t x) {
-  out += std::string{",\n\""} + name + "\":" + std::to_string(x);
-}
-
-void append_text(std::string& out, const char* name, std::string_view text) {
-  out += std::string{"\""} + name + "\":";
-  json::append(out, text);
-}
-
-void append_retention(std::string& out, const checkpoint_config& x) {
-  out += ",\n\"num_to_keep\":";
-  out += x.num_to_keep ? std::to_string(*x.num_to_keep) : "null";
-  out += ",\n";
-  append_text(out, "score_attribute", x.checkpoint_score_attribute);
-  out += ",\n";
-  append_text(out, "score_order",
-              x.checkpoint_score_order == score_order::max ? "max" : "min");
+void append_failure(std::string& out, int rank, const rank_failure& x) {
+  json::object_writer{out}
+    .field("rank", rank)
+    .field("kind", static_cast<int>(x.kind))
+    .field("code", x.code)
+    .field("pid", x.pid)
+    .field("host", x.host)
+    .field("what", x.what)
+    .end();
 }
 
 void append_error(std::string& out, const run_error& x) {
-  out += "{\"code\":" + std::to_string(static_cast<int>(x.code)) + ',';
-  append_text(out, "message", x.message);
-  out += ",\"ranks\":[";
-  auto separator = "";
-  for (auto& [rank, cause] : x.ranks) {
-    out += separator;
-    out += "\n{\"rank\":" + std::to_string(rank)
-           + ",\"kind\":" + std::to_string(static_cast<int>(cause.kind))
-           + ",\"code\":" + std::to_string(cause.code)
-           + ",\"pid\":" + std::to_string(cause.pid) + ',';
-    append_text(out, "host", cause.host);
-    out += ',';
-    append_text(out, "what", cause.what);
-    out += '}';
-    separator = ",";
-  }
-  out += "]}";
+  json::object_writer{out}
+    .field("code", static_cast<int>(x.code))
+    .field("message", x.message)
+    .array_field("ranks", x.ranks,
+                 [](auto& text, auto& one) {
+                   append_failure(text, one.first, one.second);
+                 })
+    .end();
 }
 
 // The state is written with every checkpoint: metrics that are long would make
@@ -64,45 +47,24 @@ bool is_long(const metrics& x) {
          });
 }
 
-void append_checkpoints(std::string& out,
-                        const std::vector<reported_checkpoint>& all) {
-  out += ",\n\"checkpoints\":[";
-  auto separator = "\n";
-  for (auto& x : all) {
-    out += separator;
-    out += '{';
-    append_text(out, "name", x.data.name());
-    out += ",\"index\":" + std::to_string(x.index)
-           + ",\"attempt\":" + std::to_string(x.attempt) + ",\"metrics\":";
-    if (is_long(x.values))
-      out += "null";
-    else
-      json::append(out, x.values);
-    out += '}';
-    separator = ",\n";
-  }
-  out += "\n]";
+void append_checkpoint(std::string& out, const reported_checkpoint& x) {
+  json::object_writer to{out};
+  to.field("name", x.data.name())
+    .field("index", x.index)
+    .field("attempt", x.attempt);
+  if (is_long(x.values))
+    to.null_field("metrics");
+  else
+    to.field("metrics", x.values);
+  to.end();
 }
 
-void append_leavings(std::string& out, const saved_run& x) {
-  out += ",\n\"doomed\":[";
-  auto separator = "\n";
-  for (auto& one : x.doomed) {
-    out += separator;
-    out += '{';
-    append_text(out, "name", one.name);
-    out += ",\"index\":" + std::to_string(one.index)
-           + ",\"attempt\":" + std::to_string(one.attempt) + '}';
-    separator = ",\n";
-  }
-  out += "],\n\"rotten\":[";
-  separator = "";
-  for (auto& name : x.rotten) {
-    out += separator;
-    json::append(out, std::string_view{name});
-    separator = ",";
-  }
-  out += ']';
+void append_doomed(std::string& out, const doomed_checkpoint& x) {
+  json::object_writer{out}
+    .field("name", x.name)
+    .field("index", x.index)
+    .field("attempt", x.attempt)
+    .end();
 }
 
 int to_int(const json::document& x) {
@@ -227,22 +189,28 @@ reported_checkpoint to_checkpoint(const json::document& x,
 } // namespace
 
 std::string to_json(const saved_run& x) {
-  std::string out = "{\"format\":" + std::to_string(saved_run_format) + ",\n";
-  append_text(out, "status", to_string(x.status));
-  append_field(out, "next_attempt", x.next_attempt);
-  append_field(out, "next_report", x.next_report);
-  append_field(out, "rank_failures",
-               static_cast<std::uint64_t>(x.failures.ranks));
-  append_field(out, "start_failures",
-               static_cast<std::uint64_t>(x.failures.starts));
-  append_retention(out, x.retention);
-  out += ",\n\"error\":";
-  if (x.error)
-    append_error(out, *x.error);
+  std::string out;
+  json::object_writer to{out, ",\n"};
+  to.field("format", saved_run_format)
+    .field("status", to_string(x.status))
+    .field("next_attempt", x.next_attempt)
+    .field("next_report", x.next_report)
+    .field("rank_failures", x.failures.ranks)
+    .field("start_failures", x.failures.starts);
+  if (x.retention.num_to_keep)
+    to.field("num_to_keep", *x.retention.num_to_keep);
   else
-    out += "null";
-  append_checkpoints(out, x.checkpoints);
-  append_leavings(out, x);
+    to.null_field("num_to_keep");
+  auto by_maximum = x.retention.checkpoint_score_order == score_order::max;
+  to.field("score_attribute", x.retention.checkpoint_score_attribute)
+    .field("score_order", by_maximum ? "max" : "min");
+  if (x.error)
+    append_error(to.begin("error"), *x.error);
+  else
+    to.null_field("error");
+  to.array_field("checkpoints", x.checkpoints, append_checkpoint, ",\n")
+    .array_field("doomed", x.doomed, append_doomed, ",\n")
+    .array_field("rotten", x.rotten, json::append_text);
   append_sum(out);
   return out;
 }

@@ -143,23 +143,23 @@ bool is_rank() noexcept {
   return has_become_rank;
 }
 
-void become_rank(rank_birth birth) noexcept {
+void become_rank(rank_start start) noexcept {
   has_become_rank = true; // before the rank has threads
-  die_with(birth.spawner);
+  die_with(start.spawner);
   reset_signals();
-  redirect(birth.descriptors.at(0), birth.descriptors.at(1));
-  keep_last_words_in(birth.last_words.release());
-  pin_to(birth.order.cores);
-  hide_variables(birth.order.hidden);
-  for (const auto& [name, value] : birth.order.environment)
+  redirect(start.descriptors.at(0), start.descriptors.at(1));
+  keep_last_words_in(start.last_words.release());
+  pin_to(start.order.cores);
+  hide_variables(start.order.hidden);
+  for (const auto& [name, value] : start.order.environment)
     ::setenv(name.c_str(), value.c_str(), 1);
   ::on_exit(leave_on_exit, nullptr);
   std::vector<int> descriptors;
-  for (std::size_t i = 2; i < birth.descriptors.size(); ++i)
-    descriptors.push_back(birth.descriptors[i].release());
-  birth.descriptors.clear();
+  for (std::size_t i = 2; i < start.descriptors.size(); ++i)
+    descriptors.push_back(start.descriptors[i].release());
+  start.descriptors.clear();
   int code =
-    birth.entry(std::move(birth.order.payload), std::move(descriptors));
+    start.entry(std::move(start.order.payload), std::move(descriptors));
   flush_everything();
   ::_exit(code);
 }

@@ -18,4 +18,12 @@ std::string cut_reason(std::string text) {
   return text + "… (cut; it has " + std::to_string(size) + " bytes)";
 }
 
+void append_hex(std::string& out, std::string_view bytes) {
+  static constexpr char digits[] = "0123456789abcdef";
+  for (unsigned char c : bytes) {
+    out += digits[c >> 4];
+    out += digits[c & 0xf];
+  }
+}
+
 } // namespace troupe

@@ -16,4 +16,7 @@ std::string_view cut_text(std::string_view text, std::size_t size) noexcept;
 /// *text*, cut to `max_reason_size`; what was cut says how long it was.
 std::string cut_reason(std::string text);
 
+/// Appends two lowercase hexadecimal digits for each byte of *bytes*.
+void append_hex(std::string& out, std::string_view bytes);
+
 } // namespace troupe

@@ -10,6 +10,8 @@
 #include <link.h>
 #include <unistd.h>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe {
 namespace {
 
@@ -27,23 +29,14 @@ struct module {
   }
 };
 
-std::string hexadecimal(const unsigned char* bytes, std::size_t size) {
-  constexpr char digits[] = "0123456789abcdef";
-  std::string result;
-  for (std::size_t i = 0; i < size; ++i) {
-    result += digits[bytes[i] >> 4];
-    result += digits[bytes[i] & 15];
-  }
-  return result;
-}
-
 std::size_t padded(std::size_t size) {
   return (size + 3) & ~std::size_t{3};
 }
 
 /// Finds the build id among the notes in *size* bytes at *notes*.
 std::string build_id_in(const unsigned char* notes, std::size_t size) {
-  while (size >= sizeof(ElfW(Nhdr))) {
+  std::string result;
+  while (result.empty() && size >= sizeof(ElfW(Nhdr))) {
     ElfW(Nhdr) head;
     std::memcpy(&head, notes, sizeof(head));
     auto* name = notes + sizeof(head);
@@ -53,11 +46,11 @@ std::string build_id_in(const unsigned char* notes, std::size_t size) {
       break;
     if (head.n_type == NT_GNU_BUILD_ID && head.n_namesz == 4
         && std::memcmp(name, "GNU", 4) == 0)
-      return hexadecimal(text, head.n_descsz);
+      append_hex(result, {reinterpret_cast<const char*>(text), head.n_descsz});
     notes += whole;
     size -= whole;
   }
-  return {};
+  return result;
 }
 
 module read_module(const dl_phdr_info& info) {

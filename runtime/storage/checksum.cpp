@@ -10,6 +10,7 @@
 #include <memory>
 
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -26,10 +27,11 @@ std::uint64_t checksum(std::string_view bytes) noexcept {
 }
 
 std::string checksum_text(std::uint64_t x) {
-  static constexpr char digits[] = "0123456789abcdef";
-  std::string result(16, '0');
-  for (auto i = result.rbegin(); i != result.rend(); ++i, x >>= 4)
-    *i = digits[x & 0xf];
+  XXH64_canonical_t bytes;
+  XXH64_canonicalFromHash(&bytes, x);
+  std::string result;
+  append_hex(result, {reinterpret_cast<const char*>(bytes.digest),
+                      sizeof(bytes.digest)});
   return result;
 }
 

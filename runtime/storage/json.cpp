@@ -5,18 +5,11 @@
 #include <cmath>
 #include <limits>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::json {
 
 namespace {
-
-constexpr char hex_digits[] = "0123456789abcdef";
-
-void append_hex(std::string& out, std::string_view bytes) {
-  for (unsigned char c : bytes) {
-    out += hex_digits[c >> 4];
-    out += hex_digits[c & 0xf];
-  }
-}
 
 // Length of the UTF-8 sequence at *x* (not ASCII), 0 if it is none: overlong
 // forms, surrogates and what lies above U+10FFFF included.

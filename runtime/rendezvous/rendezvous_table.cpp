@@ -78,26 +78,6 @@ void rendezvous_table::drop(waiter_id waiter) {
   }
 }
 
-rendezvous_table::waiter_list rendezvous_table::clear() {
-  std::map<std::uint64_t, waiter_id> by_order;
-  for (auto& [waiter, entry] : waiters_)
-    by_order.emplace(entry.order, waiter);
-  waiter_list result;
-  for (auto& [order, waiter] : by_order)
-    result.push_back(waiter);
-  waiters_.clear();
-  by_key_.clear();
-  values_.clear();
-  return result;
-}
-
-std::vector<std::string> rendezvous_table::missing(waiter_id waiter) const {
-  auto i = waiters_.find(waiter);
-  if (i == waiters_.end())
-    return {};
-  return {i->second.missing.begin(), i->second.missing.end()};
-}
-
 rendezvous_table::waiter_list
 rendezvous_table::release(const std::string& key) {
   auto node = by_key_.extract(key);

@@ -61,21 +61,13 @@ public:
   /// brings the last one, once. An id that waits already starts again.
   bool wait(const std::vector<std::string>& keys, waiter_id waiter);
 
-  /// Forgets *waiter*: it gave up or its rank is gone.
-  void drop(waiter_id waiter);
-
-  /// Forgets everything; returns the waiters that no one will release.
-  waiter_list clear();
-
-  /// Keys that *waiter* still waits for; empty if it does not wait.
-  std::vector<std::string> missing(waiter_id waiter) const;
-
 private:
   struct waiter_entry {
     std::uint64_t order = 0;
     std::set<std::string> missing;
   };
 
+  void drop(waiter_id waiter);
   waiter_list release(const std::string& key);
 
   std::unordered_map<std::string, std::string> values_;

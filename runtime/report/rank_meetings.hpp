@@ -71,9 +71,6 @@ public:
   /// The call that ranks are in, such as "barrier 3"; empty if no one waits.
   std::string call_name() const;
 
-  /// Sequence of the call that ranks are in or come to next.
-  std::uint64_t next_sequence() const noexcept { return next_; }
-
 private:
   struct rank_slot {
     std::optional<meeting_kind> here;

@@ -70,9 +70,6 @@ public:
     return {rank_failures_, start_failures_};
   }
 
-  std::int64_t rank_failures() const noexcept { return rank_failures_; }
-  std::int64_t start_failures() const noexcept { return start_failures_; }
-
   /// Failures of ranks since a report was stored.
   std::int64_t failures_in_a_row() const noexcept { return failures_in_a_row_; }
 

@@ -16,7 +16,6 @@ namespace {
 
 struct found_state {
   saved_run state;
-  bool existed = false;
   std::vector<store_event> events;
 };
 
@@ -37,13 +36,12 @@ expected<void> take_end(saved_run& state, const fs::path& journal_file) {
 expected<found_state> find_state(const run_folder& folder, const journal& log,
                                  expected<std::optional<saved_run>> saved) {
   if (saved && *saved)
-    return found_state{std::move(**saved), true, {}};
+    return found_state{std::move(**saved), {}};
   found_state result;
   TROUPE_TRY_VOID(take_end(result.state, folder.journal_file()));
-  result.existed = !saved || log.next_attempt() > 0;
   result.state.next_attempt = log.next_attempt();
   result.state.next_report = log.next_report();
-  if (result.existed)
+  if (!saved || log.next_attempt() > 0)
     result.events.push_back(
       {"state_rebuilt",
        {{"reason", saved ? "state.json is missing" : saved.error().message}}});
@@ -171,10 +169,10 @@ expected<void> take(run_folder& folder, std::uint64_t attempt) {
 
 run_store::run_store(std::unique_ptr<run_folder> folder,
                      std::unique_ptr<journal> log, checkpoint_store checkpoints,
-                     run_description description, bool resumed)
+                     run_description description)
   : folder_(std::move(folder)), journal_(std::move(log)),
-    checkpoints_(std::move(checkpoints)), description_(std::move(description)),
-    resumed_(resumed) {}
+    checkpoints_(std::move(checkpoints)), description_(std::move(description)) {
+}
 
 expected<std::unique_ptr<run_store>>
 run_store::open(const run_config& config, const std::string& config_text) {
@@ -226,7 +224,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   TROUPE_TRY_VOID(save_description(files.files(), description));
   std::unique_ptr<run_store> result{
     new run_store{std::move(folder), std::move(log), std::move(*checkpoints),
-                  std::move(description), found.existed}};
+                  std::move(description)}};
   result->last_metrics_ =
     std::make_shared<const metrics>(first_values(std::move(last)));
   result->start_timeout_ = config.start_timeout;

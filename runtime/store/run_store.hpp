@@ -50,9 +50,6 @@ public:
 
   const run_description& description() const noexcept { return description_; }
 
-  /// Whether an earlier driver began this run.
-  bool resumed() const noexcept { return resumed_; }
-
   /// Rank 0's last metrics of an earlier driver or of this one.
   std::shared_ptr<const metrics> last_metrics() const;
 
@@ -148,8 +145,7 @@ public:
 
 private:
   run_store(std::unique_ptr<run_folder> folder, std::unique_ptr<journal> log,
-            checkpoint_store checkpoints, run_description description,
-            bool resumed);
+            checkpoint_store checkpoints, run_description description);
 
   /// Adds what attempt *x* starts from to the events, if it is not the begin.
   void show_start(const attempt_start& x);
@@ -209,7 +205,6 @@ private:
     one.push_back(std::move(x));
     return note_events(std::move(one));
   };
-  const bool resumed_;
   sync_thread sync_; // the last member: it uses the others
 };
 

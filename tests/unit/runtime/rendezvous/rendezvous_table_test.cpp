@@ -69,13 +69,10 @@ TEST(rendezvous_table_test, a_wait_for_keys_that_are_there_is_over_at_once) {
 TEST(rendezvous_table_test, releases_a_waiter_with_its_last_key_and_once) {
   rendezvous_table table;
   EXPECT_FALSE(table.wait({"a", "b", "b"}, 1));
-  EXPECT_THAT(table.missing(1), ElementsAre("a", "b"));
   EXPECT_THAT(table.set("b", ""), IsEmpty());
   EXPECT_THAT(table.set("b", ""), IsEmpty());
-  EXPECT_THAT(table.missing(1), ElementsAre("a"));
   EXPECT_THAT(table.set("a", ""), ElementsAre(1));
   EXPECT_THAT(table.set("a", ""), IsEmpty());
-  EXPECT_THAT(table.missing(1), IsEmpty());
 }
 
 TEST(rendezvous_table_test, releases_waiters_in_the_order_they_came) {
@@ -102,16 +99,6 @@ TEST(rendezvous_table_test, a_key_seen_once_is_not_waited_for_again) {
   EXPECT_THAT(table.set("b", ""), ElementsAre(1));
 }
 
-TEST(rendezvous_table_test, forgets_a_waiter_that_gave_up) {
-  rendezvous_table table;
-  EXPECT_FALSE(table.wait({"a", "b"}, 1));
-  EXPECT_FALSE(table.wait({"a"}, 2));
-  table.drop(1);
-  table.drop(1);
-  EXPECT_THAT(table.set("a", ""), ElementsAre(2));
-  EXPECT_THAT(table.set("b", ""), IsEmpty());
-}
-
 TEST(rendezvous_table_test, an_id_that_waits_already_starts_anew) {
   rendezvous_table table;
   EXPECT_FALSE(table.wait({"a"}, 1));
@@ -128,16 +115,6 @@ TEST(rendezvous_table_test, exchanges_only_what_it_was_told_to_expect) {
   EXPECT_EQ(table.compare_set("k", "", "2").value, "1");
   EXPECT_EQ(table.compare_set("k", "1", "2").value, "2");
   EXPECT_EQ(*table.find("k"), "2");
-}
-
-TEST(rendezvous_table_test, names_the_waiters_left_behind_when_it_is_cleared) {
-  rendezvous_table table;
-  table.set("x", "");
-  EXPECT_FALSE(table.wait({"a"}, 4));
-  EXPECT_FALSE(table.wait({"b"}, 2));
-  EXPECT_THAT(table.clear(), ElementsAre(4, 2));
-  EXPECT_EQ(table.size(), 0u);
-  EXPECT_THAT(table.set("a", ""), IsEmpty());
 }
 
 // Every waiter is released exactly once, by the call that brings the last of
@@ -167,12 +144,6 @@ TEST(rendezvous_table_test, loses_no_waiter_over_random_calls) {
         ASSERT_EQ(table.erase(gone), there.erase(gone) == 1);
         break;
       }
-      case 2:
-        if (!model.empty() && random() % 4 == 0) {
-          table.drop(model.begin()->first);
-          model.erase(model.begin());
-        }
-        break;
       default: {
         auto made = key();
         there.insert(made);

@@ -20,7 +20,7 @@ TEST(failure_policy_test, FP_1_a_limit_of_n_allows_n_restarts) {
   for (int i = 0; i < 3; ++i)
     EXPECT_TRUE(policy.on_ranks_failed());
   EXPECT_FALSE(policy.on_ranks_failed());
-  EXPECT_EQ(policy.rank_failures(), 4);
+  EXPECT_EQ(policy.counts().ranks, 4);
 }
 
 TEST(failure_policy_test, FP_2_a_limit_of_minus_one_always_restarts) {
@@ -44,8 +44,8 @@ TEST(failure_policy_test, FP_4_start_failures_have_a_budget_of_their_own) {
   EXPECT_TRUE(policy.on_start_failed(start_error));
   EXPECT_FALSE(policy.on_start_failed(start_error));
   EXPECT_FALSE(policy.on_ranks_failed());
-  EXPECT_EQ(policy.start_failures(), 3);
-  EXPECT_EQ(policy.rank_failures(), 2);
+  EXPECT_EQ(policy.counts().starts, 3);
+  EXPECT_EQ(policy.counts().ranks, 2);
 }
 
 TEST(failure_policy_test, FP_5_a_start_that_can_never_work_is_not_repeated) {
@@ -65,7 +65,7 @@ TEST(failure_policy_test, the_first_failure_after_a_report_waits_for_nothing) {
     policy.on_progress();
     EXPECT_EQ(policy.failures_in_a_row(), 0);
   }
-  EXPECT_EQ(policy.rank_failures(), 6);
+  EXPECT_EQ(policy.counts().ranks, 6);
 }
 
 TEST(failure_policy_test, waits_longer_after_each_failure_without_a_report) {

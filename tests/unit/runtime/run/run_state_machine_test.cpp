@@ -181,7 +181,7 @@ TEST(run_state_machine_test, RSM_6_ranks_that_fail_while_they_leave_are_free) {
     {size_decided{2}, group_started{0}, preempt_requested{{ec::stopped, "w"}},
      ranks_failed{0, failed({1})}, group_stopped{0}});
   EXPECT_EQ(machine.state(), run_state::preempted);
-  EXPECT_EQ(machine.policy().rank_failures(), 0);
+  EXPECT_EQ(machine.policy().counts().ranks, 0);
   EXPECT_NE(machine.reason().message.find("rank 1"), std::string::npos);
 }
 
@@ -339,20 +339,20 @@ TEST(run_state_machine_test, RSM_3_charges_two_faults_of_one_group_once) {
   EXPECT_TRUE(machine.apply(ranks_failed{0, failed({1})}));
   auto second = machine.apply(ranks_failed{0, failed({0, 2})});
   EXPECT_EQ(outcome_of(second), "restarting none");
-  EXPECT_EQ(machine.policy().rank_failures(), 1);
+  EXPECT_EQ(machine.policy().counts().ranks, 1);
   EXPECT_EQ(machine.failures().size(), 3u);
   EXPECT_TRUE(machine.apply(group_stopped{0}));
   EXPECT_FALSE(machine.apply(ranks_failed{0, failed({2})}));
   EXPECT_TRUE(machine.apply(size_decided{3}));
   EXPECT_FALSE(machine.apply(ranks_failed{0, failed({2})}));
-  EXPECT_EQ(machine.policy().rank_failures(), 1);
+  EXPECT_EQ(machine.policy().counts().ranks, 1);
 }
 
 TEST(run_state_machine_test, a_loop_that_fails_before_all_run_is_no_bad_start) {
   auto machine = machine_after({size_decided{2}}, {0, -1});
   EXPECT_EQ(outcome_of(machine.apply(ranks_failed{0, failed({0})})), stop);
-  EXPECT_EQ(machine.policy().rank_failures(), 1);
-  EXPECT_EQ(machine.policy().start_failures(), 0);
+  EXPECT_EQ(machine.policy().counts().ranks, 1);
+  EXPECT_EQ(machine.policy().counts().starts, 0);
 }
 
 TEST(run_state_machine_test, RSM_5_a_failed_shutdown_keeps_the_first_error) {

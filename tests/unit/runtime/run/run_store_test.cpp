@@ -76,7 +76,6 @@ TEST(sync_thread_test, a_call_that_throws_is_followed_by_the_next) {
 
 TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
   auto store = open().value();
-  EXPECT_FALSE(store->resumed());
   EXPECT_EQ(store->path(), run);
   for (auto folder : {"logs", "checkpoints", "sinks"})
     EXPECT_TRUE(fs::is_directory(run / folder)) << folder;
@@ -175,7 +174,6 @@ TEST_F(run_store_test, resumes_all_but_finished_runs) {
   for (auto status : {run_status_kind::errored, run_status_kind::aborted,
                       run_status_kind::preempted, run_status_kind::running}) {
     auto store = open().value();
-    EXPECT_EQ(store->resumed(), attempt > 0);
     auto start = store->begin_attempt().value();
     EXPECT_EQ(start.attempt, attempt);
     EXPECT_EQ(start.first_report, report);
@@ -228,7 +226,6 @@ TEST_F(run_store_test, can_be_taken_over_after_its_driver_was_killed) {
   });
   ASSERT_TRUE(WIFSIGNALED(status));
   auto store = open().value();
-  EXPECT_TRUE(store->resumed());
   EXPECT_EQ(*store->last_metrics(), (metrics{{"x", 2}}));
   auto start = store->begin_attempt().value();
   EXPECT_EQ(start.attempt, 1u);
@@ -310,7 +307,6 @@ TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
       write_bytes(run / "state.json", "{\"format\":1");
     EXPECT_EQ(result::from_path(run).error().code, ec::corrupt);
     auto store = open().value();
-    EXPECT_TRUE(store->resumed());
     auto events = store->take_events();
     ASSERT_FALSE(events.empty());
     EXPECT_EQ(events[0].kind, "state_rebuilt") << damage;

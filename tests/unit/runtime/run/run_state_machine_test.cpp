@@ -57,7 +57,7 @@ std::array<run_event, 13> all_events(std::uint64_t attempt) {
           ranks_failed{attempt, failed({1})},
           group_stopped{attempt},
           group_stop_failed{attempt, {ec::timeout, "rank 0 cannot be killed"}},
-          run_failed{disk_error},
+          run_events::run_failed{disk_error},
           stop_requested{},
           abort_requested{},
           preempt_requested{},
@@ -115,7 +115,7 @@ const situation situations[] = {
    {no, no, down, down, down, down, "finished end", "errored end", down, down,
     abort_now, down, no}},
   {"shutting down to errored",
-   {size_decided{2}, group_started{0}, run_failed{disk_error}},
+   {size_decided{2}, group_started{0}, run_events::run_failed{disk_error}},
    {no, no, down, down, down, down, "errored end", "errored end", down, down,
     abort_now, down, no}},
   {"shutting down to aborted",
@@ -130,7 +130,7 @@ const situation situations[] = {
    {size_decided{2}, group_started{0}, ranks_finished{0}, group_stopped{0}},
    {no, no, no, no, no, no, no, no, no, no, no, no, no}},
   {"errored",
-   {run_failed{disk_error}, group_stopped{0}},
+   {run_events::run_failed{disk_error}, group_stopped{0}},
    {no, no, no, no, no, no, no, no, no, no, no, no, no}},
   {"aborted",
    {abort_requested{}},
@@ -304,12 +304,13 @@ TEST(run_state_machine_test,
 TEST(run_state_machine_test, CTRL_7_a_failing_callback_ends_the_run_once) {
   auto machine = machine_after({size_decided{2}, group_started{0}});
   error thrown{ec::callback_failed, "callback 1 threw in after_report: x"};
-  EXPECT_EQ(outcome_of(machine.apply(run_failed{thrown})), stop);
-  EXPECT_EQ(outcome_of(machine.apply(run_failed{disk_error})), down);
+  EXPECT_EQ(outcome_of(machine.apply(run_events::run_failed{thrown})), stop);
+  EXPECT_EQ(outcome_of(machine.apply(run_events::run_failed{disk_error})),
+            down);
   auto last = machine.apply(group_stopped{0});
   EXPECT_EQ(last->to, run_state::errored);
   EXPECT_EQ(last->action.reason, thrown); // RSM-5
-  EXPECT_FALSE(machine.apply(run_failed{thrown}));
+  EXPECT_FALSE(machine.apply(run_events::run_failed{thrown}));
 }
 
 TEST(run_state_machine_test,
@@ -357,7 +358,7 @@ TEST(run_state_machine_test, a_loop_that_fails_before_all_run_is_no_bad_start) {
 
 TEST(run_state_machine_test, RSM_5_a_failed_shutdown_keeps_the_first_error) {
   error stuck{ec::timeout, "rank 0 cannot be killed"};
-  auto errored = machine_after({run_failed{disk_error}});
+  auto errored = machine_after({run_events::run_failed{disk_error}});
   EXPECT_TRUE(errored.apply(group_stop_failed{0, stuck}));
   EXPECT_EQ(errored.reason(), disk_error);
   auto finishing =
@@ -371,7 +372,7 @@ TEST(run_state_machine_test, a_storage_error_in_the_shutdown_is_the_outcome) {
   auto machine =
     machine_after({size_decided{1}, group_started{0}, ranks_finished{0}});
   EXPECT_EQ(machine.outcome(), run_state::finished);
-  EXPECT_TRUE(machine.apply(run_failed{disk_error}));
+  EXPECT_TRUE(machine.apply(run_events::run_failed{disk_error}));
   EXPECT_EQ(machine.apply(group_stopped{0})->to, run_state::errored);
 }
 

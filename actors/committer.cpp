@@ -1,7 +1,6 @@
 #include "troupe/actors/committer.hpp"
 
 #include "troupe/actors/actor_end.hpp"
-#include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {
@@ -19,12 +18,12 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
         answer.resume = start->resume->data.path().string();
       return answer;
     },
-    [args](const commit_checkpoint& x) -> caf::result<batch_committed> {
+    [args](const commit_batch& x) -> caf::result<report_committed> {
       auto committed = args.store->commit(x.attempt, x.batch);
       if (!committed)
         return to_caf(committed.error());
-      return batch_committed{x.attempt, x.batch.index,
-                             committed->data.path().string()};
+      return report_committed{x.batch.index, committed->data.path().string(),
+                              std::nullopt};
     },
     [args](finish_run& x) -> caf::result<void> {
       auto outcome = args.store->finish(x.status, std::move(x.reason));

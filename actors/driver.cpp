@@ -282,13 +282,13 @@ void driver_state::callbacks_lost(const error& reason) {
 
 // -- batches
 
-caf::result<batch_committed> driver_state::add(commit_batch& x) {
+caf::result<report_committed> driver_state::add(commit_batch& x) {
   if (!begun || x.attempt != begun->attempt)
     return to_caf(
       error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
   if (refusal)
     return to_caf(refusal);
-  auto promise = self->make_response_promise<batch_committed>();
+  auto promise = self->make_response_promise<report_committed>();
   batches.push_back({std::move(x), promise, {}});
   store_next();
   return promise;
@@ -299,19 +299,17 @@ void driver_state::store_next() {
     return;
   auto& x = batches.front().message;
   if (!x.batch.checkpoint_name()) {
-    stored({x.attempt, x.batch.index, std::nullopt});
+    stored(std::nullopt);
     return;
   }
   storing = true;
   batches.front().commit_begin = clock::now();
-  self
-    ->request(args.committer, caf::infinite,
-              commit_checkpoint{x.attempt, x.batch})
+  self->request(args.committer, caf::infinite, x)
     .then(
-      [this](batch_committed& committed) {
+      [this](report_committed& committed) {
         storing = false;
         show_store_events();
-        stored(std::move(committed));
+        stored(std::move(committed.checkpoint));
         act_postponed();
       },
       [this](caf::error& reason) {
@@ -322,30 +320,31 @@ void driver_state::store_next() {
       });
 }
 
-void driver_state::stored(batch_committed x) {
+void driver_state::stored(std::optional<std::string> folder) {
   auto batch = std::move(batches.front());
   batches.pop_front();
+  auto attempt = batch.message.attempt;
+  auto index = batch.message.batch.index;
   auto& values = batch.message.batch.values;
   auto name = batch.message.batch.checkpoint_name();
   std::chrono::duration<double> commit_time{0};
   if (name)
     commit_time = clock::now() - batch.commit_begin;
   auto ok =
-    args.store->append(x.attempt, batch.message.batch,
+    args.store->append(attempt, batch.message.batch,
                        name ? *name : std::string{}, commit_time.count());
   if (!ok) {
     store_failed(ok.error());
     batch.promise.deliver(to_caf(ok.error()));
     return;
   }
-  batch.promise.deliver(x);
+  batch.promise.deliver(report_committed{index, folder, std::nullopt});
   machine->on_progress();
   auto now = clock::now();
   rate->add(now);
-  shown.last_report = x.index;
-  shown.reports = x.index + 1;
-  call_back(after_report{x.index, x.attempt, std::move(values),
-                         std::move(x.checkpoint)});
+  shown.last_report = index;
+  shown.reports = index + 1;
+  call_back(after_report{index, attempt, std::move(values), std::move(folder)});
   show();
   store_next();
 }

@@ -44,7 +44,7 @@ struct driver_state {
 
   using pointer = driver_actor::stateful_pointer<driver_state>;
   using clock = std::chrono::steady_clock;
-  using commit_promise = caf::typed_response_promise<batch_committed>;
+  using commit_promise = caf::typed_response_promise<report_committed>;
 
   /// A batch on its way to storage, in order of index.
   struct pending_batch {
@@ -69,7 +69,7 @@ struct driver_state {
   void lost(const caf::down_msg& x);
   void group_lost(const error& reason);
   void callbacks_lost(const error& reason);
-  caf::result<batch_committed> add(commit_batch& x);
+  caf::result<report_committed> add(commit_batch& x);
   caf::result<void> log(const log_event& x);
 
   /// Tells the state machine *event* and does what it decides.
@@ -95,7 +95,8 @@ struct driver_state {
 
   /// Stores batches one after another; holds back while callbacks lag behind.
   void store_next();
-  void stored(batch_committed x);
+  /// The oldest batch is durable, its checkpoint in *folder*.
+  void stored(std::optional<std::string> folder);
   void refuse_batches(const error& reason);
   /// A report could not be stored: none after it is, and the run ends.
   void store_failed(const error& reason);

@@ -119,12 +119,10 @@ void worker_group_state::commit(report_batch batch) {
   };
   self->request(driver, caf::infinite, commit_batch{number, std::move(batch)})
     .then(
-      [this, number, deliver](batch_committed& x) {
-        std::optional<stop_notice> stop;
+      [this, number, deliver](report_committed& x) {
         if (attempt && attempt->number == number)
-          stop = notice_for(x.index);
-        deliver(
-          report_committed{x.index, std::move(x.checkpoint), std::move(stop)});
+          x.stop = notice_for(x.index);
+        deliver(std::move(x));
       },
       [deliver](caf::error& reason) { deliver(reason); });
 }

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <iterator>
 
-#include "troupe/actors/protocol/checkpoint_entries.hpp"
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/text.hpp"
 

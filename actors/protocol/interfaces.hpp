@@ -28,7 +28,7 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(attempt_started), caf::result<void>(attempt_ended),
   caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
   // The worker group has a batch; answers once it is durable.
-  caf::result<batch_committed>(commit_batch),
+  caf::result<report_committed>(commit_batch),
   // A rank logs, through its worker group; answers once it is in the journal.
   caf::result<void>(log_event),
   // A rank asks, through its worker group, what the run has kept.
@@ -75,7 +75,7 @@ using committer_actor = caf::typed_actor<
   // Answers once the new fencing number is durable.
   caf::result<attempt_begun>(begin_attempt),
   // Answers once the checkpoint is durable, registered and visible.
-  caf::result<batch_committed>(commit_checkpoint),
+  caf::result<report_committed>(commit_batch),
   // Answers once the end of the run is durable; its result is on the board.
   caf::result<void>(finish_run),
   // Answers with the registered checkpoints, after all commits before it.

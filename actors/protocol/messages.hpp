@@ -18,7 +18,8 @@
 
 // One struct per message. Commands are verbs, facts are past events, answers
 // are nouns. Every message between driver, worker group and trainer names its
-// attempt; one of another attempt is refused or dropped.
+// attempt; one of another attempt is refused or dropped. Behind each struct
+// stands how it is written to the wire: its fields in order of declaration.
 
 namespace troupe {
 
@@ -32,6 +33,13 @@ struct start_attempt {
   std::uint64_t first_report = 0; ///< Index of the attempt's first report.
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, start_attempt& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("resume", x.resume),
+                            f.field("first_report", x.first_report));
+}
+
 /// Ends the ranks of *attempt*: asks them to leave their loops, kills the ones
 /// that have not left after *grace_ms*.
 struct stop_attempt {
@@ -39,6 +47,13 @@ struct stop_attempt {
   error reason;
   std::int64_t grace_ms = 0;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, stop_attempt& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("reason", x.reason),
+                            f.field("grace_ms", x.grace_ms));
+}
 
 /// Asks the ranks of *attempt* to leave their loops by *deadline_ms* (Unix
 /// time): they hear of it with one of their next reports, all with the same. A
@@ -49,11 +64,24 @@ struct preempt_attempt {
   std::int64_t deadline_ms = 0;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, preempt_attempt& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("reason", x.reason),
+                            f.field("deadline_ms", x.deadline_ms));
+}
+
 /// Every rank runs its loop.
 struct attempt_started {
   std::uint64_t attempt = 0;
   int world_size = 0;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, attempt_started& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("world_size", x.world_size));
+}
 
 /// Every rank has returned from its loop, or has left it because of
 /// `stop_attempt`, and is gone.
@@ -63,6 +91,13 @@ struct attempt_ended {
   bool preempted = false; ///< All had heard of `preempt_attempt`.
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, attempt_ended& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("stopped", x.stopped),
+                            f.field("preempted", x.preempted));
+}
+
 /// At least one rank failed; every rank is gone.
 struct attempt_failed {
   std::uint64_t attempt = 0;
@@ -70,6 +105,13 @@ struct attempt_failed {
   error reason;         ///< One sentence for all of it.
   std::map<int, rank_failure> ranks;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, attempt_failed& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("started", x.started),
+    f.field("reason", x.reason), f.field("ranks", x.ranks));
+}
 
 /// Something about the attempt that people should know, e.g. ranks that let
 /// the others wait.
@@ -79,18 +121,24 @@ struct attempt_warning {
   bool waits = false; ///< Ranks wait, until a warning says otherwise.
 };
 
-/// The report of every rank is there: store it.
+template <class Inspector>
+bool inspect(Inspector& f, attempt_warning& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("text", x.text), f.field("waits", x.waits));
+}
+
+/// The report of every rank is there: store it. The driver passes on to the
+/// committer what has a checkpoint. Both answer `report_committed`.
 struct commit_batch {
   std::uint64_t attempt = 0;
   report_batch batch;
 };
 
-/// The batch is durable.
-struct batch_committed {
-  std::uint64_t attempt = 0;
-  std::uint64_t index = 0;
-  std::optional<std::string> checkpoint; ///< Folder of its checkpoint.
-};
+template <class Inspector>
+bool inspect(Inspector& f, commit_batch& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("batch", x.batch));
+}
 
 // -- worker group and trainer -------------------------------------------------
 
@@ -101,6 +149,13 @@ struct hook_spec {
   std::optional<function_address> on_report;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, hook_spec& x) {
+  return f.object(x).fields(f.field("before_loop", x.before_loop),
+                            f.field("after_loop", x.after_loop),
+                            f.field("on_report", x.on_report));
+}
+
 /// What a rank needs to find its train loop: the function that calls the loop,
 /// the loop, the loop's config as cereal wrote it, and its hooks.
 struct loop_spec {
@@ -110,12 +165,26 @@ struct loop_spec {
   hook_spec hooks;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, loop_spec& x) {
+  return f.object(x).fields(f.field("entry", x.entry), f.field("loop", x.loop),
+                            f.field("config", x.config),
+                            f.field("hooks", x.hooks));
+}
+
 /// Runs the loop; the answer to `trainer_ready`.
 struct start_loop {
   rank_facts facts;
   std::optional<std::string> resume;
   loop_spec loop;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, start_loop& x) {
+  return f.object(x).fields(f.field("facts", x.facts),
+                            f.field("resume", x.resume),
+                            f.field("loop", x.loop));
+}
 
 /// A rank is up. Travels with the handle of its trainer.
 struct trainer_ready {
@@ -125,11 +194,24 @@ struct trainer_ready {
   std::string host;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, trainer_ready& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank), f.field("pid", x.pid),
+                            f.field("host", x.host));
+}
+
 /// Leave the loop: the run is to stop (`ec::stopped`) or a peer has failed.
 struct stop_loop {
   std::uint64_t attempt = 0;
   error reason;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, stop_loop& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("reason", x.reason));
+}
 
 /// The loop of *rank* returned, or failed for *reason*.
 struct loop_ended {
@@ -139,12 +221,26 @@ struct loop_ended {
   bool stopped = false; ///< It left because it was told to.
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, loop_ended& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("reason", x.reason), f.field("stopped", x.stopped));
+}
+
 /// Report of one rank; answered by `report_committed` once all are stored.
 struct report {
   std::uint64_t attempt = 0;
   rank_report value;
   bool waits = true; ///< false: only while `max_reports_ahead` are under way.
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, report& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("value", x.value),
+                            f.field("waits", x.waits));
+}
 
 /// Every rank is to leave its loop once its report *index* has returned.
 struct stop_notice {
@@ -153,17 +249,39 @@ struct stop_notice {
   std::int64_t deadline_ms = 0; ///< Unix time.
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, stop_notice& x) {
+  return f.object(x).fields(f.field("index", x.index),
+                            f.field("reason", x.reason),
+                            f.field("deadline_ms", x.deadline_ms));
+}
+
+/// Report *index* of every rank is durable.
 struct report_committed {
   std::uint64_t index = 0;
-  std::optional<std::string> checkpoint;
-  std::optional<stop_notice> stop; ///< Set once the run is preempted.
+  std::optional<std::string> checkpoint; ///< Folder of its checkpoint.
+  /// For ranks, once the run is preempted.
+  std::optional<stop_notice> stop;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, report_committed& x) {
+  return f.object(x).fields(f.field("index", x.index),
+                            f.field("checkpoint", x.checkpoint),
+                            f.field("stop", x.stop));
+}
 
 /// *rank* waits until all that it has reported is stored.
 struct reports_awaited {
   std::uint64_t attempt = 0;
   int rank = 0;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, reports_awaited& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank));
+}
 
 /// Rank waits at its collective *sequence*: a barrier, or a broadcast of rank
 /// 0's *payload*.
@@ -176,10 +294,23 @@ struct join_barrier {
   error refusal; ///< Why rank 0 has no payload: every rank gets this error.
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, join_barrier& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("sequence", x.sequence), f.field("broadcast", x.broadcast),
+    f.field("payload", x.payload), f.field("refusal", x.refusal));
+}
+
 /// Every rank is here; *payload* is rank 0's.
 struct barrier_released {
   std::string payload;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, barrier_released& x) {
+  return f.object(x).fields(f.field("payload", x.payload));
+}
 
 /// What a rank's loop logged, for the journal. In order with the reports of the
 /// same rank.
@@ -188,12 +319,23 @@ struct log_event {
   loop_event event;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, log_event& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("event", x.event));
+}
+
 /// Asks for the committed checkpoints that were not evicted, oldest first, from
 /// report index *first* on.
 struct get_checkpoints {
   std::uint64_t first = 0;
   std::string name; ///< Of the only one that is asked for; empty: all.
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, get_checkpoints& x) {
+  return f.object(x).fields(f.field("first", x.first), f.field("name", x.name));
+}
 
 /// One entry of `checkpoint_list`.
 struct checkpoint_entry {
@@ -203,11 +345,67 @@ struct checkpoint_entry {
   std::uint64_t attempt = 0;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, checkpoint_entry& x) {
+  return f.object(x).fields(
+    f.field("path", x.path), f.field("values", x.values),
+    f.field("index", x.index), f.field("attempt", x.attempt));
+}
+
 /// As many as fit a message of moderate size.
 struct checkpoint_list {
   std::vector<checkpoint_entry> entries;
   bool more = false; ///< Ask again, from the index after the last one.
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, checkpoint_list& x) {
+  return f.object(x).fields(f.field("entries", x.entries),
+                            f.field("more", x.more));
+}
+
+/// Checkpoints as they travel: the path of the folder stands for it.
+std::vector<checkpoint_entry>
+entries_of(const std::vector<reported_checkpoint>& x);
+
+/// A page of *all* (oldest first) from report index *first* on: one entry at
+/// least, about a MiB at most.
+checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
+                        std::uint64_t first);
+
+std::vector<reported_checkpoint>
+checkpoints_of(std::vector<checkpoint_entry> x);
+
+/// Checkpoints travel as the paths of their folders.
+template <class Inspector>
+bool inspect(Inspector& f, result& x) {
+  auto latest = [&x]() -> std::optional<std::string> {
+    return x.checkpoint ? std::optional{x.checkpoint->path().string()}
+                        : std::nullopt;
+  };
+  auto set_latest = [&x](const std::optional<std::string>& path) {
+    x.checkpoint.reset();
+    if (path)
+      x.checkpoint = checkpoint::from_directory(*path);
+    return true;
+  };
+  auto path = [&x] { return x.path.string(); };
+  auto set_path = [&x](const std::string& text) {
+    x.path = text;
+    return true;
+  };
+  auto best = [&x] { return entries_of(x.best_checkpoints); };
+  auto set_best = [&x](std::vector<checkpoint_entry> entries) {
+    x.best_checkpoints = checkpoints_of(std::move(entries));
+    return true;
+  };
+  return f.object(x).fields(
+    f.field("status", x.status), f.field("metrics", x.metrics),
+    f.field("checkpoint", latest, set_latest),
+    f.field("best_checkpoints", best, set_best),
+    f.field("path", path, set_path), f.field("error", x.error),
+    f.field("attempts", x.attempts));
+}
 
 // -- rendezvous store: trainer and worker group
 
@@ -217,11 +415,23 @@ struct store_set {
   std::string value;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, store_set& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("key", x.key), f.field("value", x.value));
+}
+
 /// Answered once *key* exists.
 struct store_get {
   std::uint64_t attempt = 0;
   std::string key;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, store_get& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("key", x.key));
+}
 
 struct store_add {
   std::uint64_t attempt = 0;
@@ -229,11 +439,23 @@ struct store_add {
   std::int64_t amount = 0;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, store_add& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("key", x.key), f.field("amount", x.amount));
+}
+
 /// Whether all *keys* exist now.
 struct store_check {
   std::uint64_t attempt = 0;
   std::vector<std::string> keys;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, store_check& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("keys", x.keys));
+}
 
 /// Answered once all *keys* exist.
 struct store_wait {
@@ -241,14 +463,31 @@ struct store_wait {
   std::vector<std::string> keys;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, store_wait& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("keys", x.keys));
+}
+
 struct store_erase {
   std::uint64_t attempt = 0;
   std::string key;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, store_erase& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("key", x.key));
+}
+
 struct store_size {
   std::uint64_t attempt = 0;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, store_size& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt));
+}
 
 struct store_compare_set {
   std::uint64_t attempt = 0;
@@ -256,6 +495,13 @@ struct store_compare_set {
   std::string expected_value;
   std::string desired;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, store_compare_set& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("key", x.key),
+    f.field("expected_value", x.expected_value), f.field("desired", x.desired));
+}
 
 // -- launcher and worker group
 
@@ -266,12 +512,24 @@ struct rank_launched {
   int pid = 0;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, rank_launched& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank), f.field("pid", x.pid));
+}
+
 /// The process or thread of *rank* is gone; for a process with its cause.
 struct rank_exited {
   std::uint64_t attempt = 0;
   int rank = 0;
   process_exit cause;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_exited& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank), f.field("cause", x.cause));
+}
 
 /// *rank* could not be launched.
 struct rank_launch_failed {
@@ -280,10 +538,22 @@ struct rank_launch_failed {
   error reason;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, rank_launch_failed& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank),
+                            f.field("reason", x.reason));
+}
+
 // -- driver and committer
 
 /// Makes a new fencing number durable.
 struct begin_attempt {};
+
+template <class Inspector>
+bool inspect(Inspector& f, begin_attempt& x) {
+  return f.object(x).fields();
+}
 
 /// The answer: the number, and where the attempt goes on from.
 struct attempt_begun {
@@ -292,17 +562,24 @@ struct attempt_begun {
   std::optional<std::string> resume;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, attempt_begun& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("first_report", x.first_report),
+                            f.field("resume", x.resume));
+}
+
 /// Notes how the run ended; answered by nothing once that is durable.
 struct finish_run {
   run_status_kind status = run_status_kind::finished;
   std::optional<run_error> reason;
 };
 
-/// Commits the checkpoint of *batch*, answered by `batch_committed`.
-struct commit_checkpoint {
-  std::uint64_t attempt = 0;
-  report_batch batch;
-};
+template <class Inspector>
+bool inspect(Inspector& f, finish_run& x) {
+  return f.object(x).fields(f.field("status", x.status),
+                            f.field("reason", x.reason));
+}
 
 // -- driver and user callback
 
@@ -311,6 +588,11 @@ struct commit_checkpoint {
 struct before_run {
   run_context run;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, before_run& x) {
+  return f.object(x).fields(f.field("run", x.run));
+}
 
 /// Every rank has delivered report `index`. Sent in order of index, exactly
 /// once in a life of the driver.
@@ -321,16 +603,34 @@ struct after_report {
   std::optional<std::string> checkpoint;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, after_report& x) {
+  return f.object(x).fields(
+    f.field("index", x.index), f.field("attempt", x.attempt),
+    f.field("values", x.values), f.field("checkpoint", x.checkpoint));
+}
+
 /// Ranks failed; sent before the driver acts on it.
 struct after_exception {
   std::uint64_t attempt = 0;
   std::map<int, rank_failure> ranks;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, after_exception& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("ranks", x.ranks));
+}
+
 /// The run is over, however it ended.
 struct after_run {
   result outcome;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, after_run& x) {
+  return f.object(x).fields(f.field("outcome", x.outcome));
+}
 
 /// A callback message was handled. An actor of the user's fills in no more than
 /// `failures`; what the run makes of them is the policy of its config, and the
@@ -344,17 +644,40 @@ struct callback_done {
   std::vector<std::string> skipped;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, callback_done& x) {
+  return f.object(x).fields(
+    f.field("seconds", x.seconds), f.field("abort", x.abort),
+    f.field("failures", x.failures), f.field("times", x.times),
+    f.field("skipped", x.skipped));
+}
+
 // -- anyone and driver
 
 /// Starts the run; sent once by whoever spawned the driver.
 struct start_run {};
+
+template <class Inspector>
+bool inspect(Inspector& f, start_run& x) {
+  return f.object(x).fields();
+}
 
 /// Ends the run in good order.
 struct stop_run {
   std::string reason; ///< Empty: that it was asked to.
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, stop_run& x) {
+  return f.object(x).fields(f.field("reason", x.reason));
+}
+
 struct get_status {};
+
+template <class Inspector>
+bool inspect(Inspector& f, get_status& x) {
+  return f.object(x).fields();
+}
 
 /// Gives the ranks *grace_ms* (negative: as long as the run's config says) to
 /// leave their loops, and ends the run.
@@ -363,6 +686,12 @@ struct preempt_run {
   std::int64_t grace_ms = -1;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, preempt_run& x) {
+  return f.object(x).fields(f.field("reason", x.reason),
+                            f.field("grace_ms", x.grace_ms));
+}
+
 // -- from the run's store to the driver
 
 /// The run cannot go on: its journal could not be made durable, or another
@@ -370,5 +699,10 @@ struct preempt_run {
 struct storage_lost {
   error reason;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, storage_lost& x) {
+  return f.object(x).fields(f.field("reason", x.reason));
+}
 
 } // namespace troupe

@@ -2,7 +2,6 @@
 
 #include <caf/type_id.hpp>
 
-#include "troupe/actors/protocol/inspect.hpp"
 #include "troupe/actors/protocol/interfaces.hpp"
 
 // The one type-ID block. The order is part of the wire format: new ids go
@@ -30,7 +29,6 @@ CAF_ADD_TYPE_ID(troupe, (troupe::attempt_ended))
 CAF_ADD_TYPE_ID(troupe, (troupe::attempt_failed))
 CAF_ADD_TYPE_ID(troupe, (troupe::attempt_warning))
 CAF_ADD_TYPE_ID(troupe, (troupe::commit_batch))
-CAF_ADD_TYPE_ID(troupe, (troupe::batch_committed))
 CAF_ADD_TYPE_ID(troupe, (troupe::loop_spec))
 CAF_ADD_TYPE_ID(troupe, (troupe::start_loop))
 CAF_ADD_TYPE_ID(troupe, (troupe::trainer_ready))
@@ -57,7 +55,6 @@ CAF_ADD_TYPE_ID(troupe, (troupe::rank_launch_failed))
 CAF_ADD_TYPE_ID(troupe, (troupe::begin_attempt))
 CAF_ADD_TYPE_ID(troupe, (troupe::attempt_begun))
 CAF_ADD_TYPE_ID(troupe, (troupe::finish_run))
-CAF_ADD_TYPE_ID(troupe, (troupe::commit_checkpoint))
 CAF_ADD_TYPE_ID(troupe, (troupe::before_run))
 CAF_ADD_TYPE_ID(troupe, (troupe::after_report))
 CAF_ADD_TYPE_ID(troupe, (troupe::after_exception))

@@ -315,7 +315,7 @@ TEST_F(driver_test, stores_no_report_after_one_that_could_not_be_stored) {
       ranks.report(0, 1, {}, checkpoint_part{"c1", {{"nowhere", 1, 1}}});
       ranks.report(1, 1);
     }
-    auto next = system.ask<batch_committed>(
+    auto next = system.ask<report_committed>(
       driver, commit_batch{ranks.attempt,
                            {.index = 2, .values = {{}, {}}, .parts = {}}});
     EXPECT_EQ(next->failure.code, ec::storage) << next->failure.message;
@@ -527,7 +527,7 @@ TEST_F(driver_test, does_not_wait_for_the_answer_of_a_group_that_is_gone) {
 
 TEST_F(driver_test, refuses_batches_of_another_attempt) {
   run();
-  auto answer = system.ask<batch_committed>(
+  auto answer = system.ask<report_committed>(
     driver, commit_batch{7, {.index = 0, .values = {{}, {}}, .parts = {}}});
   EXPECT_EQ(answer->failure.code, ec::stopped);
   EXPECT_EQ(status().reports, 0u);

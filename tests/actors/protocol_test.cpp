@@ -115,7 +115,6 @@ void for_each_sample(F f) {
   f(attempt_failed{2, true, problem, {{1, failed}}});
   f(attempt_warning{2, "text", true});
   f(commit_batch{2, batch});
-  f(batch_committed{2, 12, "/c"});
   f(loop);
   f(start_loop{facts, "/c", loop});
   f(trainer_ready{2, 1, 4711, "host"});
@@ -145,7 +144,6 @@ void for_each_sample(F f) {
   f(attempt_begun{2, 12, "/c"});
   f(finish_run{run_status_kind::aborted,
                run_error{ec::stopped, "text", {{1, failed}}}});
-  f(commit_checkpoint{2, batch});
   f(before_run{context});
   f(after_report{12, 2, {{{"x", 1}}, {{"x", 2}}}, "/c"});
   f(after_exception{2, {{1, failed}}});

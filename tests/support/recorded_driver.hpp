@@ -13,7 +13,7 @@ namespace troupe::test {
 
 /// What a worker group told its driver.
 struct driver_record {
-  using promise = caf::typed_response_promise<batch_committed>;
+  using promise = caf::typed_response_promise<report_committed>;
 
   std::vector<attempt_started> started;
   std::vector<attempt_ended> ended;
@@ -43,7 +43,7 @@ recorded_driver(driver_actor::pointer self,
       if (record->refusal)
         promise.deliver(to_caf(record->refusal));
       else
-        promise.deliver(batch_committed{x.attempt, x.batch.index, folder});
+        promise.deliver(report_committed{x.batch.index, folder, std::nullopt});
     },
     [](stop_run) {},
     [](const preempt_run&) {},
@@ -52,9 +52,9 @@ recorded_driver(driver_actor::pointer self,
     [record](const attempt_ended& x) { record->ended.push_back(x); },
     [record](const attempt_failed& x) { record->failed.push_back(x); },
     [record](const attempt_warning& x) { record->warnings.push_back(x); },
-    [self, record](const commit_batch& x) -> caf::result<batch_committed> {
+    [self, record](const commit_batch& x) -> caf::result<report_committed> {
       record->batches.push_back(x);
-      auto promise = self->make_response_promise<batch_committed>();
+      auto promise = self->make_response_promise<report_committed>();
       record->uncommitted.push_back(promise);
       return promise;
     },

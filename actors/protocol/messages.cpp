@@ -1,4 +1,4 @@
-#include "troupe/actors/protocol/checkpoint_entries.hpp"
+#include "troupe/actors/protocol/messages.hpp"
 
 #include <utility>
 #include <variant>

@@ -40,7 +40,7 @@ void loop(train_context& context, const config& cfg) {
   }
 }
 
-using trackers = std::vector<std::shared_ptr<user_callback>>;
+using trackers = std::vector<std::shared_ptr<const tracker>>;
 
 /// The seconds of each report of a run of *reports*.
 std::vector<double> run(workplace& place, int reports, const trackers& to) {
@@ -50,7 +50,7 @@ std::vector<double> run(workplace& place, int reports, const trackers& to) {
   auto run = place.new_run();
   run.report_page = false;
   run.metrics_csv = false;
-  run.callbacks = to;
+  run.trackers = to;
   data_parallel_trainer{loop, cfg, {.scaling = {.num_workers = 2}, .run = run}}
     .fit()
     .value_or_throw();

@@ -7,7 +7,7 @@
 #include "numbers.hpp"
 #include "takes.hpp"
 #include "tests/support/peer_server.hpp"
-#include "troupe/callbacks/trackers/all_trackers.hpp"
+#include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
@@ -49,12 +49,12 @@ std::unique_ptr<run_store> make_run(workplace& place, std::uint64_t reports) {
 }
 
 /// Scalars a second that *target* takes from its first to its last.
-double drain(workplace& place, std::shared_ptr<user_callback> target,
+double drain(workplace& place, std::shared_ptr<const tracker> target,
              std::uint64_t reports) {
   auto store = make_run(place, reports);
   auto config = place.new_run();
   config.metrics_csv = config.report_page = false;
-  config.callbacks = {std::move(target)};
+  config.trackers = {std::move(target)};
   auto begin = now();
   auto unsent = tracker_set::start(trackers_of(config), store->description(),
                                    store->path(), {[](std::string) {}, {}})

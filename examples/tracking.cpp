@@ -103,12 +103,10 @@ void train(troupe::train_context& context, const config& cfg) {
     step);
 }
 
-/// The callbacks for *name*; metrics.csv comes with every run.
-std::vector<std::shared_ptr<troupe::user_callback>>
-tracked_by(const std::string& name) {
-  using troupe::user_callback;
+/// The tracker called *name*; metrics.csv comes with every run.
+std::shared_ptr<const troupe::tracker> tracker_for(const std::string& name) {
   static const std::map<std::string,
-                        std::function<std::shared_ptr<user_callback>()>>
+                        std::function<std::shared_ptr<troupe::tracker>()>>
     trackers{
       {"csv", [] { return troupe::csv_tracker(); }},
       {"tensorboard", [] { return troupe::tensorboard_tracker(); }},
@@ -125,7 +123,7 @@ tracked_by(const std::string& name) {
     std::fputc('\n', stderr);
     std::exit(2);
   }
-  return {found->second()};
+  return found->second();
 }
 
 int main(int argc, char** argv) {
@@ -141,7 +139,7 @@ int main(int argc, char** argv) {
   run.run.storage_path = options.folder("--storage", "runs");
   if (auto name = options.text("--name", ""); !name.empty())
     run.run.name = name;
-  run.run.callbacks = tracked_by(options.text("--tracker", "csv"));
+  run.run.trackers = {tracker_for(options.text("--tracker", "csv"))};
   options.finish();
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();

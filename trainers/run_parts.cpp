@@ -11,7 +11,7 @@
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/transport/spawn_on_network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
-#include "troupe/callbacks/trackers/all_trackers.hpp"
+#include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/trainers/context_of.hpp"
@@ -113,10 +113,10 @@ struct listeners {
 expected<listeners> find_listeners(const run_config& config,
                                    std::vector<named_callback_actor> actors,
                                    run_store& store) {
-  listeners result{std::make_shared<callback_list>(hooked_callbacks_of(config),
-                                                   config.callback_errors),
-                   std::move(actors),
-                   {}};
+  listeners result{
+    std::make_shared<callback_list>(config.callbacks, config.callback_errors),
+    std::move(actors),
+    {}};
   auto has_callbacks = !result.classes->empty() || !result.actors.empty();
   return open_told(store, has_callbacks)
     .map([&](std::optional<told_reports> x) {

@@ -31,6 +31,9 @@ expected<void> validate(const run_request& x) {
   for (auto& callback : x.run.callbacks)
     if (!callback)
       return failure(ec::invalid_config, "run.callbacks has a null pointer");
+  for (auto& tracker : x.run.trackers)
+    if (!tracker)
+      return failure(ec::invalid_config, "run.trackers has a null pointer");
   for (auto& actor : x.run.callback_actors)
     if (!actor)
       return failure(ec::invalid_config,

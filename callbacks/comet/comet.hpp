@@ -1,14 +1,15 @@
 #pragma once
 
+#include <array>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
@@ -17,6 +18,11 @@ enum class comet_mode : std::uint8_t {
   online,  ///< Sends to Comet over REST.
   offline, ///< Writes an archive for `comet upload`.
 };
+
+/// The names in saved options.
+constexpr std::array<std::string_view, 2> option_names(comet_mode) {
+  return {"online", "offline"};
+}
 
 /// How a run is shown in Comet. An empty option takes what the train loop
 /// passed to `start_tracking`, then Comet's own variable, which the comment on
@@ -41,10 +47,25 @@ struct comet_options {
 
   rank_values ranks = rank_values::first;
   non_finite when_non_finite = non_finite::send;
+
+  /// Lists what is saved for `troupe-sync`: all but the key.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("workspace", workspace);
+    option("project", project);
+    option("name", name);
+    option("tags", tags);
+    option("experiment_key", experiment_key);
+    option("mode", mode);
+    option("offline_directory", offline_directory);
+    option("url", url);
+    option("ranks", ranks);
+    option("non_finite", when_non_finite);
+  }
 };
 
-/// Shows the run in Comet. For `run_config::callbacks`.
-std::shared_ptr<user_callback> comet_tracker(comet_options options = {},
-                                             tracker_options tracking = {});
+/// Shows the run in Comet. For `run_config::trackers`.
+std::shared_ptr<tracker> comet_tracker(comet_options options = {},
+                                       tracker_options tracking = {});
 
 } // namespace troupe

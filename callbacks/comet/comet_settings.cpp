@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <stdexcept>
 
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -22,20 +21,6 @@ std::string host_of(std::string url) {
 }
 
 } // namespace
-
-const char* text_of(comet_mode x) {
-  return x == comet_mode::online ? "online" : "offline";
-}
-
-void read_option(std::string_view text, comet_mode& x) {
-  for (auto value : {comet_mode::online, comet_mode::offline})
-    if (text == text_of(value)) {
-      x = value;
-      return;
-    }
-  throw std::invalid_argument{"mode: Comet has no mode '" + std::string{text}
-                              + "'"};
-}
 
 expected<comet_settings> make_comet_settings(const comet_options& options,
                                              const tracked_run& run) {

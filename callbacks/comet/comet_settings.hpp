@@ -1,18 +1,11 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
 namespace troupe {
-
-/// The name of *x* in options and states.
-const char* text_of(comet_mode x);
-
-/// The inverse. Throws `std::invalid_argument`.
-void read_option(std::string_view text, comet_mode& x);
 
 /// What options, train loop, variables and Comet's file say together about one
 /// run.

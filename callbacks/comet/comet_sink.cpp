@@ -18,21 +18,6 @@ namespace {
 
 using failure_kind = sink_failure::kind;
 
-// The options that are written as JSON: all but the key.
-template <class Visitor, class Options>
-void visit_comet_options(Visitor&& visit, Options& x) {
-  visit("workspace", x.workspace);
-  visit("project", x.project);
-  visit("name", x.name);
-  visit("tags", x.tags);
-  visit("experiment_key", x.experiment_key);
-  visit("mode", x.mode);
-  visit("offline_directory", x.offline_directory);
-  visit("url", x.url);
-  visit("ranks", x.ranks);
-  visit("non_finite", x.when_non_finite);
-}
-
 // The state of the backend in what `state()` returned; empty if there is none
 // or if it is of another mode.
 expected<std::string> backend_state(const std::string& state, comet_mode mode) {
@@ -40,7 +25,7 @@ expected<std::string> backend_state(const std::string& state, comet_mode mode) {
     return std::string{};
   return json::read<std::string>(
     state, "the state of tracker comet", [&](const json::document& in) {
-      auto is_same = in.at("mode").get<std::string>() == text_of(mode);
+      auto is_same = in.at("mode").get<std::string>() == option_name(mode);
       return is_same ? in.at("backend").get<std::string>() : std::string{};
     });
 }
@@ -51,9 +36,7 @@ comet_sink::comet_sink(comet_options options)
   : options_(std::move(options)), messages_(options_) {}
 
 std::string comet_sink::options() const {
-  option_writer writer;
-  visit_comet_options(writer, options_);
-  return writer.text();
+  return options_json(options_);
 }
 
 expected<void> comet_sink::check(const tracked_run& run) const {
@@ -63,7 +46,7 @@ expected<void> comet_sink::check(const tracked_run& run) const {
 }
 
 std::string comet_sink::state() const {
-  return nlohmann::json{{"mode", text_of(mode_)},
+  return nlohmann::json{{"mode", option_name(mode_)},
                         {"backend", backend_ ? backend_->state() : ""},
                         {"greeted", greeted_}}
     .dump();
@@ -201,16 +184,9 @@ sink_result comet_sink::finish(run_status_kind status,
   return backend_->finish(time);
 }
 
-std::unique_ptr<sink> make_comet_sink(const std::string& options_json) {
-  comet_options result;
-  visit_comet_options(option_reader{options_json}, result);
-  return std::make_unique<comet_sink>(std::move(result));
-}
-
-std::shared_ptr<user_callback> comet_tracker(comet_options options,
-                                             tracker_options tracking) {
-  return std::make_shared<tracker>(
-    std::make_shared<comet_sink>(std::move(options)), tracking);
+std::shared_ptr<tracker> comet_tracker(comet_options options,
+                                       tracker_options tracking) {
+  return make_tracker<comet_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

@@ -19,6 +19,8 @@ namespace troupe {
 /// killed driver repeats a point, with its step and time.
 class comet_sink final : public sink {
 public:
+  using options_type = comet_options;
+
   explicit comet_sink(comet_options options);
 
   std::string name() const override { return "comet"; }
@@ -49,9 +51,5 @@ private:
   std::map<std::uint64_t, std::vector<comet_message>> left_;
   bool announced_ = false; ///< The user knows that there is no key.
 };
-
-/// Makes a sink of what `options()` returned. Throws `std::exception` if it
-/// cannot be read.
-std::unique_ptr<sink> make_comet_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -12,11 +12,19 @@ struct csv_options {
   std::string file = "metrics.csv"; ///< Name in the run's folder.
   rank_values ranks = rank_values::first;
   non_finite numbers = non_finite::send; ///< As `nan`, `inf`, `-inf`.
+
+  /// Lists what is saved for `troupe-sync`.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("file", file);
+    option("ranks", ranks);
+    option("non_finite", numbers);
+  }
 };
 
-/// A table of all metrics, for `run_config::callbacks`. Every run has one with
+/// A table of all metrics, for `run_config::trackers`. Every run has one with
 /// default options; this one replaces it and is waited for as long by default.
-std::shared_ptr<user_callback>
-csv_tracker(csv_options options = {}, tracker_options tracking = own_files);
+std::shared_ptr<tracker> csv_tracker(csv_options options = {},
+                                     tracker_options tracking = own_files);
 
 } // namespace troupe

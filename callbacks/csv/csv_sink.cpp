@@ -7,7 +7,7 @@
 #include <variant>
 
 #include "troupe/callbacks/encoding/text.hpp"
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
@@ -49,10 +49,7 @@ std::vector<std::string> new_names(const csv::table& table,
 csv_sink::csv_sink(csv_options options) : options_(std::move(options)) {}
 
 std::string csv_sink::options() const {
-  return json::document{{"file", options_.file},
-                        {"ranks", text_of(options_.ranks)},
-                        {"non_finite", text_of(options_.numbers)}}
-    .dump();
+  return options_json(options_);
 }
 
 expected<void> csv_sink::check(const tracked_run&) const {
@@ -153,19 +150,9 @@ std::string csv_sink::state() const {
   return R"({"rows":)" + std::to_string(rows_.value_or(0)) + '}';
 }
 
-std::unique_ptr<sink> make_csv_sink(const std::string& options_json) {
-  const auto from = json::document::parse(options_json);
-  csv_options options;
-  read_option(from, "file", options.file);
-  read_option(from, "ranks", options.ranks);
-  read_option(from, "non_finite", options.numbers);
-  return std::make_unique<csv_sink>(options);
-}
-
-std::shared_ptr<user_callback> csv_tracker(csv_options options,
-                                           tracker_options tracking) {
-  return std::make_shared<tracker>(
-    std::make_shared<csv_sink>(std::move(options)), tracking);
+std::shared_ptr<tracker> csv_tracker(csv_options options,
+                                     tracker_options tracking) {
+  return make_tracker<csv_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

@@ -21,6 +21,8 @@ namespace troupe {
 /// the file exactly once, however often writing was interrupted.
 class csv_sink : public sink {
 public:
+  using options_type = csv_options;
+
   explicit csv_sink(csv_options options = {});
 
   std::string name() const override { return "csv"; }
@@ -45,9 +47,5 @@ private:
   std::optional<csv::table> table_;   // empty: must be opened again
   std::optional<std::uint64_t> rows_; // confirmed
 };
-
-/// Builds a sink from the JSON of `csv_sink::options`; missing members have
-/// their default. Throws `std::exception` if it cannot be read.
-std::unique_ptr<sink> make_csv_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -1,6 +1,8 @@
 #pragma once
 
+#include <array>
 #include <memory>
+#include <string_view>
 
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
@@ -8,15 +10,27 @@
 
 namespace troupe {
 
+/// The names in saved options.
+constexpr std::array<std::string_view, 2> option_names(json_non_finite) {
+  return {"text", "null"};
+}
+
 struct result_json_options {
   rank_values ranks = rank_values::first;
   non_finite numbers = non_finite::send;
   json_non_finite spelling = json_non_finite::text; ///< Of numbers not finite.
+
+  /// Lists what is saved for `troupe-sync`.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("ranks", ranks);
+    option("non_finite", numbers);
+    option("spelling", spelling);
+  }
 };
 
-/// `result.json` and `params.json`, for `run_config::callbacks`.
-std::shared_ptr<user_callback>
-result_json_tracker(result_json_options options = {},
-                    tracker_options tracking = {});
+/// `result.json` and `params.json`, for `run_config::trackers`.
+std::shared_ptr<tracker> result_json_tracker(result_json_options options = {},
+                                             tracker_options tracking = {});
 
 } // namespace troupe

@@ -9,7 +9,7 @@
 #include <utility>
 #include <variant>
 
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -116,12 +116,7 @@ result_json_sink::result_json_sink(result_json_options options)
   : options_(options) {}
 
 std::string result_json_sink::options() const {
-  const auto* spelling =
-    options_.spelling == json_non_finite::text ? "text" : "null";
-  return json::document{{"ranks", text_of(options_.ranks)},
-                        {"non_finite", text_of(options_.numbers)},
-                        {"spelling", spelling}}
-    .dump();
+  return options_json(options_);
 }
 
 sink_result result_json_sink::start(const tracked_run& run,
@@ -241,24 +236,9 @@ std::string result_json_sink::state() const {
     .dump();
 }
 
-std::unique_ptr<sink> make_result_json_sink(const std::string& options_json) {
-  const auto from = json::document::parse(options_json);
-  result_json_options options;
-  read_option(from, "ranks", options.ranks);
-  read_option(from, "non_finite", options.numbers);
-  const auto spelling = from.value("spelling", "text");
-  if (spelling != "text" && spelling != "null")
-    throw std::invalid_argument{"spelling: '" + spelling
-                                + "' is neither text nor null"};
-  if (spelling == "null")
-    options.spelling = json_non_finite::null;
-  return std::make_unique<result_json_sink>(options);
-}
-
-std::shared_ptr<user_callback> result_json_tracker(result_json_options options,
-                                                   tracker_options tracking) {
-  return std::make_shared<tracker>(std::make_shared<result_json_sink>(options),
-                                   tracking);
+std::shared_ptr<tracker> result_json_tracker(result_json_options options,
+                                             tracker_options tracking) {
+  return make_tracker<result_json_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

@@ -56,6 +56,8 @@ void append_result_line(std::string& out, const tracked_run& run,
 /// report is in the file exactly once, however often writing was interrupted.
 class result_json_sink : public sink {
 public:
+  using options_type = result_json_options;
+
   explicit result_json_sink(result_json_options options = {});
 
   std::string name() const override { return "result_json"; }
@@ -79,9 +81,5 @@ private:
   std::optional<std::uint64_t> size_; // of the confirmed file, bytes
   result_clock clock_;                // confirmed
 };
-
-/// Builds a sink from the JSON of `result_json_sink::options`; missing members
-/// have their default. Throws `std::exception` if it cannot be read.
-std::unique_ptr<sink> make_result_json_sink(const std::string& options_json);
 
 } // namespace troupe

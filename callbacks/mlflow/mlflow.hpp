@@ -6,7 +6,6 @@
 
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/callbacks/user_callback.hpp"
 
 namespace troupe {
 
@@ -44,10 +43,26 @@ struct mlflow_options {
   non_finite numbers = non_finite::send;
   /// Copies each checkpoint to the artifacts. Otherwise only its path is shown.
   bool upload_checkpoints = false;
+
+  /// Lists what is saved for `troupe-sync`.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("tracking_uri", tracking_uri);
+    option("experiment", experiment);
+    option("experiment_id", experiment_id);
+    option("run_name", run_name);
+    option("run_id", run_id);
+    option("tags", tags);
+    option("databricks_config_file", databricks_config_file);
+    option("databricks_profile", databricks_profile);
+    option("ranks", ranks);
+    option("non_finite", numbers);
+    option("upload_checkpoints", upload_checkpoints);
+  }
 };
 
-/// Shows the run in MLflow. For `run_config::callbacks`.
-std::shared_ptr<user_callback> mlflow_tracker(mlflow_options options = {},
-                                              tracker_options tracking = {});
+/// Shows the run in MLflow. For `run_config::trackers`.
+std::shared_ptr<tracker> mlflow_tracker(mlflow_options options = {},
+                                        tracker_options tracking = {});
 
 } // namespace troupe

@@ -14,21 +14,6 @@ namespace troupe {
 
 namespace {
 
-template <class Visitor, class Options>
-void visit_mlflow_options(Visitor&& visit, Options& x) {
-  visit("tracking_uri", x.tracking_uri);
-  visit("experiment", x.experiment);
-  visit("experiment_id", x.experiment_id);
-  visit("run_name", x.run_name);
-  visit("run_id", x.run_id);
-  visit("tags", x.tags);
-  visit("databricks_config_file", x.databricks_config_file);
-  visit("databricks_profile", x.databricks_profile);
-  visit("ranks", x.ranks);
-  visit("non_finite", x.numbers);
-  visit("upload_checkpoints", x.upload_checkpoints);
-}
-
 constexpr const char* address_name = "the tracking URI (MLFLOW_TRACKING_URI)";
 
 bool is_true(const std::string& x) {
@@ -289,15 +274,7 @@ std::string to_json(mlflow_options x) {
     first_of(x.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"));
   x.databricks_profile =
     first_of(x.databricks_profile, variable("DATABRICKS_CONFIG_PROFILE"));
-  option_writer writer;
-  visit_mlflow_options(writer, x);
-  return writer.text();
-}
-
-mlflow_options mlflow_options_from_json(const std::string& text) {
-  mlflow_options result;
-  visit_mlflow_options(option_reader{text}, result);
-  return result;
+  return options_json(std::move(x));
 }
 
 mlflow_run describe_mlflow_run(const mlflow_options& options,

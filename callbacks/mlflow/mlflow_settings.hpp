@@ -36,10 +36,6 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
 /// from the address.
 std::string to_json(mlflow_options options);
 
-/// The inverse; options left out keep their default. Throws `std::exception`
-/// for a text that cannot be read.
-mlflow_options mlflow_options_from_json(const std::string& text);
-
 /// How *run* starts in MLflow: *options* take precedence, then what the train
 /// loop passed, then MLflow's variables.
 mlflow_run describe_mlflow_run(const mlflow_options& options,

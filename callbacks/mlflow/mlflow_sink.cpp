@@ -332,14 +332,9 @@ std::string mlflow_sink::state() const {
     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
-std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json) {
-  return std::make_unique<mlflow_sink>(mlflow_options_from_json(options_json));
-}
-
-std::shared_ptr<user_callback> mlflow_tracker(mlflow_options options,
-                                              tracker_options tracking) {
-  return std::make_shared<tracker>(
-    std::make_shared<mlflow_sink>(std::move(options)), tracking);
+std::shared_ptr<tracker> mlflow_tracker(mlflow_options options,
+                                        tracker_options tracking) {
+  return make_tracker<mlflow_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

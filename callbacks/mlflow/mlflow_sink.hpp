@@ -25,6 +25,8 @@ namespace troupe {
 ///     `troupe.name.<new>` holds the old one.
 class mlflow_sink final : public sink {
 public:
+  using options_type = mlflow_options;
+
   explicit mlflow_sink(mlflow_options options = {});
 
   std::string name() const override { return "mlflow"; }
@@ -60,9 +62,5 @@ private:
   std::size_t tagged_names_ = 0;             ///< Changed names that tags hold.
   std::map<std::string, std::string> texts_; ///< Tags of values so far.
 };
-
-/// Makes a sink of what `options()` returned. Throws `std::exception` if it
-/// cannot be read.
-std::unique_ptr<sink> make_mlflow_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -23,11 +23,20 @@ struct prometheus_options {
   /// How long the gauges of a finished run stay on the page.
   std::chrono::seconds grace{300};
   rank_values ranks = rank_values::mean;
+
+  /// Lists what is saved for `troupe-sync`.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("address", address);
+    option("port", port);
+    option("max_metrics", max_metrics);
+    option("grace_s", grace);
+    option("ranks", ranks);
+  }
 };
 
-/// Serves the run's metrics to Prometheus, for `run_config::callbacks`.
-std::shared_ptr<user_callback>
-prometheus_tracker(prometheus_options options = {},
-                   tracker_options tracking = {});
+/// Serves the run's metrics to Prometheus, for `run_config::trackers`.
+std::shared_ptr<tracker> prometheus_tracker(prometheus_options options = {},
+                                            tracker_options tracking = {});
 
 } // namespace troupe

@@ -6,7 +6,7 @@
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/status_text.hpp"
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 
 namespace troupe {
@@ -15,25 +15,7 @@ prometheus_sink::prometheus_sink(prometheus_options options)
   : options_(std::move(options)) {}
 
 std::string prometheus_sink::options() const {
-  return nlohmann::json{{"address", options_.address},
-                        {"port", options_.port},
-                        {"max_metrics", options_.max_metrics},
-                        {"grace_s", options_.grace.count()},
-                        {"ranks", text_of(options_.ranks)}}
-    .dump();
-}
-
-std::unique_ptr<sink> make_prometheus_sink(const std::string& options_json) {
-  auto in = nlohmann::json::parse(options_json);
-  prometheus_options x;
-  read_option(in, "address", x.address);
-  read_option(in, "port", x.port);
-  read_option(in, "max_metrics", x.max_metrics);
-  auto seconds = x.grace.count();
-  read_option(in, "grace_s", seconds);
-  x.grace = std::chrono::seconds{seconds};
-  read_option(in, "ranks", x.ranks);
-  return std::make_unique<prometheus_sink>(x);
+  return options_json(options_);
 }
 
 expected<void> prometheus_sink::check(const tracked_run&) const {
@@ -113,10 +95,9 @@ std::string prometheus_sink::page() const {
   return out.text();
 }
 
-std::shared_ptr<user_callback> prometheus_tracker(prometheus_options options,
-                                                  tracker_options tracking) {
-  return std::make_shared<tracker>(
-    std::make_shared<prometheus_sink>(std::move(options)), tracking);
+std::shared_ptr<tracker> prometheus_tracker(prometheus_options options,
+                                            tracker_options tracking) {
+  return make_tracker<prometheus_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

@@ -15,6 +15,8 @@ namespace troupe {
 /// Serves `/metrics` for Prometheus until it is destroyed.
 class prometheus_sink final : public sink {
 public:
+  using options_type = prometheus_options;
+
   explicit prometheus_sink(prometheus_options options);
 
   std::string name() const override { return "prometheus"; }
@@ -43,8 +45,5 @@ private:
   /// The last member: its thread uses the others.
   std::unique_ptr<page_server> server_;
 };
-
-/// Builds a sink from the JSON of `prometheus_sink::options`.
-std::unique_ptr<sink> make_prometheus_sink(const std::string& options_json);
 
 } // namespace troupe

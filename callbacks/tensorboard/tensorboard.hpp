@@ -19,11 +19,19 @@ struct tensorboard_options {
   /// Metrics that the page "HParams" shows as columns. Empty: the page finds
   /// them itself over all runs, which is usually best.
   std::vector<std::string> hparams_metrics;
+
+  /// Lists what is saved for `troupe-sync`.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("log_dir", log_dir);
+    option("ranks", ranks);
+    option("non_finite", numbers);
+    option("hparams_metrics", hparams_metrics);
+  }
 };
 
-/// TensorBoard's event files, for `run_config::callbacks`.
-std::shared_ptr<user_callback>
-tensorboard_tracker(tensorboard_options options = {},
-                    tracker_options tracking = {});
+/// TensorBoard's event files, for `run_config::trackers`.
+std::shared_ptr<tracker> tensorboard_tracker(tensorboard_options options = {},
+                                             tracker_options tracking = {});
 
 } // namespace troupe

@@ -7,7 +7,7 @@
 
 #include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/callbacks/tensorboard/sink_progress.hpp"
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -41,11 +41,7 @@ tensorboard_sink::tensorboard_sink(tensorboard_options options)
   : options_(std::move(options)) {}
 
 std::string tensorboard_sink::options() const {
-  return nlohmann::json{{"log_dir", options_.log_dir.string()},
-                        {"ranks", text_of(options_.ranks)},
-                        {"non_finite", text_of(options_.numbers)},
-                        {"hparams_metrics", options_.hparams_metrics}}
-    .dump();
+  return options_json(options_);
 }
 
 expected<void> tensorboard_sink::check(const tracked_run&) const {
@@ -216,20 +212,9 @@ std::string tensorboard_sink::state() const {
   return to_json(done_);
 }
 
-std::unique_ptr<sink> make_tensorboard_sink(const std::string& options_json) {
-  const auto from = nlohmann::json::parse(options_json);
-  tensorboard_options options;
-  options.log_dir = from.value("log_dir", options.log_dir.string());
-  read_option(from, "ranks", options.ranks);
-  read_option(from, "non_finite", options.numbers);
-  read_option(from, "hparams_metrics", options.hparams_metrics);
-  return std::make_unique<tensorboard_sink>(options);
-}
-
-std::shared_ptr<user_callback> tensorboard_tracker(tensorboard_options options,
-                                                   tracker_options tracking) {
-  return std::make_shared<tracker>(
-    std::make_shared<tensorboard_sink>(std::move(options)), tracking);
+std::shared_ptr<tracker> tensorboard_tracker(tensorboard_options options,
+                                             tracker_options tracking) {
+  return make_tracker<tensorboard_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

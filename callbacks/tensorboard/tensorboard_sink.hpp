@@ -17,6 +17,8 @@ namespace troupe {
 /// Each record is written exactly once, however often writing was interrupted.
 class tensorboard_sink : public sink {
 public:
+  using options_type = tensorboard_options;
+
   explicit tensorboard_sink(tensorboard_options options = {});
 
   std::string name() const override { return "tensorboard"; }
@@ -49,9 +51,5 @@ private:
   std::optional<tensorboard::event_files> files_; // empty: must be reopened
   bool warned_of_step_ = false;
 };
-
-/// Builds a sink from the JSON of `tensorboard_sink::options`; missing members
-/// have their default. Throws `std::exception` if it cannot be read.
-std::unique_ptr<sink> make_tensorboard_sink(const std::string& options_json);
 
 } // namespace troupe

@@ -4,7 +4,6 @@
 #include <array>
 #include <exception>
 #include <map>
-#include <set>
 #include <string_view>
 
 #include "troupe/callbacks/comet/comet_sink.hpp"
@@ -14,7 +13,7 @@
 #include "troupe/callbacks/prometheus/prometheus_sink.hpp"
 #include "troupe/callbacks/report_page/report_page_sink.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
-#include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
@@ -26,14 +25,14 @@ using maker = std::unique_ptr<sink> (*)(const std::string&);
 
 const std::map<std::string_view, maker>& makers() {
   static const std::map<std::string_view, maker> result{
-    {"comet", make_comet_sink},
-    {"csv", make_csv_sink},
-    {"mlflow", make_mlflow_sink},
-    {"prometheus", make_prometheus_sink},
+    {"comet", sink_from_json<comet_sink>},
+    {"csv", sink_from_json<csv_sink>},
+    {"mlflow", sink_from_json<mlflow_sink>},
+    {"prometheus", sink_from_json<prometheus_sink>},
     {"report_page", make_report_page_sink},
-    {"result_json", make_result_json_sink},
-    {"tensorboard", make_tensorboard_sink},
-    {"wandb", make_wandb_sink},
+    {"result_json", sink_from_json<result_json_sink>},
+    {"tensorboard", sink_from_json<tensorboard_sink>},
+    {"wandb", sink_from_json<wandb_sink>},
   };
   return result;
 }
@@ -117,43 +116,6 @@ expected<std::unique_ptr<sink>> make_sink(const std::string& name,
     return failure(ec::unsupported, "the options of tracker " + name
                                       + " cannot be read: " + x.what());
   }
-}
-
-tracker_list default_trackers(const run_config& config) {
-  tracker_list result;
-  auto add = [&result](bool wanted, const char* name) {
-    if (!wanted)
-      return;
-    if (auto made = make_sink(name, "{}"))
-      result.push_back(
-        std::make_shared<const tracker>(std::move(*made), own_files));
-  };
-  add(config.metrics_csv, "csv");
-  add(config.report_page, "report_page");
-  return result;
-}
-
-tracker_list trackers_of(const run_config& config) {
-  tracker_list result;
-  std::set<std::string> names;
-  for (auto& callback : config.callbacks)
-    if (auto x = std::dynamic_pointer_cast<const tracker>(callback)) {
-      names.insert(x->target()->name());
-      result.push_back(std::move(x));
-    }
-  for (auto& x : default_trackers(config))
-    if (!names.contains(x->target()->name()))
-      result.push_back(std::move(x));
-  return result;
-}
-
-std::vector<std::shared_ptr<user_callback>>
-hooked_callbacks_of(const run_config& config) {
-  std::vector<std::shared_ptr<user_callback>> result;
-  for (auto& x : config.callbacks)
-    if (!std::dynamic_pointer_cast<const tracker>(x))
-      result.push_back(x);
-  return result;
 }
 
 expected<folder_options> choose_options(const std::string& name,

@@ -6,9 +6,6 @@
 #include <vector>
 
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/callbacks/user_callback.hpp"
-#include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/error.hpp"
 
 namespace troupe {
@@ -21,18 +18,6 @@ namespace troupe {
 /// version.
 expected<std::unique_ptr<sink>> make_sink(const std::string& name,
                                           const std::string& options);
-
-/// The trackers that every run has unless *config* turns them off:
-/// `metrics.csv` and `report.html`.
-tracker_list default_trackers(const run_config& config);
-
-/// The trackers among the callbacks of *config*, then the default ones that
-/// they do not replace.
-tracker_list trackers_of(const run_config& config);
-
-/// The other callbacks of *config*, whose hooks are called.
-std::vector<std::shared_ptr<user_callback>>
-hooked_callbacks_of(const run_config& config);
 
 /// The options of a tracker that is fed from a run's folder.
 struct folder_options {

@@ -2,32 +2,52 @@
 
 // For sources only: the JSON library stays out of headers that others include.
 
+#include <algorithm>
 #include <chrono>
+#include <memory>
 #include <optional>
+#include <stdexcept>
 #include <string>
+#include <string_view>
 #include <type_traits>
 
-#include "troupe/callbacks/tracking/option_text.hpp"
+#include <nlohmann/json.hpp>
+
+#include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
 
-/// Writes a tracker's options as JSON. A tracker lists its options once, in a
-/// function that takes this or an `option_reader`:
-///
-///     template <class Visitor, class Options>
-///     void visit_options(Visitor&& visit, Options& x) {
-///       visit("project", x.project);
-///     }
-///
-/// An enumeration needs `text_of` and `read_option`, as in option_text.hpp. An
-/// `optional` without value is left out.
+// The options of a tracker are saved in the run's folder, so that `troupe-sync`
+// builds the same tracker. Their struct lists them once, for both directions,
+// and leaves out credentials:
+//
+//     struct csv_options {
+//       std::string file = "metrics.csv";
+//
+//       template <class Visitor>
+//       void visit(Visitor& option) {
+//         option("file", file);
+//       }
+//     };
+//
+// An enumeration has a function `option_names` beside it, which returns the
+// names of its values in order.
+
+/// The name of *x* in options.
+template <class Enum>
+std::string_view option_name(Enum x) {
+  return option_names(x)[static_cast<std::size_t>(x)];
+}
+
+/// Writes the options that it visits as JSON. An `optional` without value is
+/// left out.
 class option_writer {
 public:
   template <class T>
   void operator()(const char* name, const T& x) {
     if constexpr (std::is_enum_v<T>)
-      json_[name] = text_of(x);
+      json_[name] = option_name(x);
     else if constexpr (std::is_same_v<T, fs::path>)
       json_[name] = x.string();
     else
@@ -53,8 +73,9 @@ private:
   nlohmann::json json_ = nlohmann::json::object();
 };
 
-/// Reads what an `option_writer` wrote. Options that are left out keep their
-/// value. Throws `std::exception` for a text or a value that cannot be read.
+/// Reads what an `option_writer` wrote into the options that it visits. Options
+/// that are missing keep their value. Throws `std::exception` for a text or a
+/// value that cannot be read.
 class option_reader {
 public:
   explicit option_reader(const std::string& text)
@@ -62,30 +83,67 @@ public:
 
   template <class T>
   void operator()(const char* name, T& x) const {
-    if constexpr (std::is_same_v<T, fs::path>)
-      x = read(name, x.string());
-    else
-      read_option(json_, name, x);
-  }
-
-  template <class T>
-  void operator()(const char* name, std::optional<T>& x) const {
-    if (auto text = read(name, std::string{}); !text.empty())
-      read_option(text, x.emplace());
-  }
-
-  void operator()(const char* name, std::chrono::seconds& x) const {
-    x = std::chrono::seconds{read(name, x.count())};
+    if (auto i = json_.find(name); i != json_.end())
+      read(name, *i, x);
   }
 
 private:
   template <class T>
-  T read(const char* name, T otherwise) const {
-    read_option(json_, name, otherwise);
-    return otherwise;
+  static void read(const char* name, const nlohmann::json& from, T& x) {
+    if constexpr (std::is_enum_v<T>)
+      x = value_called<T>(name, from.get<std::string>());
+    else if constexpr (std::is_same_v<T, fs::path>)
+      x = from.get<std::string>();
+    else if constexpr (std::is_same_v<T, std::chrono::seconds>)
+      x = T{from.get<typename T::rep>()};
+    else
+      x = from.get<T>();
+  }
+
+  template <class T>
+  static void read(const char* name, const nlohmann::json& from,
+                   std::optional<T>& x) {
+    read(name, from, x.emplace());
+  }
+
+  template <class Enum>
+  static Enum value_called(const char* name, std::string_view text) {
+    auto names = option_names(Enum{});
+    auto found = std::find(names.begin(), names.end(), text);
+    if (found != names.end())
+      return static_cast<Enum>(found - names.begin());
+    std::string known;
+    for (auto x : names)
+      known += (known.empty() ? "" : ", ") + std::string{x};
+    throw std::invalid_argument{name + (": '" + std::string{text})
+                                + "' is none of " + known};
   }
 
   nlohmann::json json_;
 };
+
+/// The JSON of *options*.
+template <class Options>
+std::string options_json(Options options) {
+  option_writer result;
+  options.visit(result);
+  return result.text();
+}
+
+/// The inverse. Throws `std::exception` for a text that cannot be read.
+template <class Options>
+Options read_options(const std::string& text) {
+  Options result;
+  option_reader reader{text};
+  result.visit(reader);
+  return result;
+}
+
+/// Builds a sink from the JSON of its options. Throws as `read_options`.
+template <class Sink>
+std::unique_ptr<sink> sink_from_json(const std::string& options) {
+  return std::make_unique<Sink>(
+    read_options<typename Sink::options_type>(options));
+}
 
 } // namespace troupe

@@ -1,8 +1,10 @@
 #pragma once
 
+#include <array>
 #include <cmath>
 #include <cstddef>
 #include <cstdint>
+#include <string_view>
 #include <variant>
 
 #include "troupe/runtime/metrics/metrics.hpp"
@@ -20,6 +22,11 @@ enum class rank_values : std::uint8_t {
          ///< `rank_<r>/<name>`.
 };
 
+/// The names in saved options.
+constexpr std::array<std::string_view, 3> option_names(rank_values) {
+  return {"first", "mean", "each"};
+}
+
 /// The number of ranks, from the first on, whose values that takes.
 constexpr std::size_t ranks_for(rank_values x) {
   return x == rank_values::first ? 1 : all_ranks;
@@ -33,6 +40,11 @@ enum class non_finite : std::uint8_t {
   send, ///< The closest value that it can show.
   skip, ///< Nothing, as if not reported.
 };
+
+/// The names in saved options.
+constexpr std::array<std::string_view, 2> option_names(non_finite) {
+  return {"send", "skip"};
+}
 
 /// Whether a tracker gets *x*.
 inline bool is_sent(non_finite how, const metric_value& x) {

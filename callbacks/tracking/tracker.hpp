@@ -7,9 +7,9 @@
 #include <mutex>
 #include <optional>
 #include <random>
+#include <utility>
 
 #include "troupe/callbacks/tracking/sink.hpp"
-#include "troupe/callbacks/user_callback.hpp"
 
 namespace troupe {
 
@@ -66,13 +66,13 @@ inline constexpr tracker_options own_files{
   .finish_timeout = std::chrono::minutes{10},
   .failing_timeout = std::chrono::milliseconds{2000}};
 
-/// Sends the records of a run to a sink. None of its hooks is called: it
-/// follows the run's journal on its own thread, so that a service that is slow
-/// or down neither delays the run nor loses a record.
+/// Sends the records of a run to a sink, for `run_config::trackers`. It follows
+/// the run's journal on its own thread, so that a service that is slow or down
+/// neither delays the run nor loses a record.
 ///
 /// Serves one run at a time; a run that begins while an earlier one still has
 /// it sends nothing.
-class tracker final : public user_callback {
+class tracker {
 public:
   explicit tracker(std::shared_ptr<sink> target, tracker_options options = {})
     : target_(std::move(target)), options_(options) {}
@@ -98,5 +98,13 @@ private:
   mutable std::mutex mutex_; // guards what follows
   mutable std::weak_ptr<std::shared_ptr<sink>> taken_;
 };
+
+/// The tracker of a new `Sink` with *options*.
+template <class Sink>
+std::shared_ptr<tracker> make_tracker(typename Sink::options_type options,
+                                      tracker_options tracking) {
+  return std::make_shared<tracker>(std::make_shared<Sink>(std::move(options)),
+                                   tracking);
+}
 
 } // namespace troupe

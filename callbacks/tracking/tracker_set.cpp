@@ -15,7 +15,7 @@ expected<void> check_names(const tracker_list& trackers) {
   std::set<std::string> names;
   for (auto& x : trackers)
     if (auto name = x->target()->name(); !names.insert(name).second)
-      return failure(ec::invalid_config, "run.callbacks has two trackers named "
+      return failure(ec::invalid_config, "run.trackers has two trackers named "
                                            + name + "; a run has one of each");
   return {};
 }

@@ -1,15 +1,16 @@
 #pragma once
 
+#include <array>
 #include <chrono>
 #include <cstdint>
 #include <memory>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/fs.hpp"
 
 namespace troupe {
@@ -19,6 +20,11 @@ enum class wandb_mode : std::uint8_t {
   offline,  ///< Writes files only; `wandb sync` uploads them later.
   disabled, ///< Does nothing.
 };
+
+/// The names in saved options.
+constexpr std::array<std::string_view, 3> option_names(wandb_mode) {
+  return {"online", "offline", "disabled"};
+}
 
 /// How a run is shown in Weights & Biases. An empty option takes what the train
 /// loop passed to `start_tracking`, then W&B's own variable, which the comment
@@ -53,10 +59,31 @@ struct wandb_options {
   bool system_stats = true; ///< Show CPU, memory and network of the driver.
   rank_values ranks = rank_values::first;
   non_finite when_non_finite = non_finite::send;
+
+  /// Lists what is saved for `troupe-sync`: all but the key.
+  template <class Visitor>
+  void visit(Visitor& option) {
+    option("project", project);
+    option("entity", entity);
+    option("name", name);
+    option("group", group);
+    option("job_type", job_type);
+    option("notes", notes);
+    option("tags", tags);
+    option("run_id", run_id);
+    option("dir", dir);
+    option("mode", mode);
+    option("program", program);
+    option("finish_timeout_s", finish_timeout);
+    option("console", console);
+    option("system_stats", system_stats);
+    option("ranks", ranks);
+    option("non_finite", when_non_finite);
+  }
 };
 
-/// Shows the run in Weights & Biases. For `run_config::callbacks`.
-std::shared_ptr<user_callback> wandb_tracker(wandb_options options = {},
-                                             tracker_options tracking = {});
+/// Shows the run in Weights & Biases. For `run_config::trackers`.
+std::shared_ptr<tracker> wandb_tracker(wandb_options options = {},
+                                       tracker_options tracking = {});
 
 } // namespace troupe

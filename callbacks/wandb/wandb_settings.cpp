@@ -1,38 +1,13 @@
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 
 #include <sstream>
-#include <stdexcept>
 
 #include "troupe/callbacks/tracking/given_settings.hpp"
-#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe {
 
 namespace {
-
-constexpr const char* wandb_mode_names[] = {"online", "offline", "disabled"};
-
-// The options that are written as JSON: all but the key.
-template <class Visitor, class Options>
-void visit_wandb_options(Visitor&& visit, Options& x) {
-  visit("project", x.project);
-  visit("entity", x.entity);
-  visit("name", x.name);
-  visit("group", x.group);
-  visit("job_type", x.job_type);
-  visit("notes", x.notes);
-  visit("tags", x.tags);
-  visit("run_id", x.run_id);
-  visit("dir", x.dir);
-  visit("mode", x.mode);
-  visit("program", x.program);
-  visit("finish_timeout_s", x.finish_timeout);
-  visit("console", x.console);
-  visit("system_stats", x.system_stats);
-  visit("ranks", x.ranks);
-  visit("non_finite", x.when_non_finite);
-}
 
 constexpr std::size_t max_id = 64;
 constexpr std::size_t max_netrc = 1024 * 1024;
@@ -110,33 +85,6 @@ bool is_in_netrc(const std::string& host) {
 }
 
 } // namespace
-
-const char* text_of(wandb_mode x) {
-  return wandb_mode_names[static_cast<int>(x)];
-}
-
-void read_option(std::string_view text, wandb_mode& x) {
-  for (auto value :
-       {wandb_mode::online, wandb_mode::offline, wandb_mode::disabled})
-    if (text == text_of(value)) {
-      x = value;
-      return;
-    }
-  throw std::invalid_argument{"mode: W&B has no mode '" + std::string{text}
-                              + "'"};
-}
-
-std::string to_json(const wandb_options& x) {
-  option_writer writer;
-  visit_wandb_options(writer, x);
-  return writer.text();
-}
-
-wandb_options wandb_options_from_json(const std::string& text) {
-  wandb_options result;
-  visit_wandb_options(option_reader{text}, result);
-  return result;
-}
 
 expected<wandb_settings> make_wandb_settings(const wandb_options& options,
                                              const tracked_run& run) {

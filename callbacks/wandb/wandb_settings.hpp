@@ -1,26 +1,12 @@
 #pragma once
 
 #include <string>
-#include <string_view>
 
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/wandb/wandb.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 
 namespace troupe {
-
-/// The name of *x* in options.
-const char* text_of(wandb_mode x);
-
-/// The inverse. Throws `std::invalid_argument`.
-void read_option(std::string_view text, wandb_mode& x);
-
-/// All options except the key, as JSON.
-std::string to_json(const wandb_options& x);
-
-/// The inverse; options left out keep their default. Throws `std::exception`
-/// for a text that `to_json` cannot have written.
-wandb_options wandb_options_from_json(const std::string& text);
 
 /// What options, train loop and W&B's variables say together about one run.
 struct wandb_settings {

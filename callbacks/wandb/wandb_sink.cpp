@@ -6,6 +6,7 @@
 #include <thread>
 
 #include "troupe/callbacks/console.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/callbacks/wandb/wandb.hpp"
@@ -96,7 +97,7 @@ wandb_sink::wandb_sink(wandb_options options)
   : options_(std::move(options)), upload_(options_) {}
 
 std::string wandb_sink::options() const {
-  return to_json(options_);
+  return options_json(options_);
 }
 
 expected<void> wandb_sink::check(const tracked_run& run) const {
@@ -360,14 +361,9 @@ sink_result wandb_sink::upload(const tracked_run& run) {
   return upload_all(*settings, run.cancelled);
 }
 
-std::unique_ptr<sink> make_wandb_sink(const std::string& options_json) {
-  return std::make_unique<wandb_sink>(wandb_options_from_json(options_json));
-}
-
-std::shared_ptr<user_callback> wandb_tracker(wandb_options options,
-                                             tracker_options tracking) {
-  return std::make_shared<tracker>(
-    std::make_shared<wandb_sink>(std::move(options)), tracking);
+std::shared_ptr<tracker> wandb_tracker(wandb_options options,
+                                       tracker_options tracking) {
+  return make_tracker<wandb_sink>(std::move(options), tracking);
 }
 
 } // namespace troupe

@@ -44,6 +44,8 @@ expected<wandb_place> wandb_place_from_json(const std::string& text);
 ///   WB-3  Every log but the newest ends with its exit record.
 class wandb_sink final : public sink {
 public:
+  using options_type = wandb_options;
+
   explicit wandb_sink(wandb_options options);
 
   std::string name() const override { return "wandb"; }
@@ -82,8 +84,5 @@ private:
   host_stats stats_;
   std::optional<std::chrono::steady_clock::time_point> stats_time_;
 };
-
-/// Makes a sink of what `options()` returned.
-std::unique_ptr<sink> make_wandb_sink(const std::string& options_json);
 
 } // namespace troupe

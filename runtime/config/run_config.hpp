@@ -41,6 +41,7 @@ struct failure_config {
 };
 
 class callback_actor;
+class tracker;
 class user_callback;
 
 /// What a throwing user callback does to the run.
@@ -64,9 +65,11 @@ struct run_config {
   fs::path storage_path = "~/troupe_results";
   failure_config failure;
   checkpoint_config checkpoint;
-  /// Called in order, each for every event; trackers among them read the
-  /// journal instead.
+  /// Called in order, each for every event.
   std::vector<std::shared_ptr<user_callback>> callbacks;
+  /// Read the journal, each on its own thread. Made by the functions of
+  /// "troupe/trackers.hpp".
+  std::vector<std::shared_ptr<const tracker>> trackers;
   bool metrics_csv = true; ///< Keep rank 0's metrics as `metrics.csv`.
   bool report_page = true; ///< Keep a page to look at, `report.html`.
   /// The user's own actors, told the same after the `callbacks`, in order. Made

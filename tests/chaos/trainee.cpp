@@ -460,10 +460,11 @@ train_options to_options(arguments& from) {
   // A folder that is gone stays gone: a minute would not help.
   tracker_options tracking{.finish_timeout = milliseconds{5'000}};
   run.callbacks = {
-    std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl"),
-    result_json_tracker({}, tracking), mlflow_tracker({}, tracking)};
+    std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl")};
+  run.trackers = {result_json_tracker({}, tracking),
+                  mlflow_tracker({}, tracking)};
   if (from.number("tensorboard", 0) != 0)
-    run.callbacks.push_back(tensorboard_tracker({}, tracking));
+    run.trackers.push_back(tensorboard_tracker({}, tracking));
   return result;
 }
 

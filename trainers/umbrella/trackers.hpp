@@ -1,6 +1,6 @@
 #pragma once
 
-// The trackers that a run can have in `run_config::callbacks`.
+// The trackers that a run can have in `run_config::trackers`.
 
 #include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/csv/csv.hpp"

@@ -184,7 +184,11 @@ INSTANTIATE_TEST_SUITE_P(
       [](auto& x) { x.run.hang_timeout = std::chrono::milliseconds{0}; },
       "hang_timeout"},
     bad_input{"null_callback",
-              [](auto& x) { x.run.callbacks.push_back(nullptr); }, "null"}),
+              [](auto& x) { x.run.callbacks.push_back(nullptr); },
+              "run.callbacks has a null"},
+    bad_input{"null_tracker",
+              [](auto& x) { x.run.trackers.push_back(nullptr); },
+              "run.trackers has a null"}),
   [](auto& info) { return info.param.name; });
 
 TEST_F(run_test, storage_that_is_a_file_is_named) {

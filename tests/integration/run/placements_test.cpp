@@ -381,7 +381,8 @@ TEST_P(placement_test, trackers_of_an_ousted_driver_have_stopped_at_its_end) {
                                        std::this_thread::yield();
                                      second = oust();
                                    }),
-                         last, std::make_shared<tracker>(sink)};
+                         last};
+  given.run.trackers = {std::make_shared<tracker>(sink)};
   auto outcome = run({.steps = 1'000'000'000, .checkpoint_by = -1}, given);
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->code, ec::conflict);
@@ -823,7 +824,7 @@ TEST_F(run_test, several_threads_may_wait_for_one_handle) {
   system_config system_settings;
   caf::actor_system system{system_settings};
   auto settings = config();
-  settings.callbacks = {csv_tracker()};
+  settings.trackers = {csv_tracker()};
   auto handle =
     data_parallel_trainer{
       counting_loop, fault_plan{.steps = 3},

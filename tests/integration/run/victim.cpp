@@ -99,7 +99,7 @@ int be_victim(const std::string& storage, const std::string& action) {
   }
   if (action.starts_with("tracker_down")) {
     config.quiet = false;
-    config.callbacks = {
+    config.trackers = {
       mlflow_tracker({.tracking_uri = "http://127.0.0.1:1"},
                      {.finish_timeout = std::chrono::hours{1}})};
     if (!action.starts_with("tracker_down_long"))

@@ -50,13 +50,13 @@ TEST(broken_tree_test, a_loop_of_links_fails_the_tracker_and_not_the_run) {
   tracker_options patience{.failing_timeout = std::chrono::milliseconds{200},
                            .retry = {.first = std::chrono::milliseconds{10},
                                      .longest = std::chrono::milliseconds{50}}};
-  run.callbacks = {mlflow_tracker({.tracking_uri = tree.string()}, patience),
-                   on_report(2, [&] {
-                     auto metrics = metrics_in(tree);
-                     for (; metrics.empty(); metrics = metrics_in(tree))
-                       std::this_thread::yield();
-                     fs::create_symlink("late", metrics / "late");
-                   })};
+  run.trackers = {mlflow_tracker({.tracking_uri = tree.string()}, patience)};
+  run.callbacks = {on_report(2, [&] {
+    auto metrics = metrics_in(tree);
+    for (; metrics.empty(); metrics = metrics_in(tree))
+      std::this_thread::yield();
+    fs::create_symlink("late", metrics / "late");
+  })};
   auto result = data_parallel_trainer{
     count,
     tree.string(),

@@ -89,11 +89,11 @@ int run_with_trackers(const std::string& folder, bool fails) {
   run.worker_env = given;
   run.quiet = fails; // The console shows what rank 0 prints as it is.
   using std::chrono::milliseconds;
-  run.callbacks = {result_json_tracker(), tensorboard_tracker(),
-                   wandb_tracker({.mode = wandb_mode::offline}),
-                   comet_tracker({.mode = comet_mode::offline}),
-                   mlflow_tracker({}, {.finish_timeout = milliseconds{5000},
-                                       .failing_timeout = milliseconds{0}})};
+  run.trackers = {result_json_tracker(), tensorboard_tracker(),
+                  wandb_tracker({.mode = wandb_mode::offline}),
+                  comet_tracker({.mode = comet_mode::offline}),
+                  mlflow_tracker({}, {.finish_timeout = milliseconds{5000},
+                                      .failing_timeout = milliseconds{0}})};
   auto result = data_parallel_trainer{
     loop,
     config{folder, fails},

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/peers/mlflow/mlflow_fixture.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 
 namespace troupe::test {
@@ -138,7 +139,7 @@ TEST_F(mlflow_server_test, continues_its_run_in_another_process) {
   ASSERT_EQ(said(first.finish(run_status_kind::errored, begin)), "");
   EXPECT_EQ(asked_server(first, "print(run.info.status)"), "FAILED\n");
 
-  auto second = make_mlflow_sink(to_server().options());
+  auto second = sink_from_json<mlflow_sink>(to_server().options());
   run.config["lr"] = 0.2;
   run.config["extra"] = 1;
   run.attempt = 4;

@@ -16,7 +16,7 @@
 #include "troupe/callbacks/json_lines/result_json.hpp"
 #include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard.hpp"
-#include "troupe/callbacks/trackers/all_trackers.hpp"
+#include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/run_description.hpp"
@@ -45,7 +45,7 @@ run_config config_of(const fs::path& storage, const std::string& mlflow) {
   config.storage_path = storage;
   config.quiet = true;
   config.report_page = false;
-  config.callbacks = {
+  config.trackers = {
     csv_tracker({}, small), result_json_tracker({}, small),
     tensorboard_tracker({}, small),
     mlflow_tracker({.tracking_uri = mlflow, .experiment = "killed"}, small)};

@@ -6,6 +6,7 @@
 #include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe {
 namespace {
@@ -103,9 +104,9 @@ TEST_F(comet_settings_test, survives_json_except_for_the_key) {
   options.ranks = rank_values::each;
   comet_sink x{options};
   EXPECT_EQ(x.options().find("planted-secret"), std::string::npos);
-  EXPECT_EQ(make_comet_sink(x.options())->options(), x.options());
+  EXPECT_EQ(sink_from_json<comet_sink>(x.options())->options(), x.options());
   EXPECT_NE(x.options(), comet_sink{{}}.options());
-  EXPECT_THROW(make_comet_sink(R"({"mode":"sideways"})"),
+  EXPECT_THROW(sink_from_json<comet_sink>(R"({"mode":"sideways"})"),
                std::invalid_argument);
 }
 

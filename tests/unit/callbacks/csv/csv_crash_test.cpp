@@ -6,6 +6,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
 #include "troupe/callbacks/csv/csv_sink.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe {
 namespace {
@@ -23,7 +24,7 @@ protected:
     return test::bytes_of(folder / "metrics.csv");
   }
 
-  static std::unique_ptr<sink> make() { return make_csv_sink("{}"); }
+  static std::unique_ptr<sink> make() { return sink_from_json<csv_sink>("{}"); }
 
   test::tracker_records run_ = test::hard_run();
   test::temporary_folder folder_;

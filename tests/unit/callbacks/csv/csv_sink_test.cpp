@@ -12,6 +12,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
 #include "troupe/callbacks/csv/csv_table.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
 namespace troupe {
@@ -339,9 +340,11 @@ TEST_F(csv_sink_test, refuses_names_that_it_cannot_use) {
 TEST_F(csv_sink_test, can_be_rebuilt_from_its_options) {
   const csv_sink sink{
     {.file = "x.csv", .ranks = rank_values::each, .numbers = non_finite::skip}};
-  EXPECT_EQ(make_csv_sink(sink.options())->options(), sink.options());
-  EXPECT_EQ(make_csv_sink("{}")->options(), csv_sink{}.options());
-  EXPECT_THROW(make_csv_sink(R"({"ranks":"all"})"), std::invalid_argument);
+  EXPECT_EQ(sink_from_json<csv_sink>(sink.options())->options(),
+            sink.options());
+  EXPECT_EQ(sink_from_json<csv_sink>("{}")->options(), csv_sink{}.options());
+  EXPECT_THROW(sink_from_json<csv_sink>(R"({"ranks":"all"})"),
+               std::invalid_argument);
 }
 
 } // namespace

@@ -13,6 +13,7 @@
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe {
 namespace {
@@ -207,7 +208,7 @@ TEST_F(result_json_test, loses_and_repeats_no_line_wherever_it_is_killed) {
   records.attempt(0, 0);
   for (std::uint64_t i = 0; i < 60; ++i)
     records.report(i, {{{"pid", 1}, {"loss", i}}});
-  auto make = [] { return make_result_json_sink("{}"); };
+  auto make = [] { return sink_from_json<result_json_sink>("{}"); };
   {
     test::broken_off writer{make, run_, records.all()};
     ASSERT_TRUE(writer.run_until("none", 1));
@@ -264,10 +265,11 @@ TEST_F(result_json_test, can_be_rebuilt_from_its_options) {
   const result_json_sink sink{{.ranks = rank_values::mean,
                                .numbers = non_finite::skip,
                                .spelling = json_non_finite::null}};
-  EXPECT_EQ(make_result_json_sink(sink.options())->options(), sink.options());
-  EXPECT_EQ(make_result_json_sink("{}")->options(),
+  EXPECT_EQ(sink_from_json<result_json_sink>(sink.options())->options(),
+            sink.options());
+  EXPECT_EQ(sink_from_json<result_json_sink>("{}")->options(),
             result_json_sink{}.options());
-  EXPECT_THROW(make_result_json_sink(R"({"spelling":"x"})"),
+  EXPECT_THROW(sink_from_json<result_json_sink>(R"({"spelling":"x"})"),
                std::invalid_argument);
 }
 

@@ -8,6 +8,7 @@
 #include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe::test {
 namespace {
@@ -208,13 +209,13 @@ TEST_F(mlflow_settings_test, passes_options_on_without_secrets) {
   EXPECT_EQ(options.find("planted"), options.npos);
   EXPECT_THAT(options, HasSubstr("https://host/x"));
   set("MLFLOW_TRACKING_URI", nullptr);
-  EXPECT_EQ(make_mlflow_sink(options)->options(), options);
+  EXPECT_EQ(sink_from_json<mlflow_sink>(options)->options(), options);
   // A process with the same variable gets the user back.
   set("MLFLOW_TRACKING_URI", "https://me:planted@host/x");
   EXPECT_EQ(resolved({.tracking_uri = "https://host/x"}).server,
             "https://me:planted@host/x");
-  EXPECT_ANY_THROW(make_mlflow_sink("{"));
-  EXPECT_ANY_THROW(make_mlflow_sink(R"({"ranks": "none"})"));
+  EXPECT_ANY_THROW(sink_from_json<mlflow_sink>("{"));
+  EXPECT_ANY_THROW(sink_from_json<mlflow_sink>(R"({"ranks": "none"})"));
 }
 
 TEST_F(mlflow_settings_test, refuses_a_relative_tree_without_a_current_folder) {

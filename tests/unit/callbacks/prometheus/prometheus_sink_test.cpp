@@ -7,6 +7,7 @@
 
 #include "tests/support/http_get.hpp"
 #include "tests/support/sink_records.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe {
 namespace {
@@ -175,7 +176,8 @@ TEST_F(prometheus_sink_test, can_be_rebuilt_from_its_options) {
   options.port = 1234;
   options.ranks = rank_values::each;
   prometheus_sink x{options};
-  EXPECT_EQ(make_prometheus_sink(x.options())->options(), x.options());
+  EXPECT_EQ(sink_from_json<prometheus_sink>(x.options())->options(),
+            x.options());
   EXPECT_NE(x.options(), prometheus_sink{{}}.options());
 }
 

@@ -16,6 +16,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/tracker_records.hpp"
 #include "troupe/callbacks/tensorboard/event_text.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe {
 namespace {
@@ -285,7 +286,7 @@ TEST_F(tensorboard_sink_test, leaves_files_of_others_alone) {
 TEST_F(tensorboard_sink_test,
        loses_and_repeats_no_record_wherever_it_is_killed) {
   const auto run = test::hard_run();
-  auto make = [] { return make_tensorboard_sink("{}"); };
+  auto make = [] { return sink_from_json<tensorboard_sink>("{}"); };
   auto all = [&] { return test::all_event_records(events_); };
   {
     test::broken_off writer{make, run_, run.all()};
@@ -362,8 +363,9 @@ TEST_F(tensorboard_sink_test, can_be_rebuilt_from_its_options) {
                                .ranks = rank_values::mean,
                                .numbers = non_finite::skip,
                                .hparams_metrics = {"loss"}}};
-  EXPECT_EQ(make_tensorboard_sink(sink.options())->options(), sink.options());
-  EXPECT_EQ(make_tensorboard_sink("{}")->options(),
+  EXPECT_EQ(sink_from_json<tensorboard_sink>(sink.options())->options(),
+            sink.options());
+  EXPECT_EQ(sink_from_json<tensorboard_sink>("{}")->options(),
             tensorboard_sink{}.options());
   EXPECT_FALSE(tensorboard_sink{{.log_dir = ""}}.check(run_));
 }

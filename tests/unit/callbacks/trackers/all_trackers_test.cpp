@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "troupe/callbacks/csv/csv.hpp"
+#include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 
 using namespace troupe;
@@ -15,8 +16,7 @@ TEST(make_sink_test, refuses_an_unknown_name) {
 
 TEST(default_trackers_test,
      waits_for_a_table_of_the_user_as_for_the_default_one) {
-  auto named = std::dynamic_pointer_cast<tracker>(csv_tracker());
-  ASSERT_TRUE(named);
+  auto named = csv_tracker();
   auto own = default_trackers(run_config{}).front();
   ASSERT_EQ(own->target()->name(), "csv");
   EXPECT_EQ(named->options().finish_timeout, own->options().finish_timeout);

@@ -5,7 +5,7 @@
 #include <fstream>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/callbacks/trackers/all_trackers.hpp"
+#include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/store/run_store.hpp"
@@ -68,7 +68,7 @@ TEST(line_sink_test, has_each_report_once_despite_a_restart) {
     ASSERT_TRUE(store->append(0, batch));
   };
   auto feed_all = [&] {
-    config.callbacks = {
+    config.trackers = {
       std::make_shared<tracker>(std::make_shared<line_sink>())};
     tracker_set::start(trackers_of(config), store->description(), store->path(),
                        {[](std::string) {}, {}})

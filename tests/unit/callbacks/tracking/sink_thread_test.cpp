@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
-#include "troupe/callbacks/trackers/all_trackers.hpp"
+#include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/store/run_store.hpp"
@@ -40,7 +40,7 @@ protected:
   }
 
   expected<std::unique_ptr<tracker_set>> start(tracker_options options = {}) {
-    config.callbacks = {std::make_shared<tracker>(target, options)};
+    config.trackers = {std::make_shared<tracker>(target, options)};
     return tracker_set::start(trackers_of(config), store->description(),
                               store->path(),
                               {[this](std::string text) {
@@ -129,7 +129,7 @@ TEST_F(sink_thread_test, names_the_trackers_that_the_end_waits_for) {
     named.wait();
     return {};
   };
-  config.callbacks = {std::make_shared<tracker>(target)};
+  config.trackers = {std::make_shared<tracker>(target)};
   auto trackers =
     tracker_set::start(trackers_of(config), store->description(), store->path(),
                        {[&](std::string text) {
@@ -220,7 +220,7 @@ TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_return) {
   EXPECT_EQ(notes.back(), unsent[0]);
   // Nothing is written when the call returns later.
   std::weak_ptr thread = target;
-  config.callbacks.clear();
+  config.trackers.clear();
   target.reset();
   over.count_down();
   while (!thread.expired())
@@ -330,7 +330,7 @@ TEST_F(sink_thread_test,
 TEST_F(sink_thread_test, names_the_incomplete_file) {
   config.metrics_csv = true;
   fs::create_directory(store->path() / "metrics.csv"); // No table can be there.
-  config.callbacks.clear();
+  config.trackers.clear();
   auto trackers = tracker_set::start(trackers_of(config), store->description(),
                                      store->path(), {[](std::string) {}, {}})
                     .value();
@@ -360,8 +360,8 @@ TEST_F(sink_thread_test, refuses_a_tracker_that_lacks_what_it_needs) {
 }
 
 TEST_F(sink_thread_test, refuses_two_trackers_of_one_name) {
-  config.callbacks = {std::make_shared<tracker>(target),
-                      std::make_shared<tracker>(target)};
+  config.trackers = {std::make_shared<tracker>(target),
+                     std::make_shared<tracker>(target)};
   auto trackers = tracker_set::start(trackers_of(config), store->description(),
                                      store->path(), {[](std::string) {}, {}});
   ASSERT_FALSE(trackers);

@@ -5,6 +5,7 @@
 
 #include "tests/support/child.hpp"
 #include "tests/support/sink_records.hpp"
+#include "troupe/callbacks/tracking/option_fields.hpp"
 
 namespace troupe {
 namespace {
@@ -129,16 +130,16 @@ TEST(wandb_settings_test, survives_json_except_for_the_key) {
   x.ranks = rank_values::mean;
   x.when_non_finite = non_finite::skip;
   x.console = false;
-  auto text = to_json(x);
+  auto text = options_json(x);
   EXPECT_EQ(text.find("planted-secret"), std::string::npos);
-  auto y = wandb_options_from_json(text);
-  EXPECT_EQ(to_json(y), text);
+  auto y = read_options<wandb_options>(text);
+  EXPECT_EQ(options_json(y), text);
   EXPECT_EQ(y.mode, wandb_mode::offline);
   EXPECT_EQ(y.finish_timeout, std::chrono::seconds{7});
   EXPECT_FALSE(y.console);
   EXPECT_EQ(y.api_key, "");
-  EXPECT_EQ(wandb_options_from_json("{}").mode, std::nullopt);
-  EXPECT_THROW(wandb_options_from_json(R"({"mode":"shared"})"),
+  EXPECT_EQ(read_options<wandb_options>("{}").mode, std::nullopt);
+  EXPECT_THROW(read_options<wandb_options>(R"({"mode":"shared"})"),
                std::invalid_argument);
 }
 

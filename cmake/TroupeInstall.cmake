@@ -1,12 +1,12 @@
 # Installs the libraries, their headers and the package `troupe`, so that another project says
 #
 #   find_package(troupe REQUIRED [COMPONENTS torch])
-#   target_link_libraries(app PRIVATE troupe::troupe)     or troupe::trainers, without LibTorch
+#   target_link_libraries(app PRIVATE troupe::troupe)     or troupe::trainers, without LibTorch and trackers
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 
-set(libraries troupe_runtime troupe_callbacks troupe_actors troupe_trainers)
+set(libraries troupe_runtime troupe_callbacks troupe_trackers troupe_actors troupe_trainers)
 set(umbrella_headers train actors trackers)
 install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
@@ -41,7 +41,7 @@ add_custom_target(troupe_libraries DEPENDS ${libraries})
 # Everything at once, for the programs of this tree and, in troupeConfig.cmake, for others.
 add_library(troupe_troupe INTERFACE)
 add_library(troupe::troupe ALIAS troupe_troupe)
-target_link_libraries(troupe_troupe INTERFACE troupe::trainers)
+target_link_libraries(troupe_troupe INTERFACE troupe::trainers troupe::trackers)
 if(TROUPE_WITH_TORCH)
   target_link_libraries(troupe_troupe INTERFACE troupe::torch)
 endif()

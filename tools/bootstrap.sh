@@ -110,7 +110,7 @@ debian_mirror() {
 fetch_caf_source() {
   local folder=$1 mirror archive
   mirror=$(debian_mirror)
-  [ -n "$mirror" ] || fail "no mirror of Debian is named in /etc/apt: give CAF_ROOT, a CAF $caf_version with its openssl module"
+  [ -n "$mirror" ] || fail "no mirror of Debian is named in /etc/apt: give CAF_ROOT, a CAF $caf_version"
   mkdir -p "$folder/apt/lists/partial" "$folder/apt/archives/partial" "$folder/download" "$folder/source"
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror experimental main" >"$folder/apt/sources.list"
   local options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
@@ -131,8 +131,7 @@ system_caf() {
   local file
   for file in /usr/local/lib/cmake/CAF/CAFConfigVersion.cmake /usr/lib/cmake/CAF/CAFConfigVersion.cmake \
     /usr/lib/*-linux-gnu/cmake/CAF/CAFConfigVersion.cmake; do
-    if [ -e "$file" ] && grep -qE 'PACKAGE_VERSION "0\.18\.([7-9]|[1-9][0-9])' "$file" &&
-      grep -q 'CAF::openssl' "${file%/*}/CAFTargets.cmake"; then
+    if [ -e "$file" ] && grep -qE 'PACKAGE_VERSION "0\.18\.([7-9]|[1-9][0-9])' "$file"; then
       echo "${file%%/lib/*}"
       return
     fi
@@ -151,7 +150,7 @@ build_caf() {
   fetch_caf_source "$work"
   # shellcheck disable=SC2016 # $ORIGIN is for the loader
   cmake -S "$work/source" -B "$work/build" -G Ninja "-DCMAKE_INSTALL_PREFIX=$root" '-DCMAKE_INSTALL_RPATH=$ORIGIN' \
-    -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF -DCAF_ENABLE_OPENSSL_MODULE=ON "$@" \
+    -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF -DCAF_ENABLE_OPENSSL_MODULE=OFF "$@" \
     >"$log" 2>&1 || fail "CAF could not be configured: see $log"
   cmake --build "$work/build" >>"$log" 2>&1 || fail "CAF did not build: see $log"
   cmake --install "$work/build" --prefix "$work/caf" >>"$log" 2>&1 || fail "CAF could not be installed: see $log"

@@ -31,10 +31,6 @@ std::string with_metrics(std::string text, const run_status& x,
   return text + metrics_text(x.last_metrics, columns - display_width(text));
 }
 
-std::string counted(std::uint64_t n, const char* noun) {
-  return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s");
-}
-
 /// *text* with later lines indented like the first, and '?' for other control
 /// characters, which a terminal would interpret.
 std::string hanging(const std::string& text, std::size_t indent) {
@@ -49,6 +45,10 @@ std::string hanging(const std::string& text, std::size_t indent) {
 }
 
 } // namespace
+
+std::string counted(std::uint64_t n, const char* noun) {
+  return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s");
+}
 
 std::string elapsed_text(double seconds) {
   std::array<char, 48> text{};
@@ -87,8 +87,7 @@ std::string state_text(const run_status& x) {
   std::ranges::replace(text, '_', ' ');
   text += ", attempt " + std::to_string(x.attempt);
   if (x.world_size > 0)
-    text += ", " + std::to_string(x.world_size)
-            + (x.world_size == 1 ? " rank" : " ranks");
+    text += ", " + counted(static_cast<std::uint64_t>(x.world_size), "rank");
   return text;
 }
 
@@ -101,8 +100,7 @@ std::string report_text(const run_status& x, int columns) {
 }
 
 std::string live_text(const run_status& x, double elapsed_s, int columns) {
-  auto text = state_text(x) + " | " + std::to_string(x.reports)
-              + (x.reports == 1 ? " report" : " reports");
+  auto text = state_text(x) + " | " + counted(x.reports, "report");
   if (x.reports > 0)
     text += ", " + rate_text(x.reports_per_second);
   text += " | " + elapsed_text(elapsed_s);

@@ -1,10 +1,9 @@
 #include "troupe/callbacks/tracking/sink_feed.hpp"
 
-#include <fcntl.h>
-#include <unistd.h>
-
 #include <algorithm>
 
+#include "troupe/callbacks/encoding/record_file.hpp"
+#include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -293,13 +292,10 @@ expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
   auto path = file(".rejected.jsonl");
   if (left_)
     return failure(ec::stopped, "the run is over");
-  auto out = open_file(path, O_WRONLY | O_CREAT | O_APPEND, "open");
+  auto out = record_file::open(path);
   if (!out)
     return tl::unexpected{out.error()};
-  if (::write(out->get(), text.data(), text.size())
-      != static_cast<ssize_t>(text.size()))
-    return tl::unexpected{storage_error("write", path, errno)};
-  return sync_file(*out, path);
+  return out->append(text).and_then([&] { return out->commit(); });
 }
 
 expected<void> sink_feed::save() {
@@ -336,8 +332,8 @@ std::string sink_feed::refused() const {
     return "what it refused" + at;
   for (std::uint64_t count = 0;; ++count)
     if (auto line = lines->next(); !line || !*line)
-      return std::to_string(count) + " records were refused; the journal's text"
-             + at + ", which may be removed";
+      return counted(count, "record") + (count == 1 ? " was" : " were")
+             + " refused; the journal's text" + at + ", which may be removed";
 }
 
 std::string sink_feed::left_in_files() const {

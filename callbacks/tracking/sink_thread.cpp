@@ -10,6 +10,8 @@
 #include <stop_token>
 #include <utility>
 
+#include "troupe/callbacks/status_text.hpp"
+
 namespace troupe {
 
 namespace {
@@ -33,7 +35,8 @@ std::string what_is_unsent(const sink_feed& feed) {
            + "what is unsent cannot be counted (" + unsent.error().message
            + "); troupe-sync sends what the journal has";
   text += (file.empty() ? "" : file + " is not whole, ")
-          + std::to_string(*unsent) + " records are unsent";
+          + counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
+          + " unsent";
   if (auto& trouble = feed.trouble())
     text += " (" + trouble.message + ')';
   return text + "; they are kept, troupe-sync sends them";

@@ -207,7 +207,7 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   EXPECT_THAT(bytes_of(store->path() / "sinks" / "recorded.rejected.jsonl"),
               HasSubstr("{\"batch\":42,"));
   EXPECT_THAT(notes, testing::Contains(HasSubstr("bad name")));
-  EXPECT_THAT(new_feed().refused(), HasSubstr("1 records were refused"));
+  EXPECT_THAT(new_feed().refused(), HasSubstr("1 record was refused"));
 }
 
 TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {

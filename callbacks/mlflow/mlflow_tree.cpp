@@ -27,12 +27,6 @@ using kind = sink_failure::kind;
 constexpr mode_t folder_mode = 0777; // The umask applies.
 constexpr std::size_t max_value_file = 1024 * 1024;
 
-sink_result as_result(const expected<void>& x) {
-  if (x)
-    return {};
-  return sink_fails(kind::transient, x.error());
-}
-
 // MLflow uses 18-digit ids; we derive ours from the name, so that two runs that
 // create one experiment at the same time create the same folder.
 std::string experiment_id_of(const std::string& name) {
@@ -116,7 +110,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
       {ec::invalid_config, "'" + id_ + "' cannot be the id of a run"});
   is_ours_ = id_ == run.uid;
   if (auto ok = may_write(over_, root_); !ok)
-    return as_result(ok);
+    return file_result(ok);
   auto experiment = experiment_folder();
   if (!experiment)
     return sink_fails(experiment.error().code == ec::storage ? kind::transient
@@ -124,10 +118,10 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
                       experiment.error());
   folder_ = *experiment / id_;
   if (auto ok = make_run(); !ok)
-    return as_result(ok);
+    return file_result(ok);
   if (is_ours_)
     if (auto ok = cut_metrics(); !ok)
-      return as_result(ok);
+      return file_result(ok);
   auto params = folder_ / "params";
   auto known = files_below(params);
   if (!known)
@@ -353,7 +347,7 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
     auto& size = sizes[*name];
     auto file = folder_ / "metrics" / *name;
     if (auto ok = may_write(over_, file); !ok)
-      return as_result(ok);
+      return file_result(ok);
     if (size == 0)
       add_folders(written, folder_ / "metrics", file);
     auto grown = is_ours_ ? append_metric_lines(file, size, text)
@@ -366,33 +360,33 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
   // Sync once per batch, after all files are written: this costs the disk
   // least.
   if (auto ok = sync_all(written); !ok)
-    return as_result(ok);
+    return file_result(ok);
   sizes_ = std::move(sizes);
   return {};
 }
 
 sink_result mlflow_tree::log_params(std::span<const mlflow_pair> params) {
   if (auto ok = write_values("params", params); !ok)
-    return as_result(ok);
+    return file_result(ok);
   for (auto& x : params)
     params_[x.key] = x.value;
   return {};
 }
 
 sink_result mlflow_tree::set_tags(std::span<const mlflow_pair> tags) {
-  return as_result(write_values("tags", tags));
+  return file_result(write_values("tags", tags));
 }
 
 sink_result mlflow_tree::put_file(const fs::path& file,
                                   const std::string& name) {
   auto copy = folder_ / "artifacts" / name;
   if (auto ok = may_write(over_, copy); !ok)
-    return as_result(ok);
+    return file_result(ok);
   return copy_artifact(file, copy);
 }
 
 sink_result mlflow_tree::end(run_status_kind status, std::int64_t time_ms) {
-  return as_result(write_meta(status, time_ms));
+  return file_result(write_meta(status, time_ms));
 }
 
 std::string mlflow_tree::state() const {

@@ -46,8 +46,10 @@ class Evidence:
                        if self.learns else run_reader.states(self.plan["seed"], self.plan["steps"]))
         self.ranks = [self.own(run_reader.read_records(case.expected / f"rank_{r}.jsonl"))
                       for r in range(self.plan["workers"])]
-        self.told = self.own(run_reader.read_records(case.expected / "told.jsonl"))
+        told = run_reader.read_records(case.expected / "told.jsonl")
+        self.told = self.own(told)
         self.results = run_reader.read_records(case.expected / "results.jsonl")
+        self.last_result = self.last_of_run(told)
         self.state, self.state_problem = None, ""
         try:
             self.state = run_reader.read_document(run / "state.json")
@@ -60,6 +62,15 @@ class Evidence:
             return records
         runs = {x["pid"]: x["run"] for x in records if "run" in x}
         return [x for x in records if runs.get(x["pid"]) == self.id]
+
+    def last_of_run(self, told: list) -> dict:
+        """What the last fit() of this folder's run returned: once the folder was renamed, a driver that ran as the
+        case's last may be of the run that was moved away."""
+        if self.replaced:
+            drivers = {x["pid"] for x in told if x.get("run") == self.id}
+        else:
+            drivers = {x["pid"] for x in self.lives[-1:]}
+        return next((x for x in reversed(self.results) if x["pid"] in drivers), {})
 
     def acked(self):
         """(rank, record) of each report() that returned."""
@@ -335,9 +346,14 @@ def n7_bounded(e: Evidence):
     # A disk that does not let go of a folder is an event, and the next start's to tidy up after.
     excused = [str(x["fields"]) for kind in ("checkpoint_not_removed", "staging_not_removed")
                for x in e.journal.events(kind)]
+    # Trackers go by path: one whose folder was renamed cannot remove the file that it was replacing another with.
+    renamed = any(x["do"] == "rename-folder" and x["delivered"] for x in e.lives[-1]["faults"])
+    unfinished = {f"{x}.new" for x in ("metrics.csv", "report.html")} if renamed else set()
     for path in sorted(e.run.rglob("*")):
         name = path.relative_to(e.run).as_posix()
         if path.name.startswith(".") and any(path.name.removeprefix(".evicted-") in x for x in excused):
+            continue
+        if name in unfinished:
             continue
         if ".rotten-" not in name and (path.name.startswith(".") or path.name.endswith((".new", ".tmp"))):
             yield f"the finished run has a temporary file: {name}"
@@ -368,13 +384,13 @@ def n8_same_answer(e: Evidence):
     yield from left_apart(e)
     if e.over and step != e.plan["steps"]:
         yield f"the run has finished at step {step} of {e.plan['steps']}"
-    if e.lives and e.lives[-1]["rc"] != 0:
-        return  # It was refused: it has no result of the run.
-    last = next((x for x in e.results if e.lives and x["pid"] == e.lives[-1]["pid"]), {})
-    if e.over and last.get("state") != f"{e.states[-1]:016x}":
+    last = e.last_result
+    if last.get("status") != "finished" and (not e.over or e.lives[-1]["rc"] != 0):
+        return  # The run has not finished, or the last driver was refused: there is no result of the run.
+    if last.get("state") != f"{e.states[-1]:016x}":
         yield f"fit() returned state {last.get('state') or 'none'} of the model"
     newest = max((x.index for x in e.checkpoints.values()), default=-1)
-    if e.over and newest >= 0 and last.get("checkpoint") != name_of(newest):
+    if newest >= 0 and last.get("checkpoint") != name_of(newest):
         yield f"fit() returned {last.get('checkpoint') or 'none'} as the latest checkpoint, which is {name_of(newest)}"
 
 

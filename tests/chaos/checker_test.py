@@ -496,7 +496,7 @@ def a_staging_folder_is_left(p):
 
 @planted("N7")
 def a_temporary_file_is_left(p):
-    (p.run / "state.json.new").touch()
+    (p.run / "state.json.new").touch(mode=0o600)
 
 
 # -- N8
@@ -664,6 +664,52 @@ class CheckerTest(unittest.TestCase):
                 plant(Plants(copy))
                 found = checker.check(copy, over=True)
                 self.assertIn(clause, {x for x, _ in found}, found)
+
+    def test_a_result_is_judged_by_the_folder_of_its_run(self):
+        """The folder was renamed just before a driver ended, and another driver finished a run of the same name."""
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            case = self.replaced_case(Path(folder))
+            self.assertEqual(checker.check(case, over=True), [])
+            plants = Plants(case)
+            results = (case.expected / "results.jsonl").read_text()
+            moved = case.run.with_name("moved")
+            for where, line in ((case.run, -1), (moved, -2)):
+                with self.subTest(where.name):
+                    prefix = "the renamed folder: " if where == moved else ""
+                    newest = max((where / "checkpoints").glob("checkpoint_*"))
+                    shutil.move(newest, case.folder / "gone")
+                    lost = f"{prefix}checkpoint {newest.name} was promised and is not there, or not whole"
+                    self.assertIn(("N1", lost), checker.check(case, over=True))
+                    shutil.move(case.folder / "gone", newest)
+                    plants.records("results.jsonl", lambda x: x[line].update(checkpoint="checkpoint_000001"))
+                    other = f"{prefix}fit() returned checkpoint_000001 as the latest checkpoint, which is {newest.name}"
+                    self.assertEqual(checker.check(case, over=True), [("N8", other)])
+                    (case.expected / "results.jsonl").write_text(results)
+            plants.records("results.jsonl", lambda x: x[:-1])
+            self.assertIn("N8", {x for x, _ in checker.check(case, over=True)})
+
+    def test_only_a_tracker_whose_folder_was_renamed_may_leave_its_file_unfinished(self):
+        with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
+            shutil.copytree(self.good.folder, Path(folder) / "case")
+            case = Case.load(Path(folder) / "case")
+            (case.run / "metrics.csv.new").touch(mode=0o600)
+            left = "the finished run has a temporary file:"
+            self.assertEqual(checker.check(case, over=True), [("N7", f"{left} metrics.csv.new")])
+            case.lives[-1]["faults"].append({"family": "folder-renamed", "do": "rename-folder", "delivered": True})
+            self.assertEqual(checker.check(case, over=True), [])
+            (case.run / "state.json.new").touch(mode=0o600)
+            self.assertEqual(checker.check(case, over=True), [("N7", f"{left} state.json.new")])
+
+    def replaced_case(self, root: Path) -> Case:
+        """The good case, its folder renamed at the end of its last driver, and a second run under the name."""
+        lives = [*LIVES[:-1], [*LIVES[-1], {"family": "folder-replaced", "do": "rename-folder", "back": False}]]
+        case = make_good_case(root / "case", PLAN, lives)
+        case.run.rename(case.run.with_name("moved"))
+        case.lives[-1]["faults"][-1]["delivered"] = True
+        beside = campaign.Driver(campaign.Setting(TRAINEE, "", root), case, len(LIVES), []).run()
+        self.assertEqual(beside["rc"], 0)
+        case.lives[-1] |= {x: beside[x] for x in ("run_id", "newest", "rows", "rank_failures", "attempt_after")}
+        return case
 
     def test_failures_that_only_the_journal_has_are_the_next_drivers_to_count(self):
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:

@@ -1,5 +1,5 @@
 """Checks that the README of each folder names what lies in it, that the page of options has each of them and that of
-the protocol each message, and that links between pages lead somewhere."""
+the protocol each message, that links between pages lead somewhere, and that files and identifiers that pages name exist."""
 import re
 import unittest
 from pathlib import Path
@@ -36,6 +36,51 @@ def described_fields(page, struct):
     """The names in the first column of the table under the heading *struct*."""
     section = page.split(f"\n## `{struct}`\n")[1].split("\n## ")[0]
     return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+
+
+FOLDERS = {"runtime", "callbacks", "actors", "trainers", "examples", "bench", "tests", "docs", "cmake", "tools"}
+PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(page for x in FOLDERS for page in (ROOT / x).rglob("*.md"))]
+               if page != ROOT / "docs/plan.md")  # which names what is to come
+UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "actors", "trackers")}
+MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other frameworks have.
+OF_OTHERS = {"loss_step", "loss_epoch"}  # names of metrics in an example
+
+
+def text_of(page):
+    """The page without its blocks of code."""
+    return re.sub(r"^```.*?^```", "", page.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+
+
+def quoted(page):
+    return re.findall(r"`([^`\n]+)`", text_of(page))
+
+
+def headings(page):
+    """The anchors of the page, as GitHub makes them."""
+    return {re.sub(r"[^\w -]", "", x.lower()).replace(" ", "-") for x in re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)}
+
+
+def sources():
+    files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
+    files += [path for path in ROOT.iterdir() if not path.name.startswith(".git")]
+    return [path for path in files if path.is_file() and "__pycache__" not in path.parts]
+
+
+def words_of_the_sources():
+    """Every identifier of the sources, and of their names."""
+    result = set()
+    for path in sources():
+        result.update(re.findall(r"\w+", path.relative_to(ROOT).as_posix()))
+        if path.suffix != ".md":
+            result.update(re.findall(r"[A-Za-z_]\w*", path.read_text(encoding="utf-8", errors="replace")))
+    return result
+
+
+def is_in_tree(name, page):
+    """Whether *name* is a path from the root or the page's folder, or the end of one of a file."""
+    if name in UMBRELLAS or (ROOT / name).exists() or (page.parent / name).exists():
+        return True
+    return any(f"/{path.relative_to(ROOT).as_posix()}".endswith(f"/{name}") for path in sources())
 
 
 class ReadmesTest(unittest.TestCase):
@@ -76,12 +121,31 @@ class ReadmesTest(unittest.TestCase):
                 with self.subTest(page.name):
                     self.assertIn(f"`{page.name}`", text)
 
-    def test_links_lead_to_pages_that_are_there(self):
-        pages = [*(ROOT / "docs").rglob("*.md"), ROOT / "README.md"]
-        for page in pages:
-            for target in re.findall(r"\]\(([^)#:]+\.md)[^)]*\)", page.read_text(encoding="utf-8")):
-                with self.subTest(f"{page.relative_to(ROOT)} -> {target}"):
-                    self.assertTrue((page.parent / target).resolve().is_file())
+    def test_links_lead_to_pages_and_headings_that_are_there(self):
+        for page in PAGES:
+            for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):
+                if re.match(r"[a-z]+:", link):
+                    continue
+                target, _, heading = link.partition("#")
+                there = (page.parent / target).resolve() if target else page
+                with self.subTest(f"{page.relative_to(ROOT)} -> {link}"):
+                    self.assertTrue(there.exists())
+                    self.assertIn(heading, headings(there) if heading else {""})
+
+    def test_files_that_pages_name_are_there(self):
+        for page in PAGES:
+            for name in re.findall(r"(?<![<\w./-])[\w./-]+", " ".join(quoted(page))):
+                if re.search(r"\.(hpp|cpp|py|sh|md)$", name) or name.split("/")[0] in FOLDERS and "/" in name:
+                    with self.subTest(f"{page.relative_to(ROOT)}: {name}"):
+                        self.assertTrue(is_in_tree(name, page))
+
+    def test_identifiers_that_pages_name_are_in_the_sources(self):
+        known = words_of_the_sources()
+        for page in PAGES:
+            for name in re.findall(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b(?![…*])", " ".join(quoted(page))):
+                if page.name not in MAPS and name not in OF_OTHERS:
+                    with self.subTest(f"{page.relative_to(ROOT)}: {name}"):
+                        self.assertIn(name, known)
 
 
 if __name__ == "__main__":

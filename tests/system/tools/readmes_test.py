@@ -19,23 +19,61 @@ CONFIGS = {
     "runtime/config/rank_hooks.hpp": ["rank_hooks"],
     "runtime/report/report.hpp": ["report_options"],
     "callbacks/tracking/tracker.hpp": ["tracker_options", "backoff::limits"],
+    "trainers/tracking_handle.hpp": ["tracking_options"],
     "trainers/torch/groups/torch_config.hpp": ["torch_config"],
+    "trainers/torch/data_parallel/data_parallel_options.hpp": ["data_parallel_options", "join_options"],
+    "trainers/torch/data/data_loader.hpp": ["data_loader_options"],
+    "trainers/torch/optim/fused_optimizer.hpp": ["adam_options", "adamw_options", "sgd_options"],
+    "trainers/torch/loop/epoch_loop.hpp": ["loop_options"],
+    "trainers/torch/loop/loop_log.hpp": ["log_options"],
+    "trainers/torch/loop/early_stopping.hpp": ["early_stopping_options"],
 }
+TRACKERS = {
+    "callbacks/csv/csv.hpp": ("csv_options", "csv.md"),
+    "callbacks/json_lines/result_json.hpp": ("result_json_options", "result_json.md"),
+    "callbacks/tensorboard/tensorboard.hpp": ("tensorboard_options", "tensorboard.md"),
+    "callbacks/mlflow/mlflow.hpp": ("mlflow_options", "mlflow.md"),
+    "callbacks/wandb/wandb.hpp": ("wandb_options", "wandb.md"),
+    "callbacks/comet/comet.hpp": ("comet_options", "comet.md"),
+    "callbacks/prometheus/prometheus.hpp": ("prometheus_options", "prometheus.md"),
+}
+UNITS = {"h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
+MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 
 
 def fields(header, struct):
-    """The names of the data members of *struct*, which has no member functions."""
+    """The data members of *struct*, all before its first member function, with their initial values."""
     text = re.sub(r"//.*", "", header.read_text(encoding="utf-8"))
     name = struct.split("::")[-1]
-    body = re.search(rf"^( *)struct {name} \{{\n(.*?)^\1\}};", text, re.MULTILINE | re.DOTALL)[2]
-    members = [member.strip() for member in body.split(";") if member.strip()]
-    return [re.search(r"(\w+)\s*(?:=.*|\{[^{}]*\})?$", member, re.DOTALL)[1] for member in members]
+    body = re.search(rf"^( *)struct {name} \{{\n(.*?)^\1\}};", text, re.MULTILINE | re.DOTALL)[2].split("template <")[0]
+    result = {}
+    for member in (x.strip() for x in body.split(";") if x.strip()):
+        found = re.search(r"(\w+)\s*(?:=\s*(.*)|\{([^{}]*)\})?$", member, re.DOTALL)
+        value = (found[2] or found[3] or "").replace("'", "")
+        unit = re.match(r"(?:std::chrono::)?(milliseconds|seconds) ", member)
+        result[found[1]] = f"std::chrono::{unit[1]}{{{value}}}" if unit and value.isdigit() else value
+    return result
 
 
-def described_fields(page, struct):
-    """The names in the first column of the table under the heading *struct*."""
-    section = page.split(f"\n## `{struct}`\n")[1].split("\n## ")[0]
-    return re.findall(r"^\| `(\w+)` \|", section, re.MULTILINE)
+def plain_default(value):
+    """How a page writes the initial value *value*; empty for one that it may describe as it likes."""
+    value = value.strip()
+    if time := re.fullmatch(r"std::chrono::(\w+)\{(\d+)\}", value):
+        ms = int(time[2]) * MILLISECONDS[time[1]]
+        return "60 s" if ms == 60_000 else next(f"{ms // n} {unit}" for unit, n in UNITS.items() if ms % n == 0)
+    if value == "std::nullopt":
+        return "unset"
+    if re.fullmatch(r"\w+(?:::\w+)+|\"[^\"]+\"", value):
+        return "`" + value.split("::")[-1].strip('"') + "`"
+    if re.fullmatch(r"true|false|[\d.]+(?:e-?\d+)?", value):
+        return value
+    return ""
+
+
+def described_fields(page, heading):
+    """The first two columns of the table under *heading*: names and defaults."""
+    section = page.split(f"\n## {heading}\n")[1].split("\n## ")[0]
+    return dict(re.findall(r"^\| `(\w+)` \| ([^|]*) \|", section, re.MULTILINE))
 
 
 FOLDERS = {"runtime", "callbacks", "actors", "trainers", "examples", "bench", "tests", "docs", "cmake", "tools"}
@@ -58,6 +96,14 @@ def quoted(page):
 def headings(page):
     """The anchors of the page, as GitHub makes them."""
     return {re.sub(r"[^\w -]", "", x.lower()).replace(" ", "-") for x in re.findall(r"^#+ (.*)$", text_of(page), re.MULTILINE)}
+
+
+def public_headers():
+    """The headers that the umbrella headers name."""
+    for umbrella in UMBRELLAS:
+        text = (ROOT / "trainers/umbrella" / Path(umbrella).name).read_text(encoding="utf-8")
+        for name in re.findall(r'#include "troupe/(\w+/.+)"', text):
+            yield ROOT / name
 
 
 def sources():
@@ -97,14 +143,27 @@ class ReadmesTest(unittest.TestCase):
                 with self.subTest(source.stem):
                     self.assertIn(f"| `{source.stem}` |", text)
 
-    def test_the_page_of_options_has_each_field_in_its_order(self):
-        page = (ROOT / "docs/configuration.md").read_text(encoding="utf-8")
-        for header, structs in CONFIGS.items():
-            for struct in structs:
+    def test_pages_have_each_option_in_the_order_of_its_struct_with_its_default(self):
+        tables = [(header, struct, "configuration.md", f"`{struct}`") for header, x in CONFIGS.items() for struct in x]
+        tables += [(header, struct, f"trackers/{page}", "Options") for header, (struct, page) in TRACKERS.items()]
+        for header, struct, page, heading in tables:
+            there = fields(ROOT / header, struct)
+            described = described_fields((ROOT / "docs" / page).read_text(encoding="utf-8"), heading)
+            with self.subTest(struct):
+                self.assertTrue(there)
+                self.assertEqual(list(described), list(there))
+            for name, value in there.items():
+                if default := plain_default(value):
+                    with self.subTest(f"{struct}::{name}"):
+                        self.assertRegex(described[name], rf"^{re.escape(default)}(?![\w.])")
+
+    def test_every_struct_of_options_that_users_see_is_on_a_page(self):
+        known = {x for structs in CONFIGS.values() for x in structs} | {x for x, _ in TRACKERS.values()}
+        pages = " ".join(text_of(page) for page in PAGES)
+        for header in public_headers():
+            for struct in re.findall(r"^struct (\w+_(?:options|config)) \{", header.read_text(encoding="utf-8"), re.MULTILINE):
                 with self.subTest(struct):
-                    there = fields(ROOT / header, struct)
-                    self.assertTrue(there)
-                    self.assertEqual(described_fields(page, struct), there)
+                    self.assertTrue(struct in known or f"`{struct}" in pages)
 
     def test_the_page_of_the_protocol_has_each_message(self):
         page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")

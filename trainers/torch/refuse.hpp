@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// Throws a `train_error` because of an argument that makes no sense; *why* and
-/// *more*, texts and numbers, make one sentence.
+/// Throws a `train_error` for an invalid argument; *why* and *more*, texts and
+/// numbers, form one sentence.
 template <class... Args>
 [[noreturn]] void refuse(std::string_view why, const Args&... more) {
   throw train_error{{ec::invalid_argument, c10::str(why, more...)}};

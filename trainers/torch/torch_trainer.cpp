@@ -14,8 +14,8 @@ namespace troupe {
 
 namespace {
 
-/// OpenMP read its environment when the program was loaded, which for a forked
-/// rank was before the rank had one.
+/// OpenMP read the environment when the program was loaded; a forked rank got
+/// its own later.
 void apply_thread_count(const train_context& context) {
   if (context.facts().in_process)
     return; // The threads are the whole process's.

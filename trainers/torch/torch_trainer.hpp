@@ -16,9 +16,9 @@ class train_context;
 struct torch_backend {
   torch_config config;
 
-  /// Makes CUDA usable in a rank that has GPUs. Comes before the rank's hooks:
-  /// LibTorch gives CUDA up for good if a seed asks for it before its library
-  /// is loaded.
+  /// Makes CUDA usable in a rank that has GPUs. Called before the rank's hooks:
+  /// LibTorch disables CUDA for good if a seed needs it before its library is
+  /// loaded.
   void prepare(train_context& context) const;
 
   /// Runs *loop* with a group and a device in `context.data_plane()`. Throws

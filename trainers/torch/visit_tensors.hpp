@@ -21,8 +21,8 @@ namespace troupe {
 
 namespace detail {
 
-/// Hides what the place of a call would find: a type's own `for_each_tensor` is
-/// looked up beside the type, and nowhere else.
+/// Hides functions at the place of the call: a type's own `for_each_tensor` is
+/// found by argument-dependent lookup only.
 void for_each_tensor() = delete;
 
 struct tensor_probe {
@@ -79,7 +79,7 @@ concept range_of_elements = std::ranges::range<T> && std::is_lvalue_reference_v<
 } // namespace detail
 
 /// Calls *f* with each tensor in *x* that is defined. Returns whether *T* is a
-/// type whose tensors are known; of any other none is found.
+/// type whose tensors are known; in any other it finds none.
 ///
 /// Known are a tensor, any nesting of tuples, pairs, optionals, maps and ranges
 /// of them, a `torch::data::Example`, a struct with `members()`, and a type

@@ -35,7 +35,7 @@ c10::Device check_loader_options(train_context& context,
     refuse("workers", options.workers, 0);
   if (options.prefetch < 1)
     refuse("prefetch", options.prefetch, 1);
-  // A loop that no torch trainer started has no device of its own.
+  // A loop that was not started by a torch trainer has no device.
   using plane_type = std::shared_ptr<torch_data_plane>;
   auto* plane = std::any_cast<plane_type>(&context.data_plane());
   const auto moves = options.move_to_device && plane != nullptr;

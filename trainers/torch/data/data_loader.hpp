@@ -75,8 +75,8 @@ public:
   /// Samples of the dataset, of all ranks together.
   std::int64_t samples() const noexcept { return sampler_.samples(); }
 
-  /// Where the loop stands. Inside of the loop the current batch counts as
-  /// done; what was read ahead does not.
+  /// Where the loop stands. Inside the loop the current batch counts as done;
+  /// batches that were read ahead do not.
   sampler_state state() const noexcept { return sampler_.state(); }
 
   /// The next loop begins right after the batch at which *x* was taken.
@@ -147,7 +147,7 @@ public:
   iterator& operator++() {
     current_.reset();
     if (next_ < order_.batches()) {
-      const auto k = next_++; // a batch that cannot be read is passed over
+      const auto k = next_++; // a batch that cannot be read is skipped
       std::optional<activity_scope> waits;
       if (loader_->activity_)
         waits.emplace(loader_->activity_->in_data_loader);
@@ -207,17 +207,18 @@ std::shared_ptr<rank_activity> loader_activity(train_context& context);
 /// batches on the rank's device. Must be called with equal arguments on every
 /// rank. Throws `train_error` for options out of range.
 ///
-/// *dataset* has `size()` and either `get(index)`, whose samples are put
-/// together by `collate`, or `get_batch(std::span<const std::int64_t>)`. With
-/// `workers` its const functions are called by several threads at once; if they
-/// are not const, each thread has a copy.
+/// *dataset* has `size()` and either `get(index)`, whose samples are combined
+/// by `collate`, or `get_batch(std::span<const std::int64_t>)`. With `workers`
+/// its const functions are called by several threads at once; if they are not
+/// const, each thread has a copy.
 ///
 /// A dataset that draws random numbers, such as for augmentation, takes them
 /// from a second parameter: `get(index, at::Generator random)`, as in
 /// `torch::rand({2}, random)`, or `get_batch(indices, const sample_generators&
-/// random)` with `random.of(index)`. Then a sample depends on seed, epoch and
-/// index alone, for any number of workers and ranks. LibTorch's default
-/// generator is the model's: several threads would draw from it in any order.
+/// random)` with `random.of(index)`. Then a sample depends only on seed, epoch
+/// and index, for any number of workers and ranks. Do not use LibTorch's
+/// default generator: it belongs to the model, and several threads would draw
+/// from it in any order.
 template <map_dataset Dataset>
 data_loader<Dataset>
 prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,

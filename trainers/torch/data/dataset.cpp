@@ -12,7 +12,7 @@ namespace troupe {
 
 namespace {
 
-/// More indices than this make no message clearer.
+/// More indices do not make a message clearer.
 constexpr std::size_t named_indices = 16;
 
 std::string describe(std::span<const std::int64_t> indices) {

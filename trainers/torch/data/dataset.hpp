@@ -96,7 +96,7 @@ auto collate(std::vector<T> samples) {
   }
 }
 
-/// To be called in a catch block: throws a `train_error` that names the samples
+/// Call it in a catch block: throws a `train_error` that names the samples
 /// *indices* and what the dataset threw, with the original exception nested in
 /// it. A `run_stopped` passes unchanged.
 [[noreturn]] void throw_dataset_error(std::span<const std::int64_t> indices);
@@ -137,8 +137,7 @@ template <class T>
 concept map_dataset = batch_dataset<T> || random_batch_dataset<
   T> || sample_dataset<T> || random_sample_dataset<T>;
 
-/// How datasets are read. Of several ways the first one that a dataset has is
-/// taken.
+/// How datasets are read: the first of these ways that a dataset has.
 enum class reading { random_batches, random_samples, batches, samples, none };
 
 template <class T>
@@ -150,7 +149,7 @@ inline constexpr reading reading_of =
                              : reading::none;
 
 /// Whether several threads may read one object: a dataset promises it by const
-/// functions. Of another each thread gets a copy.
+/// functions. Otherwise each thread gets a copy.
 template <class T>
 inline constexpr bool shared_by_threads = reading_of<const T> == reading_of<T>;
 
@@ -210,7 +209,7 @@ auto read_batch(T& x, const std::vector<std::int64_t>& indices,
   }
 }
 
-/// What the loop over a loader of *T* gets.
+/// What a loop over a loader of *T* yields.
 template <map_dataset T>
 using batch_type = decltype(read_batch(std::declval<T&>(), {},
                                        std::declval<sample_generators>()));

@@ -11,10 +11,10 @@
 
 namespace troupe {
 
-/// Brings batches to a rank's device while the device computes.
+/// Moves batches to a rank's device while the device computes.
 ///
-/// Toward an accelerator a batch goes through pinned memory and a stream of its
-/// own; `arrive` makes the compute stream wait for it without blocking the
+/// For an accelerator, a batch is copied through pinned memory on a separate
+/// stream; `arrive` makes the compute stream wait for it without blocking the
 /// host. On the CPU nothing is done. Different batches may be sent by different
 /// threads.
 class device_transfer {

@@ -61,7 +61,7 @@ std::int64_t epoch_order::cursor_after(std::int64_t k) const noexcept {
 
 namespace {
 
-/// Keeps the global batch far from the end of its type.
+/// Keeps the global batch far below the limit of its type.
 constexpr auto max_batch_size = std::int64_t{1} << 32;
 
 void require(bool holds, const std::string& message) {

@@ -93,18 +93,18 @@ public:
   distributed_sampler(std::int64_t samples, sampler_options options);
 
   /// Chooses the epoch of the next pass. A position from `load_state` is kept
-  /// if it is of this very epoch.
+  /// if it belongs to this epoch.
   void set_epoch(std::uint64_t epoch);
 
   /// Begins a pass: at the position of `load_state` if that was called since
-  /// the last pass, else at the start of the epoch. An epoch that was passed to
-  /// its end is followed by the next one if `set_epoch` was not called.
+  /// the last pass, else at the start of the epoch. After a complete epoch the
+  /// next one follows if `set_epoch` was not called.
   void start();
 
   /// This rank's indices of the next batch; nothing at the end of the epoch.
   std::optional<std::vector<std::int64_t>> next();
 
-  /// What is left of the epoch for this rank.
+  /// The rest of the epoch for this rank.
   epoch_order rest() const;
 
   /// Moves to *cursor*, a value of `epoch_order::cursor_after` or `end`. What
@@ -119,7 +119,7 @@ public:
   sampler_state state() const noexcept { return state_; }
 
   /// Continues where *x* says at the next `start`. Throws `train_error` for a
-  /// cursor that this dataset cannot have: it is longer than the dataset.
+  /// cursor beyond the end of this dataset.
   void load_state(const sampler_state& x);
 
   std::int64_t samples() const noexcept { return samples_; }

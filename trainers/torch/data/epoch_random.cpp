@@ -24,7 +24,7 @@ public:
   std::uint64_t operator()() noexcept { return mix(key_ + ++count_ * golden); }
 
   /// Uniform in [0, *limit*) without bias: the few draws that would favor small
-  /// numbers are thrown away.
+  /// numbers are rejected.
   std::uint64_t below(std::uint64_t limit) noexcept {
     auto product = wide{(*this)()} * limit;
     if (static_cast<std::uint64_t>(product) < limit) {
@@ -67,8 +67,8 @@ sample_generators::sample_generators(std::uint64_t seed,
 at::Generator sample_generators::of(std::int64_t index) const {
   const auto key = mix(key_ + static_cast<std::uint64_t>(index));
   counter_generator random{key};
-  // LibTorch's own seeding looks at 32 bits of a seed, too few for the samples
-  // of many epochs. This state is twisted before its first number.
+  // LibTorch's own seeding uses 32 bits of a seed, too few for the samples of
+  // many epochs. This state is twisted before its first number.
   at::mt19937_data_pod state{};
   state.seed_ = key;
   state.left_ = 1;

@@ -16,8 +16,8 @@ namespace troupe {
 
 /// Makes items 0 .. count - 1 on several threads and hands them out in order.
 ///
-/// At most *window* items lie ready or are being made. Destroying it stops and
-/// joins the threads without making what no one will ask for.
+/// At most *window* items are ready or being made. Destroying it stops and
+/// joins the threads without making further items.
 template <class T>
 class ordered_prefetcher {
 public:
@@ -40,8 +40,8 @@ public:
     threads_.clear();
   }
 
-  /// The next item, once it is there; nothing after the last one. What its
-  /// maker threw is thrown here in its place.
+  /// Waits for the next item and returns it; nothing after the last one.
+  /// Rethrows the exception of the function that makes it.
   std::optional<T> next() {
     if (given_ == count_)
       return std::nullopt;

@@ -35,8 +35,8 @@ struct data_parallel_options {
   /// the place of `bucket_bytes`.
   std::vector<std::int64_t> bucket_bytes_list;
 
-  /// Parameters and buffers are broadcast in pieces of this many bytes: big
-  /// enough for full speed, small enough for the copy that it costs.
+  /// Parameters and buffers are broadcast in pieces of this many bytes: large
+  /// enough for full speed, small enough to bound the copy.
   std::int64_t broadcast_bytes = 250 * 1024 * 1024;
 
   /// Rank 0's weights and buffers replace those of the others at the start. Off
@@ -47,7 +47,7 @@ struct data_parallel_options {
   /// synchronized forward, so that all ranks normalize alike.
   bool sync_buffers = true;
 
-  /// Walks the graph after each forward for parameters that got no gradient.
+  /// Searches the graph after each forward for parameters without a gradient.
   /// Costs time in every step; without it such a parameter is an error.
   bool find_unused_parameters = false;
 
@@ -70,9 +70,9 @@ struct data_parallel_options {
   /// backward, where LibTorch has it: less memory, more time.
   bool lazy_bucket_allocation = false;
 
-  /// Dotted names of parameters and buffers that stay this rank's own business;
-  /// of one that is shared the first name. A name that the model does not have
-  /// is an error.
+  /// Dotted names of parameters and buffers that stay local to this rank; of a
+  /// shared one, its first name. A name that the model does not have is an
+  /// error.
   std::vector<std::string> ignored;
 
   gradient_compression compression = gradient_compression::none;

@@ -23,9 +23,9 @@ namespace {
 
 using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
-/// How the names of *lists* differ from rank 0's, but for those that are
-/// ignored; empty if they do not. Tensors travel in their order, so that others
-/// of the same shape would be mixed.
+/// How the names of *lists* differ from rank 0's, ignored ones aside; empty if
+/// they do not. Tensors are sent in order, so different tensors of the same
+/// shape would be mixed.
 std::string
 name_mismatch(const group_ptr& group,
               std::initializer_list<const std::vector<named_tensor>*> lists,
@@ -47,7 +47,7 @@ name_mismatch(const group_ptr& group,
          "the same on all ranks";
 }
 
-/// A number that differs for tensors that differ in a bit.
+/// A number that is different for tensors that differ in a bit.
 at::Tensor fingerprint(const at::Tensor& x) {
   constexpr at::ScalarType integers[]{at::kChar, at::kShort, at::kInt,
                                       at::kLong};
@@ -93,7 +93,7 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
     try {
       on_rank([&] { start(broadcast, broadcast); });
     } catch (...) {
-      drop(); // a closed connection tells the others
+      drop(); // a closed connection ends the wait of the others
       throw;
     }
   } else if (auto problem = problem_of(source_.tensors(), options_);
@@ -109,8 +109,7 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   model_ = model.model;
   reduced_ = reduced_of(model, options_);
   trained_ = trained_now();
-  // Without anything to train the ranks still agree on that, where the group
-  // can.
+  // Without anything to train, the ranks still agree on that, if the group can.
   device_ = reduced_.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
                              : reduced_.front().tensor.device();
   agree(problem_of(model, reduced_, options_));
@@ -137,8 +136,8 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   make_reducer();
 }
 
-/// Throws on every rank if any has a *problem*: a rank that left alone would
-/// let the others wait for it.
+/// Throws on every rank if any has a *problem*: otherwise the others would wait
+/// for the rank that left.
 void distributed_data_parallel::agree(const std::string& problem) {
   auto rank = group_->getRank();
   auto culprit = all_reduce(problem.empty() ? -1 : rank, c10d::ReduceOp::MAX);
@@ -151,7 +150,7 @@ void distributed_data_parallel::agree(const std::string& problem) {
 }
 
 /// Copies what the ranks share of *model* from *rank* to all. Hidden from
-/// autograd's version counters: a graph that saved a buffer is still good for
+/// autograd's version counters: a graph that saved a buffer is still valid for
 /// its backward.
 void distributed_data_parallel::copy_from(int rank, const model_tensors& model,
                                           bool parameters, bool buffers) {
@@ -191,8 +190,8 @@ std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
   return result;
 }
 
-/// Averages from now on what requires a gradient now. A model that is frozen as
-/// a whole passes gradients on and keeps none: then all stays as it is.
+/// Averages from now on what requires a gradient now. A completely frozen model
+/// only passes gradients through: then nothing changes.
 void distributed_data_parallel::follow_parameters() {
   auto now = trained_now();
   if (now == trained_)
@@ -309,7 +308,7 @@ void distributed_data_parallel::before_forward() {
   on_rank([&] {
     if (learns)
       troupe::check_backward(*reducer_);
-    // On all ranks alike, as what follows. A GPU would have to be waited for.
+    // On all ranks, like the rest. On a GPU this would wait for the device.
     if (learns && *sync_ && !join_ && device_.is_cpu() && sink_->kept) {
       const std::int64_t mine = stepped_alone(*reducer_).empty() ? 0 : 1;
       if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
@@ -317,8 +316,8 @@ void distributed_data_parallel::before_forward() {
     }
     if (learns && *sync_)
       follow_parameters();
-    // A static graph is learned from the first backward, which has to be one
-    // that is averaged.
+    // A static graph is learned from the first backward, which has to be
+    // averaged.
     if (learns && *sync_ && sink_->passed_by)
       make_reducer();
     if (learns && *sync_) {

@@ -26,9 +26,8 @@ namespace troupe {
 class train_context;
 struct gradient_sink_state;
 
-/// As long as it exists, gradients stay on this rank and add up: for all but
-/// the last of several small batches. Forward and backward both have to lie
-/// inside.
+/// While it exists, gradients stay on this rank and accumulate: for all but the
+/// last of several small batches. It must enclose both forward and backward.
 class [[nodiscard]] no_sync_guard {
 public:
   explicit no_sync_guard(bool& sync)
@@ -56,8 +55,8 @@ private:
 /// same order. Without a group, or with one of a single rank, it does nothing.
 ///
 /// A backward whose gradients would not be averaged throws, unless a `no_sync`
-/// guard says that this is meant: one that no `forward` of this object came
-/// before, such as after the module's own forward.
+/// guard exists. An example is a backward after the module's own forward
+/// instead of `forward` of this object.
 ///
 /// Parameters may be frozen, unfrozen, replaced and added between steps, on
 /// all ranks alike: the next forward that is synchronized averages those that
@@ -89,11 +88,11 @@ public:
   /// Gradients of forwards while the guard exists are not averaged.
   no_sync_guard no_sync() { return no_sync_guard{*sync_}; }
 
-  /// Runs *body*, this rank's steps, and takes part in the others' steps until
-  /// all have ended theirs: ranks may have different numbers of batches.
-  /// Afterwards all have the model of a rank that made the most steps. State of
-  /// an optimizer is not carried over. Forwards without gradients talk to
-  /// no one inside.
+  /// Runs *body*, this rank's steps, then takes part in the steps of the others
+  /// until all are done: ranks may have different numbers of batches.
+  /// Afterwards all have the model of a rank with the most steps. The state of
+  /// optimizers is not copied. Inside, forwards without gradients do not
+  /// communicate.
   template <class F>
   void join(F&& body, join_options options = {}) {
     begin_join(options);
@@ -106,12 +105,12 @@ public:
   /// differ after a step until the next forward.
   void broadcast_buffers();
 
-  /// Forgets the gradients of all parameters, frozen ones too.
+  /// Clears the gradients of all parameters, frozen ones too.
   void zero_grad();
 
   /// Throws `train_error` if gradients arrived since the last forward that were
   /// not averaged: backward gave some parameters none, and so the Reducer still
-  /// waits for them; or backward failed, and what it left was not forgotten; or
+  /// waits for them; or backward failed and its gradients were not cleared; or
   /// weights were stepped with gradients that `no_sync` kept on this rank.
   void check_backward() const;
 
@@ -134,7 +133,7 @@ public:
   /// after a failure. Until `rebuild`, a forward is an error.
   void drop();
 
-  /// Whether gradients travel: there is a group of more than one rank.
+  /// Whether gradients are averaged: there is a group of more than one rank.
   bool active() const noexcept { return reducer_ != nullptr; }
 
   const std::shared_ptr<c10d::Reducer>& reducer() const noexcept {

@@ -7,8 +7,7 @@
 
 // Uneven inputs.
 //
-// A rank whose data has ended shadows, collective by collective, what the
-// others do in a step:
+// A rank without data repeats every collective of a step of the others:
 //
 //   with data (forward, backward)        without (shadow_step)
 //   announce_data: sum of ones           finish_join: sum of ones
@@ -20,7 +19,7 @@
 //                                        for in every step
 //
 // The first backward of a static graph sums that map before the buckets and
-// learns what a shadow cannot: every rank has to make it itself.
+// learns what this rank cannot: every rank has to run it itself.
 namespace troupe {
 
 void distributed_data_parallel::begin_join(join_options options) {

@@ -9,9 +9,9 @@ namespace troupe {
 
 namespace {
 
-// A node of our own and not an `autograd::Function`: that one does not see
-// tensors in a vector, and one sink for each output would leave the graph
-// behind an unused output unvisited.
+// A custom node instead of an `autograd::Function`, which does not see tensors
+// in a vector. One sink per output would not visit the graph behind an unused
+// output.
 class sink_node final : public torch::autograd::Node {
 public:
   explicit sink_node(std::shared_ptr<gradient_sink_state> state)

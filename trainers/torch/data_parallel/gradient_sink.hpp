@@ -19,8 +19,8 @@ struct gradient_sink_state {
   std::weak_ptr<c10d::Reducer> reducer;
   bool static_graph = false;
   bool delay_queued = false; ///< The first backward of a static graph ran.
-  /// A backward that was not to be averaged ran before that first one. The
-  /// Reducer has counted its gradients, so another one has to take its place.
+  /// A backward without averaging ran before that first one. The Reducer has
+  /// counted its gradients, so it must be replaced.
   bool passed_by = false;
   std::uint64_t forwards = 0; ///< Those whose gradients are to be averaged.
   std::uint64_t ended = 0; ///< The last of them whose backward did not throw.
@@ -36,9 +36,9 @@ struct gradient_sink_state {
 };
 
 /// Sends *outputs* through one identity in the graph, so that backward reaches
-/// every parameter behind any of them, with an undefined gradient where the
-/// loss does not use an output. In the first backward of a static graph it also
-/// queues the reduction for the end of that backward.
+/// every parameter that any of them depends on, with an undefined gradient
+/// where the loss does not use an output. In the first backward of a static
+/// graph it also queues the reduction for the end of that backward.
 void pass_through_sink(const std::vector<at::Tensor*>& outputs,
                        const std::shared_ptr<gradient_sink_state>& state);
 

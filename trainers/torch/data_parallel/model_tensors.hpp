@@ -30,7 +30,7 @@ struct named_tensor {
   bool sparse_gradient = false;
 };
 
-/// What data-parallel training has to know of a model. Tensors come in the
+/// What data-parallel training needs to know about a model. Tensors come in the
 /// order of registration; one that is shared comes once, under its first name.
 struct model_tensors {
   std::string model; ///< The model's type, for logs and errors.
@@ -42,20 +42,20 @@ model_tensors tensors_of(const torch::nn::Module& module);
 model_tensors tensors_of(const torch::jit::Module& module);
 
 /// Appends the parameters of *module* to *out*, frozen ones too and shared ones
-/// once for each name. Makes no names, so that each step can afford it.
+/// once for each name. Builds no names, so it is cheap enough for each step.
 void append_parameters(const torch::nn::Module& module,
                        std::vector<c10::TensorImpl*>& out);
 void append_parameters(const torch::jit::Module& module,
                        std::vector<c10::TensorImpl*>& out);
 
-/// Whether *options* leave the tensor *name* to each rank.
+/// Whether the tensor *name* stays local to each rank under *options*.
 bool is_ignored(const data_parallel_options& options, const std::string& name);
 
 /// What the group averages of *model*.
 std::vector<named_tensor> reduced_of(const model_tensors& model,
                                      const data_parallel_options& options);
 
-/// What contradicts itself or *model* in *options*; empty if nothing does.
+/// What is inconsistent in *options*, or with *model*; empty if nothing is.
 std::string problem_of(const model_tensors& model,
                        const data_parallel_options& options);
 
@@ -65,8 +65,7 @@ std::string problem_of(const model_tensors& model,
                        const std::vector<named_tensor>& trained,
                        const data_parallel_options& options);
 
-/// Looks again at each call: users may freeze and replace tensors between
-/// steps.
+/// Computed at each call: users may freeze and replace tensors between steps.
 struct model_tensors_source {
   std::function<model_tensors()> tensors;
   std::function<void(std::vector<c10::TensorImpl*>&)> append_parameters;

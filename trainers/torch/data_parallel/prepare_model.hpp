@@ -62,7 +62,7 @@ public:
   void eval() { module_->eval(); }
   bool is_training() const { return module_->is_training(); }
 
-  /// Forgets all gradients, also of frozen parameters. Unlike `zero_grad` of
+  /// Clears all gradients, also of frozen parameters. Unlike `zero_grad` of
   /// `torch::optim` it allows gradients that are views of buckets.
   void zero_grad() { ddp_->zero_grad(); }
 
@@ -76,7 +76,7 @@ public:
 
   void broadcast_buffers() { ddp_->broadcast_buffers(); }
 
-  /// The rest of what data-parallel training can do: `rebuild`, `drop`.
+  /// Further operations: `rebuild`, `drop`.
   distributed_data_parallel& data_parallel() const noexcept { return *ddp_; }
 
 private:
@@ -125,8 +125,8 @@ auto make_ddp(Module module, c10::intrusive_ptr<c10d::ProcessGroup> group,
 }
 
 /// Moves *module* to this rank's device and trains it over the group of the
-/// run. In a world of one rank it adds nothing. Throws `train_error` if the
-/// loop was not started by a torch trainer, or if the ranks' models differ.
+/// run. With one rank it adds nothing. Throws `train_error` if the loop was not
+/// started by a torch trainer, or if the ranks' models differ.
 ///
 /// As long as the result exists, `report` and `new_checkpoint` of *context*
 /// throw if the last backward left gradients that were not averaged: see

@@ -57,8 +57,8 @@ private:
   group_ptr group_;
 };
 
-/// A Reducer that says so when gradients arrive that it will not average. The
-/// Reducer itself lets them pass, and the ranks' weights drift apart.
+/// A Reducer that throws when gradients arrive that it will not average. c10d's
+/// own ignores them, and the ranks' weights drift apart.
 class guarded_reducer final : public c10d::Reducer {
 public:
   using c10d::Reducer::Reducer;
@@ -123,7 +123,7 @@ private:
            && gradient.to_dense().count_nonzero().item<std::int64_t>() > 0;
   }
 
-  /// At most a few: a backward may have left out half of a large model.
+  /// Names at most a few: a backward may have left out half of a large model.
   std::string names_without_gradient() const {
     constexpr std::size_t most = 8;
     std::string result;
@@ -190,8 +190,8 @@ private:
     return values.as_strided({std::min(most, values.numel())}, {1});
   }
 
-  /// Parameter *index* got a gradient that stays on this rank. One parameter
-  /// shows the steps that are made with such.
+  /// Parameter *index* got a gradient that stays on this rank. One parameter is
+  /// enough to detect steps with such gradients.
   void note_kept(std::size_t index) {
     const at::NoGradGuard no_grad;
     auto values = piece_of(params_[index]);

@@ -16,7 +16,7 @@ namespace troupe {
 struct gradient_sink_state;
 
 /// A Reducer over *parameters* (all trainable, on one device) for the LibTorch
-/// that this is compiled with. No collective.
+/// that this is compiled with. Not a collective.
 ///
 /// With *sync* and *sink*, a backward that it would not average throws
 /// `train_error`, unless *sync* is false: one without a forward of the

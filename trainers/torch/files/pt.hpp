@@ -5,14 +5,13 @@
 
 namespace troupe {
 
-/// A caller passes it to vouch for a file: reading the file may run whatever
-/// code its author put there.
+/// The caller trusts the file: reading it may run arbitrary code of its author.
 struct trusted_source {};
 
-/// Writes *tensors* to *path* as a dict that Python's
-/// `torch.load(path, weights_only=True)` reads; an older file is replaced at
-/// the end, by rename. Prefer safetensors where Python is not the reader.
-/// Throws `train_error` with the path.
+/// Writes *tensors* to *path* as a dict that Python's `torch.load(path,
+/// weights_only=True)` reads; an older file is replaced at the end, by rename.
+/// Prefer safetensors unless Python reads the file. Throws `train_error` with
+/// the path.
 void save_pt(const fs::path& path, const tensor_map& tensors);
 
 /// Writes the parameters and buffers of *model* (see `named_tensors`).

@@ -12,10 +12,10 @@ namespace troupe {
 using file_metadata = std::map<std::string, std::string>;
 
 /// Writes *tensors* to *path* in the safetensors format; an older file is
-/// replaced at the end, by rename. Tensors of other devices and layouts are
-/// brought to dense memory first; tensors that share memory are written each in
-/// full. Throws `train_error` with the path, or the name of a tensor whose data
-/// type the format lacks.
+/// replaced at the end, by rename. Tensors on other devices or with other
+/// layouts are copied to dense memory first; tensors that share memory are each
+/// written in full. Throws `train_error` with the path, or the name of a tensor
+/// whose data type the format lacks.
 void save_safetensors(const fs::path& path, const tensor_map& tensors,
                       const file_metadata& metadata = {});
 

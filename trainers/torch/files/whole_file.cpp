@@ -58,7 +58,7 @@ mapped_file::~mapped_file() {
 }
 
 expected<replacing_file> replacing_file::create(const fs::path& path) {
-  // Another writer of the same path has a name of its own. The system applies
+  // Another writer of the same path uses a different name. The system applies
   // the process's mask to the mode.
   std::random_device random;
   for (;;) {

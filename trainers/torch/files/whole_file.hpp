@@ -27,9 +27,9 @@ private:
   std::span<std::byte> bytes_;
 };
 
-/// Writes a file beside its final place and puts it there whole, so that no one
-/// meets half a file and mappings of an older one stay intact. Without `commit`
-/// nothing is left behind.
+/// Writes a file beside its final place and renames it at the end, so that no
+/// reader sees half a file and mappings of an older one stay intact. Without
+/// `commit` the file is removed.
 class replacing_file {
 public:
   static expected<replacing_file> create(const fs::path& path);

@@ -23,8 +23,8 @@ c10::intrusive_ptr<c10::ivalue::Future> future_of(c10d::Work& x) {
   }
 }
 
-/// The error of a rank that others did not come to in time, if *failure* is
-/// that: Gloo says it in words alone.
+/// The error for ranks that were missing at a timeout, if *failure* is one:
+/// Gloo reports it only as text.
 std::exception_ptr as_timeout(const std::exception_ptr& failure, int rank) {
   try {
     std::rethrow_exception(failure);
@@ -58,8 +58,8 @@ wait_on_a_thread(c10::intrusive_ptr<c10d::Work> inner,
     });
 }
 
-/// Whether *failure* is that of a rank whose connection to another one broke,
-/// which Gloo says in words, too.
+/// Whether *failure* is a broken connection to another rank, which Gloo also
+/// reports only as text.
 bool is_broken_connection(const std::exception_ptr& failure) {
   try {
     std::rethrow_exception(failure);
@@ -102,7 +102,7 @@ struct abortable_group::open_works {
       activity->enter_collective();
   }
 
-  /// Notes that the others did not come to a work in time.
+  /// Notes that other ranks were missing at a timeout.
   void give_up() {
     std::lock_guard guard{mutex};
     if (activity)

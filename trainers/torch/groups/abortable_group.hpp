@@ -17,11 +17,11 @@ namespace troupe {
 /// callers wait for works of our own, which the inner ones complete or an abort
 /// fails.
 ///
-/// Threads of the inner group may run on for a while after an abort; they hold
-/// references to the tensors they work on, so nothing is overwritten.
+/// Threads of the inner group may continue for a while after an abort; they
+/// hold references to their tensors, so nothing is overwritten.
 class abortable_group : public c10d::Backend, public showing_group {
 public:
-  /// Shows in *activity* what this rank waits in, until the group is closed.
+  /// Records in *activity* what this rank waits for, until the group is closed.
   abortable_group(c10::intrusive_ptr<c10d::Backend> inner,
                   std::shared_ptr<rank_activity> activity);
 
@@ -33,7 +33,7 @@ public:
   /// stays.
   void abort(const error& reason,
              collective_failure how = collective_failure::others);
-  /// The rank itself ends its part: no one let it down.
+  /// The rank itself ends its part: no other rank is to blame.
   void abort() override;
   void shutdown() override;
 
@@ -87,7 +87,7 @@ private:
   /// was known, and left the last reference to *group* here.
   void settle(c10::intrusive_ptr<c10d::Backend> group, work* started);
 
-  /// The inner group; throws the reason of the abort if it is gone.
+  /// The inner group; throws the reason of the abort if it was released.
   c10::intrusive_ptr<c10d::Backend> inner() const;
 
   const std::string name_;

@@ -52,8 +52,8 @@ void group_reaper::dispose(c10::intrusive_ptr<c10d::Backend> group) {
     --shared.pending;
     shared.changed.notify_all();
   };
-  // Not in the hands of the thread: one that does not start would destroy the
-  // group here.
+  // Not owned by the thread: if that does not start, the group would be
+  // destroyed here.
   auto* released = group.release();
   auto started = start_detached_thread([released, gone] {
     c10::intrusive_ptr<c10d::Backend>::reclaim(released).reset();
@@ -81,9 +81,9 @@ namespace {
   throw train_error{{ec::unsupported, c10::str("rank ", rank, ": ", what)}};
 }
 
-/// Where `troupe_nccl` may lie: where the user says, and where the loader
-/// looks. Programs of the build tree and those that use the package have its
-/// folder in their run path; the libraries know of neither.
+/// Where to look for `troupe_nccl`: the user's path, then the loader's.
+/// Programs of the build tree and users of the package have its folder in their
+/// run path; the libraries do not.
 std::vector<std::string> places() {
   std::vector<std::string> result;
   if (auto* given = std::getenv("TROUPE_NCCL_LIBRARY"))
@@ -108,7 +108,8 @@ nccl_function nccl_library(int rank) {
   lacks(rank, "the library troupe_nccl could not be loaded: " + reasons);
 }
 
-/// What a thread leaves for another one: the first value or error counts.
+/// A result that one thread leaves for another: the first value or error
+/// counts.
 template <class T>
 class first_outcome {
 public:
@@ -133,7 +134,7 @@ private:
 constexpr auto abort_limit = std::chrono::seconds{1};
 
 /// Calls *f* on a thread of its own; returns whether it was over within
-/// *limit*. What it throws ends it. False at once if there is no thread.
+/// *limit*. An exception ends it. False at once if no thread can be started.
 bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
   auto over = std::make_shared<std::promise<void>>();
   auto finished = over->get_future();
@@ -141,7 +142,7 @@ bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
     try {
       f();
     } catch (...) {
-      // A group that cannot end well is aborted or destroyed by the caller.
+      // The caller aborts or destroys a group that cannot end in order.
     }
     over->set_value();
   });
@@ -150,7 +151,7 @@ bool finishes_within(std::chrono::milliseconds limit, std::function<void()> f) {
 
 /// Waits for all work that was started on *device*.
 void finish_work_on(c10::Device device) {
-  if (!device.is_cpu()) // Nothing lies ahead of the loop there.
+  if (!device.is_cpu()) // The CPU runs nothing asynchronously.
     c10::impl::VirtualGuardImpl{device.type()}.synchronizeDevice(
       device.index());
 }
@@ -245,12 +246,12 @@ refuse_reports_after_abort(train_context& context,
 }
 
 void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member) {
-  // Without a thread the attempt's own limits end the rank.
+  // If no thread can be started, the attempt's own limits end the rank.
   (void) start_detached_thread([member = std::move(member)] {
     try {
       member->abort();
     } catch (...) {
-      // The group is of no use either way; its plane releases it.
+      // The group is unusable either way; its data plane releases it.
     }
   });
 }

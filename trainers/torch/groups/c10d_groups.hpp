@@ -21,7 +21,7 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 
 class train_context;
 
-/// Loads the CUDA part of LibTorch, so that tensors can live on GPUs. Throws
+/// Loads the CUDA part of LibTorch, so that tensors can be on GPUs. Throws
 /// `train_error` with `ec::unsupported` if it or a GPU is missing.
 void load_cuda(int rank);
 
@@ -35,8 +35,8 @@ make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
 /// Returns what *start* returns, such as a group whose start waits for peers
 /// and cannot be interrupted: it runs on a thread of its own. Throws
 /// `train_error` as soon as the attempt is aborted, and after *limit*; *start*
-/// is left behind then, and what it returns is released. Takes the place of
-/// another listener to aborts.
+/// is then abandoned, and its result is released. Replaces another listener to
+/// aborts.
 c10::intrusive_ptr<c10d::Backend>
 start_group(train_context& context, std::chrono::milliseconds limit,
             std::function<c10::intrusive_ptr<c10d::Backend>()> start);
@@ -50,39 +50,39 @@ refuse_reports_after_abort(train_context& context,
                            c10::intrusive_ptr<c10d::Backend> member,
                            c10::Device device);
 
-/// Aborts *member* on a thread of its own and returns at once: the abort waits
-/// for the GPU, which the control plane may not.
+/// Aborts *member* on a separate thread and returns at once: the abort waits
+/// for the GPU, and the control plane must not wait.
 void abort_nccl_group(c10::intrusive_ptr<c10d::Backend> member);
 
 /// How long collectives that a loop has started may take on the GPU after the
 /// loop returned; a peer that never joins them ends by the run's own limits.
 constexpr auto nccl_drain_limit = std::chrono::seconds{30};
 
-/// Ends *member* in order: what is under way on *device* finishes, then the
+/// Ends *member* in order: pending work on *device* finishes, then the
 /// communicators close. Destroying or aborting first could corrupt the last
-/// results, here and in the peers. What is not over after *limit* is aborted,
-/// within another second.
+/// results, here and in the peers. After *limit* the rest is aborted, within
+/// another second.
 void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
                       c10::Device device,
                       std::chrono::milliseconds limit = nccl_drain_limit);
 
-/// Destroys groups on threads of their own. The destructor of a Gloo group
-/// waits for threads that may sit in a collective until their peers close their
-/// connections or a timeout strikes; no one else shall wait for that.
+/// Destroys groups on separate threads. The destructor of a Gloo group waits
+/// for threads that may be in a collective until their peers close their
+/// connections or a timeout passes; nothing else should wait for that.
 class group_reaper {
 public:
-  /// Groups that may be on their way out at a time. More means that attempts
-  /// are given up faster than the network notices.
+  /// Most groups that may be pending at a time. More means that attempts end
+  /// faster than the network notices.
   static constexpr int limit = 16;
 
-  /// Takes *group* away. The caller holds no other reference. If the system has
-  /// no thread left, the group stays behind, with its memory and connections.
+  /// Takes over *group*. The caller holds no other reference. If the system has
+  /// no thread left, the group keeps its memory and connections.
   static void dispose(c10::intrusive_ptr<c10d::Backend> group);
 
-  /// How many groups are still on their way out.
+  /// How many groups are still pending.
   static int pending();
 
-  /// Waits up to *limit* for all of them; returns whether none is left.
+  /// Waits up to *limit* for all of them. Returns whether none is left.
   static bool drain(std::chrono::milliseconds limit);
 };
 

@@ -35,8 +35,8 @@ at::Tensor all_reduce_sum(train_context& context, at::Tensor x) {
   auto plane = data_plane(context);
   if (!plane->group)
     return x;
-  // A group of GPUs carries their tensors alone, and those of c10d take the
-  // memory of a view for its elements.
+  // A group of GPUs carries GPU tensors only, and c10d's groups read the memory
+  // of a view as if it were its elements.
   std::vector<at::Tensor> there{
     x.to(plane->device).resolve_conj().resolve_neg().contiguous()};
   plane->group->allreduce(there)->wait();

@@ -11,16 +11,16 @@
 
 namespace troupe {
 
-/// What the ranks of one attempt compute with: the group that gradients travel
-/// over, and this rank's device. The torch trainer puts one into
+/// What a rank of one attempt computes with: the process group for gradients,
+/// and its device. The torch trainer puts one into
 /// `train_context::data_plane()` before the loop starts.
 struct torch_data_plane {
-  c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr in a world of one.
+  c10::intrusive_ptr<c10d::ProcessGroup> group; ///< nullptr with one rank.
   at::Device device{at::kCPU};
 };
 
-/// The data plane of *context*. A loop that was not started by a torch trainer
-/// has none: that throws `train_error`.
+/// The data plane of *context*. Throws `train_error` in a loop that was not
+/// started by a torch trainer.
 std::shared_ptr<torch_data_plane> data_plane(train_context& context);
 
 /// This rank's device.
@@ -29,14 +29,14 @@ at::Device device(train_context& context);
 /// How many GPUs LibTorch can use in this process; 0 without its CUDA part or a
 /// driver. Loads the CUDA part: call it in `main`, before the first seed or
 /// tensor, if it decides about `use_gpu` or if ranks are threads of the
-/// program. (`torch::cuda::is_available()` is false until something has.)
+/// program. (`torch::cuda::is_available()` is false until it is loaded.)
 int gpu_count();
 
 /// Sums *x* over all ranks, in place, and returns it; every rank gets the same
 /// bits. *x* may be on the CPU or on this rank's device. A collective: all
-/// ranks call it with equal shapes and types. In a world of one it does
-/// nothing. Gradients do not pass through it: an *x* that requires one throws
-/// `train_error`, as does an attempt that ends meanwhile.
+/// ranks call it with equal shapes and types. With one rank it does nothing.
+/// Gradients do not pass through it: an *x* that requires one throws
+/// `train_error`, as does the end of the attempt.
 at::Tensor all_reduce_sum(train_context& context, at::Tensor x);
 
 } // namespace troupe

@@ -19,15 +19,15 @@ namespace troupe {
 
 namespace {
 
-/// Most that the ranks wait for each other's connections. All have met at the
+/// Longest wait of the ranks for each other's connections. All have reached the
 /// store before, and a rank that connects cannot be woken.
 constexpr auto connect_timeout = std::chrono::minutes{2};
 
 /// Calls *f* on a thread without SIGPIPE. The threads that it starts have none
-/// either: Gloo writes to sockets of peers that may be gone, and ranks that are
-/// threads share the signals of the user's program, which would end. They also
-/// get its name, unless their LibTorch gives them one: no CPU time of theirs
-/// counts as a sign of life.
+/// either: Gloo writes to sockets of peers that may have ended, and ranks that
+/// are threads share the signals of the user's program, which would end. They
+/// also get its name, unless their LibTorch gives them one: their CPU time does
+/// not count as activity of the rank.
 template <class F>
 auto on_gloos_thread(F f) {
   auto result = std::async(std::launch::async, [&f] {
@@ -54,7 +54,7 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
   auto make = [&] {
     auto options = gloo::Options::create(
       std::min<std::chrono::milliseconds>(timeout, connect_timeout));
-    // The name of a host may resolve to an address that is not its own.
+    // A host's name may resolve to another host's address.
     options->devices.push_back(one_host
                                  ? gloo::createDeviceForHostname("127.0.0.1")
                                  : gloo::createDefaultDevice());

@@ -85,7 +85,7 @@ group_work::group_work(int rank, c10d::OpType type,
     call_(shown_->add()), needs_all_(needs_all) {}
 
 bool group_work::wait(std::chrono::milliseconds timeout) {
-  // With a timeout of its own the loop may continue without it.
+  // With an explicit timeout the loop may continue without it.
   auto here = needs_all_ && call_ > 0 && timeout == kNoTimeout
                 ? shown_->wait_for(call_)
                 : nullptr;
@@ -108,7 +108,7 @@ bool group_work::succeed() {
 bool group_work::fail(std::exception_ptr reason, collective_failure how) {
   if (done_.exchange(true))
     return false;
-  shown_->fail(how); // Before anyone can know of it.
+  shown_->fail(how); // Before another thread can see the result.
   future_->setError(reason);
   finish(std::move(reason));
   return true;
@@ -183,7 +183,7 @@ void ordered_worker::run(queue& x) {
     x.tasks.pop_front();
     guard.unlock();
     task();
-    task = nullptr; // Whatever it holds goes before the lock comes.
+    task = nullptr; // Destroys its captures before the lock is taken again.
     guard.lock();
   }
   x.done = true;

@@ -18,8 +18,8 @@
 namespace troupe {
 
 /// Shows the worker group which collectives of one group the loop calls, and
-/// which of them it cannot continue without. Made by the loop's thread; the
-/// memory may go before it does.
+/// which one it waits for. Made by the loop's thread; it may outlive the shared
+/// memory.
 class shown_calls {
 public:
   explicit shown_calls(const std::shared_ptr<rank_activity>& activity)
@@ -28,14 +28,14 @@ public:
   /// Counts a call; returns its number, from 1.
   std::uint64_t add() noexcept;
 
-  /// A call failed at once: what was counted says nothing any more.
+  /// A call failed at once: the counts are no longer meaningful.
   void lose_count() noexcept;
 
-  /// A collective failed. The first one that does decides.
+  /// A collective failed. The first failure is recorded.
   void fail(collective_failure how) noexcept;
 
-  /// The calling thread waits for collective *number*, or with 0 for all that
-  /// were called, for as long as the result is there.
+  /// While the result exists, the calling thread waits for collective *number*;
+  /// 0: for all calls so far.
   [[nodiscard]] std::shared_ptr<void> wait_for(std::uint64_t number);
 
 private:
@@ -64,13 +64,13 @@ private:
 /// Whether every rank needs all of the others in a collective of *type*.
 bool needs_all_ranks(c10d::OpType type) noexcept;
 
-/// What a collective of our groups returns: completed by hand, once, from any
-/// thread. Its future holds the output tensors, as a list or a list of lists,
-/// in the shape that Gloo's futures have.
+/// The work that a collective of our groups returns: completed explicitly,
+/// once, from any thread. Its future holds the output tensors, as a list or a
+/// list of lists, in the shape that Gloo's futures have.
 class group_work : public c10d::Work {
 public:
-  /// *outputs* are what the collective writes to. Waits for it are shown in
-  /// *shown* if it *needs_all* ranks.
+  /// The collective writes to *outputs*. Waits for it are recorded in *shown*
+  /// if it *needs_all* ranks.
   group_work(int rank, c10d::OpType type,
              std::vector<std::vector<at::Tensor>> outputs,
              std::uint64_t sequence, std::chrono::milliseconds timeout,
@@ -99,7 +99,7 @@ private:
   const bool needs_all_;
 };
 
-/// A thread that runs tasks one by one in the order in which they were given.
+/// A thread that runs tasks one by one, in the order of `add`.
 class ordered_worker {
 public:
   ordered_worker();
@@ -111,9 +111,10 @@ public:
   /// Tasks must not throw. False after `join` has begun.
   bool add(std::function<void()> task);
 
-  /// Runs what is left and ends the thread. Calls *poke* again and again until
-  /// that is done, to wake a task that waits for something. A task may call it:
-  /// what is left then runs inside the call, and the thread ends with the task.
+  /// Runs the remaining tasks and ends the thread. Calls *poke* repeatedly
+  /// until that is done, to wake a task that waits. A task may call it: the
+  /// remaining tasks then run inside the call, and the thread ends with the
+  /// task.
   void join(const std::function<void()>& poke = {});
 
 private:

@@ -58,13 +58,13 @@ reduction reduction_of(const at::Tensor& x, const c10d::ReduceOp& op) {
   return how;
 }
 
-/// *x*, or a copy if its memory holds other numbers than *x*: those of views
-/// that are conjugated or negated when they are read.
+/// *x*, or a copy if its memory holds other numbers: views that are conjugated
+/// or negated when they are read.
 at::Tensor resolved(const at::Tensor& x) {
   return x.is_conj() || x.is_neg() ? x.resolve_conj().resolve_neg() : x;
 }
 
-/// Whether the memory of *x* is its elements, one after the other.
+/// Whether the memory of *x* holds exactly its elements, in order.
 bool is_plain(const at::Tensor& x) {
   return x.is_contiguous() && !x.is_conj() && !x.is_neg();
 }

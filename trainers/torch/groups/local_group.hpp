@@ -9,18 +9,18 @@
 
 namespace troupe {
 
-/// The group of ranks that share a host, threads of one process and processes
-/// alike: collectives on CPU tensors over a shared segment.
+/// The process group of ranks on one host, whether threads or processes:
+/// collectives on CPU tensors over a shared segment.
 ///
 /// Collectives run one by one on a thread of the group, in the order of the
 /// calls, so that a backward pass continues meanwhile. Results are
 /// bit-identical on every rank. Each call takes one tensor (the list forms one
-/// per rank) of any strides; sparse tensors are summed or averaged. What fails,
-/// fails the returned work with a `train_error` that names ranks, and with it
-/// all later calls.
+/// per rank) of any strides; sparse tensors are summed or averaged. A failure
+/// fails the returned work with a `train_error` that names ranks, and all later
+/// calls.
 class local_group : public c10d::Backend, public showing_group {
 public:
-  /// *timeout* is how long a collective waits for the slowest rank. Shows in
+  /// *timeout* is how long a collective waits for the slowest rank. Records in
   /// *activity* what the loop calls.
   local_group(shared_segment segment, int rank,
               std::chrono::milliseconds timeout,
@@ -34,7 +34,7 @@ public:
   void abort(const error& reason) noexcept;
   void abort() override;
 
-  /// Fails what is open on this rank and ends the group's thread. The other
+  /// Fails open collectives of this rank and ends the group's thread. The other
   /// ranks fail as soon as they need this one again.
   void close();
   void shutdown() override { close(); }
@@ -101,7 +101,7 @@ private:
   segment_collectives collectives_{exchange_};
   c10::intrusive_ptr<Options> options_;
   std::atomic<std::uint64_t> calls_{0};
-  std::atomic<bool> leaves_ = false; ///< On its own: no one lets it down.
+  std::atomic<bool> leaves_ = false; ///< By itself: no other rank is to blame.
   ordered_worker worker_;            // Last: its tasks use all of the above.
 };
 

@@ -21,10 +21,11 @@ namespace {
 using abort_function = std::function<void(const error&)>;
 
 /// How long the end of a loop waits for connections to close; after that they
-/// close on their own.
+/// close in the background.
 constexpr auto close_limit = std::chrono::seconds{1};
 
-/// How long NCCL may take to start once all ranks are there: seconds are usual.
+/// How long NCCL may take to start once all ranks are present: seconds are
+/// usual.
 constexpr auto start_limit = std::chrono::minutes{2};
 
 template <class... Args>
@@ -33,7 +34,7 @@ template <class... Args>
   throw train_error{{code, c10::str("rank ", context.rank(), ": ", what...)}};
 }
 
-/// *config* with a timeout that clocks can count.
+/// *config* with a timeout that does not overflow clocks.
 torch_config checked(const train_context& context, torch_config config) {
   if (config.timeout <= std::chrono::milliseconds::zero())
     refuse(context, ec::invalid_argument, "torch_config::timeout is ",
@@ -67,7 +68,7 @@ group_of(const c10::intrusive_ptr<c10d::Store>& store,
   return group;
 }
 
-/// Waits until all ranks are at *store*; an error names those that are not.
+/// Waits until all ranks have reached *store*; an error names the missing ones.
 void meet(train_context& context, c10d::Store& store,
           std::chrono::milliseconds timeout) {
   auto key = [](int rank) { return "here/" + std::to_string(rank); };
@@ -89,7 +90,7 @@ void meet(train_context& context, c10d::Store& store,
   }
 }
 
-/// The ways of a group to end: at once for a reason, and in good order.
+/// Two ways to end a group: at once with a reason, and in order.
 struct group_ends {
   abort_function abort;
   std::function<void()> close;
@@ -228,7 +229,7 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
   if (context.world_size() == 1)
     return plane;
   auto ends = join(context, checked(context, config), *plane);
-  // A plane may be kept for longer than the context and its link.
+  // A data plane may outlive the context and its link.
   auto link = context.link().weak_from_this();
   context.link().on_abort(std::move(ends.abort));
   return {plane.release(),

@@ -9,14 +9,14 @@ namespace troupe {
 
 /// Builds the data plane of this rank: its device and its group over the
 /// backend that *config* names. Every rank of the attempt calls it once, before
-/// the loop. In a world of one the group is nullptr.
+/// the loop. With one rank the group is nullptr.
 ///
 /// While the result exists, the abort of the attempt (`rank_link::on_abort`)
-/// ends every waiting collective at once with the link's error; letting it go
-/// takes bounded time, also if peers are stuck.
+/// ends every waiting collective at once with the link's error. Releasing it
+/// takes bounded time, even if peers hang.
 ///
 /// Throws `train_error`: `ec::unsupported` names what this build or host lacks
-/// for the backend, `ec::timeout` the ranks that did not come.
+/// for the backend, `ec::timeout` the missing ranks.
 std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config);
 

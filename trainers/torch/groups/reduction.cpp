@@ -12,8 +12,8 @@
 #include <emmintrin.h>
 #endif
 
-// One machine code per generation of vector units, chosen when the program is
-// loaded. Everything that a clone calls is inlined into it.
+// One version of the code per generation of vector units, chosen when the
+// program is loaded. All callees are inlined.
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)
 #include <immintrin.h>
 #define TROUPE_VECTOR_CLONES                                                   \
@@ -94,7 +94,7 @@ void streaming_copy(std::byte* to, const std::byte* from,
 
 namespace {
 
-/// Elements that are reduced at a time: their sums stay in the first cache.
+/// Elements that are reduced at a time: their sums fit into the L1 cache.
 constexpr std::size_t block = 1024;
 
 #if defined(__x86_64__) && defined(__GNUC__) && !defined(__clang__)

@@ -9,11 +9,11 @@
 
 namespace troupe {
 
-/// The run's key-value store as torch's groups want it. Failures of the store
-/// throw `train_error`.
+/// The run's key-value store as a `c10d::Store`. Failures of the store throw
+/// `train_error`.
 ///
-/// Calls block the calling thread; `Store::setTimeout` limits them. The keys of
-/// an attempt belong below a `c10d::PrefixStore` of their own.
+/// Calls block the calling thread; `Store::setTimeout` limits them. Keep the
+/// keys of an attempt in their own `c10d::PrefixStore`.
 class rendezvous_store : public c10d::Store {
 public:
   using bytes = std::vector<std::uint8_t>;

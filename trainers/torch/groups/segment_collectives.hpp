@@ -10,12 +10,12 @@
 namespace troupe {
 
 /// The collectives of ranks that share a segment, on plain memory. Every rank
-/// calls the same one with fitting fingerprints; all throw as
-/// `segment_exchange::open` does.
+/// calls the same one with equal fingerprints; all throw like
+/// `segment_exchange::open`.
 ///
-/// Small tensors travel with the fingerprint, in one meeting. Large ones go
-/// through the areas of the ranks chunk by chunk: while chunk k+1 is copied in,
-/// chunk k is reduced and chunk k-1 copied out.
+/// Small tensors travel with the fingerprint, in one step. Large ones go
+/// through the ranks' areas chunk by chunk: while chunk k+1 is copied in, chunk
+/// k is reduced and chunk k-1 copied out.
 class segment_collectives {
 public:
   explicit segment_collectives(segment_exchange& exchange)

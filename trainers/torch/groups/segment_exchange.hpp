@@ -22,8 +22,8 @@ enum class collective_kind : std::uint32_t {
   reduce_scatter,
 };
 
-/// What a rank is about to do. Each rank compares its own with those of the
-/// others, so that calls that do not fit together are an error on every rank.
+/// Describes a rank's next collective. Each rank compares it with those of the
+/// others, so that mismatched calls are an error on every rank.
 struct collective_fingerprint {
   std::uint64_t sequence = 0; ///< Filled in by the exchange.
   collective_kind kind = collective_kind::barrier;
@@ -38,8 +38,8 @@ struct collective_fingerprint {
 /// For people: "all-reduce 12 of 100 elements of float".
 std::string to_string(const collective_fingerprint& x);
 
-/// One rank's way through the collectives over a shared segment, step by step
-/// with the others.
+/// One rank's part in the collectives over a shared segment, in step with the
+/// others.
 ///
 /// A step: `meet` (all have finished the last step), touch shared memory,
 /// `advance`. What a rank wrote in one step others may read in the next. After
@@ -70,10 +70,10 @@ public:
   /// Waits until every rank has finished the last step; throws like `open`.
   void meet();
 
-  /// Says that this rank has finished the step.
+  /// Announces that this rank has finished the step.
   void advance() noexcept;
 
-  /// The collective is over for this rank, well or not.
+  /// The collective is over for this rank, successful or not.
   void close() noexcept;
 
   /// What *rank* gave to `open` for this collective.
@@ -86,8 +86,8 @@ public:
 
   std::uint64_t sequence() const noexcept { return fingerprint_.sequence; }
 
-  /// Ends the wait of this rank alone, now and later. May have to be called
-  /// again until the waiting thread is back.
+  /// Ends the wait of this rank alone, now and later. Call it repeatedly until
+  /// the waiting thread has returned.
   void cancel() noexcept;
 
   /// Ends the waits of every rank with *reason*.

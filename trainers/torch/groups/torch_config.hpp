@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// What gradients travel over.
+/// How gradients travel.
 enum class backend : std::uint8_t {
   /// NCCL if ranks have GPUs, `local` if all ranks share this host, else Gloo.
   automatic,
@@ -17,17 +17,17 @@ enum class backend : std::uint8_t {
 
 std::string_view to_string(backend x) noexcept;
 
-/// Longer limits of collectives count as this one: clocks would overflow.
+/// Longer limits are cut to this one: clocks would overflow.
 inline constexpr std::chrono::milliseconds longest_timeout =
   std::chrono::hours{24 * 365 * 10};
 
-/// How the ranks of a torch run talk to each other.
+/// How the ranks of a torch run communicate.
 struct torch_config {
   troupe::backend backend = troupe::backend::automatic;
 
   /// How long a collective waits for the slowest rank. Ray Train and torch wait
   /// as long with Gloo: a rank may load data or save for minutes. Must be
-  /// positive; `std::chrono::milliseconds::max()` waits for ever.
+  /// positive; `std::chrono::milliseconds::max()` waits forever.
   std::chrono::milliseconds timeout = std::chrono::minutes{30};
 };
 

@@ -76,9 +76,9 @@ public:
   fused_optimizer(const fused_optimizer&) = delete;
   fused_optimizer& operator=(const fused_optimizer&) = delete;
 
-  /// Forgets the gradients: a step then skips the parameters that got no new
-  /// one. With *set_to_none* false they are zeroed where they lie, which costs
-  /// two passes over memory, and a step updates all of them.
+  /// Clears the gradients: a step then skips parameters without a new one. With
+  /// *set_to_none* false they are zeroed in place, which costs two passes over
+  /// memory, and a step updates all of them.
   void zero_grad(bool set_to_none = true);
 
   /// Learning rate of group *group*.
@@ -103,15 +103,14 @@ public:
   /// copies.
   tensor_map state(const std::string& prefix = "optimizer.") const;
 
-  /// Takes over all of *saved* that begins with *prefix*, options too: a state
-  /// without an option (but `lr`) leaves it as it is. Throws `train_error` that
-  /// lists what does not fit, and then nothing has changed.
+  /// Loads everything in *saved* that begins with *prefix*, options too; a
+  /// missing option (other than `lr`) keeps its value. Throws `train_error`
+  /// that lists what does not fit, and then nothing has changed.
   void load_state(const tensor_map& saved,
                   const std::string& prefix = "optimizer.");
 
 protected:
-  /// What the optimizer remembers of one parameter; empty before its first
-  /// step.
+  /// The optimizer's state of one parameter; empty before its first step.
   using slot = tensor_map;
 
   /// Parameters of one group, data type and device that have a gradient.
@@ -134,7 +133,7 @@ protected:
   std::vector<slot> slots_; // one per parameter, in the order of the groups
 };
 
-/// All of Adam and AdamW but the kernel.
+/// Everything of Adam and AdamW except the kernel.
 template <class Options>
 class adam_base : public fused_optimizer<Options> {
 public:

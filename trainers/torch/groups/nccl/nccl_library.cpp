@@ -10,14 +10,14 @@ namespace troupe {
 namespace {
 
 /// Changes defaults of c10d's NCCL that would end the process instead of
-/// notifying the control plane. What the user set stays.
+/// notifying the control plane. The user's own settings stay.
 void tame_watchdog(std::chrono::milliseconds timeout) {
-  // On a failure abort the communicators and not the rank: it reports.
+  // On a failure abort the communicators, not the rank, so that it can report.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
   // The control plane watches the ranks itself.
   ::setenv("TORCH_NCCL_ENABLE_MONITORING", "0", 0);
-  // Nothing asks for its flight recorder; its question to the store every
-  // second is saved.
+  // The flight recorder is not used; turning it off saves a store request per
+  // second.
   ::setenv("TORCH_NCCL_DUMP_ON_TIMEOUT", "0", 0);
   // c10d waits for a communicator that starts under the lock that an abort
   // needs: 30 minutes, unless set otherwise.

@@ -9,7 +9,7 @@
 /// that meet at *store*, each with one GPU. Waits up to *timeout* for the
 /// communicator. The caller owns the result. Throws what c10d throws.
 ///
-/// No type of CUDA or NCCL crosses this line, so that only that library needs
+/// This interface has no type of CUDA or NCCL, so that only that library needs
 /// them.
 extern "C" c10d::Backend*
 troupe_make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,

@@ -67,7 +67,7 @@ void driver_state::begin() {
   run.attempt = args.first.attempt;
   run.world_size = args.world_size;
   if (!args.callbacks) {
-    act(machine->begin());
+    follow(machine->begin());
     return;
   }
   // Its answer lets the first ranks start.
@@ -119,11 +119,15 @@ void driver_state::apply(const run_event& event) {
     refused(event, decision.error());
     return;
   }
-  if (decision->from != decision->to)
-    note_event("state", {{"from", to_string(decision->from)},
-                         {"to", to_string(decision->to)}});
+  follow(*decision);
+}
+
+void driver_state::follow(const run_decision& decision) {
+  if (decision.from != decision.to)
+    note_event("state", {{"from", to_string(decision.from)},
+                         {"to", to_string(decision.to)}});
   show();
-  act(decision->action);
+  act(decision.action);
 }
 
 void driver_state::refused(const run_event& event, const error& reason) {
@@ -138,7 +142,7 @@ void driver_state::act(const run_action& action) {
   using kind = run_action::kind;
   // A commit under way belongs to what was before: its batch comes into the
   // journal ahead of the next attempt or of the end.
-  if (storing
+  if (batches.is_storing()
       && (action.what == kind::start_group || action.what == kind::end)) {
     postponed = action;
     return;
@@ -146,12 +150,8 @@ void driver_state::act(const run_action& action) {
   switch (action.what) {
     case kind::none:
       return;
-    case kind::decide_size:
-      if (machine->state() == run_state::restarting && action.delay.count() > 0)
-        args.board->note(text_of_delay(*machine, action.delay));
-      self->run_delayed(action.delay, [this] {
-        apply(run_events::size_decided{args.world_size});
-      });
+    case kind::wait:
+      wait(action);
       return;
     case kind::start_group:
       start_group(action);
@@ -172,6 +172,14 @@ void driver_state::act(const run_action& action) {
       finish(action.reason);
       return;
   }
+}
+
+void driver_state::wait(const run_action& action) {
+  if (machine->state() == run_state::restarting)
+    args.board->note(text_of_delay(*machine, action.delay));
+  self->run_delayed(action.delay, [this, attempt = action.attempt] {
+    apply(run_events::wait_over{attempt});
+  });
 }
 
 void driver_state::start_group(const run_action& action) {
@@ -198,6 +206,7 @@ void driver_state::launch(const attempt_begun& x) {
     return; // The run was stopped meanwhile.
   show_store_events();
   group_alive = true;
+  shown.world_size = args.world_size;
   shown.waits.clear();
   self->send(args.group, start_attempt{x.attempt, x.resume, x.first_report},
              driver_actor{self});
@@ -232,8 +241,8 @@ void driver_state::failed(attempt_failed& x) {
     apply(run_events::group_start_failed{x.attempt, std::move(why)});
   }
   // A run that ends for it says so itself.
-  if (machine->state() == run_state::restarting
-      || machine->state() == run_state::rescheduling)
+  if (machine->state() != run_state::shutting_down
+      && !is_terminal(machine->state()))
     args.board->note(reason);
   group_gone(x.attempt);
 }
@@ -259,7 +268,7 @@ void driver_state::lost(const caf::down_msg& x) {
 }
 
 void driver_state::group_lost(const error& reason) {
-  if (finishing)
+  if (ending.has_begun())
     return;
   group_alive = false;
   refuse_batches({ec::stopped, "the attempt is over"});
@@ -289,43 +298,40 @@ caf::result<report_committed> driver_state::add(commit_batch& x) {
   if (refusal)
     return to_caf(refusal);
   auto promise = self->make_response_promise<report_committed>();
-  batches.push_back({std::move(x), promise, {}});
+  batches.add({std::move(x), promise, {}});
   store_next();
   return promise;
 }
 
 void driver_state::store_next() {
-  if (storing || batches.empty() || callbacks_under_way >= args.callback_queue)
+  if (callbacks_under_way >= args.callback_queue)
     return;
-  auto& x = batches.front().message;
-  if (!x.batch.checkpoint_name()) {
+  auto* next = batches.store_next();
+  if (!next)
+    return;
+  if (!next->message.batch.checkpoint_name()) {
     stored(std::nullopt);
     return;
   }
-  storing = true;
-  batches.front().commit_begin = clock::now();
-  self->request(args.committer, caf::infinite, x)
+  next->commit_begin = clock::now();
+  self->request(args.committer, caf::infinite, next->message)
     .then(
       [this](report_committed& committed) {
-        storing = false;
         show_store_events();
         stored(std::move(committed.checkpoint));
         act_postponed();
       },
       [this](caf::error& reason) {
-        storing = false;
         show_store_events();
-        store_failed(from_caf(reason));
+        store_failed(batches.pop(), from_caf(reason));
         act_postponed();
       });
 }
 
 void driver_state::stored(std::optional<std::string> folder) {
-  auto batch = std::move(batches.front());
-  batches.pop_front();
+  auto batch = batches.pop();
   auto attempt = batch.message.attempt;
   auto index = batch.message.batch.index;
-  auto& values = batch.message.batch.values;
   auto name = batch.message.batch.checkpoint_name();
   std::chrono::duration<double> commit_time{0};
   if (name)
@@ -334,34 +340,31 @@ void driver_state::stored(std::optional<std::string> folder) {
     args.store->append(attempt, batch.message.batch,
                        name ? *name : std::string{}, commit_time.count());
   if (!ok) {
-    store_failed(ok.error());
-    batch.promise.deliver(to_caf(ok.error()));
+    store_failed(std::move(batch), ok.error());
     return;
   }
   batch.promise.deliver(report_committed{index, folder, std::nullopt});
   machine->on_progress();
-  auto now = clock::now();
-  rate->add(now);
+  rate->add(clock::now());
   shown.last_report = index;
   shown.reports = index + 1;
-  call_back(after_report{index, attempt, std::move(values), std::move(folder)});
+  call_back(after_report{index, attempt, std::move(batch.message.batch.values),
+                         std::move(folder)});
   show();
   store_next();
 }
 
-void driver_state::store_failed(const error& reason) {
+void driver_state::store_failed(pending_batch batch, const error& reason) {
   refusal = reason;
-  // First, so that ranks leave because they are told to.
+  // First, so that ranks leave because they are asked to.
   apply(run_events::run_failed{reason});
+  batch.promise.deliver(to_caf(reason));
   refuse_batches(reason);
 }
 
 void driver_state::refuse_batches(const error& reason) {
-  // A commit under way succeeds or fails by itself.
-  while (batches.size() > std::size_t{storing}) {
-    batches.back().promise.deliver(to_caf(reason));
-    batches.pop_back();
-  }
+  for (auto& batch : batches.take_waiting())
+    batch.promise.deliver(to_caf(reason));
 }
 
 void driver_state::act_postponed() {
@@ -393,7 +396,7 @@ void driver_state::call_back(Message message) {
 // As many as may wait: what the ranks report comes after the last of them. What
 // a run that has to go does not come to is the next driver's to tell.
 void driver_state::tell_untold() {
-  while (args.callbacks && !end_stored
+  while (args.callbacks && !ending.is_storing()
          && callbacks_under_way < args.callback_queue) {
     auto x = args.told->next_untold();
     if (!x)
@@ -420,13 +423,12 @@ void driver_state::called_back(const callback_done& x,
     args.board->note(failure.message);
     note_event("callback_failed", {{"reason", failure.message}});
   }
-  if (x.abort && !finishing)
+  if (x.abort && !ending.has_begun())
     apply(run_events::run_failed{x.failures.front()});
-  if (finishing)
-    end_if_told();
-  else if (machine->state() == run_state::initializing
-           && !std::exchange(run_announced, true))
-    act(machine->begin());
+  if (ending.has_begun())
+    take_next_step();
+  else if (machine->state() == run_state::initializing)
+    follow(machine->begin());
   else
     store_next();
 }
@@ -450,7 +452,7 @@ caf::result<void> driver_state::log(const log_event& x) {
 // -- the end
 
 void driver_state::finish(const error& reason) {
-  if (std::exchange(finishing, true))
+  if (!ending.begin(must_go()))
     return;
   if (machine->state() == run_state::errored && !machine->failures().empty()
       && reason.code == ec::rank_failed)
@@ -459,7 +461,7 @@ void driver_state::finish(const error& reason) {
     end_reason = make_run_error(reason);
   if (end_reason && must_go())
     end_reason->message += text_of_resuming(args.store->description().name);
-  end_if_told();
+  take_next_step();
 }
 
 run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
@@ -472,14 +474,17 @@ bool driver_state::must_go() const {
          || machine->state() == run_state::aborted;
 }
 
-// A run that was preempted or stopped may be killed soon: its end is stored
-// while callbacks are still at work.
-void driver_state::end_if_told() {
-  if (!end_stored && (must_go() || callbacks_under_way == 0)) {
-    end_stored = true;
-    store_end();
-  } else if (result_ready && callbacks_under_way == 0) {
-    quit();
+void driver_state::take_next_step() {
+  using step = run_ending::step;
+  switch (ending.next(callbacks_under_way)) {
+    case step::wait:
+      return;
+    case step::store:
+      store_end();
+      return;
+    case step::quit:
+      quit();
+      return;
   }
 }
 
@@ -492,9 +497,9 @@ void driver_state::store_end() {
                                        problem));
   };
   auto tell = [this] {
-    result_ready = true;
+    ending.stored();
     call_back(after_run{args.board->prepared()});
-    end_if_told();
+    take_next_step();
   };
   args.store->note_failures(machine->policy().counts());
   self
@@ -529,7 +534,6 @@ run_status driver_state::shown_now() const {
   auto now = clock::now();
   result.state = machine->state();
   result.attempt = machine->attempt();
-  result.world_size = machine->world_size();
   result.reports_per_second = rate->rate(now);
   result.elapsed_s = std::chrono::duration<double>(now - start_time).count();
   result.callback_queue = callbacks_under_way;

@@ -1,7 +1,6 @@
 #pragma once
 
 #include <chrono>
-#include <deque>
 #include <memory>
 #include <optional>
 #include <set>
@@ -11,7 +10,9 @@
 #include <caf/typed_response_promise.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/runtime/run/batch_queue.hpp"
 #include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_ending.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 #include "troupe/runtime/store/told_reports.hpp"
@@ -72,11 +73,13 @@ struct driver_state {
   caf::result<report_committed> add(commit_batch& x);
   caf::result<void> log(const log_event& x);
 
-  /// Tells the state machine *event* and does what it decides.
+  /// Does what the state machine decides on *event*.
   void apply(const run_event& event);
+  void follow(const run_decision& decision);
   /// The run has moved on, or there is a defect: that is noted, once per kind.
   void refused(const run_event& event, const error& reason);
   void act(const run_action& action);
+  void wait(const run_action& action);
   /// The group of *attempt* is gone: answers a stop that was under way.
   void group_gone(std::uint64_t attempt);
   void preempt_group(const run_action& action);
@@ -89,17 +92,19 @@ struct driver_state {
   bool must_go() const;
   /// Stores the end of the run once callbacks have been told of all reports,
   /// and quits once they have been told of the end.
-  void end_if_told();
+  void take_next_step();
   void store_end();
   void quit();
 
   /// Stores batches one after another; holds back while callbacks lag behind.
   void store_next();
-  /// The oldest batch is durable, its checkpoint in *folder*.
+  /// What the batch that is being stored needs besides the journal is durable,
+  /// its checkpoint in *folder*.
   void stored(std::optional<std::string> folder);
+  /// The commit under way succeeds or fails by itself.
   void refuse_batches(const error& reason);
-  /// A report could not be stored: none after it is, and the run ends.
-  void store_failed(const error& reason);
+  /// *batch* could not be stored: none after it is, and the run ends.
+  void store_failed(pending_batch batch, const error& reason);
   /// Does what waited for the commit that has just ended.
   void act_postponed();
 
@@ -116,17 +121,13 @@ struct driver_state {
   driver_args args;
   std::optional<run_state_machine> machine;
   std::optional<attempt_begun> begun; ///< Reserved, not started yet.
-  std::deque<pending_batch> batches;
+  batch_queue<pending_batch> batches;
   bool group_alive = false;
-  bool storing = false;
   error refusal; ///< Of every batch, since one could not be stored.
-  bool run_announced = false; ///< Callbacks have answered `before_run`.
-  bool finishing = false;
-  bool end_stored = false;             ///< Or on its way to storage.
+  run_ending ending;
   std::optional<run_error> end_reason; ///< Unset: none, or not ended.
   std::optional<run_action> postponed; ///< Until the commit under way ends.
   std::set<std::string_view> noted_refusals; ///< By names of events.
-  bool result_ready = false; ///< On the board; callbacks may be under way.
   std::size_t callbacks_under_way = 0;
   run_status shown;
   std::chrono::milliseconds grace{0}; ///< Of the last `preempt_run`.

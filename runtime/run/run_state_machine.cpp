@@ -13,24 +13,20 @@ bool tells_of_group(const run_event& x) noexcept {
          || std::holds_alternative<group_start_failed>(x)
          || std::holds_alternative<ranks_finished>(x)
          || std::holds_alternative<ranks_failed>(x)
-         || std::holds_alternative<group_stopped>(x)
-         || std::holds_alternative<group_stop_failed>(x);
+         || std::holds_alternative<group_stopped>(x);
 }
 
 std::string_view name_of(const run_event& x) noexcept {
-  static constexpr std::array<std::string_view, 13> names{
-    "size_decided",   "size_undecided", "group_started",   "group_start_failed",
-    "ranks_finished", "ranks_failed",   "group_stopped",   "group_stop_failed",
-    "run_failed",     "stop_requested", "abort_requested", "preempt_requested",
+  static constexpr std::array<std::string_view, 10> names{
+    "wait_over",      "group_started",  "group_start_failed",
+    "ranks_finished", "ranks_failed",   "group_stopped",
+    "run_failed",     "stop_requested", "preempt_requested",
     "grace_over"};
   static_assert(names.size() == std::variant_size_v<run_event>);
   return names[x.index()];
 }
 
 namespace {
-
-/// How long to wait before asking again for a group that cannot be had.
-constexpr auto undecided_delay = std::chrono::seconds{1};
 
 std::string describe(const std::map<int, rank_failure>& failures) {
   if (failures.empty())
@@ -45,58 +41,19 @@ std::string describe(const std::map<int, rank_failure>& failures) {
 
 } // namespace
 
-run_action run_state_machine::begin() const {
-  return {.what = kind::decide_size, .attempt = attempt_};
-}
-
 expected<run_decision> run_state_machine::apply(const run_event& x) {
   if (is_terminal(state_))
     return refuse(name_of(x));
   return std::visit([this](const auto& event) { return on(event); }, x);
 }
 
-expected<run_decision>
-run_state_machine::on(const run_events::size_decided& x) {
-  if (x.world_size < 1)
-    return failure(ec::protocol, "a group cannot have "
-                                   + std::to_string(x.world_size) + " ranks");
-  switch (state_) {
-    case run_state::initializing:
-    case run_state::restarting:
-    case run_state::rescheduling:
-      if (stopping_)
-        return refuse("size_decided");
-      world_size_ = x.world_size;
-      return start_group();
-    case run_state::running:
-      if (preemption_)
-        return stay();
-      world_size_ = x.world_size;
-      return stop_group(
-        run_state::resizing,
-        {ec::stopped,
-         "the group is resized to " + std::to_string(x.world_size) + " ranks"});
-    default:
-      return refuse("size_decided");
-  }
-}
-
-expected<run_decision>
-run_state_machine::on(const run_events::size_undecided&) {
-  switch (state_) {
-    case run_state::initializing:
-    case run_state::restarting:
-    case run_state::rescheduling:
-      if (stopping_)
-        return refuse("size_undecided");
-      return go(state_, {.what = kind::decide_size,
-                         .attempt = attempt_,
-                         .delay = undecided_delay});
-    case run_state::running:
-      return stay();
-    default:
-      return refuse("size_undecided");
-  }
+expected<run_decision> run_state_machine::on(const run_events::wait_over& x) {
+  if (x.attempt != attempt_)
+    return refuse_attempt(x.attempt);
+  if (stopping_
+      || (state_ != run_state::restarting && state_ != run_state::rescheduling))
+    return refuse("wait_over");
+  return start_group();
 }
 
 expected<run_decision>
@@ -122,10 +79,7 @@ run_state_machine::on(const run_events::group_start_failed& x) {
   auto delay = policy_.on_start_failed(x.reason);
   if (!delay)
     return shut_down(run_state::errored, x.reason);
-  return go(run_state::rescheduling, {.what = kind::decide_size,
-                                      .attempt = attempt_,
-                                      .delay = *delay,
-                                      .reason = x.reason});
+  return start_group_after(run_state::rescheduling, *delay, x.reason);
 }
 
 expected<run_decision>
@@ -180,31 +134,9 @@ run_state_machine::on(const run_events::group_stopped& x) {
   if (!stopping_)
     return refuse("group_stopped");
   stopping_ = false;
-  switch (state_) {
-    case run_state::restarting:
-      return go(state_, {.what = kind::decide_size,
-                         .attempt = attempt_,
-                         .delay = restart_delay_});
-    case run_state::resizing:
-      return start_group();
-    default: // shutting_down
-      return end(outcome_, reason_);
-  }
-}
-
-expected<run_decision>
-run_state_machine::on(const run_events::group_stop_failed& x) {
-  if (x.attempt != group_)
-    return refuse_attempt(x.attempt);
-  if (!stopping_)
-    return refuse("group_stop_failed");
-  stopping_ = false;
-  // Another group beside the remains of this one is out of the question.
-  if (state_ != run_state::shutting_down)
-    return shut_down(run_state::errored, x.reason);
-  if (outcome_ == run_state::errored)
-    return end(run_state::errored, reason_);
-  return end(run_state::errored, x.reason);
+  if (state_ == run_state::restarting)
+    return start_group_after(state_, restart_delay_, {});
+  return end();
 }
 
 expected<run_decision> run_state_machine::on(const run_events::run_failed& x) {
@@ -216,11 +148,6 @@ run_state_machine::on(const run_events::stop_requested& x) {
   if (state_ == run_state::shutting_down)
     return stay();
   return shut_down(run_state::aborted, x.reason);
-}
-
-expected<run_decision>
-run_state_machine::on(const run_events::abort_requested& x) {
-  return end(run_state::aborted, x.reason);
 }
 
 expected<run_decision>
@@ -250,19 +177,29 @@ expected<run_decision> run_state_machine::on(const run_events::grace_over& x) {
 run_decision run_state_machine::go(run_state to, run_action action) {
   auto from = std::exchange(state_, to);
   if (from != to
-      && (to == run_state::restarting || to == run_state::rescheduling
-          || to == run_state::resizing)) {
+      && (to == run_state::restarting || to == run_state::rescheduling))
     ++attempt_;
-    ++attempts_;
-  }
   return {from, to, std::move(action)};
 }
 
 run_decision run_state_machine::start_group() {
   group_ = attempt_;
-  return go(run_state::scheduling, {.what = kind::start_group,
-                                    .attempt = attempt_,
-                                    .world_size = world_size_});
+  return go(run_state::scheduling,
+            {.what = kind::start_group, .attempt = attempt_});
+}
+
+run_decision run_state_machine::start_group_after(
+  run_state to, std::chrono::milliseconds delay, error why) {
+  auto result = go(to);
+  if (delay.count() == 0) {
+    auto started = start_group();
+    return {result.from, started.to, std::move(started.action)};
+  }
+  result.action = {.what = kind::wait,
+                   .attempt = attempt_,
+                   .delay = delay,
+                   .reason = std::move(why)};
+  return result;
 }
 
 run_decision run_state_machine::stop_group(run_state to, error why) {
@@ -283,11 +220,8 @@ run_decision run_state_machine::shut_down(run_state outcome, error why) {
   return stop_group(run_state::shutting_down, reason_);
 }
 
-run_decision run_state_machine::end(run_state outcome, error why) {
-  outcome_ = outcome;
-  reason_ = std::move(why);
-  stopping_ = false;
-  return go(outcome,
+run_decision run_state_machine::end() {
+  return go(outcome_,
             {.what = kind::end, .attempt = attempt_, .reason = reason_});
 }
 

@@ -18,14 +18,10 @@ namespace troupe {
 /// its attempt: one of another attempt is refused.
 namespace run_events {
 
-/// How many ranks the group is to have now. In `running` this resizes, even to
-/// the size it has.
-struct size_decided {
-  int world_size = 1;
+/// Answers `run_action::wait`.
+struct wait_over {
+  std::uint64_t attempt = 0;
 };
-
-/// No group can be had now, or none other is wanted.
-struct size_undecided {};
 
 /// Every rank runs its loop.
 struct group_started {
@@ -55,12 +51,6 @@ struct group_stopped {
   std::uint64_t attempt = 0;
 };
 
-/// Answers `run_action::stop_group`: something of the group may be left.
-struct group_stop_failed {
-  std::uint64_t attempt = 0;
-  error reason;
-};
-
 /// Something other than the group failed (storage, a callback) and no restart
 /// can help.
 struct run_failed {
@@ -82,21 +72,14 @@ struct grace_over {
   std::uint64_t attempt = 0;
 };
 
-/// End the run now; no one waits for the group.
-struct abort_requested {
-  error reason{ec::stopped, "the run was aborted"};
-};
-
 } // namespace run_events
 
 using run_event =
-  std::variant<run_events::size_decided, run_events::size_undecided,
-               run_events::group_started, run_events::group_start_failed,
-               run_events::ranks_finished, run_events::ranks_failed,
-               run_events::group_stopped, run_events::group_stop_failed,
+  std::variant<run_events::wait_over, run_events::group_started,
+               run_events::group_start_failed, run_events::ranks_finished,
+               run_events::ranks_failed, run_events::group_stopped,
                run_events::run_failed, run_events::stop_requested,
-               run_events::abort_requested, run_events::preempt_requested,
-               run_events::grace_over>;
+               run_events::preempt_requested, run_events::grace_over>;
 
 /// Whether *x* says what became of a group. A run that does not expect such a
 /// fact has heard something wrong, which only a defect of ours can bring about;
@@ -110,12 +93,12 @@ std::string_view name_of(const run_event& x) noexcept;
 struct run_action {
   enum class kind : std::uint8_t {
     none,        ///< Nothing.
-    decide_size, ///< After `delay`, answer `size_decided` or `size_undecided`.
-    start_group, ///< Start `world_size` ranks as `attempt`; answer
-                 ///< `group_started` or `group_start_failed`.
+    wait,        ///< After `delay`, answer `wait_over`.
+    start_group, ///< Start the ranks of `attempt`; answer `group_started` or
+                 ///< `group_start_failed`.
     stop_group,  ///< Stop the ranks of `attempt` for `reason` (`ec::none`: they
-                 ///< are done); answer `group_stopped` or `group_stop_failed`,
-                 ///< at once if there is no such group.
+                 ///< are done); answer `group_stopped`, at once if there is no
+                 ///< such group.
     preempt_group, ///< Ask the ranks of `attempt` to leave their loops for
                    ///< `reason`; answer `grace_over` if they take too long.
     end,           ///< The run is over; `reason` tells why unless it finished.
@@ -123,7 +106,6 @@ struct run_action {
 
   kind what = kind::none;
   std::uint64_t attempt = 0;
-  int world_size = 0;
   std::chrono::milliseconds delay{0};
   error reason;
 
@@ -139,13 +121,13 @@ struct run_decision {
   bool operator==(const run_decision&) const = default;
 };
 
-/// The life of one run: an event in, a decision out. Knows no clock and no
+/// The states of one run: an event in, a decision out. Knows no clock and no
 /// actor.
 ///
 /// The first thing its owner does is `begin()`'s action. Invariants (the tests
 /// cite them by name):
-///   RSM-1  A new attempt starts on initializing, restarting, rescheduling and
-///          resizing, and nowhere else: no two groups have the same number,
+///   RSM-1  A new attempt begins with initializing, restarting and
+///          rescheduling, and nowhere else: no two groups have the same number,
 ///          since ranks of a group that did not come up may have begun.
 ///   RSM-2  Between two `start_group` lies a `group_stopped` or a
 ///          `group_start_failed`: two groups never overlap.
@@ -158,7 +140,7 @@ struct run_decision {
 ///          not restarted.
 class run_state_machine {
 public:
-  /// *first_attempt* is the number of this driver life's first attempt.
+  /// *first_attempt* is the number of this driver's first attempt.
   explicit run_state_machine(const failure_config& config,
                              std::uint64_t first_attempt = 0)
     : run_state_machine(failure_policy{config}, first_attempt) {}
@@ -168,8 +150,8 @@ public:
     : policy_(std::move(policy)), attempt_(first_attempt),
       group_(first_attempt) {}
 
-  /// What to do first: decide how many ranks there are.
-  run_action begin() const;
+  /// Starts the first group. Once, before any event but a stop.
+  run_decision begin() { return start_group(); }
 
   expected<run_decision> apply(const run_event& x);
 
@@ -183,15 +165,6 @@ public:
 
   /// Whether `stop_group` waits for its answer.
   bool is_stopping() const noexcept { return stopping_; }
-
-  /// Attempts begun so far in this driver life.
-  std::uint64_t attempts() const noexcept { return attempts_; }
-
-  /// Ranks of the current group; 0 before the first.
-  int world_size() const noexcept { return world_size_; }
-
-  /// Where `shutting_down` leads, and the state itself once terminal.
-  run_state outcome() const noexcept { return outcome_; }
 
   /// Why the run did not finish; `ec::none` as long as nothing speaks against
   /// it.
@@ -207,17 +180,14 @@ public:
 private:
   using kind = run_action::kind;
 
-  expected<run_decision> on(const run_events::size_decided& x);
-  expected<run_decision> on(const run_events::size_undecided& x);
+  expected<run_decision> on(const run_events::wait_over& x);
   expected<run_decision> on(const run_events::group_started& x);
   expected<run_decision> on(const run_events::group_start_failed& x);
   expected<run_decision> on(const run_events::ranks_finished& x);
   expected<run_decision> on(const run_events::ranks_failed& x);
   expected<run_decision> on(const run_events::group_stopped& x);
-  expected<run_decision> on(const run_events::group_stop_failed& x);
   expected<run_decision> on(const run_events::run_failed& x);
   expected<run_decision> on(const run_events::stop_requested& x);
-  expected<run_decision> on(const run_events::abort_requested& x);
   expected<run_decision> on(const run_events::preempt_requested& x);
   expected<run_decision> on(const run_events::grace_over& x);
 
@@ -225,20 +195,20 @@ private:
   run_decision go(run_state to, run_action action = {});
   run_decision stay() { return go(state_); }
   run_decision start_group();
+  run_decision start_group_after(run_state to, std::chrono::milliseconds delay,
+                                 error why);
   /// Moves to *to* and has the group stopped unless that is under way already.
   run_decision stop_group(run_state to, error why);
   run_decision shut_down(run_state outcome, error why);
-  run_decision end(run_state outcome, error why);
+  run_decision end();
   tl::unexpected<error> refuse(std::string_view event) const;
   tl::unexpected<error> refuse_attempt(std::uint64_t attempt) const;
 
   failure_policy policy_;
   run_state state_ = run_state::initializing;
-  run_state outcome_ = run_state::finished;
+  run_state outcome_ = run_state::finished; // where shutting_down leads
   std::uint64_t attempt_;
-  std::uint64_t group_; // attempt of the last group that was started
-  std::uint64_t attempts_ = 1;
-  int world_size_ = 0;
+  std::uint64_t group_;   // attempt of the last group that was started
   bool stopping_ = false; // stop_group is unanswered
   error preemption_;      // why the ranks were asked to leave
   std::chrono::milliseconds restart_delay_{0};

@@ -38,8 +38,6 @@ std::string_view to_string(run_state x) noexcept {
       return "running";
     case run_state::restarting:
       return "restarting";
-    case run_state::resizing:
-      return "resizing";
     case run_state::rescheduling:
       return "rescheduling";
     case run_state::shutting_down:

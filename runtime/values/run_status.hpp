@@ -39,7 +39,6 @@ enum class run_state : std::uint8_t {
   scheduling,    ///< A group is being started.
   running,       ///< Every rank runs its loop.
   restarting,    ///< A rank failed; the group goes, another will come.
-  resizing,      ///< The group goes, one of another size will come.
   rescheduling,  ///< A group did not come up; another one will be started.
   shutting_down, ///< The group goes and the run ends.
   finished,

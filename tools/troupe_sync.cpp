@@ -125,7 +125,7 @@ expected<arguments> parse(const std::vector<std::string>& given) {
   return result;
 }
 
-/// What somebody else wrote is not sent with the caller's credentials.
+/// Files of other users are not sent with the caller's credentials.
 expected<void> check_owner(const fs::path& path) {
   struct stat info {};
   if (::lstat(path.c_str(), &info) != 0)

@@ -14,7 +14,7 @@
 #include <cstdlib>
 #include <ctime>
 
-#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -60,26 +60,6 @@ std::string_view piece_of(std::string_view text) {
   return text.substr(0, end == text.npos ? PIPE_BUF : end + 1);
 }
 
-struct character {
-  std::string_view bytes; // of one code point; one byte if invalid
-  char32_t code = 0;
-  bool valid = false;
-};
-
-/// The first character of *text*, which is not empty.
-character first_character(std::string_view text) {
-  auto [size, valid] = first_utf8_sequence(text);
-  if (!valid)
-    return {text.substr(0, 1)};
-  auto byte = [&](std::size_t i) {
-    return static_cast<unsigned char>(text[i]);
-  };
-  char32_t code = size == 1 ? byte(0) : byte(0) & (0x7F >> size);
-  for (std::size_t i = 1; i < size; ++i)
-    code = (code << 6) | (byte(i) & 0x3F);
-  return {text.substr(0, size), code, true};
-}
-
 struct range {
   char32_t first;
   char32_t last;
@@ -117,7 +97,7 @@ bool is_control(char32_t code) {
          || code == 0x2029 || (code >= 0x202A && code <= 0x202E);
 }
 
-int width_of(const character& x) {
+int width_of(const utf8_character& x) {
   if (!x.valid || is_control(x.code))
     return 1; // shown as '?' or a space
   if (in_any(zero_width, x.code))
@@ -125,7 +105,7 @@ int width_of(const character& x) {
   return in_any(double_width, x.code) ? 2 : 1;
 }
 
-std::string_view shown(const character& x) {
+std::string_view shown(const utf8_character& x) {
   if (!x.valid)
     return "?";
   if (x.code == '\n' || x.code == '\t')
@@ -194,7 +174,7 @@ std::size_t write_console(int fd, std::string_view text,
 int display_width(std::string_view text) {
   int columns = 0;
   while (!text.empty()) {
-    auto next = first_character(text);
+    auto next = first_utf8_character(text);
     columns += width_of(next);
     text.remove_prefix(next.bytes.size());
   }
@@ -206,7 +186,7 @@ std::string fit_to_line(std::string_view text, int columns) {
   int used = 0;
   std::size_t cut = 0; // bytes of the line that leave a column for the dots
   while (!text.empty()) {
-    auto next = first_character(text);
+    auto next = first_utf8_character(text);
     auto width = width_of(next);
     if (used + width > columns) {
       line.resize(cut);

@@ -1,6 +1,66 @@
 #include "troupe/runtime/text.hpp"
 
+#include <algorithm>
+
+#include <utf8.h>
+
 namespace troupe {
+
+namespace {
+
+// Length of the valid UTF-8 that *text* begins with.
+std::size_t valid_length(std::string_view text) noexcept {
+  auto end = utf8::find_invalid(text.begin(), text.end());
+  return static_cast<std::size_t>(end - text.begin());
+}
+
+// Length of the invalid sequence that *text* begins with: as many bytes as some
+// continuation would make a character of, or one.
+std::size_t invalid_length(std::string_view text) noexcept {
+  auto begins_character = [text](std::size_t size, std::size_t of) {
+    char bytes[] = {'\x80', '\x80', '\x80', '\x80'};
+    std::copy_n(text.data(), size, bytes);
+    return utf8::is_valid(bytes, bytes + of);
+  };
+  if (text.size() >= 3 && begins_character(3, 4))
+    return 3;
+  if (text.size() >= 2 && (begins_character(2, 3) || begins_character(2, 4)))
+    return 2;
+  return 1;
+}
+
+} // namespace
+
+utf8_character first_utf8_character(std::string_view text) noexcept {
+  if (valid_length(text.substr(0, 4)) == 0)
+    return {text.substr(0, 1)};
+  auto end = text.data();
+  auto code = utf8::unchecked::next(end);
+  auto size = static_cast<std::size_t>(end - text.data());
+  return {text.substr(0, size), static_cast<char32_t>(code), true};
+}
+
+bool is_utf8(std::string_view text) noexcept {
+  return valid_length(text) == text.size();
+}
+
+void append_utf8(std::string& out, std::string_view text) {
+  for (;;) {
+    auto valid = valid_length(text);
+    out += text.substr(0, valid);
+    text.remove_prefix(valid);
+    if (text.empty())
+      return;
+    out += "\xef\xbf\xbd";
+    text.remove_prefix(invalid_length(text));
+  }
+}
+
+std::string utf8_text(std::string_view text) {
+  std::string result;
+  append_utf8(result, text);
+  return result;
+}
 
 std::string_view cut_text(std::string_view text, std::size_t size) noexcept {
   if (text.size() <= size)

@@ -9,6 +9,27 @@ namespace troupe {
 /// Longest text of an exception that is sent or stored.
 inline constexpr std::size_t max_reason_size = std::size_t{64} * 1024;
 
+/// A character of a text; one byte that belongs to none if it is not valid.
+struct utf8_character {
+  std::string_view bytes;
+  char32_t code = 0;
+  bool valid = false;
+};
+
+/// The first character of *text*, which must not be empty.
+utf8_character first_utf8_character(std::string_view text) noexcept;
+
+/// Returns whether *text* is valid: overlong forms, surrogates and code points
+/// above U+10FFFF are not.
+bool is_utf8(std::string_view text) noexcept;
+
+/// Appends *text*; each invalid sequence of bytes becomes U+FFFD, by Unicode's
+/// "substitution of maximal subparts".
+void append_utf8(std::string& out, std::string_view text);
+
+/// *text* with invalid UTF-8 replaced as in `append_utf8`.
+std::string utf8_text(std::string_view text);
+
 /// The first *size* bytes of *text*, or fewer: cut between two UTF-8
 /// characters.
 std::string_view cut_text(std::string_view text, std::size_t size) noexcept;

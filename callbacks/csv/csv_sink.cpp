@@ -6,10 +6,10 @@
 #include <utility>
 #include <variant>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

@@ -14,6 +14,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::csv {
 

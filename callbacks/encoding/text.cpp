@@ -6,34 +6,16 @@
 #include <iterator>
 #include <variant>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe {
 
 namespace {
-
-constexpr std::string_view replacement = "\xef\xbf\xbd";
-
-// The second byte rules out overlong forms, surrogates and code points above
-// U+10FFFF.
-bool can_follow(unsigned char first, unsigned char second) noexcept {
-  switch (first) {
-    case 0xe0:
-      return second >= 0xa0 && second <= 0xbf;
-    case 0xed:
-      return second >= 0x80 && second <= 0x9f;
-    case 0xf0:
-      return second >= 0x90 && second <= 0xbf;
-    case 0xf4:
-      return second >= 0x80 && second <= 0x8f;
-    default:
-      return second >= 0x80 && second <= 0xbf;
-  }
-}
 
 // Parsers recurse, so deeper groups keep their slashes.
 constexpr int max_depth = 32;
 
 void append_escaped(std::string& out, unsigned char c) {
-  static constexpr char digits[] = "0123456789abcdef";
   switch (c) {
     case '"':
       out += "\\\"";
@@ -52,8 +34,7 @@ void append_escaped(std::string& out, unsigned char c) {
       break;
     default:
       out += "\\u00";
-      out += digits[c >> 4];
-      out += digits[c & 0xf];
+      append_hex(out, {reinterpret_cast<const char*>(&c), 1});
   }
 }
 
@@ -118,40 +99,6 @@ private:
 };
 
 } // namespace
-
-utf8_sequence first_utf8_sequence(std::string_view text) noexcept {
-  auto byte = [&](std::size_t i) {
-    return static_cast<unsigned char>(text[i]);
-  };
-  const auto first = byte(0);
-  if (first < 0x80)
-    return {1, true};
-  if (first < 0xc2 || first > 0xf4)
-    return {1, false};
-  const std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  for (std::size_t i = 1; i < length; ++i) {
-    const auto fits = i < text.size()
-                      && (i == 1 ? can_follow(first, byte(1))
-                                 : byte(i) >= 0x80 && byte(i) <= 0xbf);
-    if (!fits)
-      return {i, false};
-  }
-  return {length, true};
-}
-
-void append_utf8(std::string& out, std::string_view text) {
-  while (!text.empty()) {
-    const auto [size, valid] = first_utf8_sequence(text);
-    out += valid ? text.substr(0, size) : replacement;
-    text.remove_prefix(size);
-  }
-}
-
-std::string utf8_text(std::string_view text) {
-  std::string result;
-  append_utf8(result, text);
-  return result;
-}
 
 void append_json(std::string& out, std::string_view text) {
   out += '"';

@@ -2,7 +2,6 @@
 
 #include <charconv>
 #include <concepts>
-#include <cstddef>
 #include <cstdint>
 #include <string>
 #include <string_view>
@@ -20,31 +19,14 @@ void append_number(std::string& out, T x) {
   out.append(text, std::to_chars(text, text + sizeof(text), x).ptr);
 }
 
-/// The bytes at the start of a text that form one code point or, if invalid,
-/// one maximal subpart of a code point.
-struct utf8_sequence {
-  std::size_t size = 0;
-  bool valid = false;
-};
-
-/// The first sequence of *text*, which must not be empty.
-utf8_sequence first_utf8_sequence(std::string_view text) noexcept;
-
-/// Appends *text*; each invalid sequence of bytes becomes U+FFFD, by Unicode's
-/// "substitution of maximal subparts".
-void append_utf8(std::string& out, std::string_view text);
-
-/// *text* with invalid UTF-8 replaced as in `append_utf8`.
-std::string utf8_text(std::string_view text);
-
 /// How JSON, which has no NaN and no infinities, shows them.
 enum class json_non_finite : std::uint8_t {
   text, ///< "NaN", "Infinity", "-Infinity".
   null,
 };
 
-// JSON for other programs: invalid UTF-8 is replaced (see `append_utf8`). What
-// must be read back exactly is written by runtime/storage/json_writer.hpp.
+// JSON for other programs: invalid UTF-8 is replaced (see runtime/text.hpp).
+// What must be read back exactly is written by runtime/storage/json.hpp.
 
 /// Appends *text* in quotes.
 void append_json(std::string& out, std::string_view text);

@@ -8,14 +8,11 @@
 #include <vector>
 
 #include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
 namespace {
-
-bool continues(char c) {
-  return (static_cast<unsigned char>(c) & 0xC0) == 0x80;
-}
 
 struct text_writer {
   std::string operator()(bool x) const { return x ? "true" : "false"; }
@@ -39,35 +36,21 @@ struct text_writer {
   std::string operator()(const std::string& x) const { return utf8_text(x); }
 };
 
-// Whether *x*, one character in UTF-8, is a letter or a digit of any script.
-bool is_letter(std::string_view x) {
+// Whether *code* is a letter or a digit of any script.
+bool is_letter(char32_t code) {
   static auto locale = ::newlocale(LC_CTYPE_MASK, "C.UTF-8", nullptr);
-  constexpr unsigned char first_bits[] = {0, 0x7F, 0x1F, 0x0F, 0x07};
-  wint_t code = static_cast<unsigned char>(x[0]) & first_bits[x.size()];
-  for (auto c : x.substr(1))
-    code = code << 6 | (static_cast<unsigned char>(c) & 0x3F);
   return locale != locale_t{} && ::iswalnum_l(code, locale);
 }
 
-// The characters of *text*, which is UTF-8.
-std::vector<std::string_view> characters_of(std::string_view text) {
-  std::vector<std::string_view> result;
-  for (std::size_t i = 0; i < text.size();) {
-    auto end = i + 1;
-    while (end < text.size() && continues(text[end]))
-      ++end;
-    result.push_back(text.substr(i, end - i));
-    i = end;
-  }
-  return result;
-}
-
+// For *name* in valid UTF-8.
 std::string with_plain_characters(std::string_view name) {
   std::string result;
-  for (auto c : characters_of(name)) {
+  while (!name.empty()) {
     constexpr std::string_view others = "_-.:/ ";
-    auto allowed = is_letter(c) || others.find(c) != others.npos;
-    result += allowed ? c : "_";
+    auto [bytes, code, valid] = first_utf8_character(name);
+    auto allowed = is_letter(code) || others.find(bytes) != others.npos;
+    result += allowed ? bytes : "_";
+    name.remove_prefix(bytes.size());
   }
   return result;
 }
@@ -100,14 +83,11 @@ std::string mlflow_text(const metric_value& x) {
   return std::visit(text_writer{}, x.variant());
 }
 
-std::string cut_text(const std::string& text, std::size_t limit,
-                     std::string_view marker) {
+std::string cut_mlflow_text(const std::string& text, std::size_t limit) {
+  constexpr std::string_view mark = "... [cut]";
   if (text.size() <= limit)
     return text;
-  auto end = limit - marker.size();
-  while (end > 0 && continues(text[end]))
-    --end;
-  return text.substr(0, end).append(marker);
+  return std::string{cut_text(text, limit - mark.size())}.append(mark);
 }
 
 std::string artifact_path(std::string_view name) {
@@ -122,8 +102,8 @@ std::string artifact_path(std::string_view name) {
 }
 
 std::string clean_mlflow_name(std::string_view name) {
-  auto result = cut_text(as_plain_path(with_plain_characters(utf8_text(name))),
-                         max_mlflow_name, "");
+  auto path = as_plain_path(with_plain_characters(utf8_text(name)));
+  std::string result{cut_text(path, max_mlflow_name)};
   if (result.ends_with('/'))
     result.back() = '_';
   return result;
@@ -152,7 +132,8 @@ std::string mlflow_names::operator()(const std::string& name) {
   if (name.size() > max_mlflow_name
       || owner_.try_emplace(result, name).first->second != name) {
     auto mark = mlflow_name_mark(name);
-    result = cut_text(result, max_mlflow_name - mark.size(), "") + mark;
+    result.resize(cut_text(result, max_mlflow_name - mark.size()).size());
+    result += mark;
     owner_[result] = name;
   }
   if (result != name)

@@ -23,9 +23,8 @@ inline constexpr std::size_t max_mlflow_name = 250;
 std::string mlflow_text(const metric_value& x);
 
 /// *text* if it has at most *limit* bytes, else its beginning, cut between two
-/// characters, and *marker*; together at most *limit* bytes.
-std::string cut_text(const std::string& text, std::size_t limit,
-                     std::string_view marker = "... [cut]");
+/// characters, and "... [cut]"; together at most *limit* bytes.
+std::string cut_mlflow_text(const std::string& text, std::size_t limit);
 
 /// *name* in the form that MLflow accepts: letters, digits, `_`, `-`, `.`, `:`,
 /// `/` and blanks, as a plain relative path; everything else becomes `_`. At

@@ -9,6 +9,7 @@
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -247,8 +248,8 @@ std::vector<mlflow_pair> tags_of(const mlflow_options& options,
   std::vector<mlflow_pair> result;
   for (auto& [key, value] : tags)
     if (!value.empty())
-      result.push_back(
-        {clean_mlflow_name(key), cut_text(mlflow_text(value), max_mlflow_tag)});
+      result.push_back({clean_mlflow_name(key),
+                        cut_mlflow_text(mlflow_text(value), max_mlflow_tag)});
   return result;
 }
 
@@ -287,7 +288,8 @@ mlflow_run describe_mlflow_run(const mlflow_options& options,
   if (result.experiment.empty())
     result.experiment =
       first_of(variable("MLFLOW_EXPERIMENT_NAME"), std::string{"Default"});
-  result.experiment = cut_text(result.experiment, max_experiment_name, "");
+  result.experiment =
+    std::string{cut_text(result.experiment, max_experiment_name)};
   result.name = name_of(options, run);
   result.uid = run.id;
   result.run_id = first_of(options.run_id, variable("MLFLOW_RUN_ID"));

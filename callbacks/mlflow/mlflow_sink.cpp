@@ -109,13 +109,13 @@ sink_result mlflow_sink::log_params(const metrics& values) {
   auto& known = store_->params();
   for (auto& [name, value] : values) {
     const mlflow_pair x{names_(name),
-                        cut_text(mlflow_text(value), max_mlflow_param)};
+                        cut_mlflow_text(mlflow_text(value), max_mlflow_param)};
     auto old = known.find(x.key);
     if (old == known.end())
       params.push_back(x);
     else if (old->second != x.value)
       changed.push_back({clean_mlflow_name("troupe.param_changed." + x.key),
-                         cut_text(x.value, max_mlflow_tag)});
+                         cut_mlflow_text(x.value, max_mlflow_tag)});
   }
   if (auto ok = tag_changed_names(); !ok)
     return ok;
@@ -137,7 +137,7 @@ sink_result mlflow_sink::tag_changed_names() {
   std::vector<mlflow_pair> tags;
   for (auto& [name, given] : changed)
     tags.push_back({clean_mlflow_name("troupe.name." + given),
-                    cut_text(mlflow_text(name), max_mlflow_tag)});
+                    cut_mlflow_text(mlflow_text(name), max_mlflow_tag)});
   auto ok = store_->set_tags(tags);
   if (ok)
     tagged_names_ = changed.size();
@@ -191,7 +191,8 @@ void mlflow_sink::gather(const metrics& values, std::int64_t step,
                          std::int64_t time_ms, gathered& to) {
   for (auto& [name, value] : values) {
     if (!value.is_number()) {
-      to.tags[names_(name)] = cut_text(mlflow_text(value), max_mlflow_tag);
+      to.tags[names_(name)] =
+        cut_mlflow_text(mlflow_text(value), max_mlflow_tag);
       continue;
     }
     auto number = value.number();

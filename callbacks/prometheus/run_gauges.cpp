@@ -5,6 +5,7 @@
 #include <variant>
 
 #include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

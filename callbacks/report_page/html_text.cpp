@@ -4,6 +4,7 @@
 #include <cmath>
 
 #include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -83,10 +84,7 @@ std::string without_terminal_codes(std::string_view text) {
 std::string shortened(std::string_view text, std::size_t limit) {
   if (text.size() <= limit)
     return std::string{text};
-  auto is_continuation = [](char c) { return (c & 0xc0) == 0x80; };
-  while (limit > 0 && is_continuation(text[limit]))
-    --limit;
-  return std::string{text.substr(0, limit)} + " …";
+  return std::string{cut_text(text, limit)} + " …";
 }
 
 std::string script_text(std::string_view text) {

@@ -2,12 +2,12 @@
 
 #include <variant>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::tensorboard {
 

@@ -3,6 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -35,10 +36,7 @@ std::string said_in(const std::string& body) {
     line.pop_back();
   if (line.size() <= shown_characters)
     return line;
-  auto end = shown_characters; // Do not cut within a character.
-  while (end > 0 && (static_cast<unsigned char>(line[end]) & 0xC0) == 0x80)
-    --end;
-  return line.substr(0, end) + "...";
+  return std::string{cut_text(line, shown_characters)} + "...";
 }
 
 std::string subject_of(const http_request& x) {

@@ -6,8 +6,8 @@
 #include <limits>
 #include <string>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

@@ -5,6 +5,7 @@
 
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 

@@ -11,34 +11,6 @@ namespace troupe::json {
 
 namespace {
 
-// Length of the UTF-8 sequence at *x* (not ASCII), 0 if it is none: overlong
-// forms, surrogates and what lies above U+10FFFF included.
-std::size_t utf8_length(std::string_view x) noexcept {
-  auto byte = [&](std::size_t i) { return static_cast<unsigned char>(x[i]); };
-  auto first = byte(0);
-  std::size_t length = first >= 0xf0 ? 4 : first >= 0xe0 ? 3 : 2;
-  if (first < 0xc2 || first > 0xf4 || x.size() < length)
-    return 0;
-  for (std::size_t i = 1; i < length; ++i)
-    if ((byte(i) & 0xc0) != 0x80)
-      return 0;
-  auto second = byte(1);
-  if ((first == 0xe0 && second < 0xa0) || (first == 0xed && second > 0x9f)
-      || (first == 0xf0 && second < 0x90) || (first == 0xf4 && second > 0x8f))
-    return 0;
-  return length;
-}
-
-bool is_utf8(std::string_view x) noexcept {
-  while (!x.empty()) {
-    auto length = static_cast<unsigned char>(x[0]) < 0x80 ? 1 : utf8_length(x);
-    if (length == 0)
-      return false;
-    x.remove_prefix(length);
-  }
-  return true;
-}
-
 void append_escaped(std::string& out, unsigned char c) {
   switch (c) {
     case '"':

@@ -6,6 +6,8 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe {
 namespace {
 

@@ -82,11 +82,11 @@ TEST(mlflow_text_test, writes_values_so_that_they_read_back) {
 }
 
 TEST(mlflow_text_test, marks_what_it_cuts) {
-  EXPECT_EQ(cut_text("0123456789", 10), "0123456789");
-  EXPECT_EQ(cut_text("0123456789ab", 11), "01... [cut]");
-  EXPECT_EQ(cut_text("0\xC3\xA4"
-                     "23456789ab",
-                     11),
+  EXPECT_EQ(cut_mlflow_text("0123456789", 10), "0123456789");
+  EXPECT_EQ(cut_mlflow_text("0123456789ab", 11), "01... [cut]");
+  EXPECT_EQ(cut_mlflow_text("0\xC3\xA4"
+                            "23456789ab",
+                            11),
             "0... [cut]");
 }
 

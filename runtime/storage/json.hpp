@@ -76,8 +76,8 @@ public:
 
   /// Appends a field's name; its value is to follow.
   std::string& begin(std::string_view name) {
-    out_ += separator_;
-    separator_ = between_;
+    if (out_.back() != '{') // no value ends with one
+      out_ += between_;
     out_ += '"';
     out_ += name;
     out_ += "\":";
@@ -90,7 +90,6 @@ public:
 private:
   std::string& out_;
   std::string_view between_;
-  std::string_view separator_;
 };
 
 /// An element of `object_writer::array_field`.

@@ -9,14 +9,11 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
                                          committer_args args) {
   self->set_exception_handler(from_exception);
   return {
-    [args](begin_attempt) -> caf::result<attempt_begun> {
+    [args](begin_attempt) -> caf::result<attempt_start> {
       auto start = args.store->begin_attempt();
       if (!start)
         return to_caf(start.error());
-      attempt_begun answer{start->attempt, start->first_report, std::nullopt};
-      if (start->resume)
-        answer.resume = start->resume->data.path().string();
-      return answer;
+      return std::move(*start);
     },
     [args](const commit_batch& x) -> caf::result<report_committed> {
       auto committed = args.store->commit(x.attempt, x.batch);
@@ -40,7 +37,7 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
         return to_caf(found.error());
       checkpoint_list answer;
       if (*found)
-        answer.entries = entries_of({**found});
+        answer.entries.push_back(**found);
       return answer;
     },
   };

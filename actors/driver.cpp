@@ -189,7 +189,7 @@ void driver_state::start_group(const run_action& action) {
   }
   args.store->note_failures(machine->policy().counts());
   self->request(args.committer, caf::infinite, begin_attempt{})
-    .then([this](const attempt_begun& x) { launch(x); },
+    .then([this](const attempt_start& x) { launch(x); },
           [this](caf::error& reason) {
             apply(run_events::run_failed{from_caf(reason)});
           });
@@ -200,7 +200,7 @@ void driver_state::show_store_events() {
     args.board->note(to_string(event));
 }
 
-void driver_state::launch(const attempt_begun& x) {
+void driver_state::launch(const attempt_start& x) {
   begun = x;
   if (machine->state() != run_state::scheduling)
     return; // The run was stopped meanwhile.
@@ -208,8 +208,10 @@ void driver_state::launch(const attempt_begun& x) {
   group_alive = true;
   shown.world_size = args.world_size;
   shown.waits.clear();
-  self->send(args.group, start_attempt{x.attempt, x.resume, x.first_report},
-             driver_actor{self});
+  start_attempt message{x.attempt, std::nullopt, x.first_report};
+  if (x.resume)
+    message.resume = x.resume->data;
+  self->send(args.group, std::move(message), driver_actor{self});
 }
 
 // -- facts about the group
@@ -559,9 +561,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   failure_policy policy{state.args.failure};
   policy.count_on(state.args.store->failures());
   state.machine.emplace(std::move(policy), first.attempt);
-  state.begun = attempt_begun{first.attempt, first.first_report, std::nullopt};
-  if (first.resume)
-    state.begun->resume = first.resume->data.path().string();
+  state.begun = first;
   state.start_time = driver_state::clock::now();
   state.rate.emplace(state.start_time);
   state.shown.reports = first.first_report;

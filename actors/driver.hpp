@@ -85,7 +85,7 @@ struct driver_state {
   void preempt_group(const run_action& action);
   void start_group(const run_action& action);
   void show_store_events();
-  void launch(const attempt_begun& x);
+  void launch(const attempt_start& x);
   void finish(const error& reason);
   run_error error_of(std::map<int, rank_failure> ranks) const;
   /// Whether the run ends because it was stopped or preempted.
@@ -120,7 +120,7 @@ struct driver_state {
   pointer self = nullptr;
   driver_args args;
   std::optional<run_state_machine> machine;
-  std::optional<attempt_begun> begun; ///< Reserved, not started yet.
+  std::optional<attempt_start> begun; ///< Reserved, not started yet.
   batch_queue<pending_batch> batches;
   bool group_alive = false;
   error refusal; ///< Of every batch, since one could not be stored.

@@ -75,7 +75,7 @@ struct worker_group_state {
 
     std::uint64_t number;
     std::uint64_t first_report;
-    std::optional<std::string> resume;
+    std::optional<checkpoint> resume;
     attempt_tracker tracker;
     rank_meetings meetings;
     rendezvous_table store;

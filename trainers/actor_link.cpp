@@ -90,8 +90,7 @@ expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
     auto answer = ask<checkpoint_list>(next);
     if (!answer)
       return tl::unexpected<error>{std::move(answer.error())};
-    auto page = checkpoints_of(std::move(answer->entries));
-    std::ranges::move(page, std::back_inserter(result));
+    std::ranges::move(answer->entries, std::back_inserter(result));
     if (!answer->more || result.empty())
       return result;
   }

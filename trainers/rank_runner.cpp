@@ -97,11 +97,8 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   auto link = std::make_shared<actor_link>(
     system, args.network,
     group_link{args.group, args.attempt, args.rank, control, activity});
-  std::optional<checkpoint> resume;
-  if (start.resume)
-    resume = checkpoint::from_directory(*start.resume);
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
-                                                 std::move(resume));
+                                                 std::move(start.resume));
   auto outcome = run_loop(*loop, *context, [&](loop_outcome& x) {
     x.stopped = x.stopped || control->ended();
     if (!context->facts().in_process)

@@ -73,7 +73,7 @@ using worker_group_actor = caf::typed_actor<
 /// The COMMITTER actor: does the driver's slow writes on a thread of its own.
 using committer_actor = caf::typed_actor<
   // Answers once the new fencing number is durable.
-  caf::result<attempt_begun>(begin_attempt),
+  caf::result<attempt_start>(begin_attempt),
   // Answers once the checkpoint is durable, registered and visible.
   caf::result<report_committed>(commit_batch),
   // Answers once the end of the run is durable; its result is on the board.

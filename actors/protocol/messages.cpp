@@ -1,6 +1,5 @@
 #include "troupe/actors/protocol/messages.hpp"
 
-#include <utility>
 #include <variant>
 
 namespace troupe {
@@ -9,13 +8,9 @@ namespace {
 
 constexpr std::size_t max_page_bytes = 1024 * 1024;
 
-checkpoint_entry entry_of(const reported_checkpoint& x) {
-  return {x.data.path().string(), x.values, x.index, x.attempt};
-}
-
 // About what *x* takes in a message.
-std::size_t size_of(const checkpoint_entry& x) {
-  auto result = x.path.size() + 32;
+std::size_t size_of(const reported_checkpoint& x) {
+  auto result = x.data.path().size() + 32;
   for (auto& [name, value] : x.values) {
     auto text = std::get_if<std::string>(&value.variant());
     result += name.size() + 16 + (text ? text->size() : 0);
@@ -25,14 +20,6 @@ std::size_t size_of(const checkpoint_entry& x) {
 
 } // namespace
 
-std::vector<checkpoint_entry>
-entries_of(const std::vector<reported_checkpoint>& x) {
-  std::vector<checkpoint_entry> result;
-  for (auto& one : x)
-    result.push_back(entry_of(one));
-  return result;
-}
-
 checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
                         std::uint64_t first) {
   checkpoint_list result;
@@ -40,23 +27,13 @@ checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
   for (auto& x : all) {
     if (x.index < first)
       continue;
-    auto entry = entry_of(x);
-    bytes += size_of(entry);
+    bytes += size_of(x);
     if (bytes > max_page_bytes && !result.entries.empty()) {
       result.more = true;
       break;
     }
-    result.entries.push_back(std::move(entry));
+    result.entries.push_back(x);
   }
-  return result;
-}
-
-std::vector<reported_checkpoint>
-checkpoints_of(std::vector<checkpoint_entry> x) {
-  std::vector<reported_checkpoint> result;
-  for (auto& one : x)
-    result.push_back({checkpoint::from_directory(std::move(one.path)),
-                      std::move(one.values), one.index, one.attempt});
   return result;
 }
 

@@ -10,6 +10,7 @@
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_context.hpp"
@@ -28,9 +29,8 @@ namespace troupe {
 /// Starts all ranks of attempt *attempt*.
 struct start_attempt {
   std::uint64_t attempt = 0;
-  std::optional<std::string>
-    resume;                       ///< Folder of the checkpoint to go on from.
-  std::uint64_t first_report = 0; ///< Index of the attempt's first report.
+  std::optional<checkpoint> resume; ///< What it resumes from.
+  std::uint64_t first_report = 0;   ///< Index of the attempt's first report.
 };
 
 template <class Inspector>
@@ -175,7 +175,7 @@ bool inspect(Inspector& f, loop_spec& x) {
 /// Runs the loop; the answer to `trainer_ready`.
 struct start_loop {
   rank_facts facts;
-  std::optional<std::string> resume;
+  std::optional<checkpoint> resume;
   loop_spec loop;
 };
 
@@ -337,24 +337,9 @@ bool inspect(Inspector& f, get_checkpoints& x) {
   return f.object(x).fields(f.field("first", x.first), f.field("name", x.name));
 }
 
-/// One entry of `checkpoint_list`.
-struct checkpoint_entry {
-  std::string path;
-  metrics values;
-  std::uint64_t index = 0;
-  std::uint64_t attempt = 0;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, checkpoint_entry& x) {
-  return f.object(x).fields(
-    f.field("path", x.path), f.field("values", x.values),
-    f.field("index", x.index), f.field("attempt", x.attempt));
-}
-
 /// As many as fit a message of moderate size.
 struct checkpoint_list {
-  std::vector<checkpoint_entry> entries;
+  std::vector<reported_checkpoint> entries;
   bool more = false; ///< Ask again, from the index after the last one.
 };
 
@@ -364,45 +349,22 @@ bool inspect(Inspector& f, checkpoint_list& x) {
                             f.field("more", x.more));
 }
 
-/// Checkpoints as they travel: the path of the folder stands for it.
-std::vector<checkpoint_entry>
-entries_of(const std::vector<reported_checkpoint>& x);
-
 /// A page of *all* (oldest first) from report index *first* on: one entry at
 /// least, about a MiB at most.
 checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
                         std::uint64_t first);
 
-std::vector<reported_checkpoint>
-checkpoints_of(std::vector<checkpoint_entry> x);
-
-/// Checkpoints travel as the paths of their folders.
 template <class Inspector>
 bool inspect(Inspector& f, result& x) {
-  auto latest = [&x]() -> std::optional<std::string> {
-    return x.checkpoint ? std::optional{x.checkpoint->path().string()}
-                        : std::nullopt;
-  };
-  auto set_latest = [&x](const std::optional<std::string>& path) {
-    x.checkpoint.reset();
-    if (path)
-      x.checkpoint = checkpoint::from_directory(*path);
-    return true;
-  };
   auto path = [&x] { return x.path.string(); };
-  auto set_path = [&x](const std::string& text) {
-    x.path = text;
-    return true;
-  };
-  auto best = [&x] { return entries_of(x.best_checkpoints); };
-  auto set_best = [&x](std::vector<checkpoint_entry> entries) {
-    x.best_checkpoints = checkpoints_of(std::move(entries));
+  auto set_path = [&x](std::string text) {
+    x.path = std::move(text);
     return true;
   };
   return f.object(x).fields(
     f.field("status", x.status), f.field("metrics", x.metrics),
-    f.field("checkpoint", latest, set_latest),
-    f.field("best_checkpoints", best, set_best),
+    f.field("checkpoint", x.checkpoint),
+    f.field("best_checkpoints", x.best_checkpoints),
     f.field("path", path, set_path), f.field("error", x.error),
     f.field("attempts", x.attempts));
 }
@@ -553,20 +515,6 @@ struct begin_attempt {};
 template <class Inspector>
 bool inspect(Inspector& f, begin_attempt& x) {
   return f.object(x).fields();
-}
-
-/// The answer: the number, and where the attempt goes on from.
-struct attempt_begun {
-  std::uint64_t attempt = 0;
-  std::uint64_t first_report = 0;
-  std::optional<std::string> resume;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, attempt_begun& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("first_report", x.first_report),
-                            f.field("resume", x.resume));
 }
 
 /// Notes how the run ended; answered by nothing once that is durable.

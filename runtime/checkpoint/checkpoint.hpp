@@ -2,6 +2,7 @@
 
 #include <cstdint>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
@@ -46,6 +47,9 @@ bool inspect(Inspector& f, checkpoint_part& x) {
 /// Names a folder with a checkpoint in it; never holds data itself.
 class checkpoint {
 public:
+  /// Names no folder.
+  checkpoint() = default;
+
   /// The folder *path* as it is, without a copy.
   static checkpoint from_directory(fs::path path) {
     return checkpoint{std::move(path)};
@@ -92,6 +96,17 @@ private:
   fs::path path_;
 };
 
+/// A checkpoint travels as the path of its folder.
+template <class Inspector>
+bool inspect(Inspector& f, checkpoint& x) {
+  auto get = [&x] { return x.path().string(); };
+  auto set = [&x](std::string path) {
+    x = checkpoint::from_directory(std::move(path));
+    return true;
+  };
+  return f.apply(get, set);
+}
+
 /// A committed checkpoint and the metrics that rank 0 reported with it.
 struct reported_checkpoint {
   troupe::checkpoint data;
@@ -101,5 +116,12 @@ struct reported_checkpoint {
 
   bool operator==(const reported_checkpoint&) const = default;
 };
+
+template <class Inspector>
+bool inspect(Inspector& f, reported_checkpoint& x) {
+  return f.object(x).fields(
+    f.field("data", x.data), f.field("values", x.values),
+    f.field("index", x.index), f.field("attempt", x.attempt));
+}
 
 } // namespace troupe

@@ -14,6 +14,7 @@
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
 #include "troupe/runtime/store/journal.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -21,13 +22,6 @@
 #include "troupe/runtime/store/run_folder.hpp"
 
 namespace troupe {
-
-/// What an attempt starts from.
-struct attempt_start {
-  std::uint64_t attempt = 0;      ///< Its number, durably reserved (N6).
-  std::uint64_t first_report = 0; ///< Index of its first report.
-  std::optional<reported_checkpoint> resume; ///< Verified.
-};
 
 /// Everything durable of one run, from the moment its driver takes the name
 /// until the result.

@@ -21,8 +21,8 @@ protected:
 
   ~committer_test() override { (void) arm_failpoint(""); }
 
-  std::shared_ptr<answer<attempt_begun>> begin() {
-    return system.ask<attempt_begun>(actor, begin_attempt{});
+  std::shared_ptr<answer<attempt_start>> begin() {
+    return system.ask<attempt_start>(actor, begin_attempt{});
   }
 
   std::shared_ptr<answer<report_committed>> commit(std::uint64_t attempt,
@@ -56,7 +56,8 @@ TEST_F(committer_test, numbers_attempts_and_says_where_they_go_on_from) {
   ASSERT_TRUE(second->value);
   EXPECT_EQ(second->value->attempt, 1u);
   EXPECT_EQ(second->value->first_report, 1u);
-  EXPECT_EQ(second->value->resume, path_of("c0"));
+  ASSERT_TRUE(second->value->resume);
+  EXPECT_EQ(second->value->resume->data.path(), path_of("c0"));
 }
 
 TEST_F(committer_test, answers_a_commit_with_the_folder_that_is_there_now) {
@@ -86,7 +87,7 @@ TEST_F(committer_test, lists_what_was_committed_before_the_question) {
   ASSERT_TRUE(list->value);
   ASSERT_EQ(list->value->entries.size(), 1u);
   auto& entry = list->value->entries[0];
-  EXPECT_EQ(entry.path, path_of("c0"));
+  EXPECT_EQ(entry.data.path(), path_of("c0"));
   EXPECT_EQ(entry.values, (metrics{{"x", 0}}));
   EXPECT_EQ(entry.attempt, 0u);
 }
@@ -98,7 +99,7 @@ TEST_F(committer_test, answers_with_one_entry_who_asks_for_a_name) {
   auto list = system.ask<checkpoint_list>(actor, get_checkpoints{0, "c1"});
   ASSERT_TRUE(list->value);
   ASSERT_EQ(list->value->entries.size(), 1u);
-  EXPECT_EQ(list->value->entries[0].path, path_of("c1"));
+  EXPECT_EQ(list->value->entries[0].data.path(), path_of("c1"));
   EXPECT_FALSE(list->value->more);
   auto none = system.ask<checkpoint_list>(actor, get_checkpoints{0, "c2"});
   ASSERT_TRUE(none->value);
@@ -133,7 +134,7 @@ TEST(checkpoint_page_test, gives_a_long_list_in_pages_that_fit_a_message) {
     ASSERT_FALSE(page.entries.empty());
     EXPECT_LE(page.entries.size(), 1024u);
     more = page.more;
-    for (auto& x : checkpoints_of(std::move(page.entries)))
+    for (auto& x : page.entries)
       found.push_back(x);
   }
   EXPECT_EQ(found, all);

@@ -164,7 +164,8 @@ TEST_F(driver_preemption_test, the_next_driver_resumes_the_run) {
   auto hello = ranks.rise(0);
   ASSERT_TRUE(hello->value);
   EXPECT_EQ(hello->value->facts.first_report, 1u);
-  EXPECT_EQ(hello->value->resume, checkpoint_path("c0"));
+  ASSERT_TRUE(hello->value->resume);
+  EXPECT_EQ(hello->value->resume->path(), checkpoint_path("c0"));
 }
 
 TEST_F(driver_preemption_test, people_and_the_journal_are_told) {

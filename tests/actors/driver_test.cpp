@@ -83,7 +83,7 @@ TEST_F(driver_test, lists_the_checkpoints_that_ranks_reported) {
   auto answer = system.ask<checkpoint_list>(ranks.group, get_checkpoints{});
   ASSERT_TRUE(answer->value);
   ASSERT_EQ(answer->value->entries.size(), 2u);
-  EXPECT_EQ(answer->value->entries[1].path, checkpoint_path("c1"));
+  EXPECT_EQ(answer->value->entries[1].data.path(), checkpoint_path("c1"));
   EXPECT_EQ(answer->value->entries[1].values, (metrics{{"x", 1}}));
   EXPECT_EQ(answer->value->entries[1].index, 1u);
 }
@@ -103,7 +103,8 @@ TEST_F(driver_test, starts_again_from_the_last_checkpoint_as_a_new_attempt) {
   ASSERT_TRUE(hello->value);
   EXPECT_EQ(hello->value->facts.attempt, 1u);
   EXPECT_EQ(hello->value->facts.first_report, 2u);
-  EXPECT_EQ(hello->value->resume, checkpoint_path("c0"));
+  ASSERT_TRUE(hello->value->resume);
+  EXPECT_EQ(hello->value->resume->path(), checkpoint_path("c0"));
   ranks.rise(1);
   EXPECT_EQ(status().state, run_state::running);
   report(2);
@@ -394,7 +395,8 @@ TEST_F(driver_test, keeps_a_batch_whose_commit_outlives_its_attempt) {
   auto hello = ranks.rise(0);
   ASSERT_TRUE(hello->value);
   EXPECT_EQ(hello->value->facts.first_report, 1u);
-  EXPECT_EQ(hello->value->resume, checkpoint_path("c0"));
+  ASSERT_TRUE(hello->value->resume);
+  EXPECT_EQ(hello->value->resume->path(), checkpoint_path("c0"));
   EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "ranks_failed",
                                            "0 c0", "attempt_begun"));
   EXPECT_THAT(callback->calls,
@@ -573,7 +575,8 @@ TEST_F(driver_test, goes_on_where_an_earlier_driver_left_off) {
   auto hello = ranks.rise(0);
   ASSERT_TRUE(hello->value);
   EXPECT_EQ(hello->value->facts.first_report, 1u);
-  EXPECT_EQ(hello->value->resume, checkpoint_path("c0"));
+  ASSERT_TRUE(hello->value->resume);
+  EXPECT_EQ(hello->value->resume->path(), checkpoint_path("c0"));
   EXPECT_EQ(status().reports, 1u);
   EXPECT_THAT(callback->calls, ElementsAre("before_run 1"));
 }

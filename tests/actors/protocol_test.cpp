@@ -79,6 +79,7 @@ result outcome() {
   return x;
 }
 
+const checkpoint at_c = checkpoint::from_directory("/c");
 const loop_spec loop{address, {"", 78, "ef"}, "config", hooks};
 
 /// Calls *f* with a value of every type on the wire, no field at its default.
@@ -107,7 +108,7 @@ void for_each_sample(F f) {
   f(run_error{ec::rank_failed, "text", {{1, failed}}});
   f(address);
   f(cause);
-  f(start_attempt{2, "/c", 3});
+  f(start_attempt{2, at_c, 3});
   f(stop_attempt{2, problem, 5000});
   f(preempt_attempt{2, "text", 14});
   f(attempt_started{2, 4});
@@ -116,7 +117,7 @@ void for_each_sample(F f) {
   f(attempt_warning{2, "text", true});
   f(commit_batch{2, batch});
   f(loop);
-  f(start_loop{facts, "/c", loop});
+  f(start_loop{facts, at_c, loop});
   f(trainer_ready{2, 1, 4711, "host"});
   f(stop_loop{2, problem});
   f(loop_ended{2, 1, problem, true});
@@ -127,8 +128,7 @@ void for_each_sample(F f) {
   f(join_barrier{2, 1, 3, true, "payload", problem});
   f(barrier_released{"payload"});
   f(get_checkpoints{7, "best"});
-  f(checkpoint_entry{"/c", {{"x", 1}}, 12, 2});
-  f(checkpoint_list{{{"/c", {{"x", 1}}, 12, 2}}, true});
+  f(checkpoint_list{{{at_c, {{"x", 1}}, 12, 2}}, true});
   f(store_set{2, "key", "value"});
   f(store_get{2, "key"});
   f(store_add{2, "key", -3});
@@ -141,7 +141,7 @@ void for_each_sample(F f) {
   f(rank_exited{2, 1, cause});
   f(rank_launch_failed{2, 1, problem});
   f(begin_attempt{});
-  f(attempt_begun{2, 12, "/c"});
+  f(attempt_start{2, 12, reported_checkpoint{at_c, {{"x", 1}}, 11, 1}});
   f(finish_run{run_status_kind::aborted,
                run_error{ec::stopped, "text", {{1, failed}}}});
   f(before_run{context});

@@ -31,7 +31,10 @@ protected:
       system.spawn(worker_group, worker_group_args{ranks.launcher, plan,
                                                    [this] { return real; }});
     driver = system.spawn(recorded_driver, record);
-    caf::anon_send(ranks.group, start_attempt{3, "/checkpoints/c", 10}, driver);
+    caf::anon_send(
+      ranks.group,
+      start_attempt{3, checkpoint::from_directory("/checkpoints/c"), 10},
+      driver);
     system.settle();
   }
 

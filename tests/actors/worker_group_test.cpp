@@ -41,7 +41,7 @@ TEST_F(worker_group_test, tells_a_rank_who_it_is_and_what_to_run) {
   EXPECT_EQ(facts.report_timeout_ms, 1500);
   EXPECT_THAT(facts.cores, ElementsAre(1));
   EXPECT_THAT(facts.gpus, ElementsAre(4, 5));
-  EXPECT_EQ(hello->value->resume, "/checkpoints/c");
+  EXPECT_EQ(hello->value->resume, checkpoint::from_directory("/checkpoints/c"));
   EXPECT_EQ(hello->value->loop.loop.offset, 2u);
   EXPECT_EQ(hello->value->loop.config, "config");
 }
@@ -148,7 +148,7 @@ TEST_F(worker_group_test, asks_the_driver_for_checkpoints_on_behalf_of_a_rank) {
   auto answer = system.ask<checkpoint_list>(ranks.group, get_checkpoints{});
   ASSERT_TRUE(answer->value);
   ASSERT_EQ(answer->value->entries.size(), 1u);
-  EXPECT_EQ(answer->value->entries[0].path, "/checkpoints/a");
+  EXPECT_EQ(answer->value->entries[0].data.path(), "/checkpoints/a");
   EXPECT_EQ(answer->value->entries[0].index, 4u);
 }
 

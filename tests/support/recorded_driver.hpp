@@ -60,7 +60,8 @@ recorded_driver(driver_actor::pointer self,
     },
     [record](const log_event& x) { record->logged.push_back(x); },
     [](get_checkpoints) {
-      return checkpoint_list{{{"/checkpoints/a", {{"x", 1}}, 4, 2}}};
+      return checkpoint_list{
+        {{checkpoint::from_directory("/checkpoints/a"), {{"x", 1}}, 4, 2}}};
     },
     [](const storage_lost&) {},
   };

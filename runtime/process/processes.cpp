@@ -261,12 +261,15 @@ std::vector<member> members_of(process_observer& observer,
 /// *limit* after the first ones were killed.
 template <class Predicate>
 killed_processes end_all(process_observer& observer, const Predicate& is_member,
-                         std::chrono::milliseconds limit) {
+                         std::chrono::milliseconds limit,
+                         const std::stop_token& given_up = {}) {
   using clock = std::chrono::steady_clock;
   std::optional<clock::time_point> deadline;
   // A process may have started another one before it was killed.
   for (killed_processes result;;) {
     auto members = members_of(observer, is_member);
+    if (given_up.stop_requested())
+      return result; // They may belong to what has begun since.
     for (auto& x : members)
       send_signal(x.process, SIGKILL);
     if (!deadline)
@@ -307,7 +310,8 @@ std::vector<pid_t> own_children() {
 }
 
 killed_processes end_processes_with(const std::string& variable,
-                                    std::chrono::milliseconds limit) {
+                                    std::chrono::milliseconds limit,
+                                    const std::stop_token& given_up) {
   auto entry = '\0' + variable + '\0';
   process_observer observer;
   auto has_variable = [&](pid_t pid) {
@@ -329,7 +333,7 @@ killed_processes end_processes_with(const std::string& variable,
       return has_variable(pid) && !contains(line, pid)
              && !(is_one && belongs_to_it(pid));
     },
-    limit);
+    limit, given_up);
 }
 
 void sign_offset(const unique_fd& file) noexcept {
@@ -337,7 +341,8 @@ void sign_offset(const unique_fd& file) noexcept {
 }
 
 killed_processes end_heirs_of(const struct stat& file, const std::string& name,
-                              std::chrono::milliseconds limit) {
+                              std::chrono::milliseconds limit,
+                              const std::stop_token& given_up) {
   process_observer observer;
   auto line = line_of(observer, ::getpid());
   return end_all(
@@ -348,7 +353,7 @@ killed_processes end_heirs_of(const struct stat& file, const std::string& name,
                found, [pid](const opening& x) { return is_inherited(x, pid); })
              && !contains(line, pid);
     },
-    limit);
+    limit, given_up);
 }
 
 std::vector<pid_t> processes_with(const struct stat& file,

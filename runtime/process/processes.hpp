@@ -5,6 +5,7 @@
 
 #include <chrono>
 #include <optional>
+#include <stop_token>
 #include <string>
 #include <vector>
 
@@ -59,9 +60,11 @@ struct killed_processes {
 /// has *variable* itself it also spares its own descendants, such as its
 /// spawner, and its process group, such as the rest of a pipeline. Reading an
 /// environment can block without bound: the kernel keeps readers waiting while
-/// the process waits for a disk at the wrong place.
+/// the process waits for a disk at the wrong place. Whoever gave the search up
+/// says so by *given_up*: what was not seen by then is not killed.
 killed_processes end_processes_with(const std::string& variable,
-                                    std::chrono::milliseconds limit);
+                                    std::chrono::milliseconds limit,
+                                    const std::stop_token& given_up = {});
 
 /// Notes in *file*, which no one reads by its offset, that this process opened
 /// it: the offset becomes one that no reader of a file below 1 GiB reaches.
@@ -72,7 +75,8 @@ void sign_offset(const unique_fd& file) noexcept;
 /// this process, those that it descends from, and whoever opened the file
 /// itself, wherever it reads. *name* is what the file is called.
 killed_processes end_heirs_of(const struct stat& file, const std::string& name,
-                              std::chrono::milliseconds limit);
+                              std::chrono::milliseconds limit,
+                              const std::stop_token& given_up = {});
 
 /// The processes that have *file* open, which is called *name*.
 std::vector<pid_t> processes_with(const struct stat& file,

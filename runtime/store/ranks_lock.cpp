@@ -9,6 +9,7 @@
 #include <future>
 #include <optional>
 #include <random>
+#include <stop_token>
 #include <string>
 #include <system_error>
 #include <thread>
@@ -75,24 +76,30 @@ std::string list_of(const std::vector<pid_t>& pids) {
   return result;
 }
 
-/// What *end* has killed; nothing if that is not known after `search_limit`.
+/// What *end* has killed; nothing if that is not known after `search_limit`. A
+/// search that is given up kills nothing more: an attempt may begin.
 expected<std::optional<killed_processes>>
-search(std::function<killed_processes()> end,
+search(std::function<killed_processes(const std::stop_token&)> end,
        const std::function<bool()>& given_up) {
-  std::packaged_task<killed_processes()> task{[end = std::move(end)] {
-    while (failpoint("ranks.search") != 0) // A process that cannot be read.
-      std::this_thread::sleep_for(std::chrono::milliseconds{5});
-    return end();
-  }};
+  std::stop_source over;
+  std::packaged_task<killed_processes()> task{
+    [end = std::move(end), is_over = over.get_token()] {
+      while (failpoint("ranks.search") != 0) // A process that cannot be read.
+        std::this_thread::sleep_for(std::chrono::milliseconds{5});
+      return end(is_over);
+    }};
   auto found = task.get_future();
   auto deadline = std::chrono::steady_clock::now() + search_limit;
   TROUPE_TRY_VOID(start_detached_thread(std::move(task)));
   while (found.wait_for(std::chrono::milliseconds{20})
          != std::future_status::ready) {
-    if (given_up())
+    auto is_unwanted = given_up();
+    if (!is_unwanted && std::chrono::steady_clock::now() < deadline)
+      continue;
+    over.request_stop();
+    if (is_unwanted)
       return stopped();
-    if (std::chrono::steady_clock::now() >= deadline)
-      return std::nullopt;
+    return std::nullopt;
   }
   return found.get();
 }
@@ -148,8 +155,8 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
       last.variable, "the run's folder is a copy, or on a file system that "
                      "was mounted again"));
   auto found = search(
-    [variable = last.variable] {
-      return end_processes_with(variable, kill_limit);
+    [variable = last.variable](const std::stop_token& over) {
+      return end_processes_with(variable, kill_limit, over);
     },
     given_up);
   if (!found)
@@ -184,7 +191,10 @@ expected<void> end_heirs(const unique_fd& ranks, const fs::path& path,
   if (::fstat(ranks.get(), &file) != 0)
     return tl::unexpected{storage_error("look up", path, errno)};
   auto found = search(
-    [file] { return end_heirs_of(file, ranks_name, kill_limit); }, given_up);
+    [file](const std::stop_token& over) {
+      return end_heirs_of(file, ranks_name, kill_limit, over);
+    },
+    given_up);
   if (!found)
     return tl::unexpected{found.error()};
   // What could not be found, or be killed, keeps its lock.
@@ -295,9 +305,10 @@ expected<void> ranks_lock::end_what_is_left(const held_folder& run,
   if (!last || !last->variable.ends_with('=' + attempt_value(token)))
     return {}; // Another driver's.
   auto never = [] { return false; };
-  auto ended = end_heirs(file, path, never, note).and_then([&] {
-    return end_programs(file, path, never, note);
-  });
+  // Both, even if a journal that takes no line is why the run ends.
+  auto heirs = end_heirs(file, path, never, note);
+  auto programs = end_programs(file, path, never, note);
+  auto ended = heirs.and_then([&] { return programs; });
   if (ended)
     return ended;
   return note(

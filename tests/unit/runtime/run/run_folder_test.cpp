@@ -700,14 +700,11 @@ TEST_F(run_folder_test, an_end_without_a_lost_spawner_searches_for_nothing) {
   end(other);
 }
 
-// Nothing but the lock tells them: they have the environment of the spawner.
-TEST_F(run_folder_test, an_attempt_ends_what_ranks_have_forked) {
-  auto folder = run_folder::open(storage.path(), "r").value();
-  ASSERT_TRUE(folder->claim(0));
-  ASSERT_TRUE(begin(*folder));
-  auto ticket = folder->ticket().value();
+/// A process that a rank of the attempt under way has forked and left.
+pid_t fork_in_a_rank(const run_folder& folder) {
+  auto ticket = folder.ticket().value();
   int said[2];
-  ASSERT_EQ(::pipe(said), 0);
+  EXPECT_EQ(::pipe(said), 0);
   auto rank = ::fork();
   if (rank == 0) {
     auto lock = join_attempt(ticket);
@@ -724,9 +721,36 @@ TEST_F(run_folder_test, an_attempt_ends_what_ranks_have_forked) {
   ::close(said[1]);
   ::waitpid(rank, nullptr, 0);
   pid_t child = -1;
-  ASSERT_EQ(::read(said[0], &child, sizeof(child)),
+  EXPECT_EQ(::read(said[0], &child, sizeof(child)),
             static_cast<ssize_t>(sizeof(child)));
   ::close(said[0]);
+  return child;
+}
+
+// The journal of a run that ends for it takes no line.
+TEST_F(run_folder_test, an_end_without_a_journal_leaves_nothing_of_ranks) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(begin(*folder));
+  auto child = open_pidfd(fork_in_a_rank(*folder));
+  auto program = start_sleep(token_in(run));
+  lose_spawner();
+  auto ended = folder->end_what_ranks_left(
+    [](store_event) -> expected<void> { return failure(ec::storage, "full"); });
+  EXPECT_FALSE(ended);
+  EXPECT_TRUE(has_ended(child, 0));
+  auto reaped = ::waitpid(program, nullptr, WNOHANG);
+  EXPECT_EQ(reaped, program);
+  if (reaped != program)
+    end(program);
+}
+
+// Nothing but the lock tells them: they have the environment of the spawner.
+TEST_F(run_folder_test, an_attempt_ends_what_ranks_have_forked) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(begin(*folder));
+  auto child = fork_in_a_rank(*folder);
   auto process = open_pidfd(child);
   auto begun = begin(*folder, ignore_store_event, std::chrono::minutes{1});
   ASSERT_TRUE(begun) << begun.error().message;
@@ -734,6 +758,31 @@ TEST_F(run_folder_test, an_attempt_ends_what_ranks_have_forked) {
   ASSERT_EQ(begun->size(), 1u);
   EXPECT_EQ(begun->front().fields,
             (metrics{{"processes", "pid " + std::to_string(child)}}));
+}
+
+// It would find the processes of the attempt that has begun since.
+TEST_F(run_folder_test, a_search_that_was_given_up_kills_nothing_later) {
+  auto folder = run_folder::open(storage.path(), "r").value();
+  ASSERT_TRUE(folder->claim(0));
+  ASSERT_TRUE(begin(*folder));
+  auto left = open_pidfd(fork_in_a_rank(*folder));
+  auto threads = thread_count();
+  ASSERT_TRUE(arm_failpoint("ranks.search:1+=eio"));
+  auto is_searching = [&] { return thread_count() > threads; };
+  auto stopped = folder->await_ranks(std::chrono::minutes{1}, is_searching);
+  ASSERT_FALSE(stopped);
+  EXPECT_EQ(stopped.error().code, ec::stopped);
+  send_signal(left, SIGKILL);
+  ASSERT_TRUE(has_ended(left, 60'000));
+  auto begun = begin(*folder, ignore_store_event, std::chrono::minutes{1});
+  ASSERT_TRUE(begun) << begun.error().message;
+  EXPECT_EQ(begun->size(), 0u);
+  auto child = open_pidfd(fork_in_a_rank(*folder));
+  ASSERT_TRUE(arm_failpoint(""));
+  while (is_searching())
+    std::this_thread::yield();
+  EXPECT_FALSE(has_ended(child, 0));
+  send_signal(child, SIGKILL);
 }
 
 TEST_F(run_folder_test, an_attempt_notes_that_it_could_not_look_for_programs) {

@@ -346,9 +346,11 @@ void worker_group_state::wait_for_leavers() {
     if (!may_blame_let_down())
       return;
     for (auto rank : still_heard_out())
-      attempt->tracker.timed_out(
-        rank, "left the collectives of other ranks, and its loop had not ended "
-                + std::to_string(args.plan.exit_timeout.count()) + " ms later");
+      if (!args.launcher->has_ended(rank)) // Else its end comes by itself.
+        attempt->tracker.timed_out(
+          rank,
+          "left the collectives of other ranks, and its loop had not ended "
+            + std::to_string(args.plan.exit_timeout.count()) + " ms later");
     on_failure();
   });
 }
@@ -364,11 +366,13 @@ std::vector<int> worker_group_state::still_heard_out() const {
 std::vector<int> worker_group_state::leavers() const {
   std::vector<int> result;
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    if (attempt->tracker.loop_over(rank) || attempt->tracker.gone(rank))
+      continue;
     auto& shown = attempt->segment->activity(rank);
-    if (shown.left_group.load() != 0
-        && shown.failed.load() != collective_failure::others
-        && !attempt->tracker.loop_over(rank) && !attempt->tracker.gone(rank)
-        && attempt->meetings.call_of(rank).empty())
+    auto has_left = shown.left_group.load() != 0
+                    && shown.failed.load() != collective_failure::others
+                    && attempt->meetings.call_of(rank).empty();
+    if (has_left || args.launcher->has_ended(rank))
       result.push_back(rank);
   }
   return result;

@@ -171,6 +171,7 @@ struct worker_group_state {
   std::vector<int> still_heard_out() const;
   /// Ranks that have left the group though no one let them down, and have not
   /// said why: they may be in a hook yet. Not one that waits for others itself.
+  /// Also those whose processes have ended and whose ends are not told yet.
   std::vector<int> leavers() const;
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_ranks(const error& reason, std::chrono::milliseconds grace);

@@ -135,6 +135,23 @@ TEST_F(worker_group_test, blames_a_rank_that_left_and_never_says_why) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+// Its process has ended, and its spawner has yet to say how.
+TEST_F(worker_group_test, hears_out_a_rank_whose_end_is_not_told_yet) {
+  plan.exit_timeout = ms{500};
+  start_all();
+  ranks.launcher->ended = {1};
+  activity(0).fail_collective(collective_failure::others);
+  ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
+  ranks.exit(0);
+  system.pass(ms{2000});
+  system.pass(ms{500});
+  system.pass(ms{100});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.exit(1, {process_exit::kind::lost, 0, "did not say how"});
+  EXPECT_EQ(failure_of(1).what, "did not say how");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
 TEST_F(worker_group_test, waits_no_longer_once_those_that_left_ended_well) {
   plan.world_size = 3;
   start_all();

@@ -37,6 +37,7 @@ TRACKERS = {
     "callbacks/comet/comet.hpp": ("comet_options", "comet.md"),
     "callbacks/prometheus/prometheus.hpp": ("prometheus_options", "prometheus.md"),
 }
+REFERENCE = ["train", "trackers", "torch", "actors"]  # its sections, one per header that users include
 UNITS = {"h": 3_600_000, "min": 60_000, "s": 1000, "ms": 1}
 MILLISECONDS = {"hours": 3_600_000, "minutes": 60_000, "seconds": 1000, "milliseconds": 1}
 
@@ -81,7 +82,7 @@ PAGES = sorted(page for page in [*ROOT.glob("*.md"), *(page for x in FOLDERS for
                if page != ROOT / "docs/plan.md")  # which names what is to come
 UMBRELLAS = {f"troupe/{name}.hpp" for name in ("train", "torch", "actors", "trackers")}
 MAPS = {"ray_train_map.md", "ecosystem_map.md"}  # They name what other frameworks have.
-OF_OTHERS = {"loss_step", "loss_epoch"}  # names of metrics in an example
+OF_OTHERS = {"loss_step", "loss_epoch", "replace_invalid"}  # metrics in an example, a function of a library
 
 
 def text_of(page):
@@ -129,7 +130,46 @@ def is_in_tree(name, page):
     return any(f"/{path.relative_to(ROOT).as_posix()}".endswith(f"/{name}") for path in sources())
 
 
+def umbrella(name):
+    return ROOT / "trainers/umbrella" / f"{name}.hpp"
+
+
+def headers_in(file):
+    """The headers of the tree that *file* includes."""
+    names = re.findall(r'#include "troupe/([^"]+)"', file.read_text(encoding="utf-8"))
+    return {name for name in names if (ROOT / name).exists()}
+
+
+def reachable(file):
+    """The headers of the tree that *file* includes, directly or not."""
+    result, todo = set(), headers_in(file)
+    while todo:
+        result |= todo
+        todo = set().union(*(headers_in(ROOT / name) for name in todo)) - result
+    return result
+
+
+def declares(header, name):
+    """Whether *header* has a type, function or alias *name* that is not a mere mention in a comment."""
+    text = re.sub(r"//.*", "", header.read_text(encoding="utf-8"))
+    return re.search(rf"\b(?:class|struct|using|enum class)\s+{name}\b(?!\s*;)|[>&*\w]\s+[&*]?{name}\(", text) is not None
+
+
 class ReadmesTest(unittest.TestCase):
+    def test_the_reference_has_each_header_that_users_include_and_what_it_declares(self):
+        page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+        sections = dict(re.findall(r"^## `troupe/(\w+)\.hpp`.*\n((?:(?!## ).*\n?)*)", page, re.MULTILINE))
+        self.assertEqual(list(sections), REFERENCE)
+        for name, section in sections.items():
+            rows = dict(re.findall(r"^\| `([\w/]+\.hpp)` \| (.*) \|$", section, re.MULTILINE))
+            with self.subTest(umbrella=name):
+                self.assertLessEqual(headers_in(umbrella(name)), rows.keys())
+                self.assertLessEqual(rows.keys(), reachable(umbrella(name)))
+            for header, text in rows.items():
+                with self.subTest(header=header):
+                    names = re.findall(r"`(\w+)`", text)
+                    self.assertEqual([x for x in names if not declares(ROOT / header, x)], [])
+
     def test_a_readme_names_each_folder_below_it(self):
         for folder in ("runtime", "callbacks", "actors", "trainers", "tests"):
             with self.subTest(folder):
@@ -204,7 +244,7 @@ class ReadmesTest(unittest.TestCase):
             for name in re.findall(r"\b[a-z][a-z0-9]*(?:_[a-z0-9]+)+\b(?![…*])", " ".join(quoted(page))):
                 if page.name not in MAPS and name not in OF_OTHERS:
                     with self.subTest(f"{page.relative_to(ROOT)}: {name}"):
-                        self.assertIn(name, known)
+                        self.assertTrue(name in known)
 
 
 if __name__ == "__main__":

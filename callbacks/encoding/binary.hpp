@@ -3,9 +3,12 @@
 #include <concepts>
 #include <cstddef>
 #include <cstdint>
-#include <span>
 #include <string>
 #include <string_view>
+
+#define PROTOZERO_USE_VIEW std::string_view
+#include <protozero/pbf_reader.hpp>
+#include <protozero/pbf_writer.hpp>
 
 namespace troupe {
 
@@ -27,45 +30,18 @@ constexpr std::uint32_t masked_crc(std::uint32_t crc) noexcept {
   return ((crc >> 15) | (crc << 17)) + 0xa282ead8u;
 }
 
-/// Appends fields of one protobuf message, in wire format, to a string.
-///
-/// Knows no schema: the caller passes field numbers and may omit fields with
-/// default values to keep the message short.
-class protobuf_writer {
-public:
-  /// *out* must outlive the writer and keeps its content.
-  explicit protobuf_writer(std::string& out) : out_(out) {}
+/// Appends fields of one protobuf message to a string.
+using protobuf_writer = protozero::pbf_writer;
+using protobuf_reader = protozero::pbf_reader;
 
-  /// For uint32, uint64, bool and enumerations.
-  void add_varint(std::uint32_t field, std::uint64_t x);
-  /// For int32 and int64; a negative value takes ten bytes.
-  void add_int(std::uint32_t field, std::int64_t x) {
-    add_varint(field, static_cast<std::uint64_t>(x));
-  }
-  void add_fixed32(std::uint32_t field, std::uint32_t x);
-  void add_fixed64(std::uint32_t field, std::uint64_t x);
-  void add_float(std::uint32_t field, float x);
-  void add_double(std::uint32_t field, double x);
-  /// For string and bytes. Protobuf's strings are UTF-8; see `utf8_text`.
-  void add_bytes(std::uint32_t field, std::string_view x);
-  /// For `repeated double`, packed; nothing for an empty list.
-  void add_packed(std::uint32_t field, std::span<const double> x);
-
-  /// For a nested message: calls *body* with its writer.
-  template <class Body>
-  void add_message(std::uint32_t field, Body body) {
-    add_key(field, 2);
-    auto begin = out_.size();
-    body(*this);
-    insert_length(begin);
-  }
-
-private:
-  void add_key(std::uint32_t field, unsigned wire_type);
-  void append_varint(std::uint64_t x);
-  void insert_length(std::size_t begin);
-
-  std::string& out_;
-};
+/// Appends a nested message: calls *body* with its writer. An empty message is
+/// written, too; protozero's own nested writers leave it out.
+template <class Body>
+void add_message(protobuf_writer& out, std::uint32_t field, Body body) {
+  std::string bytes;
+  protobuf_writer inner{bytes};
+  body(inner);
+  out.add_message(field, bytes);
+}
 
 } // namespace troupe

@@ -97,7 +97,7 @@ void add_text(protobuf_writer& out, std::uint32_t field, std::string_view x) {
 void add_items(protobuf_writer& out, std::uint32_t field,
                std::span<const wandb_item> items) {
   for (auto& x : items)
-    out.add_message(field, [&](protobuf_writer& item) {
+    add_message(out, field, [&](protobuf_writer& item) {
       if (x.part.empty()) {
         item.add_bytes(wandb_field::item_key, utf8_text(x.key));
       } else {
@@ -111,79 +111,34 @@ void add_items(protobuf_writer& out, std::uint32_t field,
 void add_time(protobuf_writer& out, std::uint32_t field,
               wandb_records::clock::time_point x) {
   using namespace std::chrono;
-  out.add_message(field, [&](protobuf_writer& time) {
+  add_message(out, field, [&](protobuf_writer& time) {
     auto whole = floor<seconds>(x);
-    time.add_int(wandb_field::timestamp_seconds,
-                 whole.time_since_epoch().count());
+    time.add_int64(wandb_field::timestamp_seconds,
+                   whole.time_since_epoch().count());
     if (auto rest = duration_cast<nanoseconds>(x - whole).count())
-      time.add_int(wandb_field::timestamp_nanos, rest);
+      time.add_int64(wandb_field::timestamp_nanos, rest);
   });
 }
 
-// Iterates over the fields of one protobuf message.
-class field_reader {
-public:
-  explicit field_reader(std::string_view bytes) : rest_(bytes) {}
+constexpr auto with_length = protozero::pbf_wire_type::length_delimited;
 
-  /// Reads the next field. Returns false at the end and at malformed bytes.
-  bool next() {
-    std::uint64_t key = 0;
-    if (rest_.empty() || !read_varint(key))
-      return false;
-    number = static_cast<std::uint32_t>(key >> 3);
-    value = {};
-    switch (key & 7) {
-      case 0:
-        return read_varint(integer);
-      case 1:
-        return take(8);
-      case 2: {
-        std::uint64_t size = 0;
-        return read_varint(size) && take(size);
-      }
-      case 5:
-        return take(4);
-      default:
-        return false;
-    }
-  }
-
-  std::uint32_t number = 0;
-  std::uint64_t integer = 0; ///< Of a varint.
-  std::string_view value;    ///< Of a field with a length.
-
-private:
-  bool read_varint(std::uint64_t& x) {
-    x = 0;
-    for (auto shift = 0; shift < 64 && !rest_.empty(); shift += 7) {
-      auto byte = static_cast<unsigned char>(rest_.front());
-      rest_.remove_prefix(1);
-      x |= std::uint64_t{byte & 0x7fu} << shift;
-      if (byte < 0x80)
-        return true;
-    }
-    return false;
-  }
-
-  bool take(std::uint64_t size) {
-    if (size > rest_.size())
-      return false;
-    value = rest_.substr(0, size);
-    rest_.remove_prefix(size);
-    return true;
-  }
-
-  std::string_view rest_;
-};
+constexpr std::uint32_t bytes_of(std::uint32_t field) {
+  return protozero::tag_and_type(field, with_length);
+}
 
 void see_item(wandb_seen& result, std::string_view item) {
   std::string_view key, json;
-  for (field_reader x{item}; x.next();) {
-    if (x.number == wandb_field::item_key)
-      key = x.value;
-    else if (x.number == wandb_field::item_value_json)
-      json = x.value;
-  }
+  for (protobuf_reader x{item}; x.next();)
+    switch (x.tag_and_type()) {
+      case bytes_of(wandb_field::item_key):
+        key = x.get_view();
+        break;
+      case bytes_of(wandb_field::item_value_json):
+        json = x.get_view();
+        break;
+      default:
+        x.skip();
+    }
   auto* target = key == "_step"            ? &result.step
                  : key == wandb_report_key ? &result.report
                  : key == wandb_logged_key ? &result.logged
@@ -222,17 +177,17 @@ template <class Body>
 std::string wandb_records::record(std::uint32_t field, Body body) {
   std::string result;
   protobuf_writer out{result};
-  out.add_int(wandb_field::record_num, ++last_);
-  out.add_message(field, body);
+  out.add_int64(wandb_field::record_num, ++last_);
+  add_message(out, field, body);
   return result;
 }
 
 std::string wandb_records::header() {
   return record(wandb_field::record_header, [](protobuf_writer& header) {
-    header.add_message(
-      wandb_field::header_version_info, [](protobuf_writer& version) {
-        version.add_bytes(wandb_field::version_producer, "troupe");
-      });
+    add_message(header, wandb_field::header_version_info,
+                [](protobuf_writer& version) {
+                  version.add_string(wandb_field::version_producer, "troupe");
+                });
   });
 }
 
@@ -241,7 +196,7 @@ std::string wandb_records::run(const wandb_run& x) {
     add_text(run, wandb_field::run_id, x.id);
     add_text(run, wandb_field::run_entity, x.entity);
     add_text(run, wandb_field::run_project, x.project);
-    run.add_message(wandb_field::run_config, [&](protobuf_writer& config) {
+    add_message(run, wandb_field::run_config, [&](protobuf_writer& config) {
       add_items(config, wandb_field::config_update, x.config);
     });
     add_text(run, wandb_field::run_group, x.group);
@@ -253,7 +208,7 @@ std::string wandb_records::run(const wandb_run& x) {
     add_text(run, wandb_field::run_host, x.host);
     add_time(run, wandb_field::run_start_time, x.start_time);
     if (x.resume)
-      run.add_varint(wandb_field::run_resume, 1);
+      run.add_uint64(wandb_field::run_resume, 1);
   });
 }
 
@@ -265,12 +220,12 @@ std::string wandb_records::environment(const wandb_environment& x,
     add_text(out, wandb_field::environment_program, x.program);
     add_text(out, wandb_field::environment_host, x.host);
     add_text(out, wandb_field::environment_username, x.user);
-    out.add_varint(wandb_field::environment_cpu_count, x.cpus);
-    out.add_varint(wandb_field::environment_cpu_count_logical, x.cpus);
-    out.add_message(wandb_field::environment_memory,
-                    [&](protobuf_writer& memory) {
-                      memory.add_varint(wandb_field::memory_total, x.memory);
-                    });
+    out.add_uint64(wandb_field::environment_cpu_count, x.cpus);
+    out.add_uint64(wandb_field::environment_cpu_count_logical, x.cpus);
+    add_message(out, wandb_field::environment_memory,
+                [&](protobuf_writer& memory) {
+                  memory.add_uint64(wandb_field::memory_total, x.memory);
+                });
   });
 }
 
@@ -284,8 +239,8 @@ std::string wandb_records::history(std::int64_t step,
                                    std::span<const wandb_item> items) {
   return record(wandb_field::record_history, [&](protobuf_writer& out) {
     add_items(out, wandb_field::history_item, items);
-    out.add_message(wandb_field::history_step, [&](protobuf_writer& x) {
-      x.add_int(wandb_field::history_step_num, step);
+    add_message(out, wandb_field::history_step, [&](protobuf_writer& x) {
+      x.add_int64(wandb_field::history_step_num, step);
     });
   });
 }
@@ -307,7 +262,7 @@ std::string wandb_records::stats(clock::time_point time,
 std::string wandb_records::output(clock::time_point time,
                                   std::string_view line) {
   return record(wandb_field::record_output_raw, [&](protobuf_writer& out) {
-    out.add_varint(wandb_field::output_type, wandb_field::output_stdout);
+    out.add_uint64(wandb_field::output_type, wandb_field::output_stdout);
     add_time(out, wandb_field::output_timestamp, time);
     add_text(out, wandb_field::output_line, line);
   });
@@ -315,9 +270,9 @@ std::string wandb_records::output(clock::time_point time,
 
 std::string wandb_records::file(std::string_view path, bool is_media) {
   return record(wandb_field::record_files, [&](protobuf_writer& out) {
-    out.add_message(wandb_field::files_files, [&](protobuf_writer& file) {
+    add_message(out, wandb_field::files_files, [&](protobuf_writer& file) {
       add_text(file, wandb_field::file_path, path);
-      file.add_varint(wandb_field::file_type, is_media
+      file.add_uint64(wandb_field::file_type, is_media
                                                 ? wandb_field::file_media
                                                 : wandb_field::file_wandb);
     });
@@ -326,23 +281,30 @@ std::string wandb_records::file(std::string_view path, bool is_media) {
 
 std::string wandb_records::exit(int code, std::chrono::seconds runtime) {
   return record(wandb_field::record_exit, [&](protobuf_writer& out) {
-    out.add_int(wandb_field::exit_code, code);
+    out.add_int64(wandb_field::exit_code, code);
     if (runtime.count() > 0)
-      out.add_int(wandb_field::exit_runtime, runtime.count());
+      out.add_int64(wandb_field::exit_runtime, runtime.count());
   });
 }
 
-wandb_seen see_wandb_record(std::string_view record) {
+wandb_seen see_wandb_record(std::string_view record) try {
   wandb_seen result;
-  for (field_reader x{record}; x.next();) {
-    if (x.number == wandb_field::record_exit)
-      result.exit = true;
-    if (x.number == wandb_field::record_history)
-      for (field_reader row{x.value}; row.next();)
-        if (row.number == wandb_field::history_item)
-          see_item(result, row.value);
-  }
+  for (protobuf_reader x{record}; x.next();)
+    switch (x.tag_and_type()) {
+      case bytes_of(wandb_field::record_history):
+        for (auto row = x.get_message();
+             row.next(wandb_field::history_item, with_length);)
+          see_item(result, row.get_view());
+        break;
+      case bytes_of(wandb_field::record_exit):
+        result.exit = true;
+        [[fallthrough]];
+      default:
+        x.skip();
+    }
   return result;
+} catch (const protozero::exception&) {
+  return {};
 }
 
 } // namespace troupe

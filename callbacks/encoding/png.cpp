@@ -1,9 +1,7 @@
 #include "troupe/callbacks/encoding/png.hpp"
 
-#include <array>
 #include <cstddef>
 #include <cstdlib>
-#include <string_view>
 
 #include <zlib.h>
 
@@ -11,82 +9,40 @@ namespace troupe {
 
 namespace {
 
-void append_big_endian(std::string& out, std::uint32_t x) {
-  for (int shift = 24; shift >= 0; shift -= 8)
-    out += static_cast<char>(x >> shift);
-}
-
-void append_chunk(std::string& out, std::string_view type,
-                  std::string_view data) {
-  append_big_endian(out, static_cast<std::uint32_t>(data.size()));
-  const auto begin = out.size();
-  out += type;
-  out += data;
-  const auto* bytes = reinterpret_cast<const Bytef*>(out.data() + begin);
-  append_big_endian(
-    out, static_cast<std::uint32_t>(::crc32_z(0, bytes, out.size() - begin)));
-}
-
-using row_type = std::span<const std::uint8_t>;
-
-// The PNG filters that help: none, difference to the left, difference to the
-// row above.
-enum filter : char { none = 0, left = 1, above = 2 };
-
-void append_filtered(std::string& out, filter how, row_type row,
-                     row_type previous, std::size_t channels) {
-  out += how;
-  for (std::size_t i = 0; i < row.size(); ++i) {
-    int neighbour = 0;
-    if (how == left && i >= channels)
-      neighbour = row[i - channels];
-    if (how == above && !previous.empty())
-      neighbour = previous[i];
-    out += static_cast<char>(row[i] - neighbour);
+// In place of stb's own compressor, whose files are larger. stb frees the
+// result.
+unsigned char* compressed_rows(unsigned char* rows, int size, int* packed_size,
+                               int) {
+  auto space = ::compressBound(static_cast<uLong>(size));
+  auto* result = static_cast<unsigned char*>(std::malloc(space));
+  if (result
+      && ::compress2(result, &space, rows, static_cast<uLong>(size),
+                     Z_DEFAULT_COMPRESSION)
+           != Z_OK) {
+    std::free(result);
+    return nullptr;
   }
-}
-
-// Small differences around zero compress best: the usual estimate for choosing
-// a filter.
-long cost(std::string_view filtered) {
-  long result = 0;
-  for (auto byte : filtered)
-    result += std::abs(static_cast<signed char>(byte));
+  *packed_size = static_cast<int>(space);
   return result;
 }
 
-void append_row(std::string& out, row_type row, row_type previous,
-                std::size_t channels) {
-  const auto begin = out.size();
-  append_filtered(out, none, row, previous, channels);
-  auto best = cost({out.data() + begin + 1, row.size()});
-  std::string other;
-  for (auto how : {left, above}) {
-    other.clear();
-    append_filtered(other, how, row, previous, channels);
-    if (const auto x = cost({other.data() + 1, row.size()}); x < best) {
-      best = x;
-      out.replace(begin, other.size(), other);
-    }
-  }
-}
+} // namespace
 
-expected<std::string> compressed(const std::string& bytes) {
-  auto size = ::compressBound(bytes.size());
-  std::string result(size, '\0');
-  const auto code = ::compress2(reinterpret_cast<Bytef*>(result.data()), &size,
-                                reinterpret_cast<const Bytef*>(bytes.data()),
-                                bytes.size(), Z_DEFAULT_COMPRESSION);
-  if (code != Z_OK)
-    return failure(ec::unsupported, "zlib cannot compress an image of "
-                                      + std::to_string(bytes.size())
-                                      + " bytes: " + ::zError(code));
-  result.resize(size);
-  return result;
-}
+} // namespace troupe
+
+#define STB_IMAGE_WRITE_IMPLEMENTATION
+#define STB_IMAGE_WRITE_STATIC
+#define STBI_WRITE_NO_STDIO
+#define STBIW_ZLIB_COMPRESS troupe::compressed_rows
+#include <stb/stb_image_write.h>
+
+namespace troupe {
+
+namespace {
 
 expected<void> check(int width, int height, int channels, std::size_t bytes) {
   constexpr int max_side = 1 << 20;
+  constexpr std::size_t max_bytes = 1 << 30; // stb counts in `int`.
   if (width < 1 || height < 1 || width > max_side || height > max_side)
     return failure(ec::invalid_argument,
                    "an image of " + std::to_string(width) + " x "
@@ -106,6 +62,9 @@ expected<void> check(int width, int height, int channels, std::size_t bytes) {
       "an image of " + std::to_string(width) + " x " + std::to_string(height)
         + " pixels with " + std::to_string(channels) + " channels needs "
         + std::to_string(wanted) + " bytes, it has " + std::to_string(bytes));
+  if (bytes > max_bytes)
+    return failure(ec::unsupported, "an image of " + std::to_string(bytes)
+                                      + " bytes: at most 1 GiB is possible");
   return {};
 }
 
@@ -115,30 +74,17 @@ expected<std::string> encode_png(int width, int height, int channels,
                                  std::span<const std::uint8_t> pixels) {
   if (auto ok = check(width, height, channels, pixels.size()); !ok)
     return tl::unexpected{ok.error()};
-  static constexpr std::array<char, 5> colour_types{-1, 0, 4, 2, 6};
-  const auto depth = static_cast<std::size_t>(channels);
-  const auto row_size = static_cast<std::size_t>(width) * depth;
-  std::string rows;
-  rows.reserve(pixels.size() + static_cast<std::size_t>(height));
-  row_type previous;
-  for (std::size_t at = 0; at < pixels.size(); at += row_size) {
-    const auto row = pixels.subspan(at, row_size);
-    append_row(rows, row, previous, depth);
-    previous = row;
-  }
-  auto data = compressed(rows);
-  if (!data)
-    return tl::unexpected{data.error()};
-  std::string header;
-  append_big_endian(header, static_cast<std::uint32_t>(width));
-  append_big_endian(header, static_cast<std::uint32_t>(height));
-  header += '\x08'; // bits per channel
-  header += colour_types[depth];
-  header.append(3, '\0'); // deflate, the five filters, not interlaced
-  std::string result = "\x89PNG\r\n\x1a\n";
-  append_chunk(result, "IHDR", header);
-  append_chunk(result, "IDAT", *data);
-  append_chunk(result, "IEND", {});
+  std::string result;
+  auto append = [](void* out, void* bytes, int size) {
+    static_cast<std::string*>(out)->append(static_cast<char*>(bytes),
+                                           static_cast<std::size_t>(size));
+  };
+  if (stbi_write_png_to_func(append, &result, width, height, channels,
+                             pixels.data(), width * channels)
+      == 0)
+    return failure(ec::unsupported, "no memory to compress an image of "
+                                      + std::to_string(pixels.size())
+                                      + " bytes");
   return result;
 }
 

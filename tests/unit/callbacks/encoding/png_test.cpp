@@ -1,79 +1,32 @@
 #include "troupe/callbacks/encoding/png.hpp"
 
-#include <cstdlib>
 #include <random>
 #include <vector>
 
 #include <gtest/gtest.h>
-#include <zlib.h>
+
+#define STB_IMAGE_IMPLEMENTATION
+#define STB_IMAGE_STATIC
+#define STBI_ONLY_PNG
+#define STBI_NO_STDIO
+#include <stb/stb_image.h>
 
 namespace troupe {
 namespace {
 
 using bytes = std::vector<std::uint8_t>;
 
-std::uint32_t big_endian(const std::string& text, std::size_t at) {
-  std::uint32_t result = 0;
-  for (std::size_t i = 0; i < 4; ++i)
-    result = result << 8 | static_cast<unsigned char>(text[at + i]);
-  return result;
-}
-
-struct chunk {
-  std::string type;
-  std::string data;
-};
-
-// The chunks of a PNG file whose checksums are right.
-std::vector<chunk> chunks_of(const std::string& png) {
-  EXPECT_EQ(png.substr(0, 8), "\x89PNG\r\n\x1a\n");
-  std::vector<chunk> result;
-  for (std::size_t at = 8; at + 12 <= png.size();) {
-    const auto size = big_endian(png, at);
-    const auto body = png.substr(at + 4, size + 4);
-    EXPECT_EQ(big_endian(png, at + 8 + size),
-              ::crc32(0, reinterpret_cast<const Bytef*>(body.data()),
-                      static_cast<uInt>(body.size())));
-    result.push_back({body.substr(0, 4), body.substr(4)});
-    at += size + 12;
-  }
-  return result;
-}
-
-// Undoes filters 0 to 2 as the PNG specification describes them.
-bytes unfiltered(const bytes& rows, std::size_t row_size, std::size_t depth) {
-  bytes result;
-  for (std::size_t at = 0; at < rows.size(); at += row_size + 1)
-    for (std::size_t i = 0; i < row_size; ++i) {
-      const auto filter = rows[at];
-      EXPECT_LE(filter, 2);
-      const auto left = i >= depth ? result[result.size() - depth] : 0;
-      const auto above =
-        result.size() >= row_size ? result[result.size() - row_size] : 0;
-      const auto add = filter == 1 ? left : filter == 2 ? above : 0;
-      result.push_back(static_cast<std::uint8_t>(rows[at + 1 + i] + add));
-    }
-  return result;
-}
-
 bytes pixels_of(const std::string& png, int width, int height, int channels) {
-  const auto chunks = chunks_of(png);
-  EXPECT_EQ(chunks.size(), 3u);
-  EXPECT_EQ(chunks[0].type, "IHDR");
-  EXPECT_EQ(big_endian(chunks[0].data, 0), static_cast<unsigned>(width));
-  EXPECT_EQ(big_endian(chunks[0].data, 4), static_cast<unsigned>(height));
-  EXPECT_EQ(chunks[0].data[8], 8);
-  EXPECT_EQ(chunks[1].type, "IDAT");
-  EXPECT_EQ(chunks[2].type, "IEND");
-  const auto row = static_cast<std::size_t>(width * channels);
-  bytes rows((row + 1) * static_cast<std::size_t>(height));
-  uLongf size = rows.size();
-  EXPECT_EQ(::uncompress(rows.data(), &size,
-                         reinterpret_cast<const Bytef*>(chunks[1].data.data()),
-                         chunks[1].data.size()),
-            Z_OK);
-  EXPECT_EQ(size, rows.size());
-  return unfiltered(rows, row, static_cast<std::size_t>(channels));
+  int size[3] = {};
+  auto* pixels = stbi_load_from_memory(
+    reinterpret_cast<const stbi_uc*>(png.data()), static_cast<int>(png.size()),
+    &size[0], &size[1], &size[2], 0);
+  EXPECT_TRUE(pixels) << stbi_failure_reason();
+  EXPECT_EQ(std::vector(size, size + 3),
+            (std::vector{width, height, channels}));
+  bytes result(pixels, pixels + (pixels ? size[0] * size[1] * size[2] : 0));
+  stbi_image_free(pixels);
+  return result;
 }
 
 TEST(png_test, preserves_every_pixel) {

@@ -3,7 +3,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/callbacks/encoding/text.hpp"
-#include "troupe/callbacks/http/http_text.hpp"
+#include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 

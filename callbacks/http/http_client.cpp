@@ -13,7 +13,6 @@
 
 #include <curl/curl.h>
 
-#include "troupe/callbacks/http/http_text.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
@@ -21,13 +20,8 @@ namespace troupe {
 
 namespace {
 
-std::string_view trimmed(std::string_view x) {
-  constexpr auto blanks = " \t\r\n";
-  auto first = x.find_first_not_of(blanks);
-  if (first == x.npos)
-    return {};
-  return x.substr(first, x.find_last_not_of(blanks) - first + 1);
-}
+/// Longest wait that a server may request.
+constexpr std::chrono::seconds longest_retry_after{600};
 
 /// How long libcurl's own pool keeps an idle connection, in seconds.
 constexpr long kept_connection_s = 4;
@@ -88,8 +82,6 @@ private:
   void set_file(const fs::path& path);
   void set_form();
 
-  static std::size_t on_header(char* data, std::size_t, std::size_t size,
-                               void* self);
   static std::size_t on_body(char* data, std::size_t, std::size_t size,
                              void* self);
   static std::size_t on_read(char* data, std::size_t, std::size_t size,
@@ -148,8 +140,6 @@ void http_transfer::set_connection(const http_options& options) {
   } else {
     curl_easy_setopt(easy_, CURLOPT_TIMEOUT, timeout);
   }
-  curl_easy_setopt(easy_, CURLOPT_HEADERFUNCTION, &http_transfer::on_header);
-  curl_easy_setopt(easy_, CURLOPT_HEADERDATA, this);
   curl_easy_setopt(easy_, CURLOPT_WRITEFUNCTION, &http_transfer::on_body);
   curl_easy_setopt(easy_, CURLOPT_WRITEDATA, this);
 }
@@ -259,26 +249,16 @@ http_reply http_transfer::take_reply() {
   long status = 0;
   curl_easy_getinfo(easy_, CURLINFO_RESPONSE_CODE, &status);
   reply_.status = static_cast<int>(status);
-  if (auto i = reply_.headers.find("retry-after"); i != reply_.headers.end())
+  curl_off_t seconds = 0;
+  curl_easy_getinfo(easy_, CURLINFO_RETRY_AFTER, &seconds);
+  if (seconds > 0)
     reply_.retry_after =
-      retry_after(i->second, std::chrono::system_clock::now());
+      std::min(std::chrono::seconds{seconds}, longest_retry_after);
+  const char* redirect = nullptr;
+  curl_easy_getinfo(easy_, CURLINFO_REDIRECT_URL, &redirect);
+  if (redirect)
+    reply_.redirect = redirect;
   return std::move(reply_);
-}
-
-std::size_t http_transfer::on_header(char* data, std::size_t, std::size_t size,
-                                     void* self) {
-  auto& headers = static_cast<http_transfer*>(self)->reply_.headers;
-  const std::string_view line{data, size};
-  if (line.starts_with("HTTP/")) // Of the reply after a `100 Continue`, too.
-    headers.clear();
-  if (auto colon = line.find(':'); colon != line.npos) {
-    std::string name{line.substr(0, colon)};
-    std::ranges::transform(name, name.begin(), [](char c) {
-      return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
-    });
-    headers[name] = std::string{trimmed(line.substr(colon + 1))};
-  }
-  return size;
 }
 
 std::size_t http_transfer::on_body(char* data, std::size_t, std::size_t size,
@@ -382,6 +362,20 @@ http_result http_client::send(const http_request& request,
 
 void http_client::use_token(std::string token) {
   options_.token = std::move(token);
+}
+
+std::string percent_encoded(std::string_view text, std::string_view kept) {
+  std::string result;
+  for (auto c : text) {
+    if (kept.find(c) != kept.npos) {
+      result += c;
+    } else {
+      auto* encoded = curl_easy_escape(nullptr, &c, 1);
+      result += encoded;
+      curl_free(encoded);
+    }
+  }
+  return result;
 }
 
 } // namespace troupe

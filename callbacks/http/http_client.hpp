@@ -3,11 +3,11 @@
 #include <chrono>
 #include <cstddef>
 #include <cstdint>
-#include <map>
 #include <memory>
 #include <optional>
 #include <stop_token>
 #include <string>
+#include <string_view>
 #include <utility>
 #include <vector>
 
@@ -80,10 +80,10 @@ struct http_failure {
 /// A server's answer, whatever the status.
 struct http_reply {
   int status = 0;
-  std::map<std::string, std::string> headers; ///< Names in lower case.
+  std::string redirect; ///< Where the page is instead; empty: here.
   std::string body;
 
-  /// From the header `Retry-After`; at most ten minutes.
+  /// From the header `Retry-After`, unless it is 0; at most ten minutes.
   std::optional<std::chrono::seconds> retry_after;
 
   bool ok() const noexcept { return status >= 200 && status < 300; }
@@ -118,5 +118,9 @@ private:
   http_options options_;
   std::unique_ptr<handles> handles_;
 };
+
+/// *text* for use in a URL: all characters but letters, digits, `-._~` and
+/// those of *kept* become `%XX`.
+std::string percent_encoded(std::string_view text, std::string_view kept = {});
 
 } // namespace troupe

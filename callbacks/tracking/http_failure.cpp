@@ -85,9 +85,8 @@ sink_failure failure_of(const http_request& request, const http_reply& x,
   // Some servers fail on a body that they should reject.
   result.suspect = x.status == 500;
   auto text = subject_of(request) + ": status " + std::to_string(x.status);
-  if (auto to = x.headers.find("location");
-      x.status >= 300 && x.status < 400 && to != x.headers.end())
-    text += ", it is at " + shown_url(to->second) + " now";
+  if (!x.redirect.empty())
+    text += ", it is at " + shown_url(x.redirect) + " now";
   if (auto said = said_in(x.body); !said.empty())
     text += ": " + said;
   if (!hint.empty())

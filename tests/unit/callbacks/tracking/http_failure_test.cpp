@@ -71,7 +71,7 @@ TEST(http_failure_test, passes_on_the_requested_pause) {
 TEST(http_failure_test, names_the_target_of_a_redirect) {
   http_reply reply;
   reply.status = 308;
-  reply.headers["location"] = "https://host/api?x";
+  reply.redirect = "https://host/api?x";
   EXPECT_EQ(failure_of(request, reply).reason.message,
             "POST http://host:1/api: status 308, it is at https://host/api "
             "now");

@@ -7,11 +7,11 @@
 
 namespace troupe {
 
-/// Why an actor ended, for people: the sentence of one of ours, CAF's own text
-/// of another.
+/// Why an actor ended, for people: the sentence of our error, or CAF's
+/// text.
 std::string text_of(const caf::error& x);
 
-/// What a handler threw, as the reason that its actor ends for.
+/// The exception of a handler, as the exit reason of its actor.
 caf::error from_exception(std::exception_ptr& x);
 
 } // namespace troupe

@@ -23,10 +23,10 @@ public:
   callback_actor(std::string name, finder find, caf::actor_system* home)
     : name_(std::move(name)), find_(std::move(find)), home_(home) {}
 
-  /// What errors and `run_status::callbacks` call it.
+  /// Its name in errors and `run_status::callbacks`.
   const std::string& name() const noexcept { return name_; }
 
-  /// The actor, to be told of a run in *system*. May wait for a connection.
+  /// The actor, for a run in *system*. May wait for a connection.
   expected<user_callback_actor> find(caf::actor_system& system) const {
     return find_(system);
   }
@@ -40,9 +40,9 @@ private:
   caf::actor_system* home_;
 };
 
-/// *actor*, which lives in the actor system of the run or is connected to it by
-/// whatever transport. `fit()` runs in the system of such an actor instead of
-/// one of its own; that system must load CAF's middleman and outlive the run.
+/// *actor*, which is in the actor system of the run or connected to it by any
+/// transport. `fit()` runs in the system of such an actor instead of its own;
+/// that system must load CAF's middleman and outlive the run.
 std::shared_ptr<const callback_actor>
 as_callback(user_callback_actor actor, std::string name = "callback actor");
 

@@ -76,7 +76,7 @@ void callback_chain_state::classes_answered(callback_done x) {
   ask_next();
 }
 
-// Rounds that no one is asked in may be many: they take no stack.
+// There may be many rounds without a call, so they use no stack.
 void callback_chain_state::ask_next() {
   while (!ask_link()) {
     auto& round = rounds.front();
@@ -174,7 +174,7 @@ void callback_chain_state::lose(std::size_t position,
   if (std::exchange(x.gone, true))
     return;
   auto asked = waiting && position == current;
-  // What ends it by an exception is its last answer, too: it counts once.
+  // An exception that ends it is also its last answer: it counts once.
   if (x.refused && !asked)
     return;
   x.reason = {ec::callback_failed, name_of(position, x.who.name) + ' '

@@ -27,12 +27,12 @@ struct named_callback_actor {
   user_callback_actor actor;
 };
 
-/// Says which callbacks of a run did not answer, and whether one was left
+/// Reports which callbacks of a run did not answer, and whether one was left
 /// behind. Any thread.
 struct callback_patience {
-  std::chrono::milliseconds timeout{0}; ///< Zero: no one is named.
+  std::chrono::milliseconds timeout{0}; ///< Zero: none is named.
   std::optional<std::chrono::milliseconds> limit;
-  /// Hears what people should know; may be empty.
+  /// Receives notes for people; may be empty.
   std::function<void(std::string)> note;
   /// Set once the thread of the classes was left behind.
   std::shared_ptr<std::atomic<bool>> left_behind;
@@ -45,9 +45,9 @@ struct callback_chain_args {
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
   callback_patience patience;
   std::shared_ptr<callback_watch> watch; ///< Of the classes.
-  /// What fits into a message to an actor elsewhere; the rest is for headers.
+  /// Largest message to an actor in another process; the rest is for headers.
   std::size_t longest_message = frame_guard::max_payload - 64 * 1024;
-  /// Tells how late a timer fires: the driver may have stood still.
+  /// Shows how late a timer fires: the driver may have been stopped.
   std::function<std::chrono::steady_clock::time_point()> now =
     std::chrono::steady_clock::now;
 };
@@ -61,15 +61,15 @@ struct callback_chain_state {
     std::variant<before_run, after_report, after_exception, after_run>;
   using time_point = caf::actor_clock::time_point;
 
-  /// One actor of the user's.
+  /// One of the user's actors.
   struct link {
     named_callback_actor who;
     bool gone = false;
     bool refused = false; ///< Its last answer was an error.
-    error reason; ///< Why it is gone, until that was counted as a failure.
+    error reason; ///< Why it has ended, until that was counted as a failure.
   };
 
-  /// An event on its way along the chain.
+  /// An event under way along the chain.
   struct round {
     event what;
     caf::typed_response_promise<callback_done> promise;
@@ -83,18 +83,18 @@ struct callback_chain_state {
   void close_turn();
   void watch_turn();
   void check_turn();
-  /// The turn has lasted longer than it may: goes on without who has it.
+  /// The turn has exceeded its limit: continues without the current callback.
   void give_up(const std::string& waited);
   std::string who_is_asked() const;
 
-  /// Begins with the first round that waits; whether the classes are asked.
+  /// Begins the first waiting round. Returns whether the classes are called.
   bool begin();
   void ask_classes();
   void classes_answered(callback_done x);
-  /// Continues with the current actor, and with the rounds after this one until
-  /// someone is asked.
+  /// Continues with the current actor, and with the next rounds, until an actor
+  /// is called.
   void ask_next();
-  /// Asks the current actor or one after it; false if none is left.
+  /// Calls the current actor or one after it; false if none is left.
   bool ask_link();
   bool ask(link& x);
   /// Why the current event cannot be sent to *x*; its connection would not
@@ -104,7 +104,7 @@ struct callback_chain_state {
   void refused(const caf::error& reason);
   void lose(std::size_t position, const caf::error& reason);
   void fail(std::vector<error> failures);
-  /// *who* is not called in this round, or did not come back from its call.
+  /// *who* is not called in this round, or did not return from its call.
   void skip(std::string who);
   void end_turn(std::vector<error> failures);
 
@@ -113,10 +113,10 @@ struct callback_chain_state {
   std::vector<link> links;
   std::deque<round> rounds;
   std::size_t current = 0; ///< Of the links: whose turn it is.
-  std::uint64_t turn = 0;  ///< Number of the question that is open.
+  std::uint64_t turn = 0;  ///< Number of the open call.
   bool waiting = false;    ///< For the answer of link `current`.
   bool asking_classes = false;
-  std::string left_classes; ///< What was left behind of them; empty: nothing.
+  std::string left_classes; ///< The class that was left behind; empty: none.
   callback_alarm alarm;
   bool alarm_set = false;
   time_point asked_at;
@@ -127,12 +127,12 @@ struct callback_chain_state {
 /// until all have answered. No handler waits.
 ///
 /// One that does not answer is named after each `timeout`; after `limit` it has
-/// failed, the events go on without it and its later answers are dropped. The
-/// classes share one thread: they are left behind together.
+/// failed, later events skip it and its late answers are dropped. The classes
+/// share one thread: they are left behind together.
 ///
-/// An actor that answers an error has failed like a class that throws. One that
-/// has ended, or whose connection has gone, has failed once, and the later
-/// events go on without it.
+/// An actor that answers with an error has failed like a class that throws. One
+/// that has ended, or whose connection is lost, has failed once, and later
+/// events skip it.
 user_callback_actor::behavior_type
 callback_chain(callback_chain_state::pointer self, callback_chain_args args);
 

@@ -16,7 +16,7 @@ struct committer_args {
 };
 
 /// Behavior of the COMMITTER actor. Spawn it detached: its handlers wait for
-/// the disk, so that no other actor has to.
+/// the disk so that no other actor has to.
 committer_actor::behavior_type committer(committer_actor::pointer self,
                                          committer_args args);
 

@@ -23,7 +23,7 @@ run_status_kind status_of(run_state outcome) {
   }
 }
 
-/// Sees to it that whoever waits for the run gets an answer even if the driver
+/// Ensures that waiting callers get a result even if the driver
 /// dies.
 void survive(driver_state::pointer self, const driver_args& args) {
   self->attach_functor([store = args.store, board = args.board,
@@ -40,13 +40,13 @@ void survive(driver_state::pointer self, const driver_args& args) {
     caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
     if (callbacks)
       caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
-    // It ends its ranks before it goes.
+    // It ends its ranks before it exits.
     group->attach_functor([board](const caf::error&) { board->finish(); });
     caf::anon_send_exit(group, caf::exit_reason::user_shutdown);
   });
 }
 
-/// Who is skipped if the actor that calls them is gone.
+/// The name for all callbacks if the actor that calls them has ended.
 constexpr auto all_callbacks = "all callbacks";
 
 /// What a delayed restart means, for people.
@@ -140,8 +140,8 @@ void driver_state::refused(const run_event& event, const error& reason) {
 
 void driver_state::act(const run_action& action) {
   using kind = run_action::kind;
-  // A commit under way belongs to what was before: its batch comes into the
-  // journal ahead of the next attempt or of the end.
+  // A commit under way belongs to the last attempt: its batch is in the journal
+  // before the next attempt or the end.
   if (batches.is_storing()
       && (action.what == kind::start_group || action.what == kind::end)) {
     postponed = action;
@@ -168,7 +168,7 @@ void driver_state::act(const run_action& action) {
       return;
     case kind::end:
       postponed.reset();
-      args.store->stop_waiting(); // for an attempt that is not to begin
+      args.store->stop_waiting(); // for an attempt that must not begin
       finish(action.reason);
       return;
   }
@@ -242,7 +242,7 @@ void driver_state::failed(attempt_failed& x) {
       x.ranks.empty() ? x.reason : error{ec::spawn, error_of(x.ranks).message};
     apply(run_events::group_start_failed{x.attempt, std::move(why)});
   }
-  // A run that ends for it says so itself.
+  // If the run ends for this, its result says so.
   if (machine->state() != run_state::shutting_down
       && !is_terminal(machine->state()))
     args.board->note(reason);
@@ -279,7 +279,7 @@ void driver_state::group_lost(const error& reason) {
 }
 
 void driver_state::group_gone(std::uint64_t attempt) {
-  // What it led to may have asked for a stop, and been answered, by itself.
+  // The events above may already have requested a stop and answered it.
   if (machine->is_stopping())
     apply(run_events::group_stopped{attempt});
 }
@@ -382,7 +382,7 @@ void driver_state::call_back(Message message) {
   if constexpr (std::is_same_v<Message, after_report>)
     report = message.index;
   if (!args.callbacks) {
-    if (report && args.told) // They were lost.
+    if (report && args.told) // Their actor was lost.
       (void) args.told->told(*report, {all_callbacks});
     return;
   }
@@ -395,8 +395,8 @@ void driver_state::call_back(Message message) {
           });
 }
 
-// As many as may wait: what the ranks report comes after the last of them. What
-// a run that has to go does not come to is the next driver's to tell.
+// As many as the queue allows: new reports come after the last of them. The
+// next driver replays those that a preempted run does not reach.
 void driver_state::tell_untold() {
   while (args.callbacks && !ending.is_storing()
          && callbacks_under_way < args.callback_queue) {
@@ -547,8 +547,8 @@ void driver_state::show() {
 }
 
 void driver_state::note_event(std::string_view kind, const metrics& fields) {
-  // A journal that takes no line ends the run at the next report, where it
-  // matters.
+  // If the journal fails, the next report ends the
+  // run.
   (void) args.store->append_event(kind, machine->attempt(), fields);
 }
 

@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// Starts and ends the processes or threads of ranks. Calls never block; what
-/// becomes of a rank is told to `events`, from any thread.
+/// Starts and ends the processes or threads of ranks. Calls never block;
+/// `events` are called from any thread.
 class rank_launcher {
 public:
   struct events {
@@ -28,28 +28,28 @@ public:
                       const events& listener) = 0;
 
   /// Ends *rank* of the last attempt at once, if that is possible: threads can
-  /// only be asked. A rank that is not there yet is not started any more, and
-  /// told as `failed`.
+  /// only be asked. A rank that does not exist yet is not started, and reported
+  /// as `failed`.
   virtual void kill(int rank) = 0;
 
-  /// Whether *rank* of the last attempt is a process that has ended, or does so
-  /// without our doing. Its `exited` may still be on the way: that comes once
-  /// the cause is known, or no one can tell it.
+  /// Whether *rank* of the last attempt is a process that has ended, or ends by
+  /// itself. Its `exited` may still be pending: that comes once the cause is
+  /// known, or cannot be known.
   virtual bool has_ended(int) { return false; }
 
-  /// Signs of life of *rank* of the last attempt, if it is a process.
+  /// The activity of *rank* of the last attempt, if it is a process.
   virtual std::optional<process_vitals> vitals(int) { return std::nullopt; }
 
   /// Whether *rank* of the last attempt is a process that a signal has stopped:
-  /// one look, where `vitals` takes many.
+  /// cheaper than `vitals`.
   virtual bool is_stopped(int) { return false; }
 
   /// Asks *rank* of the last attempt to write the stacks of its threads to its
   /// file among the logs. Returns whether it will.
   virtual bool show_stacks(int) { return false; }
 
-  /// Waits, after the end of all ranks, until what they printed is where it
-  /// belongs.
+  /// Waits, after the end of all ranks, until their output is
+  /// written.
   virtual void drain() {}
 };
 

@@ -44,7 +44,7 @@ void lent_thread::take_back() {
 
 // -- the launcher
 
-/// Outlives the launcher as long as a thread is left behind.
+/// Outlives the launcher while a thread is left behind.
 struct thread_launcher::shared {
   explicit shared(body_type f) : body(std::move(f)) {}
 
@@ -61,8 +61,8 @@ thread_launcher::thread_launcher(body_type body,
 
 void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
                              const events& listener) {
-  // Its own: a thread that is left behind must not meet the segment of another
-  // attempt under the same number.
+  // A duplicate: a thread that is left behind must not find the segment of
+  // another attempt under the same number.
   auto memory = duplicate(segment);
   if (!memory) {
     listener.failed(rank, memory.error());
@@ -73,7 +73,7 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
     process_exit how;
     try {
       x->body(attempt, rank, own->get());
-    } catch (...) { // The program is the user's, and other ranks are in it.
+    } catch (...) { // The process is the user's, and has other ranks.
       how = {.code = 1, .last_words = caught("the rank's thread").message};
     }
     own.reset();

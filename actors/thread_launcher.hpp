@@ -14,15 +14,15 @@ namespace troupe {
 /// rank.
 class lent_thread {
 public:
-  /// Has the thread in `serve` run *job*, which must not throw, after those
-  /// before it; false once the thread was taken back.
+  /// Runs *job*, which must not throw, on the thread in `serve`, after earlier
+  /// ones; false once the thread was taken back.
   bool run(std::function<void()> job);
 
-  /// Runs jobs on the calling thread until the thread is taken back, and never
-  /// leaves one that has begun.
+  /// Runs jobs on the calling thread until the thread is taken back, and
+  /// finishes any that has begun.
   void serve();
 
-  /// The run needs the thread no more. Any thread.
+  /// The run no longer needs the thread. Any thread may call.
   void take_back();
 
 private:
@@ -36,12 +36,12 @@ private:
 /// loop cannot be ended: it is left behind.
 class thread_launcher : public rank_launcher {
 public:
-  /// What a rank's thread does; an exception ends the rank. *segment* stays
-  /// open as long as it runs, whatever becomes of its attempt.
+  /// The function of a rank's thread; an exception ends the rank. *segment*
+  /// stays open while it runs, even after its attempt.
   using body_type =
     std::function<void(std::uint64_t attempt, int rank, int segment)>;
 
-  /// Ranks run on *lent*, one after another, or on threads of their own.
+  /// Ranks run on *lent*, one after another, or on separate threads.
   explicit thread_launcher(body_type body,
                            std::shared_ptr<lent_thread> lent = nullptr);
 
@@ -49,7 +49,7 @@ public:
               const events& listener) override;
   void kill(int rank) override;
 
-  /// Threads of ranks' own that are still in their loops.
+  /// Separate threads of ranks that are still in their loops.
   int running() const noexcept;
 
   /// Waits until no thread is in its loop any more.

@@ -16,8 +16,8 @@ struct trainer_args {
   std::shared_ptr<loop_control> control; ///< Shared with the loop's thread.
 };
 
-/// Behavior of the TRAINER actor: ends the loop beside it when it is told to,
-/// or when its worker group is gone.
+/// Behavior of the TRAINER actor: ends the rank's loop when asked to, or when
+/// its worker group has ended.
 trainer_actor::behavior_type trainer(trainer_actor::pointer self,
                                      trainer_args args);
 

@@ -20,15 +20,15 @@ constexpr auto settle_time = std::chrono::milliseconds{20};
 constexpr auto cause_patience = std::chrono::seconds{2};
 
 /// How long a rank whose connection broke may take until its process is known
-/// to be gone.
+/// to have ended.
 constexpr auto exit_patience = std::chrono::seconds{2};
 
 /// How long a killed process may take to be gone. A spawner that hangs is
 /// overcome within two seconds; what takes longer waits for a disk or a device.
 constexpr auto kill_patience = std::chrono::seconds{10};
 
-/// A timer that fires later than this was held up with the whole driver, which
-/// a signal had stopped, or the machine.
+/// A timer that fires later than this was delayed with the whole driver,
+/// because a signal had stopped it or the machine slept.
 constexpr auto standstill = std::chrono::seconds{1};
 
 } // namespace
@@ -44,7 +44,7 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
     answered(static_cast<std::size_t>(plan.world_size)),
     trainers(static_cast<std::size_t>(plan.world_size)) {}
 
-// -- life of an attempt
+// -- start of an attempt
 
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
@@ -70,7 +70,7 @@ void worker_group_state::after(std::chrono::milliseconds limit,
                             number = attempt->number]() mutable {
     if (!attempt || attempt->number != number)
       return;
-    // What ranks said while the driver stood still comes after this.
+    // Messages that ranks sent while the driver was stopped come after this.
     if (again && args.now() - due > standstill)
       after(limit, std::move(f), false);
     else
@@ -186,8 +186,8 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
     for (auto rank : late)
       a->tracker.timed_out(rank, x.reason.message);
   a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
-  // A call or a collective that ends may bring the order before `stop_loop`
-  // does, and a loop may make another exception of it.
+  // The end of a call or a collective may carry the order before `stop_loop`
+  // arrives, and a loop may turn it into another exception.
   auto let_down = shown.failed.load() == collective_failure::others;
   auto told = x.stopped || x.reason.code == ec::stopped || let_down
               || a->answered[static_cast<std::size_t>(x.rank)];
@@ -243,11 +243,11 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
     trainer = nullptr;
     if (args.plan.in_process)
       return;
-    // A rank whose goodbye was answered has nothing more to say.
+    // A rank whose last message was answered sends nothing more.
     if (attempt->tracker.loop_over(rank))
       return;
-    // Its process tells the cause in a moment, if it is gone; a spawner that
-    // hangs may make that a longer one.
+    // If its process has ended, the cause follows in a moment; later with a
+    // spawner that hangs.
     after(exit_patience, [this, rank] {
       if (attempt->tracker.gone(rank))
         return;
@@ -286,7 +286,7 @@ void worker_group_state::stop(const stop_attempt& x) {
     self->send(driver, attempt_ended{x.attempt, true});
     return;
   }
-  // Whatever the reason is, ranks are told to leave: they have not failed.
+  // Whatever the reason, ranks are asked to leave: they have not failed.
   if (!a->tracker.end_ordered())
     end_ranks({ec::stopped, x.reason.message},
               std::chrono::milliseconds{x.grace_ms});
@@ -521,7 +521,7 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](caf::down_msg& x) { state.trainer_lost(x.source); });
   self->set_exit_handler([&state](caf::exit_msg&) { state.leave(); });
   self->set_exception_handler(from_exception);
-  // A group that dies of a defect leaves no rank behind.
+  // A group that dies of a defect kills its ranks.
   self->attach_functor(
     [launcher = state.args.launcher,
      ranks = state.args.plan.world_size](const caf::error& reason) {

@@ -1,5 +1,5 @@
 // What the WORKER GROUP does about reports and barriers: pairs them, has them
-// stored, answers, and watches who waits for whom.
+// stored, answers, and watches which rank waits for which.
 
 #include <algorithm>
 
@@ -25,24 +25,24 @@ time_of(const std::atomic<rank_activity::clock::rep>& place) {
 
 collective_place collective_place_of(const segment_rank& x) {
   auto since = time_of(x.activity.in_collective);
-  // Bit 0 of the progress is none of its steps.
+  // Bit 0 of the progress does not count steps.
   return {since.has_value(), since.value_or(rank_activity::clock::time_point{}),
           x.activity.collectives.load(std::memory_order_relaxed),
           x.progress.load(std::memory_order_relaxed) >> 1};
 }
 
 /// Collectives of NCCL run on GPUs, and a rank waits for its own before it
-/// reports: whoever neither does so nor has *ended* keeps the others there. Or
-/// the GPU merely has much to do, which no one else knows.
+/// reports: a rank that neither does so nor has *ended* keeps the others there.
+/// Or the GPU merely has much to do, which is not visible from outside.
 collective_place gpu_place_of(const rank_activity& x, bool ended) {
   auto since = time_of(x.at_device);
   return {since.has_value(), since.value_or(rank_activity::clock::time_point{}),
           since || ended ? 1u : 0u};
 }
 
-/// A rank whose collectives have failed waits in none.
+/// A rank whose collectives have failed does not wait in one.
 collective_calls collective_calls_of(const rank_activity& x) {
-  // In this order: what a rank awaits it has called.
+  // In this order: a rank calls a collective before it awaits it.
   auto awaited = x.awaited.load(std::memory_order_acquire);
   auto failed = x.failed.load() != collective_failure::none;
   return {x.called.load(), failed ? 0 : awaited, x.collectives.load(),
@@ -131,8 +131,8 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
   auto& a = *attempt;
   if (!a.preemption)
     return std::nullopt;
-  // All ranks hear of it with this answer. One that did not wait for it may be
-  // ahead by so many reports; before it is ahead any further, it has the
+  // All ranks learn of it with this answer. One that did not wait for it may
+  // be ahead by that many reports; before it is further ahead, it has the
   // answer.
   if (!a.leave_after)
     a.leave_after = a.last_ahead && *a.last_ahead >= index
@@ -174,7 +174,7 @@ void worker_group_state::release(const barrier_release& x) {
       waiting.deliver(barrier_released{x.payload});
 }
 
-// A loop that returned early broke it, not the rank that then waits for it.
+// To blame is the loop that returned early, not the rank that waits for it.
 void worker_group_state::rule_broken(int rank, const error& reason) {
   auto blamed = reason.code == ec::rank_failed ? attempt->meetings.ended()
                                                : std::vector{rank};
@@ -211,7 +211,7 @@ void worker_group_state::watch_ranks() {
                     [this, number = attempt->number] {
                       if (!attempt || attempt->number != number)
                         return;
-                      check_waits(); // The attempt may be gone now.
+                      check_waits(); // The attempt may be over now.
                       if (attempt && !attempt->tracker.end_ordered())
                         watch_ranks();
                     });
@@ -229,7 +229,7 @@ void worker_group_state::watch_limit() {
   attempt->limit_timer = true;
   auto left = std::chrono::ceil<std::chrono::milliseconds>(
     *first + *limit - self->clock().now());
-  if (left.count() <= 0) // The driver stood still for a part of it.
+  if (left.count() <= 0) // The driver was stopped for a part of it.
     left = attempt->monitor.interval();
   self->run_delayed(left, [this, number = attempt->number] {
     if (!attempt || attempt->number != number)
@@ -300,7 +300,7 @@ std::vector<rank_wait> worker_group_state::waits() const {
   }
   if (auto wait = collective_wait(places))
     result.push_back(std::move(*wait));
-  // Other waits of the ranks lack the same ones.
+  // Other waits already name the same missing ranks.
   if (auto wait = collective_wait(at_gpus); wait && result.empty()) {
     wait->what = "work on the GPUs";
     result.push_back(std::move(*wait));
@@ -353,8 +353,8 @@ std::string worker_group_state::place_of(int rank) const {
 
 rank_look worker_group_state::look_at(int rank) const {
   rank_look result{place_of(rank), args.launcher->vitals(rank)};
-  // A loop in a call of ours waits for an answer; others may wait for it in a
-  // collective that theirs have under way.
+  // A loop in a call to the group waits for an answer; others may wait for it
+  // in a pending collective.
   if (result.vitals && !result.vitals->stopped
       && !attempt->meetings.call_of(rank).empty())
     result.vitals.reset();

@@ -34,7 +34,7 @@ struct totals {
   explicit totals(torch::Device where)
     : sums(torch::zeros({3}, torch::device(where).dtype(torch::kDouble))) {}
 
-  // Waits for no GPU.
+  // Does not wait for the GPU.
   void add(const torch::Tensor& loss, const torch::Tensor& hits, double n) {
     sums[0].add_(loss.detach().to(torch::kDouble), n);
     sums[1].add_(hits);

@@ -1,6 +1,6 @@
-// A small convolutional network on FashionMNIST, as one would write it with
-// Lightning: a module with its steps, a loop, callbacks. Goes on from its last
-// epoch when a run of the same name did not finish.
+// A small convolutional network on FashionMNIST, written as with Lightning: a
+// module with its steps, a loop, callbacks. Resumes after its last epoch if a
+// run of the same name was interrupted.
 
 #include <cmath>
 #include <cstdio>

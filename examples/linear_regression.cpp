@@ -1,5 +1,5 @@
-// Linear regression on y = 2x + noise, data-parallel: every rank has samples of
-// its own, all ranks end with the same weight.
+// Linear regression on y = 2x + noise, data-parallel: every rank has its own
+// samples, and all ranks end with the same weight.
 
 #include <cstdio>
 

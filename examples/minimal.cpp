@@ -18,7 +18,7 @@ struct config {
   }
 };
 
-/// Counts to `steps`; goes on from where the last attempt came to.
+/// Counts to `steps`; resumes from the last checkpoint.
 void count(troupe::train_context& context, const config& cfg) {
   int step = 0;
   if (auto last = context.checkpoint())

@@ -1,6 +1,6 @@
 // Metrics over all ranks while a linear model learns y from four features: the
 // mean validation loss of the batches, MAPE and R2 over the validation samples
-// of all ranks, and a checkpoint for each epoch that Python reads, too.
+// of all ranks, and a checkpoint for each epoch that Python can read.
 
 #include <cstdio>
 

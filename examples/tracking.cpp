@@ -1,5 +1,5 @@
-// A small network on FashionMNIST, seen in the tracker of your choice.
-// Credentials come from the environment, as each tracker's own client has them.
+// A small network on FashionMNIST, shown in the tracker of your choice.
+// Credentials come from the environment, as for each tracker's own client.
 
 #include <cstdio>
 #include <functional>
@@ -31,7 +31,7 @@ struct config {
   }
 };
 
-/// The first image of a batch as a tracker shows it.
+/// The first image of a batch for a tracker.
 void log_sample(troupe::tracking_handle& tracker, const torch::Tensor& images) {
   auto pixels =
     images[0].mul(255).clamp(0, 255).to(torch::kByte).cpu().contiguous();
@@ -45,7 +45,7 @@ void log_sample(troupe::tracking_handle& tracker, const torch::Tensor& images) {
 }
 
 void train(troupe::train_context& context, const config& cfg) {
-  // Does nothing on other ranks than 0; finishes when the loop is left.
+  // Does nothing on ranks other than 0; finishes at the end of the loop.
   auto tracker =
     troupe::start_tracking(context, {.experiment = "fashion-mnist"});
   tracker.log_params({{"model", "two layers"}, {"optimizer", "adam"}});

@@ -27,8 +27,8 @@ enum class ec : std::uint8_t {
   invalid_config, ///< A configuration that can never work; nothing was started.
   invalid_argument, ///< A call inside the train loop that can never work.
   not_initialized,  ///< `troupe::init` was not called.
-  conflict,         ///< Another run, driver or rank holds what was asked for.
-  storage,          ///< The run's storage refused or lost something.
+  conflict,         ///< Another run, driver or rank holds the resource.
+  storage,          ///< The run's storage refused or lost data.
   corrupt,          ///< Bytes do not match their checksum or format.
   spawn,            ///< A process could not be started.
   rank_failed,      ///< A rank ended before its train loop returned.
@@ -37,7 +37,7 @@ enum class ec : std::uint8_t {
   protocol,         ///< A peer broke the protocol.
   timeout,          ///< Something took longer than its limit.
   stopped,          ///< The run was asked to stop.
-  unsupported,      ///< This build or this host lacks what was asked for.
+  unsupported,      ///< This build or this host lacks the feature.
 };
 
 inline constexpr ec last_ec = ec::unsupported;
@@ -76,7 +76,7 @@ inline tl::unexpected<error> failure(ec code, std::string message) {
 }
 
 /// The exception that is being handled, as an error that begins with *what*.
-/// For the edges that let nothing through.
+/// For boundaries that no exception may cross.
 error caught(std::string_view what) noexcept;
 
 } // namespace troupe
@@ -89,8 +89,8 @@ error caught(std::string_view what) noexcept;
   declaration = *std::move(TROUPE_TRY_NAME_(line))
 #define TROUPE_TRY_AT_(line, ...) TROUPE_TRY_(line, __VA_ARGS__)
 
-/// `TROUPE_TRY(auto file, open_file(path));` is the value of an `expected`, or
-/// returns its error from the calling function.
+/// `TROUPE_TRY(auto file, open_file(path));` takes the value of an `expected`,
+/// or returns its error from the calling function.
 #define TROUPE_TRY(...) TROUPE_TRY_AT_(__LINE__, __VA_ARGS__)
 
 /// `TROUPE_TRY_VOID(sync_file(file));` returns the error of an `expected`, if

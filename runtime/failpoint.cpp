@@ -39,7 +39,7 @@ failpoint_plan& plan() {
 }
 
 // Reads the variable before main. An unusable value ends the process: a fault
-// test that injects no fault would pass for nothing.
+// test that injects no fault would prove nothing.
 [[maybe_unused]] const bool read_environment = [] {
   auto spec = std::getenv("TROUPE_FAILPOINT");
   if (spec && !arm_failpoint(spec))

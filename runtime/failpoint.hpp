@@ -12,8 +12,8 @@ namespace troupe {
 
 namespace detail {
 
-/// Whether any failpoint is armed. A load of it is all that an unarmed one
-/// costs.
+/// Whether any failpoint is armed. An unarmed one costs one load of
+/// it.
 extern std::atomic<bool> failpoints_armed;
 
 int hit_failpoint(const char* name);
@@ -22,7 +22,7 @@ int hit_failpoint(const char* name);
 
 /// A named point at which a test ends the process or makes a system call fail.
 /// Only builds configured with `TROUPE_FAILPOINTS` have them; in others this is
-/// 0 and the variable is not looked at.
+/// 0 and the variable is ignored.
 ///
 /// Armed by the environment variable `TROUPE_FAILPOINT=name[:n[+]][=action]`,
 /// several of them joined by commas, read once at the start of the process, or
@@ -46,7 +46,7 @@ constexpr int failpoint(const char*) {
 
 #endif
 
-/// Arms *specs* in place of what was armed; an empty text disarms.
+/// Arms *specs* instead of what was armed; an empty text disarms.
 /// `ec::unsupported`: this build has no failpoints.
 expected<void> arm_failpoint(const std::string& specs);
 

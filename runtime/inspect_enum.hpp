@@ -4,8 +4,8 @@
 
 namespace troupe {
 
-/// Writes or reads *x* as its number. A number after that of *last*, the last
-/// of the enum's values, is refused: no code of ours has it.
+/// Writes or reads *x* as its number. Numbers above that of *last*, the enum's
+/// last value, are refused.
 template <class Inspector, class Enum>
 bool inspect_enum(Inspector& f, Enum& x, Enum last) {
   using number = std::underlying_type_t<Enum>;

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// Longest text of an exception that is sent or stored.
+/// Longest exception text that is sent or stored.
 inline constexpr std::size_t max_reason_size = std::size_t{64} * 1024;
 
 /// A character of a text; one byte that belongs to none if it is not valid.
@@ -34,7 +34,7 @@ std::string utf8_text(std::string_view text);
 /// characters.
 std::string_view cut_text(std::string_view text, std::size_t size) noexcept;
 
-/// *text*, cut to `max_reason_size`; what was cut says how long it was.
+/// *text*, cut to `max_reason_size`; a cut text ends with its full length.
 std::string cut_reason(std::string text);
 
 /// Appends two lowercase hexadecimal digits for each byte of *bytes*.

@@ -10,9 +10,9 @@
 
 namespace troupe {
 
-/// A rank's link to its worker group. In a process of its own the loop's thread
-/// runs the network while it waits for answers, so that no other thread has to
-/// wake up on the way.
+/// A rank's link to its worker group. In a rank process the loop's thread runs
+/// the network while it waits for answers, so that no other thread has to wake
+/// up.
 class actor_link : public rank_link {
 public:
   actor_link(caf::actor_system& system, network_thread* network,
@@ -32,7 +32,7 @@ public:
   std::optional<troupe::stop_info> stop_info() const override;
   void on_abort(std::function<void(const error&)> f) override;
 
-  /// Waits for the reports that did not wait themselves.
+  /// Waits for the reports that were sent without waiting.
   expected<void> drain();
 
 private:
@@ -53,7 +53,7 @@ private:
   group_link args_;
   std::deque<pending_report> under_way_;
   std::uint64_t barriers_ = 0;
-  std::size_t logged_ = 0; // since the last one that was waited for
+  std::size_t logged_ = 0; // since the last one that was awaited
   remote_store store_;
 };
 

@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// Calls the user's hook *name* and turns what it throws into an error that
-/// names it; `ec::stopped` if it left because the run is to stop.
+/// Calls the user's hook *name* and turns an exception into an error that names
+/// the hook; `ec::stopped` if it left because the run stops.
 error call_rank_hook(std::string_view name, const std::function<void()>& call);
 
 } // namespace troupe

@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// What callbacks are told about the run of *request* (resolved) in *store*.
+/// The context for callbacks of the run of *request* (resolved) in *store*.
 run_context context_of(const run_request& request, const run_store& store);
 
 } // namespace troupe

@@ -22,7 +22,7 @@ struct train_options {
   run_config run;
 };
 
-/// Runs one train loop on every rank of a group and looks after the group.
+/// Runs one train loop on every rank of a group and manages the group.
 ///
 /// A loop is a function or a captureless lambda that takes `(train_context&)`
 /// or `(train_context&, const Config&)`, where *Config* is any
@@ -42,8 +42,8 @@ public:
     : request_{std::move(options.scaling), std::move(options.run),
                train_loop::make(std::move(loop), no_backend{}, config)} {}
 
-  /// Runs the loop and waits for the end. Never throws: what went wrong is in
-  /// the result, beside all that was kept.
+  /// Runs the loop and waits for the end. Never throws: the result has the
+  /// error, and everything that was stored.
   result fit() const noexcept { return troupe::fit(request_); }
 
   /// Starts the run in *system*, which must load CAF's middleman and outlive

@@ -5,9 +5,9 @@
 
 namespace troupe {
 
-/// Runs *request* from start to end on the calling thread's time. SIGINT stops
-/// it in good order; `run_config::preempt_signals` let ranks take a last
-/// checkpoint first. Never throws: what went wrong is in the result.
+/// Runs *request* from start to end; blocks the calling thread. SIGINT stops it
+/// in order; `run_config::preempt_signals` let ranks save a last checkpoint
+/// first. Never throws: the result has the error.
 result fit(const run_request& request) noexcept;
 
 } // namespace troupe

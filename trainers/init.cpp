@@ -11,7 +11,7 @@ namespace troupe {
 
 void init(int, char**) {
   register_messages();
-  // A file that may not grow is an error of the write that meets it.
+  // Exceeding a file size limit is an error of the write, not a signal.
   struct sigaction now {};
   if (sigaction(SIGXFSZ, nullptr, &now) == 0 && now.sa_handler == SIG_DFL)
     std::signal(SIGXFSZ, SIG_IGN);

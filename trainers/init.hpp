@@ -2,12 +2,12 @@
 
 namespace troupe {
 
-/// Readies this program to start ranks. The first line of `main`: a program
-/// with a single thread makes its spawner in a millisecond, later ones start
-/// themselves once more for it.
+/// Prepares this program to start ranks. The first line of `main`: a program
+/// with a single thread creates its spawner in a millisecond; later, the
+/// program is executed again for it.
 ///
-/// In a process that was started as a spawner it never returns. What goes wrong
-/// here is told by the first `fit()`.
+/// In a process that was started as a spawner it never returns. The first
+/// `fit()` reports failures of this call.
 void init(int argc, char** argv);
 
 } // namespace troupe

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// Contexts whose loops have ended. A thread that a loop has left behind may
-/// still call one, and is told so instead of crashing.
+/// Contexts whose loops have ended. A thread that a loop left running may still
+/// call one, and gets an exception instead of a crash.
 class kept_contexts {
 public:
   void add(std::unique_ptr<train_context> x) {

@@ -27,28 +27,28 @@ public:
   /// stored.
   virtual expected<void> report(rank_report x, bool wait) = 0;
 
-  /// Notes *x* in the run's journal, ahead of this rank's later reports.
-  /// Returns before it is there, unless many are under way.
+  /// Adds *x* to the run's journal, ahead of this rank's later reports. Returns
+  /// before that is done, unless many are under way.
   virtual expected<void> log(loop_event x) = 0;
 
   /// Waits until every rank is here.
   virtual expected<void> barrier() = 0;
 
-  /// Rank 0's *bytes* on every rank, or what rank 0 has instead of them.
+  /// Rank 0's *bytes* on every rank, or rank 0's error.
   virtual expected<std::string> broadcast(expected<std::string> bytes) = 0;
 
   /// Committed checkpoints that were not evicted, oldest first, including all
   /// that this rank has reported.
   virtual expected<std::vector<reported_checkpoint>> reported_checkpoints() = 0;
 
-  /// Whether one of those is called *name*; `ec::conflict` if none is, but
-  /// something else lies where it would.
+  /// Whether one of those is called *name*; `ec::conflict` if something else
+  /// has that name.
   virtual expected<bool> has_checkpoint(const std::string& name) = 0;
 
   virtual key_value_store& store() = 0;
 
-  /// Where the worker group looks up what this rank waits in, apart from the
-  /// calls above. It may be used after the loop's end.
+  /// Shows the worker group what this rank waits for, apart from the calls
+  /// above. It may be used after the loop's end.
   virtual std::shared_ptr<rank_activity> activity() = 0;
 
   virtual bool stop_requested() const noexcept = 0;
@@ -57,8 +57,8 @@ public:
   virtual std::optional<troupe::stop_info> stop_info() const = 0;
 
   /// Calls *f* once, from another thread and at once, when a peer has failed or
-  /// the run is to stop. An empty function takes the last one back; no call is
-  /// under way then any more.
+  /// the run is to stop. An empty function removes the last one; when this
+  /// returns, no call is under way.
   virtual void on_abort(std::function<void(const error&)> f) = 0;
 };
 

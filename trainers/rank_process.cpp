@@ -70,7 +70,7 @@ expected<void> run(const std::string& payload,
   auto lock = join_attempt({unique_fd{descriptors[2]}, seed->token});
   if (!lock)
     return tl::unexpected<error>{std::move(lock.error())};
-  lock->release(); // Open as long as this process lives.
+  lock->release(); // Open until this process ends.
   // Never destroyed: the process ends right after its goodbye, and an orderly
   // shutdown of the system would only delay that.
   static auto config = new system_config;

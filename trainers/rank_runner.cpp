@@ -45,7 +45,7 @@ expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
 
 expected<void> say_goodbye(network_waiter& self, const rank_args& args,
                            loop_outcome outcome) {
-  // Before it is cut: a part of a secret is none that anyone knows.
+  // Before it is cut: a part of a secret would not be recognized.
   outcome.reason.message = cut_reason(redacted(outcome.reason.message));
   expected<void> result;
   self
@@ -59,20 +59,20 @@ expected<void> say_goodbye(network_waiter& self, const rank_args& args,
   return result;
 }
 
-/// Where the rank shows what it waits in; a rank process also answers requests
-/// for its stacks from here on.
+/// Where the rank shows what it waits for; from here on a rank process also
+/// answers requests for its stacks.
 std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
   if (!x.in_process)
     answer_with_stacks(x.run_path + "/logs/" + stacks_name(x.rank));
   auto segment = shared_segment::attach(x.segment, {x.run_id, x.attempt});
-  if (!segment) // No one can look, and nothing else depends on it.
+  if (!segment) // It cannot be inspected then; nothing else depends on it.
     return std::make_shared<rank_activity>();
   auto memory = std::make_shared<shared_segment>(std::move(*segment));
   return std::shared_ptr<rank_activity>{memory, &memory->activity(x.rank)};
 }
 
-/// Puts why the rank fails into its log, whole and once, as a program that ends
-/// by an exception does.
+/// Writes the whole reason of the failure to the rank's log, once, like a
+/// program that ends with an exception.
 void tell_log(int rank, loop_outcome& x) {
   if (!x.reason || x.stopped || std::exchange(x.logged, true))
     return;
@@ -111,7 +111,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   if (!outcome.reason)
     if (auto ok = link->drain(); !ok)
       outcome = {ok.error(), ok.error().code == ec::stopped};
-  // A loop that was told to end may leave by any exception, or return.
+  // A loop that was asked to end may throw anything, or return.
   outcome.stopped = outcome.stopped || control->ended();
   return outcome;
 }
@@ -180,8 +180,8 @@ loop_outcome run_loop(const train_loop& loop, train_context& context,
 
 expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   auto control = std::make_shared<loop_control>();
-  // A driver that stands still may answer late; one that is gone takes the rank
-  // along.
+  // A stopped driver may answer late; if the driver dies, the rank dies with
+  // it.
   network_waiter self{system, args.network};
   auto me = system.spawn(
     trainer, trainer_args{args.attempt, args.rank, args.group, control});
@@ -192,7 +192,7 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
     loop_outcome outcome;
     try {
       outcome = run_with_link(system, args, std::move(*start), control);
-    } catch (...) { // Around the loop: the copy of a closure, for one.
+    } catch (...) { // Around the loop, such as the copy of a closure.
       outcome = {caught("the rank could not run its loop")};
     }
     if (has_log)

@@ -13,13 +13,13 @@ namespace troupe {
 /// How a rank's loop ended.
 struct loop_outcome {
   error reason;          ///< `ec::none`: it returned.
-  bool stopped = false;  ///< It left because it was told to.
-  std::string type = {}; ///< Of the exception that left it.
+  bool stopped = false;  ///< It left because it was asked to.
+  std::string type = {}; ///< Type of its exception.
   bool logged = false;   ///< The rank's log has it.
 };
 
-/// Runs *loop* with its hooks and turns whatever leaves them into a value.
-/// *failed* hears of a failure before the last hook, which may take long.
+/// Runs *loop* with its hooks and turns exceptions into a value. Calls *failed*
+/// with a failure before the last hook, which may take long.
 loop_outcome run_loop(const train_loop& loop, train_context& context,
                       const std::function<void(loop_outcome&)>& failed = {});
 
@@ -36,8 +36,8 @@ struct rank_args {
   network_thread* network = nullptr; ///< Of the rank's own process, if any.
 };
 
-/// A rank from hello to goodbye, on the calling thread. Returns what ended it
-/// before it could say so to its worker group.
+/// A rank from its first message to its last, on the calling thread. Returns an
+/// error that it could not send to its worker group.
 expected<void> run_rank(caf::actor_system& system, const rank_args& args);
 
 } // namespace troupe

@@ -27,7 +27,7 @@ public:
     return activity_;
   }
 
-  /// Lets go of that memory: no one looks any more.
+  /// Releases that memory: it is no longer read.
   void end() {
     auto own = std::make_shared<rank_activity>();
     std::lock_guard guard{mutex_};
@@ -39,7 +39,7 @@ private:
   std::shared_ptr<rank_activity> activity_;
 };
 
-/// Which rank speaks to which worker group, and what ends it.
+/// The connection of a rank to its worker group, and what ends the loop.
 struct group_link {
   worker_group_actor group;
   std::uint64_t attempt = 0;
@@ -71,9 +71,9 @@ expected<Answer> request_answer(caf::blocking_actor& self,
 }
 
 /// The worker group's rendezvous store as a rank sees it. May be used from any
-/// thread of the rank. What the group answers at once has no limit of its own:
-/// a driver that stands still answers later, and one that is gone takes the
-/// rank along.
+/// thread of the rank. Requests that the group answers at once have no limit:
+/// a stopped driver answers later, and if the driver dies, the rank dies with
+/// it.
 class remote_store : public key_value_store {
 public:
   remote_store(caf::actor_system& system, const group_link& link)

@@ -26,7 +26,7 @@ expected<run_handle> run_handle::start(run_request request,
     run_handle result{std::move(*parts)};
     auto ok = result.parts_->open_door(system);
     if (!ok) {
-      // No one asked it to stop: the driver stores what the matter is.
+      // This is not a requested stop: the driver stores the reason.
       caf::anon_send(result.driver(), storage_lost{ok.error()});
       return tl::unexpected<error>{std::move(ok.error())};
     }
@@ -84,7 +84,7 @@ result run_handle::wait(const std::function<bool()>& hurried) noexcept {
       caught("the run's last files may be incomplete").message);
     parts_->board->note(parts_->unsent.back());
   }
-  // Nothing of the run writes to its folder any more.
+  // No part of the run writes to its folder any more.
   parts_->store->release();
   outcome.unsent = parts_->unsent;
   return outcome;

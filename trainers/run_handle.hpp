@@ -19,25 +19,25 @@ class lent_thread;
 class network_thread;
 struct run_parts;
 
-/// What whoever starts a run has for it beside the request.
+/// What the caller provides for a run besides the request.
 struct run_surroundings {
   /// Gets what rank 0 prints, if that is a process.
   std::function<void(std::string_view)> console;
-  /// The start fails with `ec::stopped` once this is true. It is asked on the
-  /// thread that starts the run, and only until the run has started.
+  /// The start fails with `ec::stopped` once this is true. Called on the thread
+  /// that starts the run, and only until the run has started.
   std::function<bool()> given_up;
-  /// Runs the loop of a run without workers; unset: a thread of its own does.
+  /// Runs the loop of a run without workers; unset: a separate thread does.
   std::shared_ptr<lent_thread> thread;
   /// Of the actor system, for that thread alone. Unset: it has none.
   network_thread* network = nullptr;
 };
 
-/// A run under way in an actor system. Stops the run and waits for it when it
-/// goes before the end.
+/// A run in an actor system. Its destructor stops the run and waits for
+/// it.
 class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive
-  /// the handle. A run without workers has one rank on a thread of its own.
+  /// the handle. A run without workers has one rank on a separate thread.
   static expected<run_handle> start(run_request request,
                                     caf::actor_system& system,
                                     run_surroundings around = {});
@@ -46,35 +46,35 @@ public:
   run_handle& operator=(run_handle&&) noexcept;
   ~run_handle();
 
-  /// How the run is; asks no actor and never waits.
+  /// The run's status; involves no actor and never waits.
   run_status status() const;
 
   /// Ends the run in good order; returns at once.
   void stop(std::string reason = "the run was asked to stop");
 
-  /// Says that the run has to go: ranks get *grace*, unset: as the config says,
-  /// to leave their loops with a last checkpoint, and the run ends as
-  /// `preempted`. Returns at once.
+  /// Preempts the run: ranks have *grace* (unset: the config's) to leave their
+  /// loops with a last checkpoint, and the run ends as `preempted`. Returns at
+  /// once.
   void preempt(std::optional<std::chrono::milliseconds> grace = std::nullopt,
                std::string reason = "the run was preempted");
 
-  /// Waits for the end, for what the ranks printed and for trackers.
-  /// Then the run's name is free: a run that did not finish can be started
-  /// again. May be called again, and by several threads at once.
+  /// Waits for the end, for the ranks' output and for trackers. Then the run's
+  /// name is free: an unfinished run can be started again. May be called
+  /// repeatedly, and by several threads at once.
   ///
-  /// *hurried* is asked on this thread, about ten times a second while trackers
-  /// are at work. Once it is true they are given up after a moment: what they
-  /// have not taken is in `result::unsent`.
+  /// Calls *hurried* on this thread, about ten times a second while trackers
+  /// run. Once it returns true, they are given up after a moment:
+  /// `result::unsent` says what they have not sent.
   result wait(const std::function<bool()>& hurried = {}) noexcept;
 
-  /// What the driver shows; for those who would rather be told than ask.
+  /// The driver's status, notes and result; subscribe with on_change().
   run_board& board();
 
-  /// The DRIVER actor, to be composed with actors of the caller's own.
+  /// The DRIVER actor, to compose it with the caller's own actors.
   const driver_actor& driver() const;
 
   /// Ranks' threads that did not leave their loops, and the thread of callbacks
-  /// that did not come back. They use the actor system: it must not end while
+  /// that did not return. They use the actor system, which must not end while
   /// there are any.
   int threads_left_behind() const;
 

@@ -21,8 +21,8 @@ namespace troupe {
 
 namespace {
 
-/// Actors of a run with a thread of their own: the committer, and the one that
-/// calls callbacks.
+/// Actors of a run with their own thread: the committer, and the one that calls
+/// callbacks.
 constexpr std::size_t detached_actors = 2;
 
 template <class Hook>
@@ -103,11 +103,11 @@ find_actors(const run_config& config, caf::actor_system& system) {
   return result;
 }
 
-/// Who hears what the driver tells of the run.
+/// The actor that receives the driver's events for callbacks.
 struct listeners {
   std::shared_ptr<callback_list> classes;
   std::vector<named_callback_actor> actors;
-  std::shared_ptr<told_reports> told; ///< Unset: there is no one.
+  std::shared_ptr<told_reports> told; ///< Unset: there are no callbacks.
 };
 
 expected<listeners> find_listeners(const run_config& config,
@@ -126,7 +126,7 @@ expected<listeners> find_listeners(const run_config& config,
     });
 }
 
-/// Makes a run in three steps. Nothing of it runs before the last one.
+/// Makes a run in three steps. Nothing runs before the last one.
 class run_starter {
 public:
   run_starter(run_request request, caf::actor_system& system,
@@ -136,11 +136,11 @@ public:
     request_.loop.hooks = request_.run.rank_hooks;
   }
 
-  /// Finds what the run needs of others, then takes its name and opens its
+  /// Finds the run's requirements, then takes its name and opens its
   /// folder.
   expected<void> open();
 
-  /// Decides where its ranks go, and reserves the first attempt.
+  /// Places its ranks, and reserves the first attempt.
   expected<void> plan();
 
   /// Starts the actors.
@@ -150,7 +150,7 @@ private:
   expected<void> find_spawner();
   expected<void> start_trackers();
   std::shared_ptr<rank_launcher> make_launcher();
-  /// Where its messages come in, if they come from other processes, or where
+  /// On the network thread if its messages come from other processes, or where
   /// the lent thread can run it while it waits.
   template <class Behavior, class Args>
   auto spawn_actor(Behavior behavior, Args args) {
@@ -160,7 +160,7 @@ private:
   }
   user_callback_actor spawn_callbacks();
   driver_args args_of_driver();
-  /// Passes *text* on to people.
+  /// Shows *text* to people.
   std::function<void(std::string)> note() const {
     return
       [board = run_->board](std::string text) { board->note(std::move(text)); };
@@ -238,7 +238,7 @@ expected<void> run_starter::plan() {
     return tl::unexpected<error>{std::move(plan.error())};
   plan_ = std::move(*plan);
   plan_.on_lent_thread = around_.thread != nullptr;
-  // An actor that gets none would be waited for at the end of the system.
+  // At its end, the system would wait for an actor that gets no exit message.
   if (auto ok = expect_threads(detached_actors); !ok)
     return ok;
   // Last of what may fail: an attempt that begins needs an end.

@@ -8,7 +8,7 @@
 
 namespace troupe {
 
-/// All that a run is made of.
+/// Everything that defines a run.
 struct run_request {
   scaling_config scaling;
   run_config run;
@@ -20,17 +20,17 @@ inline bool runs_here(const scaling_config& x) {
   return x.num_workers == 0 || x.where == placement::in_process;
 }
 
-/// How many ranks there are: no workers still make one.
+/// The number of ranks: one without workers.
 inline int world_size_of(const scaling_config& x) {
   return std::max(x.num_workers, 1);
 }
 
 /// Largest config of a loop that runs in processes, as cereal writes it: it
-/// travels in one message, with room for the rest.
+/// must fit into one message with the rest.
 inline constexpr std::size_t max_config_bytes = 3 * 1024 * 1024;
 
-/// Refuses what can never work on this host, before anything is started or
-/// written.
+/// Refuses requests that can never work on this host, before anything is
+/// started or written.
 expected<void> validate(const run_request& x);
 
 } // namespace troupe

@@ -80,7 +80,7 @@ fs::path inside(const fs::path& path, const fs::path& run) {
   return relative.empty() || *relative.begin() == ".." ? fs::path{} : relative;
 }
 
-/// The run's folder; nothing is made where it was renamed or replaced.
+/// The run's folder; nothing is created if it was renamed or replaced.
 held_folder folder_of_run(const train_context& context) {
   return value_or_throw(
     held_folder::open(context.run_path(), context.facts().run_inode));

@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// What a train loop calls its run where trackers show it. A tracker's own
-/// options win; what is empty is left to them.
+/// Names under which trackers show the run. A tracker's own options take
+/// precedence; empty ones are left to them.
 struct tracking_options {
   std::string project;
   std::string experiment;
@@ -29,8 +29,8 @@ struct image_view {
   int channels = 3; ///< 1 grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
 };
 
-/// Logs from inside a train loop to the trackers of the run, beside what
-/// `report()` gives them anyway.
+/// Logs from inside a train loop to the trackers of the run, in addition to its
+/// reports.
 ///
 /// Works on rank 0; on the others every call does nothing, so that loops need
 /// no guard. Records travel to the driver and are in the run's journal before
@@ -40,8 +40,8 @@ class tracking_handle {
 public:
   tracking_handle(train_context& context, const tracking_options& options);
 
-  /// Finishes if no one has: as failed while an exception leaves the loop, as
-  /// aborted if the run was asked to stop, else as finished.
+  /// Finishes if that was not done: as failed while an exception leaves the
+  /// loop, as aborted if the run was asked to stop, else as finished.
   ~tracking_handle();
 
   tracking_handle(const tracking_handle&) = delete;
@@ -50,7 +50,7 @@ public:
   /// Whether calls do anything: on rank 0, until `finish`.
   bool active() const noexcept { return context_ != nullptr; }
 
-  /// Settings of the run beside the loop's config.
+  /// Settings of the run besides the loop's config.
   void log_params(const metrics& values);
 
   /// Values at *step*; without it, one step after the last.
@@ -69,11 +69,11 @@ public:
   void log_histogram(const std::string& name, std::span<const double> values,
                      std::int64_t step, int buckets = 30);
 
-  /// A file or folder that belongs to the run. What is outside the run's folder
-  /// is copied to `artifacts/<name>` of it.
+  /// A file or folder that belongs to the run. Files outside the run's folder
+  /// are copied to its `artifacts/<name>`.
   void log_artifact(const fs::path& path, const std::string& name = {});
 
-  /// Says how the loop ended; later calls do nothing.
+  /// Records how the loop ended; later calls do nothing.
   void finish(run_status_kind status = run_status_kind::finished);
 
 private:

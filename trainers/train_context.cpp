@@ -15,18 +15,18 @@ namespace troupe {
 
 namespace {
 
-/// Of the loops that run on this thread: a loop may call `fit()` for a world of
-/// one, whose loop runs inside of it.
+/// Of the loops that run on this thread: a loop may call `fit()` for an inline
+/// run, whose loop runs inside it.
 thread_local std::vector<train_context*> contexts;
 
-/// Throws what *reason* means to a train loop.
+/// Throws *reason* in a train loop.
 [[noreturn]] void leave(error reason) {
   if (reason.code == ec::stopped)
     throw run_stopped{std::move(reason)};
   throw train_error{std::move(reason)};
 }
 
-/// Events that the run itself notes: whoever reads its journal goes by them.
+/// Events of the run itself, on which readers of its journal rely.
 constexpr std::array<std::string_view, 5> kinds_of_the_run{
   "attempt_begun", "driver_lost", "preempted", "ranks_failed", "run_ended"};
 
@@ -51,17 +51,17 @@ expected<void> check_free(rank_link& link, const std::string& name) {
   });
 }
 
-/// Whether a checkpoint may be called *name*: asked before anything of the
-/// report is sent or counted, since a commit that fails ends the run. Without
-/// barrier no one waits for the checkpoints before, and the commit decides.
+/// Whether a checkpoint may be called *name*: checked before anything of the
+/// report is sent or counted, because a failed commit ends the run. Without
+/// barrier, earlier checkpoints may still be under way, and the commit decides.
 expected<void> check_name(rank_link& link, const std::string& name,
                           bool barrier) {
   auto valid = validate_checkpoint_name(name);
   return valid && barrier ? check_free(link, name) : valid;
 }
 
-/// The same for a name that the loop did not choose: as long as nothing lies at
-/// its *path*, no one is asked.
+/// The same for a default name: the driver is asked only if its *path*
+/// exists.
 expected<void> check_default(rank_link& link, const fs::path& path) {
   return look_up_link(path).and_then([&](const file_status& found) {
     return found.exists() ? check_free(link, path.filename().string())

@@ -52,7 +52,7 @@ T value_or_throw(expected<T> x) {
     return std::move(*x);
 }
 
-/// Leaves the train loop because the run is to stop. Let it pass: it is no
+/// Leaves the train loop because the run stops. Do not catch it: it is not a
 /// failure of the rank.
 class run_stopped : public train_error {
   using train_error::train_error;
@@ -61,12 +61,12 @@ class run_stopped : public train_error {
 /// Largest value of `broadcast_from_rank_zero` in bytes, serialized.
 inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
 
-/// A rank's side of the run: who it is, and all it can ask of the run. Every
-/// call that fails throws `train_error`.
+/// A rank's access to the run: its own identity, and all requests to the run.
+/// Every call that fails throws `train_error`.
 ///
-/// Belongs to the thread of the train loop: calls of other threads, and calls
-/// after the loop has ended, throw without harm. The context itself stays until
-/// the run (in a rank process: the process) has ended.
+/// Belongs to the thread of the train loop: calls on other threads, and calls
+/// after the loop has ended, throw. The context itself stays until the run (in
+/// a rank process: the process) has ended.
 class train_context {
 public:
   using report_hook = decltype(rank_hooks::on_report);
@@ -95,8 +95,8 @@ public:
   const rank_facts& facts() const noexcept { return facts_; }
 
   /// At first the checkpoint to resume from; later the last one that this rank
-  /// reported. A loop that reports without having asked, though there is one to
-  /// resume from, is warned about: it trains from the beginning.
+  /// reported. A loop that reports without having called this, although there
+  /// is one to resume from, causes a warning: it trains from the beginning.
   const std::optional<troupe::checkpoint>& checkpoint() const noexcept {
     is_unasked_ = false;
     return checkpoint_;
@@ -105,7 +105,7 @@ public:
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> all_reported_checkpoints();
 
-  /// A folder on the run's storage for the checkpoint of a report to come.
+  /// A folder on the run's storage for the checkpoint of a later report.
   staged_checkpoint new_checkpoint();
 
   /// Reports *values*; returns once every rank has sent its report of the same
@@ -120,16 +120,16 @@ public:
   void report(metrics values, const troupe::checkpoint& files,
               const report_options& options = {});
 
-  /// Notes *x* in the run's journal, ahead of later reports of this rank, for
-  /// trackers to find: see `tracking_handle`. Kinds of the run's own, such as
-  /// `run_ended`, are refused.
+  /// Adds *x* to the run's journal, ahead of later reports of this rank, for
+  /// trackers: see `tracking_handle`. The run's own kinds, such as `run_ended`,
+  /// are refused.
   void log(loop_event x);
 
   /// Waits until every rank is here.
   void barrier();
 
   /// Rank 0's *value* on every rank: any type that cereal serializes, at most
-  /// `max_broadcast_bytes`. What rank 0 cannot send throws on every rank.
+  /// `max_broadcast_bytes`. If rank 0 cannot send it, every rank throws.
   template <class T>
   T broadcast_from_rank_zero(const T& value) {
     expected<std::string> bytes;
@@ -150,27 +150,27 @@ public:
   /// Why and by when, if `stop_requested()`.
   std::optional<troupe::stop_info> stop_info() const;
 
-  /// The loop has ended: lets go of the data plane and refuses all calls to
-  /// come.
+  /// The loop has ended: releases the data plane and refuses all later
+  /// calls.
   void end();
 
-  /// Calls *f* at the end of every report. What it throws leaves `report` as a
-  /// `train_error` that names the hook, and is kept in `hook_failure`.
+  /// Calls *f* at the end of every report. Its exceptions leave `report` as a
+  /// `train_error` that names the hook, and are kept in `hook_failure`.
   void on_report(report_hook f) { on_report_ = std::move(f); }
 
-  /// Calls *f* at the start of `report` and `new_checkpoint` as long as the
-  /// result lives, for a data plane that must not let invalid results through;
-  /// what it throws leaves both.
+  /// Calls *f* at the start of `report` and `new_checkpoint` while the result
+  /// exists, for a data plane that must refuse invalid results; its exceptions
+  /// leave both.
   [[nodiscard]] std::shared_ptr<void> before_report(std::function<void()> f);
 
-  /// What the hook of reports failed for; `ec::none` if it did not.
+  /// Why the hook of reports failed; `ec::none` if it did not.
   const error& hook_failure() const noexcept { return hook_failure_; }
 
   /// The control plane, for data planes and tests.
   rank_link& link() noexcept { return *link_; }
 
   /// A slot for the data plane (group, device) of the trainer that started the
-  /// loop. Lives until the loop has ended.
+  /// loop, until the loop has ended.
   std::any& data_plane() noexcept { return data_plane_; }
 
 private:

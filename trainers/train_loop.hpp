@@ -17,13 +17,13 @@
 
 namespace troupe {
 
-/// The config of a loop that takes none.
+/// The config of a loop without one.
 struct no_config {
   template <class Archive>
   void serialize(Archive&) {}
 };
 
-/// Sets up nothing around a loop: the data plane of one without LibTorch.
+/// No data plane: for loops without LibTorch.
 struct no_backend {
   void prepare(train_context&) const {}
   void run(train_context&, const std::function<void()>& loop) const { loop(); }
@@ -41,8 +41,8 @@ struct in_process_loop {
 template <class F>
 in_process_loop(F) -> in_process_loop<F>;
 
-/// What a rank asks of its loop: `prepare` comes before the rank's hooks, so
-/// that nothing of the user's runs on a process that is not ready for it.
+/// The stages of a loop: `prepare` comes before the rank's hooks, so that the
+/// process is ready before user code runs.
 enum class loop_stage { prepare, run };
 
 /// A user's train loop with its config, ready to run on a rank: as two
@@ -76,7 +76,7 @@ public:
     return result;
   }
 
-  /// A closure; *config* is given to it by value.
+  /// A closure; it gets *config* by value.
   template <class Backend, class F, class Config>
   static train_loop make(in_process_loop<F> x, const Backend& backend,
                          const Config& config) {
@@ -103,12 +103,12 @@ public:
   const void* loop = nullptr;
   std::string config;      ///< Backend and config as cereal wrote them.
   std::string config_text; ///< The config as a JSON object, for people.
-  error problem;           ///< What the config threw; no run takes the loop.
+  error problem; ///< The exception of the config; no run accepts the loop.
   std::function<void(train_context&, loop_stage)> closure;
   rank_hooks hooks; ///< `run_config::rank_hooks`, for `run_loop`.
 
 private:
-  /// Calls *write*, which calls code of the user.
+  /// Calls *write*, which calls user code.
   template <class Write>
   void serialize(Write write) {
     try {

@@ -13,12 +13,12 @@ bool from_string(caf::string_view text, ec& x);
 
 bool from_integer(std::uint8_t value, ec& x);
 
-/// *x* as an actor answers it.
+/// *x* as the answer of an actor.
 caf::error to_caf(const error& x);
 
-/// What an actor answered, as the rest of Troupe passes it on. CAF's own errors
-/// keep their text; a broken connection is `ec::protocol`, a request that took
-/// too long `ec::timeout`.
+/// The error answer of an actor as an `error`. CAF's own errors keep their
+/// text; a broken connection is `ec::protocol`, a request that took too long
+/// `ec::timeout`.
 error from_caf(const caf::error& x);
 
 } // namespace troupe

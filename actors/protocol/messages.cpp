@@ -8,7 +8,7 @@ namespace {
 
 constexpr std::size_t max_page_bytes = 1024 * 1024;
 
-// About what *x* takes in a message.
+// Approximate size of *x* in a message.
 std::size_t size_of(const reported_checkpoint& x) {
   auto result = x.data.path().size() + 32;
   for (auto& [name, value] : x.values) {

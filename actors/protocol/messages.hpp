@@ -19,8 +19,8 @@
 
 // One struct per message. Commands are verbs, facts are past events, answers
 // are nouns. Every message between driver, worker group and trainer names its
-// attempt; one of another attempt is refused or dropped. Behind each struct
-// stands how it is written to the wire: its fields in order of declaration.
+// attempt; one of another attempt is refused or dropped. After each struct
+// comes its wire format: its fields in order of declaration.
 
 namespace troupe {
 
@@ -56,8 +56,8 @@ bool inspect(Inspector& f, stop_attempt& x) {
 }
 
 /// Asks the ranks of *attempt* to leave their loops by *deadline_ms* (Unix
-/// time): they hear of it with one of their next reports, all with the same. A
-/// later one changes no more than the deadline.
+/// time): they learn of it with one of their next reports, all with the same. A
+/// later one changes only the deadline.
 struct preempt_attempt {
   std::uint64_t attempt = 0;
   std::string reason;
@@ -84,11 +84,11 @@ bool inspect(Inspector& f, attempt_started& x) {
 }
 
 /// Every rank has returned from its loop, or has left it because of
-/// `stop_attempt`, and is gone.
+/// `stop_attempt`, and has ended.
 struct attempt_ended {
   std::uint64_t attempt = 0;
   bool stopped = false;
-  bool preempted = false; ///< All had heard of `preempt_attempt`.
+  bool preempted = false; ///< All had learned of `preempt_attempt`.
 };
 
 template <class Inspector>
@@ -98,7 +98,7 @@ bool inspect(Inspector& f, attempt_ended& x) {
                             f.field("preempted", x.preempted));
 }
 
-/// At least one rank failed; every rank is gone.
+/// At least one rank failed; every rank has ended.
 struct attempt_failed {
   std::uint64_t attempt = 0;
   bool started = false; ///< Whether `attempt_started` came before.
@@ -113,8 +113,8 @@ bool inspect(Inspector& f, attempt_failed& x) {
     f.field("reason", x.reason), f.field("ranks", x.ranks));
 }
 
-/// Something about the attempt that people should know, e.g. ranks that let
-/// the others wait.
+/// A warning about the attempt, e.g. ranks that keep others
+/// waiting.
 struct attempt_warning {
   std::uint64_t attempt = 0;
   std::string text;
@@ -127,8 +127,8 @@ bool inspect(Inspector& f, attempt_warning& x) {
                             f.field("text", x.text), f.field("waits", x.waits));
 }
 
-/// The report of every rank is there: store it. The driver passes on to the
-/// committer what has a checkpoint. Both answer `report_committed`.
+/// The report of every rank has arrived: store the batch. The driver forwards
+/// batches with a checkpoint to the committer. Both answer `report_committed`.
 struct commit_batch {
   std::uint64_t attempt = 0;
   report_batch batch;
@@ -218,7 +218,7 @@ struct loop_ended {
   std::uint64_t attempt = 0;
   int rank = 0;
   error reason;         ///< `ec::none`: it returned.
-  bool stopped = false; ///< It left because it was told to.
+  bool stopped = false; ///< It left because it was asked to.
 };
 
 template <class Inspector>
@@ -271,7 +271,7 @@ bool inspect(Inspector& f, report_committed& x) {
                             f.field("stop", x.stop));
 }
 
-/// *rank* waits until all that it has reported is stored.
+/// *rank* waits until all of its reports are stored.
 struct reports_awaited {
   std::uint64_t attempt = 0;
   int rank = 0;
@@ -302,7 +302,7 @@ bool inspect(Inspector& f, join_barrier& x) {
     f.field("payload", x.payload), f.field("refusal", x.refusal));
 }
 
-/// Every rank is here; *payload* is rank 0's.
+/// Every rank has arrived; *payload* is rank 0's.
 struct barrier_released {
   std::string payload;
 };
@@ -312,8 +312,8 @@ bool inspect(Inspector& f, barrier_released& x) {
   return f.object(x).fields(f.field("payload", x.payload));
 }
 
-/// What a rank's loop logged, for the journal. In order with the reports of the
-/// same rank.
+/// An event that a rank's loop logged, for the journal. In order with the
+/// reports of the same rank.
 struct log_event {
   std::uint64_t attempt = 0;
   loop_event event;
@@ -329,7 +329,7 @@ bool inspect(Inspector& f, log_event& x) {
 /// report index *first* on.
 struct get_checkpoints {
   std::uint64_t first = 0;
-  std::string name; ///< Of the only one that is asked for; empty: all.
+  std::string name; ///< Of the requested one; empty: all.
 };
 
 template <class Inspector>
@@ -480,7 +480,7 @@ bool inspect(Inspector& f, rank_launched& x) {
                             f.field("rank", x.rank), f.field("pid", x.pid));
 }
 
-/// The process or thread of *rank* is gone; for a process with its cause.
+/// The process or thread of *rank* has ended; for a process with its cause.
 struct rank_exited {
   std::uint64_t attempt = 0;
   int rank = 0;
@@ -517,7 +517,7 @@ bool inspect(Inspector& f, begin_attempt& x) {
   return f.object(x).fields();
 }
 
-/// Notes how the run ended; answered by nothing once that is durable.
+/// Stores how the run ended; answered without a value once that is durable.
 struct finish_run {
   run_status_kind status = run_status_kind::finished;
   std::optional<run_error> reason;
@@ -543,7 +543,7 @@ bool inspect(Inspector& f, before_run& x) {
 }
 
 /// Every rank has delivered report `index`. Sent in order of index, exactly
-/// once in a life of the driver.
+/// once per driver.
 struct after_report {
   std::uint64_t index = 0;
   std::uint64_t attempt = 0;
@@ -580,11 +580,11 @@ bool inspect(Inspector& f, after_run& x) {
   return f.object(x).fields(f.field("outcome", x.outcome));
 }
 
-/// A callback message was handled. An actor of the user's fills in no more than
-/// `failures`; what the run makes of them is the policy of its config, and the
-/// time is what the run waited for the answer.
+/// A callback message was handled. The user's actors fill in only `failures`;
+/// the config decides what they do, and the time is how long the run waited for
+/// the answer.
 struct callback_done {
-  double seconds = 0; ///< What the callbacks took.
+  double seconds = 0; ///< Time in the callbacks.
   bool abort = false; ///< Whether the run is to end for `failures`.
   std::vector<error> failures;
   std::vector<callback_time> times; ///< One entry per callback, in order.
@@ -610,9 +610,9 @@ bool inspect(Inspector& f, start_run& x) {
   return f.object(x).fields();
 }
 
-/// Ends the run in good order.
+/// Stops the run in order.
 struct stop_run {
-  std::string reason; ///< Empty: that it was asked to.
+  std::string reason; ///< Empty: it was asked to.
 };
 
 template <class Inspector>
@@ -642,7 +642,7 @@ bool inspect(Inspector& f, preempt_run& x) {
 
 // -- from the run's store to the driver
 
-/// The run cannot go on: its journal could not be made durable, or another
+/// The run cannot continue: its journal could not be made durable, or another
 /// driver has taken it.
 struct storage_lost {
   error reason;

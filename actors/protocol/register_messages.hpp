@@ -2,8 +2,8 @@
 
 namespace troupe {
 
-/// Makes CAF know every message of ours. Before the first actor system of the
-/// process; later calls do nothing.
+/// Registers all messages with CAF. Call it before the first actor system of
+/// the process; later calls do nothing.
 void register_messages();
 
 } // namespace troupe

@@ -49,7 +49,7 @@ expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
       },
       [&](const caf::error& reason) {
         result = tl::unexpected{explain(reason, where, timeout)};
-        // A late answer must not leave a connection that nobody uses.
+        // A late answer must not leave an unused connection.
         loop.post([scribe] {
           if (!scribe->detached())
             scribe->io_failure(nullptr, caf::io::network::operation::read);

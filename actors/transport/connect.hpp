@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// How long `connect` waits for the other side. A live one answers in less
-/// than a millisecond; a stopped or overloaded one shows here.
+/// How long `connect` waits for the other side. It usually answers in less than
+/// a millisecond; a stopped or overloaded one does not.
 constexpr auto connect_timeout = std::chrono::seconds{10};
 
 /// The untyped parts of `connect`: *interface* is what the caller expects.
@@ -29,8 +29,8 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
 /// user. Blocks; not for use inside an actor.
 ///
 /// Fails with `timeout` if the other side does not answer in time, with
-/// `protocol` if it is not there, belongs to another user, speaks something
-/// else or publishes an actor with another interface.
+/// `protocol` if there is none, or if it belongs to another user, uses another
+/// protocol or publishes an actor with another interface.
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system, const fs::path& path,
                          std::chrono::milliseconds timeout = connect_timeout) {

@@ -8,10 +8,10 @@
 
 namespace troupe {
 
-/// Gets one sentence about a peer or a connection that was turned away.
+/// Receives one sentence about a refused peer or connection.
 using refusal_handler = std::function<void(const std::string&)>;
 
-/// What one open socket counts; shared by its doorman, its connections and its
+/// Counters of one open socket; shared by its doorman, its connections and its
 /// owner.
 struct door {
   std::atomic<std::uint64_t> refused_peers{0};

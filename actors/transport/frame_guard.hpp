@@ -10,9 +10,9 @@ namespace troupe {
 
 /// Judges the header of every frame before CAF's BASP sees it.
 ///
-/// CAF itself allocates whatever an unchecked header announces. Here a
-/// connection starts with the one handshake that belongs to its direction,
-/// and no payload exceeds its limit; anything else is a reason to close.
+/// CAF itself allocates what an unchecked header announces. Here a connection
+/// must start with the handshake of its direction, and no payload may exceed
+/// its limit; anything else closes the connection.
 class frame_guard {
 public:
   /// Which end of the connection we are.
@@ -24,8 +24,8 @@ public:
   static constexpr std::uint32_t max_handshake = 64 * 1024;
 
   /// Room for the metrics of many ranks' reports (`max_metrics_bytes` each);
-  /// bulk data never travels in messages. Buffers grow with what arrives, so
-  /// that no peer can make us hold more than it has sent.
+  /// bulk data never travels in messages. Buffers grow with the received data,
+  /// so that no peer can make us allocate more than it has sent.
   static constexpr std::uint32_t max_payload = 64 * 1024 * 1024;
 
   explicit frame_guard(side s) noexcept : side_(s) {}

@@ -8,16 +8,16 @@ namespace troupe {
 
 namespace {
 
-/// How long after a guest has left this thread stays out of the way: reports
-/// in a row find the event loop free. It is also how late a message of the
-/// worker group may come in.
+/// After a rank's thread returns the event loop, this thread waits that long
+/// before running it again, so that back-to-back reports need no hand-over. It
+/// bounds the delay of incoming messages.
 constexpr auto grace = std::chrono::milliseconds{1};
 
 } // namespace
 
 network_thread::network_thread(caf::actor_system& system) : system_(system) {
-  // What any thread sends goes through the event loop's pipe: CAF would take
-  // the thread that made the system for the one that always runs the loop.
+  // Messages of all threads go through the event loop's pipe: CAF assumes that
+  // the thread which made the system always runs the loop.
   system.middleman().backend().thread_id({});
   thread_ = std::thread{[this] { run(); }};
 }

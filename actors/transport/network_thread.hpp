@@ -10,8 +10,8 @@
 namespace troupe {
 
 /// Runs the event loop of an actor system whose `system_config` asked for no
-/// network thread, and lets a thread that waits for an answer run it in its
-/// place: then no other thread has to wake up on the way.
+/// network thread, and lets a thread that waits for an answer run it instead,
+/// so that no other thread has to wake up.
 class network_thread {
 public:
   /// *system* must outlive this.
@@ -23,12 +23,12 @@ public:
 
   ~network_thread();
 
-  /// Waits until *done* and runs the event loop on the calling thread where it
-  /// can. What else brings *done* about has to call `wake`. For one thread at a
-  /// time.
+  /// Waits until *done* and runs the event loop on the calling thread if
+  /// possible. Other threads that make *done* true must call `wake`. For one
+  /// thread at a time.
   void drive_until(const std::function<bool()>& done);
 
-  /// Has `drive_until` look again: *done* is so by another thread's doing.
+  /// Makes `drive_until` check *done* again, which another thread has changed.
   void wake();
 
 private:
@@ -41,7 +41,7 @@ private:
   std::condition_variable changed_;
   bool driving_ = false; ///< Some thread runs the event loop.
   bool guest_ = false;   ///< Another thread runs it, or wants to.
-  bool parked_ = false;  ///< This thread waits for the guest to leave.
+  bool parked_ = false; ///< This thread waits for the guest to return the loop.
   bool ending_ = false;
   std::uint64_t visits_ = 0;
   std::thread thread_;

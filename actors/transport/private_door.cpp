@@ -14,8 +14,8 @@
 
 namespace troupe {
 
-/// Hands connections to CAF's broker that nobody has to accept. But for `enter`
-/// everything happens on the network thread.
+/// Passes connections to CAF's broker that need no accept. Everything but
+/// `enter` happens on the network thread.
 class pair_doorman : public caf::io::doorman {
 public:
   using multiplexer = unix_scribe::multiplexer;
@@ -43,7 +43,7 @@ public:
   }
 
   void launch() override {
-    // Not now: the broker is in the middle of making this door.
+    // Not now: the broker is still creating this door.
     loop_.post([self = caf::intrusive_ptr<pair_doorman>{this}] {
       self->open_ = true;
       self->let_in();

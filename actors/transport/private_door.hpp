@@ -15,8 +15,8 @@ namespace troupe {
 
 class pair_doorman;
 
-/// A way to an actor that has no name anywhere: only a process that was handed
-/// the other end of a socket pair gets in.
+/// A connection point of an actor without a name: only a process that was given
+/// the other end of a socketpair can connect.
 class private_door {
 public:
   static expected<private_door> open(caf::actor_system& system,
@@ -40,7 +40,7 @@ private:
 };
 
 /// Opens a private door to *whom*. *on_refusal* gets one sentence per
-/// connection that is closed because of what it sent, on the network thread.
+/// connection that is closed for invalid data, on the network thread.
 template <class Handle>
 expected<private_door> open_private_door(caf::actor_system& system,
                                          const Handle& whom,

@@ -70,7 +70,7 @@ publication::~publication() {
 void publication::end() noexcept {
   if (!system_)
     return;
-  // Needs no answer: whoever gets the slot next comes later in the broker's
+  // Needs no answer: the next owner of the slot comes later in the broker's
   // mailbox.
   caf::anon_send(system_->middleman().get_named_broker("BASP"),
                  caf::close_atom_v, slot_);

@@ -12,18 +12,18 @@
 
 namespace troupe {
 
-/// An actor behind a door of ours in CAF's broker. Where CAF's published actors
-/// have their port, ours have a slot: a privileged port number, so that it
-/// never meets a TCP port of an actor in the same system.
+/// An actor behind one of our doors in CAF's broker. Instead of the port of
+/// CAF's published actors it has a slot: a privileged port number, so that it
+/// never collides with a TCP port of an actor in the same system.
 ///
-/// Closes the door when it goes; connections that exist stay. Must go before
+/// Its destructor closes the door; existing connections stay. Destroy it before
 /// its actor system.
 class publication {
 public:
   using doorman_maker = std::function<caf::io::doorman_ptr(std::uint16_t slot)>;
 
-  /// Puts *whom*, whose signatures are *interface*, behind what *make* makes;
-  /// `ec::conflict` if the process has no slot left.
+  /// Publishes *whom*, whose signatures are *interface*, behind the door that
+  /// *make* creates; `ec::conflict` if the process has no slot left.
   static expected<publication> begin(caf::actor_system& system,
                                      caf::strong_actor_ptr whom,
                                      std::set<std::string> interface,

@@ -16,10 +16,10 @@
 
 namespace troupe {
 
-/// An actor that processes of the same user reach through a Unix socket.
+/// An actor that processes of the same user can reach through a Unix socket.
 ///
-/// Closes the socket and removes its file when it goes, unless another one has
-/// taken that path; connections that exist stay. Must go before its actor
+/// Its destructor closes the socket and removes its file, unless another one
+/// has taken that path; existing connections stay. Destroy it before its actor
 /// system.
 class published_socket {
 public:
@@ -33,8 +33,8 @@ public:
   /// Peers of another user whose connection was closed unread.
   std::uint64_t refused_peers() const noexcept { return door_->refused_peers; }
 
-  /// Connections that were closed because a frame broke the rules of
-  /// `frame_guard`.
+  /// Connections that were closed because `frame_guard` refused a
+  /// frame.
   std::uint64_t refused_frames() const noexcept {
     return door_->refused_frames;
   }
@@ -55,13 +55,13 @@ expected<published_socket> publish_actor(caf::actor_system& system,
                                          const fs::path& path,
                                          refusal_handler on_refusal);
 
-/// Opens the socket *path* and answers whoever connects to it with *whom*.
+/// Opens the socket *path* and offers *whom* to peers that connect.
 ///
 /// *on_refusal* gets one sentence per refused peer or connection, on the
-/// network thread. Takes the place of a socket that a killed process left at
-/// *path*. Fails with `invalid_config` if *path* is longer than a socket's
-/// address (107 bytes) or its folder is open to other users, with `conflict` if
-/// something else lies at *path* already.
+/// network thread. Replaces a socket that a killed process left at *path*.
+/// Fails with `invalid_config` if *path* is longer than a socket's address (107
+/// bytes) or its folder is open to other users, with `conflict` if something
+/// else exists at *path*.
 template <class Handle>
 expected<published_socket> publish(caf::actor_system& system,
                                    const Handle& whom, const fs::path& path,

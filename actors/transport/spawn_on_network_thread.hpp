@@ -14,9 +14,9 @@ namespace troupe {
 
 /// An actor that runs on the thread that reads and writes all connections.
 ///
-/// A message from another process, its handler and the answer then cost no
-/// change of threads. In return its handlers must not wait for anything, not
-/// even for a disk: all connections of the system wait with them.
+/// A message from another process, its handler and the answer then need no
+/// thread switch. In return its handlers must not wait for anything, not even
+/// for a disk: they would block all connections of the system.
 template <class Base>
 class network_thread_actor : public Base {
 public:
@@ -32,8 +32,8 @@ public:
     return Base::enqueue(std::move(x), loop_);
   }
 
-  /// What makes CAF's event loop run this actor itself instead of handing it
-  /// to the scheduler.
+  /// Makes CAF's event loop run this actor itself instead of passing it to the
+  /// scheduler.
   caf::resumable::subtype_t subtype() const override {
     return caf::resumable::io_actor;
   }

@@ -6,14 +6,14 @@ namespace troupe {
 
 system_config::system_config(std::size_t scheduler_threads) {
   load<caf::io::middleman>(); // first: it declares its options
-  // The default policy polls: 264 µs a round trip instead of 62, and idle
-  // cores that burn.
+  // The default policy polls: 264 µs per round trip instead of 62, and busy
+  // idle cores.
   set("caf.scheduler.policy", "sharing");
   set("caf.scheduler.max-threads", scheduler_threads);
-  // A killed peer shows at once as a closed socket, a stuck one is the
-  // business of the run's own watchdog.
+  // A killed peer shows at once as a closed socket; the run itself watches for
+  // hanging ones.
   set("caf.middleman.heartbeat-interval", caf::timespan{0});
-  // Small messages are unpacked faster than they are handed to a worker.
+  // Small messages are unpacked faster than they are passed to a worker.
   set("caf.middleman.workers", std::size_t{0});
   // Two threads less per process; nothing here connects over TCP.
   set("caf.middleman.attach-utility-actors", true);

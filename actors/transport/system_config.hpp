@@ -4,8 +4,8 @@
 
 namespace troupe {
 
-/// How Troupe sets up an actor system: for speed on few cores and with no
-/// open door.
+/// How Troupe sets up an actor system: for speed on few cores, and without an
+/// open port.
 ///
 /// Reads neither files, environment nor arguments. Add nothing that listens
 /// on a port; connect systems with `publish` and `connect` of this folder.

@@ -52,7 +52,7 @@ void unix_doorman::add_to_loop() {
 
 void unix_doorman::remove_from_loop() {
   acceptor_.passivate();
-  // As for a scribe: nobody else releases a door that closes at once.
+  // As for a scribe: nothing else releases a door that closes at once.
   if (acceptor_.eventbf() == 0)
     acceptor_.removed_from_loop(caf::io::network::operation::read);
 }

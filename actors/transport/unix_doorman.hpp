@@ -14,8 +14,8 @@ class unix_doorman : public caf::io::doorman {
 public:
   using multiplexer = caf::io::network::default_multiplexer;
 
-  /// Takes ownership of *socket*, which listens. *slot* is what CAF takes for
-  /// the port: the key of the published actor.
+  /// Takes ownership of *socket*, which listens. *slot* takes the role of the
+  /// port in CAF: the key of the published actor.
   unix_doorman(multiplexer& loop, int socket, std::uint16_t slot,
                door_ptr door);
 
@@ -36,8 +36,8 @@ private:
     bool try_accept(int& result, int socket);
 
   private:
-    // Given up for a moment when the process has no descriptor left, to accept
-    // and close what would otherwise keep the event loop spinning.
+    // Released for a moment when the process has no descriptor left, to accept
+    // and close a connection that would otherwise keep the event loop spinning.
     unique_fd reserve_;
   };
 

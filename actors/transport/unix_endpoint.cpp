@@ -43,7 +43,7 @@ expected<void> check_folder(const fs::path& folder) {
   return {};
 }
 
-/// The right to open sockets in *folder*, until the result goes. Empty on a
+/// The right to open sockets in *folder*, while the result exists. Empty on a
 /// file system without locks.
 expected<unique_fd> lock_folder(const fs::path& folder) {
   auto fd =
@@ -64,7 +64,7 @@ expected<unique_fd> lock_folder(const fs::path& folder) {
                                  + folder.string() + " locked");
 }
 
-/// Whether the socket at *address* is one that no process listens at.
+/// Whether no process listens on the socket at *address*.
 bool is_left_behind(const sockaddr_un& address) {
   struct stat facts;
   if (::lstat(address.sun_path, &facts) != 0 || !S_ISSOCK(facts.st_mode))
@@ -96,10 +96,10 @@ expected<unique_fd> listen_at(const fs::path& path) {
     unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
   if (!fd)
     return system_failure(ec::storage, "no socket for " + path.string());
-  // Set before bind, this is the mode of the file.
+  // Set before bind, this becomes the mode of the file.
   fchmod(fd.get(), 0600);
-  // Under the lock no process is between its bind and its listen: who refuses
-  // connections is dead.
+  // Under the lock no process is between its bind and its listen: a socket that
+  // refuses connections has no process.
   auto lock = lock_folder(path.parent_path());
   if (!lock)
     return tl::unexpected{std::move(lock.error())};

@@ -15,10 +15,10 @@ namespace {
 
 constexpr std::size_t read_size = 64 * 1024;
 
-/// Lets other connections have their turn while one sends without end.
+/// Lets other connections proceed while one sends continuously.
 constexpr int max_consecutive_reads = 16;
 
-/// A buffer that grew beyond this is given back once it is empty.
+/// A buffer that grew beyond this is freed once it is empty.
 constexpr std::size_t kept_capacity = 64 * 1024;
 
 void drop(caf::byte_buffer& buffer) {
@@ -153,7 +153,7 @@ void unix_scribe::stream::read() {
       return fail(operation::read);
     if (!owner_.accept({buffer.data(), static_cast<std::size_t>(size)}))
       return passivate();
-    // Fewer bytes than asked for: that was all. The event loop tells of more.
+    // Fewer bytes than requested: that was all. The event loop reports more.
     if (static_cast<std::size_t>(size) < buffer.size())
       return;
   }
@@ -162,8 +162,8 @@ void unix_scribe::stream::read() {
 void unix_scribe::stream::flush() {
   if (state_.writing || outgoing.empty())
     return;
-  // An error is left to the event loop, for the broker is in the middle of
-  // something.
+  // An error is left to the event loop, because the broker is still
+  // busy.
   if (!send() || !outgoing.empty())
     wait_for_room();
 }

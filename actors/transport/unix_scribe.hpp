@@ -15,9 +15,9 @@ namespace troupe {
 /// One BASP connection over a Unix socket.
 ///
 /// Differs from CAF's own in three ways: every frame passes a `frame_guard`;
-/// memory grows with what has arrived, not with what was announced; a write
-/// goes out at once and one read takes all frames there are, which saves five
-/// of eight system calls of a small message.
+/// memory grows with the received data, not with the announced size; a write is
+/// sent at once and one read takes all available frames, which saves five of
+/// eight system calls of a small message.
 class unix_scribe : public caf::io::scribe {
 public:
   using multiplexer = caf::io::network::default_multiplexer;
@@ -49,11 +49,11 @@ private:
 
     void start();
 
-    /// Sends what the socket takes now, the rest when it has room again.
+    /// Sends as much as the socket takes now, the rest when it has room again.
     void flush();
 
-    /// Gives up what keeps the owner alive for *op* if the event loop will not
-    /// ask for it.
+    /// Releases the reference that keeps the owner alive for *op* if the event
+    /// loop will not.
     void release_unless_registered(caf::io::network::operation op);
 
     caf::byte_buffer incoming; // the frame part that is being collected
@@ -79,7 +79,7 @@ private:
   /// Feeds *bytes* to the broker, frame part by frame part. False: closed.
   bool accept(std::span<const std::byte> bytes);
 
-  /// Whether the header that was just collected may be acted upon.
+  /// Whether the header that was just collected is valid.
   bool check_header();
 
   stream stream_;

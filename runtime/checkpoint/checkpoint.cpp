@@ -19,13 +19,13 @@ namespace {
 
 constexpr std::size_t max_metadata_bytes = 16 * 1024 * 1024;
 
-/// How long others may hold the metadata: as long as a slow disk, but not as
-/// long as a process that is stopped.
+/// How long others may hold the metadata: longer than a slow disk needs, but
+/// not as long as a stopped process.
 constexpr auto metadata_patience = std::chrono::seconds{30};
 
-/// Keeps others from writing the metadata in *folder*, until it is closed. A
-/// file system without locks of folders (NFS) gives none: there the last of
-/// those who write at once wins.
+/// Keeps others from writing the metadata in *folder* until it is closed. A
+/// file system without locks on folders (NFS) gives none: there the last of
+/// several writers wins.
 expected<unique_fd> lock_metadata(const fs::path& folder) {
   unique_fd lock{::open(folder.c_str(), O_RDONLY | O_DIRECTORY | O_CLOEXEC)};
   if (lock.get() < 0)

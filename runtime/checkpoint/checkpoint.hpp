@@ -26,13 +26,13 @@ bool inspect(Inspector& f, file_entry& x) {
                             f.field("checksum", x.checksum));
 }
 
-/// The files that one rank added to a checkpoint. They lie, fsynced, in the
-/// staging folder of that checkpoint.
+/// The files that one rank added to a checkpoint. They are in the staging
+/// folder of that checkpoint, fsynced.
 struct checkpoint_part {
   std::string name; ///< Name of the checkpoint; equal on all ranks.
   std::vector<file_entry> files; ///< What this rank wrote.
-  /// How many files it wrote if they are too many for a message: their list is
-  /// a file in the staging folder then, and `files` is empty.
+  /// How many files it wrote if the list is too long for a message: the list is
+  /// then a file in the staging folder, and `files` is empty.
   std::uint64_t listed = 0;
 
   bool operator==(const checkpoint_part&) const = default;
@@ -44,7 +44,7 @@ bool inspect(Inspector& f, checkpoint_part& x) {
                             f.field("listed", x.listed));
 }
 
-/// Names a folder with a checkpoint in it; never holds data itself.
+/// Names a folder that contains a checkpoint; holds no data itself.
 class checkpoint {
 public:
   /// Names no folder.
@@ -58,7 +58,7 @@ public:
   /// Absolute folder of the checkpoint.
   const fs::path& path() const noexcept { return path_; }
 
-  /// Last part of the path: the name the run knows it by.
+  /// Last part of the path: the checkpoint's name in the run.
   std::string name() const { return path_.filename().string(); }
 
   /// Copies all files into *target* (made if missing) and returns it. Files of
@@ -70,20 +70,20 @@ public:
   const fs::path& as_directory() const noexcept { return path_; }
 
   /// Compares every file that the manifest lists with it; the error names the
-  /// first one that differs or is missing. Other files do no harm. A folder
+  /// first one that differs or is missing. Other files are ignored. A folder
   /// without a manifest (never committed by a run) is `ec::corrupt` too.
   expected<void> verify() const;
 
   /// The user's own values kept beside the files; empty if there are none.
   expected<metrics> metadata() const;
 
-  /// Replaces the metadata atomically; ranks may do so at once, the last one
-  /// stays. `ec::storage` for more than 16 MiB of JSON: the old one stays.
+  /// Replaces the metadata atomically; if several ranks do, the last one wins.
+  /// `ec::storage` for more than 16 MiB of JSON: the old metadata stays.
   expected<void> set_metadata(const metrics& x) const;
 
-  /// Adds to the metadata; values of the same name are replaced. What ranks add
-  /// at once is all there. `ec::timeout` if another process holds the metadata
-  /// for 30 s.
+  /// Adds to the metadata; values of the same name are replaced. Concurrent
+  /// additions of ranks are all kept. `ec::timeout` if another process holds
+  /// the metadata for 30 s.
   expected<void> update_metadata(const metrics& x) const;
 
   bool operator==(const checkpoint& other) const {

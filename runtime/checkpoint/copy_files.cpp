@@ -17,7 +17,7 @@ namespace troupe {
 
 namespace {
 
-/// A folder that files are copied to, by its descriptor.
+/// The target folder of a copy, held by a descriptor.
 struct target_folder {
   unique_fd folder;
   fs::path path;
@@ -44,8 +44,8 @@ expected<void> replace_by_copy(const fs::path& from, const target_folder& to,
   });
 }
 
-/// Why a copy into *target* would copy itself, again and again; nothing if it
-/// would not. *target* need not exist.
+/// Why a copy into *target* would copy itself endlessly; nothing if it would
+/// not. *target* need not exist.
 expected<void> check_apart(const fs::path& source, const fs::path& target) {
   if (source.empty())
     return failure(ec::invalid_argument,
@@ -89,9 +89,9 @@ expected<target_folder> open_target(const held_folder& x) {
   });
 }
 
-/// Whether the file *name* in the folder *source*, which is to be copied, is
-/// true of that folder only: a run committed it, and the file is not among what
-/// its manifest lists. Any other file is the user's.
+/// Whether the file *name* belongs to the folder *source* only and must not be
+/// copied: a run committed the folder, and its manifest does not list the file.
+/// Any other file is the user's.
 expected<bool> stays_behind(const fs::path& source, const std::string& name) {
   if (!is_own_file(name))
     return false;
@@ -109,8 +109,8 @@ struct position {
   bool is_behind_link = false; ///< Below a link to a folder: not of this one.
 };
 
-/// Calls *place* with every file below *source*, the folder and the name where
-/// it belongs, and its position.
+/// Calls *place* with every file below *source*, its target folder and name,
+/// and its position.
 template <class Place>
 expected<void> for_each_file(const fs::path& source,
                              const target_folder& target, const Place& place,

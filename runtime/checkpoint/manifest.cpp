@@ -75,7 +75,7 @@ manifest to_manifest(const json::document& x) {
 }
 
 // A checkpoint's folder: a path, or one by its name in an open folder. It is
-// only read, so that it may be a link.
+// only read, so it may be a link.
 struct place {
   int above;
   fs::path name;

@@ -14,26 +14,26 @@
 namespace troupe {
 
 /// Refuses a name that is not one path component of at most 200 bytes, has a
-/// control character, or begins with a dot (those are the run's own).
+/// control character, or begins with a dot (the run uses those).
 expected<void> validate_checkpoint_name(const std::string& name);
 
 /// Why a second checkpoint cannot be called *name*.
 tl::unexpected<error> name_is_taken(const std::string& name);
 
-/// What a committed checkpoint says about itself, in its `manifest.json`.
+/// The content of `manifest.json`, which describes a committed checkpoint.
 struct manifest {
   std::string run_name;
-  /// Of the run, the same whatever its folder is called; empty in a manifest of
-  /// an earlier version.
+  /// Id of the run, which does not change when its folder is renamed; empty in
+  /// a manifest of an earlier version.
   std::string run_id;
-  /// Name of the checkpoint, so that a copy beside it is known for one; empty
-  /// in a manifest of an earlier version.
+  /// Name of the checkpoint, so that a copy beside it is recognized; empty in a
+  /// manifest of an earlier version.
   std::string name;
   std::uint64_t attempt = 0; ///< Attempt that made it.
   std::uint64_t index = 0;   ///< Report index.
-  /// What was reported with it, one entry per rank, ordered by rank: enough for
-  /// the line of the journal that a driver may not live to write. An earlier
-  /// version has rank 0's only.
+  /// What was reported with it, one entry per rank, ordered by rank: enough to
+  /// write the journal's line if the driver dies first. An earlier version has
+  /// rank 0's only.
   std::vector<metrics> values;
   std::vector<double> step_s; ///< As in the report's batch; empty: not known.
   double wait_s = 0;
@@ -61,8 +61,8 @@ bool is_own_file(std::string_view path);
 /// Version of the format; a reader refuses any other.
 inline constexpr int manifest_format = 1;
 
-/// Largest manifest that is written or read: a million files, each with a path
-/// of 200 bytes and what is said about it, with room for the metrics of many
+/// Largest manifest that is written or read: a million files, each with
+/// a path of 200 bytes and its description, and the metrics of many
 /// ranks.
 inline constexpr std::size_t max_manifest_bytes = 1024 * 1024 * 1024;
 
@@ -73,7 +73,7 @@ bool is_path_below(std::string_view path) noexcept;
 /// JSON with a checksum of its own as last field.
 std::string to_json(const manifest& x);
 
-/// Parses *text*; whatever is wrong with it is `ec::corrupt` naming *file*.
+/// Parses *text*; any mistake in it is `ec::corrupt` naming *file*.
 expected<manifest> manifest_from_json(const std::string& text,
                                       const fs::path& file);
 
@@ -85,13 +85,13 @@ expected<manifest> read_manifest(const held_folder& above,
                                  const std::string& name);
 
 /// Compares every file that *x* lists with the one in *folder*; the error names
-/// the first that is missing or differs. What else lies there does no harm.
+/// the first that is missing or differs. Other files are ignored.
 expected<void> verify_files(const fs::path& folder, const manifest& x);
 expected<void> verify_files(const held_folder& above, const std::string& name,
                             const manifest& x);
 
-/// The files in *folder* that *x* does not list, nor are the run's own: what a
-/// user, an editor or a file system left there.
+/// The files in *folder* that are neither listed in *x* nor the run's own: left
+/// by a user, an editor or a file system.
 expected<std::vector<std::string>> strangers_in(const fs::path& folder,
                                                 const manifest& x);
 

@@ -24,7 +24,7 @@ namespace {
 constexpr std::size_t max_list_bytes = std::size_t{1} << 30;
 constexpr std::size_t max_message_bytes = 512 * 1024;
 
-// Takes a number and the space or line end behind it off *text*.
+// Removes a number and the space or line end after it from *text*.
 bool take(std::string_view& text, std::uint64_t& number, int base = 10) {
   auto [end, code] =
     std::from_chars(text.data(), text.data() + text.size(), number, base);
@@ -117,11 +117,11 @@ expected<void> list_files(const held_folder& folder, const std::string& above,
   return {};
 }
 
-// Files that are sealed together: their descriptors are open at once.
+// Files that are sealed at a time: their descriptors are all open.
 constexpr std::size_t files_at_once = 64;
 
-// Has the disk write all *paths* in *folder* while their checksums are
-// computed, and waits for it in the end.
+// Lets the disk write all *paths* in *folder* while their checksums are
+// computed, and waits for it at the end.
 expected<void> seal_files(std::span<const std::string> paths,
                           const held_folder& folder,
                           std::vector<file_entry>& result) {
@@ -147,8 +147,8 @@ expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
                                                       int rank,
                                                       std::uint64_t run_inode) {
   static std::atomic<std::uint64_t> serial = 0;
-  // Where the run's folder is gone, nothing would keep what is written, and
-  // none is made.
+  // If the run's folder is gone, it is not created: nothing would keep the
+  // files.
   auto checkpoints =
     held_folder::open(run_path, run_inode).and_then([](const held_folder& x) {
       return x.existing("checkpoints");
@@ -161,7 +161,7 @@ expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
     if (::mkdirat(checkpoints->descriptor().get(), name.c_str(), 0700) == 0)
       return staged_checkpoint{std::move(*checkpoints), attempt, rank,
                                std::move(path)};
-    if (errno != EEXIST) // What a start of the same attempt left stays.
+    if (errno != EEXIST) // Leftovers of a start of the same attempt stay.
       return tl::unexpected{storage_error("make folder", path, errno)};
   }
 }
@@ -242,7 +242,7 @@ expected<held_folder> staged_checkpoint::hand_over(const std::string& staging) {
   auto above = checkpoints_.make_folder(staging);
   if (!above)
     return above;
-  // What a start of the same attempt left that did not come up.
+  // Left by a failed start of the same attempt.
   auto to = rank_folder(rank_);
   if (auto ok = above->remove_file(rank_list_file(rank_)).and_then([&] {
         return above->remove_tree(to);

@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// Every name in `checkpoints/` that begins like this is unfinished business of
-/// some attempt; it goes when a run starts there.
+/// Names in `checkpoints/` that begin like this are unfinished files of an
+/// attempt; the next start removes them.
 inline constexpr const char* staging_prefix = ".staging-";
 
 /// Folder in `checkpoints/` where a rank of *attempt* writes files that it has
@@ -23,7 +23,7 @@ inline std::string working_folder(std::uint64_t attempt, int rank,
          + std::to_string(rank) + '-' + std::to_string(serial);
 }
 
-/// Folder in `checkpoints/` where the files come together that the ranks of
+/// Folder in `checkpoints/` that collects the files which the ranks of
 /// *attempt* sealed for report *index*. Both numbers are in the name, so that
 /// no attempt finds files of another.
 inline std::string staging_folder(std::uint64_t attempt, std::uint64_t index) {
@@ -35,13 +35,13 @@ inline std::string rank_folder(int rank) {
   return "rank_" + std::to_string(rank);
 }
 
-/// The list of one rank's files within the staging folder, where it is too long
+/// The list of one rank's files within the staging folder, if it is too long
 /// for a message.
 inline std::string rank_list_file(int rank) {
   return "rank_" + std::to_string(rank) + ".list";
 }
 
-/// Whether *files* belong into a list: in a message they would take more than
+/// Whether *files* need a separate list: in a message they would take more than
 /// half a MiB.
 bool is_long_list(const std::vector<file_entry>& files);
 
@@ -58,14 +58,14 @@ expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
 /// A checkpoint that a rank is writing: a folder on the run's storage, so that
 /// committing it copies nothing.
 ///
-/// Write files below `path()`, then hand the object to `context.report`, that
-/// of any report to come. One that is dropped instead removes its folder.
+/// Write files below `path()`, then pass the object to any later
+/// `context.report`. If it is destroyed before that, it removes its folder.
 class staged_checkpoint {
 public:
   /// Makes a folder in `<run>/checkpoints/` that no other rank, attempt or
-  /// object uses. `checkpoints/` is held from then on: whatever becomes of its
-  /// path, Troupe makes, renames and removes nothing in another one.
-  /// With *run_inode* (0: any) no other run's folder will do.
+  /// object uses. `checkpoints/` is held from then on: even if it is renamed,
+  /// Troupe creates, renames and removes nothing in another folder. *run_inode*
+  /// (0: any) must be that of the run's folder.
   static expected<staged_checkpoint> create(const fs::path& run_path,
                                             std::uint64_t attempt, int rank,
                                             std::uint64_t run_inode = 0);
@@ -79,7 +79,7 @@ public:
 
   /// Copies every file below *source* into `path()`; a file of the same name is
   /// replaced. With *move* the files in *source* are removed once the report is
-  /// stored: one that is refused takes nothing away.
+  /// stored; a refused report removes nothing.
   expected<void> add_directory(const fs::path& source, bool move);
 
   /// Checksums and fsyncs every file below `path()` and gives up ownership:

@@ -24,13 +24,13 @@ template <class F, class... Args>
 concept callable_with =
   std::invocable<std::add_lvalue_reference_t<std::decay_t<F>>, Args...>;
 
-/// What a *Hook* with arguments *Args* can call, itself aside.
+/// What a *Hook* with arguments *Args* can call, except itself.
 template <class F, class Hook, class... Args>
 concept hook_body = other_than<F, Hook> && callable_with<F, Args...>;
 
-/// Something of the user's that ranks call: a function or a captureless lambda,
-/// which another process of the same program finds by its address, or a
-/// closure, which runs in this process only.
+/// The user's code that ranks call: a function or a captureless lambda, which
+/// another process of the same program finds by its address, or a closure,
+/// which runs in this process only.
 template <class... Args>
 class rank_hook<void(Args...)> {
 public:
@@ -74,20 +74,20 @@ private:
   std::function<void(Args...)> closure_;
 };
 
-/// What every rank calls on the thread of its loop, in its own process. What a
-/// hook throws fails that rank, with a sentence that names the hook.
+/// What every rank calls on the thread of its loop, in its own process. An
+/// exception of a hook fails that rank, with a sentence that names the hook.
 struct rank_hooks {
   /// Before the loop, and before the data plane of a trainer is set up.
   rank_hook<void(train_context&)> before_loop;
 
   /// After the loop, if `before_loop` has returned: the error is `ec::none` if
-  /// the loop returned, `ec::stopped` if it left because it was told to. What
-  /// it throws after a failed loop goes to the rank's log; the failure stays.
+  /// the loop returned, `ec::stopped` if it left when asked to. An exception
+  /// after a failed loop goes to the rank's log; the loop's failure stays.
   rank_hook<void(train_context&, const error&)> after_loop;
 
-  /// At the end of every `report`, once what was reported is stored (with
-  /// `report_options::barrier` off: handed over). The checkpoint is the one
-  /// that this rank added files to. May not report itself.
+  /// At the end of every `report`, once it is stored (with
+  /// `report_options::barrier` off: sent). The checkpoint is the one that this
+  /// rank added files to. May not report itself.
   rank_hook<void(train_context&, const metrics&,
                  const std::optional<checkpoint>&)>
     on_report;

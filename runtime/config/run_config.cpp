@@ -22,7 +22,7 @@ expected<void> validate(const checkpoint_config& x) {
 
 namespace {
 
-/// Longer limits count as this one: clocks would overflow.
+/// Longer limits are cut to this one: clocks would overflow.
 constexpr std::chrono::milliseconds longest_limit =
   std::chrono::hours{24 * 365 * 10};
 
@@ -39,7 +39,7 @@ expected<void> validate_name(const std::string& name) {
   return {};
 }
 
-/// What HOME says or, as under cron, the user's entry.
+/// HOME or, if it is unset as under cron, the user's entry.
 expected<fs::path> home_folder() {
   if (auto home = std::getenv("HOME"))
     return fs::path{home};
@@ -75,7 +75,7 @@ expected<void> validate_preemption(const run_config& x) {
   return {};
 }
 
-/// What the environment says about the sender of signals.
+/// The sender's grace from the environment.
 expected<std::optional<std::chrono::milliseconds>> sender_grace_of_host() {
   using std::chrono::milliseconds;
   auto text = std::getenv("TROUPE_SENDER_GRACE");

@@ -44,9 +44,9 @@ class callback_actor;
 class tracker;
 class user_callback;
 
-/// What a throwing user callback does to the run.
+/// What an exception of a user callback does.
 enum class callback_errors {
-  log,   ///< It is logged and journalled; training goes on.
+  log,   ///< It is logged and journaled; training continues.
   abort, ///< The run ends with `ec::callback_failed`.
 };
 
@@ -71,19 +71,19 @@ struct run_config {
   /// "troupe/trackers.hpp".
   std::vector<std::shared_ptr<const tracker>> trackers;
   bool metrics_csv = true; ///< Keep rank 0's metrics as `metrics.csv`.
-  bool report_page = true; ///< Keep a page to look at, `report.html`.
-  /// The user's own actors, told the same after the `callbacks`, in order. Made
-  /// by `as_callback` and `callback_at` of "troupe/actors.hpp".
+  bool report_page = true; ///< Write a page, `report.html`.
+  /// The user's own actors, called after the `callbacks`, in order. Made by
+  /// `as_callback` and `callback_at` of "troupe/actors.hpp".
   std::vector<std::shared_ptr<const callback_actor>> callback_actors;
   troupe::callback_errors callback_errors = troupe::callback_errors::log;
   /// Report batches that may wait for callbacks before `report()` is held back.
   int callback_queue = 64;
-  /// A callback that has not come back for so long is named on the console, and
-  /// again each time as much has passed. Zero: never.
+  /// A callback that has not returned for this long is named on the console,
+  /// again after each such period. Zero: never.
   std::chrono::milliseconds callback_timeout = std::chrono::seconds{30};
-  /// After so long without an answer the run goes on without the callback, as
-  /// if it had failed: `fit()` returns even if a callback never does. Unset: it
-  /// waits for good.
+  /// After this long without an answer the run continues without the callback,
+  /// as if it had failed, so that `fit()` returns. Unset: it waits without
+  /// limit.
   std::optional<std::chrono::milliseconds> callback_limit =
     std::chrono::hours{1};
   /// How long a rank may wait for the others in `report()`, `barrier()` or a
@@ -101,20 +101,20 @@ struct run_config {
   /// How long ranks may take to leave their loops once the run was asked to
   /// stop, before they are killed.
   std::chrono::milliseconds stop_timeout = std::chrono::seconds{5};
-  /// How long a rank may take to end after its loop has returned: freeing much
-  /// memory, a GPU, a last flush to slow storage. It is killed then, and counts
-  /// as returned all the same.
+  /// How long a rank's process may take to exit after its loop has returned:
+  /// freeing memory, a GPU, a last flush to slow storage. It is then killed,
+  /// and still counts as returned.
   std::chrono::milliseconds exit_timeout = std::chrono::seconds{60};
-  /// How long ranks may go on reporting once the run is preempted, before they
-  /// are ended as by a stop.
+  /// How long ranks may continue to report once the run is preempted, before
+  /// they are ended as by a stop.
   std::chrono::milliseconds stop_grace = std::chrono::seconds{30};
-  /// Signals that preempt the run; SIGINT and what is missing here of SIGTERM
-  /// and SIGHUP stop it.
+  /// Signals that preempt the run. SIGINT stops it, as do SIGTERM and SIGHUP if
+  /// they are not listed.
   std::vector<int> preempt_signals = default_preempt_signals();
   /// How long whoever sends such a signal waits before it kills the process
-  /// (`terminationGracePeriodSeconds` of Kubernetes, say): the grace is cut so
-  /// that `stop_timeout` fits in behind it. Unset: the environment variable
-  /// `TROUPE_SENDER_GRACE`, in seconds, if there is one.
+  /// (`terminationGracePeriodSeconds` of Kubernetes, for example): the grace is
+  /// shortened so that `stop_timeout` still fits. Unset: the environment
+  /// variable `TROUPE_SENDER_GRACE`, in seconds, if there is one.
   std::optional<std::chrono::milliseconds> sender_grace;
   /// What every rank calls around its loop and after its reports.
   troupe::rank_hooks rank_hooks;
@@ -126,19 +126,19 @@ struct run_config {
   bool quiet = false;
 };
 
-/// Refuses names that are no single path component, negative limits and what
+/// Refuses names that are not a single path component, negative limits and what
 /// `validate(checkpoint_config)` refuses.
 expected<void> validate(const run_config& x);
 
-/// What a run is called that has no name; the storage adds a number where that
-/// is taken.
+/// The name of a run without one; the storage adds a number if it is
+/// taken.
 std::string generated_name();
 
-/// *x*, which `validate` has let pass, with all filled in that depends on where
-/// and when the run begins: an absolute storage path, the sender's grace.
+/// *x*, which is valid, completed with values that depend on where and when the
+/// run begins: an absolute storage path, the sender's grace.
 run_config resolve(run_config x);
 
-/// The longest grace that the sender of a signal leaves to the ranks of *x*.
+/// The longest grace that the sender of a signal allows the ranks of *x*.
 std::chrono::milliseconds longest_grace(const run_config& x);
 
 } // namespace troupe

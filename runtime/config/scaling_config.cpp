@@ -27,7 +27,7 @@ std::string number(double x) {
 int count_cards() {
   // The driver makes /dev/nvidia0, /dev/nvidia1, …; other names are not cards.
   int result = 0;
-  boost::system::error_code code; // What cannot be read has no cards.
+  boost::system::error_code code; // If it cannot be read, there are no cards.
   for (fs::directory_iterator i{"/dev", code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename().string();
@@ -77,8 +77,8 @@ int visible_gpus(const std::optional<std::string>& variable, int cards) {
   while (!rest.empty()) {
     auto entry = rest.substr(0, rest.find(','));
     rest.remove_prefix(std::min(rest.size(), entry.size() + 1));
-    // A card goes by its number, or by the id of itself or of a part of it,
-    // which only the driver can look up.
+    // A card is named by its number, or by an id of the card or of a part of
+    // it, which only the driver can look up.
     auto is_number =
       !entry.empty() && std::ranges::all_of(entry, [](unsigned char c) {
         return std::isdigit(c) != 0;

@@ -9,14 +9,14 @@
 
 namespace troupe {
 
-/// Where ranks live.
+/// Where ranks run.
 enum class placement : std::uint8_t {
   processes,  ///< One process per rank on this host.
   in_process, ///< One thread per rank in the caller's process; loops may be
               ///< closures.
 };
 
-/// What one rank needs of its host.
+/// Resources that one rank needs.
 struct resources {
   /// Cores claimed per rank. Unset claims none: ranks share what the host has,
   /// so that eight ranks run on two cores.
@@ -46,12 +46,12 @@ struct host_resources {
 host_resources local_resources();
 
 /// How many of *cards* GPUs CUDA shows to a process whose CUDA_VISIBLE_DEVICES
-/// is *variable*: the entries up to the first that names no card, as CUDA
-/// itself counts them. Unset shows all.
+/// is *variable*: the entries before the first one that is not a card, as CUDA
+/// counts them. Unset shows all.
 int visible_gpus(const std::optional<std::string>& variable, int cards);
 
-/// The GPUs of *rank*, numbered as CUDA numbers those that it shows to this
-/// process; the first is the rank's device. Empty: the rank computes on the
+/// The GPUs of *rank*, as CUDA numbers them in this process; the
+/// first is the rank's device. Empty: the rank computes on the
 /// CPU.
 std::vector<int> gpus_of(const scaling_config& x, int rank);
 

@@ -134,7 +134,7 @@ std::string to_string(const metrics& x) {
 
 namespace {
 
-/// Squares are taken of deviations relative to the largest, so that none
+/// Squares deviations relative to the largest one, so that none
 /// overflows.
 double deviation(const std::vector<double>& xs, double mean) {
   double largest = 0;
@@ -166,7 +166,7 @@ rank_spread spread_of(const std::vector<double>& xs) {
     sum += x;
     scaled += x / n;
   }
-  // Rounding takes the mean of equal numbers past them.
+  // Rounding may move the mean of equal numbers past them.
   auto mean = std::isfinite(sum) ? sum / n : scaled;
   result.mean = std::isnan(mean) ? mean : std::clamp(mean, min, max);
   result.std =

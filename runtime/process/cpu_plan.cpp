@@ -19,7 +19,7 @@ cpu_plan plan_cpus(std::vector<int> available, int ranks) {
   plan.threads_per_rank = static_cast<int>(available.size() / n);
   auto next = available.begin();
   for (std::size_t i = 0; i < n; ++i) {
-    // The first ranks take what does not divide evenly.
+    // The first ranks get the remainder.
     auto share = available.size() / n + (i < available.size() % n ? 1 : 0);
     auto end = next + static_cast<std::ptrdiff_t>(share);
     plan.cores[i].assign(next, end);

@@ -8,8 +8,8 @@ namespace troupe {
 
 /// How the ranks of one host share its cores.
 struct cpu_plan {
-  /// For each local rank the cores that are its own; empty lists if there are
-  /// fewer cores than ranks.
+  /// The cores of each local rank; empty lists if there are fewer cores than
+  /// ranks.
   std::vector<std::vector<int>> cores;
 
   /// OpenMP threads of a rank: cores / ranks, at least 1.
@@ -23,8 +23,8 @@ struct cpu_plan {
 /// pieces whose sizes differ by at most one.
 cpu_plan plan_cpus(std::vector<int> available, int ranks);
 
-/// The OpenMP variables a rank gets under *plan*. A variable for which
-/// *is_set* answers true is the user's and stays as it is.
+/// The OpenMP variables a rank gets under *plan*. Variables for which *is_set*
+/// returns true are the user's and are not changed.
 std::vector<std::pair<std::string, std::string>>
 openmp_environment(const cpu_plan& plan, bool (*is_set)(const char* name));
 

@@ -51,7 +51,7 @@ expected<unique_fd> open_own_file(int above, const char* name, int flags,
     return failure(code, what + ": it is not a file");
   if (problem != 0)
     return system_failure(code, std::move(what), problem);
-  // Who gets it as standard output does not expect a write that would block.
+  // A program that gets it as standard output does not expect EAGAIN.
   ::fcntl(file.get(), F_SETFL, flags & O_APPEND);
   return file;
 }
@@ -78,7 +78,7 @@ expected<peer_credentials> peer_of(int fd) {
   socklen_t size = sizeof(peer);
   if (::getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &size) != 0)
     return system_failure(ec::protocol, "cannot tell whose socket it is");
-  // What is not a connected Unix socket answers without a process.
+  // Anything but a connected Unix socket answers without a process.
   if (peer.pid == 0)
     return failure(ec::protocol,
                    "cannot tell whose socket it is: no process at its end");

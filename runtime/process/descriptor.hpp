@@ -31,10 +31,10 @@ public:
 
   explicit operator bool() const noexcept { return fd_ >= 0; }
 
-  /// Gives the descriptor away without closing it.
+  /// Releases the descriptor without closing it.
   int release() noexcept { return std::exchange(fd_, -1); }
 
-  /// Closes what is owned and owns *fd* instead.
+  /// Closes the descriptor and owns *fd* instead.
   void reset(int fd = -1) noexcept;
 
 private:
@@ -53,8 +53,8 @@ tl::unexpected<error> system_failure(ec code, std::string what,
 /// *flags*, as a file that Troupe writes: never through a symbolic link, never
 /// waiting for a pipe, and made with mode 0600.
 ///
-/// Fails with *code* and "<what>: <reason>"; what is not a file is a reason,
-/// too.
+/// Fails with *code* and "<what>: <reason>", also if it is not a
+/// file.
 expected<unique_fd> open_own_file(int above, const char* name, int flags,
                                   ec code, std::string what);
 
@@ -70,7 +70,7 @@ void send_signal(const unique_fd& process, int signal) noexcept;
 /// Returns whether it has.
 bool has_ended(const unique_fd& process, int timeout_ms) noexcept;
 
-/// Who is at the other end of a Unix socket.
+/// The process at the other end of a Unix socket.
 struct peer_credentials {
   pid_t pid = 0;
   uid_t uid = 0;
@@ -78,7 +78,7 @@ struct peer_credentials {
 };
 
 /// Asks the kernel about the peer of the connected Unix socket *fd*;
-/// `ec::protocol` if it is none.
+/// `ec::protocol` if it is not one.
 expected<peer_credentials> peer_of(int fd);
 
 } // namespace troupe

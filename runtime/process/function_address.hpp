@@ -8,8 +8,8 @@
 
 namespace troupe {
 
-/// A function by a name that holds in every process of the same program,
-/// wherever its modules are loaded.
+/// Names a function independent of load addresses, for all processes of the
+/// same program.
 struct function_address {
   /// The shared library's path; empty for the program itself.
   std::string module;
@@ -35,7 +35,7 @@ bool inspect(Inspector& f, function_address& x) {
 expected<function_address> locate(const void* fn,
                                   std::string_view what = "the train loop");
 
-/// Finds the function in this process and loads its module if need be;
+/// Finds the function in this process and loads its module if necessary;
 /// `ec::invalid_config` if the module is missing, was built differently (names
 /// the module and both build ids), or has no code there.
 expected<const void*> resolve(const function_address& address,

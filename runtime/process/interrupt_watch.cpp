@@ -23,10 +23,10 @@ signal_count signals_counted;
 std::atomic<int> signal_seen_first{0};
 std::atomic<std::uint64_t> kinds_seen{0};
 std::atomic<int> event{-1};
-/// The process that heeds the signals, and not what it forks off.
+/// The process that handles the signals; forked processes do not.
 std::atomic<pid_t> watching_process{0};
 
-/// What whoever wants a process to end sends, beside those that preempt.
+/// Signals that ask a process to end, besides those that preempt.
 constexpr std::array always_watched{SIGINT, SIGTERM, SIGHUP};
 
 constexpr int max_signal = 64;
@@ -38,7 +38,7 @@ constexpr std::uint64_t bit_of(int signal) {
 struct shared_watch {
   std::mutex mutex;
   int users = 0;
-  bool is_over = false;     ///< What a watch served is; more comes too late.
+  bool is_over = false;     ///< Handled by a watch; later ones are too late.
   std::uint64_t heeded = 0; ///< Kinds of signals.
   unique_fd event_owner;
   std::map<int, struct sigaction> before; ///< Of the signals that are watched.
@@ -101,7 +101,7 @@ void restore(shared_watch& state) {
   for (auto& [signal, before] : state.before) {
     struct sigaction now {};
     ::sigaction(signal, nullptr, &now);
-    // The program may have put in a handler of its own meanwhile.
+    // The program may have installed its own handler meanwhile.
     if (now.sa_handler == on_signal)
       ::sigaction(signal, &before, nullptr);
   }
@@ -110,7 +110,7 @@ void restore(shared_watch& state) {
   state.event_owner.reset();
 }
 
-/// The signal that no one has heeded, of several the first; 0: none.
+/// The first signal that was not handled; 0: none.
 int too_late(const shared_watch& state) {
   auto left = state.is_over ? kinds_seen & ~state.heeded : 0;
   auto is_left = [left](int signal) { return (left & bit_of(signal)) != 0; };
@@ -125,7 +125,7 @@ int too_late(const shared_watch& state) {
 int signal_count::add(std::int64_t now_ns) noexcept {
   auto last = last_ns_.load();
   auto counts = now_ns - last >= echo_ns;
-  // Of two threads that come at one moment one counts.
+  // If two threads come at the same moment, one counts.
   return counts && last_ns_.compare_exchange_strong(last, now_ns)
            ? ++count_
            : count_.load();
@@ -143,7 +143,7 @@ interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {
   auto& state = shared();
   std::lock_guard guard{state.mutex};
   if (state.users > 0 && ::getpid() != watching_process) {
-    restore(state); // Forked off while its parent watched.
+    restore(state); // Forked while its parent watched.
     state.users = 0;
   }
   if (state.users == 0) {
@@ -160,7 +160,7 @@ interrupt_watch::interrupt_watch(const std::vector<int>& preempting) {
     fd_ = std::move(*copy);
     ++state.users;
   } else if (state.users == 0) {
-    restore(state); // No one could be told of a signal.
+    restore(state); // No one would learn of a signal.
   }
 }
 

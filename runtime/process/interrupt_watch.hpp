@@ -12,22 +12,22 @@ namespace troupe {
 /// What signals ask of a run.
 enum class interrupt {
   none,
-  preempt, ///< The run has to go, and gets time for a last checkpoint.
-  stop,    ///< Someone wants it to end.
+  preempt, ///< The run is preempted, with time for a last checkpoint.
+  stop,    ///< The run is to stop.
 };
 
-/// Counts how often someone has asked. Senders repeat themselves within moments
-/// (`timeout` and `sudo` pass on what the whole group got, systemd sends SIGHUP
-/// behind SIGTERM), which is asking once. Fit for signal handlers.
+/// Counts requests by signal. Senders repeat signals within moments (`timeout`
+/// and `sudo` forward signals that the whole group got, systemd sends SIGHUP
+/// after SIGTERM); such repetitions count once. Safe in signal handlers.
 class signal_count {
 public:
-  /// Longer than such echoes take, shorter than someone who presses Ctrl-C
-  /// again and again.
+  /// Longer than between such repetitions, shorter than between repeated
+  /// presses of Ctrl-C.
   static constexpr std::int64_t echo_ns = 300'000'000;
 
-  /// A signal has come at *now_ns*, by a clock that no one sets back; how many
-  /// have counted so far. Those within `echo_ns` of the last one that counted
-  /// do not.
+  /// Counts a signal at *now_ns*, by a monotonic clock; returns how many have
+  /// counted so far. Those within `echo_ns` of the last one that counted do
+  /// not.
   int add(std::int64_t now_ns) noexcept;
 
   int count() const noexcept { return count_; }
@@ -42,29 +42,29 @@ private:
   std::atomic<std::int64_t> last_ns_{never};
 };
 
-/// While it lives, SIGINT, SIGTERM, SIGHUP and the signals it was made with ask
-/// for an end in good order instead of ending the process: the first makes
-/// `fd()` readable, others may ask for more, the third that `signal_count`
-/// counts leaves at once with exit code 128 + signal.
+/// While it exists, SIGINT, SIGTERM, SIGHUP and the given signals ask for an
+/// orderly end instead of ending the process: the first makes `fd()` readable,
+/// later ones may ask for more, and the third (by `signal_count`) exits at once
+/// with code 128 + signal.
 ///
-/// Processes that are forked off meanwhile heed signals as by default.
+/// Processes forked meanwhile handle signals by default.
 ///
-/// A signal for which the program has a handler of its own, or which it
-/// ignores, stays the program's. Several watches may live at once, in any
-/// order: all see the same signals, and the last one restores what was.
-/// Made on another thread than the main one while no watch lives, it watches
-/// nothing: signals are then the business of the service that started the run.
+/// Signals that the program handles or ignores are left alone. Several watches
+/// may exist at once, in any order: all see the same signals, and the last one
+/// restores the previous handlers. If it is created on a thread other than the
+/// main one and no other watch exists, it watches nothing: signals are then
+/// left to the service that started the run.
 class interrupt_watch {
 public:
-  /// The signals of *preempting* announce that the run has to go; all others
-  /// stop it.
+  /// The signals of *preempting* preempt the run; all others stop
+  /// it.
   explicit interrupt_watch(const std::vector<int>& preempting = {});
   interrupt_watch(const interrupt_watch&) = delete;
   interrupt_watch& operator=(const interrupt_watch&) = delete;
   ~interrupt_watch();
 
-  /// Becomes readable, and stays so, with the first signal; -1 if nothing is
-  /// watched. Not to be read from.
+  /// Becomes and stays readable with the first signal; -1 if nothing is
+  /// watched. Do not read from it.
   int fd() const noexcept { return fd_.get(); }
 
   /// What the signals so far ask for: a stop counts more than a preemption.
@@ -73,13 +73,13 @@ public:
   /// The signal behind `asked()`, of several the first; 0: none.
   int asking_signal() const noexcept;
 
-  /// How many signals have counted since the first of the living watches was
-  /// made.
+  /// How many signals have counted since the first of the existing watches was
+  /// created.
   int count() const noexcept;
 
-  /// Says how much of what the signals ask for was *heeded*. SIGINT, SIGTERM or
-  /// SIGHUP that no watch heeded is raised again once all watches are gone:
-  /// what comes too late is the program's.
+  /// Records which request of the signals was *heeded*. SIGINT, SIGTERM or
+  /// SIGHUP that no watch heeded is raised again once all watches are
+  /// destroyed: it came too late for the run.
   void answer(interrupt heeded) noexcept;
 
 private:
@@ -87,10 +87,10 @@ private:
   unique_fd fd_;
 };
 
-/// Lets signals pass that are meant for the driver: whoever ends a run by
-/// SIGTERM to all its processes (systemd, Slurm) must not kill ranks before
-/// their last checkpoint. Programs that this process executes and processes
-/// that it forks off get the defaults.
+/// Ignores signals that are meant for the driver: SIGTERM to all
+/// processes of a run (systemd, Slurm) must not kill ranks before their
+/// last checkpoint. Executed programs and forked processes get the
+/// defaults.
 void leave_signals_to_the_driver() noexcept;
 
 /// In a handler of *signal*: does what the signal does by default as soon as

@@ -80,7 +80,7 @@ private:
       if (n < 0)
         continue;
       take({bytes, static_cast<std::size_t>(n)});
-      // A process that the rank left behind may print for ever.
+      // A process that outlived the rank may print forever.
       if (waits[1].revents != 0 && (after_stop += n) > max_pipe_size)
         break;
     }

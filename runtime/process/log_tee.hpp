@@ -14,10 +14,10 @@ namespace troupe {
 /// making the rank wait for the sink. Serves the processes of all attempts, one
 /// after the other.
 ///
-/// The sink runs on a thread of its own. If it falls more than `max_behind`
-/// behind, what it cannot keep up with is only in the log and a line tells so.
-/// A sink that throws is not called again; the log goes on. A full disk does
-/// not stop the sink.
+/// The sink runs on a separate thread. If it is more than `max_behind`
+/// behind, the excess is only in the log, and a line says so. A sink that
+/// throws is not called again; the log continues. A full disk does not stop
+/// the sink.
 class log_tee {
 public:
   using sink = std::function<void(std::string_view)>;
@@ -33,7 +33,7 @@ public:
   log_tee& operator=(log_tee&&) = delete;
 
   /// Copies what is in the pipe, waits for the sink to take it, and ends, even
-  /// if someone still holds the writing end: destroy it after the rank's end.
+  /// if a process still holds the writing end: destroy it after the rank's end.
   ~log_tee();
 
   /// A copy of the writing end, for `spawn_request::output`.

@@ -64,8 +64,8 @@ std::string current_exception_text() {
   return text;
 }
 
-// What an ordinary program does then puts the whole text into the log. abort
-// keeps its core dump and its signal.
+// The default handler writes the whole text to the log. abort keeps its core
+// dump and its signal.
 [[noreturn]] void on_terminate() noexcept {
   leave_last_words(current_exception_text());
   if (terminate_before)
@@ -87,7 +87,7 @@ void leave_last_words(std::string_view text) noexcept {
   if (fd < 0)
     return;
   text = text.substr(0, max_last_words);
-  // A memory file takes this much in one piece or has no memory left at all.
+  // A memory file takes this much at once, or there is no memory at all.
   [[maybe_unused]] auto written = ::pwrite(fd, text.data(), text.size(), 0);
 }
 

@@ -20,9 +20,9 @@ struct process_exit {
   kind how = kind::exited;
   int code = 0;
 
-  /// What the process itself wrote last about its end, e.g. "ended by an
-  /// exception in a thread: out of range (std::out_of_range)"; empty if it had
-  /// no chance to.
+  /// The process's own description of its end, e.g. "ended by an exception in
+  /// a thread: out of range (std::out_of_range)"; empty if it had no chance
+  /// to.
   std::string last_words;
 
   bool operator==(const process_exit&) const = default;
@@ -46,14 +46,14 @@ process_exit process_exit_of(int wait_status, std::string last_words);
 /// there are any.
 std::string to_string(const process_exit& x);
 
-/// How much of a rank's last words is kept, in bytes.
+/// Most bytes of a rank's last words.
 inline constexpr std::size_t max_last_words = 4096;
 
 /// From now on an exception that ends this process through std::terminate is
 /// described in *fd* (a memory file) before the process ends as it would have.
 void keep_last_words_in(int fd);
 
-/// Leaves *text* as the cause of this process's end; the first call counts.
+/// Stores *text* as the cause of this process's end; the first call counts.
 /// Does nothing outside a rank. Async-signal-safe.
 void leave_last_words(std::string_view text) noexcept;
 

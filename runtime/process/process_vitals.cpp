@@ -33,14 +33,14 @@ namespace troupe {
 
 namespace {
 
-/// Descendants that are looked at; a rank that starts more is busy anyway.
+/// Most descendants that are inspected; a rank that starts more is busy anyway.
 constexpr std::size_t max_processes = 64;
 
-/// Descriptors of a rank and its descendants that are looked at.
+/// Most descriptors of a rank and its descendants that are inspected.
 constexpr std::size_t max_descriptors = 4096;
 
-/// How old the numbers of sockets may be: those of all ranks are asked for at
-/// one moment.
+/// How old the numbers of sockets may be: one request covers all
+/// ranks.
 constexpr auto traffic_age = std::chrono::milliseconds{100};
 
 /// Bytes that have gone over TCP sockets, by inode.
@@ -123,8 +123,8 @@ void add_socket(const char* message, std::size_t size, tcp_traffic& result) {
   }
 }
 
-/// Adds what the kernel answers on *link*. It never makes one wait: it writes
-/// each part of its answer when the one before is read.
+/// Adds what the kernel answers on *link*. It never blocks: it writes each part
+/// of its answer when the previous one has been read.
 void add_sockets(int link, tcp_traffic& result) {
   std::vector<char> buffer(1 << 16);
   for (;;) {
@@ -147,8 +147,8 @@ void add_sockets(int link, tcp_traffic& result) {
   }
 }
 
-/// The TCP connections of this network namespace; none where the kernel does
-/// not tell.
+/// The TCP connections of this network namespace; none if the kernel does not
+/// list them.
 tcp_traffic read_tcp_traffic() {
   tcp_traffic result;
   for (std::uint8_t family : {AF_INET, AF_INET6}) {
@@ -193,8 +193,8 @@ void add_sockets_of(pid_t pid, std::set<std::uint64_t>& result,
   }
 }
 
-/// What has gone over TCP connections that are open in *processes*; nothing if
-/// they have too many descriptors to look at.
+/// Bytes over TCP connections that are open in *processes*; nothing if they
+/// have too many descriptors.
 std::optional<std::uint64_t> tcp_bytes_of(const std::vector<pid_t>& processes) {
   auto traffic = recent_tcp_traffic();
   std::set<std::uint64_t> sockets; // Parents and children share them.
@@ -219,10 +219,10 @@ std::vector<std::string> tasks_of(pid_t pid) {
   return result;
 }
 
-/// The first words about a process or thread, see proc(5).
+/// The first fields about a process or thread, see proc(5).
 struct task_stat {
   std::string name;
-  char state = '?'; ///< Of one that is gone.
+  char state = '?'; ///< Of one that has ended.
 };
 
 task_stat stat_of(const std::string& task) {
@@ -234,14 +234,14 @@ task_stat stat_of(const std::string& task) {
   return {text.substr(begin + 1, end - begin - 1), text[end + 2]};
 }
 
-/// CPU time of a thread; 0 where the kernel does not tell.
+/// CPU time of a thread; 0 if the kernel does not report it.
 std::chrono::nanoseconds thread_time_of(const std::string& task) {
   return std::chrono::nanoseconds{
     number_behind(text_of(task + "/schedstat"), "")};
 }
 
-/// System calls that wait for nothing but a file system. Of a close on a
-/// network share, say, the kernel counts no byte before it returns.
+/// System calls that wait only for a file system. The kernel counts no bytes
+/// of, for example, a close on a network share before it returns.
 constexpr auto file_calls = std::to_array<long>({
   SYS_fsync,           SYS_fdatasync, SYS_sync,       SYS_syncfs,
   SYS_sync_file_range, SYS_msync,     SYS_close,      SYS_renameat2,
@@ -260,10 +260,10 @@ constexpr auto file_calls = std::to_array<long>({
 #endif
 });
 
-/// Whether the thread *task*, which sleeps, waits for a file system; true, too,
-/// if no one can tell. The kernel waits for a disk in a state of its own, but
-/// for the server of a FUSE file system, or for that of some network shares, in
-/// the state of a thread that waits for a message.
+/// Whether the thread *task*, which sleeps, waits for a file system; also true
+/// if that is unknown. The kernel has a separate state for waiting for a disk,
+/// but not for the server of a FUSE file system or of some network shares: that
+/// looks like waiting for a message.
 bool waits_for_files(const std::string& task) {
   auto place = text_of(task + "/wchan");  // "0": none, or not for us to see
   auto text = text_of(task + "/syscall"); // "running", or number and arguments
@@ -329,7 +329,7 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
   }
   auto sent = tcp_bytes_of(processes);
   result.io_bytes += sent.value_or(0);
-  result.busy |= !sent; // No one can tell.
+  result.busy |= !sent; // Unknown.
   return result;
 }
 

@@ -8,17 +8,17 @@
 
 namespace troupe {
 
-/// The name of threads that look at their sockets all the time, whether or not
-/// anything comes: Gloo's. What they transfer counts, their CPU time does not.
+/// The name of threads that poll their sockets all the time: Gloo's. The bytes
+/// that they transfer count, their CPU time does not.
 inline constexpr const char* polling_thread = "gloo_tcp_loop";
 
-/// Signs of life of a process, as the kernel sees them.
+/// The activity of a process, as the kernel sees it.
 struct process_vitals {
   /// CPU time of it and its descendants, without their polling threads.
   std::chrono::nanoseconds cpu{0};
-  /// What they have read and written in files and pipes, and what has gone over
-  /// their open TCP connections, whatever thread serves them. Other sockets
-  /// have no such count.
+  /// Bytes that they have read and written in files and pipes, and over
+  /// their open TCP connections, on any thread. Other sockets have no such
+  /// count.
   std::uint64_t io_bytes = 0;
   std::uint64_t wake_ups = 0; ///< How often their main threads went to sleep:
                               ///< each packet that one waited for counts.

@@ -85,18 +85,18 @@ struct kinship {
   pid_t session = 0;
 };
 
-/// How a process has a file open.
+/// In which way a process has a file open.
 struct opening {
   off_t offset = 0;
   bool has_lock = false; ///< A shared `flock`.
 };
 
-/// Signatures are behind the end of what any reader reads, and within what
-/// every file system takes for an offset.
+/// Signatures are beyond what any reader reads, and within the offsets that
+/// every file system accepts.
 constexpr off_t first_signature = off_t{1} << 30;
 constexpr off_t max_pid = off_t{1} << 22;
 
-/// Whether someone else than *pid* signed *x*, and locked it.
+/// Whether a process other than *pid* signed *x*, and locked it.
 bool is_inherited(const opening& x, pid_t pid) {
   auto signer = x.offset - first_signature;
   return x.has_lock && signer > 0 && signer <= max_pid && signer != pid;
@@ -106,7 +106,7 @@ std::string process_path(pid_t pid, const char* name) {
   return "/proc/" + std::to_string(pid) + name;
 }
 
-/// Looks at processes, and notes why it could not look at one that is there.
+/// Inspects processes, and notes why one could not be inspected.
 class process_observer {
 public:
   /// The first such reason, an `errno`; 0: none.
@@ -158,8 +158,8 @@ public:
     return result;
   }
 
-  /// How often *pid* has *file* open, and how. Files with other names are not
-  /// looked at: they may lie on a disk that does not answer.
+  /// How often *pid* has *file* open, and how. Files with other names are
+  /// skipped: they may be on a disk that does not answer.
   std::vector<opening> openings_in(pid_t pid, const struct stat& file,
                                    const std::string& name) {
     std::vector<opening> result;
@@ -241,7 +241,7 @@ struct member {
   unique_fd process;
 };
 
-/// The processes that are wanted.
+/// The matching processes.
 template <class Predicate>
 std::vector<member> members_of(process_observer& observer,
                                const Predicate& is_member) {
@@ -249,7 +249,7 @@ std::vector<member> members_of(process_observer& observer,
   for (auto pid : observer.numbers_in("/proc")) {
     if (!is_member(pid))
       continue;
-    // Looked at again: the number may be another process's by now.
+    // Checked again: the number may belong to another process by now.
     auto process = observer.open(pid);
     if (process && is_member(pid))
       result.push_back({pid, std::move(process)});
@@ -257,8 +257,8 @@ std::vector<member> members_of(process_observer& observer,
   return result;
 }
 
-/// Kills the processes that are wanted and waits until they are gone, at most
-/// *limit* after the first ones were killed.
+/// Kills the matching processes and waits until they have ended, at most
+/// *limit* after the first kill.
 template <class Predicate>
 killed_processes end_all(process_observer& observer, const Predicate& is_member,
                          std::chrono::milliseconds limit,
@@ -320,7 +320,7 @@ killed_processes end_processes_with(const std::string& variable,
   };
   auto self = ::getpid();
   auto line = line_of(observer, self);
-  // It has handed the variable on to what it has started itself.
+  // Its own child processes inherit the variable.
   auto is_one = has_variable(self);
   auto belongs_to_it = [&](pid_t pid) {
     auto found = observer.kinship_of(pid);

@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// What names one process among all that ever ran on any host: process ids are
-/// used again, by the next boot and by other hosts.
+/// Identifies a process among all that ever ran on any host: process ids are
+/// reused, after a reboot and on other hosts.
 struct process_identity {
   std::string host;
   std::string boot; ///< Id of the kernel's boot; empty where there is no /proc.
@@ -66,8 +66,8 @@ killed_processes end_processes_with(const std::string& variable,
                                     std::chrono::milliseconds limit,
                                     const std::stop_token& given_up = {});
 
-/// Notes in *file*, which no one reads by its offset, that this process opened
-/// it: the offset becomes one that no reader of a file below 1 GiB reaches.
+/// Marks *file*, whose offset is not used for reading, as opened by this
+/// process: sets an offset that no reader of a file below 1 GiB reaches.
 void sign_offset(const unique_fd& file) noexcept;
 
 /// Kills every process that inherited, by a fork, an open *file* whose opener

@@ -13,12 +13,12 @@ enum class collective_failure : std::uint32_t {
   others, ///< Another rank left, or the attempt was aborted.
 };
 
-/// Where a rank waits without its worker group being told, for whoever wants to
-/// know what it is in. Lies in the memory that ranks share, so that it can be
-/// read while the rank stands still; zeroed memory is a rank that waits
-/// nowhere.
+/// Where a rank waits without sending its worker group a message.
+/// It is in the ranks' shared memory, so that it can be read while
+/// the rank is stopped; zeroed memory means that the rank does not
+/// wait.
 ///
-/// Relaxed stores of a clock's value: costs nanoseconds.
+/// Written by relaxed stores of a clock's value, which cost nanoseconds.
 struct rank_activity {
   using clock = std::chrono::steady_clock;
 
@@ -36,23 +36,23 @@ struct rank_activity {
   std::atomic<std::uint64_t> collectives;
   /// Clock ticks that the rank has waited for others in collectives.
   std::atomic<clock::rep> waited;
-  /// The last collective, by its number, that others did not come to in time.
+  /// Number of the last collective in which others were missing at its timeout.
   std::atomic<std::uint64_t> given_up;
   /// Collectives that the loop's thread has called, under way or not.
   std::atomic<std::uint64_t> called;
-  /// The last one, by that count, that the loop's thread cannot continue
-  /// without: no rank has it before all have called it. 0: none.
+  /// The last one, by that count, that the loop's thread waits for and that
+  /// completes only after all ranks have called it. 0: none.
   std::atomic<std::uint64_t> awaited;
-  /// Index after that of the last report that did not wait. Messages with such
-  /// may still be on their way.
+  /// Index after that of the last report that did not wait. Such messages may
+  /// still be under way.
   std::atomic<std::uint64_t> reported;
   /// Not 0: another thread has called a collective as well, or a call failed at
-  /// once, so that `called` says nothing of what is to come.
+  /// once, so `called` is not meaningful.
   std::atomic<std::uint32_t> uncounted;
   /// How collectives of this rank have failed, if any has.
   std::atomic<collective_failure> failed;
-  /// Not 0: the rank has ended its part in the group by itself. What made it do
-  /// so it may say much later, after its hook.
+  /// Not 0: the rank has left the group by itself. It may report the reason
+  /// much later, after its hook.
   std::atomic<std::uint32_t> left_group;
 
   void enter_collective() noexcept {
@@ -86,8 +86,8 @@ struct rank_activity {
   }
 };
 
-/// Shows that the calling thread waits in *place* for as long as this object is
-/// there.
+/// Records that the calling thread waits in *place* while this object
+/// exists.
 class activity_scope {
 public:
   explicit activity_scope(

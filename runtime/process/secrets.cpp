@@ -12,7 +12,7 @@ namespace troupe {
 
 namespace {
 
-/// The shortest line of a secret that is one by itself.
+/// The shortest line of a secret that counts as a secret itself.
 constexpr std::size_t shortest_line = 8;
 
 /// Calls *use* with each password, or token, in the URLs of *value*.
@@ -36,8 +36,8 @@ void for_each_login(std::string_view value, const Use& use) {
   }
 }
 
-/// What runs of this process gave their ranks. Never destroyed: a thread that
-/// is left behind may ask at exit.
+/// Values that runs of this process gave their ranks. Never destroyed: an
+/// abandoned thread may use it at exit.
 struct noted_secrets {
   std::mutex mutex;
   std::set<std::string, std::less<>> values;
@@ -78,7 +78,7 @@ bool is_variable_of(std::string_view name, std::string_view pattern) noexcept {
     return false;
   name.remove_prefix(star);
   pattern.remove_prefix(star + 1);
-  // What comes before the next star is best found as early as possible.
+  // The text before the next star is matched as early as possible.
   for (star = pattern.find('*'); star != pattern.npos;
        star = pattern.find('*')) {
     auto at = name.find(pattern.substr(0, star));
@@ -131,12 +131,12 @@ namespace {
 
 constexpr std::size_t shortest_secret = 4;
 
-/// A shorter secret may be a part of a word or path that is none.
+/// A shorter secret may also be a part of an ordinary word or path.
 constexpr std::size_t shortest_part = 8;
 constexpr std::string_view mask = "***";
 constexpr std::string_view blank_characters = " \t\n\r\f\v";
 
-// Classes of ASCII; locales have no say in what a secret is.
+// Character classes of ASCII, independent of the locale.
 
 bool is_letter(char c) {
   return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z');
@@ -158,8 +158,8 @@ char lower(char c) {
   return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
 }
 
-/// A place in a text that moves on over what a rule names. Each character is
-/// looked at a bounded number of times, whatever the text.
+/// A position in a text that advances over what a rule matches. Each character
+/// is visited a bounded number of times, for any text.
 class cursor {
 public:
   cursor(std::string_view text, std::size_t at) : text_(text), at_(at) {}
@@ -200,7 +200,7 @@ private:
   std::size_t at_;
 };
 
-/// Where values end. A value that many rules begin in is walked only once.
+/// Where values end. A value that many rules match is walked only once.
 class value_ends {
 public:
   explicit value_ends(std::string_view text) : text_(text) {}
@@ -221,7 +221,7 @@ private:
   std::size_t end_ = 0;
 };
 
-/// What of a text a mask takes the place of.
+/// The part of a text that a mask replaces.
 struct secret_range {
   std::size_t begin = 0;
   std::size_t end = 0;
@@ -267,7 +267,7 @@ finding authorization_at(std::string_view text, std::size_t at,
   if (!x.take("authorization") || !take_assignment(x, ":="))
     return std::nullopt;
   auto begin = x.at();
-  // A scheme goes along.
+  // The scheme is included.
   cursor scheme = x;
   if (scheme.take_all(is_letter) > 0
       && scheme.take_all([](char c) { return c == ' '; }) > 0)
@@ -278,7 +278,7 @@ finding authorization_at(std::string_view text, std::size_t at,
   return std::nullopt;
 }
 
-// `Bearer abcdefgh`, wherever it stands.
+// `Bearer abcdefgh`, anywhere.
 finding scheme_at(std::string_view text, std::size_t at, value_ends&) {
   cursor x{text, at};
   if (!x.begins_word() || !(x.take("bearer") || x.take("basic")))
@@ -350,7 +350,7 @@ void collect(std::vector<secret_range>& to, std::string_view text,
       to.push_back({i, i + secret.size()});
 }
 
-/// Adds the longest begin of *secret* that *text* ends with.
+/// Adds the longest prefix of *secret* that *text* ends with.
 void collect_cut(std::vector<secret_range>& to, std::string_view text,
                  std::string_view secret) {
   for (auto size = std::min(secret.size(), text.size());
@@ -363,8 +363,8 @@ void collect_cut(std::vector<secret_range>& to, std::string_view text,
   }
 }
 
-/// Adds what the rules find in *text*. Each sees the whole text: what one takes
-/// out may be what another goes by.
+/// Adds what the rules find in *text*. Each sees the whole text, because one
+/// might remove what another needs.
 void collect_by_rules(std::vector<secret_range>& to, std::string_view text) {
   collect(to, text, ":", user_info_at);
   collect(to, text, "a", authorization_at);
@@ -412,8 +412,8 @@ std::string redactor::of_cut(std::string_view text) const {
     collect(ranges, text, value);
     collect_cut(ranges, text, value);
   }
-  // What rules ask for may have been cut off: the rest of a token, or the `@`
-  // after a password.
+  // A match may have been cut off: the rest of a token, or the `@` after a
+  // password.
   collect_by_rules(ranges, std::string{text} + "xxxxxxxx@");
   std::erase_if(ranges, [&](auto& x) { return x.begin >= text.size(); });
   for (auto& x : ranges)

@@ -9,11 +9,11 @@
 namespace troupe {
 
 /// Environment variables that hold secrets, as names with `*` for any
-/// characters, or none. The only such list: rank processes do not get these
-/// variables unless they are asked for, and their values are taken out of
-/// errors and of logs that are uploaded.
+/// characters, or none. This is the only such list: rank processes do not get
+/// these variables unless asked to, and their values are removed from errors
+/// and uploaded logs.
 inline constexpr auto secret_variables = std::to_array<std::string_view>({
-  // In whatever program they are.
+  // Of any program.
   "*APIKEY",
   "*API_KEY",
   "*CONNECTION_STRING",
@@ -40,8 +40,8 @@ inline constexpr auto secret_variables = std::to_array<std::string_view>({
 });
 
 /// Addresses of trackers, which may hold a login. Rank processes do not get
-/// them either: only the driver's side talks to trackers. A text loses the
-/// login in them by its place, not the address.
+/// them either: only the driver's side talks to trackers. In texts, only the
+/// login in them is removed, not the address.
 inline constexpr auto tracker_addresses = std::to_array<std::string_view>({
   "COMET_URL_OVERRIDE",
   "MLFLOW_TRACKING_URI",
@@ -54,33 +54,33 @@ bool is_variable_of(std::string_view name, std::string_view pattern) noexcept;
 /// Whether *name* is in `secret_variables`.
 bool is_secret_variable(std::string_view name) noexcept;
 
-/// Whether *value* has a URL that one signs in with: `scheme://user:password@`,
-/// or `https://token@`. A user alone, as in `ssh://git@host`, is no secret.
+/// Whether *value* contains a URL with credentials: `scheme://user:password@`,
+/// or `https://token@`. A user alone, as in `ssh://git@host`, is not a secret.
 bool holds_login(std::string_view value) noexcept;
 
-/// Counts what *environment*, which ranks get, has in secret variables among
+/// Adds the secret variables in *environment*, which ranks get, to
 /// `secret_values()`, until this process ends.
 void note_secrets(const std::map<std::string, std::string>& environment);
 
-/// What the secret variables of this process hold now, the passwords in URLs of
-/// its other variables, and what `note_secrets` was given; of a text of several
-/// lines the lines as well. The longest first: one may be a part of another.
+/// The values of this process's secret variables, the passwords in URLs of its
+/// other variables, and the values from `note_secrets`; of a text of several
+/// lines also the lines. The longest first: one may be a part of another.
 std::vector<std::string> secret_values();
 
-/// Takes secrets out of texts: `***` stands for the user info of URLs, for what
-/// follows `Authorization:`, `Bearer` and `Basic`, for values of keys, tokens,
+/// Removes secrets from texts: `***` replaces the user info of URLs, the value
+/// after `Authorization:`, `Bearer` and `Basic`, for values of keys, tokens,
 /// signatures and passwords in queries and forms, and for `secret_values()` as
 /// they were when it was made (from four characters on; shorter ones would hit
-/// any word; below eight not as a part of a word or path). A text takes time in
-/// proportion to its length.
+/// any word; below eight not as a part of a word or path). Runs in linear
+/// time.
 class redactor {
 public:
   redactor();
 
   std::string operator()(std::string_view text) const;
 
-  /// As above, of a text whose end was cut off: without what may be the begin
-  /// of a secret there, from four characters on.
+  /// As above, for a text whose end was cut off: also removes a possible
+  /// beginning of a secret there, from four characters on.
   std::string of_cut(std::string_view text) const;
 
   /// Also without *secret*, which came from an option or a file.
@@ -96,8 +96,8 @@ std::string redacted(std::string_view text);
 /// As above, without *secret* too.
 std::string redacted(std::string_view text, std::string_view secret);
 
-/// Each line of *text* without secrets, for logs: no rule reaches into the line
-/// after.
+/// Each line of *text* without secrets, for logs: no rule extends into the next
+/// line.
 std::string redacted_lines(std::string_view text);
 
 /// The scheme, host, port and path of *url*: no user info, no query.

@@ -13,8 +13,8 @@
 
 namespace troupe {
 
-/// Sleeps while *word* is *value*, at most until *deadline*. May wake for no
-/// reason. The word may lie in memory that several processes share.
+/// Sleeps while *word* is *value*, at most until *deadline*. May wake
+/// spuriously. The word may be in memory that several processes share.
 void futex_wait(std::atomic<std::uint32_t>& word, std::uint32_t value,
                 std::chrono::steady_clock::time_point deadline) noexcept;
 
@@ -28,18 +28,18 @@ enum class segment_wait : std::uint8_t {
   timed_out,
 };
 
-/// What one rank shows the others of a `shared_segment`. Zeroed memory is a
-/// rank that has not begun.
+/// What one rank publishes in a `shared_segment`. Zeroed memory is a rank that
+/// has not begun.
 ///
 /// A rank writes its own `note`, then `advance`s; another rank `wait_for`s that
 /// step and may then read the note. Steps are counted modulo 2^31.
 struct segment_rank {
-  /// Says that this rank has finished its next step.
+  /// Announces that this rank has finished its next step.
   void advance() noexcept;
 
   /// Waits until this rank has finished *step* steps, spinning *spins* times
-  /// before it sleeps. Who sets *cancelled* also wakes the sleepers of
-  /// `progress`, again until the waiter is back.
+  /// before it sleeps. After setting *cancelled*, wake `progress` repeatedly
+  /// until the waiter has returned.
   segment_wait wait_for(std::uint32_t step, int spins,
                         std::chrono::steady_clock::time_point deadline,
                         const std::atomic<bool>& cancelled) noexcept;
@@ -47,7 +47,7 @@ struct segment_rank {
   /// Whether this rank has finished *step* steps.
   bool reached(std::uint32_t step) const noexcept;
 
-  /// Says that this rank takes part in nothing more, and why; the first reason
+  /// Announces that this rank takes no further part, and why; the first reason
   /// stays. Ends the waits for it.
   void leave(std::string_view why) noexcept;
 
@@ -62,7 +62,7 @@ struct segment_rank {
   alignas(64) std::atomic<std::uint32_t> progress;
   std::atomic<std::uint32_t> sleepers;
 
-  /// What the rank does in its current and its last collective.
+  /// The rank's current and last collective.
   alignas(64) std::array<std::array<std::byte, 64>, 2> note;
 
   /// Where it waits, for the worker group to read.
@@ -82,9 +82,9 @@ struct segment_owner {
   std::uint64_t attempt = 0;
 };
 
-/// Memory that the ranks of one attempt on one host share: a file without a
-/// name (memfd), passed on as a descriptor. The driver's side creates it, the
-/// `local` group of each rank attaches to it.
+/// Memory that the ranks of one attempt on one host share: an unnamed file
+/// (memfd), passed as a descriptor. The driver's side creates it, the `local`
+/// group of each rank attaches to it.
 ///
 /// Pages cost nothing until a collective uses them. A segment serves one
 /// attempt; the next attempt gets a new one.
@@ -93,8 +93,8 @@ public:
   /// Most ranks of one segment.
   static constexpr int max_ranks = 1024;
 
-  /// Bytes of the area of one rank that tensors travel through, two halves of
-  /// `chunk_bytes` each.
+  /// Bytes of one rank's area for tensors, two halves of `chunk_bytes`
+  /// each.
   static constexpr std::size_t chunk_bytes = std::size_t{2} << 20;
 
   /// Bytes of one of the two areas of a rank for tensors that travel together
@@ -105,9 +105,9 @@ public:
   static expected<shared_segment> create(int ranks,
                                          const segment_owner& whose = {});
 
-  /// Maps the segment behind *descriptor*, which stays the caller's and may be
-  /// closed afterwards. `ec::protocol` if it is no segment of this version, or
-  /// one of another attempt than *whose*.
+  /// Maps the segment behind *descriptor*, which the caller keeps and may close
+  /// afterwards. `ec::protocol` if it is not a segment of this version, or
+  /// belongs to another attempt than *whose*.
   static expected<shared_segment> attach(int descriptor,
                                          const segment_owner& whose = {});
 

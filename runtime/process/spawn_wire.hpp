@@ -15,8 +15,8 @@
 
 namespace troupe {
 
-/// What travels between a client and its spawner, both the same program on the
-/// same host: a header, then `size` bytes. The descriptors travel with the
+/// A frame between a client and its spawner, both the same program on the same
+/// host: a header, then `size` bytes. The descriptors are attached to the
 /// header's first byte.
 enum class spawn_frame : std::uint32_t {
   hello,   ///< From the spawner, once: it is ready.
@@ -38,8 +38,8 @@ struct spawn_frame_header {
 inline constexpr std::size_t max_spawn_payload = std::size_t{64} << 20;
 inline constexpr std::size_t max_spawn_descriptors = 200;
 
-/// What follows a header at most: a payload, and what else a request has. A
-/// larger size is that of bytes which someone else wrote to the socket.
+/// Most bytes after a header: a payload, and the rest of a request. A larger
+/// size means that the bytes came from another sender.
 inline constexpr std::size_t max_spawn_frame = 2 * max_spawn_payload;
 
 /// A `spawn_request` on the wire; its descriptors are stdout, stderr and then
@@ -52,7 +52,7 @@ struct spawn_order {
   std::vector<int> cores;
 };
 
-/// Puts values one after another.
+/// Writes values one after another.
 class spawn_writer {
 public:
   void put(std::uint64_t x) {
@@ -70,8 +70,8 @@ private:
   std::string bytes_;
 };
 
-/// Takes values in the order in which they were put; after bytes that make no
-/// sense everything is zero or empty and `ok()` is false.
+/// Reads values in the order in which they were written; after invalid bytes
+/// everything is zero or empty and `ok()` is false.
 class spawn_reader {
 public:
   explicit spawn_reader(std::string_view bytes) : bytes_{bytes} {}
@@ -93,15 +93,15 @@ expected<spawn_order> decode_spawn_order(std::string_view bytes);
 std::string make_frame(spawn_frame kind, std::string_view body,
                        std::size_t descriptors = 0);
 
-/// Sends bytes, and with the first of them the descriptors; the number of
-/// bytes sent, or -1 with errno. *flags* are those of `sendmsg`.
+/// Sends bytes, with the descriptors attached to the first. Returns the number
+/// of bytes sent, or -1 with errno. *flags* are those of `sendmsg`.
 ssize_t send_with_descriptors(int socket, std::string_view bytes,
                               const std::vector<unique_fd>& descriptors,
                               int flags = 0);
 
 /// Receives at most *size* bytes and appends the descriptors that came with
-/// them; 0 at the end, -1 with errno. The kernel drops descriptors that this
-/// process has no room for: *dropped* is set then.
+/// them; 0 at the end, -1 with errno. The kernel drops descriptors for which
+/// this process has no room and sets *dropped*.
 ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
                                  std::vector<unique_fd>& descriptors,
                                  int flags = 0, bool* dropped = nullptr);

@@ -27,8 +27,8 @@
 namespace troupe {
 namespace {
 
-/// How long what was killed may take to be gone. Only a process that waits for
-/// a disk takes longer than milliseconds.
+/// How long killed processes may take to end. Only a process that waits for a
+/// disk takes longer than milliseconds.
 constexpr int kill_limit_ms = 2000;
 
 } // namespace
@@ -45,7 +45,7 @@ std::string reap(const spawner_link& link, int timeout_ms) {
     rc =
       ::waitid(P_PIDFD, static_cast<id_t>(link.process.get()), &info, WEXITED);
   } while (rc != 0 && errno == EINTR);
-  if (rc != 0) // The program waits for all its children itself.
+  if (rc != 0) // The program itself waits for all children.
     return "ended";
   auto how = info.si_code == CLD_EXITED ? process_exit::kind::exited
                                         : process_exit::kind::signaled;
@@ -150,8 +150,8 @@ void run_spawner_if_asked(rank_main entry) {
     return;
   auto parent = static_cast<pid_t>(std::atoi(value));
   ::unsetenv(spawner_variable);
-  // The variable also reaches programs that something before this line
-  // started; they have no such socket.
+  // Programs that were started earlier also inherit the variable, but not the
+  // socket.
   auto peer = peer_of(spawner_fd);
   if (!peer || peer->pid != parent)
     return;
@@ -170,8 +170,8 @@ std::unique_ptr<spawner_client>& client() {
   return instance;
 }
 
-// A closed one would be the number of the next socket or file, into which all
-// output of the program then goes.
+// If it were closed, the next socket or file would get its number, and all
+// output of the program would go there.
 expected<void> open_standard_descriptors() {
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO}) {
     if (::fcntl(fd, F_GETFD) >= 0)

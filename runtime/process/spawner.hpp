@@ -16,21 +16,21 @@
 
 namespace troupe {
 
-/// What a new rank process is to be.
+/// Describes a new rank process.
 struct spawn_request {
-  /// Handed to `rank_main` as it is; at most 64 MiB.
+  /// Passed to `rank_main` unchanged; at most 64 MiB.
   std::string payload;
 
   /// Variables of the program's environment that the process does not get, not
   /// even in `/proc/<pid>/environ`; a `*` stands for any characters, or none.
-  /// If there are any, those with a login in a URL are not for it either.
+  /// If there are any, variables with a login in a URL are removed, too.
   std::vector<std::string> hidden;
 
-  /// Set before `rank_main` starts, over what the program's environment has.
+  /// Set before `rank_main` starts; overrides the program's environment.
   std::vector<std::pair<std::string, std::string>> environment;
 
-  /// The cores the process may run on; empty leaves it unpinned. A host that
-  /// refuses costs one line in the rank's output, not the rank.
+  /// The cores the process may run on; empty leaves it unpinned. If the host
+  /// refuses, the rank prints a line and continues.
   std::vector<int> cores;
 
   /// Where stdout and stderr go: appended to this file if it is not empty ...
@@ -51,32 +51,32 @@ struct spawner_link {
   unique_fd process; ///< A pidfd: names the spawner even after its end.
 };
 
-/// Waits until the spawner has ended, at most *timeout_ms*, then kills it.
-/// Nothing of its session is left then, as far as processes can be looked at:
-/// no rank, and of what ranks started only what has a session of its own. Says
-/// how it ended, e.g. "exited with code 0".
+/// Waits until the spawner has ended, at most *timeout_ms*, then kills it. Then
+/// no process of its session is left, as far as processes can be inspected: no
+/// rank, and of the ranks' child processes only those with their own session.
+/// Says how it ended, e.g. "exited with code 0".
 std::string reap(const spawner_link& link, int timeout_ms);
 
 class spawner_connection;
 
-/// Asks the spawner for processes and tells how they end. Thread-safe; many
-/// users at once.
+/// Asks the spawner for processes and reports how they end.
+/// Thread-safe.
 ///
 /// All callbacks run on one thread of the client, which starts with the first
 /// request; they must not block. For each request `started` is called once,
 /// and, if it got a pid, later `ended` once. Without a thread or a descriptor
 /// for it `spawn` itself calls `started` with the failure.
 ///
-/// The client holds a pidfd of each process: it kills and sees ends without
-/// the spawner, which only knows causes. If the spawner dies, its ranks die
-/// with it: once they are gone each is reported as `process_exit::kind::lost`
-/// with the cause in its last words, requests under way fail with `ec::spawn`,
-/// and the next request starts a new spawner.
+/// The client holds a pidfd of each process: it kills and sees ends without the
+/// spawner, which only adds causes. If the spawner dies, its ranks die with it:
+/// once they have ended each is reported as `process_exit::kind::lost` with the
+/// cause in its last words, requests under way fail with `ec::spawn`, and the
+/// next request starts a new spawner.
 ///
-/// A spawner that owes an answer for `answer_limit` has hung. The end of a rank
-/// is reported without its cause then, and the spawner is killed: at once if it
-/// was to start a process that is not wanted any more, else when none of its
-/// ranks is left.
+/// A spawner that does not answer within `answer_limit` hangs. The end of a
+/// rank is then reported without its cause, and the spawner is killed: at once
+/// if it was to start a process that is no longer wanted, otherwise when none
+/// of its ranks is left.
 class spawner_client {
 public:
   using started_callback = std::function<void(expected<pid_t>)>;
@@ -101,11 +101,11 @@ public:
                    ended_callback ended);
 
   /// Sends *signal* to process *id*; does nothing if it has ended already. A
-  /// process that is not there yet is not started any more.
+  /// process that does not exist yet is not started.
   void kill(process_id id, int signal);
 
-  /// Whether process *id* has ended, or ends with its spawner, even if no one
-  /// was told yet: how it ended is for the spawner to say.
+  /// Whether process *id* has ended, or ends with its spawner, even if that was
+  /// not reported yet: the spawner knows the cause.
   bool has_ended(process_id id) const;
 
   /// The process id of the spawner, -1 while there is none.
@@ -135,9 +135,9 @@ expected<void> init_spawner(rank_main entry);
 /// rank.
 expected<spawner_client*> spawner();
 
-/// How often the spawners of this process could not end what ranks leave
-/// behind: one died, or did not answer in time. Counted before the ends of
-/// those ranks are reported.
+/// How often the spawners of this process could not end leftover processes of
+/// ranks: one died, or did not answer in time. Counted before the ends of those
+/// ranks are reported.
 std::uint64_t spawner_losses() noexcept;
 
 /// Forks a spawner; the calling process must have a single thread.

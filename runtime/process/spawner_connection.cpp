@@ -26,7 +26,7 @@ constexpr std::chrono::seconds hello_timeout{60};
 // kills them too.
 constexpr int farewell_timeout_ms = 2000;
 
-// Between two tries of a thread that has no memory.
+// Between two attempts of a thread that has no memory.
 constexpr int memory_pause_ms = 10;
 
 constexpr const char* no_answer = "did not answer for 2 s and was killed";
@@ -114,7 +114,7 @@ void spawner_connection::kill(process_id id, int signal) {
       return wake();
     }
   }
-  (void) push(std::move(x)); // The thread is there: it told of the pid.
+  (void) push(std::move(x)); // The thread exists: it reported the pid.
 }
 
 bool spawner_connection::has_ended(process_id id) const {
@@ -222,8 +222,8 @@ void spawner_connection::wait() {
   for (std::size_t i = 0; i < watched.size(); ++i)
     if (waits[i + 2].revents != 0)
       see_end(watched[i]);
-  // Nothing is sent to a spawner that is gone, and one that says something is
-  // not blamed for what it has not said yet.
+  // Nothing is sent to a dead spawner, and one that answers is not blamed for
+  // answers that are still missing.
   if ((waits[1].revents & ~POLLOUT) != 0)
     return receive();
   if (waits[1].revents != 0)
@@ -261,7 +261,7 @@ void spawner_connection::see_end(process_id id) {
     std::lock_guard guard{mutex_};
     auto& process = processes_.at(id);
     process.gone = true;
-    // How it ended is for the spawner to tell.
+    // The spawner reports the cause.
     process.due = clock::now() + spawner_client::answer_limit;
     lost = process.lost;
   }
@@ -311,7 +311,7 @@ void spawner_connection::check_answers() {
     tell_ended(id, {process_exit::kind::lost, 0,
                     "ended; the spawner did not say how within 2 s"});
   hung_ = hung_ || !ended.empty();
-  // Its ranks, if it has any, may still come to a good end.
+  // Its ranks, if any, may still end well.
   if (link_.socket && (unanswered || (hung_ && !has_ranks)))
     lose_spawner(no_answer);
 }
@@ -327,7 +327,7 @@ void spawner_connection::receive() {
   if (n < 0)
     return;
   hung_ = false;
-  // A frame has one at most, and one call takes those of one frame.
+  // A frame has at most one, and one call receives those of one frame.
   if (dropped && descriptors.empty())
     descriptors.emplace_back();
   for (auto& x : descriptors)
@@ -400,7 +400,7 @@ void spawner_connection::tell_ended(process_id id, process_exit how) {
     std::lock_guard guard{mutex_};
     auto found = processes_.find(id);
     if (found == processes_.end())
-      return; // Told already: the spawner took too long.
+      return; // Reported already: the spawner took too long.
     ended = std::move(found->second.ended);
     processes_.erase(found);
   }
@@ -493,8 +493,8 @@ void spawner_connection::refuse(process_id id, const error& why) {
 }
 
 void spawner_connection::lose_spawner(std::string why) {
-  // Its ranks die with it. What they started in sessions of their own may be
-  // left: whoever is told the end of a rank finds the loss counted.
+  // Its ranks die with it. Their child processes in other sessions may be left:
+  // the loss is counted before the ranks' ends are reported.
   ++losses;
   send_signal(link_.process, SIGKILL);
   auto end = reap(link_, 0);
@@ -506,14 +506,14 @@ void spawner_connection::lose_spawner(std::string why) {
   process_map refused, ended;
   {
     std::lock_guard guard{mutex_};
-    // What was not sent yet is for the next spawner.
+    // Unsent requests go to the next spawner.
     std::set<process_id> waiting;
     for (const auto& x : orders_)
       if (was_ready && x.signal == 0)
         waiting.insert(x.id);
     for (auto& [id, process] : processes_)
       if (process.pid >= 0)
-        process.lost = cause; // Told when it is gone.
+        process.lost = cause; // Reported when it has ended.
     // Nothing from here on needs memory.
     link_ = {};
     for (auto i = processes_.begin(); i != processes_.end();) {

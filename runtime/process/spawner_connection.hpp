@@ -17,8 +17,8 @@
 
 namespace troupe {
 
-/// What stands behind `spawner_client`: the socket, the thread that alone uses
-/// it, and the requests under way.
+/// The implementation of `spawner_client`: the socket, the only thread that
+/// uses it, and the pending requests.
 class spawner_connection {
 public:
   explicit spawner_connection(spawner_link link);
@@ -48,9 +48,9 @@ private:
     spawner_client::ended_callback ended;
     bool unwanted = false; ///< Killed before it was started.
     bool gone = false;     ///< Its pidfd says so.
-    /// When the spawner owes an answer about it at the latest.
+    /// When the spawner must have answered.
     std::optional<clock::time_point> due;
-    std::string lost; ///< Why its spawner can say no more about it.
+    std::string lost; ///< Why its spawner can no longer report on it.
   };
 
   using process_map = std::map<process_id, process>;
@@ -75,13 +75,13 @@ private:
 
   // All below run on the thread.
   void run();
-  /// After an exception: what it left half done is given up with the spawner.
+  /// After an exception: unfinished work is given up with the spawner.
   void recover() noexcept;
   bool ensure_spawner();
   void wait();
   /// Milliseconds until something is due; -1: nothing is.
   int time_left() const;
-  /// What to poll beside the spawner: the processes that are there, by their
+  /// What to poll besides the spawner: the existing processes, by their
   /// pidfds.
   std::vector<process_id> watch_processes(std::vector<pollfd>& waits);
   void see_end(process_id id);
@@ -111,7 +111,7 @@ private:
 
   // Used by the thread alone.
   bool ready_ = false;         ///< The spawner has said hello.
-  bool hung_ = false;          ///< It owed an answer for too long.
+  bool hung_ = false;          ///< It did not answer in time.
   clock::time_point deadline_; ///< For its hello.
   std::string received_;
   std::deque<unique_fd> received_descriptors_; ///< Empty ones were dropped.

@@ -36,16 +36,16 @@ void flush_everything() {
 }
 
 // exit() in a train loop runs this first of all handlers that existed before
-// the fork: the destructors behind it belong to the user's process, and other
-// threads of the rank may still use what they destroy.
+// the fork. The destructors after it belong to the user's process, and other
+// threads of the rank may still use those objects.
 void leave_on_exit(int code, void*) {
   flush_everything();
   ::_exit(code);
 }
 
 void die_with(pid_t spawner) {
-  // What the rank starts can be killed with it: it is in its group, or falls to
-  // the spawner when the rank ends, not before.
+  // The rank's child processes can be killed with it: they are in its group, or
+  // are reparented to the spawner when the rank ends.
   ::setpgid(0, 0);
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   ::prctl(PR_SET_PDEATHSIG, SIGKILL);
@@ -68,7 +68,7 @@ void reset_signals() {
 void redirect(const unique_fd& output, const unique_fd& errors) {
   ::dup2(output.get(), STDOUT_FILENO);
   ::dup2(errors.get(), STDERR_FILENO);
-  // A line in the log must not be lost to a kill that comes after it.
+  // A line in the log must not be lost by a later kill.
   std::setvbuf(stdout, nullptr, _IOLBF, BUFSIZ);
 }
 
@@ -168,8 +168,8 @@ namespace {
 
 using clock_type = std::chrono::steady_clock;
 
-/// How long the end of a rank waits for what it left behind. Killed processes
-/// are gone in milliseconds unless they wait for a disk.
+/// How long the end of a rank waits for its leftover processes. Killed
+/// processes end in milliseconds unless they wait for a disk.
 constexpr std::chrono::seconds orphan_limit{1};
 
 void wait_for(pid_t child) {
@@ -186,13 +186,13 @@ spawner_loop::spawner_loop(unique_fd socket, pid_t parent, rank_main entry)
 
 void spawner_loop::detach() {
   // The death of the user's process shows as the end of the socket and of its
-  // pidfd. A parent-death signal comes too early for that: it tells the end of
-  // the thread that forked. It only has to wake a spawner that is stopped.
+  // pidfd. A parent-death signal would be too early: it shows the end of the
+  // thread that forked. It only wakes a stopped spawner.
   ::prctl(PR_SET_PDEATHSIG, SIGCONT);
   ::prctl(PR_SET_NAME, "troupe-spawner");
   ::setsid(); // No Ctrl-C, no hang-up of the terminal.
-  // Blocked rather than ignored: what is sent to a rank before it has made its
-  // own arrangements then waits for it instead of being dropped.
+  // Blocked rather than ignored: a signal to a rank that has not installed its
+  // handlers yet then waits instead of being dropped.
   sigset_t all;
   sigfillset(&all);
   ::sigprocmask(SIG_SETMASK, &all, nullptr);
@@ -201,7 +201,7 @@ void spawner_loop::detach() {
   unique_fd null{::open("/dev/null", O_RDWR | O_CLOEXEC)};
   for (int fd : {STDIN_FILENO, STDOUT_FILENO, STDERR_FILENO})
     ::dup2(null.get(), fd);
-  // Descendants that lose their parents come here.
+  // Orphaned descendants are reparented to this process.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
   spared_ = own_children();
   parent_process_ = open_pidfd(parent_);
@@ -349,7 +349,7 @@ void spawner_loop::start(std::string_view body,
     become_rank({entry_, spawner, std::move(*order), std::move(descriptors),
                  std::move(words)});
   }
-  // By both, so that neither is too late.
+  // By both, because either may be too late.
   ::setpgid(pid, pid);
   auto process = open_pidfd(pid);
   auto copy = process ? duplicate(process.get()) : expected<unique_fd>{};
@@ -387,7 +387,7 @@ void spawner_loop::signal_rank(std::string_view body) {
 void spawner_loop::take_leave_of(std::size_t index) {
   auto rank = std::move(ranks_[index]);
   ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(index));
-  // Before its number can be another's.
+  // Before its number can be reused.
   ::kill(-rank.pid, SIGKILL);
   int status = 0;
   while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR)

@@ -25,8 +25,8 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 
-// `on_signal` and all that it calls run in a signal handler: no allocation, no
-// locks but the loader's, for which a thread has `patience_ms`.
+// `on_signal` and all functions that it calls run in a signal handler: no
+// allocation, no locks but the loader's, for which a thread has `patience_ms`.
 
 namespace troupe {
 
@@ -139,7 +139,7 @@ std::atomic<bool> busy{false};
 /// it is done.
 std::atomic<pid_t> writer{0};
 
-/// The process that answers, and not what it forks off.
+/// The process that answers; forked processes do not.
 pid_t answering = 0;
 
 pid_t thread_id() noexcept {
@@ -325,7 +325,7 @@ void write_dump(int file) noexcept {
   write_text(file, "\n== end\n");
 }
 
-/// As `open_own_file`: a pipe in the file's place holds up no one.
+/// Like `open_own_file`: a pipe in the file's place does not block.
 int open_stacks() noexcept {
   int file = ::open(
     stacks_path.data(),
@@ -343,7 +343,7 @@ void dump_all() noexcept {
   int file = open_stacks();
   if (file >= 0)
     write_dump(file);
-  // A thread that is still at it must not write to what reuses the number.
+  // A thread that still writes must not write to a file that reuses the number.
   auto done = writer.load() == 0;
   busy.store(false);
   if (file >= 0 && done)
@@ -389,7 +389,7 @@ void answer_with_stacks(const std::string& path) {
 }
 
 bool ask_for_stacks(pid_t pid) {
-  // Held before the look, so that both concern one process.
+  // Opened before the check, so that both refer to the same process.
   auto process = open_pidfd(pid);
   if (!process)
     return false;

@@ -11,7 +11,7 @@
 namespace troupe {
 
 /// The functions of a program or library, read from its file: also those that
-/// it does not export, unless it was stripped of them.
+/// it does not export, unless it was stripped.
 ///
 /// For signal handlers: no allocation, no locks, system calls only.
 class symbol_table {
@@ -56,8 +56,8 @@ inline std::string stacks_name(int rank) {
   return "rank_" + std::to_string(rank) + ".stacks";
 }
 
-/// The signal that asks for stacks. A thread that blocks it is named without
-/// its own.
+/// The signal that asks for stacks. A thread that blocks it is listed without
+/// its stack.
 inline int stack_signal() noexcept {
   return SIGRTMIN + 9;
 }
@@ -66,11 +66,11 @@ inline int stack_signal() noexcept {
 /// all its threads to the file *path*. Call it once; *path* is at most 4 KiB.
 ///
 /// Takes `stack_signal` for itself. A thread in an uninterruptible call is
-/// named without its stack.
+/// listed without its stack.
 void answer_with_stacks(const std::string& path);
 
 /// Asks process *pid* for its stacks; returns at once. Returns whether the
-/// process answers such requests: any other would die of the signal.
+/// process answers such requests: the signal would kill any other.
 bool ask_for_stacks(pid_t pid);
 
 } // namespace troupe

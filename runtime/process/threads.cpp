@@ -46,7 +46,7 @@ void sync_thread::run(const std::function<bool()>& act) {
     try {
       if (!act())
         return;
-    } catch (...) { // No memory even to say so: once more in a second.
+    } catch (...) { // No memory even for the error: try again in a second.
     }
     lock.lock();
   }

@@ -19,9 +19,9 @@
 
 namespace troupe {
 
-/// A thread that runs *body* and on which no signal handler of the program
-/// does, save that of `stack_signal`; `ec::spawn` if the system has no thread
-/// left. *body* is destroyed in the caller then.
+/// A thread that runs *body* and no signal handler of the program, except that
+/// of `stack_signal`; `ec::spawn` if the system has no thread left: *body* is
+/// then destroyed in the caller.
 template <class Body>
 expected<std::thread> start_thread(Body body) {
   sigset_t all, before;
@@ -38,14 +38,14 @@ expected<std::thread> start_thread(Body body) {
   return result;
 }
 
-/// The same with a thread that no one waits for.
+/// The same with a detached thread.
 template <class Body>
 expected<void> start_detached_thread(Body body) {
   return start_thread(std::move(body)).map([](std::thread x) { x.detach(); });
 }
 
-/// Starts *count* threads at once and ends them: `ec::spawn` if the system has
-/// not so many left. For what comes next and would not survive their lack.
+/// Starts *count* threads at once and ends them: `ec::spawn` if the system does
+/// not have that many left. For code that would not survive a lack of threads.
 inline expected<void> expect_threads(std::size_t count) {
   std::atomic<bool> over = false;
   std::vector<std::thread> threads;
@@ -68,7 +68,7 @@ inline expected<void> expect_threads(std::size_t count) {
   over.notify_all();
   for (auto& x : threads)
     x.join();
-  // A thread that was joined counts until the system has forgotten it.
+  // A joined thread counts until the system has removed it.
   for (std::size_t i = 0; i < threads.size(); ++i)
     for (int looks = 0;
          looks < 10000
@@ -78,8 +78,8 @@ inline expected<void> expect_threads(std::size_t count) {
   return result;
 }
 
-/// Calls a function once a second on a thread of its own, so that it waits
-/// behind nothing: neither a commit nor a loop that does not report.
+/// Calls a function once a second on a separate thread, so that nothing delays
+/// it: neither a commit nor a loop that does not report.
 class sync_thread {
 public:
   /// From one begin to the next; a call that takes longer is followed at once.
@@ -92,15 +92,15 @@ public:
   /// Waits for a call under way.
   ~sync_thread() { stop(); }
 
-  /// Begins to call *act*; the first false ends it, and what it throws counts
-  /// as true. `ec::spawn` if the system has no thread left. One that was
-  /// stopped may start again; one that was ended does not.
+  /// Begins to call *act*; the first false ends it, and an exception counts as
+  /// true. `ec::spawn` if the system has no thread left. One that was stopped
+  /// may start again; one that was ended does not.
   expected<void> start(std::function<bool()> act);
 
   /// No call is under way or comes any more. Any thread but its own may call.
   void stop();
 
-  /// The same, for good.
+  /// The same, permanently.
   void end();
 
 private:

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// The rendezvous store as a rank sees it: keys and values that live as long as
-/// the attempt.
+/// The rendezvous store as a rank sees it: keys and values of one
+/// attempt.
 ///
 /// Calls block the rank's own thread, never an actor. A store whose attempt has
 /// ended fails every call with `ec::stopped`.

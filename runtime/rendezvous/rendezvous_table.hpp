@@ -11,8 +11,8 @@
 
 namespace troupe {
 
-/// The keys and values of one attempt's rendezvous, and who waits for which:
-/// what decides behind every `key_value_store`.
+/// The keys and values of one attempt's rendezvous, and which waiters wait for
+/// them: the logic behind every `key_value_store`.
 ///
 /// Counters are kept as decimal text, as c10d stores keep them, so that `get`
 /// reads what `add` wrote. Waiters are ids of the caller's choice; limits on
@@ -22,8 +22,8 @@ public:
   using waiter_id = std::uint64_t;
   using waiter_list = std::vector<waiter_id>;
 
-  /// Returns the waiters that *key* was the last missing one for, in the order
-  /// of their `wait`.
+  /// Returns the waiters whose last missing key was *key*, in the order of
+  /// their `wait`.
   waiter_list set(const std::string& key, std::string value);
 
   /// The value of *key* or nullptr.
@@ -35,14 +35,14 @@ public:
   };
 
   /// Adds *amount* to a decimal number, 0 if missing. `ec::invalid_argument`:
-  /// the value is no such number, or the sum does not fit 64 bits.
+  /// the value is not a number, or the sum does not fit 64 bits.
   expected<sum> add(const std::string& key, std::int64_t amount);
 
   /// Whether all *keys* exist.
   bool check(const std::vector<std::string>& keys) const;
 
-  /// Whether there was such a key. Who has waited for it and seen it set does
-  /// not wait for it again.
+  /// Whether there was such a key. Waiters already released by this key are not
+  /// affected.
   bool erase(const std::string& key) { return values_.erase(key) != 0; }
 
   std::size_t size() const noexcept { return values_.size(); }
@@ -57,8 +57,8 @@ public:
   exchange compare_set(const std::string& key,
                        const std::string& expected_value, std::string desired);
 
-  /// True if all *keys* exist. Otherwise *waiter* is returned by the call that
-  /// brings the last one, once. An id that waits already starts again.
+  /// True if all *keys* exist. Otherwise the call that sets the last one
+  /// returns *waiter*, once. An id that waits already starts over.
   bool wait(const std::vector<std::string>& keys, waiter_id waiter);
 
 private:

@@ -16,18 +16,18 @@ constexpr int most_doublings = 5;
 /// Missing ranks that a warning describes one by one.
 constexpr std::size_t max_described = 4;
 
-/// How much later than it wanted to be asked it takes for a sign that the
-/// driver stood still.
+/// A check that comes this much late means that the driver was
+/// stopped.
 constexpr auto standstill = 1s;
 
 /// A process that uses less than this part of a core is idle: threads that only
 /// wait wake up now and then.
 constexpr int idle_part = 1000;
 
-/// And if its main thread wakes up no more often than this in a second. Who
-/// receives a file slowly over a socket uses no CPU time to speak of, but wakes
-/// up. Other threads, such as Gloo's, look at their sockets all the time: of
-/// those only the bytes count that they transfer.
+/// And if its main thread wakes up no more often than this in a second. A
+/// thread that slowly receives a file over a socket uses hardly any CPU time,
+/// but wakes up. Other threads, such as Gloo's, poll their sockets all the
+/// time: only the bytes that they transfer count.
 constexpr std::uint64_t idle_wake_ups = 2;
 
 bool is_same(const rank_wait& x, const rank_wait& y) {
@@ -101,8 +101,8 @@ void hang_monitor::look_at(rank_state& rank, const rank_look& look,
   if (!seen || !rank.last) {
     rank.idle = {};
   } else {
-    // Whoever was not asked for long, because the machine slept or the driver
-    // was stopped, must not take that for a silence of the rank.
+    // A long gap between checks, because the machine slept or the driver was
+    // stopped, does not count as inactivity of the rank.
     auto passed =
       std::min(std::chrono::duration_cast<duration>(now - rank.last_look),
                2 * interval());
@@ -111,8 +111,8 @@ void hang_monitor::look_at(rank_state& rank, const rank_look& look,
       || (seen->cpu - rank.last->cpu) * idle_part > passed
       || seen->wake_ups < rank.last->wake_ups // a child has ended
       || (seen->wake_ups - rank.last->wake_ups) * 1s > idle_wake_ups * passed;
-    // Work of a stack dump that was asked for is neither a sign of life nor
-    // silence.
+    // The work of a requested stack dump counts neither as activity nor as
+    // inactivity.
     auto own_doing =
       std::exchange(rank.own_doing, std::max(0, rank.own_doing - 1));
     if (seen->stopped || !worked)
@@ -161,7 +161,7 @@ hang_monitor::duration hang_monitor::patience_for(const rank_wait& wait) {
     step = rank == awaited.front() ? mine : std::min(step, mine);
   }
   auto result = patience + duration{static_cast<duration::rep>(3000 * step)};
-  // Before a rank is ended, it is named.
+  // A rank is named before it is ended.
   return limits_.idle ? std::min<duration>(result, *limits_.idle / 2) : result;
 }
 

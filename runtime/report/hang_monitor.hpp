@@ -17,27 +17,27 @@ namespace troupe {
 /// What a rank that others wait for looks like from outside.
 struct rank_look {
   std::string place; ///< Where it is, such as "in its train loop for 12 s".
-  /// Signs of life; unset: they cannot be had.
+  /// Its activity; unset: not available.
   std::optional<process_vitals> vitals;
 };
 
-/// What to do about ranks that let others wait.
+/// What to do about ranks that keep others waiting.
 struct hang_verdict {
-  std::vector<std::string> named;  ///< Waits that people should know of now.
-  std::vector<std::string> over;   ///< Named waits that have come to an end.
+  std::vector<std::string> named;  ///< Waits to report now.
+  std::vector<std::string> over;   ///< Named waits that have ended.
   std::vector<int> show_stacks;    ///< Ranks to ask for their stacks.
   std::map<int, std::string> hung; ///< Ranks to end, and why.
 };
 
-/// Decides when a rank that others wait for is worth a word, and when it is to
-/// be ended. Asked about once a second; knows no process and no clock.
+/// Decides when a rank that others wait for is named, and when it is ended.
+/// Called about once a second; uses no process and no clock.
 ///
 /// A wait is named `patience` and three of the missing rank's own usual steps
-/// after it began, and then again and again at growing intervals. A rank is
-/// ended for two reasons only: a limit of the user's own, or because it cannot
-/// be alive. The latter takes `idle_limit` without CPU time and I/O, or as a
-/// stopped process, while others, or the run's end, wait for it: a rank that
-/// computes for an hour while the others sit in a barrier is well.
+/// after it began, and then repeatedly at growing intervals. A rank is ended
+/// for two reasons only: the user's limit, or because it cannot be alive. The
+/// latter takes `idle_limit` without CPU time and I/O, or as a stopped process,
+/// while others, or the run's end, wait for it: a rank may compute for an hour
+/// while the others wait at a barrier.
 class hang_monitor {
 public:
   using duration = std::chrono::milliseconds;
@@ -49,12 +49,12 @@ public:
     std::optional<duration> idle; ///< Unset: no rank is ended for being idle.
   };
 
-  /// Longer than the batches and checkpoints that everyone is used to.
+  /// Longer than usual batches and checkpoints.
   static constexpr auto patience = std::chrono::seconds{10};
 
   hang_monitor(int world_size, limits x);
 
-  /// How often to ask, so that limits are kept closely.
+  /// How often to check, so that limits are met closely.
   duration interval() const noexcept;
 
   /// The loop of *rank* took *seconds* for a step.
@@ -63,13 +63,13 @@ public:
     x.steps[x.steps_seen++ % x.steps.size()] = static_cast<float>(seconds);
   }
 
-  /// The next check comes *time* after the last by a clock that no one moves.
-  /// If that is much more than `interval`, the driver stood still, and waits
-  /// may take so much longer.
+  /// The next check comes *time* after the last one by a monotonic clock. If
+  /// that is much more than `interval`, the driver was stopped, and waits may
+  /// take that much longer.
   void asked_after(duration time) noexcept;
 
-  /// Judges *waits*, all that there are now. Asks *look* for ranks that are
-  /// missing in one.
+  /// Judges *waits*, all current ones. Calls *look* for ranks that are missing
+  /// in one.
   hang_verdict check(const std::vector<rank_wait>& waits,
                      const look_function& look, time_point now);
 
@@ -83,7 +83,7 @@ private:
     std::optional<process_vitals> last;
     time_point last_look{};
     duration idle{0};
-    int own_doing = 0; // Looks to come that may show the work of a stack dump.
+    int own_doing = 0; // Next checks that may show the work of a stack dump.
   };
 
   struct known_wait {

@@ -287,7 +287,7 @@ bool rank_meetings::has_sent(int rank, std::uint64_t report) const {
   return first_ + reports_of(rank) > report;
 }
 
-/// Whether *rank* blocks in a call that *other* has not come to.
+/// Whether *rank* blocks in a call that *other* has not entered.
 bool rank_meetings::needs(int rank, int other) const {
   if (in_barrier(rank))
     return !in_barrier(other);

@@ -13,17 +13,17 @@ struct rank_wait {
   using time_point = std::chrono::steady_clock::time_point;
 
   std::string what;         ///< What they wait in, "report 3" or "barrier 2".
-  std::vector<int> waiting; ///< Ranks that are there, ascending.
+  std::vector<int> waiting; ///< Ranks that have arrived, ascending.
   std::vector<int> missing; ///< Ranks that are not, ascending. Empty: all are
                             ///< there, and it does not end.
-  time_point since;         ///< When the first began to wait for them.
+  time_point since;         ///< When the first rank began to wait for them.
   /// By `report_timeout`. Collectives have limits of their own.
   bool is_limited = true;
 
   bool operator==(const rank_wait&) const = default;
 };
 
-/// Where a rank stands in the collectives of its data plane.
+/// A rank's position in the collectives of its data plane.
 struct collective_place {
   bool inside = false;         ///< In the last one that it entered.
   rank_wait::time_point since; ///< When it entered that.
@@ -31,17 +31,17 @@ struct collective_place {
   std::uint32_t steps = 0; ///< Steps taken together with the others, if known.
 };
 
-/// Ranks that are in a collective, and those that have not come that far yet;
-/// one entry of *ranks* per rank. If all are in it, no one is missing, and it
-/// began with the last of them. Nothing if no one waits.
+/// Ranks that are in a collective, and those that have not entered it yet; one
+/// entry of *ranks* per rank. If all are in it, none is missing, and the wait
+/// began with the last of them. Nothing if no rank waits.
 std::optional<rank_wait>
 collective_wait(const std::vector<collective_place>& ranks);
 
-/// How far a rank is on its way to the end of its loop.
+/// Whether a rank has ended its loop, or is stopped.
 struct loop_place {
   std::optional<rank_wait::time_point> ended; ///< When its loop ended.
   std::optional<rank_wait::time_point>
-    stopped; ///< Since when a signal holds it.
+    stopped; ///< Since when a signal has stopped it.
 };
 
 /// The run itself waits for the end of all loops: for ranks that a signal has
@@ -52,10 +52,10 @@ std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
                                   const std::vector<int>& elsewhere,
                                   const std::vector<rank_wait>& waits);
 
-/// Takes out of what each of *waits* lacks the ranks that wait somewhere
-/// themselves, in one of *waits* or for something else in *elsewhere*: they are
-/// not to blame. A wait that would lack no one then is one of a circle, and
-/// stays as it is.
+/// Removes from the missing ranks of each of *waits* those that wait
+/// themselves, in one of *waits* or *elsewhere*: they are not to blame. A
+/// wait without missing ranks then is part of a circle, and stays
+/// unchanged.
 void blame_awaited(std::vector<rank_wait>& waits,
                    const std::vector<int>& elsewhere);
 

@@ -17,8 +17,8 @@ struct report_options {
   /// `checkpoint_<report index, six digits>`.
   std::string checkpoint_name = {};
   /// Move the files of a given directory instead of copying them. `report`
-  /// waits for the commit, even without `barrier`; one that is refused leaves
-  /// them. What lies behind a link to a folder is copied and stays.
+  /// waits for the commit, even without `barrier`; a refused report leaves
+  /// them. Files behind a link to a folder are copied and stay.
   bool move_files = false;
   /// false: do not wait for the other ranks; a rank may run ahead of the
   /// slowest by at most `max_reports_ahead`.
@@ -36,7 +36,7 @@ struct rank_report {
   std::uint64_t index = 0;
   metrics values;
   std::optional<checkpoint_part> part;
-  double step_s = 0; ///< Seconds the loop ran since its report before.
+  double step_s = 0; ///< Seconds the loop ran since its previous report.
 
   bool operator==(const rank_report&) const = default;
 };
@@ -57,7 +57,7 @@ struct report_batch {
   /// One entry per rank, ordered by rank; unset where a rank reported no files.
   /// The names are equal and no file is in two parts.
   std::vector<std::optional<checkpoint_part>> parts;
-  /// Seconds each rank's loop ran since its report before, ordered by rank.
+  /// Seconds each rank's loop ran since its previous report, ordered by rank.
   std::vector<double> step_s;
   double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
 
@@ -80,7 +80,7 @@ bool inspect(Inspector& f, report_batch& x) {
     f.field("wait_s", x.wait_s));
 }
 
-/// Refuses parts that cannot become one checkpoint: names that differ between
+/// Refuses parts that do not form one checkpoint: names that differ between
 /// ranks, and a file that two ranks add. The error names ranks and names.
 expected<void> check_parts(const report_batch& x);
 

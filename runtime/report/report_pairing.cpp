@@ -63,7 +63,7 @@ expected<void> report_pairing::admit(const rank_report& x) const {
     return failure(ec::protocol, rank_name(x.rank) + " sent report "
                                    + std::to_string(x.index) + " instead of "
                                    + std::to_string(first_ + queue.sent));
-  // One more than without barrier: the report that waits for those ahead of it.
+  // One more than without barrier: the report with a barrier after them.
   if (queue.pending.size() > static_cast<std::size_t>(max_reports_ahead))
     return failure(ec::protocol, rank_name(x.rank) + " is more than "
                                    + counted_reports(max_reports_ahead)
@@ -75,7 +75,7 @@ expected<void> report_pairing::check_ended() const {
   for (std::size_t i = 0; i < ranks_.size(); ++i) {
     if (!ranks_[i].ended)
       continue;
-    // All that waits for the first report that this rank never sent.
+    // Everything that waits for the first report that this rank never sent.
     auto lacking = first_ + ranks_[i].sent;
     std::vector<int> waiting;
     for (std::size_t j = 0; j < ranks_.size(); ++j)

@@ -29,8 +29,8 @@ public:
   /// Takes *x*; returns the batch it completes, if it does. `ec::protocol`: no
   /// such rank, an index that is not the rank's next, a rank whose loop has
   /// ended or that is too far ahead. `ec::rank_failed`: the report of a rank
-  /// whose loop has ended is missing. `ec::conflict`: the ranks' parts of the
-  /// checkpoint do not fit together. After an error the attempt is over.
+  /// whose loop has ended is missing. `ec::conflict`: the ranks' parts do not
+  /// form one checkpoint. After an error the attempt is over.
   expected<std::optional<report_batch>> add(rank_report x, time_point now);
 
   /// The loop of *rank* returned. `ec::rank_failed` if others already wait with

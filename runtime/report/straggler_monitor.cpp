@@ -26,7 +26,7 @@ straggler_monitor::stepped(const std::vector<double>& seconds) {
   auto [least, most] = std::minmax_element(seconds.begin(), seconds.end());
   if (seconds.size() != ranks_.size() || seconds.size() < 2
       || (*most < factor * *least && !counting_))
-    return std::nullopt; // No rank is slow: the way of nearly all reports.
+    return std::nullopt; // No rank is slow: the usual case.
   return count(seconds);
 }
 

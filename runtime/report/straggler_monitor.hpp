@@ -6,7 +6,7 @@
 
 namespace troupe {
 
-/// Finds ranks that are slower than the others for longer than chance explains.
+/// Finds ranks that are persistently slower than the others.
 ///
 /// A rank is slow in a step that took it `factor` times the median of the
 /// others, and `least_excess` more. After `steps_to_name` such steps in a row
@@ -20,8 +20,8 @@ public:
   explicit straggler_monitor(int world_size)
     : ranks_(static_cast<std::size_t>(world_size)) {}
 
-  /// Every rank has made a step, in *seconds* by rank. Returns a sentence about
-  /// the ranks that are named for it, if there are any.
+  /// Every rank has made a step, in *seconds* by rank. Returns a sentence that
+  /// names slow ranks, if there are any.
   std::optional<std::string> stepped(const std::vector<double>& seconds);
 
 private:

@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-/// What a process left, which its end may lack.
+/// The last words of a process, which its end may lack.
 std::string words_of(const process_exit& cause) {
   auto is_cut = cause.last_words.size() >= max_last_words;
   return is_cut ? redactor{}.of_cut(cause.last_words) : cause.last_words;
@@ -33,8 +33,8 @@ rank_failure failure_of(const process_exit& cause) {
   return {kind::exit_code, cause.code, words_of(cause), 0, {}};
 }
 
-/// Whether *cause* may be what an order to end does to a process. A spawner
-/// that hangs does not tell that it was a kill.
+/// Whether *cause* may result from an order to end. A spawner that hangs does
+/// not report that it was a kill.
 bool is_killed(const process_exit& cause) {
   return cause.how == process_exit::kind::lost
          || (cause.how == process_exit::kind::signaled
@@ -61,7 +61,7 @@ void attempt_tracker::launched(int rank, int pid) {
 }
 
 void attempt_tracker::launch_failed(int rank, const error& reason) {
-  // A launch may be taken back by the order to end.
+  // The order to end may cancel a launch.
   if (!end_ordered_)
     fail(rank,
          {rank_failure::kind_type::start_failed, 0, reason.message, 0, {}});
@@ -98,9 +98,9 @@ void attempt_tracker::blame_let_down() {
 
 void attempt_tracker::exited(int rank, const process_exit& cause) {
   auto& x = at(rank);
-  // A process that was ended by order says nothing new, unless it went by
-  // another cause at the same time. One that came too late is turned away and
-  // leaves by itself.
+  // The end of a process that was ordered to end is not news, unless it had
+  // another cause at the same time. A process that came too late is refused and
+  // exits by itself.
   auto turned_away = !x.ready && cause.how == process_exit::kind::exited;
   auto by_order = end_ordered_ && !x.ended_before;
   if (!x.loop_over && !(by_order && (is_killed(cause) || turned_away)))
@@ -179,7 +179,7 @@ std::vector<int> attempt_tracker::still_there() const {
 
 void attempt_tracker::fail(int rank, rank_failure failure) {
   auto& x = at(rank);
-  // Whatever it says, it goes on to the journal, the page and the console.
+  // The text goes to the journal, the page and the console.
   failure.what = redacted(failure.what);
   failure.pid = x.pid;
   failure.host = x.host;

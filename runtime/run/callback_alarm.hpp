@@ -7,9 +7,9 @@
 
 namespace troupe {
 
-/// How long its owner has been waiting, without the time in which the process
-/// stood still because a signal had stopped it. The owner calls `passed` at
-/// least once per `interval`; a call that comes much later shows a standstill.
+/// How long its owner has been waiting, without time in which a signal had
+/// stopped the process. The owner calls `passed` at least once per `interval`;
+/// a much later call means that the process was stopped.
 class wait_time {
 public:
   using duration = std::chrono::milliseconds;
@@ -18,8 +18,8 @@ public:
   /// Longest time between two calls of `passed`.
   static constexpr duration interval = std::chrono::seconds{1};
 
-  /// A call that comes so much later than it was due is a sign that the process
-  /// stood still.
+  /// A call that comes this much late means that the process was
+  /// stopped.
   static constexpr duration much_later = std::chrono::seconds{1};
 
   /// Begins now.
@@ -42,21 +42,21 @@ private:
   time_point::duration passed_{0};
 };
 
-/// Decides when people hear of a callback that does not answer, and when the
-/// run continues without it. Its owner moves the time, and calls `check`
-/// whenever `next_check` says: a call that comes much later means that the
-/// process stood still, because a signal had stopped it or the machine slept.
-/// That time does not count.
+/// Decides when a callback that does not answer is named, and when
+/// the run continues without it. Its owner moves the time, and calls
+/// `check` when `next_check` says: a much later call means that the
+/// process was stopped or the machine slept. That time does not
+/// count.
 ///
-/// *real* is the time by a clock that no one moves.
+/// *real* is the time by a monotonic clock.
 class callback_alarm {
 public:
   using duration = std::chrono::milliseconds;
   using time_point = std::chrono::steady_clock::time_point;
 
   enum class verdict {
-    wait,    ///< It answers in time, or none is asked.
-    name,    ///< It has not answered for another *timeout*: say so.
+    wait,    ///< It answers in time, or none is called.
+    name,    ///< It has not answered for another *timeout*: name it.
     give_up, ///< It has not answered for *limit*.
   };
 
@@ -65,24 +65,24 @@ public:
                           std::optional<duration> limit = std::nullopt)
     : timeout_(timeout), limit_(limit) {}
 
-  /// Longest time between two checks while a callback is asked.
+  /// Longest time between two checks while a callback is called.
   static constexpr duration interval = std::chrono::seconds{1};
 
-  /// A callback is asked now.
+  /// A callback is called now.
   void asked(time_point now, time_point real);
   void asked(time_point now) { asked(now, now); }
 
-  /// It has answered, or no one waits for it any more.
+  /// It has answered, or is no longer waited for.
   void answered() noexcept { since_.reset(); }
 
   verdict check(time_point now, time_point real);
   verdict check(time_point now) { return check(now, now); }
 
-  /// How long the one that is asked has not answered.
+  /// How long the current callback has not answered.
   duration waited(time_point now) const;
 
-  /// Time from *now* until `check` is to be called; unset: no one is asked, or
-  /// there is nothing to say.
+  /// Time from *now* until `check` is to be called; unset: none is called, or
+  /// there is no limit.
   std::optional<duration> next_check(time_point now) const;
 
 private:

@@ -13,7 +13,7 @@ bool over(std::int64_t failures, int limit) noexcept {
 }
 
 /// Wait after *before* waits in a row. Seven doublings reach the longest delay;
-/// more would overflow one day.
+/// many more would overflow.
 failure_policy::duration doubled(std::int64_t before) {
   auto doublings = static_cast<int>(std::min<std::int64_t>(before, 7));
   return std::min(failure_policy::first_delay * (1 << doublings),

@@ -11,21 +11,21 @@
 
 namespace troupe {
 
-/// Whether another attempt at a group that failed to start with *code* can end
-/// differently. A configuration that can never work cannot.
+/// Whether a group that failed to start with *code* may start on a retry. With
+/// an invalid configuration it cannot.
 bool is_retryable(ec code) noexcept;
 
-/// Says after every failure whether the run goes on.
+/// Decides after every failure whether the run continues.
 ///
-/// Two budgets that never touch each other, counted over the whole run, also
-/// where its driver was killed meanwhile (`count_on`), and never given back for
-/// progress: ranks that failed while the group ran, and
-/// groups that failed to start. A counter goes up first; the run ends once it
-/// is over its limit, so that a limit of n allows n restarts.
+/// Two independent budgets, counted over the whole run, across drivers
+/// (`count_on`), and never reset by progress: ranks that failed while the
+/// group ran, and groups that failed to start. A counter goes up first; the
+/// run ends once it is over its limit, so that a limit of n allows n
+/// restarts.
 ///
-/// Ranks that fail for the first time since a report was stored are restarted
-/// at once. Those that fail again without a report in between wait: a loop that
-/// dies at its first line would otherwise be restarted a hundred times a
+/// The first failure since a stored report is restarted at once.
+/// Further failures without a report in between wait: a loop that dies
+/// at its first line would otherwise be restarted a hundred times a
 /// second.
 class failure_policy {
 public:
@@ -46,11 +46,11 @@ public:
   /// Ranks of a running group failed. Returns how long to wait before the
   /// restart, or nothing if the run is to end. Zero for the first failure since
   /// `on_progress`; then `first_delay`, doubled each time up to
-  /// `longest_delay`, of which the jitter takes up to a half: many runs that
-  /// failed for one reason do not come back at one moment.
+  /// `longest_delay`, of which the jitter takes up to a half, so that many runs
+  /// that failed for one reason do not restart together.
   std::optional<duration> on_ranks_failed();
 
-  /// A report was stored: what fails next is a new failure.
+  /// A report was stored: the next failure is a new one.
   void on_progress() noexcept { failures_in_a_row_ = 0; }
 
   /// A group failed to start for *reason*. Returns how long to wait before the

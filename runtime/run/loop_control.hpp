@@ -12,16 +12,16 @@
 
 namespace troupe {
 
-/// Tells the loop of one rank, from another thread, that it is to end: the run
-/// is to stop or a peer has failed; or that it is to leave by itself, because
-/// the run is preempted.
+/// Asks the loop of one rank, from another thread, to end because the run
+/// stops or a peer has failed; or to leave by itself because the run is
+/// preempted.
 class loop_control {
 public:
   /// Ends the loop for *reason*; only the first call counts.
   void end(error reason);
 
   /// Asks the loop to leave by itself once it has reported *index*. A later
-  /// call changes no more than the deadline.
+  /// call changes only the deadline.
   void preempt(stop_info info, std::uint64_t index);
 
   /// The loop's report *index* has returned.
@@ -30,7 +30,7 @@ public:
   bool ended() const noexcept { return ended_.load(std::memory_order_acquire); }
 
   /// Whether the loop is to leave: it was ended, or it was preempted and has
-  /// come to the index that all ranks leave after.
+  /// reached the index that all ranks leave after.
   bool stop_requested() const noexcept {
     return ended() || preempted_.load(std::memory_order_acquire);
   }
@@ -42,8 +42,8 @@ public:
   error reason() const;
 
   /// Calls *f* once when the loop is to end, on the thread that ends it, or
-  /// here and now if it has been ended. An empty function takes the last one
-  /// back; none is under way then any more.
+  /// here and now if it has been ended. An empty function removes the last one;
+  /// when this returns, no call is under way.
   void on_end(std::function<void(const error&)> f);
 
 private:

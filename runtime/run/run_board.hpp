@@ -46,21 +46,21 @@ private:
   std::array<std::uint64_t, slots> counts_{};
 };
 
-/// What the driver of a run shows to whoever waits for it: the status, notes
-/// for people, and in the end the result. Reading it asks no actor.
+/// What the driver publishes for those that wait for the run: the status, notes
+/// for people, and finally the result. Reading it involves no actor.
 class run_board {
 public:
   /// Called on the driver's thread after a change that should be seen at once:
-  /// a state, a note, the end. It must not ask the board.
+  /// a state, a note, the end. It must not call the board.
   using listener = std::function<void(run_state)>;
 
-  /// Notes that are kept for someone who does not take them.
+  /// Most notes that are kept until they are taken.
   static constexpr std::size_t max_notes = 1000;
 
-  /// Shows *x* with *last*, which it shares, as its last metrics.
+  /// Publishes *x* with *last*, which is shared, as its last metrics.
   void show(run_status x, std::shared_ptr<const metrics> last = nullptr);
 
-  /// Adds *line*; beyond `max_notes` the oldest one goes.
+  /// Adds *line*; beyond `max_notes` the oldest one is dropped.
   void note(std::string line);
 
   /// The result is known; callbacks may still be under way.
@@ -69,13 +69,13 @@ public:
   /// The result that was prepared last.
   result prepared() const;
 
-  /// The run is over: whoever waits gets the prepared result.
+  /// The run is over: waiting callers get the prepared result.
   void finish();
 
   run_status status() const;
 
-  /// Notes since the last call, oldest first. The first one says how many have
-  /// gone, if any.
+  /// Notes since the last call, oldest first. The first one says how many were
+  /// dropped, if any.
   std::vector<std::string> take_notes();
 
   /// Waits for the end.

@@ -61,7 +61,7 @@ run_state_machine::on(const run_events::group_started& x) {
   if (x.attempt != group_)
     return refuse_attempt(x.attempt);
   if (state_ == run_state::shutting_down && stopping_)
-    return stay(); // it came up while it was told to stop
+    return stay(); // it came up while it was stopping
   if (state_ != run_state::scheduling)
     return refuse("group_started");
   policy_.on_group_started();
@@ -86,8 +86,8 @@ expected<run_decision>
 run_state_machine::on(const run_events::ranks_finished& x) {
   if (x.attempt != group_)
     return refuse_attempt(x.attempt);
-  // The loops returned while the group was told to stop. If none of them left
-  // for a preemption, it only came while their processes ended.
+  // The loops returned while the group was stopping. If none of them left for a
+  // preemption, it only came while their processes ended.
   if (stopping_ && state_ == run_state::shutting_down && !x.preempted
       && outcome_ == run_state::preempted)
     return shut_down(run_state::finished, {});
@@ -109,9 +109,9 @@ run_state_machine::on(const run_events::ranks_failed& x) {
     return stay(); // the same incident: charged already
   }
   if (stopping_)
-    return stay(); // the group goes anyway
-  // A loop may fail before the last rank has begun its own: that is the loop's
-  // failure, not one of the start.
+    return stay(); // the group ends anyway
+  // A loop may fail before the last rank has begun its own: that is a failure
+  // of the loop, not of the start.
   if (state_ != run_state::running && state_ != run_state::scheduling)
     return refuse("ranks_failed");
   failures_ = x.failures;

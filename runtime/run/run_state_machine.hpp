@@ -62,12 +62,12 @@ struct stop_requested {
   error reason{ec::stopped, "the run was asked to stop"};
 };
 
-/// The run has to go: let ranks leave their loops with a last checkpoint.
+/// The run is preempted: let ranks leave their loops with a last checkpoint.
 struct preempt_requested {
   error reason{ec::stopped, "the run was preempted"};
 };
 
-/// The ranks of a run that was preempted have had their time.
+/// The grace of a preempted run is over.
 struct grace_over {
   std::uint64_t attempt = 0;
 };
@@ -81,9 +81,9 @@ using run_event =
                run_events::run_failed, run_events::stop_requested,
                run_events::preempt_requested, run_events::grace_over>;
 
-/// Whether *x* says what became of a group. A run that does not expect such a
-/// fact has heard something wrong, which only a defect of ours can bring about;
-/// any other event may have come too late.
+/// Whether *x* says what became of a group. An unexpected fact of this
+/// kind is a defect of Troupe; any other event may only have come too
+/// late.
 bool tells_of_group(const run_event& x) noexcept;
 
 /// The event's type as it is spelled in the code.
@@ -155,7 +155,7 @@ public:
 
   expected<run_decision> apply(const run_event& x);
 
-  /// A report was stored: what fails next is a new failure.
+  /// A report was stored: the next failure is a new one.
   void on_progress() noexcept { policy_.on_progress(); }
 
   run_state state() const noexcept { return state_; }
@@ -166,8 +166,8 @@ public:
   /// Whether `stop_group` waits for its answer.
   bool is_stopping() const noexcept { return stopping_; }
 
-  /// Why the run did not finish; `ec::none` as long as nothing speaks against
-  /// it.
+  /// Why the run did not finish; `ec::none` while it still
+  /// may.
   const error& reason() const noexcept { return reason_; }
 
   /// The failed ranks of the last group that failed, the first failure of each.
@@ -197,7 +197,7 @@ private:
   run_decision start_group();
   run_decision start_group_after(run_state to, std::chrono::milliseconds delay,
                                  error why);
-  /// Moves to *to* and has the group stopped unless that is under way already.
+  /// Moves to *to* and stops the group unless that is under way already.
   run_decision stop_group(run_state to, error why);
   run_decision shut_down(run_state outcome, error why);
   run_decision end();

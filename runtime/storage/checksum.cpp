@@ -16,8 +16,8 @@ namespace troupe {
 
 namespace {
 
-// Fits the second-level cache together with the hash's own state: bytes are
-// hashed while they are still near.
+// Fits into the L2 cache together with the hash's state, so that bytes are
+// hashed while they are cached.
 constexpr std::size_t block_size = 256 * 1024;
 
 } // namespace

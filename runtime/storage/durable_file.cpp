@@ -25,7 +25,7 @@ tl::unexpected<error> storage_failure(std::string_view action,
   return tl::unexpected{storage_error(action, path, code)};
 }
 
-// Starts the call again as long as a signal interrupts it.
+// Repeats the call while signals interrupt it.
 template <class Call>
 auto uninterrupted(Call call) {
   auto result = call();
@@ -145,7 +145,7 @@ expected<unique_fd> open_file(const fs::path& path, int flags,
 expected<unique_fd> open_to_read_at(int above, const fs::path& name,
                                     const fs::path& path, int flags,
                                     std::string_view action) {
-  // A pipe in a file's place must not have us wait for who writes to it.
+  // A pipe in a file's place must not block.
   auto fd = uninterrupted([&] {
     return ::openat(above, name.c_str(), flags | O_NONBLOCK | O_CLOEXEC);
   });
@@ -200,7 +200,7 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes,
   TROUPE_TRY(auto folder,
              open_file(folder_of(path), O_RDONLY | O_DIRECTORY, "open folder"));
   auto name = temporary.filename();
-  ::unlinkat(folder.get(), name.c_str(), 0); // what a crash left
+  ::unlinkat(folder.get(), name.c_str(), 0); // left by a crash
   return open_own_file(folder.get(), name.c_str(), O_WRONLY | O_CREAT | O_EXCL,
                        ec::storage, "cannot create " + temporary.string())
     .and_then([&](const unique_fd& file) {
@@ -305,7 +305,7 @@ expected<void> rename_new_at(int from_folder, const fs::path& from,
   auto done = ::renameat2(from_folder, old.c_str(), to_folder, name.c_str(),
                           RENAME_NOREPLACE);
   // File systems without RENAME_NOREPLACE: the caller is the only writer of the
-  // folder, so that a check before the rename does.
+  // folder, so a check before the rename is enough.
   if (done != 0 && (errno == EINVAL || errno == ENOSYS)) {
     TROUPE_TRY(auto found,
                look_up_at(to_folder, name, to, AT_SYMLINK_NOFOLLOW));

@@ -17,7 +17,7 @@ namespace troupe {
 /// `ec::storage` with the sentence "cannot <action> <path>: <errno's text>".
 error storage_error(std::string_view action, const fs::path& path, int code);
 
-/// What lies at a path.
+/// The file at a path.
 struct file_status {
   fs::file_type type = fs::file_not_found;
   std::uint64_t size = 0;  ///< Bytes of a file.
@@ -29,12 +29,12 @@ struct file_status {
   bool is_link() const noexcept { return type == fs::symlink_file; }
 };
 
-/// Looks at what *path* leads to, symbolic links followed. Only a path that
-/// leads nowhere (ENOENT, ENOTDIR) is missing; any other failure of the look-up
-/// is `ec::storage`: nothing may be concluded from a disk that does not answer.
+/// Looks *path* up, following symbolic links. Only ENOENT and ENOTDIR mean that
+/// it is missing; any other failure is `ec::storage`: nothing may be concluded
+/// from a disk that does not answer.
 expected<file_status> look_up(const fs::path& path);
 
-/// The same, of the link itself where *path* is one.
+/// The same, without following a link at *path*.
 expected<file_status> look_up_link(const fs::path& path);
 
 /// The same of *name* in the folder *above* (`AT_FDCWD`: a path), with the
@@ -50,7 +50,7 @@ expected<fs::path> absolute_path(const fs::path& path);
 /// count, links to folders are not followed.
 expected<std::vector<fs::path>> files_below(const fs::path& path);
 
-/// What a power cut right after a replacement leaves.
+/// What remains after a power cut right after a replacement.
 enum class after_power_cut {
   new_file,
   new_or_old_file, ///< Saves an fsync of the folder where there is an old one.
@@ -58,14 +58,14 @@ enum class after_power_cut {
 
 /// Replaces the file *path* by one with *bytes*, or leaves the old one as it
 /// is: a temporary file in the same folder, fsync, rename, fsync of the folder.
-/// A power cut after success leaves what *left* says, never a part of a file.
+/// After a power cut there is what *left* says, never a part of a file.
 expected<void> replace_file(const fs::path& path, std::string_view bytes,
                             after_power_cut left = after_power_cut::new_file);
 
 /// The same for a file that several processes may replace at once: each of them
-/// succeeds and the last one stays. One that is killed leaves a temporary file
-/// of its own, `<path>.NNNNNN`, that is in no one's way. The file is in the
-/// open *folder*, whatever *path* leads to by now.
+/// succeeds and the last one stays. A killed process leaves a temporary file,
+/// `<path>.NNNNNN`, that does not disturb others. The file is in the open
+/// *folder*, even if that was renamed.
 expected<void> replace_shared_file(const unique_fd& folder,
                                    const fs::path& path,
                                    std::string_view bytes);
@@ -79,13 +79,13 @@ expected<void> write_new_file(const fs::path& path, std::string_view bytes);
 expected<void> write_durably(const unique_fd& file, const fs::path& path,
                              std::string_view bytes);
 
-/// `ec::storage` if *bytes* are over the *limit* above which no one reads the
-/// file *path*: what cannot be read again must not be acknowledged.
+/// `ec::storage` if *bytes* exceed the *limit* of readers of the file *path*:
+/// data that cannot be read again must not be acknowledged.
 expected<void> check_size(const fs::path& path, std::string_view bytes,
                           std::size_t limit);
 
-/// The whole file. Over *limit* bytes is `ec::corrupt`: no one allocates what a
-/// damaged size asks for.
+/// The whole file. More than *limit* bytes are `ec::corrupt`, so that a damaged
+/// size does not cause a huge allocation.
 expected<std::string> read_file(const fs::path& path, std::size_t limit);
 
 /// The same of a *file* that is open; *path* is for the error's sentence.
@@ -104,7 +104,7 @@ expected<unique_fd> open_to_read_at(int above, const fs::path& name,
 
 /// fsync of an open file. A failure is final: the kernel drops dirty pages once
 /// it has reported them, so a second fsync could claim what is not true. Write
-/// the data anew under another name.
+/// the data again under another name.
 expected<void> sync_file(const unique_fd& file, const fs::path& path);
 
 /// Makes names that were added to or removed from folder *path* durable.

@@ -18,7 +18,7 @@ namespace troupe {
 
 namespace {
 
-/// Whether another attempt fails as well, as long as no one changes anything.
+/// Whether a retry would fail, too, unless something changes.
 bool lasts(int code) {
   constexpr int all[] = {EACCES, EFBIG,  EINVAL, EISDIR,  ELOOP, ENAMETOOLONG,
                          ENOENT, ENODEV, ENXIO,  ENOTDIR, EPERM, EXDEV};
@@ -31,8 +31,8 @@ error copy_error(std::string_view action, const fs::path& path, int code) {
   return result;
 }
 
-/// Copies through memory: a file that the kernel makes up as it is read
-/// (`/proc`) goes by no other way. Adds the bytes to *size*; 0, or what `errno`
+/// Copies through memory: the only way for files that the kernel generates
+/// on reading (`/proc`). Adds the bytes to *size*; 0, or what `errno`
 /// says.
 int copy_by_reading(int from, int to, std::uint64_t& size) {
   std::vector<char> buffer(1 << 16);
@@ -69,8 +69,8 @@ int copy_bytes(int from, int to, std::uint64_t& size) {
 }
 
 /// Whether *in*, which gave fewer bytes than the *size* that it had, was cut
-/// meanwhile. A file that the kernel makes up (`/sys`) only says that it has
-/// more than it gives.
+/// meanwhile. A file that the kernel generates (`/sys`) reports a larger size
+/// than it has.
 bool was_cut(int in, off_t size) {
   struct stat now {};
   char byte = 0;
@@ -78,7 +78,7 @@ bool was_cut(int in, off_t size) {
          || ::read(in, &byte, 1) != 0; // It has grown again.
 }
 
-/// Why *size* bytes of *from*, which had *whole*, are no copy of it.
+/// Why *size* bytes of *from*, which had *whole*, are not a copy of it.
 error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
   return {ec::storage, from.string() + " had " + std::to_string(whole)
                          + " bytes, and only " + std::to_string(size)
@@ -134,7 +134,7 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
   auto ok = [&]() -> expected<void> {
     if (auto code = copy_bytes(in.get(), out.get(), size); code != 0)
       return fail(code);
-    // More of it is fine: a log may grow.
+    // A longer file is fine: a log may grow.
     if (size < static_cast<std::uint64_t>(status.st_size)
         && was_cut(in.get(), status.st_size))
       return tl::unexpected{cut_short(from, size, status.st_size)};

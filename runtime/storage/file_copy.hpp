@@ -17,12 +17,12 @@ struct copy_target {
 };
 
 /// Replaces the file *to* by a copy of *in*, the open file *from*, with its
-/// mode: a reader finds the old file or the new one, and another writer does no
-/// harm. Copies between any two file systems. *from* may grow meanwhile.
+/// mode: a reader finds the old file or the new one, even with concurrent
+/// writers. Copies between any two file systems. *from* may grow meanwhile.
 ///
-/// `ec::invalid_argument` for what another attempt does not change: a name that
-/// is too long, a right that is missing, a folder or a pipe in the place of a
-/// file. `ec::storage` for what may pass, as a full disk.
+/// `ec::invalid_argument` for permanent failures: a name that is too long, a
+/// missing permission, a folder or a pipe in the place of a file. `ec::storage`
+/// for failures that may pass, such as a full disk.
 expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
                                const copy_target& to, copy_sync sync);
 

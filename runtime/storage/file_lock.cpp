@@ -27,7 +27,7 @@ own_files& files() {
 }
 
 // Only what is safe in a child of several threads. The numbers stay in use:
-// their owners, which the child has, too, may still close them.
+// copies of their owners in the child may still close them.
 void drop_locks() noexcept {
   auto code = errno;
   auto& all = files();
@@ -49,7 +49,7 @@ void drop_locks() noexcept {
 void watch_forks() {
   static const auto failed = ::pthread_atfork(
     [] { files().mutex.lock(); }, [] { files().mutex.unlock(); }, drop_locks);
-  (void) failed; // Without memory: children keep locks as long as they live.
+  (void) failed; // Without memory: children keep the locks until they end.
 }
 
 } // namespace

@@ -10,22 +10,22 @@
 namespace troupe {
 
 /// Takes the `flock` of *file*, which is open at *path*, without waiting; false
-/// if another one is in the way.
+/// if another process holds one.
 expected<bool> lock_file(const unique_fd& file, const fs::path& path,
                          int how = LOCK_EX);
 
 /// A file whose `flock` ends with this process, or earlier.
 ///
-/// A lock is left to every child that a program forks without exec: it ends
-/// when the last of them has closed the file. So a child gets `/dev/null` in
-/// its place, at the same number, and has no way to give the lock back either.
+/// Every child that a program forks without exec inherits a lock: it ends when
+/// the last of them has closed the file. So a child gets `/dev/null` instead,
+/// at the same number, and cannot release the lock either.
 class own_lock {
 public:
   own_lock() noexcept = default;
 
   /// Opens the file *name* of *folder* as `held_folder::open_file` does, for
-  /// `lock_file`. A fork waits meanwhile: its child would have the file, and so
-  /// the lock, without knowing it.
+  /// `lock_file`. Forks wait meanwhile: otherwise a child would silently
+  /// inherit the file, and so the lock.
   static expected<own_lock> open(const held_folder& folder,
                                  const std::string& name, int flags,
                                  std::string_view action);

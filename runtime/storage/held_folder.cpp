@@ -48,8 +48,8 @@ int list(int folder, std::vector<std::string>& result) {
   return errno;
 }
 
-// Removes *name* in *above* and all below it, by descriptors: what is renamed
-// meanwhile does not lead elsewhere. 0, or what `errno` says.
+// Removes *name* in *above* and all below it, by descriptors: a concurrent
+// rename cannot redirect it. 0, or what `errno` says.
 int remove_all(int above, const char* name) {
   if (::unlinkat(above, name, 0) == 0 || errno == ENOENT)
     return 0;
@@ -177,9 +177,9 @@ expected<void> held_folder::write_new_file(const std::string& name,
 expected<void> held_folder::replace_file(const std::string& name,
                                          std::string_view bytes,
                                          struct stat* made) const {
-  // One driver at a time writes here, so that one temporary name will do.
+  // One driver at a time writes here, so one temporary name is enough.
   auto temporary = name + ".new";
-  ::unlinkat(folder_.get(), temporary.c_str(), 0); // what a crash left
+  ::unlinkat(folder_.get(), temporary.c_str(), 0); // left by a crash
   auto written = open_file(temporary, O_WRONLY | O_CREAT | O_EXCL, "create")
                    .and_then([&](const unique_fd& file) {
                      if (made)

@@ -16,18 +16,18 @@
 
 namespace troupe {
 
-/// A folder that is held by a descriptor: its files are reached whatever
-/// becomes of its path, and never through a symbolic link.
+/// A folder that is held by a descriptor: its files are reached even if it is
+/// renamed, and never through a symbolic link.
 ///
 /// Names are single path components. Files are made with mode 0600, folders
-/// with 0700. A link where a file or folder of ours belongs is `ec::storage`:
-/// whoever put it there wants another file to be written to.
+/// with 0700. A link in the place of a file or folder of ours is `ec::storage`:
+/// it would redirect our writes.
 class held_folder {
 public:
   held_folder() = default;
 
-  /// Opens the folder *path*, whose last component may not be a link. With
-  /// *inode* (0: any) no other folder will do: `ec::storage`.
+  /// Opens the folder *path*, whose last component may not be a link.
+  /// `ec::storage` if it does not have *inode* (0: any).
   static expected<held_folder> open(const fs::path& path,
                                     std::uint64_t inode = 0);
 
@@ -52,7 +52,7 @@ public:
                                 std::string_view action) const;
 
   /// As the functions of those names for paths: see `durable_file.hpp`. *made*
-  /// gets what the new file is, before it has its name.
+  /// receives the identity of the new file before it has its name.
   expected<std::string> read_file(const std::string& name,
                                   std::size_t limit) const;
   expected<void> write_new_file(const std::string& name,

@@ -136,7 +136,7 @@ std::string from_hex(std::string_view digits) {
   return result;
 }
 
-// A name that is not UTF-8 stands as "\0" and hexadecimal digits.
+// A name that is not UTF-8 is written as "\0" and hexadecimal digits.
 std::string to_name(const std::string& x) {
   return !x.empty() && x[0] == '\0' ? from_hex(std::string_view{x}.substr(1))
                                     : x;

@@ -17,11 +17,11 @@
 namespace troupe::json {
 
 // Appends JSON to a string without building a document first; the journal
-// writes tens of thousands of lines a second this way. Types survive exactly:
-// a double always has a point or an exponent, what JSON cannot say is an
-// object: {"float":"nan"}, "inf", "-inf"; {"bytes":"<hex>"} for a text that is
-// not UTF-8. A name that is not UTF-8 becomes "\u0000<hex>": no valid name
-// holds a control character.
+// writes tens of thousands of lines a second this way. Types survive exactly: a
+// double always has a point or an exponent, values that JSON lacks are objects:
+// {"float":"nan"}, "inf", "-inf"; {"bytes":"<hex>"} for a text that is not
+// UTF-8. A name that is not UTF-8 becomes "\u0000<hex>": no valid name holds a
+// control character.
 
 void append(std::string& out, std::string_view text);
 void append(std::string& out, std::uint64_t x);
@@ -31,7 +31,7 @@ void append(std::string& out, const metrics& x);
 /// A time as whole microseconds.
 void append_us(std::string& out, double seconds);
 
-/// One object of a document, appended field by field: sees to names and commas.
+/// One object of a document, appended field by field: adds names and commas.
 /// Names are plain ASCII.
 class object_writer {
 public:
@@ -129,7 +129,7 @@ metrics to_metrics(const document& x);
 void check_format(const document& x, int known, const char* name = "format",
                   std::optional<int> oldest = {});
 
-/// Parses *text* and calls *convert* with the document. Whatever goes wrong is
+/// Parses *text* and calls *convert* with the document. Any failure is
 /// `ec::corrupt` with a sentence that begins with *what*.
 template <class T, class Convert>
 expected<T> read(std::string_view text, const std::string& what,

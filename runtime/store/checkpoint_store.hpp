@@ -31,8 +31,8 @@ struct run_identity {
 /// checkpoint whole or absent (N1, N2).
 ///
 /// What retention lets go stays as long as callbacks may still read it
-/// (`hold_from`): the state names it, so that the next start removes it if this
-/// driver does not live to.
+/// (`hold_from`). The state names it, so that the next start can remove
+/// it.
 ///
 /// Nothing is removed by inference: only what the state names as let go (or as
 /// rotten, beyond the last three), and the staging folders. All else in
@@ -53,13 +53,13 @@ public:
 
   /// Takes over the files of the run in *folder*, whose lock the caller
   /// holds. Staging folders of dead attempts are removed. A whole checkpoint
-  /// that the state does not know is adopted if it is newer than all it knows:
-  /// the crash came between rename and state.
-  /// From then on `checkpoints/` is held: all that is made, renamed or removed
-  /// is so in that folder, whatever becomes of its path.
-  /// *save* replaces `state.json` in the run's folder if it is unset. *log*
-  /// takes the events without which no rotten checkpoint is set aside. *check*,
-  /// if set, is asked before anything is renamed or removed.
+  /// that the state does not know is adopted if it is newer than all it
+  /// knows: the crash came between rename and state. From then on
+  /// `checkpoints/` is held: everything is created, renamed or removed in
+  /// that folder, even if it is renamed. *save* replaces `state.json` in the
+  /// run's folder if it is unset. *log* records an event before a rotten
+  /// checkpoint is set aside. *check*, if set, is asked before anything is
+  /// renamed or removed.
   static expected<checkpoint_store>
   open(held_folder folder, run_identity run, const checkpoint_config& config,
        saved_run state, save_function save = {}, log_function log = {},
@@ -73,9 +73,9 @@ public:
   expected<reported_checkpoint> commit(std::uint64_t attempt,
                                        const report_batch& batch);
 
-  /// `ec::conflict` if no new checkpoint can be called *name*: one is, or
-  /// something else lies in its place. What retention has let go there is
-  /// removed, or left to `commit` if callbacks may read it.
+  /// `ec::conflict` if no new checkpoint can be called *name*: the name is
+  /// taken. A checkpoint of that name that retention let go is removed, or left
+  /// to `commit` if callbacks may read it.
   expected<void> make_room(const std::string& name);
 
   /// The latest checkpoint whose files are all as its manifest says; what
@@ -86,10 +86,10 @@ public:
   /// Reserves the next attempt's number, durably (N6).
   expected<std::uint64_t> begin_attempt(std::uint64_t next_report);
 
-  /// Has checkpoints of report *first()* and of later ones stay that retention
-  /// lets go, until the first commit, or end, at which *first* is past them. A
-  /// new checkpoint of the same name takes the place of such a one. Asked on
-  /// the thread of the commit; unset, nothing stays.
+  /// Checkpoints of report *first()* and later ones that retention lets go stay
+  /// until the first commit, or end, at which *first* is past them. A new
+  /// checkpoint of the same name replaces such a one. Called on the thread of
+  /// the commit; unset, none stays.
   void hold_from(std::function<std::uint64_t()> first) {
     held_from_ = std::move(first);
   }
@@ -109,8 +109,8 @@ public:
   const checkpoint_registry& registry() const noexcept { return registry_; }
   const saved_run& state() const noexcept { return state_; }
 
-  /// The run's ids but the one that it has. If that is new, those are among
-  /// them that the checkpoints of the state have.
+  /// Earlier ids of the run. If the current one is new, they include those of
+  /// the checkpoints in the state.
   const std::vector<std::string>& former_ids() const noexcept {
     return run_.former_ids;
   }
@@ -131,7 +131,7 @@ private:
 
   /// Whether the run is ours, and `checkpoints/` still the folder that we hold.
   expected<void> check() const;
-  /// The latter alone: what is in another folder would be found by no one.
+  /// Only the latter: files in another folder would be lost.
   expected<void> check_place() const;
 
   expected<report_batch> take_lists(std::uint64_t attempt,
@@ -141,7 +141,7 @@ private:
   /// Saves the state with *registry* in it, and *evicted* as let go.
   expected<void> save(const checkpoint_registry& registry,
                       const std::vector<reported_checkpoint>& evicted = {});
-  /// Its event comes first: whoever finds it moved also finds out why.
+  /// Its event comes first, so that the journal explains every move.
   expected<void> set_aside(const std::string& name, const error& reason);
   expected<void> keep_rotten(const std::string& name);
   void note(std::string kind, const std::string& name,
@@ -155,8 +155,8 @@ private:
   expected<void> find_former_ids();
   /// Whether the run made *x*, even if its folder had another name then.
   bool is_ours(const manifest& x) const;
-  /// Removes *x* if its folder is that one still. `ec::corrupt` if it is gone,
-  /// or is another by now: then it is no longer doomed.
+  /// Removes *x* if its folder is still that one. `ec::corrupt` if it is
+  /// missing or another one: then it is no longer doomed.
   expected<void> remove(const doomed_checkpoint& x);
   /// Renames the folder of *x* to be removed; the new name.
   expected<std::string> put_away(const doomed_checkpoint& x) const;
@@ -165,7 +165,7 @@ private:
   template <class Predicate>
   void remove_let_go(const Predicate& may_go);
   void remove_answered();
-  /// What retention had let go and is still there.
+  /// Checkpoints that retention has let go and that still exist.
   expected<std::vector<reported_checkpoint>> find_doomed();
   /// Gives *x* its name back if a driver died before it removed any of it;
   /// whether it did.

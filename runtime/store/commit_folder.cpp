@@ -18,7 +18,7 @@ namespace {
 // In the staging folder: what becomes the checkpoint.
 constexpr const char* whole_name = "whole";
 
-// Moves staged files into one folder, and remembers what to fsync.
+// Moves staged files into one folder, and records what to fsync.
 class gatherer {
 public:
   gatherer(const held_folder& staging, const held_folder& whole)

@@ -15,8 +15,8 @@ namespace troupe {
 /// before the rename: gathering the files may have taken long.
 ///
 /// An error leaves no such folder, or the whole checkpoint where only its
-/// durability is in doubt. The staging folder is gone in any case: other files
-/// of a failed commit are lost, and their space is free.
+/// durability is in doubt. The staging folder is removed in any case: other
+/// files of a failed commit are lost, and their space is free.
 expected<void> commit_folder(const held_folder& checkpoints,
                              const report_batch& batch, manifest x,
                              const std::function<expected<void>()>& check = {});

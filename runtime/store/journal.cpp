@@ -140,7 +140,7 @@ bool journal::is_lost() const {
   struct stat ours {
   }, found{};
   if (::fstat(file_.get(), &ours) != 0)
-    return false; // The write to come tells why.
+    return false; // The next write reports why.
   if (::stat(path_.c_str(), &found) != 0)
     return errno == ENOENT || errno == ENOTDIR;
   return found.st_ino != ours.st_ino || found.st_dev != ours.st_dev;
@@ -154,7 +154,7 @@ expected<void> journal::write_line() {
   return written;
 }
 
-// One system call, save where the file system takes less than all.
+// One system call, unless the file system writes only a part.
 expected<void> journal::write_all(std::string_view line) {
   std::size_t done = 0;
   while (done < line.size()) {

@@ -49,9 +49,9 @@ public:
   expected<void> append_event(std::string_view kind, std::uint64_t attempt,
                               const metrics& fields = {});
 
-  /// Makes all lines appended before the call durable. Runs beside appends.
-  /// Fails if the file is no longer the one at its path. After a failure every
-  /// later call fails too: what the disk lost then is not known.
+  /// Makes all lines appended before the call durable. May run concurrently
+  /// with appends. Fails if the file is no longer the one at its path. After a
+  /// failure every later call fails too: the lost data is not known.
   expected<void> sync();
 
   /// Whether a line was appended since the last `sync` began.
@@ -73,8 +73,8 @@ private:
   expected<void> write_line();
   expected<void> write_all(std::string_view line);
   expected<void> cut();
-  /// Whether the file was removed, or its folder was renamed or replaced: what
-  /// is written to it then, no one finds.
+  /// Whether the file was removed, or its folder was renamed or replaced: later
+  /// writes would be lost.
   bool is_lost() const;
   std::int64_t next_time() noexcept;
 
@@ -84,8 +84,8 @@ private:
   std::string line_;       // kept, so that appends allocate nothing
   std::uint64_t size_ = 0; // end of the last whole line, bytes
   std::uint64_t torn_ = 0; // bytes of a line that could not be written whole
-  // Times rise from line to line. Where the clock was set back, they go on as
-  // far ahead of it as they were.
+  // Times increase from line to line. If the clock is set back, they stay ahead
+  // of it by the same amount.
   std::int64_t last_time_us_ = 0;
   std::int64_t ahead_us_ = 0;
   std::atomic<std::uint64_t> next_report_ = 0;

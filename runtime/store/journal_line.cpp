@@ -23,7 +23,7 @@ void append_head(std::string& out, std::uint64_t attempt,
   json::append(out, static_cast<std::uint64_t>(time_us));
 }
 
-// Takes *prefix* and the number after it off *text*.
+// Removes *prefix* and the number after it from *text*.
 template <class T>
 bool take_number(std::string_view& text, std::string_view prefix, T& number) {
   if (!text.starts_with(prefix))

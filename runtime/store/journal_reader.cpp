@@ -13,8 +13,8 @@ namespace troupe {
 
 namespace {
 
-// Small, as many short-lived threads read journals: the allocator keeps what
-// each of its arenas ever held.
+// Small, because many short-lived threads read journals: each arena of the
+// allocator keeps its largest size.
 constexpr std::size_t read_size = 64 * 1024;
 
 } // namespace

@@ -54,7 +54,7 @@ public:
 
   /// The next entry; nothing at the end, where a torn last line counts as not
   /// written yet: more may come later. A damaged line is `ec::corrupt` with its
-  /// number; the next call goes on after it.
+  /// number; the next call continues after it.
   expected<std::optional<journal_entry>> next();
 
   /// Where the next line begins, in bytes.
@@ -73,10 +73,10 @@ private:
 /// those before it; nothing if there is none.
 expected<std::optional<history_row>> read_last_batch(const fs::path& path);
 
-/// What the journal says of the latest attempt.
+/// The latest attempt, as the journal has it.
 struct last_attempt {
-  /// How the run ended in it: the event `run_ended`, or `driver_lost` if no
-  /// driver was left to say it. Nothing: it did not end.
+  /// How the run ended in it: the event `run_ended`, or `driver_lost` if its
+  /// driver died. Nothing: it did not end.
   std::optional<journal_event> end;
 
   /// The event `ranks_failed`. Nothing: they did not fail, or they were to
@@ -88,7 +88,7 @@ struct last_attempt {
 expected<last_attempt> read_last_attempt(const fs::path& path);
 
 /// Reads the batches of a journal one by one, in order; damaged lines are
-/// passed over.
+/// skipped.
 class batch_reader {
 public:
   /// Begins at report index *first*.

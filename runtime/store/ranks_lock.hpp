@@ -15,7 +15,7 @@
 
 namespace troupe {
 
-/// What a rank process joins its attempt with.
+/// What a rank process needs to join its attempt.
 struct ranks_ticket {
   unique_fd file;          ///< The file `ranks`, without a lock.
   std::uint64_t token = 0; ///< What it says while the attempt is the latest.
@@ -27,18 +27,18 @@ constexpr const char* attempt_variable = "TROUPE_ATTEMPT";
 std::string attempt_value(std::uint64_t token);
 
 /// Keeps the attempts of a run apart by the file `ranks` in its folder. Every
-/// rank process has a shared `flock` on it as long as it lives; an attempt
-/// begins by taking the lock alone and writing a new token.
+/// rank process holds a shared `flock` on it; an attempt begins by taking the
+/// lock exclusively and writing a new token.
 ///
-/// A rank takes its lock by itself (`join_attempt`): no descriptor of the
-/// driver, which the user's program may fork at any time, ever has it. A rank
-/// that comes too late, and was not waited for, finds another token and leaves.
+/// A rank takes its lock itself (`join_attempt`): no descriptor of the driver,
+/// which the user's program may fork at any time, ever holds it. A rank that
+/// comes too late finds another token and exits.
 ///
 /// All calls but `begin` may come from any thread.
 class ranks_lock {
 public:
   /// Waits, at most *limit*, until no process of an earlier attempt is left.
-  /// What its ranks forked is killed, and so are programs that they started if
+  /// Kills processes that its ranks forked, and programs that they started if
   /// no spawner has done that: it was another driver's, or was lost. *note*
   /// gets events that name them while the file still has the earlier token.
   /// `ec::timeout` names what is left; `ec::stopped` once the wait is
@@ -48,8 +48,8 @@ public:
                        const std::function<bool()>& given_up,
                        const store_event_listener& note);
 
-  /// The last attempt is over: kills as above what it left, without waiting for
-  /// it to end by itself, if its spawner was lost. Takes seconds at most.
+  /// The last attempt is over: kills its leftover processes as above, at once,
+  /// if its spawner was lost. Takes seconds at most.
   expected<void> end_what_is_left(const held_folder& run,
                                   const store_event_listener& note);
 
@@ -67,8 +67,8 @@ private:
   std::uint64_t losses_ = 0; ///< Of spawners, before the attempt began.
 };
 
-/// What a rank process of the attempt of *ticket* is to keep open as long as it
-/// lives. `ec::stopped` if a later attempt has begun.
+/// A rank process of the attempt of *ticket* keeps the result open until it
+/// ends. `ec::stopped` if a later attempt has begun.
 expected<unique_fd> join_attempt(const ranks_ticket& ticket);
 
 } // namespace troupe

@@ -21,11 +21,11 @@ struct saved_run;
 /// A run's reports, oldest first.
 struct run_history : std::vector<history_row> {
   /// What is missing: one sentence for each damaged line of the journal, which
-  /// was passed over. `journal_damaged` in the journal says so, too.
+  /// was skipped. `journal_damaged` in the journal says so, too.
   std::vector<std::string> damaged;
 };
 
-/// What a run left behind: the outcome, the last metrics, the checkpoints.
+/// The result of a run: the outcome, the last metrics, the checkpoints.
 struct result {
   run_status_kind status = run_status_kind::running;
   /// What rank 0 reported last, with or without a checkpoint; empty if it never
@@ -64,8 +64,8 @@ struct result {
   result value_or_throw() &&;
 
   /// The result of the run in folder *path*, which may still be running.
-  /// Distinct sentences for a folder that is missing, that is no run, and whose
-  /// state is missing or corrupt.
+  /// Distinct sentences for a folder that is missing, that is not a run, and
+  /// whose state is missing or corrupt.
   static expected<result> from_path(const fs::path& path);
 };
 
@@ -79,8 +79,8 @@ result make_result(const saved_run& x, const fs::path& path,
 result unsaved_result(result x, run_status_kind status,
                       std::optional<run_error> reason, const error& problem);
 
-/// What ends the reason for which run *name* was stopped or preempted: what
-/// resumes it.
+/// The end of the sentence about a stopped or preempted run *name*: how to
+/// resume it.
 std::string text_of_resuming(const std::string& name);
 
 /// The result of a run that failed for *reason* before it had a folder.

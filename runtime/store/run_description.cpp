@@ -18,7 +18,7 @@ namespace troupe {
 
 namespace {
 
-/// Far over what a description can need.
+/// Far more than a description needs.
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
 
 std::string host_name() {

@@ -13,12 +13,12 @@ namespace troupe {
 /// What a run is and who runs it: the content of `run.json`.
 struct run_description {
   std::string name;
-  std::string id; ///< 32 hex digits; the same in every life of the run.
+  std::string id; ///< 32 hex digits; the same after every restart.
   /// Ids of the run before its `run.json` was lost, as far as its checkpoints
   /// had them.
   std::vector<std::string> former_ids;
   std::string begun; ///< When the run's first driver began, UTC, ISO 8601.
-  std::string time;  ///< When this driver life began, UTC, ISO 8601.
+  std::string time;  ///< When this driver began, UTC, ISO 8601.
   std::string host;  ///< Of the driver.
   std::string user;  ///< Login name of the driver, or its number.
   /// Path of the driver's program. Its arguments stay out: they may hold

@@ -19,8 +19,8 @@ constexpr std::size_t max_claim_bytes = 4096;
 constexpr mode_t storage_mode = 0755;
 constexpr const char* state_name = "state.json";
 
-/// The claims in *attempts*: files called by the number of their attempt. What
-/// else lies there is none of ours.
+/// The claims in *attempts*: files called by the number of their attempt. Other
+/// files are not ours.
 expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
   return attempts.names().map([](std::vector<std::string> names) {
     std::erase_if(names, [](const std::string& name) {
@@ -31,10 +31,10 @@ expected<std::vector<std::string>> claims_in(const held_folder& attempts) {
 }
 
 /// Storage that maps users gives files another owner than the process that
-/// makes them (a network share mounted with a fixed owner, root on NFS).
+/// creates them (a network share mounted with a fixed owner, root on NFS).
 bool makes_files_of(uid_t owner, const held_folder& folder) {
-  // One without a name, where there are such: on disks of this host, where the
-  // folder may well be a stranger's.
+  // An unnamed one, if possible: on disks of this host, where the folder may
+  // belong to another user.
   struct stat made {};
   unique_fd unnamed{::openat(folder.descriptor().get(), ".",
                              O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)};
@@ -94,7 +94,7 @@ run_folder::open(const fs::path& storage_path, const std::string& name) {
 expected<std::unique_ptr<run_folder>>
 run_folder::open_new(const fs::path& storage_path) {
   TROUPE_TRY_VOID(make_folders(storage_path, storage_mode));
-  // The same second, or one that comes again because the clock was set back.
+  // The same second, or one that repeats because the clock was set back.
   auto base = generated_name();
   for (int n = 1;; ++n) {
     auto path = storage_path / (n == 1 ? base : base + '-' + std::to_string(n));
@@ -167,7 +167,7 @@ expected<bool> run_folder::claim(std::uint64_t attempt) {
   auto name = std::to_string(attempt);
   if (name == claim_name_)
     return false;
-  // Who has a claim already removes no other: it could be the successor's.
+  // A driver that has a claim removes no other: it could be the successor's.
   if (claim_name_.empty())
     return take_over(attempt);
   return check_all().and_then([&] { return make_claim(name); }).map([] {
@@ -230,7 +230,7 @@ expected<void> run_folder::make_claim(const std::string& name) {
   return before.empty() ? expected<void>{} : attempts_.remove_file(before);
 }
 
-// Locks the new *claim* and writes into it whose it is.
+// Locks the new *claim* and writes its owner into it.
 expected<void> run_folder::sign_claim(const own_lock& claim,
                                       const fs::path& path,
                                       struct stat& made) const {
@@ -302,7 +302,7 @@ tl::unexpected<error> run_folder::oust(error reason) const {
   return tl::unexpected{ousted_};
 }
 
-// Who has the latest claim now.
+// The owner of the latest claim.
 std::string run_folder::holder() const {
   auto names = claims_in(attempts_);
   if (names)
@@ -358,8 +358,8 @@ expected<void> run_folder::save_state(const saved_run& x) {
   const auto text = to_json(x);
   TROUPE_TRY_VOID(check_size(path() / state_name, text, max_state_bytes));
   auto saved = folder_.replace_file(state_name, text, &made);
-  // Even if that failed: the new file may be the one that is there. Some file
-  // systems set its times when it is closed, so that only now they are known.
+  // Even if that failed: the new file may be in place. Some file systems set
+  // its times when it is closed, so they are known only now.
   auto seen = folder_.look_up(state_name, found) == 0;
   std::lock_guard guard{mutex_};
   if (seen)
@@ -368,7 +368,7 @@ expected<void> run_folder::save_state(const saved_run& x) {
   return saved;
 }
 
-// A state that is missing is no other driver's: it is written again.
+// A missing state was not written by another driver: it is written again.
 expected<void> run_folder::check_state_file() const {
   struct stat found {};
   auto code = folder_.look_up(state_name, found);

@@ -25,15 +25,15 @@ namespace troupe {
 ///
 /// The file `lock` keeps apart drivers that start at once. The right to write
 /// to the run is a *claim*: the file `attempts/<n>` of the driver's attempt,
-/// which names its process and is locked as long as that lives. Whoever takes
-/// the run over removes it, and the driver that was ousted finds it gone: see
+/// which names its process and is locked while that runs. A driver that takes
+/// the run over removes it, and the ousted driver finds it missing: see
 /// docs/decisions/ownership.md.
 ///
 /// All calls but `open` and `claim` may come from any thread.
 class run_folder {
 public:
-  /// Makes what is missing and takes the lock. `ec::storage` if the storage can
-  /// not be written to, with the reason, or if the folder belongs to another
+  /// Makes what is missing and takes the lock. `ec::storage` if the storage
+  /// cannot be written to, with the reason, or if the folder belongs to another
   /// user; `ec::conflict` with the holder's pid and host if another driver has
   /// the run, even if someone removed its lock.
   static expected<std::unique_ptr<run_folder>>
@@ -44,9 +44,9 @@ public:
   open_new(const fs::path& storage_path);
 
   /// Claims the run for attempt *attempt*; the claim of an earlier one is
-  /// given up, and whoever else had one is ousted. An error ousts no one: the
-  /// own claim is made first, and taken back. Returns whether a driver on
-  /// another host may still live that does not know it yet: it notices within
+  /// given up, and any other owner is ousted. An error ousts no one: the own
+  /// claim is made first, and removed again. Returns whether a driver on
+  /// another host may still run without knowing it: it notices within
   /// `takeover_wait`.
   expected<bool> claim(std::uint64_t attempt);
 
@@ -60,7 +60,7 @@ public:
   /// The run ends: see `ranks_lock::end_what_is_left`.
   expected<void> end_what_ranks_left(const store_event_listener& note);
 
-  /// What a rank process joins that attempt with.
+  /// What a rank process needs to join that attempt.
   expected<ranks_ticket> ticket() const { return ranks_.ticket(); }
 
   /// Whether the run is still this driver's; an error says who has it. A look
@@ -70,11 +70,11 @@ public:
   /// The same, and whether the folder still lies at its path.
   expected<void> check_all() const;
 
-  /// Whether `check` found the run taken. A look-up that failed is no such
-  /// finding: the disk may answer again.
+  /// Whether `check` found the run taken. A failed look-up does not count: the
+  /// disk may answer again.
   bool is_ousted() const;
 
-  /// Gives the run back: another driver may take it. `check` fails from now on.
+  /// Releases the run: another driver may take it. `check` fails from now on.
   void release();
 
   /// Reads `state.json`; nothing if there is none yet.
@@ -84,8 +84,8 @@ public:
   /// or replaced here.
   expected<void> save_state(const saved_run& x);
 
-  /// As long as a driver on another host can take to see that it was ousted: it
-  /// looks once a second, and files on a network may lag a little.
+  /// How long a driver on another host may take to notice that it was ousted:
+  /// it checks once a second, and network files may lag.
   static constexpr auto takeover_wait = std::chrono::seconds{3};
 
   const held_folder& files() const noexcept { return folder_; }
@@ -101,8 +101,8 @@ private:
 
   expected<void> take_lock();
   expected<bool> take_over(std::uint64_t attempt);
-  /// Removes the claims *others*; whether one may be of a living driver
-  /// elsewhere.
+  /// Removes the claims *others*. Returns whether one may belong to a running
+  /// driver elsewhere.
   expected<bool> remove_claims(const std::vector<std::string>& others) const;
   expected<void> make_claim(const std::string& name);
   expected<void> sign_claim(const own_lock& claim, const fs::path& path,
@@ -120,12 +120,12 @@ private:
   const process_identity me_ = own_identity();
 
   mutable std::mutex mutex_; // guards what follows
-  std::string claim_name_;   // empty: none yet, or given back
+  std::string claim_name_;   // empty: none yet, or released
   own_lock claim_;
   struct stat claim_file_ {};
-  std::optional<struct stat> state_file_; // as we read or wrote it
-  std::optional<struct stat> unseen_;     // what we wrote, if no one could look
-  mutable error ousted_;                  // why nothing may be written any more
+  std::optional<struct stat> state_file_; // as it was read or written last
+  std::optional<struct stat> unseen_; // its inode if it could not be checked
+  mutable error ousted_;              // why nothing may be written any more
 };
 
 } // namespace troupe

@@ -19,7 +19,7 @@ struct found_state {
   std::vector<store_event> events;
 };
 
-// How the journal says that the run ended.
+// How the run ended according to the journal.
 expected<void> take_end(saved_run& state, const fs::path& journal_file) {
   return read_last_attempt(journal_file).map([&](const last_attempt& last) {
     if (!last.end)
@@ -60,7 +60,7 @@ expected<report_batch> batch_of(const reported_checkpoint& x,
     result.values = std::move(found->values);
     result.step_s = std::move(found->step_s);
     result.wait_s = found->wait_s;
-  } else { // Rotten: what the state has of it.
+  } else { // Rotten: the entry in the state.
     result.values.push_back(x.values);
   }
   return result;
@@ -95,8 +95,8 @@ metrics end_fields(run_status_kind status,
   return result;
 }
 
-// Appends how the run ended, which the journal could not take at the time; of a
-// driver that was killed or lost the folder no one knows more than that.
+// Appends how the run ended, which the journal could not take at the time;
+// after a driver was killed or lost the folder, nothing else is known.
 expected<void> complete_end(journal& log, const last_attempt& last,
                             const saved_run& state) {
   if (state.next_attempt == 0 || last.end)
@@ -110,8 +110,8 @@ expected<void> complete_end(journal& log, const last_attempt& last,
                           end_fields(state.status, state.error));
 }
 
-// The failures that count: what the state of the last attempt's begin says, and
-// that attempt's own failure if its driver died before it could store that.
+// The failures that count: those in the state when the last attempt began, and
+// that attempt's own failure if its driver died before it could store it.
 failure_counts failures_of(const saved_run& state, const last_attempt& last) {
   if (state.status == run_status_kind::errored)
     return {};
@@ -214,7 +214,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   if (!latest)
     return tl::unexpected{latest.error()};
   if (checkpoints->state().status == run_status_kind::finished) {
-    // It has its state back now.
+    // Its state is rebuilt now.
     for (auto& x : found.events)
       TROUPE_TRY_VOID(log->append_event(x.kind, 0, x.fields));
     return already_finished(files);
@@ -305,8 +305,8 @@ void run_store::release() {
   sync_.end();
   if (journal_->has_unsynced() && check())
     (void) journal_->sync();
-  // While a commit that no one waits for is under way, they are left to the
-  // next start.
+  // While a commit is under way that is no longer waited for, they are left to
+  // the next start.
   if (std::unique_lock idle{checkpoints_mutex_, std::try_to_lock})
     try {
       checkpoints_.remove_held();
@@ -384,7 +384,7 @@ expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
     check().and_then([this] { return folder_->check_all(); }).and_then([&] {
       return checkpoints_.commit(attempt, batch);
     }));
-  // The commit stands, whatever becomes of the journal.
+  // The commit stands, even if the journal fails.
   auto events = checkpoints_.take_events();
   if (!events.empty())
     (void) note_events(std::move(events));
@@ -485,7 +485,7 @@ expected<result> run_store::store_end(run_status_kind status,
     if (written)
       (void) append_end().and_then([&] { return journal_->sync(); });
   };
-  // A run that is another driver's by now has not ended.
+  // A run that another driver has taken has not ended.
   if (auto ours = seen(folder_->check_all()); !ours) {
     refute(ours.error());
     return tl::unexpected{ours.error()};

@@ -23,8 +23,8 @@
 
 namespace troupe {
 
-/// Everything durable of one run, from the moment its driver takes the name
-/// until the result.
+/// The durable part of one run, from the moment its driver takes the name until
+/// the result.
 ///
 /// All calls may come from any thread. Two of them never wait for each other:
 /// appending to the journal (microseconds) and committing a checkpoint (as slow
@@ -32,10 +32,10 @@ namespace troupe {
 class run_store {
 public:
   /// Takes the run that *config* (resolved) names, or a new one if it names
-  /// none: makes its folder, locks it,
-  /// recovers journal and checkpoints, and notes what was odd in the journal.
-  /// An unfinished run is resumed; a finished one is `ec::conflict` with what
-  /// to do about it. *config_text* goes into `run.json`.
+  /// none: makes its folder, locks it, recovers journal and checkpoints, and
+  /// notes repairs in the journal. An unfinished run is resumed; a finished one
+  /// is `ec::conflict` with what to do about it. *config_text* goes into
+  /// `run.json`.
   static expected<std::unique_ptr<run_store>>
   open(const run_config& config, const std::string& config_text = {});
 
@@ -51,29 +51,29 @@ public:
   std::uint64_t next_report() const noexcept { return journal_->next_report(); }
 
   /// The failures that count against the run's budgets, as an earlier driver
-  /// left them. Those of a run that ended for its errors are forgiven: whoever
-  /// starts it again has seen them.
+  /// left them. Those of a run that ended with an error do not count: its user
+  /// has seen them.
   failure_counts failures() const;
 
   /// What they are now; durable with the next attempt, or with the end.
   void note_failures(const failure_counts& x);
 
-  /// Reserves the number of the next attempt and finds the checkpoint it goes
-  /// on from. From now on nothing of an earlier attempt can be committed.
+  /// Reserves the number of the next attempt and finds the checkpoint it
+  /// resumes from. From now on nothing of an earlier attempt can be committed.
   /// Waits for the processes of an earlier attempt, at most `start_timeout`;
   /// `ec::stopped` after `stop_waiting`.
   expected<attempt_start> begin_attempt();
 
-  /// The run is to end: `begin_attempt` waits no more, now and from now on.
+  /// The run is to end: ends the wait in `begin_attempt`, now and later.
   void stop_waiting() noexcept { waiting_is_over_ = true; }
 
-  /// Has `begin_attempt` ask *over*, too, on its own thread. An empty function
-  /// takes the last one back. Not to be called while an attempt begins.
+  /// Makes `begin_attempt` also check *over*, on its own thread. An empty
+  /// function removes the last one. Do not call it while an attempt begins.
   void stop_waiting_if(std::function<bool()> over) {
     given_up_ = std::move(over);
   }
 
-  /// What a rank process joins the attempt with.
+  /// What a rank process needs to join the attempt.
   expected<ranks_ticket> ticket() const { return folder_->ticket(); }
 
   /// Commits the checkpoint of *batch*, which must have one. The caller appends
@@ -104,30 +104,30 @@ public:
   /// that appends it. Set it before the run begins.
   void on_append(std::function<void()> f) { appended_ = std::move(f); }
 
-  /// Calls *f* once, on whichever thread finds it out, when the run cannot go
-  /// on: its journal could not be made durable, or another driver has taken the
-  /// run. The store looks at both once a second, whatever else goes on (N5).
-  /// From then on nothing can be appended or committed; *f*, which must not
-  /// call the store, is not called once `release` has returned.
+  /// Calls *f* once, on the thread that notices, when the run cannot continue:
+  /// its journal could not be made durable, or another driver has taken the
+  /// run. The store checks both once a second (N5). From then on nothing can be
+  /// appended or committed; *f*, which must not call the store, is not called
+  /// once `release` has returned.
   void on_loss(std::function<void(const error&)> f);
 
   /// Committed checkpoints that were not evicted, oldest first.
   std::vector<reported_checkpoint> checkpoints() const;
 
-  /// The one of those that is called *name*; `ec::conflict` if there is none,
-  /// but something else lies where it would.
+  /// The one of those that is called *name*; `ec::conflict` if something else
+  /// has that name.
   expected<std::optional<reported_checkpoint>>
   find_checkpoint(const std::string& name);
 
-  /// Notes the end of the run, in journal and state, and returns its result.
-  /// Callbacks may still be at work: what is appended then is made durable as
+  /// Notes the end of the run, in journal and state, and returns its
+  /// result. Callbacks may still run: later lines are made durable as
   /// before.
   expected<result> finish(run_status_kind status,
                           std::optional<run_error> error = std::nullopt);
 
-  /// Makes the last lines durable and gives the run's name back: another driver
-  /// may take it, and nothing more is written to the run here. Whatever else
-  /// writes to its folder has ended, and no callback reads there any more.
+  /// Makes the last lines durable and releases the run's name: another driver
+  /// may take it, and nothing more is written here. Call it when all other
+  /// writers to the folder have ended and no callback reads there.
   void release();
 
   /// The result as it stands.
@@ -141,21 +141,21 @@ private:
   run_store(std::unique_ptr<run_folder> folder, std::unique_ptr<journal> log,
             checkpoint_store checkpoints, run_description description);
 
-  /// Adds what attempt *x* starts from to the events, if it is not the begin.
+  /// Adds what attempt *x* resumes from to the events, if anything.
   void show_start(const attempt_start& x);
   expected<void> note_events(std::vector<store_event> events);
 
-  /// Calls *append*, a line for the journal, as long as the run is ours. Looks
-  /// again afterwards: a line that another driver may have missed does not
-  /// count as written.
+  /// Calls *append*, which adds a line to the journal, while the run is ours.
+  /// Checks again afterwards: a line that another driver may have missed does
+  /// not count as written.
   template <class Append>
   expected<void> append_ours(Append append) {
     return seen(
       check().and_then(append).and_then([this] { return folder_->check(); }));
   }
 
-  /// Passes *x* on. If it failed because another driver has the run, that is
-  /// known from here on.
+  /// Forwards *x*. If it failed because another driver has the run, that is
+  /// recorded.
   template <class T>
   expected<T> seen(expected<T> x) {
     if (!x && folder_->is_ousted())
@@ -169,8 +169,8 @@ private:
   expected<void> start_sync() {
     return sync_.start([this] { return keep(); });
   }
-  /// Makes the journal durable and looks whether the run is still ours; what
-  /// the store's thread does.
+  /// Makes the journal durable and checks that the run is still ours; the work
+  /// of the store's thread.
   bool keep();
   expected<void> try_keep() noexcept;
   void lose(const error& reason);
@@ -186,7 +186,7 @@ private:
   std::shared_ptr<const metrics> last_metrics_;
   std::vector<store_event> events_;
   failure_counts failures_;
-  error loss_; // why the run cannot go on
+  error loss_; // why the run cannot continue
   std::function<void(const error&)> lost_;
   std::atomic<bool> is_lost_ = false; // `loss_` is set
   const run_description description_;

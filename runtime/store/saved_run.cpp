@@ -38,8 +38,8 @@ void append_error(std::string& out, const run_error& x) {
     .end();
 }
 
-// The state is written with every checkpoint: metrics that are long would make
-// each commit slower than the one before. The manifests have them.
+// The state is written with every checkpoint, so long metrics would make each
+// commit slower than the one before. The manifests have them.
 bool is_long(const metrics& x) {
   return x.size() > 64 || std::ranges::any_of(x, [](auto& one) {
            auto text = std::get_if<std::string>(&one.second.variant());
@@ -119,7 +119,7 @@ run_error to_run_error(const json::document& x) {
   return result;
 }
 
-// One part of a path: a name that leads elsewhere is refused.
+// One part of a path: a name that leads out of the folder is refused.
 std::string to_folder_name(const json::document& x) {
   auto name = json::to_text(x);
   if (name == "." || name == ".." || name.find('/') != name.npos)
@@ -143,8 +143,8 @@ bool has_values(const json::document& x) {
   return !json::field(x, "metrics").is_null();
 }
 
-/// Reads the metrics of *x* from its manifest in *folder*. Nothing changes if
-/// that is gone or damaged, which is found out when the files are read.
+/// Reads the metrics of *x* from its manifest in *folder*. Changes nothing if
+/// that is missing or damaged, which is detected when the files are read.
 expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
   TROUPE_TRY(auto found,
              folder.look_up_link(fs::path{x.data.name()} / manifest_file_name));

@@ -15,8 +15,8 @@ namespace troupe {
 
 class held_folder;
 
-/// A checkpoint that retention let go. Its folder may be there still: whoever
-/// removes it makes sure by these numbers that it is that one.
+/// A checkpoint that retention let go. Its folder may still exist; these
+/// numbers identify it before it is removed.
 struct doomed_checkpoint {
   std::string name;
   std::uint64_t index = 0;
@@ -51,10 +51,10 @@ inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
 /// that the run's folder can be moved.
 std::string to_json(const saved_run& x);
 
-/// The state of the run in *run_path* from *text*; whatever is wrong with it is
+/// The state of the run in *run_path* from *text*; any mistake in it is
 /// `ec::corrupt` naming the file. Metrics of many names or long texts are not
-/// in it and are read from the checkpoints' manifests; those of *run* if that
-/// is given, whatever *run_path* leads to by now.
+/// in it and are read from the checkpoints' manifests; those in *run* if that
+/// is given, even if *run_path* leads elsewhere by now.
 expected<saved_run> saved_run_from_json(const std::string& text,
                                         const fs::path& run_path,
                                         const held_folder* run = nullptr);

@@ -19,8 +19,8 @@ namespace troupe {
 
 namespace {
 
-/// The file is one line of this many bytes, digits with zeros ahead, so that a
-/// new count takes the place of the old one.
+/// The file is one line of this many bytes, padded with zeros, so that a new
+/// count overwrites the old one.
 constexpr std::size_t line_size = 21;
 
 /// More reports than any run has.
@@ -47,7 +47,7 @@ expected<told_reports> told_reports::open(run_store& store) {
   if (count < result->stored_) {
     TROUPE_TRY(auto reader,
                batch_reader::open(store.folder().journal_file(), count));
-    auto first = reader.next(); // The way to it may be long.
+    auto first = reader.next(); // Finding it may take long.
     if (!first)
       return tl::unexpected{first.error()};
     result->untold_ = std::move(reader);
@@ -75,7 +75,7 @@ expected<std::optional<untold_report>> told_reports::next_untold() {
   if (row && *row && (*row)->index < stored_) {
     untold_report result{std::move(**row), {}};
     next_ = result.batch.index + 1;
-    // The name alone could be a later report's by now.
+    // The name could belong to a later report by now.
     auto data = kept_.find(result.batch.index);
     if (data != kept_.end() && data->second.name() == result.batch.checkpoint)
       result.data = data->second;
@@ -113,7 +113,7 @@ expected<std::uint64_t> told_reports::count() const {
   auto size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
   if (size < 0)
     return tl::unexpected{storage_error("read", path_, errno)};
-  if (size == 0) // New, or as a power cut left it.
+  if (size == 0) // New, or damaged by a power cut.
     return 0;
   std::uint64_t result = 0;
   auto end = bytes.data() + line_size - 1;

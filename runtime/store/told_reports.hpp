@@ -15,19 +15,19 @@
 
 namespace troupe {
 
-/// A report that is stored, but that callbacks may not have been told of.
+/// A stored report that callbacks may not have received.
 struct untold_report {
   history_row batch;
   std::optional<checkpoint> data; ///< Unset, too, if it was evicted since.
 };
 
-/// How many of its reports a run's callbacks were told of, in `callbacks.told`
+/// How many of its reports a run's callbacks have answered, in `callbacks.told`
 /// in the run's folder: after a crash the next driver replays the reports whose
 /// callbacks had not finished (N4).
 ///
-/// The count outlives every death of the process. A power cut may set it back:
-/// then reports are told twice, and none is left out. The count stands still
-/// from the first report for which a callback was skipped.
+/// The count survives a crash of the process. A power cut may set it back: then
+/// some reports are delivered twice, and none is left out. The count stops at
+/// the first report for which a callback was skipped.
 ///
 /// Until then their checkpoints stay: see `run_store::hold_checkpoints`.
 class told_reports {
@@ -36,18 +36,18 @@ public:
   /// store has to live as long as the result.
   static expected<told_reports> open(run_store& store);
 
-  /// The run has no callbacks: none will hear of what it reports.
+  /// The run has no callbacks: its reports count as delivered.
   static expected<void> owe_nothing(run_store& store);
 
-  /// What is to be told first: the next of the reports that were there when
-  /// this was opened, each once; nothing after the last. They are read one by
-  /// one, without waiting for the store: after a callback was skipped, they may
-  /// be most of a long run.
+  /// The next pending report of those stored when this was opened, each
+  /// once; nothing after the last. They are read one by one, without waiting
+  /// for the store: after a callback was skipped, they may be most of a long
+  /// run.
   expected<std::optional<untold_report>> next_untold();
 
-  /// Callbacks were told of all reports up to *index*, but for those *skipped*
+  /// Callbacks have answered all reports up to *index*, except those *skipped*
   /// from this one on. One small write in place, which does not wait for the
-  /// disk. Refused once the run is another driver's.
+  /// disk. Refused once another driver has the run.
   expected<void> told(std::uint64_t index,
                       const std::vector<std::string>& skipped = {});
 

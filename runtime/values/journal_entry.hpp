@@ -20,14 +20,14 @@ struct history_row {
   std::chrono::system_clock::time_point time;
   std::vector<metrics> values; ///< One entry per rank, ordered by rank.
   std::string checkpoint;      ///< Name of its checkpoint; empty: none.
-  /// Seconds each rank's loop ran since its report before, ordered by rank;
+  /// Seconds each rank's loop ran since its previous report, ordered by rank;
   /// empty: not known.
   std::vector<double> step_s;
   double wait_s = 0; ///< Seconds from the first rank's arrival to the last's.
   double checkpoint_s = 0; ///< Seconds that committing the checkpoint took.
 };
 
-/// Something that happened to a run, as its journal has it.
+/// An event of a run, as its journal has it.
 struct journal_event {
   std::string kind; ///< snake_case, such as `attempt_started`.
   std::uint64_t attempt = 0;
@@ -41,7 +41,7 @@ using journal_entry = std::variant<history_row, journal_event>;
 /// Kind of an event whose field `text` is shown on the console, too.
 inline constexpr const char* warning_kind = "warning";
 
-/// Something that a train loop wants to be found in the run's journal.
+/// An event that a train loop adds to the run's journal.
 struct loop_event {
   std::string kind; ///< snake_case; begins with `tracker_`, or `warning_kind`.
   metrics fields;
@@ -49,7 +49,7 @@ struct loop_event {
   bool operator==(const loop_event&) const = default;
 };
 
-/// What people are to see of *x*, if it is a warning.
+/// The text of *x* for people, if it is a warning.
 inline std::optional<std::string> text_of_warning(const loop_event& x) {
   auto text = x.fields.find("text");
   if (x.kind != warning_kind || !text)
@@ -63,8 +63,8 @@ bool inspect(Inspector& f, loop_event& x) {
                             f.field("fields", x.fields));
 }
 
-/// Something that happened to a run's files and that no one asked for: a rotten
-/// checkpoint set aside, a journal's tail cut. Every one ends in the journal.
+/// A repair of a run's files: a rotten checkpoint set aside, a journal's tail
+/// cut. Each is recorded in the journal.
 struct store_event {
   std::string kind;    ///< snake_case, such as `checkpoint_rotten`.
   metrics fields;      ///< Names, paths, reasons.
@@ -74,7 +74,7 @@ struct store_event {
   bool operator==(const store_event&) const = default;
 };
 
-/// Who notes such events.
+/// Records such events.
 using store_event_listener = std::function<expected<void>(store_event)>;
 
 inline expected<void> ignore_store_event(store_event) {

@@ -16,14 +16,14 @@ namespace troupe {
 struct rank_failure {
   /// New kinds go last: they travel in messages and are stored by number.
   enum class kind_type : std::uint8_t {
-    exception,        ///< The train loop left by an exception; `what` has it.
-    exit_code,        ///< The process called `exit(code)`.
-    signal,           ///< The process was killed by signal `code`.
-    thread_exception, ///< An exception left a thread that is not the loop's.
-    lost,             ///< The connection went, and the process is not known to
+    exception, ///< The train loop threw an exception; `what` has its text.
+    exit_code, ///< The process called `exit(code)`.
+    signal,    ///< The process was killed by signal `code`.
+    thread_exception, ///< An exception ended a thread other than the loop's.
+    lost,             ///< The connection broke, and the process is not known to
                       ///< have ended.
     timeout,          ///< It took longer than a limit; `what` names it.
-    start_failed,     ///< It never came to run its loop.
+    start_failed,     ///< It never began its loop.
     misuse, ///< It broke a rule that all ranks share, such as reports that no
             ///< other rank matched; `what` tells.
   };
@@ -37,8 +37,8 @@ struct rank_failure {
   bool operator==(const rank_failure&) const = default;
 };
 
-/// The cause in one sentence without rank, pid or host, so that ranks that
-/// failed alike can be told together: `killed by signal 9 (SIGKILL)`.
+/// The cause in one sentence without rank, pid or host, so that ranks with the
+/// same cause can be listed together: `killed by signal 9 (SIGKILL)`.
 std::string to_string(const rank_failure& x);
 
 template <class Inspector>
@@ -81,8 +81,8 @@ bool inspect(Inspector& f, run_error& x) {
                             f.field("ranks", x.ranks));
 }
 
-/// How many failures of each kind a run has had. Kept with the run, so that the
-/// next driver counts on.
+/// How many failures of each kind a run has had. Stored with the run, so that
+/// the next driver continues them.
 struct failure_counts {
   std::int64_t ranks = 0;  ///< Groups whose ranks failed.
   std::int64_t starts = 0; ///< Groups that failed to start.

@@ -12,14 +12,14 @@
 
 namespace troupe {
 
-/// How a run stands on storage. Only `finished` closes its name: a run of any
-/// other kind is resumed when its name is used again.
+/// The status of a run on storage. Only a `finished` run is closed: any other
+/// is resumed when its name is used again.
 enum class run_status_kind : std::uint8_t {
   running,   ///< Not ended yet, or its driver died.
   finished,  ///< Every rank returned from its loop.
   errored,   ///< It failed more often than it may.
   aborted,   ///< It was asked to stop.
-  preempted, ///< It had to go, with time for a last checkpoint.
+  preempted, ///< It was preempted, with time for a last checkpoint.
 };
 
 std::string_view to_string(run_status_kind x) noexcept;
@@ -33,14 +33,14 @@ bool inspect(Inspector& f, run_status_kind& x) {
   return inspect_enum(f, x, run_status_kind::preempted);
 }
 
-/// Where a run is. The last four are final.
+/// The state of a run. The last four are final.
 enum class run_state : std::uint8_t {
   initializing,  ///< No attempt was made yet.
   scheduling,    ///< A group is being started.
   running,       ///< Every rank runs its loop.
-  restarting,    ///< A rank failed; the group goes, another will come.
-  rescheduling,  ///< A group did not come up; another one will be started.
-  shutting_down, ///< The group goes and the run ends.
+  restarting,    ///< A rank failed; the group ends, another will start.
+  rescheduling,  ///< A group failed to start; another will be started.
+  shutting_down, ///< The group ends and the run ends.
   finished,
   errored,
   aborted,
@@ -95,12 +95,12 @@ struct run_status {
   std::optional<std::uint64_t> last_report; ///< Index of the last batch.
   double reports_per_second = 0;            ///< Over the last few seconds.
   metrics last_metrics;                     ///< Rank 0's of the last batch.
-  double elapsed_s = 0;             ///< Seconds since this driver life began.
+  double elapsed_s = 0;             ///< Seconds since this driver began.
   std::uint64_t callback_queue = 0; ///< Batches that wait for callbacks.
   double callback_s = 0;            ///< Seconds spent in callbacks so far.
   /// The same per callback, in the order of their calls: classes, then actors.
   std::vector<callback_time> callbacks;
-  /// What was said last about ranks that let others wait; empty: none do, or
+  /// The last warning about ranks that keep others waiting; empty: none do, or
   /// not for long.
   std::string waits;
 
@@ -123,7 +123,7 @@ bool inspect(Inspector& f, run_status& x) {
 /// How one rank is.
 struct rank_status {
   enum class phase : std::uint8_t {
-    starting, ///< Its process or thread is on the way.
+    starting, ///< Its process or thread is being started.
     running,  ///< Its loop runs.
     ended,    ///< Its loop returned.
     failed,   ///< It ended before its loop returned.

@@ -20,13 +20,13 @@ using testing::MatchesRegex;
 
 namespace {
 
-/// What an actor of a user's does, and what it was told.
+/// What a user's actor does, and which events it received.
 struct actor_script {
   std::vector<std::string>* log = nullptr;
   std::string name;
   std::string fails_in;  ///< Answers an error.
   std::string throws_in; ///< Ends by an exception.
-  std::string keeps_in;  ///< Never answers, or when it is told of ranks that
+  std::string keeps_in;  ///< Never answers, or for an event about ranks that
                          ///< failed.
   std::vector<caf::typed_response_promise<callback_done>> kept = {};
 };
@@ -383,7 +383,7 @@ TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
   auto skipped = ElementsAre("callback 1 (slow) and those beside it");
   EXPECT_THAT(first->value->skipped, skipped);
   EXPECT_THAT(second->value->skipped, skipped);
-  system.release(); // It comes back too late.
+  system.release(); // It returns too late.
   EXPECT_THAT(log, ElementsAre("b after_report 0", "b after_report 1"));
 }
 

@@ -1,5 +1,5 @@
-// What the driver tells callbacks, when, and what becomes of slow and throwing
-// ones.
+// What the driver sends to callbacks, when, and what happens to slow and
+// throwing ones.
 
 #include "tests/actors/driver_fixture.hpp"
 #include "tests/support/untold_reports.hpp"
@@ -289,7 +289,7 @@ TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
               ElementsAre(HasSubstr("the run continues without callbacks")));
   EXPECT_THAT(callback->calls,
               ElementsAre("before_run 0", HasSubstr("after_report 0 [x=0]")));
-  // The next driver tells them.
+  // The next driver delivers them.
   EXPECT_EQ(untold_reports(*store).size(), 1u);
 }
 

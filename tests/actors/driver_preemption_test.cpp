@@ -1,4 +1,4 @@
-// A run that has to go: when ranks hear of it, and how it ends.
+// A preempted run: when ranks learn of it, and how it ends.
 
 #include "tests/actors/driver_fixture.hpp"
 

@@ -283,7 +283,7 @@ TEST_F(driver_test, a_checkpoint_that_cannot_be_committed_ends_the_run) {
   EXPECT_THAT(x.error->message, HasSubstr(".staging-0-0"));
   EXPECT_TRUE(x.error->ranks.empty());
   EXPECT_FALSE(x.checkpoint);
-  // No rank failed: they left because they were told to.
+  // No rank failed: they left because they were asked to.
   EXPECT_THAT(callback->calls,
               ElementsAre("before_run 0", "after_run errored"));
 }
@@ -300,7 +300,7 @@ TEST_F(driver_test, a_journal_that_takes_no_line_ends_the_run) {
   EXPECT_EQ(outcome().status, run_status_kind::errored);
 }
 
-// N4: a report that comes while ranks are told of the error leaves no gap.
+// N4: a report that comes while ranks learn of the error leaves no gap.
 TEST_F(driver_test, stores_no_report_after_one_that_could_not_be_stored) {
   for (auto fails : {"journal.append=enospc", "commit"}) {
     SCOPED_TRACE(fails);
@@ -438,7 +438,7 @@ TEST_F(driver_test, a_driver_that_dies_leaves_an_error_and_no_rank) {
   report_checkpoint(0);
   store->on_append([] { throw std::runtime_error{"no more memory"}; });
   auto answer = report(1);
-  EXPECT_FALSE(board->outcome()); // before its ranks are gone
+  EXPECT_FALSE(board->outcome()); // before its ranks have ended
   EXPECT_TRUE(ranks.told_to_end(0));
   EXPECT_TRUE(ranks.told_to_end(1));
   ranks.obey(0);

@@ -1,4 +1,4 @@
-// The worker group when ranks fail, wait too long or are told to stop.
+// The worker group when ranks fail, wait too long or are stopped.
 
 #include <csignal>
 
@@ -30,7 +30,7 @@ TEST_F(worker_group_test, a_signal_ends_the_other_ranks_at_once) {
   EXPECT_TRUE(ranks.told_to_end(0));
   EXPECT_EQ(waits->failure.code, ec::stopped);
   EXPECT_TRUE(mentions(waits->failure, "rank 1")) << waits->failure.message;
-  EXPECT_TRUE(record->failed.empty()); // rank 0 is not gone yet
+  EXPECT_TRUE(record->failed.empty()); // rank 0 has not ended yet
   ranks.kill(0, SIGKILL);
   EXPECT_EQ(failure_of(1).kind, kind::signal);
   EXPECT_EQ(failure_of(1).code, SIGSEGV);
@@ -294,7 +294,7 @@ TEST_F(worker_group_test, a_rank_that_has_ended_is_not_called_there) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
-// Its spawner is gone, too, and it waits for a disk.
+// Its spawner has ended, too, and it waits for a disk.
 TEST_F(worker_group_test, a_rank_of_which_no_end_is_heard_is_not_waited_for) {
   start_all();
   ranks.launcher->ended = {1};

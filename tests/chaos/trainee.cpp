@@ -457,7 +457,7 @@ train_options to_options(arguments& from) {
   run.hang_timeout = milliseconds{from.number("hang-timeout-ms", 10'000)};
   run.report_page = from.number("report-page", 0) != 0;
   run.quiet = from.number("quiet", 1) != 0;
-  // A folder that is gone stays gone: a minute would not help.
+  // A removed folder stays removed: a minute would not help.
   tracker_options tracking{.finish_timeout = milliseconds{5'000}};
   run.callbacks = {
     std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl")};

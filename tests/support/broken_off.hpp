@@ -19,8 +19,8 @@
 namespace troupe::test {
 
 /// Gives records to a file sink as `sink_feed` does, in processes that are
-/// killed while they write; each goes on from the place and the state that the
-/// one before has saved.
+/// killed while they write; each resumes from the position and the state that
+/// the one before has saved.
 class broken_off {
 public:
   using maker = std::function<std::unique_ptr<sink>()>;

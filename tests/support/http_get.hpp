@@ -13,7 +13,7 @@
 
 namespace troupe::test {
 
-/// A TCP port of loopback that nobody has.
+/// A free TCP port of loopback.
 inline int free_port() {
   unique_fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   sockaddr_in address{};

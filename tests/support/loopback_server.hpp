@@ -257,7 +257,7 @@ private:
     return true;
   }
 
-  /// Whether the connection goes on.
+  /// Whether the connection continues.
   bool answer(int fd, const loopback_reply& x) {
     if (x.delay.count() > 0 && !linger(fd, x.delay))
       return false;

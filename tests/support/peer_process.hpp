@@ -112,7 +112,7 @@ private:
       return;
     ::kill(-pid_, signal);
     wait();
-    // The children of a child are reaped by somebody else, soon.
+    // The children of a child are reaped by another process, soon.
     for (int i = 0; i < 500 && ::kill(-pid_, 0) == 0; ++i)
       ::poll(nullptr, 0, 10);
     group_ended_ = true;

@@ -56,7 +56,7 @@ public:
       group, loop_ended{attempt, rank, std::move(reason), stopped});
   }
 
-  /// The rank's process is gone.
+  /// The rank's process has ended.
   void exit(int rank, process_exit cause = {}) {
     launcher->listener(rank).exited(rank, std::move(cause));
     system_.settle();
@@ -72,7 +72,7 @@ public:
     exit(rank);
   }
 
-  /// The rank leaves because it was told to.
+  /// The rank leaves because it was asked to.
   void obey(int rank) {
     end_loop(rank, controls.at(rank)->reason(), true);
     exit(rank);

@@ -8,7 +8,7 @@
 
 namespace troupe::test {
 
-/// Writes down what it is called for, and throws when it is told to.
+/// Records its calls, and throws when asked to.
 class recorded_callback : public user_callback {
 public:
   void before_run(const run_context& run) override {

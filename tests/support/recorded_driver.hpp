@@ -11,7 +11,7 @@
 
 namespace troupe::test {
 
-/// What a worker group told its driver.
+/// What a worker group sent to its driver.
 struct driver_record {
   using promise = caf::typed_response_promise<report_committed>;
 

@@ -11,8 +11,8 @@
 
 namespace troupe::test {
 
-/// Starts nothing and writes down what it was asked for. The test tells the
-/// listener what becomes of the ranks.
+/// Starts nothing and records the requests. The test tells the listener what
+/// becomes of the ranks.
 class recorded_launcher : public rank_launcher {
 public:
   struct launch_order {
@@ -46,7 +46,7 @@ public:
     return true;
   }
 
-  /// Who hears about *rank* of the last attempt.
+  /// The listener for *rank* of the last attempt.
   const events& listener(int rank) const {
     auto i = std::find_if(launched.rbegin(), launched.rend(),
                           [rank](auto& x) { return x.rank == rank; });

@@ -1,6 +1,6 @@
 #pragma once
 
-// For those who compose actor systems of their own: a run as actors.
+// For programs with their own actor systems: a run as actors.
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/protocol/error_code.hpp"

@@ -1,6 +1,6 @@
 #pragma once
 
-// All that a program with LibTorch needs to train.
+// Everything that a program with LibTorch needs to train.
 
 #include "troupe/train.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"

@@ -1,7 +1,7 @@
 #pragma once
 
-// All that a program without LibTorch needs to train: configs, the trainer, the
-// context of its loops, callbacks, results.
+// Everything that a program without LibTorch needs to train: configs, the
+// trainer, the context of its loops, callbacks, results.
 
 #include "troupe/callbacks/user_callback.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"

@@ -26,7 +26,7 @@ using kind = rank_failure::kind_type;
     pause();
 }
 
-/// How long a rank may show no sign of life in these tests.
+/// How long a rank may be inactive in these tests.
 constexpr auto short_limit = std::chrono::milliseconds{600};
 
 train_options impatient(run_config config, int workers = 2) {

@@ -897,7 +897,7 @@ TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
   EXPECT_EQ(next.status, run_status_kind::finished);
 }
 
-// The handle lives on: it is asked for status and result.
+// The handle still exists: it returns status and result.
 TEST_F(run_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
   register_messages();
   system_config system_settings;

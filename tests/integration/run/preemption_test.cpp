@@ -65,7 +65,7 @@ TEST_P(preemption_by_signal, ends_with_a_last_checkpoint_and_resumes) {
   {
     victim program{storage_.path().string(), "leave"};
     wait_for_lines(run_path(), 5);
-    // Whoever ends a run may tell all of its processes.
+    // A run may be ended by a signal to all of its processes.
     for (auto pid : descendants(program.pid()))
       kill(pid, GetParam());
     program.kill(GetParam());
@@ -291,7 +291,7 @@ TEST_F(run_test, an_inline_run_is_preempted_by_a_signal) {
   EXPECT_EQ(outcome.metrics.at("kind"), metric_value{preempted_kind});
 }
 
-/// Has the driver told to go, and returns once it has passed that on.
+/// Preempts the driver, and returns once it has forwarded that.
 void return_before_asking(train_context& context, const fault_plan& plan) {
   context.report({{"step", 0}});
   if (context.rank() == 0)

@@ -1,5 +1,5 @@
-// Drivers and spawners that die or are told to stop at a bad moment, and what
-// runs leave behind.
+// Drivers and spawners that die or are stopped at a bad moment, and what runs
+// leave behind.
 
 #include <fcntl.h>
 #include <malloc.h>
@@ -50,7 +50,7 @@ std::vector<pid_t> own_children() {
   return descendants(getpid());
 }
 
-/// Which signal a forked process that waits for ever dies of if it gets
+/// Which signal a forked process that waits forever dies of if it gets
 /// *signal*.
 int end_of_child(int signal) {
   auto child = fork();
@@ -86,7 +86,7 @@ std::vector<pid_t> processes_of_ranks() {
   return all.empty() ? all : std::vector<pid_t>{all.begin() + 1, all.end()};
 }
 
-/// Stops processes and lets them go on when it goes.
+/// Stops processes; its destructor lets them continue.
 class stopped {
 public:
   stopped() = default;
@@ -186,7 +186,7 @@ TEST_F(run_test, a_run_goes_on_after_its_spawner_was_killed) {
     EXPECT_EQ((*rows)[step].values[0].at("step"), metric_value{step});
 }
 
-// With its parents gone nothing leads from the driver to it.
+// Without its parents nothing leads from the driver to it.
 TEST_F(run_test, what_ranks_of_a_killed_spawner_have_started_ends) {
   for (std::string action : {"leave_session", "leave_session_program"})
     for (auto failures : {0, 1}) {

@@ -28,7 +28,7 @@ struct fault_plan {
   }
 };
 
-/// Counts to `plan.steps` with a report at each step, goes on from a
+/// Counts to `plan.steps` with a report at each step, resumes from a
 /// checkpoint, and misbehaves where the plan says so.
 void counting_loop(train_context& context, const fault_plan& plan);
 

@@ -74,7 +74,7 @@ TEST_F(storage_faults_test, a_full_disk_ends_the_run_and_keeps_what_was_there) {
   ASSERT_GE(outcome.best_checkpoints.size(), 4u);
   for (auto& x : outcome.best_checkpoints)
     EXPECT_TRUE(x.data.verify()) << x.data.path();
-  // With room again, the run goes on where it was.
+  // With room again, the run continues where it was.
   auto steps = static_cast<int>(outcome.best_checkpoints.size());
   fs::remove(ballast);
   given.run.callbacks.clear();
@@ -204,7 +204,7 @@ TEST_P(vanished_storage_test, ends_the_run_with_the_path_that_is_gone) {
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_NE(outcome.error->message.find(path.string()), std::string::npos)
     << outcome.error->message;
-  EXPECT_FALSE(fs::exists(path)); // not made anew, half of it
+  EXPECT_FALSE(fs::exists(path)); // not created again, half of it
 }
 
 INSTANTIATE_TEST_SUITE_P(

@@ -12,18 +12,18 @@ namespace troupe::test {
 
 /// Runs a counting loop without end in *storage*, as a program of its own that
 /// a test kills; every rank does *action* at its third report. With
-/// `callback_waits` its callback never comes back from that report instead.
-/// With `leave` they save and leave when they are asked to, with `print` they
-/// end after three reports and all print, with `show` the driver shows its
-/// progress. With `die_at_second_failure`, inline
-/// if `_inline` follows, every attempt fails and the second takes the program
-/// along. With `interrupt_at_end`, inline if `_inline` follows,
-/// SIGINT comes after the last report, with `interrupt_behind_error` after
-/// the ranks have failed. With `tracker_down`, inline if `_inline` follows,
-/// they end after three reports, the driver shows its progress, and it has a
-/// tracker whose service is not there; with `tracker_down_long` they do not
-/// end. With `file_limit` no file of theirs may be larger than 8 KiB. 0: the
-/// loop came to its end; 42: the run was stopped; 43: preempted.
+/// `callback_waits` its callback never returns from that report instead. With
+/// `leave` they save and leave when they are asked to, with `print` they end
+/// after three reports and all print, with `show` the driver shows its
+/// progress. With `die_at_second_failure`, inline if `_inline` follows, every
+/// attempt fails and the second takes the program along. With
+/// `interrupt_at_end`, inline if `_inline` follows, SIGINT comes after the last
+/// report, with `interrupt_behind_error` after the ranks have failed. With
+/// `tracker_down`, inline if `_inline` follows, they end after three reports,
+/// the driver shows its progress, and it has a tracker whose service is not
+/// there; with `tracker_down_long` they do not end. With `file_limit` no file
+/// of theirs may be larger than 8 KiB. 0: the loop came to its end; 42: the run
+/// was stopped; 43: preempted.
 int be_victim(const std::string& storage, const std::string& action);
 
 /// This program as a victim, in a process group of its own, without the
@@ -57,7 +57,7 @@ void wait_for_lines(const fs::path& run, std::size_t lines);
 /// Descendants of *root*: its ranks and its spawner.
 std::vector<pid_t> descendants(pid_t root);
 
-/// Waits until *pid* is gone, at most *seconds*; whether it is.
+/// Waits until *pid* has ended, at most *seconds*. Returns whether it has.
 bool gone_within(pid_t pid, int seconds);
 
 } // namespace troupe::test

@@ -344,7 +344,7 @@ TEST_P(changing_parameters, replicas_that_differ_are_told_on_every_rank) {
   });
 }
 
-// Of equal shapes, so that nothing else tells them.
+// Of equal shapes, so that nothing else distinguishes them.
 TEST_P(changing_parameters, ranks_that_would_mix_parameters_are_refused) {
   struct two_layers : torch::nn::Module {
     explicit two_layers(bool other_order) {

@@ -24,7 +24,7 @@ namespace {
 /// Where rank 1 is while rank 0 waits for it in an all-reduce.
 struct absence {
   bool in_dataset = false; ///< Else in its train loop.
-  std::string until;       ///< The file that lets it go on; empty: never.
+  std::string until;       ///< The file that lets it continue; empty: never.
   std::string away;        ///< The file that says that it is there.
 
   template <class Archive>
@@ -33,8 +33,8 @@ struct absence {
   }
 };
 
-/// At work until the file is there; else without a sign of life. A function
-/// that the program does not export.
+/// At work until the file exists; else inactive. A function that the program
+/// does not export.
 [[gnu::noinline]] void stays_away(const std::string& until) {
   while (!until.empty() && !fs::exists(until))
     std::this_thread::yield();

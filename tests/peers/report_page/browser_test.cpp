@@ -195,7 +195,7 @@ TEST_F(browser_test, the_log_scale_places_values_by_their_logarithm) {
   drawn_chart chart{page.dom, "tiny"};
   auto curve = chart.curves().at(0);
   ASSERT_EQ(curve.size(), 20u);
-  // Of three points the middle one tells a logarithm from a line.
+  // Of three points the middle one distinguishes a logarithm from a line.
   auto share = (curve[10].y - curve[0].y) / (curve[19].y - curve[0].y);
   EXPECT_NEAR(
     share, std::log(loss(10) / loss(0)) / std::log(loss(19) / loss(0)), 0.01);
@@ -327,7 +327,7 @@ TEST_F(browser_test, nothing_is_wider_than_a_narrow_window) {
 }
 
 TEST_F(browser_test, it_is_light_or_dark_as_the_system_or_the_reader_wishes) {
-  // A page that tells the colour of a pixel of each picture.
+  // A page that shows the color of a pixel of each picture.
   auto look = [&](const fs::path& picture) {
     write_bytes(run_.path() / "look.html",
                 "<!DOCTYPE html><p id=answer></p><img id=i src='file://"

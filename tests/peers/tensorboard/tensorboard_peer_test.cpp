@@ -211,7 +211,7 @@ TEST_F(tensorboard_peer_test, reads_all_whole_records_before_a_torn_one) {
   test::write_bytes(file,
                     test::bytes_of(file).substr(0, fs::file_size(file) - 3));
   EXPECT_EQ(read_by_peer(events_)["scalars"]["loss"].size(), 9u);
-  // The next life cuts it off and goes on.
+  // The next start cuts it off and continues.
   tensorboard_sink second;
   start(second, sink.state());
 }

@@ -30,7 +30,7 @@ namespace {
 constexpr int reports = 20;
 
 /// Reports what is missing, as loops do that resume without a checkpoint: the
-/// index of the next report tells how far the run came.
+/// index of the next report shows how far the run came.
 void report_the_rest(train_context& context) {
   for (auto i = context.facts().first_report; i < reports; ++i)
     context.report({{"loss", 1.0 / static_cast<double>(i + 1)}});

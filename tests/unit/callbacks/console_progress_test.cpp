@@ -264,7 +264,7 @@ TEST_F(live_progress_test, fits_the_line_to_the_width_of_the_terminal) {
   terminal.resize(20);
   progress.tick(t0 + 1s);
   EXPECT_EQ(screen(terminal.seen()), "running, attempt 0…");
-  terminal.resize(0); // a terminal that does not tell
+  terminal.resize(0); // a terminal that does not report its size
   progress.tick(t0 + 2s);
   EXPECT_EQ(display_width(screen(terminal.seen())), 79);
 }

@@ -28,7 +28,7 @@ struct noting_callback : loop_callback {
   }
   void on_train_start(epoch_loop& x) override {
     EXPECT_FALSE(x.sanity_checking());
-    // What the sanity check logged is gone; what was saved is there.
+    // Values of the sanity check are dropped; saved ones exist.
     EXPECT_EQ(x.callback_metrics().empty(), x.current_epoch() == 0);
     note("on_train_start");
   }

@@ -7,7 +7,7 @@
 
 namespace troupe::test {
 
-/// Keeps the warnings of this thread for as long as it lives.
+/// Keeps the warnings of this thread while it exists.
 class kept_warnings {
 public:
   const std::vector<std::string>& all() const { return handler_.texts; }

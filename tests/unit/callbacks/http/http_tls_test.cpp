@@ -58,7 +58,7 @@ public:
 
 private:
   void serve() {
-    // OpenSSL writes to clients that have gone.
+    // OpenSSL writes to clients that have closed the connection.
     sigset_t pipe;
     sigemptyset(&pipe);
     sigaddset(&pipe, SIGPIPE);

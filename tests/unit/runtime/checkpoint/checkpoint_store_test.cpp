@@ -341,7 +341,7 @@ TEST_F(checkpoint_store_test, notices_missing_files) {
   EXPECT_TRUE(mentions(done.data.verify().error(), "no checkpoint folder"));
 }
 
-// A2: what the manifest lists is whole or not; the rest is somebody else's.
+// A2: what the manifest lists is whole or not; the rest is not ours.
 TEST_F(checkpoint_store_test, notes_strangers_in_a_checkpoint_and_keeps_it) {
   {
     auto store = open();
@@ -361,7 +361,7 @@ TEST_F(checkpoint_store_test, notes_strangers_in_a_checkpoint_and_keeps_it) {
             metric_value{"its manifest does not list README, sub/.nfs0001"});
 }
 
-// A3: nothing is removed that the state does not name as let go.
+// A3: nothing is removed that the state does not name as doomed.
 TEST_F(checkpoint_store_test, waits_for_no_pipe_in_a_folder_of_a_user) {
   fs::create_directories(run / "checkpoints/mine");
   ASSERT_EQ(::mkfifo((run / "checkpoints/mine/manifest.json").c_str(), 0600),
@@ -460,7 +460,7 @@ TEST_F(checkpoint_store_test, accepts_nothing_of_an_earlier_attempt) {
   auto done = store.commit(0, late);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().code, ec::stopped);
-  EXPECT_EQ(entries(), 0u); // what it had staged is gone
+  EXPECT_EQ(entries(), 0u); // its staged files are removed
   EXPECT_EQ(open().begin_attempt(0).value(), 2u);
 }
 
@@ -560,7 +560,7 @@ TEST_F(checkpoint_store_test, resumes_from_the_previous_when_one_is_rotten) {
   auto again = open();
   EXPECT_EQ(again.resume_checkpoint().value(), resume);
   EXPECT_TRUE(again.take_events().empty());
-  // The name is free again, and indices go on upwards (N3).
+  // The name is free again, and indices keep growing (N3).
   EXPECT_EQ(again.state().next_report, 3u);
   attempt = again.begin_attempt(0).value();
   EXPECT_TRUE(again.commit(

@@ -57,7 +57,7 @@ void die_committing(const fs::path& run, const std::string& somewhere) {
   ASSERT_EQ(WTERMSIG(status), SIGKILL);
 }
 
-// The run is as it should be, and can go on.
+// The run is intact, and can continue.
 void expect_whole(const fs::path& run) {
   auto store = open(run);
   auto resume = store.resume_checkpoint().value();
@@ -87,7 +87,7 @@ TEST_P(commit_crash_test, leaves_the_old_checkpoint_or_the_new_one) {
   expect_whole(run.path());
 }
 
-// The driver that comes back dies, too, at any step of its recovery.
+// The next driver dies, too, at any step of its recovery.
 TEST_P(commit_crash_test, survives_a_second_death) {
   for (auto second : {"replace.written", "replace.renamed", "replace.renamed:2",
                       "commit.evicting"}) {
@@ -118,7 +118,7 @@ INSTANTIATE_TEST_SUITE_P(
   });
 
 // A3: a disk that begins to fail at one fsync of a commit and fails until its
-// process is gone takes no acknowledged checkpoint along.
+// process has ended loses no acknowledged checkpoint.
 TEST(failing_disk_test, loses_no_acknowledged_checkpoint) {
   auto deaths = 0;
   for (auto nth = 1; nth < 30; ++nth) {

@@ -304,7 +304,7 @@ TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
   auto staged = staged_checkpoint::create(run.path(), 0, 0);
   ASSERT_FALSE(staged);
   EXPECT_EQ(staged.error().code, ec::storage);
-  EXPECT_FALSE(fs::exists(run.path())); // not made anew
+  EXPECT_FALSE(fs::exists(run.path())); // not created again
 }
 
 TEST_F(staged_checkpoint_test, makes_nothing_where_the_run_is_no_longer) {
@@ -344,7 +344,7 @@ TEST_F(staged_checkpoint_test, makes_nothing_where_the_run_is_no_longer) {
     { auto dropped = std::move(staged); }
     EXPECT_TRUE(fs::is_empty(run / "moved/checkpoints"));
     if (way == std::string{"renamed"}) {
-      EXPECT_FALSE(fs::exists(path)); // not made anew
+      EXPECT_FALSE(fs::exists(path)); // not created again
       continue;
     }
     EXPECT_EQ(bytes_of(theirs / "x"), "theirs");

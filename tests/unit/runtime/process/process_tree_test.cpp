@@ -63,7 +63,7 @@ pid_t start_reader(const std::string& path, off_t offset, bool is_locked) {
   return result;
 }
 
-/// As long as it lives this process gets no descriptor.
+/// While it exists this process gets no descriptor.
 class no_descriptors {
 public:
   no_descriptors() {

@@ -39,7 +39,7 @@ void burn(std::chrono::nanoseconds time,
            < time);
 }
 
-/// A child that runs *body* and then waits until the test lets it go.
+/// A child that runs *body* and then waits until the test releases it.
 class waiting_child {
 public:
   template <class Body>
@@ -252,7 +252,7 @@ TEST(process_vitals_test, tells_a_stopped_process) {
 }
 
 /// The server of a FUSE file system whose root is a file, and which answers a
-/// request for a sync only when it is told to.
+/// request for a sync only when asked to.
 class slow_server {
 public:
   explicit slow_server(int device) : device_(device) {}

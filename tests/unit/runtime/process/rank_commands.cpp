@@ -37,7 +37,7 @@ int wait_for_end_of(int fd) {
 }
 
 /// Starts a process without end and says its number: a child of the rank, one
-/// in a session of its own, or one whose parent in between is gone.
+/// in a session of its own, or one whose parent in between has ended.
 void start_child(const std::string& way, int fd) {
   int ready[2];
   if (::pipe(ready) != 0)

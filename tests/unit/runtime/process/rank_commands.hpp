@@ -9,7 +9,7 @@ namespace troupe::test {
 /// says, with the rest as its argument.
 int run_rank_command(std::string payload, std::vector<int> descriptors);
 
-/// Which signal a forked process that waits for ever dies of if it gets
+/// Which signal a forked process that waits forever dies of if it gets
 /// *signal*.
 int end_of_child(int signal);
 

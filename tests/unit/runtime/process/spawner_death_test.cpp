@@ -75,7 +75,7 @@ TEST(spawner_death_test, ranks_end_with_a_program_that_exits) {
   auto pids = read_pids(program.output.get());
   ASSERT_EQ(pids.size(), 1u);
   EXPECT_EQ(program.wait(), 0);
-  // The program waited for its ranks: the pid is nobody's or another's.
+  // The program waited for its ranks: the pid is free or reused.
   EXPECT_EQ(read_all(program.output.get()), "");
 }
 

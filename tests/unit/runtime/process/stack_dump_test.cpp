@@ -83,7 +83,7 @@ protected:
     }
   }
 
-  /// Everything that the child writes into its file, which is gone then.
+  /// Everything that the child writes into its file, which is then removed.
   std::string read_stacks() {
     while (bytes_of(path_).find("== end\n") == std::string::npos
            || has_open(path_))
@@ -142,7 +142,7 @@ TEST_F(stack_dump_test, a_pipe_in_the_place_of_the_file_holds_up_no_one) {
   start(true);
   ASSERT_EQ(::mkfifo(path_.c_str(), 0600), 0);
   ASSERT_TRUE(ask_for_stacks(pid_));
-} // The child ends as it is told to.
+} // The child ends as requested.
 
 TEST_F(stack_dump_test, a_process_that_does_not_answer_is_left_alone) {
   start(false);

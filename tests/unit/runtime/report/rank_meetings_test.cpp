@@ -206,8 +206,8 @@ INSTANTIATE_TEST_SUITE_P(calls, collective_meetings_test, testing::Bool(),
 /// Ranks that call what they like, and what is true about them.
 ///
 /// The truth is found by playing on: ranks that block nowhere may do whatever
-/// others need, so a need is met if all those it concerns block nowhere;
-/// whoever still blocks when no more needs can be met is stuck.
+/// others need, so a need is met if all those it concerns block nowhere; a rank
+/// that still blocks when no more needs can be met is deadlocked.
 class model {
 public:
   enum class call {

@@ -45,7 +45,7 @@ std::vector<std::string> files_in(const fs::path& folder) {
   return result;
 }
 
-/// As long as it lives no file gets another byte; new ones can be made.
+/// While it exists no file gets another byte; new ones can be created.
 struct full_disk {
   full_disk() {
     ::getrlimit(RLIMIT_FSIZE, &before);
@@ -135,7 +135,7 @@ TEST_F(run_folder_test, refuses_a_second_driver_although_the_lock_was_removed) {
   EXPECT_EQ(second.error().code, ec::conflict);
   EXPECT_TRUE(says(second.error(), "pid " + std::to_string(::getpid())))
     << second.error().message;
-  // The first one goes on as if nothing had been.
+  // The first one continues as if nothing had happened.
   ASSERT_TRUE(report(*first, start.attempt, 1, "A", true));
   ASSERT_TRUE(first->finish(run_status_kind::finished));
   EXPECT_EQ(writers(), "AA");
@@ -154,7 +154,7 @@ TEST_F(run_folder_test, an_ousted_driver_loses_nothing_and_writes_no_more) {
   EXPECT_EQ(b.first_report, 2u);
   ASSERT_TRUE(b.resume);
   EXPECT_EQ(b.resume->data.name(), "cA1");
-  // Both go on; what is acknowledged is there in the end.
+  // Both continue; what is acknowledged exists at the end.
   std::string acknowledged = "AA";
   for (std::uint64_t i = 2; i < 6; ++i) {
     auto with_file = i == 4;
@@ -230,7 +230,7 @@ TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
     auto folder = run_folder::open(storage.path(), "r").value();
     EXPECT_FALSE(folder->claim(3).value());
   }
-  // A driver that died here is gone for sure.
+  // A driver that died here has certainly ended.
   EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(3).value());
   for (auto& x : fs::directory_iterator{run / "attempts"})
     fs::remove(x.path());
@@ -466,7 +466,7 @@ TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
   ::waitpid(child, nullptr, 0);
 }
 
-// The driver is killed, and a child that it had forked lives on.
+// The driver is killed, and a child that it had forked survives.
 TEST_F(run_folder_test, a_child_of_a_killed_driver_keeps_no_run) {
   int ends[2], said[2];
   ASSERT_EQ(::pipe(ends), 0);
@@ -745,7 +745,7 @@ TEST_F(run_folder_test, an_end_without_a_journal_leaves_nothing_of_ranks) {
     end(program);
 }
 
-// Nothing but the lock tells them: they have the environment of the spawner.
+// Only the lock identifies them: they have the environment of the spawner.
 TEST_F(run_folder_test, an_attempt_ends_what_ranks_have_forked) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));

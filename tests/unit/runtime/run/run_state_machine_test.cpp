@@ -36,7 +36,7 @@ std::string outcome_of(const expected<run_decision>& x) {
            : "-";
 }
 
-/// A machine that has begun and heard of *events*.
+/// A machine that has begun and received *events*.
 run_state_machine machine_after(const std::vector<run_event>& events,
                                 failure_config config = endless) {
   run_state_machine result{config};

@@ -1,4 +1,4 @@
-// The values that travel in messages come back as they were sent.
+// Values in messages arrive as they were sent.
 
 #include <caf/binary_deserializer.hpp>
 #include <caf/binary_serializer.hpp>

@@ -47,7 +47,7 @@ protected:
     ASSERT_TRUE(store->store(attempt, batch.value()));
   }
 
-  /// What the next driver of the run has to tell.
+  /// What the next driver of the run has to deliver.
   std::vector<untold_report> untold() {
     open();
     return untold_reports(*store);

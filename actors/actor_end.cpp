@@ -16,7 +16,7 @@ caf::error from_exception(std::exception_ptr& x) {
   } catch (const std::exception& problem) {
     return to_caf({ec::protocol, problem.what()});
   } catch (...) {
-    return to_caf({ec::protocol, "an exception that is no std::exception"});
+    return to_caf({ec::protocol, "an exception that is not a std::exception"});
   }
 }
 

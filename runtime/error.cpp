@@ -54,7 +54,7 @@ error described(std::string_view what) {
   } catch (const std::exception& x) {
     return {ec::protocol, text(x.what())};
   } catch (...) {
-    return {ec::protocol, text("an exception that is no std::exception")};
+    return {ec::protocol, text("an exception that is not a std::exception")};
   }
 }
 

@@ -74,7 +74,7 @@ missing_packages() {
 install_packages() {
   [ "${TROUPE_NO_PACKAGES:-}" = 1 ] && return
   command -v apt-get >/dev/null ||
-    fail "this is no Debian machine: install the packages of docs/decisions/dependencies.md, give CAF_ROOT and LIBTORCH_ROOT and set TROUPE_NO_PACKAGES=1"
+    fail "this is not a Debian machine: install the packages of docs/decisions/dependencies.md, give CAF_ROOT and LIBTORCH_ROOT and set TROUPE_NO_PACKAGES=1"
   local missing as_root=()
   missing=$(missing_packages "$@")
   [ -z "$missing" ] && return

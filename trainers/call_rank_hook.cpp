@@ -19,7 +19,7 @@ error call_rank_hook(std::string_view name, const std::function<void()>& call) {
   } catch (const std::exception& x) {
     return failed(ec::rank_failed, x.what());
   } catch (...) {
-    return failed(ec::rank_failed, "an exception that is no std::exception");
+    return failed(ec::rank_failed, "an exception that is not a std::exception");
   }
 }
 

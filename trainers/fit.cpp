@@ -38,7 +38,7 @@ using clock_type = std::chrono::steady_clock;
 /// How often the console looks at the clock. Nothing of the run waits for it.
 constexpr int tick_ms = 200;
 
-constexpr auto went_wrong = "the run could not go on";
+constexpr auto went_wrong = "the run could not continue";
 
 std::string by_signal(const char* what, int signal) {
   auto name = sigabbrev_np(signal);

@@ -133,7 +133,7 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
   } catch (const std::exception& x) {
     return {{ec::rank_failed, x.what()}, false, type_of_exception()};
   } catch (...) {
-    return {{ec::rank_failed, "an exception that is no std::exception"},
+    return {{ec::rank_failed, "an exception that is not a std::exception"},
             false,
             type_of_exception()};
   }

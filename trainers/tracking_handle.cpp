@@ -187,9 +187,10 @@ void tracking_handle::log_artifact(const fs::path& path,
   if (kept.empty()) {
     kept = (fs::path{"artifacts"} / shown).lexically_normal();
     if (inside(run / kept, run / "artifacts").empty())
-      throw train_error{{ec::invalid_argument,
-                         "artifact name '" + shown
-                           + "' is no relative path below the run's folder"}};
+      throw train_error{
+        {ec::invalid_argument,
+         "artifact name '" + shown
+           + "' is not a relative path below the run's folder"}};
     value_or_throw(folder_of_run(*context_).make_folders(kept.parent_path()));
     value_or_throw(look_up(source).and_then([&](const file_status& x) {
       return x.is_folder() ? copy_files(source, run / kept)

@@ -132,12 +132,12 @@ expected<unique_fd> connect_to(const fs::path& path,
     result = ::connect(fd.get(), generic, sizeof(*address));
   } while (result != 0 && errno == EINTR);
   if (result != 0 && errno == EAGAIN)
-    return failure(ec::timeout, "nobody accepts at the socket " + path.string()
-                                  + " within " + std::to_string(timeout.count())
-                                  + " ms");
+    return failure(ec::timeout, "no process accepts connections at the socket "
+                                  + path.string() + " within "
+                                  + std::to_string(timeout.count()) + " ms");
   if (result != 0)
     return system_failure(ec::protocol,
-                          "nobody listens at the socket " + path.string());
+                          "no process listens on the socket " + path.string());
   if (!is_own_peer(fd.get()))
     return failure(ec::protocol,
                    "the socket " + path.string() + " belongs to another user");

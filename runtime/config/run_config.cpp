@@ -71,7 +71,7 @@ expected<void> validate_preemption(const run_config& x) {
     if (signal < 1 || signal > 64 || signal == SIGKILL || signal == SIGSTOP)
       return failure(ec::invalid_config,
                      "run.preempt_signals has " + std::to_string(signal)
-                       + ", which is no signal that a program can handle");
+                       + ", which is not a signal that a program can handle");
   return {};
 }
 

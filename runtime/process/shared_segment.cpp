@@ -210,8 +210,9 @@ expected<shared_segment> shared_segment::attach(int descriptor,
                           + " of the shared segment");
   auto size = static_cast<std::size_t>(status.st_size);
   auto foreign = [&] {
-    return failure(ec::protocol, "descriptor " + std::to_string(descriptor)
-                                   + " is no shared segment of this version");
+    return failure(ec::protocol,
+                   "descriptor " + std::to_string(descriptor)
+                     + " is not a shared segment of this version");
   };
   if (size < ranks_offset)
     return foreign();

@@ -26,7 +26,7 @@ expected<rendezvous_table::sum> rendezvous_table::add(const std::string& key,
     if (code != std::errc{} || rest != end)
       return failure(ec::invalid_argument,
                      "cannot add to key \"" + key
-                       + "\": its value is no decimal number of 64 bits");
+                       + "\": its value is not a decimal number of 64 bits");
   }
   if (__builtin_add_overflow(value, amount, &value))
     return failure(ec::invalid_argument,

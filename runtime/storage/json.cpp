@@ -152,7 +152,7 @@ metric_value to_special_value(const document& x) {
     return std::numeric_limits<double>::infinity();
   if (name == "-inf")
     return -std::numeric_limits<double>::infinity();
-  throw format_error{"'" + name + "' is no floating-point number"};
+  throw format_error{"'" + name + "' is not a floating-point number"};
 }
 
 } // namespace
@@ -169,7 +169,7 @@ const document& field(const document& object, const char* name) {
 
 std::uint64_t to_unsigned(const document& x) {
   if (!x.is_number_unsigned())
-    throw format_error{x.dump() + " is no integer >= 0"};
+    throw format_error{x.dump() + " is not an integer >= 0"};
   return x.get<std::uint64_t>();
 }
 
@@ -177,7 +177,7 @@ std::string to_text(const document& x) {
   if (x.is_object())
     return from_hex(to_text(field(x, "bytes")));
   if (!x.is_string())
-    throw format_error{x.dump() + " is no text"};
+    throw format_error{x.dump() + " is not a text"};
   return x.get<std::string>();
 }
 
@@ -187,7 +187,7 @@ std::uint64_t to_checksum(const document& x) {
   auto end = digits.data() + digits.size();
   if (digits.size() != 16
       || std::from_chars(digits.data(), end, result, 16).ptr != end)
-    throw format_error{"'" + digits + "' is no checksum"};
+    throw format_error{"'" + digits + "' is not a checksum"};
   return result;
 }
 
@@ -205,12 +205,12 @@ metric_value to_value(const document& x) {
     return x.get<std::string>();
   if (x.is_object())
     return to_special_value(x);
-  throw format_error{x.dump() + " is no metric"};
+  throw format_error{x.dump() + " is not a metric"};
 }
 
 metrics to_metrics(const document& x) {
   if (!x.is_object())
-    throw format_error{"metrics are no object"};
+    throw format_error{"metrics are not an object"};
   metrics result;
   for (auto& [name, value] : x.items())
     result[to_name(name)] = to_value(value);

@@ -512,7 +512,7 @@ void checkpoint_store::note_unscored(const reported_checkpoint& x) {
        "checkpoint_score_attribute is '" + wanted + "', and rank 0's report "
          + (value ? "has '"
                       + std::string{cut_text(to_string(*value), max_shown_name)}
-                      + "' under that name, which is no number"
+                      + "' under that name, which is not a number"
                   : "has no such number")
          + (numbers.empty() ? "; it has none" : "; it has " + listed(numbers))
          + (any_scored ? "; it ranks below those that have one"

@@ -69,7 +69,7 @@ void append_doomed(std::string& out, const doomed_checkpoint& x) {
 
 int to_int(const json::document& x) {
   if (!x.is_number_integer())
-    throw json::format_error{x.dump() + " is no integer"};
+    throw json::format_error{x.dump() + " is not an integer"};
   return x.get<int>();
 }
 

@@ -117,7 +117,7 @@ TEST_F(callback_actor_test, one_that_is_not_there_is_refused_before_the_run) {
   auto outcome = run({}, given);
   ASSERT_TRUE(outcome.error);
   EXPECT_THAT(outcome.error->message,
-              HasSubstr("callback actor 1 (listener): nobody listens at"));
+              HasSubstr("callback actor 1 (listener): no process listens on"));
   EXPECT_FALSE(fs::exists(run_path()));
 }
 

@@ -68,7 +68,7 @@ TEST_F(run_test, an_exception_without_a_text_is_told) {
   auto outcome = run({.action = "throw_number", .rank = 1, .step = 1});
   auto& failure = only_failure(outcome, 1);
   EXPECT_EQ(failure.kind, kind::exception);
-  EXPECT_EQ(failure.what, "an exception that is no std::exception");
+  EXPECT_EQ(failure.what, "an exception that is not a std::exception");
 }
 
 TEST_F(run_test, an_exit_code_is_told) {

@@ -1,5 +1,6 @@
 """Checks that the README of each folder names what lies in it, that the page of options has each of them and that of
 the protocol each message, that links between pages lead somewhere, and that files and identifiers that pages name exist."""
+import functools
 import re
 import unittest
 from pathlib import Path
@@ -107,6 +108,7 @@ def public_headers():
             yield ROOT / name
 
 
+@functools.cache
 def sources():
     files = [path for folder in FOLDERS for path in (ROOT / folder).rglob("*")]
     files += [path for path in ROOT.iterdir() if not path.name.startswith(".git")]
@@ -127,7 +129,7 @@ def is_in_tree(name, page):
     """Whether *name* is a path from the root or the page's folder, or the end of one of a file."""
     if name in UMBRELLAS or (ROOT / name).exists() or (page.parent / name).exists():
         return True
-    return any(f"/{path.relative_to(ROOT).as_posix()}".endswith(f"/{name}") for path in sources())
+    return any(path.name == name.split("/")[-1] and f"/{path.as_posix()}".endswith(f"/{name}") for path in sources())
 
 
 def umbrella(name):

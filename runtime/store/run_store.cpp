@@ -1,7 +1,6 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 #include <algorithm>
-#include <chrono>
 #include <thread>
 #include <utility>
 
@@ -408,21 +407,6 @@ expected<void> run_store::append(std::uint64_t attempt,
   }
   appended_();
   return {};
-}
-
-expected<std::optional<reported_checkpoint>>
-run_store::store(std::uint64_t attempt, const report_batch& batch) {
-  std::optional<reported_checkpoint> result;
-  auto begin = std::chrono::steady_clock::now();
-  if (batch.checkpoint_name()) {
-    TROUPE_TRY(auto committed, commit(attempt, batch));
-    result = std::move(committed);
-  }
-  std::chrono::duration<double> spent =
-    std::chrono::steady_clock::now() - begin;
-  return append(attempt, batch, result ? result->data.name() : std::string{},
-                spent.count())
-    .map([&] { return std::move(result); });
 }
 
 expected<void> run_store::append_event(std::string_view kind,

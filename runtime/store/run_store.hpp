@@ -93,10 +93,6 @@ public:
                         const std::string& checkpoint = {},
                         double checkpoint_s = 0);
 
-  /// `commit` if *batch* has a checkpoint, then `append`.
-  expected<std::optional<reported_checkpoint>> store(std::uint64_t attempt,
-                                                     const report_batch& batch);
-
   expected<void> append_event(std::string_view kind, std::uint64_t attempt,
                               const metrics& fields = {});
 

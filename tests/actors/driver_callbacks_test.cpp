@@ -2,6 +2,7 @@
 // throwing ones.
 
 #include "tests/actors/driver_fixture.hpp"
+#include "tests/support/store_batch.hpp"
 #include "tests/support/untold_reports.hpp"
 
 namespace troupe::test {
@@ -114,7 +115,7 @@ private:
       batch.index = i;
       batch.values = {{{"x", i}}, {{"x", i}}};
       batch.parts.resize(2);
-      ASSERT_TRUE(dead->store(attempt, batch));
+      ASSERT_TRUE(store_batch(*dead, attempt, batch));
     }
   }
 };
@@ -192,7 +193,7 @@ TEST_F(driver_test, the_next_driver_tells_what_this_one_did_not_live_to_tell) {
       auto batch =
         stage_batch(dead->path(), attempt, i, "c" + std::to_string(i),
                     {{{"a", "1"}}, {{"b", "2"}}}, {{"x", i}});
-      ASSERT_TRUE(dead->store(attempt, batch.value()));
+      ASSERT_TRUE(store_batch(*dead, attempt, batch.value()));
     }
     ASSERT_TRUE(told.told(0));
   }

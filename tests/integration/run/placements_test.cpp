@@ -13,6 +13,7 @@
 
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/store_batch.hpp"
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
@@ -539,7 +540,7 @@ TEST_P(placement_test, a_resumed_run_first_tells_what_its_last_life_did_not) {
     report_batch batch;
     batch.values = {{{"step", 7}}};
     batch.parts.resize(1);
-    ASSERT_TRUE(dead->store(attempt, batch));
+    ASSERT_TRUE(store_batch(*dead, attempt, batch));
   }
   auto callback = std::make_shared<recording_callback>();
   auto given = options();

@@ -20,6 +20,7 @@
 #include <thread>
 
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/store_batch.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -91,7 +92,7 @@ protected:
                 .value();
     else
       batch = {index, {{{"who", std::string{who}}}}, {std::nullopt}};
-    return store.store(attempt, batch).map([](auto&&) {});
+    return test::store_batch(store, attempt, batch).map([](auto&&) {});
   }
 
   /// Whose reports the journal has, in order; "?" for a damaged line.

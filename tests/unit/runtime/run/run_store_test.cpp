@@ -10,6 +10,7 @@
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
 #include "tests/support/small_disk.hpp"
+#include "tests/support/store_batch.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/untold_reports.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -85,11 +86,14 @@ TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
   EXPECT_EQ(start.attempt, 0u);
   EXPECT_EQ(start.first_report, 0u);
   EXPECT_FALSE(start.resume);
-  ASSERT_TRUE(store->store(0, metrics_only(0, {{{"x", 1}}, {{"x", 2}}})));
-  auto committed = store->store(0, with_checkpoint(0, 1, {{"x", 3}}));
+  ASSERT_TRUE(
+    test::store_batch(*store, 0, metrics_only(0, {{{"x", 1}}, {{"x", 2}}})));
+  auto committed =
+    test::store_batch(*store, 0, with_checkpoint(0, 1, {{"x", 3}}));
   ASSERT_TRUE(committed) << committed.error().message;
   ASSERT_TRUE(*committed);
-  ASSERT_TRUE(store->store(0, metrics_only(2, {{{"x", 4}}, {{"x", 5}}})));
+  ASSERT_TRUE(
+    test::store_batch(*store, 0, metrics_only(2, {{{"x", 4}}, {{"x", 5}}})));
   auto done = store->finish(run_status_kind::finished);
   ASSERT_TRUE(done) << done.error().message;
   store.reset();
@@ -148,7 +152,8 @@ TEST_F(run_store_test, keeps_a_finished_run_finished_without_its_state) {
   {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
-    ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {{"x", 1}})));
+    ASSERT_TRUE(
+      test::store_batch(*store, 0, with_checkpoint(0, 0, {{"x", 1}})));
     ASSERT_TRUE(store->finish(run_status_kind::finished));
   }
   auto description = bytes_of(run / "run.json");
@@ -178,9 +183,11 @@ TEST_F(run_store_test, resumes_all_but_finished_runs) {
     EXPECT_EQ(start.attempt, attempt);
     EXPECT_EQ(start.first_report, report);
     EXPECT_EQ(start.resume.has_value(), attempt > 0);
-    ASSERT_TRUE(store->store(attempt, with_checkpoint(attempt, report, {})));
+    ASSERT_TRUE(
+      test::store_batch(*store, attempt, with_checkpoint(attempt, report, {})));
     ++report;
-    ASSERT_TRUE(store->store(attempt, metrics_only(report, {{{"x", 7}}})));
+    ASSERT_TRUE(
+      test::store_batch(*store, attempt, metrics_only(report, {{{"x", 7}}})));
     ++report;
     ++attempt;
     if (status != run_status_kind::running) {
@@ -220,8 +227,10 @@ TEST_F(run_store_test, can_be_taken_over_after_its_driver_was_killed) {
   auto status = run_in_child([&] {
     auto store = open().value();
     auto start = store->begin_attempt().value();
-    store->store(start.attempt, with_checkpoint(0, 0, {{"x", 1}})).value();
-    store->store(start.attempt, metrics_only(1, {{{"x", 2}}})).value();
+    test::store_batch(*store, start.attempt, with_checkpoint(0, 0, {{"x", 1}}))
+      .value();
+    test::store_batch(*store, start.attempt, metrics_only(1, {{{"x", 2}}}))
+      .value();
     kill(getpid(), SIGKILL);
   });
   ASSERT_TRUE(WIFSIGNALED(status));
@@ -240,7 +249,8 @@ TEST_F(run_store_test, resumes_a_run_whose_folder_was_given_another_name) {
       auto store = open().value();
       ASSERT_TRUE(store->begin_attempt());
       for (auto i : {0, 1, 2, 3, 4})
-        ASSERT_TRUE(store->store(0, with_checkpoint(0, i, {{"x", i}})));
+        ASSERT_TRUE(
+          test::store_batch(*store, 0, with_checkpoint(0, i, {{"x", i}})));
       ASSERT_TRUE(store->finish(run_status_kind::aborted));
     }
     auto moved = storage / "runs" / (std::string{"without "} + lost);
@@ -262,7 +272,7 @@ TEST_F(run_store_test, adopts_no_checkpoint_of_another_run_of_its_name) {
   auto make = [&](std::uint64_t index) {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
-    ASSERT_TRUE(store->store(0, with_checkpoint(0, index, {})));
+    ASSERT_TRUE(test::store_batch(*store, 0, with_checkpoint(0, index, {})));
   };
   make(9);
   auto theirs = storage / "theirs";
@@ -297,8 +307,9 @@ TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
     {
       auto store = open().value();
       auto start = store->begin_attempt().value();
-      ASSERT_TRUE(store->store(
-        start.attempt, with_checkpoint(start.attempt, start.first_report, {})));
+      ASSERT_TRUE(test::store_batch(
+        *store, start.attempt,
+        with_checkpoint(start.attempt, start.first_report, {})));
     }
     auto before = load_run(run).value().value();
     if (damage == std::string{"lost"})
@@ -333,13 +344,13 @@ TEST_F(run_store_test, completes_the_journal_of_a_driver_killed_in_a_commit) {
       auto store = run_store::open(setup).value();
       auto start = store->begin_attempt().value();
       auto first = with_checkpoint(start.attempt, start.first_report, {});
-      store->store(start.attempt, first).value();
+      test::store_batch(*store, start.attempt, first).value();
       auto next = with_checkpoint(start.attempt, first.index + 1, values);
       next.values[1] = {{"rank", 1}};
       next.step_s = {0.5, 0.25};
       next.wait_s = 0.125;
       (void) arm_failpoint(moment);
-      (void) store->store(start.attempt, next);
+      (void) test::store_batch(*store, start.attempt, next);
     });
     ASSERT_TRUE(WIFSIGNALED(status)) << moment;
     auto store = open().value();
@@ -372,7 +383,7 @@ TEST_F(run_store_test, completes_the_journal_before_callbacks_are_told) {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
     (void) arm_failpoint("commit.state_saved");
-    (void) store->store(0, with_checkpoint(0, 0, {{"x", 1}}));
+    (void) test::store_batch(*store, 0, with_checkpoint(0, 0, {{"x", 1}}));
   });
   ASSERT_TRUE(WIFSIGNALED(status));
   auto store = open().value();
@@ -457,7 +468,8 @@ TEST_F(run_store_test, reads_manifests_of_the_format_before) {
   {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
-    ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {{"x", 1}})));
+    ASSERT_TRUE(
+      test::store_batch(*store, 0, with_checkpoint(0, 0, {{"x", 1}})));
   }
   auto text = bytes_of(run / "checkpoints" / "c0" / "manifest.json");
   auto cut = [&](const std::string& from, const std::string& to) {
@@ -481,8 +493,8 @@ TEST_F(run_store_test, journals_what_it_found_on_opening) {
   {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
-    ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {})));
-    ASSERT_TRUE(store->store(0, with_checkpoint(0, 1, {})));
+    ASSERT_TRUE(test::store_batch(*store, 0, with_checkpoint(0, 0, {})));
+    ASSERT_TRUE(test::store_batch(*store, 0, with_checkpoint(0, 1, {})));
   }
   write_bytes(run / "checkpoints" / "c1" / "a", "x");
   auto store = open().value();
@@ -503,8 +515,8 @@ TEST_F(run_store_test, explains_a_rotten_checkpoint_whenever_its_driver_dies) {
     {
       auto store = open().value();
       ASSERT_TRUE(store->begin_attempt());
-      ASSERT_TRUE(store->store(0, with_checkpoint(0, 0, {})));
-      ASSERT_TRUE(store->store(0, with_checkpoint(0, 1, {})));
+      ASSERT_TRUE(test::store_batch(*store, 0, with_checkpoint(0, 0, {})));
+      ASSERT_TRUE(test::store_batch(*store, 0, with_checkpoint(0, 1, {})));
     }
     write_bytes(run / "checkpoints" / "c1" / "a", "x");
     auto status = run_in_child([&] {
@@ -705,8 +717,9 @@ TEST_F(run_store_test, knows_its_checkpoints_of_before_an_id_was_lost) {
     {
       auto store = open().value();
       auto start = store->begin_attempt().value();
-      ASSERT_TRUE(store->store(
-        start.attempt, with_checkpoint(start.attempt, start.first_report, {})));
+      ASSERT_TRUE(test::store_batch(
+        *store, start.attempt,
+        with_checkpoint(start.attempt, start.first_report, {})));
     }
     fs::remove(run / "run.json");
     auto made = open().value()->begin_attempt().value();

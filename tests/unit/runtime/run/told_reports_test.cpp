@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/store_batch.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/untold_reports.hpp"
 
@@ -34,7 +35,7 @@ protected:
     batch.index = index;
     batch.values = {{{"x", index}}, {{"x", index}}};
     batch.parts.resize(2);
-    ASSERT_TRUE(store->store(attempt, batch));
+    ASSERT_TRUE(store_batch(*store, attempt, batch));
   }
 
   void report_checkpoint(std::uint64_t index) {
@@ -44,7 +45,7 @@ protected:
   void report_checkpoint(std::uint64_t index, const std::string& name) {
     auto batch = stage_batch(store->path(), attempt, index, name,
                              {{{"a", "1"}}, {{"b", "2"}}}, {{"x", index}});
-    ASSERT_TRUE(store->store(attempt, batch.value()));
+    ASSERT_TRUE(store_batch(*store, attempt, batch.value()));
   }
 
   /// What the next driver of the run has to deliver.

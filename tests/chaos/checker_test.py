@@ -652,7 +652,7 @@ class CheckerTest(unittest.TestCase):
         self.assertTrue(all(x["delivered"] for life in self.good.lives for x in life["faults"]), self.good.lives)
         self.assertEqual(checker.check(self.good, over=True), [])
 
-    def test_what_only_the_end_of_a_run_shows_is_not_asked_of_one_that_goes_on(self):
+    def test_an_unfinished_run_is_not_judged_by_what_only_its_end_shows(self):
         self.assertEqual(checker.check(self.good, over=False), [])
 
     def test_each_planted_violation_is_named(self):

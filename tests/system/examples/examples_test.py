@@ -324,7 +324,7 @@ class Tracking(ExampleTest):
         _, err = self.run_example("--limit", 640, "--epochs", 1, "--name", "seen")
         self.assertIn("metrics.csv may not be whole", err.splitlines()[-1])
 
-    def test_refuses_a_tracker_that_there_is_not(self):
+    def test_refuses_an_unknown_tracker(self):
         _, err = self.run_example("--tracker", "abacus", code=2)
         self.assertIn("there is no tracker 'abacus'", err)
 
@@ -357,7 +357,7 @@ class LightningStyle(ExampleTest):
 class FashionMnist(ExampleTest):
     program = "fashion_mnist"
 
-    def test_trains_and_goes_on_from_its_checkpoint(self):
+    def test_trains_and_resumes_from_its_checkpoint(self):
         if not DATA.exists():
             self.skipTest("the package dataset-fashion-mnist is not installed")
         quick = ["--limit", 512, "--workers", 2, "--batch-size", 32]
@@ -415,7 +415,7 @@ class FashionMnist(ExampleTest):
         self.assertIn("dataset-fashion-mnist", err)
         self.assertIn(str(self.folder), err)
 
-    def test_refuses_to_resume_from_what_is_no_run(self):
+    def test_refuses_to_resume_from_a_folder_that_is_not_a_run(self):
         out, err = self.run_example("--resume", self.folder / "nothing", code=1)
         self.assertIn("--resume: ", err)
         self.assertIn(str(self.folder / "nothing"), err)

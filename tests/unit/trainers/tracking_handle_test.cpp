@@ -122,7 +122,7 @@ TEST_F(tracking_handle_test, leaves_a_file_of_the_run_where_it_is) {
   EXPECT_FALSE(fs::exists(run / "artifacts"));
 }
 
-TEST_F(tracking_handle_test, makes_nothing_where_the_run_is_no_longer) {
+TEST_F(tracking_handle_test, creates_nothing_at_the_runs_former_path) {
   const std::array<std::uint8_t, 3> pixels{};
   const image_view image{pixels, 1, 1};
   write_bytes(elsewhere / "notes.txt", "notes");

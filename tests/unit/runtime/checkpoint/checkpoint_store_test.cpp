@@ -282,7 +282,8 @@ TEST_F(checkpoint_store_test, removes_nothing_else_that_has_the_name) {
   EXPECT_TRUE(fs::exists(folder(0)));
 }
 
-TEST_F(checkpoint_store_test, makes_room_only_where_retention_let_go) {
+TEST_F(checkpoint_store_test,
+       makes_room_only_for_names_that_retention_dropped) {
   auto store = open(keep_one);
   std::uint64_t first = 0;
   store.hold_from([&] { return first; });
@@ -464,7 +465,7 @@ TEST_F(checkpoint_store_test, accepts_nothing_of_an_earlier_attempt) {
   EXPECT_EQ(open().begin_attempt(0).value(), 2u);
 }
 
-TEST_F(checkpoint_store_test, removes_what_retention_lets_go) {
+TEST_F(checkpoint_store_test, removes_checkpoints_that_retention_drops) {
   auto store = open({1, "acc", score_order::max});
   attempt = store.begin_attempt(0).value();
   for (auto [index, acc] : {std::pair{0, 0.5}, {1, 0.9}, {2, 0.1}, {3, 0.2}})
@@ -522,7 +523,7 @@ TEST_F(checkpoint_store_test, the_end_and_the_next_start_leave_none_of_those) {
   }
 }
 
-TEST_F(checkpoint_store_test, a_name_that_was_let_go_can_be_given_again) {
+TEST_F(checkpoint_store_test, a_name_that_retention_dropped_can_be_reused) {
   auto store = open(keep_one);
   store.hold_from([] { return 0; });
   attempt = store.begin_attempt(0).value();
@@ -686,7 +687,8 @@ TEST_F(checkpoint_store_test, moves_no_rotten_one_before_its_event_is_stored) {
 
 // A driver dies while it removes what retention let go, the newest rots, and
 // the next driver dies, too, while it takes the other back.
-TEST_F(checkpoint_store_test, takes_back_what_was_let_go_for_a_rotten_one) {
+TEST_F(checkpoint_store_test,
+       reinstates_checkpoints_that_were_dropped_for_a_rotten_one) {
   auto config = checkpoint_config{1, "", score_order::max};
   auto resume = [&] {
     auto store = open(config);
@@ -753,7 +755,8 @@ TEST_F(checkpoint_store_test, takes_back_nothing_that_is_half_removed) {
 
 // The checkpoints that were kept for their scores are older than the one that
 // was let go.
-TEST_F(checkpoint_store_test, takes_back_what_was_let_go_beside_better_ones) {
+TEST_F(checkpoint_store_test,
+       reinstates_dropped_checkpoints_beside_better_ones) {
   auto config = checkpoint_config{1, "acc", score_order::max};
   {
     auto store = open(config);
@@ -908,7 +911,7 @@ TEST_F(checkpoint_store_test, notes_once_that_checkpoints_have_no_score) {
   EXPECT_TRUE(fs::exists(folder(3)));
 }
 
-TEST_F(checkpoint_store_test, notes_that_a_score_is_no_number) {
+TEST_F(checkpoint_store_test, notes_that_a_score_is_not_a_number) {
   auto store = open({2, "acc", score_order::max});
   attempt = store.begin_attempt(0).value();
   ASSERT_TRUE(commit(store, 0, {{"acc", 0.5}}));

@@ -41,7 +41,7 @@ checkpoint_registry registry_of(const checkpoint_config& config,
 
 } // namespace
 
-TEST(retention_test, keeps_all_unless_told_otherwise) {
+TEST(retention_test, keeps_all_by_default) {
   auto registry = registry_of({}, {{}, {}, {}});
   EXPECT_THAT(names(registry.all()), ElementsAre("0", "1", "2"));
   EXPECT_THAT(names(registry.best()), ElementsAre("0", "1", "2"));
@@ -64,7 +64,7 @@ TEST(retention_test, keeps_the_best_and_the_latest) {
   EXPECT_THAT(names(evicted.value()), ElementsAre("3"));
 }
 
-TEST(retention_test, prefers_the_smallest_when_asked_to) {
+TEST(retention_test, prefers_the_smallest_on_request) {
   std::vector<metrics> values{{{"loss", 3.0}}, {{"loss", 1}}, {{"loss", 2.0}}};
   auto registry = registry_of(keep(1, "loss", score_order::min), values);
   EXPECT_THAT(names(registry.all()), ElementsAre("1", "2"));

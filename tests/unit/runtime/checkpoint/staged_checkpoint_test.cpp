@@ -71,7 +71,8 @@ TEST_F(staged_checkpoint_test, seals_more_files_than_it_opens_at_once) {
   EXPECT_EQ(seal(staged).value().size(), 200u);
 }
 
-TEST_F(staged_checkpoint_test, goes_when_it_is_dropped_and_stays_when_sealed) {
+TEST_F(staged_checkpoint_test,
+       is_removed_when_it_is_destroyed_and_stays_when_sealed) {
   {
     auto staged = make();
     write_bytes(staged.path() / "x", "x");
@@ -170,7 +171,7 @@ TEST_F(staged_checkpoint_test, refuses_to_be_empty) {
   EXPECT_NE(files.error().message.find("has no files"), std::string::npos);
 }
 
-TEST_F(staged_checkpoint_test, refuses_a_manifest_and_what_is_no_file) {
+TEST_F(staged_checkpoint_test, refuses_a_manifest_and_anything_but_a_file) {
   auto staged = make();
   write_bytes(staged.path() / "manifest.json", "{}");
   EXPECT_EQ(seal(staged).error().code, ec::invalid_argument);
@@ -307,7 +308,7 @@ TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
   EXPECT_FALSE(fs::exists(run.path())); // not created again
 }
 
-TEST_F(staged_checkpoint_test, makes_nothing_where_the_run_is_no_longer) {
+TEST_F(staged_checkpoint_test, creates_nothing_at_the_runs_former_path) {
   auto path = run / "run";
   auto checkpoints = path / "checkpoints";
   fs::create_directory(run / "source");

@@ -11,7 +11,7 @@ namespace troupe::test {
 
 static_assert(failpoint("any") == 0, "is known when it is compiled");
 
-TEST(no_failpoints_test, nobody_can_arm_one) {
+TEST(no_failpoints_test, cannot_be_armed) {
   ASSERT_NE(std::getenv("TROUPE_FAILPOINT"), nullptr);
   EXPECT_EQ(failpoint("here"), 0);
   auto armed = arm_failpoint("here=kill");

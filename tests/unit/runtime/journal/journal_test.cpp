@@ -60,7 +60,7 @@ protected:
   fs::path path = folder / "journal.jsonl";
 };
 
-TEST_F(journal_test, reads_the_values_of_the_first_ranks_where_asked_to) {
+TEST_F(journal_test, reads_the_values_of_the_first_ranks_on_request) {
   metrics hard{{"quotes \"}]\\", "text {[\"\\\"]}"},
                {"bytes", "\xFF"},
                {"bad", std::numeric_limits<double>::quiet_NaN()},
@@ -141,7 +141,7 @@ TEST_F(journal_test, cuts_a_tail_of_zeros) {
   EXPECT_EQ(bytes_of(path), bytes);
 }
 
-TEST_F(journal_test, tells_the_number_of_a_damaged_line_and_reads_on) {
+TEST_F(journal_test, reports_the_number_of_a_damaged_line_and_reads_on) {
   auto ends = write_three(path);
   auto bytes = bytes_of(path);
   for (auto at = ends[1]; at + 1 < ends[2]; ++at) { // batch 1, third line
@@ -167,7 +167,7 @@ TEST_F(journal_test, tells_the_number_of_a_damaged_line_and_reads_on) {
   }
 }
 
-TEST_F(journal_test, leaves_a_file_alone_that_is_no_journal) {
+TEST_F(journal_test, leaves_a_file_alone_that_is_not_a_journal) {
   write_bytes(path, "a,b\n1,2\n");
   EXPECT_EQ(journal::open(path).error().code, ec::corrupt);
   EXPECT_EQ(bytes_of(path), "a,b\n1,2\n");
@@ -210,7 +210,7 @@ TEST_F(journal_test, does_not_claim_durability_after_a_failed_sync) {
   EXPECT_TRUE(log->append_event("still_written", 0));
 }
 
-TEST_F(journal_test, notices_that_its_file_is_no_longer_there) {
+TEST_F(journal_test, notices_that_its_file_is_missing) {
   for (auto lose : {+[](const fs::path& x) { fs::remove(x); },
                     +[](const fs::path& x) { fs::rename(x, x.string() + "2"); },
                     +[](const fs::path& x) {
@@ -241,7 +241,7 @@ TEST_F(journal_test, syncs_while_another_thread_appends) {
   EXPECT_EQ(read_all(path).size(), 2000u);
 }
 
-TEST_F(journal_test, can_be_followed_while_it_grows) {
+TEST_F(journal_test, can_be_read_while_it_grows) {
   auto log = journal::open(path).value();
   auto reader = journal_reader::open(path).value();
   EXPECT_FALSE(reader.next().value());

@@ -20,7 +20,7 @@ TEST(aggregate_test, takes_mean_min_max_and_the_std_of_the_population) {
   EXPECT_EQ(all.at("loss"), (rank_spread{4, 2, 6, std::sqrt(2.0), 4}));
 }
 
-TEST(aggregate_test, one_rank_differs_from_nobody) {
+TEST(aggregate_test, one_rank_alone_does_not_differ) {
   EXPECT_EQ(aggregate(ranks{{{"x", -3}}}).at("x"),
             (rank_spread{-3, -3, -3, 0, 1}));
 }
@@ -73,7 +73,7 @@ TEST(aggregate_test, no_ranks_have_nothing) {
   EXPECT_TRUE(aggregate(ranks{}).empty());
 }
 
-TEST(aggregate_test, comes_as_metrics_too) {
+TEST(aggregate_test, is_available_as_metrics_too) {
   EXPECT_EQ(aggregated_metrics(ranks{{{"val/loss", 1.0}}, {{"val/loss", 3.0}}}),
             (metrics{{"val/loss/mean", 2.0},
                      {"val/loss/min", 1.0},

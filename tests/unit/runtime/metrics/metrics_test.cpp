@@ -10,7 +10,7 @@
 using namespace troupe;
 
 // A misspelled name was added, as false.
-TEST(metrics_test, reading_a_name_that_is_not_there_adds_none) {
+TEST(metrics_test, reading_a_missing_name_adds_none) {
   metrics x{{"loss", 0.5}};
   EXPECT_THROW((void) x["lose"].number(), std::out_of_range);
   EXPECT_THROW((void) metric_value{x["lose"]}, std::out_of_range);

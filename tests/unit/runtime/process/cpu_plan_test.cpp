@@ -25,7 +25,7 @@ TEST(cpu_plan_test, gives_every_rank_cores_of_its_own) {
   EXPECT_FALSE(plan.oversubscribed);
 }
 
-TEST(cpu_plan_test, pins_nobody_if_there_are_fewer_cores_than_ranks) {
+TEST(cpu_plan_test, pins_no_rank_if_there_are_fewer_cores_than_ranks) {
   auto plan = plan_cpus({0, 1}, 3);
   EXPECT_THAT(plan.cores, ElementsAre(IsEmpty(), IsEmpty(), IsEmpty()));
   EXPECT_EQ(plan.threads_per_rank, 1);

@@ -50,7 +50,7 @@ void own_handler(int) {
 
 } // namespace
 
-TEST(signal_count_test, echoes_of_a_signal_are_no_further_ones) {
+TEST(signal_count_test, repetitions_of_a_signal_do_not_count) {
   constexpr auto echo = signal_count::echo_ns;
   signal_count count;
   for (std::int64_t at : {5, 6, 7, 8})
@@ -63,14 +63,14 @@ TEST(signal_count_test, echoes_of_a_signal_are_no_further_ones) {
   EXPECT_EQ(count.add(5 + 3 * echo), 1);
 }
 
-TEST(signal_count_test, whoever_presses_a_key_three_times_in_a_second_counts) {
+TEST(signal_count_test, three_key_presses_in_a_second_count) {
   signal_count count;
   EXPECT_EQ(count.add(0), 1);
   EXPECT_EQ(count.add(400'000'000), 2);
   EXPECT_EQ(count.add(800'000'000), 3);
 }
 
-TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
+TEST(interrupt_watch_test, reports_the_first_signal_and_ignores_the_second) {
   interrupt_watch watch;
   EXPECT_FALSE(is_readable(watch.fd()));
   EXPECT_EQ(watch.asking_signal(), 0);
@@ -80,7 +80,7 @@ TEST(interrupt_watch_test, tells_the_first_signal_and_ignores_the_second) {
   EXPECT_EQ(watch.asking_signal(), SIGINT);
 }
 
-TEST(interrupt_watch_test, tells_a_stop_from_a_preemption) {
+TEST(interrupt_watch_test, distinguishes_a_stop_from_a_preemption) {
   interrupt_watch watch{{SIGTERM, SIGUSR1}};
   EXPECT_EQ(watch.asked(), interrupt::none);
   ::raise(SIGUSR1);
@@ -121,7 +121,7 @@ TEST(interrupt_watch_test, leaves_a_hang_up_that_is_ignored_alone) {
   ::signal(SIGHUP, SIG_DFL);
 }
 
-TEST(interrupt_watch_test, outlives_a_sender_that_repeats_itself) {
+TEST(interrupt_watch_test, survives_a_sender_that_repeats_its_signal) {
   auto program = test::start_program("burst_of_interrupts");
   auto status = program.wait();
   ASSERT_TRUE(WIFEXITED(status));
@@ -206,7 +206,7 @@ TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
 }
 
-TEST(interrupt_watch_test, starts_anew_and_restores_what_was) {
+TEST(interrupt_watch_test, starts_again_and_restores_the_handlers) {
   for (int i = 0; i < 2; ++i) {
     interrupt_watch watch;
     EXPECT_EQ(watch.asking_signal(), 0);

@@ -86,7 +86,7 @@ TEST_F(log_tee_test, keeps_the_rank_going_while_the_console_hangs) {
   EXPECT_THAT(console, HasSubstr("bytes more are in the log only]"));
 }
 
-TEST_F(log_tee_test, goes_on_with_the_log_after_the_console_has_thrown) {
+TEST_F(log_tee_test, continues_the_log_after_the_console_has_thrown) {
   int calls = 0;
   {
     auto tee = log_tee::start(path.string(), [&](std::string_view) {
@@ -144,7 +144,7 @@ TEST_F(log_tee_test, serves_one_rank_after_the_other) {
   EXPECT_EQ(log(), once + once);
 }
 
-TEST_F(log_tee_test, says_so_if_there_is_no_thread_for_it) {
+TEST_F(log_tee_test, fails_if_there_is_no_thread_for_it) {
   test::no_new_threads none;
   auto tee = log_tee::start(path.string(), nullptr);
   ASSERT_FALSE(tee);

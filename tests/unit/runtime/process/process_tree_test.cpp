@@ -81,7 +81,7 @@ private:
 
 } // namespace
 
-TEST(process_tree_test, says_that_it_could_not_look_without_descriptors) {
+TEST(process_tree_test, reports_that_it_could_not_search_without_descriptors) {
   auto variable = variable_of("blind");
   auto stranger = start_sleep(variable);
   {
@@ -106,7 +106,8 @@ TEST(process_tree_test, spares_those_that_it_belongs_together_with) {
   EXPECT_EQ(program.wait(), 0);
 }
 
-TEST(process_tree_test, ends_the_heirs_of_a_file_and_not_who_opened_it) {
+TEST(process_tree_test,
+     ends_processes_that_inherited_a_file_but_not_its_opener) {
   temporary_folder folder;
   auto path = (folder / "signed").string();
   auto said = make_pipe();
@@ -157,7 +158,7 @@ TEST(process_tree_test, ends_the_heirs_of_a_file_and_not_who_opened_it) {
 }
 
 // A reader at the end of the file stands at the number of some process.
-TEST(process_tree_test, spares_readers_of_a_file_wherever_they_stand) {
+TEST(process_tree_test, spares_readers_of_a_file_at_any_offset) {
   temporary_folder folder;
   auto path = (folder / "signed").string();
   auto open_file = [&] {

@@ -218,7 +218,7 @@ TEST(process_vitals_test, counts_the_children_of_a_process) {
   EXPECT_EQ(vitals_of(child.pid)->stopped, false);
 }
 
-TEST(process_vitals_test, a_thread_that_polls_is_no_sign_of_life) {
+TEST(process_vitals_test, a_polling_thread_does_not_count_as_activity) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
                   "several threads forked";
@@ -240,7 +240,7 @@ TEST(process_vitals_test, a_thread_that_polls_is_no_sign_of_life) {
   EXPECT_LT(child_with(polling_thread).vitals().cpu, 100ms);
 }
 
-TEST(process_vitals_test, tells_a_stopped_process) {
+TEST(process_vitals_test, recognizes_a_stopped_process) {
   waiting_child child{[] {}};
   EXPECT_FALSE(is_stopped(child.pid));
   ASSERT_EQ(::kill(child.pid, SIGSTOP), 0);
@@ -370,7 +370,7 @@ TEST(process_vitals_test, a_process_that_runs_is_busy) {
   EXPECT_TRUE(vitals_of(::getpid())->busy);
 }
 
-TEST(process_vitals_test, a_process_that_is_gone_has_none) {
+TEST(process_vitals_test, a_process_that_has_ended_has_none) {
   auto pid = ::fork();
   if (pid == 0)
     ::_exit(0);

@@ -46,7 +46,7 @@ TEST(secret_variables_test, has_what_programs_sign_in_with) {
     EXPECT_TRUE(is_secret_variable(name)) << name;
 }
 
-TEST(secret_variables_test, leaves_out_what_is_no_secret) {
+TEST(secret_variables_test, leaves_out_values_that_are_not_secrets) {
   for (auto name : {"PATH",
                     "HOME",
                     "AWS_REGION",

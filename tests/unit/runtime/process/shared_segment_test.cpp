@@ -123,7 +123,7 @@ TEST(segment_rank_test, counts_steps_beyond_the_range_of_its_word) {
   EXPECT_TRUE(rank.reached(0x8000'0000U));
 }
 
-TEST(segment_rank_test, a_rank_that_left_says_why_and_ends_waits) {
+TEST(segment_rank_test, a_rank_that_left_gives_its_reason_and_ends_waits) {
   auto segment = shared_segment::create(1).value();
   auto& rank = segment.rank(0);
   EXPECT_EQ(rank.left(), "");

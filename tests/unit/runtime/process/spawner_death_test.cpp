@@ -145,7 +145,7 @@ TEST(spawner_death_test, ranks_of_a_stopped_spawner_are_killed_and_reported) {
   EXPECT_NE(client.spawner_pid(), stopped);
 }
 
-TEST(spawner_death_test, a_rank_that_a_stopped_spawner_owes_can_be_given_up) {
+TEST(spawner_death_test, a_rank_pending_at_a_stopped_spawner_can_be_given_up) {
   spawner_client client{exec_spawner().value()};
   ASSERT_EQ(run_rank(client, command("return 1")).code, 1);
   ::kill(client.spawner_pid(), SIGSTOP);

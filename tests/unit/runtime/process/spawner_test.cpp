@@ -48,7 +48,7 @@ TEST_F(spawner_test, answers_once_there_is_memory_again) {
   EXPECT_EQ(run_rank(client, command("return 3")).code, 3);
 }
 
-TEST_P(spawn_many_test, starts_all_at_once_and_tells_how_each_ended) {
+TEST_P(spawn_many_test, starts_all_at_once_and_reports_how_each_ended) {
   std::vector<started_rank> ranks;
   for (int i = 0; i < GetParam(); ++i)
     ranks.push_back(start_rank(client, command("return " + std::to_string(i))));
@@ -64,7 +64,7 @@ TEST_P(spawn_many_test, starts_all_at_once_and_tells_how_each_ended) {
 
 INSTANTIATE_TEST_SUITE_P(counts, spawn_many_test, testing::Values(1, 8, 64));
 
-TEST_F(spawner_test, tells_the_code_of_a_call_of_exit_and_flushes_stdio) {
+TEST_F(spawner_test, reports_the_code_of_exit_and_flushes_stdio) {
   auto pipe = make_pipe();
   auto request = command("exit 3");
   request.output = std::move(pipe.writer);
@@ -73,7 +73,7 @@ TEST_F(spawner_test, tells_the_code_of_a_call_of_exit_and_flushes_stdio) {
   EXPECT_EQ(to_string(rank.end.get()), "exited with code 3");
 }
 
-TEST_F(spawner_test, tells_the_signal_that_killed_a_rank) {
+TEST_F(spawner_test, reports_the_signal_that_killed_a_rank) {
   EXPECT_EQ(to_string(run_rank(client, command("raise 11"))),
             "killed by signal 11 (SIGSEGV)");
   EXPECT_EQ(to_string(run_rank(client, command("raise 6"))),
@@ -82,7 +82,8 @@ TEST_F(spawner_test, tells_the_signal_that_killed_a_rank) {
             "killed by signal 9 (SIGKILL)");
 }
 
-TEST_F(spawner_test, tells_an_exception_in_a_thread_from_a_plain_abort) {
+TEST_F(spawner_test,
+       distinguishes_an_exception_in_a_thread_from_a_plain_abort) {
   auto end = run_rank(client, command("throw_in_thread row 7"));
   EXPECT_EQ(end.how, process_exit::kind::signaled);
   EXPECT_EQ(end.code, SIGABRT);
@@ -128,7 +129,7 @@ TEST_F(spawner_test, sets_the_environment_of_one_rank_only) {
             "(not set)");
 }
 
-TEST_F(spawner_test, hides_variables_unless_they_are_asked_for) {
+TEST_F(spawner_test, hides_variables_unless_they_are_requested) {
   auto request = command("variable HOME");
   request.hidden = {"HOME", "TROUPE_TEST_NEVER_SET"};
   EXPECT_EQ(answer_of(client, std::move(request)), "(not set)");
@@ -251,7 +252,8 @@ TEST_F(spawner_test, kills_a_rank_on_request) {
   client.kill(rank.id, SIGQUIT); // Ended: no one gets the signal.
 }
 
-TEST_F(spawner_test, ends_what_a_rank_started_before_its_end_is_told) {
+TEST_F(spawner_test,
+       ends_child_processes_before_it_reports_the_end_of_their_rank) {
   for (auto* way : {"", "session", "orphan"}) {
     auto pipe = make_pipe();
     auto request = command("leave_child " + std::string{way});
@@ -285,7 +287,7 @@ TEST_F(spawner_test, leaves_what_a_living_rank_has_started_alone) {
   EXPECT_TRUE(has_ended(process, 0));
 }
 
-TEST_F(spawner_test, does_not_start_what_is_not_wanted_any_more) {
+TEST_F(spawner_test, does_not_start_a_process_that_is_no_longer_wanted) {
   std::vector<started_rank> ranks;
   for (int i = 0; i < 20; ++i) {
     ranks.push_back(start_rank(client, command("sleep")));
@@ -311,11 +313,11 @@ TEST_F(spawner_test, serves_two_threads_at_once) {
   other.join();
 }
 
-TEST_F(spawner_test, is_not_there_inside_a_rank) {
+TEST_F(spawner_test, does_not_exist_inside_a_rank) {
   EXPECT_EQ(run_rank(client, command("has_spawner")).code, 0);
 }
 
-TEST_F(spawner_test, can_be_asked_again_from_a_callback) {
+TEST_F(spawner_test, can_be_called_again_from_a_callback) {
   std::promise<process_exit> second;
   client.spawn(
     command("return 1"), [](expected<pid_t>) {},

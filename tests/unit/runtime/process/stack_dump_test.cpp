@@ -149,7 +149,7 @@ TEST_F(stack_dump_test, a_process_that_does_not_answer_is_left_alone) {
   EXPECT_FALSE(ask_for_stacks(pid_));
 }
 
-TEST_F(stack_dump_test, a_process_that_is_gone_is_not_asked) {
+TEST_F(stack_dump_test, a_process_that_has_ended_is_not_asked) {
   start(true);
   let_go_.reset();
   ::waitpid(pid_, nullptr, 0);

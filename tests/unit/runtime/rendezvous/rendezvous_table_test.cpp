@@ -36,7 +36,7 @@ TEST(rendezvous_table_test, counts_in_decimal_text) {
   EXPECT_EQ(table.add("n", 2)->value, 42);
 }
 
-TEST(rendezvous_table_test, refuses_to_add_to_what_is_no_number) {
+TEST(rendezvous_table_test, refuses_to_add_to_a_value_that_is_not_a_number) {
   rendezvous_table table;
   for (auto* text : {"", "x", "1x", " 1", "99999999999999999999"}) {
     table.set("n", text);
@@ -91,7 +91,8 @@ TEST(rendezvous_table_test, every_way_to_make_a_key_releases) {
   EXPECT_THAT(table.compare_set("swap", "", "x").released, ElementsAre(2));
 }
 
-TEST(rendezvous_table_test, a_key_seen_once_is_not_waited_for_again) {
+TEST(rendezvous_table_test,
+     a_waiter_released_by_a_key_does_not_wait_for_it_again) {
   rendezvous_table table;
   EXPECT_FALSE(table.wait({"a", "b"}, 1));
   table.set("a", "");
@@ -99,7 +100,7 @@ TEST(rendezvous_table_test, a_key_seen_once_is_not_waited_for_again) {
   EXPECT_THAT(table.set("b", ""), ElementsAre(1));
 }
 
-TEST(rendezvous_table_test, an_id_that_waits_already_starts_anew) {
+TEST(rendezvous_table_test, an_id_that_waits_already_starts_over) {
   rendezvous_table table;
   EXPECT_FALSE(table.wait({"a"}, 1));
   EXPECT_FALSE(table.wait({"b"}, 1));
@@ -107,7 +108,7 @@ TEST(rendezvous_table_test, an_id_that_waits_already_starts_anew) {
   EXPECT_THAT(table.set("b", ""), ElementsAre(1));
 }
 
-TEST(rendezvous_table_test, exchanges_only_what_it_was_told_to_expect) {
+TEST(rendezvous_table_test, replaces_only_the_expected_value) {
   rendezvous_table table;
   EXPECT_EQ(table.compare_set("k", "x", "1").value, "");
   EXPECT_EQ(table.find("k"), nullptr);

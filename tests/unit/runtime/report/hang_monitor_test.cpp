@@ -121,18 +121,19 @@ TEST_F(hang_monitor_test, never_ends_a_rank_that_works) {
   }
 }
 
-TEST_F(hang_monitor_test, a_thread_that_wakes_up_each_second_is_no_work) {
+TEST_F(hang_monitor_test,
+       a_thread_that_wakes_up_each_second_does_not_count_as_work) {
   ticks = [this] { seen.vitals->wake_ups += 1; };
   EXPECT_FALSE(pass_until(t0 + 63s).hung.empty());
 }
 
-TEST_F(hang_monitor_test, a_sign_of_life_every_59_seconds_is_enough) {
+TEST_F(hang_monitor_test, activity_every_59_seconds_is_enough) {
   int second = 0;
   ticks = [&] { seen.vitals->cpu += ++second % 59 == 0 ? 5ms : 0ms; };
   EXPECT_TRUE(pass_until(t0 + 3600s).hung.empty());
 }
 
-TEST_F(hang_monitor_test, ends_a_rank_without_a_sign_of_life_for_a_minute) {
+TEST_F(hang_monitor_test, ends_a_rank_without_activity_for_a_minute) {
   ticks = [this] { seen.vitals->cpu += 500us; }; // threads that wake up
   EXPECT_TRUE(pass_until(t0 + 60s).hung.empty());
   auto hung = pass_until(t0 + 62s).hung;
@@ -164,7 +165,7 @@ TEST_F(hang_monitor_test, a_rank_that_no_one_waits_for_is_left_alone) {
   EXPECT_FALSE(pass_until(t0 + 562s).hung.empty());
 }
 
-TEST_F(hang_monitor_test, silence_of_the_asker_is_not_that_of_the_rank) {
+TEST_F(hang_monitor_test, a_gap_between_checks_is_not_inactivity_of_the_rank) {
   pass_until(t0 + 5s);
   now += 10min; // the driver was stopped
   EXPECT_TRUE(pass_until(now + 3s).hung.empty());
@@ -175,12 +176,12 @@ TEST_F(hang_monitor_test, ends_no_rank_whose_vitals_cannot_be_had) {
   EXPECT_TRUE(pass_until(t0 + 3600s).hung.empty());
 }
 
-TEST_F(hang_monitor_test, ends_no_rank_for_idleness_if_told_so) {
+TEST_F(hang_monitor_test, ends_no_rank_for_idleness_without_a_limit) {
   monitor = hang_monitor{3, {std::nullopt, std::nullopt}};
   EXPECT_TRUE(pass_until(t0 + 3600s).hung.empty());
 }
 
-TEST_F(hang_monitor_test, a_limit_of_the_users_own_ends_whoever_is_missing) {
+TEST_F(hang_monitor_test, the_users_own_limit_ends_the_missing_ranks) {
   monitor = hang_monitor{3, {500ms, std::nullopt}};
   ticks = [this] { seen.vitals->cpu += 1s; };
   rank_wait wait{"barrier 2", {1, 2}, {0}, t0};
@@ -194,7 +195,7 @@ TEST_F(hang_monitor_test, a_limit_of_the_users_own_ends_whoever_is_missing) {
   EXPECT_TRUE(monitor.check({wait}, look, t0 + 600ms).hung.empty());
 }
 
-TEST_F(hang_monitor_test, a_limit_counts_no_time_in_which_no_one_asked) {
+TEST_F(hang_monitor_test, a_limit_does_not_count_time_without_checks) {
   monitor = hang_monitor{3, {30s, std::nullopt}};
   EXPECT_TRUE(pass_until(t0 + 2s).hung.empty());
   waits.push_back(wait_of("report 4", t0 + 40s)); // began meanwhile
@@ -220,7 +221,7 @@ TEST_F(hang_monitor_test, names_a_rank_before_a_short_limit_ends_it) {
   EXPECT_GE(now, t0 + 800ms);
 }
 
-TEST_F(hang_monitor_test, a_stack_dump_is_no_sign_of_life) {
+TEST_F(hang_monitor_test, a_stack_dump_does_not_count_as_activity) {
   pass_until(t0 + 11s); // asked for its stacks at 10 s
   seen.vitals->cpu += 50ms;
   seen.vitals->io_bytes += 4096;
@@ -261,7 +262,7 @@ TEST(rank_wait_test, a_collective_waits_for_ranks_that_have_not_come_so_far) {
   EXPECT_FALSE(wait->is_limited);
 }
 
-TEST(rank_wait_test, a_collective_waits_for_a_rank_that_stands_still_inside) {
+TEST(rank_wait_test, a_collective_waits_for_a_rank_that_is_stopped_inside) {
   auto wait = collective_wait({in(5, 12), in(5, 11), in(5, 12)});
   ASSERT_TRUE(wait);
   EXPECT_THAT(wait->missing, ElementsAre(1));

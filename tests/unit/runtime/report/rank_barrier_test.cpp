@@ -56,7 +56,8 @@ TEST(rank_barrier_test, SYNC_3_waits_until_the_last_rank_is_here) {
   EXPECT_FALSE(group.waiting());
 }
 
-TEST(rank_barrier_test, SYNC_4_refuses_a_stranger_and_the_others_go_on) {
+TEST(rank_barrier_test,
+     SYNC_4_refuses_an_unknown_rank_and_the_others_continue) {
   rank_barrier group{2};
   EXPECT_FALSE(*arrive(group, 0, 0, barrier, "", t0));
   EXPECT_EQ(arrive(group, 2, 0, barrier, "", t0).error().code, ec::protocol);

@@ -40,7 +40,8 @@ TEST(rank_meetings_test, a_report_never_meets_a_barrier) {
                                    "in report 7, rank 2 in barrier 0");
 }
 
-TEST(rank_meetings_test, a_broadcast_that_rank_0_refused_says_why_it_is_late) {
+TEST(rank_meetings_test,
+     a_broadcast_that_rank_0_refused_gives_its_reason_to_late_ranks) {
   rank_meetings group{3, 0};
   ASSERT_TRUE(
     group.arrive(broadcast_of(0, 0, {ec::invalid_argument, "too big"}), t0));
@@ -74,7 +75,8 @@ TEST(rank_meetings_test, a_full_window_of_reports_is_a_wait_for_the_oldest) {
             "barrier 0");
 }
 
-TEST(rank_meetings_test, a_report_that_is_being_committed_lacks_nobody) {
+TEST(rank_meetings_test,
+     a_report_that_is_being_committed_needs_no_further_rank) {
   rank_meetings group{2, 0};
   ASSERT_TRUE(group.add(report_from(0, 0), false, t0));
   ASSERT_TRUE(group.arrive(barrier_of(0), t0));
@@ -97,7 +99,8 @@ TEST(rank_meetings_test, a_rank_that_drains_its_reports_waits_for_the_last) {
   group.await_reports(9, t0);
 }
 
-TEST(rank_meetings_test, knows_who_is_missing_in_a_report_and_since_when) {
+TEST(rank_meetings_test,
+     knows_which_ranks_are_missing_in_a_report_and_since_when) {
   rank_meetings group{4, 0};
   EXPECT_TRUE(group.waits().empty());
   ASSERT_TRUE(group.add(report_from(3, 0), true, t0 + 1s));
@@ -176,7 +179,7 @@ TEST_P(collective_meetings_test, a_loop_with_one_under_way_may_come) {
   EXPECT_FALSE(group.mismatch(calls));
 }
 
-TEST_P(collective_meetings_test, one_that_all_have_called_ends) {
+TEST_P(collective_meetings_test, a_call_that_all_have_made_ends) {
   calls[1].called = 3;
   EXPECT_FALSE(group.mismatch(calls));
 }
@@ -429,26 +432,26 @@ std::size_t play(const model& state, int depth, std::size_t& stuck,
   return states;
 }
 
-TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_among_two_ranks) {
+TEST(rank_meetings_test, finds_exactly_the_deadlocks_of_two_ranks) {
   std::size_t stuck = 0;
   EXPECT_GT(play(model{2}, 6, stuck), 10'000u);
   EXPECT_GT(stuck, 1'000u);
 }
 
-TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_among_three_ranks) {
+TEST(rank_meetings_test, finds_exactly_the_deadlocks_of_three_ranks) {
   std::size_t stuck = 0;
   EXPECT_GT(play(model{3}, 4, stuck), 5'000u);
   EXPECT_GT(stuck, 1'000u);
 }
 
-TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_with_collectives) {
+TEST(rank_meetings_test, finds_exactly_the_deadlocks_with_collectives) {
   std::size_t stuck = 0;
   EXPECT_GT(play(model{2}, 6, stuck, with_collectives), 10'000u);
   EXPECT_GT(play(model{3}, 4, stuck, with_collectives), 5'000u);
   EXPECT_GT(stuck, 2'000u);
 }
 
-TEST(rank_meetings_test, finds_exactly_what_cannot_go_on_in_long_runs) {
+TEST(rank_meetings_test, finds_exactly_the_deadlocks_in_long_runs) {
   std::mt19937 random{17};
   auto below = [&](int n) {
     return std::uniform_int_distribution<int>{0, n - 1}(random);

@@ -41,7 +41,7 @@ TEST(report_pairing_test, RP_1_holds_a_report_until_every_rank_has_sent_one) {
   EXPECT_EQ(pairing.next_index(), 1u);
 }
 
-TEST(report_pairing_test, one_rank_needs_nobody) {
+TEST(report_pairing_test, one_rank_alone_waits_for_none) {
   report_pairing pairing{1, 5};
   for (std::uint64_t i = 5; i < 10; ++i) {
     auto batch = *pairing.add(report_of(0, i), t0);
@@ -61,7 +61,7 @@ TEST(report_pairing_test, counts_on_from_the_first_index_of_the_attempt) {
               HasSubstr("rank 0 sent report 0 instead of 8"));
 }
 
-TEST(report_pairing_test, refuses_ranks_that_are_not_there) {
+TEST(report_pairing_test, refuses_ranks_that_do_not_exist) {
   report_pairing pairing{2, 0};
   EXPECT_EQ(pairing.add(report_of(2, 0), t0).error().code, ec::protocol);
   EXPECT_EQ(pairing.add(report_of(-1, 0), t0).error().code, ec::protocol);
@@ -195,7 +195,8 @@ TEST(report_pairing_test, RP_3_names_the_ranks_that_wait_for_an_ended_loop) {
                                    "ranks 0, 2 wait with report 3");
 }
 
-TEST(report_pairing_test, RP_3_names_the_ended_rank_when_a_report_comes_later) {
+TEST(report_pairing_test,
+     RP_3_names_the_ended_rank_when_a_report_arrives_later) {
   report_pairing pairing{2, 0};
   ASSERT_TRUE(pairing.loop_ended(1));
   auto late = pairing.add(report_of(0, 0), t0);

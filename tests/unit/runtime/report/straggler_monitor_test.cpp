@@ -42,7 +42,8 @@ TEST(straggler_monitor_test, names_it_again_when_it_had_recovered) {
   EXPECT_EQ(steps_until_named(monitor, {0.1, 0.1, 0.5}, 100), 8);
 }
 
-TEST(straggler_monitor_test, a_slow_step_now_and_then_is_no_straggler) {
+TEST(straggler_monitor_test,
+     an_occasional_slow_step_does_not_make_a_straggler) {
   straggler_monitor monitor{2};
   for (int i = 0; i < 1000; ++i)
     EXPECT_FALSE(monitor.stepped({0.1, i % 8 == 0 ? 0.1 : 2.0}));

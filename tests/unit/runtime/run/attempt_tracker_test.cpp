@@ -42,7 +42,7 @@ protected:
   attempt_tracker tracker{3};
 };
 
-TEST_F(attempt_tracker_test, knows_who_is_up_and_who_is_still_there) {
+TEST_F(attempt_tracker_test, knows_which_ranks_are_up_and_which_still_exist) {
   EXPECT_THAT(tracker.not_ready(), ElementsAre(0, 1, 2));
   EXPECT_THAT(tracker.still_there(), ElementsAre(0, 1, 2));
   rise(1);
@@ -95,7 +95,8 @@ TEST_F(attempt_tracker_test, an_exit_before_the_loop_ended_is_a_failure) {
   EXPECT_EQ(failure_of(2).kind, kind::exit_code);
 }
 
-TEST_F(attempt_tracker_test, a_signal_is_told_from_what_a_thread_threw) {
+TEST_F(attempt_tracker_test,
+       a_signal_is_distinguished_from_an_exception_in_a_thread) {
   rise_all();
   kill(0, SIGSEGV);
   tracker.exited(1, {process_exit::kind::signaled, SIGABRT, "it threw"});
@@ -152,7 +153,7 @@ TEST_F(attempt_tracker_test, each_kind_of_trouble_keeps_its_name) {
   EXPECT_EQ(failure_of(2).what, "60 s");
 }
 
-TEST_F(attempt_tracker_test, a_rank_that_was_not_launched_is_gone_already) {
+TEST_F(attempt_tracker_test, a_rank_that_was_not_launched_counts_as_ended) {
   tracker.launch_failed(1, {ec::spawn, "no more processes"});
   EXPECT_EQ(failure_of(1).kind, kind::start_failed);
   EXPECT_EQ(failure_of(1).what, "no more processes");
@@ -160,7 +161,7 @@ TEST_F(attempt_tracker_test, a_rank_that_was_not_launched_is_gone_already) {
   EXPECT_FALSE(tracker.loop_failed());
 }
 
-TEST_F(attempt_tracker_test, tells_a_failed_loop_from_a_failed_start) {
+TEST_F(attempt_tracker_test, distinguishes_a_failed_loop_from_a_failed_start) {
   rise(0);
   exit(1, 1);
   EXPECT_FALSE(tracker.loop_failed());
@@ -183,7 +184,7 @@ TEST_F(attempt_tracker_test, ranks_that_end_by_order_have_not_failed) {
   EXPECT_FALSE(tracker.all_returned());
 }
 
-TEST_F(attempt_tracker_test, no_one_is_blamed_for_an_end_that_none_can_tell) {
+TEST_F(attempt_tracker_test, no_rank_is_blamed_for_an_unknown_end) {
   rise_all();
   tracker.order_end();
   tracker.exited(0, {process_exit::kind::lost, 0, "did not say how"});
@@ -226,7 +227,7 @@ TEST_F(attempt_tracker_test, a_crash_under_way_to_the_end_is_a_failure) {
   EXPECT_EQ(failure_of(1).code, 7);
 }
 
-TEST_F(attempt_tracker_test, a_kill_that_nobody_ordered_is_a_failure) {
+TEST_F(attempt_tracker_test, a_kill_that_was_not_ordered_is_a_failure) {
   rise_all();
   kill(2, SIGKILL);
   EXPECT_EQ(failure_of(2).code, SIGKILL);

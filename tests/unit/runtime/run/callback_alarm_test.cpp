@@ -17,7 +17,7 @@ protected:
   callback_alarm::time_point begin{std::chrono::hours{1}};
 };
 
-TEST_F(callback_alarm_test, names_one_that_does_not_answer_again_and_again) {
+TEST_F(callback_alarm_test, names_one_that_does_not_answer_repeatedly) {
   callback_alarm alarm{milliseconds{30}};
   alarm.asked(begin);
   EXPECT_EQ(after(29, alarm), verdict::wait);
@@ -27,7 +27,7 @@ TEST_F(callback_alarm_test, names_one_that_does_not_answer_again_and_again) {
   EXPECT_EQ(alarm.waited(begin + milliseconds{60}), milliseconds{60});
 }
 
-TEST_F(callback_alarm_test, says_nothing_of_one_that_has_answered) {
+TEST_F(callback_alarm_test, is_silent_about_one_that_has_answered) {
   callback_alarm alarm{milliseconds{30}, milliseconds{50}};
   EXPECT_EQ(after(1000, alarm), verdict::wait);
   alarm.asked(begin);
@@ -73,7 +73,7 @@ TEST_F(callback_alarm_test, counts_no_time_in_which_the_process_stood_still) {
   EXPECT_EQ(after(65'000, alarm), verdict::give_up);
 }
 
-TEST_F(callback_alarm_test, a_standstill_before_the_question_changes_nothing) {
+TEST_F(callback_alarm_test, a_standstill_before_the_call_changes_nothing) {
   callback_alarm alarm{milliseconds{0}, milliseconds{5000}};
   alarm.asked(begin - milliseconds{60'000});
   alarm.answered();

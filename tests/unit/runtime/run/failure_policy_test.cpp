@@ -75,7 +75,8 @@ TEST(failure_policy_test, waits_longer_after_each_failure_without_a_report) {
     EXPECT_EQ(policy.on_ranks_failed(), milliseconds{expected});
 }
 
-TEST(failure_policy_test, a_start_that_worked_is_no_progress_of_ranks) {
+TEST(failure_policy_test,
+     a_successful_start_does_not_count_as_progress_of_ranks) {
   failure_policy policy{{.max_failures = -1}, no_jitter};
   EXPECT_TRUE(policy.on_ranks_failed());
   policy.on_group_started();

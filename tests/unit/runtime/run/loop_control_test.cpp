@@ -24,7 +24,7 @@ const stop_info away{
   stop_info::kind_type::preempted, "SIGTERM",
   std::chrono::system_clock::time_point{std::chrono::seconds{7}}};
 
-TEST(loop_control_test, a_preempted_loop_leaves_after_the_report_it_is_told) {
+TEST(loop_control_test, a_preempted_loop_leaves_after_the_given_report) {
   loop_control control;
   control.reported(3);
   control.preempt(away, 5);
@@ -71,7 +71,7 @@ TEST(loop_control_test, only_the_first_reason_counts) {
   EXPECT_EQ(heard, std::vector{first});
 }
 
-TEST(loop_control_test, who_asks_after_the_end_is_told_here_and_now) {
+TEST(loop_control_test, a_listener_added_after_the_end_is_called_at_once) {
   loop_control control;
   control.end(first);
   error heard;
@@ -79,7 +79,7 @@ TEST(loop_control_test, who_asks_after_the_end_is_told_here_and_now) {
   EXPECT_EQ(heard, first);
 }
 
-TEST(loop_control_test, a_listener_that_was_taken_back_hears_nothing) {
+TEST(loop_control_test, a_removed_listener_is_not_called) {
   loop_control control;
   int calls = 0;
   control.on_end([&](const error&) { ++calls; });

@@ -15,7 +15,7 @@ TEST(rate_meter_test, is_zero_before_the_first_event) {
   EXPECT_EQ(meter.rate(start + 1h), 0);
 }
 
-TEST(rate_meter_test, tells_the_rate_of_steady_events) {
+TEST(rate_meter_test, measures_the_rate_of_steady_events) {
   rate_meter meter{start};
   for (int i = 1; i <= 2000; ++i)
     meter.add(start + i * 10ms); // 100/s for 20 s

@@ -53,7 +53,7 @@ TEST_F(run_board_test, gives_every_note_once_in_order) {
   EXPECT_THAT(board.take_notes(), IsEmpty());
 }
 
-TEST_F(run_board_test, keeps_the_newest_notes_for_those_who_take_none) {
+TEST_F(run_board_test, keeps_the_newest_notes_until_they_are_taken) {
   for (std::size_t i = 0; i < run_board::max_notes + 3; ++i)
     board.note(std::to_string(i));
   auto notes = board.take_notes();
@@ -78,7 +78,7 @@ TEST_F(run_board_test, has_no_outcome_before_the_run_is_over) {
   EXPECT_EQ(board.wait().status, run_status_kind::finished);
 }
 
-TEST_F(run_board_test, wakes_everybody_who_waits_for_the_end) {
+TEST_F(run_board_test, wakes_all_that_wait_for_the_end) {
   auto wait = [this] { return board.wait().attempts; };
   auto one = std::async(std::launch::async, wait);
   auto other = std::async(std::launch::async, wait);

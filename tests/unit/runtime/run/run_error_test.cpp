@@ -9,7 +9,7 @@
 using namespace troupe;
 using kind = rank_failure::kind_type;
 
-TEST(run_error_test, tells_every_kind_of_failure_apart) {
+TEST(run_error_test, distinguishes_every_kind_of_failure) {
   EXPECT_EQ(to_string({kind::exception, 0, "bad shape"}),
             "exception: bad shape");
   EXPECT_EQ(to_string({kind::exit_code, 3}), "exit(3)");
@@ -51,7 +51,7 @@ TEST(run_error_test, points_to_no_log_of_ranks_that_have_none) {
     << x.message;
 }
 
-TEST(run_error_test, keeps_64_KiB_of_a_reason_and_says_how_long_it_was) {
+TEST(run_error_test, keeps_64_KiB_of_a_reason_and_its_full_length) {
   std::string text(max_reason_size, 'x');
   EXPECT_EQ(make_run_error({ec::storage, text}).message, text);
   text.back() = '\xc3'; // the first half of an "ü"

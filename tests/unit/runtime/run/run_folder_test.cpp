@@ -250,7 +250,7 @@ TEST_F(run_folder_test, says_when_a_driver_on_another_host_may_still_write) {
   EXPECT_FALSE(run_folder::open(storage.path(), "r").value()->claim(5).value());
 }
 
-TEST_F(run_folder_test, one_that_cannot_make_its_claim_ousts_no_one) {
+TEST_F(run_folder_test, a_driver_that_cannot_make_its_claim_ousts_no_one) {
   auto attempts = run / "attempts";
   auto line = to_line({"elsewhere", "another-boot", 17, "4711"});
   auto folder = run_folder::open(storage.path(), "r").value();
@@ -374,7 +374,7 @@ TEST_F(run_folder_test, keeps_its_files_to_its_user) {
     EXPECT_EQ(mode_of(run / name), mode_t{0600}) << name;
 }
 
-TEST_F(run_folder_test, leaves_alone_what_is_no_claim) {
+TEST_F(run_folder_test, leaves_files_alone_that_are_not_claims) {
   auto attempts = storage / "r" / "attempts";
   ASSERT_TRUE(run_folder::open(storage.path(), "r").value()->claim(0));
   fs::create_directory(attempts / ".snapshot");
@@ -417,7 +417,8 @@ TEST_F(run_folder_test, a_state_that_could_not_be_looked_up_is_its_own) {
   EXPECT_EQ(folder->save_state({}).error().code, ec::conflict);
 }
 
-TEST_F(run_folder_test, says_what_cannot_be_listed_and_keeps_no_descriptor) {
+TEST_F(run_folder_test,
+       reports_a_folder_that_cannot_be_listed_and_keeps_no_descriptor) {
   auto folder = run_folder::open(storage.path(), "r").value();
   auto open_files = [] {
     return std::distance(fs::directory_iterator{"/proc/self/fd"},
@@ -846,7 +847,7 @@ TEST_F(run_folder_test, no_child_gets_a_lock_that_is_being_opened) {
 }
 
 // As one that waits for a device: here a tracer keeps it from its end.
-TEST_F(run_folder_test, a_program_that_cannot_be_killed_is_not_forgotten) {
+TEST_F(run_folder_test, a_program_that_cannot_be_killed_is_listed) {
   auto first = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(first->claim(0));
   ASSERT_TRUE(first->await_ranks(std::chrono::milliseconds{0}));

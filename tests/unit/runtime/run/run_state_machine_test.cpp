@@ -124,7 +124,7 @@ TEST(run_state_machine_test, takes_a_stop_before_it_begins) {
   EXPECT_EQ(outcome_of(machine.apply(group_stopped{0})), "aborted end");
 }
 
-TEST(run_state_machine_test, ranks_that_heard_of_a_preemption_end_it) {
+TEST(run_state_machine_test, ranks_that_learned_of_a_preemption_end_it) {
   auto machine =
     machine_after({group_started{0}, preempt_requested{{ec::stopped, "w"}},
                    ranks_finished{0, true}, group_stopped{0}});
@@ -132,7 +132,8 @@ TEST(run_state_machine_test, ranks_that_heard_of_a_preemption_end_it) {
   EXPECT_EQ(machine.reason().message, "w");
 }
 
-TEST(run_state_machine_test, ranks_that_were_done_before_they_heard_finish) {
+TEST(run_state_machine_test,
+     ranks_that_were_done_before_they_learned_of_it_finish) {
   auto machine = machine_after({group_started{0}, preempt_requested{},
                                 ranks_finished{0, false}, group_stopped{0}});
   EXPECT_EQ(machine.state(), run_state::finished);
@@ -151,7 +152,8 @@ TEST(run_state_machine_test, ranks_that_were_done_before_the_grace_finish) {
   }
 }
 
-TEST(run_state_machine_test, a_stop_in_the_grace_is_one_whoever_is_done) {
+TEST(run_state_machine_test,
+     a_stop_in_the_grace_stays_a_stop_if_ranks_are_done) {
   auto machine =
     machine_after({group_started{0}, preempt_requested{}, stop_requested{},
                    ranks_finished{0}, group_stopped{0}});
@@ -317,7 +319,8 @@ TEST(run_state_machine_test, RSM_3_charges_two_faults_of_one_group_once) {
   EXPECT_EQ(machine.policy().counts().ranks, 1);
 }
 
-TEST(run_state_machine_test, a_loop_that_fails_before_all_run_is_no_bad_start) {
+TEST(run_state_machine_test,
+     a_loop_that_fails_before_all_run_is_not_a_failed_start) {
   auto machine = machine_after({}, {0, -1});
   EXPECT_EQ(outcome_of(machine.apply(ranks_failed{0, failed({0})})), stop);
   EXPECT_EQ(machine.policy().counts().ranks, 1);
@@ -337,7 +340,7 @@ TEST(run_state_machine_test, a_stop_after_the_last_loop_changes_nothing) {
   EXPECT_FALSE(machine.reason());
 }
 
-TEST(run_state_machine_test, a_stop_while_the_group_goes_is_not_sent_twice) {
+TEST(run_state_machine_test, a_stop_while_the_group_ends_is_not_sent_twice) {
   auto machine =
     machine_after({group_started{0}, ranks_failed{0, failed({0})}});
   EXPECT_EQ(outcome_of(machine.apply(stop_requested{})), down);

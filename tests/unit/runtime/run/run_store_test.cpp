@@ -62,7 +62,7 @@ protected:
   fs::path run = storage / "runs" / "r";
 };
 
-TEST(sync_thread_test, a_call_that_throws_is_followed_by_the_next) {
+TEST(sync_thread_test, a_call_that_throws_does_not_stop_the_next_one) {
   std::promise<void> second;
   int calls = 0;
   sync_thread thread;
@@ -378,7 +378,7 @@ TEST_F(run_store_test, completes_the_journal_of_a_driver_killed_in_a_commit) {
   EXPECT_GE(completed, 6);
 }
 
-TEST_F(run_store_test, completes_the_journal_before_callbacks_are_told) {
+TEST_F(run_store_test, completes_the_journal_before_callbacks_are_called) {
   auto status = run_in_child([&] {
     auto store = open().value();
     ASSERT_TRUE(store->begin_attempt());
@@ -447,7 +447,7 @@ TEST_F(run_store_test, completes_the_journal_with_the_end_that_it_refused) {
   EXPECT_EQ(lines.find("run_ended", first + 1), std::string::npos);
 }
 
-TEST_F(run_store_test, says_of_which_attempt_the_driver_was_lost) {
+TEST_F(run_store_test, names_the_attempt_whose_driver_was_lost) {
   auto journal = run / "journal.jsonl";
   ASSERT_TRUE(open().value()->begin_attempt());
   for (int start : {1, 2}) {
@@ -548,7 +548,7 @@ TEST_F(run_store_test, appends_while_another_thread_commits) {
   EXPECT_EQ(store->current_result().metrics_history()->size(), 2000u);
 }
 
-TEST_F(run_store_test, passes_over_damaged_lines_of_its_history_and_says_so) {
+TEST_F(run_store_test, skips_damaged_lines_of_its_history_and_says_so) {
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());
   for (std::uint64_t i = 0; i < 4; ++i)
@@ -568,7 +568,7 @@ TEST_F(run_store_test, passes_over_damaged_lines_of_its_history_and_says_so) {
     << history->damaged[0];
 }
 
-TEST_F(run_store_test, counts_failures_on_for_the_driver_that_comes_next) {
+TEST_F(run_store_test, keeps_failure_counts_for_the_next_driver) {
   auto status = run_in_child([&] {
     auto store = open().value();
     (void) store->begin_attempt().value();
@@ -628,7 +628,7 @@ TEST_F(run_store_test, gives_every_run_without_a_name_one_of_its_own) {
   EXPECT_EQ(names.size(), 5u);
 }
 
-TEST_F(run_store_test, makes_its_journal_durable_without_being_asked) {
+TEST_F(run_store_test, makes_its_journal_durable_by_itself) {
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());
   ASSERT_TRUE(store->append(0, metrics_only(0, {{{"x", 1}}})));
@@ -756,7 +756,7 @@ TEST_F(run_store_test, says_why_a_storage_cannot_be_used) {
   EXPECT_TRUE(mentions(store.error(), (storage / "file").string()));
 }
 
-TEST_F(run_store_test, says_that_a_storage_is_full_or_read_only) {
+TEST_F(run_store_test, reports_that_a_storage_is_full_or_read_only) {
   small_disk disk{storage / "disk", "128k"};
   if (!disk)
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
@@ -775,7 +775,7 @@ TEST_F(run_store_test, says_that_a_storage_is_full_or_read_only) {
   EXPECT_TRUE(mentions(read_only.error(), "Read-only file system"));
 }
 
-TEST_F(run_store_test, tells_apart_why_a_folder_gives_no_result) {
+TEST_F(run_store_test, distinguishes_why_a_folder_has_no_result) {
   auto missing = result::from_path(storage / "none");
   ASSERT_FALSE(missing);
   EXPECT_EQ(missing.error().code, ec::storage);

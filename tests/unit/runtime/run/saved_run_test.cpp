@@ -34,7 +34,7 @@ saved_run example(const fs::path& run) {
 
 } // namespace
 
-TEST(saved_run_test, comes_back_as_it_was) {
+TEST(saved_run_test, reads_back_as_it_was) {
   temporary_folder run;
   EXPECT_FALSE(load_run(run.path()).value());
   auto x = example(run.path());

@@ -69,11 +69,11 @@ protected:
   std::uint64_t attempt = 0;
 };
 
-TEST_F(told_reports_test, a_new_run_owes_nothing) {
+TEST_F(told_reports_test, a_new_run_has_no_pending_report) {
   EXPECT_THAT(untold_reports(*store), IsEmpty());
 }
 
-TEST_F(told_reports_test, from_where_a_callback_was_skipped_all_are_owed) {
+TEST_F(told_reports_test, all_reports_from_a_skipped_callback_on_are_pending) {
   auto told = told_reports::open(*store).value();
   for (std::uint64_t i = 0; i < 4; ++i)
     report(i);
@@ -90,7 +90,7 @@ TEST_F(told_reports_test, from_where_a_callback_was_skipped_all_are_owed) {
   EXPECT_THAT(indices(untold()), ElementsAre(1, 2, 3));
 }
 
-TEST_F(told_reports_test, what_was_stored_and_not_told_is_owed) {
+TEST_F(told_reports_test, a_stored_report_that_callbacks_missed_is_pending) {
   auto told = told_reports::open(*store).value();
   for (std::uint64_t i = 0; i < 4; ++i)
     report(i);
@@ -104,7 +104,7 @@ TEST_F(told_reports_test, what_was_stored_and_not_told_is_owed) {
   EXPECT_THAT(indices(untold()), ElementsAre(2, 3)) << "asking told nobody";
 }
 
-TEST_F(told_reports_test, what_is_owed_is_given_out_once) {
+TEST_F(told_reports_test, a_pending_report_is_returned_once) {
   auto told = told_reports::open(*store).value();
   report(0);
   open();
@@ -115,7 +115,7 @@ TEST_F(told_reports_test, what_is_owed_is_given_out_once) {
   EXPECT_THAT(untold(), IsEmpty());
 }
 
-TEST_F(told_reports_test, a_report_comes_with_its_checkpoint_if_that_is_kept) {
+TEST_F(told_reports_test, a_pending_report_has_its_checkpoint_if_that_is_kept) {
   auto told = told_reports::open(*store).value();
   report_checkpoint(0);
   report_checkpoint(1);
@@ -163,7 +163,7 @@ TEST_F(told_reports_test, a_report_does_not_come_with_that_of_another) {
   ASSERT_TRUE(owed[2].data);
 }
 
-TEST_F(told_reports_test, a_life_without_callbacks_owes_later_ones_nothing) {
+TEST_F(told_reports_test, a_driver_without_callbacks_leaves_no_pending_report) {
   ASSERT_TRUE(told_reports::owe_nothing(*store));
   report(0);
   report(1);
@@ -173,7 +173,7 @@ TEST_F(told_reports_test, a_life_without_callbacks_owes_later_ones_nothing) {
   EXPECT_THAT(indices(untold()), ElementsAre(2));
 }
 
-TEST_F(told_reports_test, without_a_count_all_is_told_once_more) {
+TEST_F(told_reports_test, without_a_count_all_reports_are_delivered_again) {
   report(0);
   report(1);
   write_bytes(file(), "");

@@ -151,7 +151,7 @@ TEST(durable_file_test, writes_through_no_link_and_into_no_pipe) {
     open_file(folder / "linked_folder" / "x", O_WRONLY | O_CREAT, "open"));
 }
 
-TEST(durable_file_test, waits_for_no_one_who_writes_to_a_pipe) {
+TEST(durable_file_test, does_not_wait_for_the_writer_of_a_pipe) {
   temporary_folder folder;
   auto pipe = folder / "pipe";
   ASSERT_EQ(::mkfifo(pipe.c_str(), 0600), 0);
@@ -305,7 +305,7 @@ TEST(file_copy_test, believes_no_size_that_the_kernel_makes_up) {
   EXPECT_EQ(bytes_of(folder / "x"), bytes_of(shorter));
 }
 
-TEST(file_copy_test, tells_what_lasts_from_what_may_pass) {
+TEST(file_copy_test, distinguishes_permanent_from_transient_failures) {
   temporary_folder folder;
   write_bytes(folder / "a", "a");
   for (auto to : {folder / "a" / "b", folder / "a" / "b" / "c"}) {

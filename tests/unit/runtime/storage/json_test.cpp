@@ -50,7 +50,7 @@ TEST(json_test, keeps_the_sign_of_zero) {
   EXPECT_TRUE(std::signbit(y.at("x").number()));
 }
 
-TEST(json_test, refuses_what_is_no_metric) {
+TEST(json_test, refuses_values_that_are_not_metrics) {
   for (auto text :
        {"", "{", "[1]", "{\"x\":null}", "{\"x\":[1]}", "{\"x\":{}}",
         "{\"x\":{\"float\":\"1\"}}", "{\"x\":{\"bytes\":\"0\"}}",

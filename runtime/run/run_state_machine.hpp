@@ -150,8 +150,10 @@ public:
     : policy_(std::move(policy)), attempt_(first_attempt),
       group_(first_attempt) {}
 
-  /// Starts the first group. Once, before any event but a stop.
-  run_decision begin() { return start_group(); }
+  /// Starts the first group, unless the run was ended before. Once.
+  run_decision begin() {
+    return state_ == run_state::initializing ? start_group() : stay();
+  }
 
   expected<run_decision> apply(const run_event& x);
 

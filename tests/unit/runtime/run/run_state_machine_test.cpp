@@ -252,6 +252,22 @@ TEST(run_state_machine_test, CTRL_1_starts_the_first_group_when_it_begins) {
   EXPECT_EQ(machine.apply(group_started{0})->to, run_state::running);
 }
 
+// The thread that keeps the journal durable may be ahead of the start.
+TEST(run_state_machine_test, a_run_that_ended_before_it_begins_has_no_group) {
+  for (run_event event : {run_event{run_events::run_failed{disk_error}},
+                          run_event{stop_requested{}}}) {
+    run_state_machine machine{endless};
+    EXPECT_EQ(outcome_of(machine.apply(event)), stop);
+    EXPECT_EQ(outcome_of(machine.begin()), down);
+    auto end = machine.apply(group_stopped{0});
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->action.what, action_kind::end);
+    auto begun = machine.begin();
+    EXPECT_EQ(begun.to, end->to);
+    EXPECT_EQ(begun.action.what, action_kind::none);
+  }
+}
+
 TEST(run_state_machine_test, CTRL_2_failed_ranks_restart_the_group) {
   auto machine = machine_after({group_started{0}});
   auto stopping = machine.apply(ranks_failed{0, failed({1})});

@@ -71,6 +71,7 @@ sink_feed::pump_once(clock::time_point now) {
 }
 
 expected<void> sink_feed::read() {
+  at_end_ = false;
   if (!reader_) {
     if (auto ok = find_place(); !ok)
       return ok;
@@ -93,8 +94,10 @@ expected<void> sink_feed::read() {
     if (!record)
       return tl::unexpected{record.error()};
     note_names(*record);
-    if (!*record)
+    if (!*record) {
+      at_end_ = true;
       return {};
+    }
     held_.push_back(std::move(**record));
     statuses_.push_back(reader_->hints().status);
   }

@@ -54,6 +54,10 @@ public:
   /// thread that calls `pump`.
   bool has_started() const noexcept { return started_; }
 
+  /// Whether the sink has taken all that the journal had when `pump` read it
+  /// last. More may have come since. Call it on the thread that calls `pump`.
+  bool has_caught_up() const noexcept { return at_end_ && held_.empty(); }
+
   /// Writes nothing to the run's folder from now on, even if `pump` returns
   /// from a call of the sink later. Any thread may call.
   void leave() noexcept { left_ = true; }
@@ -118,6 +122,7 @@ private:
   /// Read but not yet taken; never empty while the sink fails.
   std::vector<tracker_record> held_;
   std::vector<std::optional<run_status_kind>> statuses_; ///< At each of those.
+  bool at_end_ = false;   ///< The journal was read to its end.
   std::size_t limit_ = 0; ///< Most records of the next batch.
   bool started_ = false;
   std::atomic<bool> left_ = false;

@@ -96,6 +96,38 @@ TEST_F(sink_feed_test, gives_everything_once_and_in_order) {
   EXPECT_TRUE(notes.empty());
 }
 
+// The run goes on while a sink takes what it has reported.
+TEST_F(sink_feed_test, has_caught_up_although_more_came_while_it_sent) {
+  report_until(3);
+  target->answer = [&](auto) {
+    report_until(reported + 1);
+    return sink_result{};
+  };
+  target->batch = 2;
+  auto feed = new_feed();
+  EXPECT_FALSE(feed.has_caught_up());
+  ASSERT_TRUE(feed.pump(now)); // the attempt and the first report
+  EXPECT_FALSE(feed.has_caught_up());
+  ASSERT_TRUE(feed.pump(now));
+  EXPECT_FALSE(feed.has_caught_up()); // It did not read the end.
+  target->batch = 100;
+  auto again = new_feed();
+  ASSERT_TRUE(again.pump(now));
+  EXPECT_TRUE(again.has_caught_up());
+  EXPECT_EQ(*again.unsent(), 2u); // of `start` and `log`
+}
+
+TEST_F(sink_feed_test, a_feed_whose_sink_fails_has_not_caught_up) {
+  report_until(3);
+  target->answer = [](auto) { return down(); };
+  auto feed = new_feed();
+  ASSERT_TRUE(feed.pump(now));
+  EXPECT_FALSE(feed.has_caught_up());
+  target->answer = {};
+  ASSERT_TRUE(feed.pump(now));
+  EXPECT_TRUE(feed.has_caught_up());
+}
+
 TEST_F(sink_feed_test, resumes_where_the_previous_driver_stopped) {
   report_until(10);
   {

@@ -350,8 +350,10 @@ void driver_state::stored(std::optional<std::string> folder) {
   rate->add(clock::now());
   shown.last_report = index;
   shown.reports = index + 1;
-  call_back(after_report{index, attempt, std::move(batch.message.batch.values),
-                         std::move(folder)});
+  std::vector<metrics> values; // Unpacked only if someone hears of them.
+  if (args.callbacks)
+    values = unpacked(batch.message.batch.values);
+  call_back(after_report{index, attempt, std::move(values), std::move(folder)});
   show();
   store_next();
 }
@@ -527,7 +529,7 @@ void driver_state::quit() {
 
 run_status driver_state::status() const {
   auto result = shown_now();
-  result.last_metrics = *args.store->last_metrics();
+  result.last_metrics = args.store->last_metrics().unpacked();
   return result;
 }
 

@@ -118,23 +118,26 @@ staged_checkpoint train_context::new_checkpoint() {
     facts_.run_path, facts_.attempt, facts_.rank, facts_.run_inode));
 }
 
-void train_context::report(metrics values, const report_options& options) {
-  send(std::move(values), std::nullopt, options);
-}
-
-void train_context::report(metrics values, staged_checkpoint files,
+void train_context::report(const metrics& values,
                            const report_options& options) {
-  send(std::move(values), std::move(files), options);
+  send(values, std::nullopt, options);
 }
 
-void train_context::report(metrics values, const troupe::checkpoint& files,
+void train_context::report(const metrics& values, staged_checkpoint files,
+                           const report_options& options) {
+  send(values, std::move(files), options);
+}
+
+void train_context::report(const metrics& values,
+                           const troupe::checkpoint& files,
                            const report_options& options) {
   auto staged = new_checkpoint();
   value_or_leave(staged.add_directory(files.path(), options.move_files));
-  send(std::move(values), std::move(staged), options);
+  send(values, std::move(staged), options);
 }
 
-void train_context::send(metrics values, std::optional<staged_checkpoint> files,
+void train_context::send(const metrics& values,
+                         std::optional<staged_checkpoint> files,
                          const report_options& options) {
   auto& link = link_for("report()");
   if (in_hook_)
@@ -142,11 +145,9 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
                                    + ": report() was called by on_report"});
   call_before_report();
   value_or_leave(validate(values));
-  auto reported = on_report_ ? values : metrics{};
   std::chrono::duration<double> step =
     std::chrono::steady_clock::now() - step_begin_;
-  rank_report x{facts_.rank, next_report_, std::move(values), std::nullopt,
-                step.count()};
+  rank_report x{facts_.rank, next_report_, values, std::nullopt, step.count()};
   std::optional<troupe::checkpoint> mine;
   if (files) {
     auto name = options.checkpoint_name.empty() ? default_name(next_report_)
@@ -169,7 +170,7 @@ void train_context::send(metrics values, std::optional<staged_checkpoint> files,
   if (mine)
     checkpoint_ = mine;
   if (on_report_)
-    call_hook(reported, mine);
+    call_hook(values, mine);
   step_begin_ = std::chrono::steady_clock::now();
 }
 

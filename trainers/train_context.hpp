@@ -110,14 +110,14 @@ public:
 
   /// Reports *values*; returns once every rank has sent its report of the same
   /// index and all of them are stored.
-  void report(metrics values, const report_options& options = {});
+  void report(const metrics& values, const report_options& options = {});
 
   /// The same with this rank's files of a checkpoint.
-  void report(metrics values, staged_checkpoint files,
+  void report(const metrics& values, staged_checkpoint files,
               const report_options& options = {});
 
   /// The same with the files of a folder, copied or moved as *options* say.
-  void report(metrics values, const troupe::checkpoint& files,
+  void report(const metrics& values, const troupe::checkpoint& files,
               const report_options& options = {});
 
   /// Adds *x* to the run's journal, ahead of later reports of this rank, for
@@ -192,7 +192,7 @@ private:
   std::string broadcast(expected<std::string> bytes);
   void call_before_report();
   void warn_of_unasked(rank_link& link);
-  void send(metrics values, std::optional<staged_checkpoint> files,
+  void send(const metrics& values, std::optional<staged_checkpoint> files,
             const report_options& options);
   void call_hook(const metrics& values,
                  const std::optional<troupe::checkpoint>& mine);

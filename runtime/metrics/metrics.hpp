@@ -137,6 +137,7 @@ public:
   metrics() = default;
   metrics(std::initializer_list<map_type::value_type> values)
     : values_(values) {}
+  explicit metrics(map_type values) : values_(std::move(values)) {}
 
   /// For `values["loss"] = 0.3`, and to read what is there: a name that is not
   /// adds nothing, but throws `std::out_of_range`.

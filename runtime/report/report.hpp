@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/metrics/packed_metrics.hpp"
 
 namespace troupe {
 
@@ -34,7 +34,7 @@ inline constexpr int max_reports_ahead = 16;
 struct rank_report {
   int rank = 0;
   std::uint64_t index = 0;
-  metrics values;
+  packed_metrics values;
   std::optional<checkpoint_part> part;
   double step_s = 0; ///< Seconds the loop ran since its previous report.
 
@@ -53,7 +53,7 @@ bool inspect(Inspector& f, rank_report& x) {
 /// made together, if any did.
 struct report_batch {
   std::uint64_t index = 0;
-  std::vector<metrics> values; ///< One entry per rank, ordered by rank.
+  std::vector<packed_metrics> values; ///< One entry per rank, ordered by rank.
   /// One entry per rank, ordered by rank; unset where a rank reported no files.
   /// The names are equal and no file is in two parts.
   std::vector<std::optional<checkpoint_part>> parts;

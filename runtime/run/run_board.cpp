@@ -31,7 +31,7 @@ double rate_meter::rate(time_point now) const {
   return static_cast<double>(events) / span.count();
 }
 
-void run_board::show(run_status x, std::shared_ptr<const metrics> last) {
+void run_board::show(run_status x, packed_metrics last) {
   std::lock_guard guard{mutex_};
   auto state_changed = status_.state != x.state;
   status_ = std::move(x);
@@ -72,8 +72,8 @@ run_status run_board::status() const {
   auto result = status_;
   auto last = last_metrics_;
   guard.unlock();
-  if (last)
-    result.last_metrics = *last;
+  if (!last.empty())
+    result.last_metrics = last.unpacked();
   return result;
 }
 

@@ -12,6 +12,7 @@
 #include <string>
 #include <vector>
 
+#include "troupe/runtime/metrics/packed_metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
@@ -57,8 +58,8 @@ public:
   /// Most notes that are kept until they are taken.
   static constexpr std::size_t max_notes = 1000;
 
-  /// Publishes *x* with *last*, which is shared, as its last metrics.
-  void show(run_status x, std::shared_ptr<const metrics> last = nullptr);
+  /// Publishes *x* with *last* as its last metrics.
+  void show(run_status x, packed_metrics last = {});
 
   /// Adds *line*; beyond `max_notes` the oldest one is dropped.
   void note(std::string line);
@@ -94,7 +95,7 @@ private:
   mutable std::mutex mutex_;
   mutable std::condition_variable over_;
   run_status status_; // without its last metrics
-  std::shared_ptr<const metrics> last_metrics_;
+  packed_metrics last_metrics_;
   std::deque<std::string> notes_;
   std::size_t notes_gone_ = 0;
   result result_;

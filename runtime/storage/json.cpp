@@ -11,6 +11,13 @@ namespace troupe::json {
 
 namespace {
 
+// Whether *x* stands between quotes as it is.
+bool is_plain(std::string_view x) noexcept {
+  return std::ranges::all_of(x, [](unsigned char c) {
+    return c >= 0x20 && c < 0x7f && c != '"' && c != '\\';
+  });
+}
+
 void append_escaped(std::string& out, unsigned char c) {
   switch (c) {
     case '"':
@@ -62,7 +69,17 @@ void append_quoted(std::string& out, std::string_view text) {
   out += '"';
 }
 
+void append_plain(std::string& out, std::string_view text) {
+  out += '"';
+  out += text;
+  out += '"';
+}
+
 void append_name(std::string& out, std::string_view name) {
+  if (is_plain(name)) {
+    append_plain(out, name);
+    return;
+  }
   if (is_utf8(name)) {
     append_quoted(out, name);
     return;
@@ -75,6 +92,10 @@ void append_name(std::string& out, std::string_view name) {
 } // namespace
 
 void append(std::string& out, std::string_view text) {
+  if (is_plain(text)) {
+    append_plain(out, text);
+    return;
+  }
   if (is_utf8(text)) {
     append_quoted(out, text);
     return;
@@ -88,8 +109,11 @@ void append(std::string& out, std::uint64_t x) {
   append_number(out, x);
 }
 
-void append(std::string& out, const metric_value& x) {
-  auto& value = x.variant();
+namespace {
+
+// Any variant of the four kinds of a metric.
+template <class Variant>
+void append_value(std::string& out, const Variant& value) {
   if (auto flag = std::get_if<bool>(&value)) {
     out += *flag ? "true" : "false";
   } else if (auto integer = std::get_if<std::int64_t>(&value)) {
@@ -97,20 +121,42 @@ void append(std::string& out, const metric_value& x) {
   } else if (auto number = std::get_if<double>(&value)) {
     append_double(out, *number);
   } else {
-    append(out, std::string_view{std::get<std::string>(value)});
+    append(out, std::string_view{std::get<3>(value)});
   }
+}
+
+template <class Variant>
+void append_field(std::string& out, std::string_view separator,
+                  std::string_view name, const Variant& value) {
+  out += separator;
+  append_name(out, name);
+  out += ':';
+  append_value(out, value);
+}
+
+} // namespace
+
+void append(std::string& out, const metric_value& x) {
+  append_value(out, x.variant());
 }
 
 void append(std::string& out, const metrics& x) {
   out += '{';
-  auto separator = "";
+  std::string_view separator;
   for (auto& [name, value] : x) {
-    out += separator;
-    append_name(out, name);
-    out += ':';
-    append(out, value);
+    append_field(out, separator, name, value.variant());
     separator = ",";
   }
+  out += '}';
+}
+
+void append(std::string& out, const packed_metrics& x) {
+  out += '{';
+  std::string_view separator;
+  x.for_each([&](std::string_view name, const packed_metrics::value& value) {
+    append_field(out, separator, name, value);
+    separator = ",";
+  });
   out += '}';
 }
 

@@ -10,7 +10,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/metrics/packed_metrics.hpp"
 
 // For sources only: the JSON library stays out of headers that others include.
 
@@ -27,6 +27,7 @@ void append(std::string& out, std::string_view text);
 void append(std::string& out, std::uint64_t x);
 void append(std::string& out, const metric_value& x);
 void append(std::string& out, const metrics& x);
+void append(std::string& out, const packed_metrics& x);
 
 /// A time as whole microseconds.
 void append_us(std::string& out, double seconds);
@@ -41,7 +42,7 @@ public:
     out_ += '{';
   }
 
-  /// An integer, a text, a metric value or metrics.
+  /// An integer, a text, a metric value or metrics, packed or not.
   template <class T>
   object_writer& field(std::string_view name, const T& x) {
     begin(name);

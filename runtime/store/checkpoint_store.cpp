@@ -292,12 +292,13 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   TROUPE_TRY_VOID(check_parts(batch));
   TROUPE_TRY_VOID(validate_checkpoint_name(*name));
   reported_checkpoint result{handle(*name),
-                             batch.values.empty() ? metrics{} : batch.values[0],
+                             batch.values.empty() ? metrics{}
+                                                  : batch.values[0].unpacked(),
                              batch.index, attempt};
   auto registry = registry_;
   TROUPE_TRY(auto evicted, registry.add(result));
   manifest description{run_.name,    run_.id,      *name,
-                       attempt,      batch.index,  batch.values,
+                       attempt,      batch.index,  unpacked(batch.values),
                        batch.step_s, batch.wait_s, {}};
   remove_answered(); // Before the new one needs the room.
   remove_let_go([&](auto& x) { return x.name == *name; });

@@ -56,7 +56,7 @@ expected<report_batch> batch_of(const reported_checkpoint& x,
   if (!found && found.error().code != ec::corrupt)
     return tl::unexpected{found.error()};
   if (found && found->index == x.index && found->attempt == x.attempt) {
-    result.values = std::move(found->values);
+    result.values = packed(found->values);
     result.step_s = std::move(found->step_s);
     result.wait_s = found->wait_s;
   } else { // Rotten: the entry in the state.
@@ -224,8 +224,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   std::unique_ptr<run_store> result{
     new run_store{std::move(folder), std::move(log), std::move(*checkpoints),
                   std::move(description)}};
-  result->last_metrics_ =
-    std::make_shared<const metrics>(first_values(std::move(last)));
+  result->last_metrics_ = first_values(std::move(last));
   result->start_timeout_ = config.start_timeout;
   result->checkpoints_.hold_from(
     [x = result.get()] { return x->held_from_.load(); });
@@ -326,7 +325,7 @@ void run_store::note_failures(const failure_counts& x) {
   failures_ = x;
 }
 
-std::shared_ptr<const metrics> run_store::last_metrics() const {
+packed_metrics run_store::last_metrics() const {
   std::lock_guard guard{notes_mutex_};
   return last_metrics_;
 }
@@ -400,10 +399,9 @@ expected<void> run_store::append(std::uint64_t attempt,
   if (!stored)
     return stored;
   {
-    auto last = std::make_shared<const metrics>(
-      batch.values.empty() ? metrics{} : batch.values[0]);
+    auto last = batch.values.empty() ? packed_metrics{} : batch.values[0];
     std::lock_guard guard{notes_mutex_};
-    last_metrics_.swap(last);
+    std::swap(last_metrics_, last);
   }
   appended_();
   return {};
@@ -488,12 +486,12 @@ expected<result> run_store::store_end(run_status_kind status,
     (void) note_events(std::move(events));
   if (!noted)
     return tl::unexpected{noted.error()};
-  return make_result(checkpoints_.state(), path(), *last_metrics());
+  return make_result(checkpoints_.state(), path(), last_metrics().unpacked());
 }
 
 result run_store::current_result() const {
   std::lock_guard guard{checkpoints_mutex_};
-  return make_result(checkpoints_.state(), path(), *last_metrics());
+  return make_result(checkpoints_.state(), path(), last_metrics().unpacked());
 }
 
 std::vector<store_event> run_store::take_events() {

@@ -13,6 +13,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/config/run_config.hpp"
+#include "troupe/runtime/metrics/packed_metrics.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
@@ -45,7 +46,7 @@ public:
   const run_description& description() const noexcept { return description_; }
 
   /// Rank 0's last metrics of an earlier driver or of this one.
-  std::shared_ptr<const metrics> last_metrics() const;
+  packed_metrics last_metrics() const;
 
   /// How many reports the journal has.
   std::uint64_t next_report() const noexcept { return journal_->next_report(); }
@@ -179,7 +180,7 @@ private:
   mutable std::mutex checkpoints_mutex_; // guards `checkpoints_`
   checkpoint_store checkpoints_;
   mutable std::mutex notes_mutex_; // guards what follows; taken last
-  std::shared_ptr<const metrics> last_metrics_;
+  packed_metrics last_metrics_;
   std::vector<store_event> events_;
   failure_counts failures_;
   error loss_; // why the run cannot continue

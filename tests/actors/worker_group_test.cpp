@@ -108,7 +108,7 @@ TEST_F(worker_group_test, releases_batches_in_order_while_ranks_run_ahead) {
   for (std::uint64_t i = 0; i < 4; ++i) {
     EXPECT_EQ(record->batches[i].batch.index, 10 + i);
     for (auto& values : record->batches[i].batch.values)
-      EXPECT_EQ(values.at("i"), metric_value{10 + i});
+      EXPECT_EQ(values, (metrics{{"i", 10 + i}}));
   }
   commit();
   commit();

@@ -49,7 +49,7 @@ public:
   }
 
   void report(const row& x) {
-    report_batch batch{.index = x.index, .values = x.values};
+    report_batch batch{.index = x.index, .values = packed(x.values)};
     batch.step_s = x.step_s;
     batch.wait_s = x.wait_s;
     add([&](std::string& out) {

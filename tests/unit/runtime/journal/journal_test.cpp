@@ -23,7 +23,7 @@ namespace {
 report_batch batch(std::uint64_t index, std::vector<metrics> values) {
   report_batch result;
   result.index = index;
-  result.values = std::move(values);
+  result.values = packed(values);
   return result;
 }
 
@@ -75,7 +75,7 @@ TEST_F(journal_test, reads_the_values_of_the_first_ranks_on_request) {
     auto read = std::get<history_row>(reader.next().value().value());
     for (std::size_t rank = ranks; rank < row.values.size(); ++rank)
       row.values[rank] = {};
-    EXPECT_EQ(read.values, row.values) << ranks;
+    EXPECT_EQ(read.values, unpacked(row.values)) << ranks;
     EXPECT_EQ(read.step_s.size(), 4u);
     EXPECT_EQ(read.checkpoint, "c7");
     auto event = std::get<journal_event>(reader.next().value().value());

@@ -35,8 +35,8 @@ TEST(report_pairing_test, RP_1_holds_a_report_until_every_rank_has_sent_one) {
   EXPECT_EQ(batch->index, 0u);
   ASSERT_EQ(batch->values.size(), 3u);
   for (int rank = 0; rank < 3; ++rank)
-    EXPECT_EQ(batch->values[static_cast<std::size_t>(rank)].number("rank"),
-              rank);
+    EXPECT_EQ(batch->values[static_cast<std::size_t>(rank)],
+              (metrics{{"rank", rank}, {"index", 0}}));
   EXPECT_EQ(batch->checkpoint_name(), nullptr);
   EXPECT_EQ(pairing.next_index(), 1u);
 }
@@ -123,8 +123,8 @@ TEST(report_pairing_test, RP_2_the_order_of_arrival_does_not_matter) {
       ASSERT_EQ(batch.values.size(), sent.size());
       ASSERT_EQ(batch.parts.size(), sent.size());
       for (std::size_t rank = 0; rank < sent.size(); ++rank) {
-        ASSERT_EQ(batch.values[rank].number("rank"), rank);
-        ASSERT_EQ(batch.values[rank].number("index"), batch.index);
+        ASSERT_EQ(batch.values[rank],
+                  (metrics{{"rank", rank}, {"index", batch.index}}));
         ASSERT_EQ(batch.parts[rank].has_value(), (batch.index + rank) % 3 == 0);
         if (batch.parts[rank]) {
           ASSERT_EQ(batch.parts[rank]->files[0].checksum, rank);

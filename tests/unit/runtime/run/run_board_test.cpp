@@ -30,8 +30,7 @@ protected:
 
 TEST_F(run_board_test, shows_the_last_status) {
   EXPECT_EQ(board.status(), run_status{});
-  board.show({.state = run_state::running, .reports = 3},
-             std::make_shared<const metrics>(metrics{{"loss", 0.5}}));
+  board.show({.state = run_state::running, .reports = 3}, {{"loss", 0.5}});
   EXPECT_EQ(board.status().reports, 3u);
   EXPECT_EQ(board.status().last_metrics, (metrics{{"loss", 0.5}}));
 }

@@ -10,7 +10,8 @@ using namespace troupe;
 
 namespace {
 
-metrics there_and_back(const metrics& x) {
+template <class Metrics>
+metrics there_and_back(const Metrics& x) {
   std::string text;
   json::append(text, x);
   return json::read<metrics>(text, "text", json::to_metrics).value();
@@ -41,12 +42,13 @@ TEST(json_test, keeps_type_and_value_of_every_metric) {
             {"not UTF-8 \xc3", 1}};
   auto y = there_and_back(x);
   EXPECT_EQ(y, x);
+  EXPECT_EQ(there_and_back(packed_metrics{x}), x);
   for (auto& [name, value] : x)
     EXPECT_EQ(y.at(name).variant().index(), value.variant().index()) << name;
 }
 
 TEST(json_test, keeps_the_sign_of_zero) {
-  auto y = there_and_back({{"x", -0.0}});
+  auto y = there_and_back(metrics{{"x", -0.0}});
   EXPECT_TRUE(std::signbit(y.at("x").number()));
 }
 

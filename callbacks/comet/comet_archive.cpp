@@ -1,13 +1,12 @@
 #include "troupe/callbacks/comet/comet_archive.hpp"
 
-#include <zlib.h>
+#include <zip.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
-#include <optional>
+#include <memory>
 
-#include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -17,75 +16,23 @@ namespace troupe {
 
 namespace {
 
-constexpr std::uint16_t version = 20; // 2.0: deflate
-constexpr std::uint16_t utf8_names = 1 << 11;
-constexpr std::uint16_t deflated = 8;
-constexpr std::uint32_t header_mark = 0x04034b50;
-constexpr std::size_t header_size = 30;         // without the name
 constexpr std::uint16_t first_day = 1 << 5 | 1; // 1980-01-01, zip's first
 
-std::string deflate_raw(const std::string& bytes) {
-  z_stream stream{};
-  ::deflateInit2(&stream, Z_DEFAULT_COMPRESSION, Z_DEFLATED, -15, 8,
-                 Z_DEFAULT_STRATEGY);
-  std::string result(::deflateBound(&stream, bytes.size()), '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(bytes.data()));
-  stream.avail_in = static_cast<uInt>(bytes.size());
-  stream.next_out = reinterpret_cast<Bytef*>(result.data());
-  stream.avail_out = static_cast<uInt>(result.size());
-  ::deflate(&stream, Z_FINISH);
-  result.resize(stream.total_out);
-  ::deflateEnd(&stream);
-  return result;
-}
+using zip_handle = std::unique_ptr<zip_t, decltype(&::zip_discard)>;
 
-// `nullopt` unless the result has *size* bytes; does not allocate more than the
-// format can pack into so many bytes.
-std::optional<std::string> inflate_raw(std::string_view packed,
-                                       std::size_t size) {
-  constexpr std::size_t most = 1032; // deflate's best ratio
-  if (size / most > packed.size())
-    return std::nullopt;
-  z_stream stream{};
-  ::inflateInit2(&stream, -15);
-  std::string result(size, '\0');
-  stream.next_in = reinterpret_cast<Bytef*>(const_cast<char*>(packed.data()));
-  stream.avail_in = static_cast<uInt>(packed.size());
-  stream.next_out = reinterpret_cast<Bytef*>(result.data());
-  stream.avail_out = static_cast<uInt>(size);
-  auto end = ::inflate(&stream, Z_FINISH);
-  auto total = stream.total_out;
-  ::inflateEnd(&stream);
-  if (end != Z_STREAM_END || total != size)
-    return std::nullopt;
-  return result;
-}
-
-std::uint32_t sum_of(const std::string& bytes) {
-  return static_cast<std::uint32_t>(
-    ::crc32_z(0, reinterpret_cast<const Bytef*>(bytes.data()), bytes.size()));
-}
-
-std::uint32_t u32_at(std::string_view bytes, std::size_t at) {
-  std::uint32_t result = 0;
-  for (int i = 3; i >= 0; --i)
-    result = result << 8 | static_cast<unsigned char>(bytes[at + i]);
-  return result;
-}
-
-// The fields that an entry's own header and the directory's have in common.
-void append_facts(std::string& out, const zip_entry& x,
-                  const std::string& packed) {
-  append_little_endian(out, version);
-  append_little_endian(out, utf8_names);
-  append_little_endian(out, deflated);
-  append_little_endian(out, std::uint16_t{0}); // time
-  append_little_endian(out, first_day);
-  append_little_endian(out, sum_of(x.bytes));
-  append_little_endian(out, static_cast<std::uint32_t>(packed.size()));
-  append_little_endian(out, static_cast<std::uint32_t>(x.bytes.size()));
-  append_little_endian(out, static_cast<std::uint16_t>(x.name.size()));
-  append_little_endian(out, std::uint16_t{0}); // extra
+// Adds *x*, which must outlive *archive*.
+bool add_entry(zip_t* archive, const zip_entry& x) {
+  auto* bytes = ::zip_source_buffer(archive, x.bytes.data(), x.bytes.size(), 0);
+  auto at = ::zip_file_add(archive, x.name.c_str(), bytes, ZIP_FL_ENC_UTF_8);
+  if (at < 0) {
+    ::zip_source_free(bytes);
+    return false;
+  }
+  auto index = static_cast<zip_uint64_t>(at);
+  return ::zip_file_set_dostime(archive, index, 0, first_day, 0) == 0
+         && ::zip_file_set_external_attributes(archive, index, 0,
+                                               ZIP_OPSYS_UNIX, 0100644u << 16)
+              == 0;
 }
 
 using message_kind = comet_message::kind;
@@ -131,60 +78,60 @@ expected<void> write_tail(const fs::path& path, std::uint64_t at,
 } // namespace
 
 expected<std::string> make_zip(const std::vector<zip_entry>& entries) {
-  constexpr std::size_t limit = std::numeric_limits<std::uint32_t>::max() / 2;
-  std::string out, directory;
-  for (auto& x : entries) {
-    if (x.bytes.size() > limit || out.size() > limit)
-      return failure(ec::unsupported,
-                     "the zip archive is too large for entry " + x.name + " of "
-                       + std::to_string(x.bytes.size()) + " bytes");
-    auto packed = deflate_raw(x.bytes);
-    auto begin = out.size();
-    append_little_endian(out, header_mark);
-    append_facts(out, x, packed);
-    out += x.name;
-    out += packed;
-    append_little_endian(directory, std::uint32_t{0x02014b50});
-    append_little_endian(directory, version); // made by
-    append_facts(directory, x, packed);
-    directory.append(6, '\0'); // comment, disk, attributes
-    append_little_endian(directory, std::uint32_t{0100644u << 16});
-    append_little_endian(directory, static_cast<std::uint32_t>(begin));
-    directory += x.name;
-  }
-  auto count = static_cast<std::uint16_t>(entries.size());
-  auto at = static_cast<std::uint32_t>(out.size());
-  out += directory;
-  append_little_endian(out, std::uint32_t{0x06054b50});
-  append_little_endian(out, std::uint32_t{0}); // disks
-  append_little_endian(out, count);
-  append_little_endian(out, count);
-  append_little_endian(out, static_cast<std::uint32_t>(directory.size()));
-  append_little_endian(out, at);
-  append_little_endian(out, std::uint16_t{0}); // comment
-  return out;
+  auto fails = [](const char* why) {
+    return failure(ec::unsupported,
+                   std::string{"the zip archive cannot be made: "} + why);
+  };
+  std::unique_ptr<zip_source_t, decltype(&::zip_source_free)> target{
+    ::zip_source_buffer_create(nullptr, 0, 0, nullptr), &::zip_source_free};
+  zip_handle archive{
+    ::zip_open_from_source(target.get(), ZIP_TRUNCATE, nullptr),
+    &::zip_discard};
+  if (!archive)
+    return fails("there is no memory");
+  ::zip_source_keep(target.get()); // The archive frees its own reference.
+  for (auto& x : entries)
+    if (!add_entry(archive.get(), x))
+      return fails(::zip_strerror(archive.get()));
+  if (::zip_close(archive.get()) != 0)
+    return fails(::zip_strerror(archive.get()));
+  (void) archive.release();
+  zip_stat_t about{};
+  ::zip_source_stat(target.get(), &about);
+  std::string result(about.size, '\0');
+  if (::zip_source_open(target.get()) != 0
+      || ::zip_source_read(target.get(), result.data(), about.size)
+           != static_cast<zip_int64_t>(about.size))
+    return fails(::zip_error_strerror(::zip_source_error(target.get())));
+  ::zip_source_close(target.get());
+  return result;
 }
 
 expected<std::string> zip_member(std::string_view archive,
-                                 std::string_view name) {
-  while (archive.size() > header_size && u32_at(archive, 0) == header_mark) {
-    auto packed_size = u32_at(archive, 18);
-    auto size = u32_at(archive, 22);
-    auto name_size = u32_at(archive, 26) & 0xffff; // no extra
-    if (archive.size() - header_size < std::uint64_t{name_size} + packed_size)
-      break;
-    auto entry = archive.substr(header_size, name_size);
-    auto packed = archive.substr(header_size + name_size, packed_size);
-    if (entry == name) {
-      auto bytes = inflate_raw(packed, size);
-      if (!bytes || sum_of(*bytes) != u32_at(archive, 14))
-        break;
-      return *bytes;
-    }
-    archive.remove_prefix(header_size + name_size + packed_size);
+                                 const std::string& name) {
+  constexpr zip_uint64_t most = 1032; // deflate's best ratio
+  auto* bytes =
+    ::zip_source_buffer_create(archive.data(), archive.size(), 0, nullptr);
+  zip_handle zip{::zip_open_from_source(bytes, ZIP_RDONLY, nullptr),
+                 &::zip_discard};
+  if (!zip)
+    ::zip_source_free(bytes);
+  zip_stat_t about{};
+  if (zip && ::zip_stat(zip.get(), name.c_str(), 0, &about) == 0
+      && about.size / most <= about.comp_size) {
+    std::string result(about.size, '\0');
+    char more = 0; // The read that finds the end compares the checksum.
+    auto* file = ::zip_fopen_index(zip.get(), about.index, 0);
+    auto whole = file
+                 && ::zip_fread(file, result.data(), about.size)
+                      == static_cast<zip_int64_t>(about.size)
+                 && ::zip_fread(file, &more, 1) == 0;
+    if (file)
+      ::zip_fclose(file);
+    if (whole)
+      return result;
   }
-  return failure(ec::corrupt,
-                 "the zip archive has no whole entry " + std::string{name});
+  return failure(ec::corrupt, "the zip archive has no whole entry " + name);
 }
 
 comet_archive::comet_archive(comet_settings settings,

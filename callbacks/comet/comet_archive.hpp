@@ -13,17 +13,17 @@ namespace troupe {
 
 struct zip_entry {
   std::string name;
-  std::string bytes; ///< At most 2 GiB, as in the whole archive.
+  std::string bytes;
 };
 
-/// Makes a zip archive of *entries*, deflated. `ec::unsupported` if it is too
-/// large.
+/// Makes a zip archive of *entries*, deflated, in memory. `ec::unsupported` if
+/// there is not enough of it.
 expected<std::string> make_zip(const std::vector<zip_entry>& entries);
 
 /// The bytes of the entry *name* of an *archive* made by `make_zip`.
 /// `ec::corrupt` if it is missing or its checksum is wrong.
 expected<std::string> zip_member(std::string_view archive,
-                                 std::string_view name);
+                                 const std::string& name);
 
 /// Writes archives for `comet upload`: `<key>.zip` when the experiment ends,
 /// and

@@ -40,6 +40,23 @@ protected:
   tracked_run run = run_in(folder.path());
 };
 
+TEST(zip_test, reads_back_what_it_packed_unless_it_is_damaged) {
+  std::string text(100'000, 'x');
+  auto zip = make_zip({{"empty", ""}, {"größe", text}});
+  ASSERT_TRUE(zip) << zip.error().message;
+  EXPECT_LT(zip->size(), 1000u);
+  EXPECT_EQ(zip_member(*zip, "empty"), "");
+  EXPECT_EQ(zip_member(*zip, "größe"), text);
+  EXPECT_EQ(zip_member(*zip, "other").error().code, ec::corrupt);
+  EXPECT_EQ(zip_member("", "empty").error().code, ec::corrupt);
+  for (auto end : {zip->size() / 2, zip->size() - 1})
+    EXPECT_EQ(zip_member(zip->substr(0, end), "größe").error().code,
+              ec::corrupt);
+  auto checksum = zip->rfind("PK\x01\x02") + 16; // of the last entry
+  (*zip)[checksum] ^= 1;
+  EXPECT_EQ(zip_member(*zip, "größe").error().code, ec::corrupt);
+}
+
 TEST_F(comet_archive_test, writes_each_kind_of_value) {
   comet_sink x{options};
   ASSERT_TRUE(x.start(run, ""));

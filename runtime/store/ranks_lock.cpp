@@ -90,17 +90,20 @@ search(std::function<killed_processes(const std::stop_token&)> end,
     }};
   auto found = task.get_future();
   auto deadline = std::chrono::steady_clock::now() + search_limit;
-  TROUPE_TRY_VOID(start_detached_thread(std::move(task)));
+  TROUPE_TRY(auto thread, start_thread(std::move(task)));
   while (found.wait_for(std::chrono::milliseconds{20})
          != std::future_status::ready) {
     auto is_unwanted = given_up();
     if (!is_unwanted && std::chrono::steady_clock::now() < deadline)
       continue;
     over.request_stop();
+    thread.detach(); // It may be held up by a process that cannot be read.
     if (is_unwanted)
       return stopped();
     return std::nullopt;
   }
+  thread
+    .join(); // At its end already; who forks next should have no other thread.
   return found.get();
 }
 

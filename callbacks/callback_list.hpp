@@ -50,7 +50,7 @@ private:
 
 /// Calls the callbacks of a run in order and catches what they throw.
 ///
-/// Each is called whatever the others do: if one makes the run end
+/// Each is called whatever the others do: if one ends the run
 /// (`callback_errors::abort`), all have seen what counts as delivered.
 class callback_list {
 public:

@@ -26,9 +26,9 @@ bool wait_for_room(int fd, std::chrono::milliseconds limit);
 inline constexpr std::chrono::milliseconds console_patience{1000};
 
 /// Writes *text* while the console takes some of it within each *patience*, but
-/// for at most ten times as long. Returns the number of bytes that are left. A
-/// pipe gets whole lines, unless they are longer than `PIPE_BUF`. A closed
-/// console is ignored, without SIGPIPE.
+/// for at most ten times as long. Returns the number of bytes left. A pipe gets
+/// whole lines, unless they are longer than `PIPE_BUF`. A closed console is
+/// ignored, without SIGPIPE.
 std::size_t
 write_console(int fd, std::string_view text,
               std::chrono::milliseconds patience = console_patience);

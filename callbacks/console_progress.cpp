@@ -10,7 +10,7 @@ namespace troupe {
 
 namespace {
 
-/// How often waiting output checks whether to hurry.
+/// How often a waiting `print` checks whether to hurry.
 constexpr std::chrono::milliseconds room_tick{100};
 
 console_style choose(const console_progress::options& x) {

@@ -24,9 +24,9 @@ constexpr std::array<std::string_view, 2> option_names(comet_mode) {
   return {"online", "offline"};
 }
 
-/// How a run is shown in Comet. An empty option takes what the train loop
-/// passed to `start_tracking`, then Comet's own variable, which the comment on
-/// the option names, then the value in `~/.comet.config`.
+/// How a run is shown in Comet. An empty option falls back to what the train
+/// loop passed to `start_tracking`, then to Comet's own variable, which the
+/// comment on the option names, then to the value in `~/.comet.config`.
 struct comet_options {
   std::string workspace = {}; ///< COMET_WORKSPACE, else the key's default.
   std::string project = {};   ///< COMET_PROJECT_NAME, else `general`.

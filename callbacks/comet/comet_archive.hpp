@@ -26,8 +26,7 @@ expected<std::string> zip_member(std::string_view archive,
                                  const std::string& name);
 
 /// Writes archives for `comet upload`: `<key>.zip` when the experiment ends,
-/// and
-/// `<key>-<n>.zip` with the messages since then each time that it ends again.
+/// and `<key>-<n>.zip` with the messages since then each time it ends again.
 /// Until then the messages are in a file beside the archives.
 class comet_archive final : public comet_backend {
 public:

@@ -7,8 +7,8 @@
 
 namespace troupe {
 
-/// What options, train loop, variables and Comet's file say together about one
-/// run.
+/// The settings of one run, combined from options, train loop, variables and
+/// Comet's file.
 struct comet_settings {
   comet_mode mode = comet_mode::online;
   std::string api_key; ///< Empty: none was found.

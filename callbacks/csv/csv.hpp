@@ -23,7 +23,8 @@ struct csv_options {
 };
 
 /// A table of all metrics, for `run_config::trackers`. Every run has one with
-/// default options; this one replaces it and is waited for as long by default.
+/// default options; this one replaces it and by default gets as much time at
+/// the end.
 std::shared_ptr<tracker> csv_tracker(csv_options options = {},
                                      tracker_options tracking = own_files);
 

@@ -211,7 +211,7 @@ expected<record_file> table::rewritten(std::size_t columns_before) const {
   if (done && ::rename(temporary.c_str(), path.c_str()) != 0)
     done = tl::unexpected{storage_error("replace", path, errno)};
   if (!done) {
-    if (may_write(over_, path)) // Otherwise it may be another driver's.
+    if (may_write(over_, path)) // Otherwise it may belong to another driver.
       ::unlink(temporary.c_str());
     return tl::unexpected{done.error()};
   }

@@ -51,8 +51,8 @@ class table {
 public:
   /// Opens the file *path* and cuts off all but its first *known_rows* rows. If
   /// the number is unknown, an existing file is renamed to `<path>.1`, or the
-  /// next free number, and a new one begun. Once *over* was asked to stop,
-  /// nothing is changed any more.
+  /// next free number, and a new one is started. Changes nothing once a stop is
+  /// requested through *over*.
   static expected<table> open(const fs::path& path,
                               std::optional<std::uint64_t> known_rows,
                               const std::stop_token& over);

@@ -10,8 +10,8 @@
 
 namespace troupe {
 
-/// `ec::stopped` once *over* was asked to stop: *path* may then belong to
-/// another driver of the run and must not be changed.
+/// `ec::stopped` once a stop is requested through *over*: *path* may then
+/// belong to another driver of the run and must not be changed.
 expected<void> may_write(const std::stop_token& over, const fs::path& path);
 
 /// A file that grows by batches: a batch is appended completely or not at all.
@@ -44,7 +44,7 @@ public:
   /// Appends *bytes*, which count once committed.
   expected<void> append(std::string_view bytes);
 
-  /// Makes everything appended durable. Fails if another file is at the path by
+  /// Makes everything appended durable. Fails if *path* names another file by
   /// now: no reader would find what is written to this one.
   expected<void> commit();
 

@@ -40,7 +40,7 @@ struct result_clock {
 };
 
 /// Appends the line for *row*, the content of *record*, which *clock* has
-/// counted.
+/// already counted.
 ///
 /// It has the metrics under their own names, groups as objects, the members of
 /// Ray's earlier `result.json` (`training_iteration` from 1, `timestamp` and

@@ -9,8 +9,8 @@
 
 namespace troupe {
 
-/// How a run is shown in MLflow. An empty option takes what the train loop
-/// passed to `start_tracking`, then MLflow's own variable.
+/// How a run is shown in MLflow. An empty option falls back to what the train
+/// loop passed to `start_tracking`, then to MLflow's own variable.
 ///
 /// Credentials are not options. They come from MLFLOW_TRACKING_USERNAME and
 /// MLFLOW_TRACKING_PASSWORD (or ~/.mlflow/credentials), or from

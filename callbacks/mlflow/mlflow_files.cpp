@@ -71,8 +71,8 @@ expected<std::uint64_t> append(const unique_fd& file, const fs::path& path,
   return tl::unexpected{storage_error("write", path, code)};
 }
 
-// Those of the whole *lines* that are not in *there* yet. If *there* ends
-// within the first of them, only the rest of that line.
+// The complete lines of *lines* that *there* lacks. If *there* ends within the
+// first of them, only the rest of that line.
 std::string missing_lines(std::string_view there, std::string_view lines) {
   std::set<std::string_view> known;
   for (auto end = there.find('\n'); end != there.npos; end = there.find('\n')) {

@@ -32,8 +32,8 @@ std::string without_user(const std::string& uri) {
   return uri.substr(0, host) + uri.substr(at + 1);
 }
 
-// An option that went through JSON has lost its user, which the variable may
-// still have.
+// An option that was saved as JSON has lost its user; the variable may still
+// have it.
 std::string address_of(const mlflow_options& options) {
   auto from_environment = variable("MLFLOW_TRACKING_URI");
   if (options.tracking_uri.empty()

@@ -12,8 +12,8 @@
 
 namespace troupe {
 
-/// Where MLflow is and how to log in: what options, environment and MLflow's
-/// own files say together. Contains secrets.
+/// Where MLflow is and how to log in, combined from options, environment and
+/// MLflow's own files. Contains secrets.
 struct mlflow_settings {
   std::string server; ///< Without a trailing slash; empty: a file store.
   fs::path tree;      ///< Absolute folder of a file store.

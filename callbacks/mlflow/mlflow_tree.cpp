@@ -135,7 +135,7 @@ sink_result mlflow_tree::open(const mlflow_run& run, const std::string& state) {
   return set_tags(*tags);
 }
 
-// In a run of another maker, its name, user and source stay as they are.
+// A run that someone else created keeps its name, user and source.
 expected<std::vector<mlflow_pair>> mlflow_tree::own_tags() const {
   if (is_ours_)
     return run_.tags;
@@ -220,7 +220,7 @@ expected<void> mlflow_tree::make_run() {
   return write_meta(run_status_kind::running, 0);
 }
 
-// Cuts off what came after the state: it will be delivered again.
+// Cuts off what was written after the state; it will be delivered again.
 expected<void> mlflow_tree::cut_metrics() {
   auto metrics = folder_ / "metrics";
   auto files = files_below(metrics);

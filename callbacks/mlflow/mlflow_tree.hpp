@@ -23,8 +23,8 @@ namespace troupe {
 /// set; `mlflow migrate-filestore` converts it.
 class mlflow_tree final : public mlflow_store {
 public:
-  /// Creates *root* if it is missing. Writes nothing more once *over* is
-  /// requested.
+  /// Creates *root* if it is missing. Writes nothing once a stop is requested
+  /// through *over*.
   explicit mlflow_tree(fs::path root, std::stop_token over = {})
     : root_(std::move(root)), over_(std::move(over)) {}
 

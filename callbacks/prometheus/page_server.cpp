@@ -106,7 +106,7 @@ page_server::page_server(unique_fd listener, unique_fd stop,
       try {
         run();
       } catch (const std::exception&) {
-        // No memory for a connection: the page ends, the run continues.
+        // No memory for a connection: the server ends, the run continues.
       }
     }) {}
 

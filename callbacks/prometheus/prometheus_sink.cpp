@@ -42,7 +42,7 @@ sink_result prometheus_sink::start(const tracked_run& run, const std::string&) {
     page_server::start(options_.address, options_.port,
                        {"/metrics", std::string{prometheus_text::content_type},
                         [this] { return page(); }});
-  // Another driver that is about to end may still use the port.
+  // Another driver that is about to end may still hold the port.
   if (!server)
     return sink_fails(sink_failure::kind::transient, server.error());
   std::lock_guard guard{mutex_};

@@ -27,7 +27,7 @@ class event_files {
 public:
   /// Opens or creates the folder and cuts this run's files back to *known*;
   /// later files are removed. *run_id* and *host* become part of file names.
-  /// Once *over* was asked to stop, nothing is changed any more.
+  /// Changes nothing once a stop is requested through *over*.
   static expected<event_files> open(const fs::path& folder,
                                     const std::string& run_id,
                                     const std::string& host,

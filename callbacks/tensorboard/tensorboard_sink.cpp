@@ -84,8 +84,8 @@ expected<void> tensorboard_sink::open() {
     return tl::unexpected{files.error()};
   files_ = std::move(*files);
   expected<void> done;
-  // After a file that someone shortened or removed comes a new one: it may end
-  // in the middle of a record.
+  // If someone shortened or removed the file, begin a new one: the old one may
+  // end in the middle of a record.
   const auto shortened = files_->place().size < done_.place.size;
   if (done_.place.number == 0 || shortened) {
     std::string version;

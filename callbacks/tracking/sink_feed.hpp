@@ -22,7 +22,7 @@ namespace troupe {
 ///     after each success, together with the sink's state.
 ///   - The sink starts with the names that the loop gave to `start_tracking`
 ///     before its first record. It keeps them over restarts, whatever the loop
-///     says then: the records of a run belong together.
+///     passes then: the records of a run belong together.
 ///   - A transient failure is retried after a `backoff`. A refused batch is
 ///     halved until the refused record is alone; that record goes to
 ///     `sinks/<name>.rejected.jsonl`.
@@ -91,8 +91,8 @@ private:
   sink_result send_records(std::size_t count);
   sink_result send_end();
   expected<void> read();
-  /// Keeps what the loop has said, as long as no record but the begin of an
-  /// attempt has come before *next*.
+  /// Keeps what the loop has set, as long as only the begin of an attempt has
+  /// come before *next*.
   void note_names(const std::optional<tracker_record>& next);
   expected<void> find_place();
   std::optional<clock::time_point> handle(const sink_failure& x,
@@ -116,7 +116,7 @@ private:
   std::optional<record_reader> reader_;
   sink_position position_;
   bool is_resumed_ = false; ///< The sink was started before, with its names.
-  /// What a sink that was not started before starts with: what loops say after
+  /// What a sink that was not started before starts with. What loops set after
   /// the first record does not count, however far the journal has been read.
   std::optional<tracking_hints> names_;
   /// Read but not yet taken; never empty while the sink fails.

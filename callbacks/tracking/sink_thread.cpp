@@ -129,8 +129,8 @@ void sink_thread::state::follow() {
     lock.unlock();
     news.store(false, std::memory_order_release);
     auto next = pump();
-    // A run that reports all the time has always more by now: that is gathered,
-    // too, or else the sink would take cores from the run all the time.
+    // A run that reports all the time always has more by now. Gather that, too;
+    // otherwise the sink takes cores from the run all the time.
     if (next && feed.has_caught_up())
       next.reset();
     if (!next || *next > clock::now())

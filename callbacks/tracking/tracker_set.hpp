@@ -50,10 +50,11 @@ public:
   static constexpr auto moment = std::chrono::seconds{1};
 
   /// Ends the run: waits for each tracker, at most its `finish_timeout` of
-  /// *time*, and 2 s more for a call that does not return, whose thread is left
-  /// behind. Notes and returns what is unsent, one sentence per tracker, also
-  /// for those that got nothing. Returns without a note what was written to
-  /// files only instead of uploaded: the tracker has noted that itself.
+  /// *time*, and 2 s more for a call that does not return, whose thread is then
+  /// left behind. Notes and returns what is unsent, one sentence per tracker,
+  /// including those that got no records. Also returns, without a note, what
+  /// was written to files instead of uploaded: the tracker has already noted
+  /// that itself.
   ///
   /// While it waits it calls *hurried* on this thread. Once that is true,
   /// trackers get no more than `moment`.

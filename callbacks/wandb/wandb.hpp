@@ -26,9 +26,9 @@ constexpr std::array<std::string_view, 3> option_names(wandb_mode) {
   return {"online", "offline", "disabled"};
 }
 
-/// How a run is shown in Weights & Biases. An empty option takes what the train
-/// loop passed to `start_tracking`, then W&B's own variable, which the comment
-/// on the option names.
+/// How a run is shown in Weights & Biases. An empty option falls back to what
+/// the train loop passed to `start_tracking`, then to W&B's own variable, which
+/// the comment on the option names.
 struct wandb_options {
   std::string project = {};           ///< WANDB_PROJECT, else `uncategorized`.
   std::string entity = {};            ///< WANDB_ENTITY, else the key's default.

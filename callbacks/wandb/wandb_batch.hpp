@@ -50,8 +50,8 @@ struct wandb_steps {
   /// A new attempt restarts from a checkpoint and repeats steps.
   void begin_attempt() { repeated = logged; }
 
-  /// Counts a row that is in the file although the saved state does not know
-  /// it: the row will be delivered again.
+  /// Counts a row that is in the file but unknown to the saved state: the row
+  /// will be delivered again.
   void take(const wandb_seen& row) {
     last = std::max(last, row.step.value_or(last));
     report = std::max(report, row.report.value_or(report));
@@ -86,8 +86,8 @@ public:
   /// a name that leads out of the folder.
   sink_result add(const tracker_record& x);
 
-  /// Writes what was held back: the row that might have received more values of
-  /// its step, and the latest value of each name.
+  /// Writes what was held back: the row that might have got more values of its
+  /// step, and the latest value of each name.
   void close();
 
 private:

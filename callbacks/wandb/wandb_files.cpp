@@ -58,7 +58,7 @@ void name_latest(const fs::path& root, const std::string& name) {
 constexpr std::size_t block_size = 32 * 1024;
 constexpr std::size_t chunk_header = 7; // CRC 4, length 2, type 1
 constexpr std::string_view file_header{":W&B\xe1\xbe\x00", 7};
-// One call of a sink's `log` writes less; a longer tail is not ours.
+// One call of a sink's `log` writes less; a longer tail is from someone else.
 constexpr std::size_t max_tail = std::size_t{1} << 30;
 
 enum chunk_type : std::uint8_t { full = 1, first, middle, last };

@@ -8,7 +8,8 @@
 
 namespace troupe {
 
-/// What options, train loop and W&B's variables say together about one run.
+/// The settings of one run, combined from options, train loop and W&B's
+/// variables.
 struct wandb_settings {
   wandb_mode mode = wandb_mode::online;
   fs::path root;   ///< The folder `wandb/`, which contains the runs' folders.

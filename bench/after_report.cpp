@@ -13,7 +13,7 @@ constexpr int ranks = 8;
 constexpr int warm_up = 100;
 constexpr int reports = 2000;
 
-/// How long after the last rank's call it was called itself.
+/// Measures how long after the last rank's call it is called itself.
 class delay_callback : public user_callback {
 public:
   void after_report(const run_context&, const std::vector<metrics>& values,

@@ -28,7 +28,7 @@ struct config {
   }
 };
 
-/// Rounds of `local` and of Gloo in turn. `times` has the seconds of rank 0
+/// Rounds of `local` and of Gloo in turn. `times` holds the seconds of rank 0
 /// over `local`, then those over Gloo.
 void loop(train_context& context, const config& cfg) {
   shared_numbers times{cfg.times, 2 * rounds * per_round};
@@ -37,7 +37,7 @@ void loop(train_context& context, const config& cfg) {
   auto x = at::ones({floats});
   auto time_round = [&](c10d::ProcessGroup& group, std::size_t at) {
     for (std::size_t i = 0; i < per_round; ++i) {
-      x.fill_(1); // or the sums overflow
+      x.fill_(1); // avoids overflowing sums
       auto before = now();
       all_reduce(group, x);
       if (context.rank() == 0)

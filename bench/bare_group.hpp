@@ -7,12 +7,12 @@
 namespace troupe::bench {
 
 /// Gloo over the loopback device between *ranks* processes of this host, which
-/// meet in the file *path*. Nothing of a run is involved.
+/// meet through the file *path*, without a run.
 c10::intrusive_ptr<c10d::ProcessGroup> bare_gloo_group(const std::string& path,
                                                        int rank, int ranks);
 
-/// Two bare processes: a Gloo group, one all-reduce, and the time after it into
-/// number *rank* of the file *times*.
+/// One of two bare processes: joins a Gloo group, does one all-reduce, and
+/// stores the time after it in number *rank* of the file *times*.
 void bare_first_collective(const std::string& store, const std::string& times);
 
 /// Sums *x* over the ranks of *group*, in place.

@@ -38,9 +38,9 @@ void write_file(const fs::path& path, const std::string& data, bool sync) {
     throw std::runtime_error{"cannot write " + path.string()};
 }
 
-/// Makes both begin alike: with as many free pages as a file takes (the first
-/// use of a page of a virtual machine costs more than its way to the disk), and
-/// with nothing left that the disk has to do.
+/// Makes both measurements start alike: with as many free pages as a file takes
+/// (on a virtual machine the first use of a page costs more than writing it to
+/// disk), and without pending writes.
 void settle(const fs::path& folder, const std::string& data) {
   write_file(folder / "pages", data, false);
   fs::remove(folder / "pages");
@@ -68,7 +68,7 @@ double time_checkpoint(train_context& context, const std::string& data) {
   return now() - begin;
 }
 
-/// Rank 0 saves, rank 1 waits for it. `times` has the seconds of each
+/// Rank 0 saves, rank 1 waits for it. `times` holds the seconds of each
 /// checkpoint, then those of each bare file.
 void loop(train_context& context, const config& cfg) {
   shared_numbers times{cfg.times, 2 * rounds};

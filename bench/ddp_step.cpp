@@ -30,8 +30,8 @@ struct config {
   }
 };
 
-/// A model, its optimizer and a batch of 32 images: what both sides of a
-/// comparison have in common.
+/// A model, its optimizer and a batch of 32 images, shared by both sides of a
+/// comparison.
 template <class Forward>
 class stepper {
 public:
@@ -52,7 +52,7 @@ private:
   torch::Tensor labels_ = torch::randint(10, {32});
 };
 
-/// The least that data-parallel training takes: a Reducer, and rank 0's buffers
+/// The minimum of data-parallel training: a Reducer, and rank 0's buffers
 /// before each forward.
 struct bare_forward {
   std::shared_ptr<resnet18_impl> model;
@@ -88,7 +88,7 @@ void time_round(F& step, shared_numbers& times, std::size_t at) {
   }
 }
 
-/// Rounds of the two in turn. `times` has for each rank the seconds of our
+/// Rounds of the two in turn. For each rank, `times` holds the seconds of our
 /// steps, then those of the reference.
 template <class Ours, class Reference>
 void compare(train_context& context, const config& cfg, Ours ours,

@@ -4,10 +4,10 @@
 
 namespace troupe::bench {
 
-/// What a measurement came to, in the unit of its row.
+/// The result of a measurement, in the unit of its row.
 struct figure {
   double value = 0;
-  /// The same of a bare program, measured in the same run; unset where there is
+  /// The same for a bare program measured in the same run; unset if there is
   /// none.
   std::optional<double> reference;
 

@@ -7,7 +7,7 @@
 
 namespace troupe::bench {
 
-/// What a figure is to reach. Bounds that are set must all hold.
+/// The goal of a figure. All bounds that are set must hold.
 struct goal {
   std::optional<double> max_value;
   std::optional<double> min_value;
@@ -16,7 +16,7 @@ struct goal {
 
   bool reached_by(const figure& x) const;
 
-  /// Such as `<= 1.5x, <= 0.8 s`, where *unit* is that of the values.
+  /// Such as `<= 1.5x, <= 0.8 s`; *unit* is that of the values.
   std::string text(const std::string& unit) const;
 };
 

@@ -24,7 +24,7 @@ constexpr auto settle = std::chrono::seconds{1};
 constexpr auto watch = std::chrono::seconds{5};
 
 struct config {
-  std::string waiting; ///< Rank 0 writes a byte when all ranks are there.
+  std::string waiting; ///< Rank 0 writes a byte once all ranks are there.
   std::string go_on;   ///< Rank 0 waits for a byte, the others for rank 0.
 
   template <class Archive>
@@ -33,7 +33,7 @@ struct config {
   }
 };
 
-/// A pipe with a name; opened so that neither end waits for the other to open.
+/// A named pipe, opened so that neither end waits for the other.
 unique_fd open_pipe(const std::string& path) {
   return unique_fd{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
 }
@@ -59,7 +59,7 @@ void loop(train_context& context, const config& cfg) {
   context.barrier();
 }
 
-/// This process and all that descend from it.
+/// This process and all its descendants.
 std::set<pid_t> family() {
   std::multimap<pid_t, pid_t> children;
   for (auto& entry : fs::directory_iterator{"/proc"}) {
@@ -68,7 +68,7 @@ std::set<pid_t> family() {
     std::string line;
     if (pid == 0 || !std::getline(file, line))
       continue;
-    // "pid (name) state parent ...", where the name may hold anything.
+    // "pid (name) state parent ...", where the name may contain anything.
     char state = 0;
     pid_t parent = 0;
     if (std::sscanf(line.c_str() + line.rfind(')') + 1, " %c %d", &state,
@@ -104,7 +104,7 @@ double cpu_seconds(const std::set<pid_t>& processes) {
   return sum;
 }
 
-/// Percent of a core while all ranks wait; -1 if it does not come to that.
+/// Percent of a core used while all ranks wait; -1 if the run fails before.
 double watch_family(const config& cfg) {
   double percent = -1;
   if (take(open_pipe(cfg.waiting)) == 'w') {
@@ -128,7 +128,7 @@ figure idle(workplace& place) {
   for (auto& path : {cfg.waiting, cfg.go_on})
     if (::mkfifo(path.c_str(), 0600) != 0)
       throw std::runtime_error{"cannot make the pipe " + path};
-  // Held open: what is written stays until it is read.
+  // Kept open: what is written stays until it is read.
   auto waiting = open_pipe(cfg.waiting);
   auto go_on = open_pipe(cfg.go_on);
   double percent = -1;
@@ -144,7 +144,7 @@ figure idle(workplace& place) {
     data_parallel_trainer{
       loop, cfg, {.scaling = {.num_workers = ranks}, .run = place.new_run()}}
       .fit();
-  put(waiting, 'x'); // if the ranks never came to wait
+  put(waiting, 'x'); // if the ranks never started to wait
   watcher.join();
   outcome.value_or_throw();
   if (percent < 0)

@@ -14,7 +14,7 @@ struct measurement {
   std::string name;
   std::string unit;
   goal reach;
-  /// Throws what went wrong.
+  /// Throws if the measurement fails.
   figure (*take)(workplace&);
 };
 

@@ -22,7 +22,7 @@ struct config {
   }
 };
 
-/// Twenty metrics of two outputs, one of which keeps a number for each sample.
+/// Twenty metrics with two outputs, one of which keeps a number per sample.
 metric_collection twenty_metrics() {
   metric_collection result{mean_squared_error{{.num_outputs = 2}},
                            mean_squared_error{{false, 2}},
@@ -49,7 +49,7 @@ metric_collection twenty_metrics() {
   return result;
 }
 
-/// The collectives of all members at once, then of the members one by one.
+/// The collectives of all metrics at once, then of each metric alone.
 void loop(train_context& context, const config& cfg) {
   auto group = data_plane(context)->group->getBackend(at::kCPU);
   auto together = twenty_metrics();

@@ -17,8 +17,8 @@ constexpr int rounds = 60;
 constexpr std::int64_t samples = 10000;
 constexpr std::int64_t classes = 100;
 
-/// The least that the accuracy of every class takes: how often each class was
-/// right, predicted and the target.
+/// A lower bound for the accuracy of every class: counts how often each class
+/// was right, predicted and the target.
 class bare_accuracy {
 public:
   void update(const at::Tensor& logits, const at::Tensor& target) {
@@ -57,7 +57,7 @@ figure metric_update(workplace&) {
       times.clear();
       reference.clear();
     }
-    // In turns, or what disturbs every round would always meet the same one.
+    // Take turns: a periodic disturbance would always hit the same one.
     if (round % 2 == 0)
       time(ours, times);
     time(bare, reference);

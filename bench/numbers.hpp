@@ -8,8 +8,8 @@ namespace troupe::bench {
 /// Seconds of the monotonic clock, which all processes of a host share.
 double now();
 
-/// The value below which the fraction *q* of *samples* (at least one) lies;
-/// between two samples it is interpolated.
+/// The value below which the fraction *q* of *samples* (at least one) lies,
+/// interpolated between two samples.
 double quantile(std::vector<double> samples, double q);
 
 double median(std::vector<double> samples);

@@ -6,15 +6,16 @@
 
 namespace troupe::bench {
 
-/// Keeps the calling thread, and those it starts, on *cores*; empty: as it is.
+/// Pins the calling thread, and those it starts, to *cores*; empty: changes
+/// nothing.
 void pin(const std::vector<int>& cores);
 
-/// Runs *work* in *count* processes forked from this one, each on a core of its
-/// own where the runs' ranks have one. Throws if any of them fails.
+/// Runs *work* in *count* processes forked from this one, each on its own core
+/// if the ranks of runs have one. Throws if any of them fails.
 void run_bare_ranks(int count, const std::function<void(int rank)>& work);
 
-/// Executes this program once more with *arguments* and waits for its end.
-/// Throws if it fails.
+/// Runs this program again with *arguments* and waits for its end. Throws if it
+/// fails.
 void run_self(std::vector<std::string> arguments);
 
 } // namespace troupe::bench

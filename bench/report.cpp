@@ -31,8 +31,7 @@ struct config {
   }
 };
 
-/// Calls *f* again and again; writes the seconds of each call to *out* from
-/// *at* on.
+/// Calls *f* repeatedly; writes the seconds of each call to *out* from *at* on.
 template <class F>
 void time_calls(int calls, shared_numbers& out, std::size_t at, F&& f) {
   auto before = now();
@@ -43,8 +42,8 @@ void time_calls(int calls, shared_numbers& out, std::size_t at, F&& f) {
   }
 }
 
-/// Rounds of reports and of raw barriers in turn. `times` has for each rank its
-/// reports, then its barriers.
+/// Rounds of reports and of raw barriers in turn. For each rank, `times` holds
+/// its reports, then its barriers.
 void loop(train_context& context, const config& cfg) {
   auto n = cfg.samples();
   shared_numbers times{cfg.times, 2 * n * context.world_size()};
@@ -67,7 +66,7 @@ struct samples {
   std::vector<double> barriers;
 };
 
-/// Gradient norms, as a large model has them.
+/// Gradient norms, as a large model reports them.
 metrics norms(int keys) {
   metrics result;
   for (int i = 0; i < keys; ++i)
@@ -144,7 +143,7 @@ figure report_10k_keys(workplace& place) {
     wide_loop, cfg, {.scaling = {.num_workers = 1}, .run = place.new_run()}}
     .fit()
     .value_or_throw();
-  // What ten times as much may cost is ten times the tenth.
+  // Ten times the metrics may cost ten times the time.
   return {median(times.part(0, n)) * 1e3, median(times.part(n, n)) * 1e4};
 }
 

@@ -24,7 +24,7 @@ struct config {
   }
 };
 
-/// `times` has the seconds of each report of rank 0.
+/// `times` holds the seconds of each report of rank 0.
 void loop(train_context& context, const config& cfg) {
   shared_numbers times{cfg.times, static_cast<std::size_t>(cfg.reports)};
   auto report = [&](int i) {
@@ -58,7 +58,7 @@ std::vector<double> run(workplace& place, int reports, const trackers& to) {
 }
 
 /// The median report of *runs* runs with the trackers that *make* makes for
-/// each, and of as many without, by turns.
+/// each, and of as many without, in turn.
 template <class Make>
 figure beside_none(workplace& place, int runs, int reports, Make make) {
   std::vector<double> with, without;
@@ -71,7 +71,7 @@ figure beside_none(workplace& place, int runs, int reports, Make make) {
   return {median(with) * 1e6, median(without) * 1e6};
 }
 
-/// Keeps this thread, and those it starts, on the first of its cores.
+/// Pins this thread, and those it starts, to the first of its cores.
 class one_core {
 public:
   one_core() { pin({all_.front()}); }
@@ -98,8 +98,8 @@ figure report_with_hung_tracker(workplace& place) {
   test::loopback_server hung{[](const test::loopback_request&) {
     return test::loopback_reply{.fault = test::reply_fault::hang};
   }};
-  // Runs differ by more than what is to be seen here, above all by the core
-  // that the driver gets.
+  // The difference between runs is larger than the effect measured here, mostly
+  // because of the core that the driver gets.
   one_core pinned;
   return beside_none(place, 40, 1000, [&] {
     return trackers{

@@ -7,11 +7,11 @@
 
 namespace troupe::bench {
 
-/// Numbers in a file that several processes have in memory: how ranks tell this
-/// program their times. All are 0 at first.
+/// Numbers in a file that several processes map: ranks use them to pass their
+/// times to this program. All are 0 at first.
 class shared_numbers {
 public:
-  /// The *count* numbers of the file *path*, which is made if it is not there.
+  /// The *count* numbers of the file *path*, which is created if it is missing.
   shared_numbers(const std::string& path, std::size_t count);
   ~shared_numbers();
 

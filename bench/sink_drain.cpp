@@ -33,7 +33,7 @@ void check(const expected<void>& x) {
     throw std::runtime_error{x.error().message};
 }
 
-/// A run of *reports* reports that no tracker has seen.
+/// A finished run of *reports* reports that no tracker has seen.
 std::unique_ptr<run_store> make_run(workplace& place, std::uint64_t reports) {
   auto store = run_store::open(resolve(place.new_run())).value();
   auto attempt = store->begin_attempt().value().attempt;
@@ -48,7 +48,7 @@ std::unique_ptr<run_store> make_run(workplace& place, std::uint64_t reports) {
   return store;
 }
 
-/// Scalars a second that *target* takes from its first to its last.
+/// Scalars per second that *target* takes over the whole run.
 double drain(workplace& place, std::shared_ptr<const tracker> target,
              std::uint64_t reports) {
   auto store = make_run(place, reports);
@@ -65,7 +65,7 @@ double drain(workplace& place, std::shared_ptr<const tracker> target,
   return static_cast<double>(reports * scalars_per_report) / (now() - begin);
 }
 
-/// Scalars a second that a bare program prints as rows of text.
+/// Scalars per second that a bare program prints as rows of text.
 double print_bare(workplace& place, std::uint64_t reports) {
   std::ofstream out{place.new_path("bare")};
   auto begin = now();

@@ -25,7 +25,7 @@ unique_fd new_socket() {
   return result;
 }
 
-/// Calls *f* with the address *name*, which is in no file system.
+/// Calls *f* with the abstract address *name*.
 template <class F>
 int with_address(const std::string& name, F&& f) {
   sockaddr_un address{};
@@ -59,7 +59,7 @@ star_hub::star_hub(std::string name, int ranks) : door_(new_socket()) {
 }
 
 star_hub::~star_hub() {
-  ::shutdown(door_.get(), SHUT_RDWR); // if ranks never came
+  ::shutdown(door_.get(), SHUT_RDWR); // if ranks never connected
   thread_.join();
 }
 

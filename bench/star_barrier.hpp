@@ -8,12 +8,12 @@
 
 namespace troupe::bench {
 
-/// The bare thing that a report is compared with: every rank writes 64 bytes
-/// into a Unix socket and waits for 64 bytes back, which come when all have
+/// The baseline that a report is compared with: every rank writes 64 bytes to a
+/// Unix socket and waits for 64 bytes back, which arrive once all ranks have
 /// written. Blocking calls only.
 class star_hub {
 public:
-  /// Serves *ranks* ranks on a thread until they close their ends.
+  /// Serves *ranks* ranks on a thread until they close their sockets.
   star_hub(std::string name, int ranks);
   ~star_hub();
 
@@ -27,7 +27,7 @@ private:
   std::thread thread_;
 };
 
-/// A rank's end.
+/// One rank's end of the barrier.
 class star_rank {
 public:
   explicit star_rank(const std::string& name);

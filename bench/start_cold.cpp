@@ -9,7 +9,7 @@ namespace {
 
 constexpr int rounds = 9;
 
-/// Executes this program as *child* with a folder or file *name* of its own.
+/// Runs this program as *child* with its own folder or file *name*.
 double execute(workplace& place, const std::string& child,
                const std::string& name) {
   auto times = place.new_path("times");

@@ -28,7 +28,7 @@ double fork_bare(workplace& place) {
 
 figure start_warm(workplace& place) {
   std::vector<double> ours, bare;
-  fit(place); // the first one of the process
+  fit(place); // the first run of the process
   for (int round = 0; round < rounds; ++round) {
     ours.push_back(fit(place));
     bare.push_back(fork_bare(place));

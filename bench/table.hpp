@@ -8,7 +8,7 @@
 
 namespace troupe::bench {
 
-/// A measurement and what it came to.
+/// A measurement and its result.
 using row = std::pair<measurement, figure>;
 
 void print_head();

@@ -5,8 +5,8 @@
 
 namespace troupe::bench {
 
-// One function per row; each is in the file of its name. Values are in the unit
-// of the row.
+// One function per row, in the file of the same name. Values are in the unit of
+// the row.
 
 figure start_cold(workplace& place);
 figure start_warm(workplace& place);

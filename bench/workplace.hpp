@@ -6,8 +6,9 @@
 
 namespace troupe::bench {
 
-/// A private folder on a real disk, gone at the end: below $TMPDIR, else below
-/// build/, else here; a file system in memory only if there is nothing else.
+/// A private folder on a real disk, removed at the end: below $TMPDIR, else
+/// below build/, else here; in a memory file system only if there is nothing
+/// else.
 class workplace {
 public:
   workplace();
@@ -18,10 +19,10 @@ public:
 
   const fs::path& path() const noexcept { return path_; }
 
-  /// A path in the folder that was not given out before.
+  /// A path in the folder that was not returned before.
   std::string new_path(const std::string& name);
 
-  /// The configuration of a quiet run whose files lie here.
+  /// The configuration of a quiet run whose files are in the folder.
   run_config new_run();
 
 private:

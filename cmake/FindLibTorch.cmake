@@ -22,7 +22,7 @@ if(LibTorch_FOUND AND NOT TARGET LibTorch::torch_cpu)
   set_target_properties(LibTorch::torch_cpu PROPERTIES
     IMPORTED_LOCATION ${LibTorch_ROOT_DIR}/lib/libtorch_cpu.so
     INTERFACE_LINK_LIBRARIES LibTorch::c10
-    # A RUNPATH would not serve the dependencies of the wheel's own libraries.
+    # A RUNPATH would not apply to the dependencies of the wheel's own libraries.
     INTERFACE_LINK_OPTIONS "-Wl,--no-as-needed;-Wl,--disable-new-dtags;-Wl,-rpath,${LibTorch_ROOT_DIR}/lib;-Wl,--allow-shlib-undefined")
   if(EXISTS ${LibTorch_ROOT_DIR}/lib/libtorch_cuda.so)
     set(LibTorch_HAS_CUDA TRUE)

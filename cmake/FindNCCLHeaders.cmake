@@ -1,5 +1,5 @@
-# Finds what troupe_nccl is compiled against: the header of the very NCCL that LibTorch's CUDA part loads, and the CUDA
-# runtime's headers. Both come from wheels; a CUDA toolkit of the system is not looked at.
+# Finds what troupe_nccl is compiled against: the header of the NCCL that LibTorch's CUDA part loads, and the headers of
+# the CUDA runtime. Both come from wheels; a system's CUDA toolkit is ignored.
 #   NCCLHeaders::NCCLHeaders   imported target, include folders only
 cmake_path(GET LibTorch_ROOT_DIR PARENT_PATH site_packages)
 set(bootstrapped ${TROUPE_CACHE_DIR}/nccl-headers-2.30.7-13.2/include)

@@ -1,4 +1,4 @@
-# Everything Troupe is built from. The bootstrap's cache is looked at when no root is given.
+# Everything that Troupe is built from. Without a given root, the bootstrap's cache is searched.
 if(DEFINED ENV{TROUPE_CACHE})
   set(TROUPE_CACHE_DIR $ENV{TROUPE_CACHE})
 elseif(DEFINED ENV{XDG_CACHE_HOME})
@@ -8,8 +8,8 @@ else()
 endif()
 list(APPEND CMAKE_PREFIX_PATH ${TROUPE_CACHE_DIR}/caf-0.18.7)
 
-# troupe_find_header(VARIABLE header package ...): the folder of a library that is all headers. Only sources of ours include
-# them, so that programs which use an installed Troupe do not need them.
+# troupe_find_header(VARIABLE header package ...): the folder of a header-only library. Only our sources include these
+# headers, so that programs which use an installed Troupe do not need them.
 function(troupe_find_header variable header package)
   find_path(${variable} ${header} ${ARGN})
   if(NOT ${variable})

@@ -1,4 +1,4 @@
-# Installs the libraries, their headers and the package `troupe`, so that another project says
+# Installs the libraries, their headers and the package `troupe`. Another project then writes
 #
 #   find_package(troupe REQUIRED [COMPONENTS torch])
 #   target_link_libraries(app PRIVATE troupe::troupe)     or troupe::trainers, without LibTorch and trackers
@@ -12,7 +12,7 @@ install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION $
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 
-# A set of its own: who trains without LibTorch need not have it.
+# A separate set: programs that train without LibTorch need not install it.
 if(TROUPE_WITH_TORCH)
   list(APPEND libraries troupe_torch)
   list(APPEND umbrella_headers torch)
@@ -20,12 +20,12 @@ if(TROUPE_WITH_TORCH)
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
   install(EXPORT troupeTorchTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 endif()
-if(TARGET troupe_nccl) # Loaded at run time, linked by nobody.
+if(TARGET troupe_nccl) # Loaded at run time, linked by nothing.
   list(APPEND libraries troupe_nccl)
   install(TARGETS troupe_nccl LIBRARY DESTINATION ${CMAKE_INSTALL_LIBDIR})
 endif()
 
-# They are links in the build tree, and a file set would install the links.
+# In the build tree these headers are links, and a file set would install the links.
 list(TRANSFORM umbrella_headers REPLACE "(.+)" ${PROJECT_SOURCE_DIR}/trainers/umbrella/\\1.hpp)
 install(FILES ${umbrella_headers} DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}/troupe)
 

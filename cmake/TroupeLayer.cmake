@@ -14,7 +14,7 @@ foreach(header train torch actors trackers)
     ${TROUPE_INCLUDE_DIR}/troupe/${header}.hpp SYMBOLIC)
 endforeach()
 
-# What our own headers depend on among the options. In a file, so that only those that include it are compiled again.
+# The options that our own headers depend on, in a file, so that a changed option recompiles only its users.
 if(TROUPE_FAILPOINTS)
   set(with_failpoints 1)
 else()
@@ -30,8 +30,8 @@ file(CONFIGURE OUTPUT ${TROUPE_INCLUDE_DIR}/troupe/build_options.hpp CONTENT
 function(troupe_layer name)
   cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
-  # A header whose source includes it first is proven to stand alone by that, where files are compiled one by one; the others
-  # are compiled by themselves.
+  # A source that includes its own header first proves that the header stands alone, if files are compiled one by one;
+  # the other headers are compiled by themselves.
   set(layer_ALONE ${layer_HEADERS})
   list(TRANSFORM layer_SOURCES REPLACE "\\.cpp$" ".hpp" OUTPUT_VARIABLE proven)
   list(REMOVE_ITEM layer_ALONE ${proven})
@@ -49,7 +49,7 @@ function(troupe_layer name)
     FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})
   set_target_properties(troupe_${name} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY headers_alone)
   target_compile_features(troupe_${name} PUBLIC cxx_std_20)
-  # A train loop is found again in a rank by module and build id.
+  # A rank finds a train loop by module and build id.
   target_link_options(troupe_${name} INTERFACE -Wl,--build-id)
   target_link_libraries(troupe_${name} PUBLIC ${layer_LINK}
     PRIVATE $<BUILD_INTERFACE:troupe_build_flags> ${layer_PRIVATE_LINK})

@@ -5,10 +5,10 @@ option(TROUPE_WITH_NCCL "Build the troupe_nccl library where its headers are fou
 option(TROUPE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_EXAMPLES "Build the examples" ${PROJECT_IS_TOP_LEVEL})
 option(TROUPE_BUILD_BENCH "Build troupe_bench" ${PROJECT_IS_TOP_LEVEL})
-# Whoever sets TROUPE_FAILPOINT in the environment of such a build can end the process or make its writes fail.
+# In such a build, the variable TROUPE_FAILPOINT can end a process or make its writes fail.
 option(TROUPE_FAILPOINTS "Let tests end the process or fail system calls at named points; not for installation" OFF)
 option(TROUPE_WARNINGS_AS_ERRORS "Treat warnings in our own code as errors" OFF)
-# Templates of other libraries (LibTorch 10 s, JSON 2 s) cost the compiler more than what is in a file of ours.
+# Templates of other libraries (LibTorch 10 s, JSON 2 s) cost more compile time than our own code.
 set(TROUPE_COMPILE_IN_BATCHES "" CACHE STRING "Compile several files at once, of: layers;tests. Quicker as a whole, slower after an edit")
 set(TROUPE_SANITIZERS "" CACHE STRING "Comma-separated sanitizers, e.g. address,undefined")
 
@@ -18,8 +18,8 @@ set(CMAKE_CXX_EXTENSIONS OFF)
 set(CMAKE_EXPORT_COMPILE_COMMANDS ON)
 set(CMAKE_POSITION_INDEPENDENT_CODE ON)
 
-# ccache makes a second build of the same sources free, in another clone, too: no path of this one gets into an object.
-# (So __FILE__ is no way to find a file.) Precompiled headers need its sloppiness.
+# ccache makes a second build of the same sources free, even in another clone: no path of a clone gets into an object.
+# (So __FILE__ cannot be used to find a file.) Precompiled headers need its sloppiness.
 find_program(TROUPE_CCACHE ccache)
 if(TROUPE_CCACHE)
   set(launcher ${CMAKE_COMMAND} -E env CCACHE_BASEDIR=${PROJECT_SOURCE_DIR}
@@ -33,14 +33,14 @@ add_library(troupe_build_flags INTERFACE)
 target_compile_options(troupe_build_flags INTERFACE -Wall -Wextra -Wpedantic
   -Wno-missing-field-initializers # designated initializers leave defaults on purpose
   -Wno-restrict # GCC 12 warns of its own std::string operator+ at -O3
-  # At -O3 GCC 12.2 takes members for unchanged that were set: commas were missing in JSON.
+  # At -O3, GCC 12.2 assumes that changed members are unchanged: commas were missing in JSON.
   $<$<AND:$<CXX_COMPILER_ID:GNU>,$<VERSION_LESS:$<CXX_COMPILER_VERSION>,13>>:-fno-ipa-modref>
   $<$<BOOL:${TROUPE_WARNINGS_AS_ERRORS}>:-Werror>)
 if(TROUPE_SANITIZERS)
   target_compile_options(troupe_build_flags INTERFACE
     -fsanitize=${TROUPE_SANITIZERS} -fno-omit-frame-pointer
-    -Wno-maybe-uninitialized # GCC 12 sees some in the code that sanitizers add to std::regex
-    -fno-sanitize-recover=all) # UBSan only prints otherwise; it also halves what the compiler has to do.
+    -Wno-maybe-uninitialized # GCC 12 reports some in the code that sanitizers add to std::regex
+    -fno-sanitize-recover=all) # UBSan only prints otherwise; it also halves compile time.
   target_compile_definitions(troupe_build_flags INTERFACE XXH_NO_INLINE_HINTS=1) # xxHash, of -O0 and -Og
   target_link_options(troupe_build_flags INTERFACE -fsanitize=${TROUPE_SANITIZERS})
 endif()

@@ -9,7 +9,7 @@
 #include <troupe/torch.hpp>
 
 /// `--name value` or `--name=value` options of an example, `--gpu` and
-/// `--help`. A wrong one ends the program with a sentence.
+/// `--help`. A wrong option ends the program with a sentence.
 class command_line {
 public:
   command_line(int argc, char** argv, const char* usage) {
@@ -41,8 +41,8 @@ public:
     return found ? found.mapped() : otherwise;
   }
 
-  /// A path; `~/` at its begin is the user's home, also where no shell has
-  /// replaced it.
+  /// A path; `~/` at its beginning is the user's home, also where the shell
+  /// does not replace it.
   std::string folder(const std::string& name, const std::string& otherwise) {
     auto path = text(name, otherwise);
     if (!path.starts_with("~/"))
@@ -76,8 +76,8 @@ public:
     return result;
   }
 
-  /// `--workers`, and with `--gpu` a GPU for each; then there are as many
-  /// workers as GPUs, unless the user says otherwise.
+  /// `--workers`, and with `--gpu` a GPU for each; by default there are then as
+  /// many workers as GPUs.
   troupe::scaling_config scaling() {
     if (!gpu_)
       return {.num_workers = number("--workers", 2, 0)};
@@ -89,7 +89,7 @@ public:
     return {.num_workers = number("--workers", gpus, 0), .use_gpu = true};
   }
 
-  /// Ends the program if an option was not asked for.
+  /// Ends the program if there are unknown options.
   void finish() const {
     if (!values_.empty())
       fail("there is no option '" + values_.begin()->first + "'");

@@ -29,7 +29,7 @@ struct config {
   }
 };
 
-/// Sums over the samples that one rank has seen; then over all ranks.
+/// Sums over the samples that one rank has seen, later over all ranks.
 struct totals {
   explicit totals(torch::Device where)
     : sums(torch::zeros({3}, torch::device(where).dtype(torch::kDouble))) {}

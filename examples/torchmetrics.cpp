@@ -70,7 +70,7 @@ void train(troupe::train_context& context, const config& cfg) {
       mape.update(predicted, target);
       r2.update(predicted, target);
     }
-    // Every rank computes, and every rank has the value over all ranks.
+    // Every rank computes, and every rank gets the value over all ranks.
     troupe::metrics values{{"epoch", epoch},
                            {"valid_loss", valid_loss.item<double>()},
                            {"mean_valid_loss", mean_valid_loss.value()},

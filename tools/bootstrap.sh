@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# Makes everything that Troupe is built from available on a Debian 12 machine: Debian packages, CAF built from
-# Debian's source package, LibTorch from its PyPI wheel. Idempotent; quick when there is nothing to do. Whatever it
-# makes lies under $TROUPE_CACHE (default: the user's cache folder), keyed by version, and is shared by all clones.
-# A part appears there by rename, complete or not at all; clones that start together take turns.
+# Provides everything that Troupe is built from on a Debian 12 machine: Debian packages, CAF built from Debian's source
+# package, LibTorch from its PyPI wheel. Idempotent; quick when there is nothing to do. What it builds is stored below
+# $TROUPE_CACHE (default: the user's cache folder), keyed by version, and shared by all clones. A part appears there by
+# rename, complete or not at all; clones that start together take turns.
 #
 #   tools/bootstrap.sh                  install what is missing, print the roots as NAME=value, one a line
 #   ... --with-tests                    what the tests need, too
@@ -38,7 +38,7 @@ say() { printf 'bootstrap: %s\n' "$*" >&2; }
 fail() { say "$*"; exit 1; }
 trap '[ -z "$work" ] || rm -rf "$work"' EXIT
 
-# Only one bootstrap of a user works at a time. The lock goes with the process, however it ends.
+# Only one bootstrap per user works at a time. The lock ends with the process.
 take_turn() {
   [ -n "${have_turn:-}" ] && return
   mkdir -p "$cache" || fail "the cache folder $cache cannot be made: set TROUPE_CACHE to one that can"
@@ -48,14 +48,14 @@ take_turn() {
     flock 9
   fi
   have_turn=1
-  rm -rf "$cache"/.work-* # Left by one that was killed.
+  rm -rf "$cache"/.work-* # Left by a bootstrap that was killed.
 }
 
 new_work_folder() {
   work=$(mktemp -d "$cache/.work-XXXXXX") || fail "no folder can be made in $cache"
 }
 
-# Gives the finished folder $1 its name $2; the work folder goes.
+# Renames the finished folder $1 to $2 and removes the work folder.
 publish() {
   touch "$1/.complete"
   rm -rf "$2"
@@ -65,7 +65,7 @@ publish() {
 }
 
 missing_packages() {
-  # dpkg-query complains about packages that it has never heard of; they are missing, too.
+  # dpkg-query fails for packages that it does not know; they are missing, too.
   local installed
   installed=$(dpkg-query -W -f='${db:Status-Status} ${Package}\n' "$@" 2>/dev/null | sed -n 's/^installed //p') || true
   printf '%s\n' "$@" | grep -vxF "$installed" | tr '\n' ' ' || true
@@ -86,7 +86,7 @@ install_packages() {
     fi
   fi
   take_turn
-  missing=$(missing_packages "$@") # Another bootstrap may have been here meanwhile.
+  missing=$(missing_packages "$@") # Another bootstrap may have installed them meanwhile.
   [ -z "$missing" ] && return
   say "installing ${missing% }"
   "${as_root[@]}" apt-get -qq -o DPkg::Lock::Timeout=600 update || fail "apt-get update failed: is the network up?"
@@ -116,7 +116,7 @@ fetch_caf_source() {
   echo "deb-src [signed-by=/usr/share/keyrings/debian-archive-keyring.gpg] $mirror experimental main" >"$folder/apt/sources.list"
   local options=(-qq -o "Dir::Etc::SourceList=$folder/apt/sources.list" -o Dir::Etc::SourceParts=/dev/null
     -o "Dir::State::Lists=$folder/apt/lists" -o "Dir::Cache=$folder/apt" -o APT::Sandbox::User=
-    # A mirror that lags behind will do: the checksum decides.
+    # A mirror that lags behind is fine: the checksum decides.
     -o Acquire::Check-Valid-Until=false)
   apt-get "${options[@]}" update || fail "the list of Debian's experimental sources could not be fetched from $mirror"
   (cd "$folder/download" && apt-get "${options[@]}" source --tar-only --download-only "actor-framework=$caf_version-1~exp1") ||
@@ -182,7 +182,7 @@ make_environment() {
   "$python" -m venv "${venv_options[@]}" "$work/venv" || fail "$python -m venv failed: is python3-venv installed?"
   PYTHONNOUSERSITE=1 "$work/venv/bin/python" -m pip install --quiet --disable-pip-version-check --no-cache-dir \
     --no-compile "$@" || fail "PyPI did not deliver $*: is the network up?"
-  # Its programs name their interpreter, which is about to move.
+  # Its programs contain the path of their interpreter, which is about to move.
   grep -rlI "$work/venv" "$work/venv/bin" | xargs -r sed -i "s|$work/venv|$root|g"
   publish "$work/venv" "$root"
 }
@@ -237,7 +237,7 @@ provide_test_python() {
   make_environment "${root##*/}" --no-deps "safetensors==$safetensors_version"
 }
 
-# The real trackers, which the tests of the sinks talk to. Only those tests are the poorer without them.
+# The real trackers for the tests of the sinks. Without them only those tests are skipped.
 provide_peers_python() {
   [ -n "${TROUPE_PEERS_PYTHON:-}" ] && return
   local requirements=tests/peers/requirements.txt root
@@ -249,7 +249,7 @@ provide_peers_python() {
   if [ ! -e "$root/.complete" ]; then
     say "fetching the trackers that the tests talk to (1 GB, 1-2 minutes, once per user)"
     local venv_options=()
-    # In a shell of its own, whose failure is not ours.
+    # In its own shell, so that a failure does not end the bootstrap.
     (
       trap '[ -z "$work" ] || rm -rf "$work"' EXIT
       make_environment "${root##*/}" --requirement "$requirements"

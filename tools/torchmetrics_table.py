@@ -100,7 +100,7 @@ def case(data, metric, ours=None, ours_forward=None, **options):
     for entry, value in zip(forward, ours_forward or []):
         if value is not None:
             entry["ours"] = plain(value)
-    # What the peer cannot do is an error with us too, unless the case says otherwise.
+    # What the peer cannot do is an error here too, unless the case says otherwise.
     for entry in [*forward, total]:
         if "peer_throws" in entry:
             entry.setdefault("ours", "throws")
@@ -155,7 +155,7 @@ def aggregations():
                 dataset("weights_negative", [tensor([1.0, 2.0]), tensor([-1.0, 3.0])])]
     for data in weighted:
         case(data, "MeanMetric")
-    # The peer keeps what shape it can; ours is a vector of all.
+    # The peer keeps the shape if it can; ours is a vector of all.
     for data in [*simple[:9], "values_empty_then_some", "values_none"]:
         each = [[float(x) for x in batch[0].flatten()] for batch in datasets[data]]
         case(data, "CatMetric", ours=sum(each, []), ours_forward=each)
@@ -182,7 +182,7 @@ def variations(batches):
 
 def far_off_regressions():
     """Targets far from zero, whose variance the peer's sums of squares lose: ours are the exact values."""
-    own = numpy.random.RandomState(21)  # so that these cases change no others
+    own = numpy.random.RandomState(21)  # so that these cases do not change the others
     for exponent in (6, 8, 9):
         batches = []
         for n in (40, 25, 3):
@@ -273,7 +273,7 @@ def regressions():
             case(data, "PearsonCorrCoef", ours=total["value"], ours_forward=[x["value"] for x in forward])
         else:
             case(data, "PearsonCorrCoef")
-    # The peer fails to find the greatest of nothing; ours counts nothing.
+    # The peer fails to find the maximum of nothing; ours counts nothing.
     case(empty_first, "PearsonCorrCoef", ours_forward=[NAN],
          ours=peer("PearsonCorrCoef", {}, datasets[empty_first][1:])[1]["value"])
     case(shapes_differ, "PearsonCorrCoef")
@@ -288,13 +288,13 @@ def regressions():
         for reduction in ("sum", "mean", "none"):
             case(data, "CosineSimilarity", reduction=reduction)
     case(shapes_differ, "CosineSimilarity")
-    case("pairs", "CosineSimilarity")  # vectors of no dimension: an error
+    case("pairs", "CosineSimilarity")  # vectors of dimension 0: an error
 
 
 def more_regressions(pair, one, rows, odd):
     for metric in ("SymmetricMeanAbsolutePercentageError", "WeightedMeanAbsolutePercentageError", "LogCoshError"):
         for data in [*one, *(x for x in odd if metric != "LogCoshError" or x != "pairs_3d")]:
-            huge = metric == "LogCoshError" and data == "pairs_huge"  # which overflows the peer's cosh
+            huge = metric == "LogCoshError" and data == "pairs_huge"  # overflows the peer's cosh
             case(data, metric, ours=1e12 if huge else None, ours_forward=[1e12] if huge else None)
     positive = [dataset("positive", [tensor(uniform(6)), tensor(uniform(6))], [tensor(uniform(3)), tensor(uniform(3))]),
                 dataset("positive_f32", [tensor(uniform(6), "f32"), tensor(uniform(6), "f32")])]
@@ -363,7 +363,7 @@ def binary_data():
     }
     decided = {
         "labels": dataset("binary_labels", [tensor(labels(2, 12), "i64"), tensor(labels(2, 12), "i64")]),
-        # The peer takes any NaN for a sign of logits; these are logits, so that both agree.
+        # The peer takes any NaN as a sign of logits; these are logits, so that both agree.
         "nan": dataset("binary_nan", [tensor([NAN, 2.0, -1.0, 3.0]), tensor([1, 1, 0, 0], "i64")]),
     }
     return scores, decided
@@ -378,14 +378,14 @@ def binary():
     for stat in STATS:
         for key, data in {**scores, **decided}.items():
             options = {"ignore_index": -1} if "ignored" in key else {}
-            # Batches of which nothing counts are worth nothing, not an error.
+            # Batches of which no sample counts contribute nothing; they are not an error.
             case(data, f"Binary{stat}", **options)
         for data in wrong:
             case(data, f"Binary{stat}")
         case(scores["batches"], f"Binary{stat}", threshold=0.3)
         case(scores["f32"], f"Binary{stat}", threshold=0.75)
         nothing = [0, 0, 0, 0, 0] if stat == "StatScores" else 0.0
-        case(empty, f"Binary{stat}", ours=nothing, ours_forward=[nothing])  # the peer fails to reshape nothing
+        case(empty, f"Binary{stat}", ours=nothing, ours_forward=[nothing])  # the peer fails to reshape an empty tensor
         case(none, f"Binary{stat}")
     for stat in WITH_ZERO_DIVISION:
         for key in ("negatives", "positives", "low", "plain"):
@@ -412,7 +412,7 @@ def binary():
         for max_fpr in (0.25, 0.5, 1.0):
             case(scores[key], "BinaryAUROC", max_fpr=max_fpr)
         case(scores[key], "BinaryAUROC", max_fpr=0.5, thresholds=9)
-    for data in wrong:  # which the peer never looks at
+    for data in wrong:  # the peer does not check these
         case(data, "BinaryAUROC", ours="throws", ours_forward=["throws"])
     case(empty, "BinaryAUROC", ours=0.0, ours_forward=[0.0])
     case(empty, "BinaryAveragePrecision", ours=0.0, ours_forward=[0.0])
@@ -447,7 +447,7 @@ def multiclass():
         "ties": dataset("classes_ties", [tensor([[.3, .3, .2, .2], [.1, .4, .4, .1]]), tensor([1, 1], "i64")]),
         "i32": dataset("classes_i32", [tensor(labels(4, 9), "i32"), tensor(labels(4, 9), "i32")]),
     }
-    # Five labels at most pass the peer's check; the fourth would then be out of the matrix.
+    # At most five labels pass the peer's check; the fourth would be outside the matrix.
     wrong = [dataset("classes_label_five", [tensor([0, 1, 2, 5], "i64"), tensor([0, 1, 2, 5], "i64")]),
              dataset("classes_shapes_differ", [tensor([0, 1], "i64"), tensor([0, 1, 1], "i64")]),
              dataset("classes_too_few_scores", [tensor(distribution(4, 3)), tensor([0, 1, 2, 0], "i64")])]
@@ -474,7 +474,7 @@ def multiclass():
             case(empty, metric, num_classes=4, average=average, ours=nothing, ours_forward=[nothing])
         case(none, metric, num_classes=4, average="micro")
         for at in wrong:
-            # Micro averages never look at the label; ours are kept by class.
+            # The peer's micro averages ignore the label; ours are kept by class.
             case(at, metric, num_classes=4, average="macro", ours="throws", ours_forward=["throws"])
     for average in AVERAGES:
         for k in (2, 3, 4):

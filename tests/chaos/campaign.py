@@ -26,7 +26,7 @@ import faults
 import run_reader
 from run_reader import Case
 
-# Families that main is known to pass; `--families all` runs the rest, too.
+# Families that are known to pass; `--families all` runs the others, too.
 CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-point", "rank-io", "rank-io-delay",
          "loop-fails", "spawner-kill", "spawner-pause", "driver-kill", "driver-killed-by-rank", "driver-point",
          "driver-pause", "driver-signal", "driver-stopped-by-rank", "driver-io-delay", "two-drivers", "lock-removed",
@@ -34,13 +34,13 @@ CLEAN = ["rank-kill", "rank-kill-again", "all-ranks-kill", "rank-pause", "rank-p
          "preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill", "preempt-spawner-kill", "rank-stop",
          "loop-throws", "spawner-stop", "driver-hangup", "driver-point-fails", "driver-io", "lock-removed-two",
          "folder-renamed", "folder-replaced"]
-# A run with LibTorch takes a second to start: these cases are few.
+# A run with LibTorch takes a second to start: there are few of these cases.
 TORCH_SHARE = 0.1
-# What remains of a run may take 2 s to go (N7). Other programs share these cores: five times that is a violation.
+# The remains of a run may take 2 s to disappear (N7). Other programs share these cores: five times that is a violation.
 GONE_S = 10.0
-# What a driver may take beside the limits it was given; it needs a second where nothing else runs.
+# The time a driver may take on top of its own limits; on an idle host it needs a second.
 ALLOWANCE_S = 40.0
-# A family that missed so often and never hit is broken.
+# A family with that many misses and no hit is broken.
 CHANCES = 20
 
 
@@ -159,7 +159,7 @@ class Driver:
         def prepare():
             os.setpgid(0, 0)
             for number in (signal.SIGHUP, signal.SIGINT, signal.SIGQUIT):
-                signal.signal(number, signal.SIG_DFL)  # A campaign in the background passes on that it ignores them.
+                signal.signal(number, signal.SIG_DFL)  # A background campaign ignores them, and would pass that on.
             resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
 
         return subprocess.Popen(self.command(), env=self.environment(), cwd=self.case.folder, stdin=subprocess.DEVNULL,
@@ -349,7 +349,7 @@ class Driver:
             if fault["do"] == "rename-folder" and fault["delivered"]:
                 moved = self.case.run.with_name("moved")
                 if fault["back"] and moved.exists() and not (self.case.run / "run.json").exists():
-                    shutil.rmtree(self.case.run, ignore_errors=True)  # The loop made folders under the old path.
+                    shutil.rmtree(self.case.run, ignore_errors=True)  # The loop created folders under the old path.
                 if not self.case.run.exists() and moved.exists():
                     os.rename(moved, self.case.run)
             if fault["do"] == "remove-runtime":
@@ -361,7 +361,7 @@ class Driver:
             if fault["do"] == "full-disk":
                 fault["delivered"] = self.disk_works and "No space left" in self.words()
             if fault["do"] == "loop-fails":
-                hits = self.own_failures()[self.failed_before:]  # None if another fault was faster.
+                hits = self.own_failures()[self.failed_before:]  # None if another fault came first.
                 fault["delivered"] = bool(hits)
                 fault["attempt"] = hits[-1]["attempt"] if hits else -1
                 self.killed = self.killed or fault["delivered"] and fault["by"] in ("driver KILL", "driver SEGV")
@@ -456,7 +456,7 @@ class Driver:
             folder = self.case.folder
             files = [str(x.relative_to(folder)) for name in "rt" for x in (folder / name).rglob("*")]
             files += [str(x) for x in Path("/tmp").glob(f"troupe-*-{self.process.pid}-*")]
-        if self.process.returncode != 0:  # It may have ended before it could tidy up after those that were killed.
+        if self.process.returncode != 0:  # It may have ended before it could clean up after those that were killed.
             files = [x for x in files if not any(f"-{life['pid']}-" in x for life in self.case.lives)]
         return {"processes": names, "sockets": sockets, "files": files}
 

@@ -16,7 +16,7 @@ import run_reader
 from run_reader import Case, Damaged
 
 
-# Signals at which a run leaves its machine, with a last checkpoint.
+# Signals with which a run leaves its host, with a last checkpoint.
 LEAVE = {"SIGTERM", "SIGUSR1", "SIGHUP"}
 WRITE_FAULTS = {"shim", "full-disk", "driver-failpoint", "rename-folder"}
 
@@ -26,16 +26,16 @@ class Evidence:
 
     def __init__(self, case: Case, over: bool, run: Path):
         self.case, self.plan, self.run = case, case.plan, run
-        # Only a run whose folder was renamed makes room for another of its name.
+        # A run frees its name for another one only if its folder was renamed.
         self.replaced = any(x["do"] == "rename-folder" and x["delivered"] for life in case.lives
                             for x in life["faults"])
         try:
             self.id = run_reader.run_id(run)
         except Damaged:
             self.id = ""
-        self.lives = case.lives if run == case.run else []  # of a folder that was replaced, no driver is to blame
+        self.lives = case.lives if run == case.run else []  # of a folder that was replaced, no driver is at fault
         self.over = over  # whether the run has finished
-        # Nothing disturbed the last driver's writes, so that what trackers keep on the disk is whole.
+        # The last driver's writes were undisturbed, so that the files of trackers on disk are complete.
         self.trackers_whole = over and self.lives[-1]["rc"] == 0 and not (
             {x["do"] for x in self.lives[-1]["faults"]} & WRITE_FAULTS)
         self.journal = run_reader.read_journal(run / "journal.jsonl")
@@ -209,7 +209,7 @@ def n3_monotonic(e: Evidence):
 
 def n4_callbacks(e: Evidence):
     highest = -1
-    rotten = e.spoiled()  # The next driver sets them aside, then tells of reports that no callback heard of.
+    rotten = e.spoiled()  # The next driver sets them aside, then replays the reports that no callback has got.
     lives: dict = {}
     for x in e.told:
         lives.setdefault(x["pid"], []).append(x)
@@ -229,7 +229,7 @@ def n4_callbacks(e: Evidence):
                 yield f"callbacks were told of report {x['index']}, which is not in the journal"
                 continue
             stored = row.get("checkpoint", "")
-            # A driver that tells what the one before did not may find that retention let the checkpoint go.
+            # A driver that replays its predecessor's reports may find that retention has evicted the checkpoint.
             newer = sum("checkpoint" in e.rows[i] for i in e.rows if i > x["index"])
             gone = stored in rotten or calls[0]["attempt"] > x["attempt"] and 0 < e.plan["keep"] <= newer
             names = {stored, ""} if gone else {stored}
@@ -297,7 +297,7 @@ def n6_fencing(e: Evidence):
     attempt, begun = -1, set()
     for x in e.journal.lines:
         if "batch" not in x and x.get("event") != "attempt_begun":
-            continue  # Events of the driver count the attempt that it is preparing.
+            continue  # Events of the driver have the attempt that it is preparing.
         if x.get("event") == "attempt_begun":
             if x["attempt"] in begun:
                 yield f"attempt {x['attempt']} began twice"
@@ -310,7 +310,7 @@ def n6_fencing(e: Evidence):
     for x in e.checkpoints.values():
         if x.manifest and x.index in e.rows and e.rows[x.index]["attempt"] != x.manifest["attempt"]:
             yield f"{x.name} is of attempt {x.manifest['attempt']}, its report of {e.rows[x.index]['attempt']}"
-    # A group that did not come up is started again under its number; its ranks may have begun.
+    # A group that failed to start is started again under the same number; its ranks may have begun.
     starts = collections.Counter(x["attempt"] for x in e.journal.events("ranks_failed"))
     seen: collections.Counter = collections.Counter()
     for rank, x in e.begun():
@@ -342,11 +342,12 @@ def n7_bounded(e: Evidence):
             for name in names:
                 yield f"{who} left {kind} behind: {name}"
     if not e.over or e.lives[-1]["rc"] != 0:
-        return  # A driver that was killed after the end can no longer tidy up, and no other one will.
-    # A disk that does not let go of a folder is an event, and the next start's to tidy up after.
+        return  # A driver that was killed after the end can no longer clean up, and none follows.
+    # A folder that the disk fails to remove is an event, and the next start removes it.
     excused = [str(x["fields"]) for kind in ("checkpoint_not_removed", "staging_not_removed")
                for x in e.journal.events(kind)]
-    # Trackers go by path: one whose folder was renamed cannot remove the file that it was replacing another with.
+    # Trackers use paths: if its folder was renamed, a tracker cannot remove the file with which it was replacing
+    # another.
     renamed = any(x["do"] == "rename-folder" and x["delivered"] for x in e.lives[-1]["faults"])
     unfinished = {f"{x}.new" for x in ("metrics.csv", "report.html")} if renamed else set()
     for path in sorted(e.run.rglob("*")):
@@ -412,7 +413,7 @@ def left_apart(e: Evidence):
 def n9_closed_door(e: Evidence):
     for path in [e.run, *sorted(e.run.rglob("*"))] if e.run.is_dir() else []:
         name = path.relative_to(e.run).as_posix()
-        # What ranks put into a checkpoint has the mode that they gave it, in folders that no one else may enter.
+        # Files of a checkpoint keep the mode that ranks gave them, in folders that no other user may enter.
         of_the_user = name.startswith("checkpoints/") and path.name != "manifest.json" and (
             path.is_file() or ".staging" in name)
         if path.is_symlink():
@@ -435,9 +436,9 @@ def n10_explains_itself(e: Evidence):
         if attempt in explained or attempt in ended or life and life["timed_out"]:
             continue
         if attempt in lost and life and (life["killed"] or {x["do"] for x in life["faults"]} & WRITE_FAULTS):
-            continue  # That driver could not say so; the one after it did.
+            continue  # That driver could not say so; the next one did.
         if life and any(x.get("beside") and x["delivered"] for x in life["faults"]):
-            continue  # Another driver took the run over; the one that was ousted may not write that down.
+            continue  # Another driver has taken over the run; the previous one may not record that.
         yield f"attempt {attempt} ended and no event says why"
     for attempt, reason in explained.items():
         if not reason:
@@ -474,7 +475,7 @@ def gave_up(who: str, e: Evidence, life: dict, result: dict):
     """A run that may restart its ranks without limit outlives some faults."""
     befell = [x.get("family", x["do"]) for x in life["faults"] if x["delivered"]]
     if not set(befell) <= faults.OUTLIVED or e.plan["max_failures"] >= 0 or life["rc"] == 5:
-        return  # 5: it was refused, as its name has finished or another driver has it.
+        return  # 5: the run was refused, as its name has finished or another driver has it.
     if result["status"] != "finished":
         yield f"{who}: the run outlives {', '.join(befell) or 'a driver that nothing disturbed'}, and fit() returned " \
               f"{result['status']}: {result['error']}"
@@ -512,7 +513,7 @@ def failures_before(e: Evidence, life: dict) -> int:
 def unexplained(rank: int, what: str, reason: str | None):
     """Sentences for *what*, a signal or a way to fail, that befell *rank* and that *reason* does not explain."""
     if reason is None:
-        return  # It hit nothing: the rank was on its way out, or not yet a rank.
+        return  # It hit nothing: the rank was leaving, or not a rank yet.
     words = {"throw": "told to fail", "exit": "exit(3)", "STOP": "", "TERM": ""}
     expected = words.get(what, f"SIG{what}")
     if str(rank) not in reason.split(":")[0]:

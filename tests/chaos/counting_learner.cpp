@@ -1,5 +1,5 @@
-// A model that counts: what it must be after any number of faults can be
-// computed by anyone.
+// A model that counts: its value after any number of faults is known in
+// advance.
 
 #include "trainee.hpp"
 

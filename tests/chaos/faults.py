@@ -27,7 +27,7 @@ def points() -> tuple:
     return sorted(every), sorted(failing)
 
 
-# What ranks pass, too.
+# Failpoints that ranks pass, too.
 RANK_POINTS = ["storage.sync_file"]
 CALLS = ["open", "stat", "write", "fsync", "rename", "unlink", "mmap"]
 CODES = [errno.EIO, errno.ENOSPC, errno.EACCES, errno.ESTALE, errno.EMFILE, errno.EINTR]
@@ -125,13 +125,13 @@ def shim(role, delays):
                  "file": random_.choice(["", "", "state.json", "journal.jsonl", "checkpoints", "manifest.json"])}
         if fault["file"]:
             fault["nth"] = random_.randint(1, 10)
-        if role == "rank":  # Each rank counts by itself, and does little.
+        if role == "rank":  # Each rank counts its own passes, of which there are few.
             fault |= {"calls": random_.choice(["open", "open", "write", "fsync", "stat", "rename", "unlink", "mmap"]),
                       "nth": random_.randint(1, 8), "file": random_.choice(["", "checkpoints"])}
             if for_good and not delays:
-                plan["max_failures"] = 2  # No restart heals it.
+                plan["max_failures"] = 2  # A restart does not repair it.
         if for_good and fault["errno"] == errno.EINTR:
-            fault["errno"] = errno.EIO  # Nothing is interrupted for ever.
+            fault["errno"] = errno.EIO  # A call cannot be interrupted forever.
         if delays:
             fault |= {"errno": 0, "delay_us": random_.choice([20_000, 200_000] if for_good else [200_000, 1_500_000])}
         return fault
@@ -166,7 +166,7 @@ def rot_point(random_, plan):
 
 def full_disk(random_, plan):
     plan["bytes"] = random_.randint(20_000, 60_000)
-    plan["max_failures"] = 2  # No restart makes room.
+    plan["max_failures"] = 2  # A restart does not free space.
     return {"do": "full-disk", "kib": random_.randint(120, 700)}
 
 
@@ -217,14 +217,14 @@ ALONE = {"preempt", "preempt-again", "preempt-driver-kill", "preempt-rank-kill",
          "rot-point", "torn", "full-disk", "folder-renamed", "folder-replaced", "two-drivers", "lock-removed-two"}
 
 
-# Families that a run outlives: it is told to restart its ranks without limit, and goes on to its end.
+# Families that a run survives: it may restart its ranks without limit and runs to its end.
 OUTLIVED = {
     "all-ranks-kill", "driver-io-delay", "driver-pause", "lock-removed", "loop-fails", "loop-throws", "rank-io",
     "rank-io-delay", "rank-kill", "rank-kill-again", "rank-pause", "rank-point", "rank-stop", "runtime-removed",
     "spawner-kill", "spawner-pause", "spawner-stop", "stdout-closed"}
 
 
-# Families that need no rank to be a process.
+# Families that do not need ranks in processes.
 WITHOUT_RANKS = {
     "driver-hangup", "driver-io", "driver-io-delay", "driver-kill", "driver-killed-by-rank", "driver-pause",
     "driver-point", "driver-signal", "driver-stopped-by-rank", "folder-renamed", "folder-replaced", "full-disk",
@@ -236,7 +236,7 @@ def make_case(seed: int, number: int, families: list, torch_share: float = 0) ->
     """Plan and drivers (lists of faults) of case *number*."""
     random_ = random.Random(f"{seed}/{number}")
     plan = make_plan(random_)
-    if random_.random() < torch_share:  # Alike, so that few runs tell what all of them have to learn.
+    if random_.random() < torch_share:  # All alike, so that one undisturbed run serves many cases.
         plan |= {"learner": "torch", "seed": 1, "workers": 2, "steps": 12}
     lives = []
     for _ in range(random_.choice([1, 1, 2, 2, 3])):
@@ -273,7 +273,7 @@ def place(random_: random.Random, plan: dict, used: list) -> None:
         if plan["placement"] == "inline":
             plan["workers"] = 1
         if any(x.get("for_good") or "+" in x.get("spec", "") for x in used):
-            plan["max_failures"] = 2  # It befalls the ranks, too, and no restart heals it.
+            plan["max_failures"] = 2  # It affects the ranks, too, and a restart does not repair it.
 
 
 def describe(fault: dict) -> str:

@@ -41,8 +41,8 @@ def checked_json(data: bytes, what: str) -> dict:
 @dataclass
 class Journal:
     lines: list = field(default_factory=list)  # dicts, in order
-    damaged: list = field(default_factory=list)  # numbers of damaged lines with good ones behind them
-    torn: bool = False  # whether the end is a torn write
+    damaged: list = field(default_factory=list)  # numbers of damaged lines that are followed by good ones
+    torn: bool = False  # whether the last write is torn
 
     @property
     def batches(self) -> list:
@@ -75,7 +75,7 @@ def read_journal(path: Path) -> Journal:
 class Checkpoint:
     name: str
     manifest: dict | None
-    problems: list  # sentences; empty: the checkpoint is whole
+    problems: list  # sentences; empty: the checkpoint is complete
 
     @property
     def index(self) -> int:

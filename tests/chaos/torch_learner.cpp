@@ -1,5 +1,5 @@
 // A linear layer whose gradients are averaged over shared memory. Its weights
-// must be those of a run that nothing disturbed, to the last bit.
+// must equal those of an undisturbed run, to the last bit.
 
 #include <cstring>
 

@@ -1,5 +1,5 @@
-// The training that a campaign disturbs. What it was promised it writes down
-// outside of the run's folder, where no fault reaches it.
+// The training that a campaign disturbs. It records what it was promised
+// outside the run's folder, where no fault reaches it.
 //
 //   chaos_trainee --storage FOLDER --expected FOLDER [--NAME VALUE ...]
 //   chaos_torch_trainee, the same
@@ -64,8 +64,8 @@ public:
   }
 
   /// Appends it to *file* with one system call: a process that dies leaves
-  /// whole lines. A record that cannot be written ends the process, since
-  /// nothing it did could be checked.
+  /// complete lines. A record that cannot be written ends the process: nothing
+  /// that it did afterwards could be checked.
   void to(const std::string& file) {
     out_ += "}\n";
     auto fd =
@@ -109,8 +109,8 @@ std::string file_of(int rank) {
   return rank < 0 ? "model.bin" : "ranks/" + std::to_string(rank) + ".bin";
 }
 
-/// Makes *path* and what is missing above it for this user alone. After a
-/// folder was renamed away that is the run's folder, which the next run takes.
+/// Creates *path* and its missing parents for this user alone. After a folder
+/// was renamed, that is the run's folder, which the next run takes.
 void make_private(const fs::path& path) {
   if (::mkdir(path.c_str(), 0700) == 0 || errno != ENOENT)
     return;
@@ -138,7 +138,7 @@ struct restored {
   std::string problem; ///< Why the checkpoint is not what one attempt saved.
 };
 
-/// Of a learner that has any.
+/// Only for learners that have weights.
 constexpr auto weights_file = "weights.bin";
 
 restored restore(const checkpoint& from, int world_size, int bytes) {
@@ -172,7 +172,7 @@ void pass_time(int us) {
   }
 }
 
-/// Whether this process is the one that takes *token* away.
+/// Whether this process is the one that removes *token*.
 bool claim(const std::string& token) {
   return !token.empty() && ::unlink(token.c_str()) == 0;
 }
@@ -197,7 +197,7 @@ metrics values_of(const model& x, int rank) {
                  {"rank", rank},
                  {"loss", 1.0 / static_cast<double>(x.step)},
                  {"state", hex(x.state)}};
-  if (x.step > 6) // A column that comes later: tables are written again.
+  if (x.step > 6) // A column that appears later: tables are rewritten.
     result["late"] = x.step;
   return result;
 }
@@ -239,7 +239,7 @@ void train(train_context& context, const plan& x, const std::string& record,
     data = context.broadcast_from_rank_zero(context.rank() == 0 ? data : 0);
     now = {now.step + 1, trained->train(now, data)};
     pass_time(x.step_us);
-    // The last report before the run is taken off this host has a checkpoint.
+    // The last report before a preemption has a checkpoint.
     auto leaves = x.leaves == "saving" && context.stop_requested();
     auto saves = every > 0 && (leaves || now.step % every == 0);
     auto step = [&](const char* what) {
@@ -273,7 +273,7 @@ std::string record_of(const plan& x, int rank) {
   return x.expected + "/rank_" + std::to_string(rank) + ".jsonl";
 }
 
-/// Whether process *pid* runs this program and is no zombie.
+/// Whether process *pid* runs this program and is not a zombie.
 bool is_alive(int pid) {
   auto name = [](const std::string& who) {
     return bytes_of("/proc/" + who + "/comm");
@@ -284,7 +284,7 @@ bool is_alive(int pid) {
          && stat[state + 2] != 'X' && name(std::to_string(pid)) == name("self");
 }
 
-/// Processes of earlier attempts that are still there, as text.
+/// Processes of earlier attempts that still exist, as text.
 std::string earlier_ranks(train_context& context, const plan& x) {
   std::string result;
   for (int rank = 0; rank < context.world_size(); ++rank) {
@@ -349,7 +349,7 @@ namespace {
 
 // -- the driver's side
 
-/// Writes down what it is called for.
+/// Records each call.
 class recorded_callback : public user_callback {
 public:
   explicit recorded_callback(std::string file) : file_(std::move(file)) {}
@@ -457,7 +457,7 @@ train_options to_options(arguments& from) {
   run.hang_timeout = milliseconds{from.number("hang-timeout-ms", 10'000)};
   run.report_page = from.number("report-page", 0) != 0;
   run.quiet = from.number("quiet", 1) != 0;
-  // A removed folder stays removed: a minute would not help.
+  // A removed folder stays removed: waiting a minute would not help.
   tracker_options tracking{.finish_timeout = milliseconds{5'000}};
   run.callbacks = {
     std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl")};

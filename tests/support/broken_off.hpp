@@ -18,9 +18,9 @@
 
 namespace troupe::test {
 
-/// Gives records to a file sink as `sink_feed` does, in processes that are
-/// killed while they write; each resumes from the position and the state that
-/// the one before has saved.
+/// Delivers records to a file sink as `sink_feed` does, in processes that are
+/// killed while they write. Each process resumes from the position and the
+/// state that its predecessor saved.
 class broken_off {
 public:
   using maker = std::function<std::unique_ptr<sink>()>;
@@ -29,18 +29,18 @@ public:
     : make_(std::move(make)), run_(std::move(run)),
       records_(std::move(records)) {}
 
-  /// Most records that are given at once.
+  /// Most records per call.
   std::size_t batch = 7;
 
-  /// One process that SIGKILL ends at the *n*-th pass of failpoint *name*.
-  /// Returns whether it came to the end of the records instead.
+  /// Runs a process that SIGKILL ends at the *n*-th pass of failpoint *name*.
+  /// Returns whether it reached the end of the records instead.
   bool run_until(const std::string& name, unsigned n) {
     return run([&] { (void) arm_failpoint(name + ":" + std::to_string(n)); },
                [](pid_t) {});
   }
 
-  /// One process that SIGKILL ends once *size* has reached *bytes*, wherever it
-  /// is then.
+  /// Runs a process that SIGKILL ends once *size* has reached *bytes*, wherever
+  /// it is then. Returns the same.
   bool run_until_size(const std::function<std::uint64_t()>& size,
                       std::uint64_t bytes) {
     return run([] {},

@@ -11,15 +11,15 @@
 
 namespace troupe::test {
 
-/// The folder *path*, as a store takes it.
+/// The folder *path*, in the form that a store takes.
 inline held_folder held(const fs::path& path) {
   return held_folder::open(path).value();
 }
 
-/// Files of one rank by path, with their text.
+/// Text of the files of one rank, by path.
 using file_texts = std::map<std::string, std::string>;
 
-/// Stages and seals *files* as rank *rank* would for report *index*.
+/// Stages and seals *files* as rank *rank* would do it for report *index*.
 inline expected<checkpoint_part>
 stage(const fs::path& run_path, std::uint64_t attempt, std::uint64_t index,
       int rank, const std::string& name, const file_texts& files) {
@@ -33,7 +33,7 @@ stage(const fs::path& run_path, std::uint64_t attempt, std::uint64_t index,
   return staged->seal(index, name);
 }
 
-/// Report *index* of as many ranks as there are *ranks*, each with files.
+/// Report *index* of as many ranks as *ranks* has elements, each with files.
 inline expected<report_batch>
 stage_batch(const fs::path& run_path, std::uint64_t attempt,
             std::uint64_t index, const std::string& name,

@@ -29,7 +29,7 @@ int run_in_child(Body body) {
   return status;
 }
 
-/// Whether *check* answers true, and throws nothing, in a process whose current
+/// Whether *check* returns true, without throwing, in a process whose current
 /// folder has been removed.
 template <class Check>
 bool holds_without_current_folder(Check check) {
@@ -43,8 +43,8 @@ bool holds_without_current_folder(Check check) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-/// Whether *check* answers true in a process of a user whom the host does not
-/// know, without HOME, in the folder *current*. For root only.
+/// Whether *check* returns true in a process of a user unknown to the host,
+/// without HOME, in the folder *current*. For root only.
 template <class Check>
 bool holds_without_home(const fs::path& current, Check check) {
   auto status = run_in_child([&] {

@@ -15,7 +15,7 @@
 
 namespace troupe::test {
 
-/// Debian's Chromium, or what TROUPE_CHROMIUM names.
+/// Debian's Chromium, or the program that TROUPE_CHROMIUM names.
 inline std::optional<std::string> chromium_program() {
   const auto* given = std::getenv("TROUPE_CHROMIUM");
   if (given && *given)
@@ -35,23 +35,23 @@ inline bool chromium_is_required() {
 }
 
 struct chromium_options {
-  int width = 1360; ///< Pixels; a window has 500 at least.
+  int width = 1360; ///< Pixels; at least 500.
   int height = 1000;
-  bool dark = false;   ///< What the system is said to prefer.
-  fs::path screenshot; ///< Where to put a PNG; empty: nowhere.
+  bool dark = false;   ///< The system's preferred color scheme.
+  fs::path screenshot; ///< Where to store a PNG; empty: nowhere.
 };
 
 struct chromium_page {
   int exit_code = -1;
-  std::string dom;     ///< The document after its scripts ran.
-  std::string console; ///< What the page wrote there, and its errors.
-  /// Origins that asked the network for something, without the browser's own
+  std::string dom;     ///< The document after its scripts have run.
+  std::string console; ///< The page's console output and errors.
+  /// Origins to which a request was made, except for the browser's own
   /// services.
   std::vector<std::string> requests;
 };
 
-/// Opens the HTML file *page* in headless Chromium. The browser is told that no
-/// host has an address.
+/// Opens the HTML file *page* in headless Chromium, in which no host name has
+/// an address.
 inline chromium_page open_in_chromium(const fs::path& page,
                                       const chromium_options& options = {}) {
   temporary_folder folder;
@@ -94,7 +94,7 @@ inline chromium_page open_in_chromium(const fs::path& page,
 
 } // namespace troupe::test
 
-/// Skips a test, or fails it in CI, where there is no browser for it.
+/// Skips a test, or fails it in CI, if there is no browser.
 #define TROUPE_NEEDS_CHROMIUM()                                                \
   do {                                                                         \
     if (!troupe::test::chromium_program()) {                                   \

@@ -37,7 +37,7 @@ inline std::vector<std::string> event_records(const fs::path& path) {
   return result;
 }
 
-/// Event files in the order in which readers take them.
+/// Event files in the order in which readers open them.
 inline std::vector<fs::path> event_files_in(const fs::path& folder) {
   std::vector<fs::path> result;
   for (const auto& x : fs::directory_iterator{folder})
@@ -47,7 +47,7 @@ inline std::vector<fs::path> event_files_in(const fs::path& folder) {
   return result;
 }
 
-/// All records of a folder without the versions that files begin with.
+/// All records of a folder except for the versions at the beginning of files.
 inline std::vector<std::string> all_event_records(const fs::path& folder) {
   std::vector<std::string> result;
   for (const auto& file : event_files_in(folder))

@@ -4,8 +4,8 @@
 
 namespace troupe::test {
 
-/// A folder of another file system than `temporary_folder`: of Linux' shared
-/// memory. It is removed with all that lies in it.
+/// A folder in another file system than `temporary_folder`: in shared memory.
+/// It is removed at the end with all its contents.
 class folder_elsewhere {
 public:
   folder_elsewhere() : path_("/dev/shm" / fs::unique_path("troupe-%%%%-%%%%")) {

@@ -13,7 +13,7 @@
 
 namespace troupe::test {
 
-/// A free TCP port of loopback.
+/// A free TCP port of the loopback interface.
 inline int free_port() {
   unique_fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   sockaddr_in address{};
@@ -29,10 +29,10 @@ inline int free_port() {
 
 struct http_reply {
   int status = 0;
-  std::string body; ///< As it came, chunks and all.
+  std::string body; ///< As received, including chunk sizes.
 };
 
-/// GET of *path* at 127.0.0.1; nothing if no reply came in two seconds.
+/// GET of *path* at 127.0.0.1; empty if no reply came within two seconds.
 inline std::optional<http_reply> http_get(int port, const std::string& path) {
   unique_fd fd{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   timeval limit{2, 0};

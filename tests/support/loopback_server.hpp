@@ -30,15 +30,14 @@ struct loopback_request {
   int connection = 0; ///< Counts connections from 0 on.
 };
 
-/// What goes wrong with a reply. The handler has run by then: what it did is
-/// "committed".
+/// What goes wrong with a reply. The handler has run by then: its effects stay.
 enum class reply_fault {
   none,
-  close,     ///< The connection ends without a byte.
-  reset,     ///< It is reset without a byte.
-  hang,      ///< No reply, until client or server go.
-  truncated, ///< Half of the body, then the end.
-  slow_body, ///< The head, then the body at a byte a tenth of a second.
+  close,     ///< Closes the connection without a byte.
+  reset,     ///< Resets the connection without a byte.
+  hang,      ///< Never replies.
+  truncated, ///< Sends half of the body and closes the connection.
+  slow_body, ///< Sends the head, then a byte of the body every 0.1 s.
 };
 
 struct loopback_reply {
@@ -51,7 +50,7 @@ struct loopback_reply {
 };
 
 /// A real HTTP/1.1 server on a free port of 127.0.0.1 whose handler decides
-/// each reply, faults among them.
+/// each reply, including its faults.
 ///
 /// The handler runs on the connection's thread, one call at a time.
 class loopback_server {
@@ -99,13 +98,14 @@ public:
     return "http://127.0.0.1:" + std::to_string(port_);
   }
 
-  /// All requests that came whole, in order.
+  /// All requests that were received completely, in order.
   std::vector<loopback_request> requests() const {
     std::lock_guard guard{mutex_};
     return requests_;
   }
 
-  /// Waits until *n* requests have come whole; false after ten seconds.
+  /// Waits until *n* requests have been received completely. Returns false
+  /// after ten seconds.
   bool wait_for(std::size_t n) const {
     std::unique_lock lock{mutex_};
     return arrived_.wait_for(lock, std::chrono::seconds{10},
@@ -207,8 +207,8 @@ private:
     return result;
   }
 
-  /// Moves a whole chunked body from *input* to *body*; false if it is not
-  /// there yet.
+  /// Moves a complete chunked body from *input* to *body*. Returns false if
+  /// part of it is missing.
   static bool take_chunks(std::string& input, std::string& body) {
     std::string found;
     std::size_t at = 0;
@@ -239,8 +239,8 @@ private:
     return true;
   }
 
-  /// Waits until *limit* has passed, the server stops, or the client goes.
-  /// True after the limit.
+  /// Waits until *limit* has passed, the server stops, or the client leaves.
+  /// Returns true after the limit.
   bool linger(int fd, std::chrono::milliseconds limit) {
     const auto end = std::chrono::steady_clock::now() + limit;
     while (std::chrono::steady_clock::now() < end) {

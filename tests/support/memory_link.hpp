@@ -8,8 +8,8 @@
 
 namespace troupe::test {
 
-/// The link of a rank whose control plane is the test: a store in memory and an
-/// abort by hand. A world that only trains needs no more.
+/// A link for ranks without a control plane: a store in memory, aborted by the
+/// test. A world that only trains needs no more.
 class memory_link : public rank_link {
 public:
   explicit memory_link(key_value_store& store) : store_(store) {}
@@ -36,7 +36,7 @@ public:
     abort_ = std::move(f);
   }
 
-  /// What the control plane does when a peer has failed.
+  /// What the control plane does when a peer fails.
   void abort(const error& reason) {
     std::lock_guard guard{mutex_};
     if (abort_)

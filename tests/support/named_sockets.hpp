@@ -9,7 +9,8 @@
 
 namespace troupe::test {
 
-/// How many sockets of this process have a name, in a file system or not.
+/// The number of this process's sockets that have a name, in a file system or
+/// abstract.
 inline std::size_t named_sockets() {
   std::set<std::string> own;
   for (fs::directory_iterator i{"/proc/self/fd"}, end; i != end; ++i) {

@@ -4,8 +4,8 @@
 
 namespace troupe::test {
 
-/// While there, every start of a thread fails with EAGAIN: no stack is that
-/// large.
+/// While it exists, every start of a thread fails with EAGAIN: no stack can be
+/// that large.
 class no_new_threads {
 public:
   no_new_threads() {

@@ -20,12 +20,12 @@
 
 namespace troupe::test {
 
-/// A program in a process group of its own, which ends with its owner.
+/// A program in its own process group, which ends with its owner.
 class peer_process {
 public:
-  /// Starts *command*, whose first word is a full path, with just
-  /// *environment*; both its streams are appended to the file *log*, and its
-  /// working folder is the one of *log*.
+  /// Starts *command*, whose first word is a full path, with exactly this
+  /// *environment*. Appends both its streams to the file *log*; its working
+  /// folder is that of *log*.
   peer_process(const std::vector<std::string>& command,
                const std::map<std::string, std::string>& environment,
                const fs::path& log) {
@@ -51,7 +51,7 @@ public:
         ::execve(argv[0], argv.data(), envp.data());
       ::_exit(127);
     }
-    ::setpgid(pid_, pid_); // Whichever of the two comes first.
+    ::setpgid(pid_, pid_); // Parent and child both do it: either may be first.
   }
 
   ~peer_process() { stop(); }
@@ -85,10 +85,10 @@ public:
     return ready > 0;
   }
 
-  /// SIGKILL to the whole group; nothing of it is left afterwards.
+  /// Sends SIGKILL to the whole group; nothing of it is left afterwards.
   void kill() { end_group(SIGKILL); }
 
-  /// SIGTERM first; SIGKILL to what does not heed it in 20 s.
+  /// Sends SIGTERM, then SIGKILL to what has not ended after 20 s.
   void stop() {
     if (!ended_) {
       ::kill(pid_, SIGTERM);
@@ -112,7 +112,7 @@ private:
       return;
     ::kill(-pid_, signal);
     wait();
-    // The children of a child are reaped by another process, soon.
+    // Children of a child are soon reaped by another process.
     for (int i = 0; i < 500 && ::kill(-pid_, 0) == 0; ++i)
       ::poll(nullptr, 0, 10);
     group_ended_ = true;

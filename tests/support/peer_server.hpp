@@ -17,7 +17,7 @@ struct peer_server_options {
   /// the server's scratch folder.
   std::vector<std::string> command;
   std::map<std::string, std::string> environment; ///< `{home}` as above.
-  std::string ready_path = "/health"; ///< Answers 200 once it serves.
+  std::string ready_path = "/health"; ///< Answers 200 once the server is ready.
   std::chrono::seconds limit{90};     ///< For becoming ready.
 };
 
@@ -29,7 +29,7 @@ class peer_server {
 public:
   explicit peer_server(peer_server_options options)
     : options_(std::move(options)) {
-    // Somebody else may take the port meanwhile.
+    // Someone else may take the port meanwhile.
     for (int tries = 0; tries < 3; ++tries) {
       port_ = free_port();
       if (try_to_start())
@@ -48,10 +48,10 @@ public:
 
   std::string log() const { return bytes_of(home_ / "server.log"); }
 
-  /// SIGKILL to all its processes.
+  /// Sends SIGKILL to all its processes.
   void kill() { process_->kill(); }
 
-  /// Starts it again on the same port and the same files.
+  /// Starts it again with the same port and files.
   void restart() {
     process_.reset();
     if (!try_to_start())

@@ -17,7 +17,7 @@
 namespace troupe::test {
 
 /// The folder of the programs of the real trackers (python, mlflow,
-/// tensorboard, wandb, comet), which the bootstrap makes
+/// tensorboard, wandb, comet), installed by the bootstrap
 /// (TROUPE_PEERS_PYTHON).
 inline std::optional<fs::path> peer_programs() {
   const auto* python = std::getenv("TROUPE_PEERS_PYTHON");
@@ -37,8 +37,9 @@ inline bool peers_are_required() {
   return ci && std::string_view{ci} == "true";
 }
 
-/// What a peer's program is given: the test's own environment without any
-/// tracker's variable, a scratch home, and no reason to call the internet.
+/// The environment of a peer's program: the test's own without any tracker's
+/// variable, with a scratch home, and with the peers' requests to the internet
+/// turned off.
 inline std::map<std::string, std::string>
 peer_environment(const fs::path& home,
                  const std::map<std::string, std::string>& more = {}) {
@@ -94,7 +95,7 @@ run_peer_script(const std::string& script,
 
 } // namespace troupe::test
 
-/// Skips a test, or fails it in CI, where there are no peers for it.
+/// Skips a test, or fails it in CI, if its peers are missing.
 #define TROUPE_NEEDS_PEERS()                                                   \
   do {                                                                         \
     if (!troupe::test::peer_programs()) {                                      \

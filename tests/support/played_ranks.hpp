@@ -16,13 +16,13 @@ public:
 
   explicit played_ranks(stepped_system& system) : system_(system) {}
 
-  /// A rank's process is there, pid 100 + rank.
+  /// A rank's process has started, with pid 100 + rank.
   void launched(int rank) {
     launcher->listener(rank).launched(rank, 100 + rank);
     system_.settle();
   }
 
-  /// A rank's process is there and says hello.
+  /// A rank's process has started and says hello.
   std::shared_ptr<answer<start_loop>> rise(int rank) {
     launched(rank);
     return say_hello(rank);
@@ -49,7 +49,7 @@ public:
                             {rank, index, std::move(values), std::move(part)}});
   }
 
-  /// The rank's loop returns, or leaves for *reason*.
+  /// The rank's loop returns, or fails with *reason*.
   std::shared_ptr<answer<void>> end_loop(int rank, error reason = {},
                                          bool stopped = false) {
     return system_.ask<void>(
@@ -66,7 +66,7 @@ public:
     exit(rank, {process_exit::kind::signaled, signal, {}});
   }
 
-  /// The rank's loop returns and its process goes.
+  /// The rank's loop returns and its process ends.
   void finish(int rank) {
     end_loop(rank);
     exit(rank);

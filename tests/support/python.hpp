@@ -14,8 +14,8 @@
 
 namespace troupe::test {
 
-/// The interpreter with torch, numpy and safetensors that the bootstrap makes
-/// for tests (TROUPE_TEST_PYTHON).
+/// The interpreter with torch, numpy and safetensors that the bootstrap
+/// installs for tests (TROUPE_TEST_PYTHON).
 inline std::optional<std::string> test_python() {
   const auto* path = std::getenv("TROUPE_TEST_PYTHON");
   if (path && *path)
@@ -34,7 +34,7 @@ struct python_result {
   std::string output; ///< Of both streams.
 };
 
-/// Runs *script* with *arguments*, which must hold no quotes.
+/// Runs *script* with *arguments*, which must not contain quotes.
 inline python_result run_python(const std::string& script,
                                 const std::vector<std::string>& arguments) {
   temporary_folder folder;
@@ -57,7 +57,7 @@ inline python_result run_python(const std::string& script,
 
 } // namespace troupe::test
 
-/// Skips a test, or fails it in CI, where there is no interpreter for it.
+/// Skips a test, or fails it in CI, if there is no interpreter.
 #define TROUPE_NEEDS_PYTHON()                                                  \
   do {                                                                         \
     if (!troupe::test::test_python()) {                                        \

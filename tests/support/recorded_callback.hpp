@@ -36,7 +36,7 @@ public:
   }
 
   std::vector<std::string> calls;
-  std::string throws_in; ///< Begin of the call that throws; empty: none.
+  std::string throws_in; ///< Beginning of the call that throws; empty: none.
 
 private:
   void note(std::string call) {

@@ -11,7 +11,7 @@
 
 namespace troupe::test {
 
-/// What a worker group sent to its driver.
+/// What a worker group has sent to its driver.
 struct driver_record {
   using promise = caf::typed_response_promise<report_committed>;
 
@@ -21,7 +21,7 @@ struct driver_record {
   std::vector<attempt_warning> warnings;
   std::vector<commit_batch> batches;
   std::vector<log_event> logged;
-  std::deque<promise> uncommitted; ///< One per batch that waits.
+  std::deque<promise> uncommitted; ///< One per waiting batch.
 
   error refusal; ///< Why the next batch is refused; `ec::none`: it is not.
 };

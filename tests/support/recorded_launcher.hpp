@@ -11,8 +11,8 @@
 
 namespace troupe::test {
 
-/// Starts nothing and records the requests. The test tells the listener what
-/// becomes of the ranks.
+/// Starts nothing and records the requests. The test informs the listener about
+/// the ranks.
 class recorded_launcher : public rank_launcher {
 public:
   struct launch_order {
@@ -58,9 +58,9 @@ public:
 
   std::vector<launch_order> launched;
   std::vector<int> killed;
-  std::set<int> ended;                 ///< Ranks whose processes have.
-  std::vector<int> asked;              ///< For their stacks.
-  std::map<int, process_vitals> lives; ///< By rank; others cannot be seen.
+  std::set<int> ended;                 ///< Ranks whose processes have ended.
+  std::vector<int> asked;              ///< Ranks whose stacks were requested.
+  std::map<int, process_vitals> lives; ///< By rank; others cannot be observed.
 };
 
 } // namespace troupe::test

@@ -31,7 +31,7 @@ public:
     return {attempt, record_time(last_), 100 * last_, std::move(content)};
   }
 
-  /// Report *index*, of as many ranks as there are *values*.
+  /// Report *index*, of as many ranks as *values* has elements.
   tracker_record report(std::uint64_t index, std::vector<metrics> values,
                         std::uint64_t attempt = 0) {
     history_row row;
@@ -46,7 +46,7 @@ private:
   std::uint64_t last_ = 0;
 };
 
-/// A run in *path*, which began at record 0's time.
+/// A run in *path* that began at the time of record 0.
 inline tracked_run run_in(const fs::path& path) {
   tracked_run result;
   result.name = "digits";
@@ -58,7 +58,7 @@ inline tracked_run run_in(const fs::path& path) {
   return result;
 }
 
-/// Sets variables of this process, and restores them at its end.
+/// Sets variables of this process and restores them at the end.
 class environment_guard {
 public:
   explicit environment_guard(
@@ -85,7 +85,7 @@ private:
   std::map<std::string, std::optional<std::string>> before_;
 };
 
-/// The files below *folder* that hold *text*.
+/// The files below *folder* that contain *text*.
 inline std::vector<fs::path> files_with(const fs::path& folder,
                                         const std::string& text) {
   std::vector<fs::path> result;

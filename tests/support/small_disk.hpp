@@ -10,7 +10,7 @@
 
 namespace troupe::test {
 
-/// A file system of *size* bytes ("1m") in *path*, if mounting is permitted.
+/// A file system of *size* bytes ("1m") at *path*, if mounting is permitted.
 class small_disk {
 public:
   small_disk(fs::path path, const std::string& size) : path_(std::move(path)) {
@@ -34,7 +34,7 @@ public:
   const std::string& reason() const noexcept { return reason_; }
   const fs::path& path() const noexcept { return path_; }
 
-  /// Turns the file system read-only; false if that is not possible.
+  /// Makes the file system read-only; returns false if that is impossible.
   bool make_read_only() {
     return ::mount(nullptr, path_.c_str(), nullptr, MS_REMOUNT | MS_RDONLY,
                    nullptr)

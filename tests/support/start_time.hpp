@@ -4,7 +4,7 @@
 
 namespace troupe::test {
 
-/// When tests of decisions begin; they pass the time by hand.
+/// When tests of decisions begin; they advance the time by hand.
 inline constexpr std::chrono::steady_clock::time_point t0{
   std::chrono::seconds{1000}};
 

@@ -20,7 +20,7 @@
 
 namespace troupe::test {
 
-/// What an actor answered so far.
+/// What an actor has answered so far.
 template <class T>
 struct answer {
   using value_type = std::conditional_t<std::is_void_v<T>, std::monostate, T>;
@@ -32,7 +32,7 @@ struct answer {
 };
 
 /// An actor system whose actors run on the test's thread when the test says so,
-/// and whose clock moves by hand.
+/// and whose clock is advanced by hand.
 class stepped_system {
 public:
   stepped_system() {
@@ -61,7 +61,7 @@ public:
     return result;
   }
 
-  /// Runs until no actor has anything to do at this time.
+  /// Runs actors until none has anything to do at this time.
   void settle() {
     do {
       scheduler().run_jobs_filtered(
@@ -69,7 +69,7 @@ public:
     } while (scheduler().advance_time(caf::timespan{0}) > 0 || can_run());
   }
 
-  /// Moves the clock.
+  /// Advances the clock.
   void pass(std::chrono::milliseconds time) {
     settle();
     scheduler().advance_time(time);
@@ -88,7 +88,7 @@ public:
     settle();
   }
 
-  /// Asks *whom* and lets everyone work; the answer may come later.
+  /// Sends a request to *whom* and runs all actors; the answer may come later.
   template <class T, class Handle, class... Ts>
   std::shared_ptr<answer<T>> ask(const Handle& whom, Ts... xs) {
     auto result = std::make_shared<answer<T>>();

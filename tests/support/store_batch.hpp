@@ -10,7 +10,7 @@
 
 namespace troupe::test {
 
-/// What a driver does with *batch*: commits its checkpoint if it has one, then
+/// Stores *batch* as a driver does: commits its checkpoint if it has one, then
 /// appends it to the journal.
 inline expected<std::optional<reported_checkpoint>>
 store_batch(run_store& store, std::uint64_t attempt,

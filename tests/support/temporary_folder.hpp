@@ -8,7 +8,7 @@
 
 namespace troupe::test {
 
-/// A folder that is removed with all that lies in it.
+/// A folder that is removed at the end with all its contents.
 class temporary_folder {
 public:
   temporary_folder()
@@ -32,7 +32,7 @@ private:
   fs::path path_;
 };
 
-/// A folder for sockets: only this user can enter it.
+/// A folder for sockets that only this user can enter.
 class private_folder : public temporary_folder {
 public:
   private_folder() { fs::permissions(path(), fs::owner_all); }

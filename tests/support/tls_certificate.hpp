@@ -11,7 +11,7 @@
 
 namespace troupe::test {
 
-/// A new certificate for 127.0.0.1 that signs itself, valid for an hour.
+/// A new self-signed certificate for 127.0.0.1, valid for an hour.
 struct tls_certificate {
   tls_certificate() {
     ASN1_INTEGER_set(X509_get_serialNumber(certificate.get()), 1);

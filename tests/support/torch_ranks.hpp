@@ -19,7 +19,8 @@
 #include <torch/csrc/distributed/c10d/FileStore.hpp>
 #include <torch/csrc/distributed/c10d/HashStore.hpp>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
-// Empty without the macro, which LibTorch leaves to those who include it.
+// The header is empty without the macro, which users of LibTorch have to
+// define.
 #ifndef USE_C10D_GLOO
 #define USE_C10D_GLOO
 #endif
@@ -38,8 +39,8 @@ inline void check(bool ok, const std::string& what) {
     throw std::runtime_error(what);
 }
 
-/// Older versions of LibTorch (2.11) have the collectives of a single tensor
-/// under other names, which newer ones call deprecated.
+/// LibTorch 2.11 and older have other names for the collectives of a single
+/// tensor; newer versions call these deprecated.
 template <class Group>
 auto all_gather_single(Group& group, at::Tensor& whole, at::Tensor& part) {
   if constexpr (requires { group.all_gather_single(whole, part); })
@@ -56,17 +57,17 @@ auto reduce_scatter_single(Group& group, at::Tensor& part, at::Tensor& whole) {
     return group._reduce_scatter_base(part, whole);
 }
 
-/// Where the ranks of one test meet, made before they start.
+/// Where the ranks of one test meet; created before they start.
 class meeting_place {
 public:
   virtual ~meeting_place() = default;
 
-  /// The group number *number* (0, 1) of *size* ranks, seen by *rank*.
+  /// Group *number* (0, 1) of *size* ranks, as *rank* sees it.
   virtual group_ptr group(int number, int rank, int size) = 0;
 };
 
-/// Gloo over loopback, over a store in memory (threads) or in a file that goes
-/// with the meeting place (processes).
+/// Gloo over loopback, with a store in memory (threads) or in a file that is
+/// removed with the meeting place (processes).
 class gloo_meeting_place final : public meeting_place {
 public:
   explicit gloo_meeting_place(bool processes) : owner_(getpid()) {
@@ -116,8 +117,8 @@ private:
   std::filesystem::path folder_;
 };
 
-/// Shared memory. Segments serve one group each and have to be there before the
-/// ranks start, so they are made for every number and every size.
+/// Shared memory. A segment serves one group and must exist before the ranks
+/// start, so segments are created for every number and every size.
 class local_meeting_place final : public meeting_place {
 public:
   explicit local_meeting_place(int size) {
@@ -148,8 +149,8 @@ private:
   std::map<std::pair<int, int>, shared_segment> segments_;
 };
 
-/// Runs *body* for ranks 0 .. *size* - 1, each a thread, and returns what each
-/// threw (empty if nothing).
+/// Runs *body* for ranks 0 .. *size* - 1, each on its own thread, and returns
+/// what each threw (empty: nothing).
 inline std::vector<std::string>
 run_threads(int size, const std::function<void(int)>& body) {
   std::vector<std::string> failures(static_cast<size_t>(size));
@@ -167,7 +168,7 @@ run_threads(int size, const std::function<void(int)>& body) {
   return failures;
 }
 
-/// The same with a forked process each. The caller has a single thread.
+/// The same in a forked process each. The caller must have a single thread.
 inline std::vector<std::string>
 run_processes(int size, const std::function<void(int)>& body) {
   struct child {

@@ -12,7 +12,7 @@
 
 namespace troupe::test {
 
-/// Makes the records of a run as its journal would give them: a second apart,
+/// Makes the records of a run as its journal would yield them: one per second,
 /// from 2026-01-01T00:00:00Z on.
 class tracker_records {
 public:
@@ -39,7 +39,7 @@ public:
     return *this;
   }
 
-  /// When the next record is.
+  /// The time of the next record.
   std::chrono::system_clock::time_point time() const { return time_; }
 
   const std::vector<tracker_record>& all() const noexcept { return records_; }
@@ -63,11 +63,11 @@ inline tracked_run tracked_run_in(const fs::path& path) {
   return run;
 }
 
-/// A run with all that trackers stumble over: two ranks, three attempts, the
-/// second of which goes back from report 60 to 40, NaN and infinities, integers
-/// above 2^53, names and texts in Unicode and with quotes, groups, a name of
-/// 300 characters, a name that turns up at report 50, and 1100 names in
-/// report 70.
+/// A run with everything that is hard for trackers: two ranks, three attempts,
+/// the second of which goes back from report 60 to 40, NaN and infinities,
+/// integers above 2^53, names and texts in Unicode and with quotes, groups, a
+/// name of 300 characters, a name that first appears in report 50, and 1100
+/// names in report 70.
 inline tracker_records hard_run() {
   tracker_records result;
   auto values = [](std::uint64_t index, int rank) {

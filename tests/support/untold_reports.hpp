@@ -6,7 +6,7 @@
 
 namespace troupe::test {
 
-/// All that *told* has to tell first.
+/// All reports that *told* has left to deliver.
 inline std::vector<untold_report> take_untold(told_reports& told) {
   std::vector<untold_report> result;
   while (auto x = told.next_untold().value())
@@ -14,7 +14,7 @@ inline std::vector<untold_report> take_untold(told_reports& told) {
   return result;
 }
 
-/// What callbacks of the run of *store* were not told of yet.
+/// Reports of the run of *store* whose callbacks have not finished.
 inline std::vector<untold_report> untold_reports(run_store& store) {
   auto told = told_reports::open(store).value();
   return take_untold(told);

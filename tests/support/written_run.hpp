@@ -13,7 +13,7 @@
 
 namespace troupe::test {
 
-/// A run's folder, written line by line at times of the test's choice.
+/// A run's folder, written line by line with times chosen by the test.
 class written_run {
 public:
   /// 2026-01-01T00:00:00Z
@@ -21,7 +21,7 @@ public:
 
   struct row {
     std::uint64_t index = 0;
-    double seconds = 0; ///< Since the begin.
+    double seconds = 0; ///< Since the beginning.
     std::vector<metrics> values;
     std::vector<double> step_s;
     std::string checkpoint;
@@ -65,7 +65,7 @@ public:
     });
   }
 
-  /// Appends *text* to the journal as it is.
+  /// Appends *text* to the journal unchanged.
   void damage(const std::string& text) {
     add([&](std::string& out) { out += text; });
   }

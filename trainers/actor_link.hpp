@@ -4,7 +4,7 @@
 
 #include <caf/typed_actor.hpp>
 
-#include "troupe/actors/transport/network_waiter.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/remote_store.hpp"
 

@@ -9,7 +9,7 @@
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/process_launcher.hpp"
-#include "troupe/actors/transport/spawn_on_network_thread.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/runtime/process/spawner.hpp"

@@ -4,7 +4,13 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <set>
 #include <string>
+
+#include <caf/actor_system.hpp>
+#include <caf/io/doorman.hpp>
+
+#include "troupe/runtime/error.hpp"
 
 namespace troupe {
 
@@ -20,5 +26,36 @@ struct door {
 };
 
 using door_ptr = std::shared_ptr<door>;
+
+/// An actor behind one of our doors in CAF's broker. Instead of the port of
+/// CAF's published actors it has a slot: a privileged port number, so that it
+/// never collides with a TCP port of an actor in the same system.
+///
+/// Its destructor closes the door; existing connections stay. Destroy it before
+/// its actor system.
+class publication {
+public:
+  using doorman_maker = std::function<caf::io::doorman_ptr(std::uint16_t slot)>;
+
+  /// Publishes *whom*, whose signatures are *interface*, behind the door that
+  /// *make* creates; `ec::conflict` if the process has no slot left.
+  static expected<publication> begin(caf::actor_system& system,
+                                     caf::strong_actor_ptr whom,
+                                     std::set<std::string> interface,
+                                     const doorman_maker& make);
+
+  publication(publication&& other) noexcept;
+  publication& operator=(publication&& other) noexcept;
+  ~publication();
+
+private:
+  publication(caf::actor_system& system, std::uint16_t slot)
+    : system_(&system), slot_(slot) {}
+
+  void end() noexcept;
+
+  caf::actor_system* system_; // null: moved from
+  std::uint16_t slot_;
+};
 
 } // namespace troupe

@@ -2,7 +2,7 @@
 
 #include <chrono>
 
-#include <caf/io/middleman.hpp>
+#include <caf/actor.hpp>
 
 namespace troupe {
 
@@ -12,6 +12,41 @@ namespace {
 /// before running it again, so that back-to-back reports need no hand-over. It
 /// bounds the delay of incoming messages.
 constexpr auto grace = std::chrono::milliseconds{1};
+
+class waiting_actor : public caf::blocking_actor {
+public:
+  waiting_actor(caf::actor_config& config, network_thread* network)
+    : blocking_actor(config), network_(network) {}
+
+  void act() override {}
+
+  const char* name() const override { return "network-waiter"; }
+
+  void launch(caf::execution_unit*, bool, bool) override {
+    register_at_system();
+    initialize();
+  }
+
+  using blocking_actor::enqueue;
+
+  /// Actors of other threads than the event loop's may answer, too.
+  bool enqueue(caf::mailbox_element_ptr x, caf::execution_unit* from) override {
+    auto accepted = blocking_actor::enqueue(std::move(x), from);
+    if (network_ && from != &home_system().middleman().backend())
+      network_->wake();
+    return accepted;
+  }
+
+  void await_data() override {
+    if (!network_)
+      return blocking_actor::await_data();
+    network_->drive_until(
+      [this] { return !mailbox().queue().empty() || mailbox().fetch_more(); });
+  }
+
+private:
+  network_thread* network_;
+};
 
 } // namespace
 
@@ -75,6 +110,20 @@ void network_thread::run() {
       drive(lock);
     }
   }
+}
+
+network_waiter::network_waiter(caf::actor_system& system,
+                               network_thread* network)
+  : context_(&system) {
+  caf::actor_config config{&context_};
+  handle_ =
+    system.spawn_impl<waiting_actor, caf::no_spawn_options>(config, network);
+  self_ = static_cast<caf::blocking_actor*>(
+    caf::actor_cast<caf::abstract_actor*>(handle_));
+}
+
+network_waiter::~network_waiter() {
+  self_->cleanup(caf::exit_reason::normal, &context_);
 }
 
 } // namespace troupe

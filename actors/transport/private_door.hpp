@@ -7,7 +7,6 @@
 #include <caf/actor_system.hpp>
 
 #include "troupe/actors/transport/door.hpp"
-#include "troupe/actors/transport/publication.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 

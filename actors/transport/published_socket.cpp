@@ -1,14 +1,99 @@
 #include "troupe/actors/transport/published_socket.hpp"
 
+#include <cerrno>
 #include <utility>
 
-#include <caf/io/middleman.hpp>
+#include <fcntl.h>
+#include <sys/socket.h>
+#include <unistd.h>
 
-#include "troupe/actors/transport/unix_doorman.hpp"
+#include <caf/io/abstract_broker.hpp>
+#include <caf/io/middleman.hpp>
+#include <caf/io/network/acceptor_impl.hpp>
+
 #include "troupe/actors/transport/unix_endpoint.hpp"
+#include "troupe/actors/transport/unix_scribe.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
+
+namespace {
+
+/// Accepts connections on a Unix socket, from processes of this user only.
+class unix_doorman : public caf::io::doorman {
+public:
+  using multiplexer = unix_scribe::multiplexer;
+
+  /// Takes ownership of *socket*, which listens. *slot* takes the role of the
+  /// port in CAF: the key of the published actor.
+  unix_doorman(multiplexer& loop, int socket, std::uint16_t slot, door_ptr door)
+    : doorman(caf::io::network::accept_hdl_from_socket(socket)),
+      acceptor_(loop, socket), slot_(slot), door_(std::move(door)) {}
+
+  bool new_connection() override {
+    auto socket = unique_fd{acceptor_.accepted_socket()};
+    if (detached())
+      return false;
+    if (!is_own_peer(socket.get())) {
+      ++door_->refused_peers;
+      if (door_->on_refusal)
+        door_->on_refusal("a connection of another user is refused");
+      return true;
+    }
+    auto& loop = acceptor_.backend();
+    auto scribe = caf::make_counted<unix_scribe>(
+      loop, socket.release(), frame_guard::side::server, door_);
+    auto handle = scribe->hdl();
+    parent()->add_scribe(std::move(scribe));
+    return doorman::new_connection(&loop, handle);
+  }
+
+  void graceful_shutdown() override {
+    auto guard = caf::intrusive_ptr<unix_doorman>{this};
+    acceptor_.graceful_shutdown();
+    detach(&acceptor_.backend(), false);
+  }
+
+  void launch() override { acceptor_.start(this); }
+  std::string addr() const override { return {}; }
+  std::uint16_t port() const override { return slot_; }
+  void add_to_loop() override { acceptor_.activate(this); }
+
+  void remove_from_loop() override {
+    acceptor_.passivate();
+    // As for a scribe: nothing else releases a door that closes at once.
+    if (acceptor_.eventbf() == 0)
+      acceptor_.removed_from_loop(caf::io::network::operation::read);
+  }
+
+private:
+  /// Takes one connection at a time, closed on exec.
+  class accept_policy {
+  public:
+    bool try_accept(int& result, int socket) {
+      result =
+        ::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC | SOCK_NONBLOCK);
+      if (result < 0 && (errno == EMFILE || errno == ENFILE)) {
+        reserve_.reset();
+        reserve_.reset(::accept4(socket, nullptr, nullptr, SOCK_CLOEXEC));
+        reserve_.reset(::open("/dev/null", O_RDONLY | O_CLOEXEC));
+      }
+      return result >= 0;
+    }
+
+  private:
+    // Released for a moment when the process has no descriptor left, to accept
+    // and close a connection that would otherwise keep the event loop spinning.
+    unique_fd reserve_{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  };
+
+  caf::io::network::acceptor_impl<accept_policy> acceptor_;
+  std::uint16_t slot_;
+  door_ptr door_;
+};
+
+} // namespace
 
 published_socket::published_socket(publication published, fs::path path,
                                    door_ptr door)

@@ -17,7 +17,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/transport/connect.hpp"
-#include "troupe/actors/transport/network_waiter.hpp"
+#include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 

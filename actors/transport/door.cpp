@@ -1,4 +1,4 @@
-#include "troupe/actors/transport/publication.hpp"
+#include "troupe/actors/transport/door.hpp"
 
 #include <bitset>
 #include <mutex>

@@ -18,8 +18,23 @@
 #include "troupe/callbacks/callback_list.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/run/callback_alarm.hpp"
+#include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
+
+// -- callbacks that are classes
+
+struct user_callback_args {
+  std::shared_ptr<callback_list> callbacks;
+};
+
+/// Behavior of the USER CALLBACK actor. Spawn it detached: callbacks may
+/// block.
+user_callback_actor::behavior_type
+callback_runner(user_callback_actor::stateful_pointer<run_context> self,
+                user_callback_args args);
+
+// -- the chain
 
 /// A user's actor with the name that errors call it by.
 struct named_callback_actor {

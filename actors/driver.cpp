@@ -2,7 +2,6 @@
 
 #include <algorithm>
 
-#include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/store/result.hpp"
 

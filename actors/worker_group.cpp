@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <utility>
 
-#include "troupe/actors/actor_end.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe {

@@ -4,7 +4,7 @@
 
 #include <caf/actor_system.hpp>
 
-#include "troupe/actors/rank_seed.hpp"
+#include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"

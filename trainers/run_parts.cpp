@@ -5,7 +5,6 @@
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/callback_chain.hpp"
-#include "troupe/actors/callback_runner.hpp"
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/process_launcher.hpp"

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <exception>
 #include <string>
 
 #include <caf/error.hpp>
@@ -20,5 +21,12 @@ caf::error to_caf(const error& x);
 /// text; a broken connection is `ec::protocol`, a request that took too long
 /// `ec::timeout`.
 error from_caf(const caf::error& x);
+
+/// Why an actor ended, for people: the sentence of our error, or CAF's
+/// text.
+std::string text_of(const caf::error& x);
+
+/// The exception of a handler, as the exit reason of its actor.
+caf::error from_exception(std::exception_ptr& x);
 
 } // namespace troupe

@@ -349,11 +349,6 @@ bool inspect(Inspector& f, checkpoint_list& x) {
                             f.field("more", x.more));
 }
 
-/// A page of *all* (oldest first) from report index *first* on: one entry at
-/// least, about a MiB at most.
-checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
-                        std::uint64_t first);
-
 template <class Inspector>
 bool inspect(Inspector& f, result& x) {
   auto path = [&x] { return x.path.string(); };

@@ -10,7 +10,6 @@
 #include "tests/support/recorded_callback.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/callback_chain.hpp"
-#include "troupe/actors/callback_runner.hpp"
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/runtime/failpoint.hpp"

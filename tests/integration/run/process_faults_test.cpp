@@ -22,7 +22,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "tests/integration/run/victim.hpp"
 #include "tests/support/checkpoint_files.hpp"
-#include "troupe/actors/rank_seed.hpp"
+#include "troupe/actors/process_launcher.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/store/run_store.hpp"

@@ -4,7 +4,9 @@
 #include <caf/result.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "troupe/actors/protocol/callback_messages.hpp"
 #include "troupe/actors/protocol/messages.hpp"
+#include "troupe/actors/protocol/store_messages.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {

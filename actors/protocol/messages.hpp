@@ -6,12 +6,12 @@
 #include <string>
 #include <vector>
 
+#include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/store/attempt_start.hpp"
-#include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 #include "troupe/runtime/values/run_error.hpp"
@@ -20,7 +20,9 @@
 // One struct per message. Commands are verbs, facts are past events, answers
 // are nouns. Every message between driver, worker group and trainer names its
 // attempt; one of another attempt is refused or dropped. After each struct
-// comes its wire format: its fields in order of declaration.
+// comes its wire format: its fields in order of declaration. Those of the
+// rendezvous store are in store_messages.hpp, those to callbacks in
+// callback_messages.hpp.
 
 namespace troupe {
 
@@ -349,117 +351,6 @@ bool inspect(Inspector& f, checkpoint_list& x) {
                             f.field("more", x.more));
 }
 
-template <class Inspector>
-bool inspect(Inspector& f, result& x) {
-  auto path = [&x] { return x.path.string(); };
-  auto set_path = [&x](std::string text) {
-    x.path = std::move(text);
-    return true;
-  };
-  return f.object(x).fields(
-    f.field("status", x.status), f.field("metrics", x.metrics),
-    f.field("checkpoint", x.checkpoint),
-    f.field("best_checkpoints", x.best_checkpoints),
-    f.field("path", path, set_path), f.field("error", x.error),
-    f.field("attempts", x.attempts));
-}
-
-// -- rendezvous store: trainer and worker group
-
-struct store_set {
-  std::uint64_t attempt = 0;
-  std::string key;
-  std::string value;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_set& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key), f.field("value", x.value));
-}
-
-/// Answered once *key* exists.
-struct store_get {
-  std::uint64_t attempt = 0;
-  std::string key;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_get& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key));
-}
-
-struct store_add {
-  std::uint64_t attempt = 0;
-  std::string key;
-  std::int64_t amount = 0;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_add& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key), f.field("amount", x.amount));
-}
-
-/// Whether all *keys* exist now.
-struct store_check {
-  std::uint64_t attempt = 0;
-  std::vector<std::string> keys;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_check& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("keys", x.keys));
-}
-
-/// Answered once all *keys* exist.
-struct store_wait {
-  std::uint64_t attempt = 0;
-  std::vector<std::string> keys;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_wait& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("keys", x.keys));
-}
-
-struct store_erase {
-  std::uint64_t attempt = 0;
-  std::string key;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_erase& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("key", x.key));
-}
-
-struct store_size {
-  std::uint64_t attempt = 0;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_size& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt));
-}
-
-struct store_compare_set {
-  std::uint64_t attempt = 0;
-  std::string key;
-  std::string expected_value;
-  std::string desired;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, store_compare_set& x) {
-  return f.object(x).fields(
-    f.field("attempt", x.attempt), f.field("key", x.key),
-    f.field("expected_value", x.expected_value), f.field("desired", x.desired));
-}
-
 // -- launcher and worker group
 
 /// The process or thread of *rank* exists.
@@ -522,77 +413,6 @@ template <class Inspector>
 bool inspect(Inspector& f, finish_run& x) {
   return f.object(x).fields(f.field("status", x.status),
                             f.field("reason", x.reason));
-}
-
-// -- driver and user callback
-
-/// The run begins; attempt and world size are those of the first attempt to
-/// come. The only message with the whole context: keep what you need of it.
-struct before_run {
-  run_context run;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, before_run& x) {
-  return f.object(x).fields(f.field("run", x.run));
-}
-
-/// Every rank has delivered report `index`. Sent in order of index, exactly
-/// once per driver.
-struct after_report {
-  std::uint64_t index = 0;
-  std::uint64_t attempt = 0;
-  std::vector<metrics> values; ///< One entry per rank, ordered by rank.
-  std::optional<std::string> checkpoint;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, after_report& x) {
-  return f.object(x).fields(
-    f.field("index", x.index), f.field("attempt", x.attempt),
-    f.field("values", x.values), f.field("checkpoint", x.checkpoint));
-}
-
-/// Ranks failed; sent before the driver acts on it.
-struct after_exception {
-  std::uint64_t attempt = 0;
-  std::map<int, rank_failure> ranks;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, after_exception& x) {
-  return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("ranks", x.ranks));
-}
-
-/// The run is over, however it ended.
-struct after_run {
-  result outcome;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, after_run& x) {
-  return f.object(x).fields(f.field("outcome", x.outcome));
-}
-
-/// A callback message was handled. The user's actors fill in only `failures`;
-/// the config decides what they do, and the time is how long the run waited for
-/// the answer.
-struct callback_done {
-  double seconds = 0; ///< Time in the callbacks.
-  bool abort = false; ///< Whether the run is to end for `failures`.
-  std::vector<error> failures;
-  std::vector<callback_time> times; ///< One entry per callback, in order.
-  /// Callbacks without which the run continues: they were not called.
-  std::vector<std::string> skipped;
-};
-
-template <class Inspector>
-bool inspect(Inspector& f, callback_done& x) {
-  return f.object(x).fields(
-    f.field("seconds", x.seconds), f.field("abort", x.abort),
-    f.field("failures", x.failures), f.field("times", x.times),
-    f.field("skipped", x.skipped));
 }
 
 // -- anyone and driver

@@ -1,0 +1,106 @@
+#pragma once
+
+#include <cstdint>
+#include <map>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/values/run_context.hpp"
+#include "troupe/runtime/values/run_error.hpp"
+#include "troupe/runtime/values/run_status.hpp"
+
+// What the driver tells USER CALLBACK actors, those of users among them, and
+// what they answer.
+
+namespace troupe {
+
+/// What `after_run` carries of a result; the rest is filled in by `fit()`.
+template <class Inspector>
+bool inspect(Inspector& f, result& x) {
+  auto path = [&x] { return x.path.string(); };
+  auto set_path = [&x](std::string text) {
+    x.path = std::move(text);
+    return true;
+  };
+  return f.object(x).fields(
+    f.field("status", x.status), f.field("metrics", x.metrics),
+    f.field("checkpoint", x.checkpoint),
+    f.field("best_checkpoints", x.best_checkpoints),
+    f.field("path", path, set_path), f.field("error", x.error),
+    f.field("attempts", x.attempts));
+}
+
+/// The run begins; attempt and world size are those of the first attempt to
+/// come. The only message with the whole context: keep what you need of it.
+struct before_run {
+  run_context run;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, before_run& x) {
+  return f.object(x).fields(f.field("run", x.run));
+}
+
+/// Every rank has delivered report `index`. Sent in order of index, exactly
+/// once per driver.
+struct after_report {
+  std::uint64_t index = 0;
+  std::uint64_t attempt = 0;
+  std::vector<metrics> values; ///< One entry per rank, ordered by rank.
+  std::optional<std::string> checkpoint;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, after_report& x) {
+  return f.object(x).fields(
+    f.field("index", x.index), f.field("attempt", x.attempt),
+    f.field("values", x.values), f.field("checkpoint", x.checkpoint));
+}
+
+/// Ranks failed; sent before the driver acts on it.
+struct after_exception {
+  std::uint64_t attempt = 0;
+  std::map<int, rank_failure> ranks;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, after_exception& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("ranks", x.ranks));
+}
+
+/// The run is over, however it ended.
+struct after_run {
+  result outcome;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, after_run& x) {
+  return f.object(x).fields(f.field("outcome", x.outcome));
+}
+
+/// A callback message was handled. The user's actors fill in only `failures`;
+/// the config decides what they do, and the time is how long the run waited for
+/// the answer.
+struct callback_done {
+  double seconds = 0; ///< Time in the callbacks.
+  bool abort = false; ///< Whether the run is to end for `failures`.
+  std::vector<error> failures;
+  std::vector<callback_time> times; ///< One entry per callback, in order.
+  /// Callbacks without which the run continues: they were not called.
+  std::vector<std::string> skipped;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, callback_done& x) {
+  return f.object(x).fields(
+    f.field("seconds", x.seconds), f.field("abort", x.abort),
+    f.field("failures", x.failures), f.field("times", x.times),
+    f.field("skipped", x.skipped));
+}
+
+} // namespace troupe

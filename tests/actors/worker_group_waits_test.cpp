@@ -1,0 +1,421 @@
+// The worker group while ranks wait for each other, and when one of them hangs.
+
+#include <csignal>
+
+#include "tests/actors/worker_group_fixture.hpp"
+
+namespace troupe::test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+TEST_F(worker_group_test, a_report_that_waits_too_long_names_who_is_missing) {
+  plan.world_size = 3;
+  plan.report_timeout = ms{400};
+  start_all();
+  ranks.report(1, 10);
+  system.pass(ms{399});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  for (int rank = 0; rank < 3; ++rank)
+    ranks.kill(rank, SIGKILL);
+  for (int rank : {0, 2}) {
+    EXPECT_EQ(failure_of(rank).kind, kind::timeout);
+    EXPECT_THAT(failure_of(rank).what, HasSubstr("ranks 0, 2 are missing"));
+  }
+  EXPECT_EQ(record->failed[0].ranks.size(), 2u);
+}
+
+TEST_F(worker_group_test, the_limit_counts_from_each_wait_anew) {
+  plan.report_timeout = ms{400};
+  start_all();
+  ranks.report(0, 10);
+  system.pass(ms{300});
+  ranks.report(1, 10);
+  commit();
+  ranks.report(0, 11);
+  system.pass(ms{399});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  system.pass(ms{1});
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+}
+
+TEST_F(worker_group_test, a_barrier_that_waits_too_long_names_who_is_missing) {
+  plan.report_timeout = ms{400};
+  start_all();
+  auto waits = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  system.pass(ms{400});
+  EXPECT_TRUE(waits->failure);
+  ranks.kill(0, SIGKILL);
+  ranks.kill(1, SIGKILL);
+  EXPECT_THAT(failure_of(0).what, HasSubstr("barrier 0: rank 0 is missing"));
+}
+
+TEST_F(worker_group_test, names_a_rank_that_others_wait_for) {
+  start_all();
+  ranks.launcher->lives[1].busy = true;
+  auto waits = ranks.report(0, 10);
+  pass_seconds(9);
+  EXPECT_TRUE(record->warnings.empty());
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_EQ(record->warnings[0].attempt, 3u);
+  EXPECT_TRUE(record->warnings[0].waits);
+  EXPECT_EQ(record->warnings[0].text,
+            "report 10: rank 1 is missing for 10 s, rank 0 waits; rank 1 is in "
+            "its train loop, at work; the stacks of its threads are in "
+            "logs/rank_1.stacks");
+  EXPECT_THAT(ranks.launcher->asked, ElementsAre(1));
+  pass_seconds(30);
+  EXPECT_EQ(record->warnings.size(), 2u);
+  EXPECT_TRUE(waits->pending());
+  ranks.report(1, 10);
+  commit();
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 3u);
+  EXPECT_FALSE(record->warnings[2].waits);
+}
+
+TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  segment->activity(1).in_data_loader =
+    state().self->clock().now().time_since_epoch().count();
+  ranks.report(0, 10);
+  pass_seconds(10);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("rank 1 is in its data loader for 10 s"));
+  auto status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[0].place, "in report 10");
+  EXPECT_EQ(status->value->ranks[1].place, "in its data loader for 10 s");
+  segment->activity(1).in_data_loader = 0;
+  segment->activity(1).at_device =
+    state().self->clock().now().time_since_epoch().count();
+  pass_seconds(3);
+  status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 3 s");
+}
+
+TEST_F(worker_group_test, names_a_rank_that_is_missing_in_a_collective) {
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  for (int rank : {0, 2}) {
+    auto& x = segment->activity(rank);
+    x.enter_collective();
+    x.in_collective = state().self->clock().now().time_since_epoch().count();
+  }
+  pass_seconds(9);
+  EXPECT_TRUE(record->warnings.empty());
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(
+    record->warnings[0].text,
+    HasSubstr("collective 1: rank 1 is missing for 10 s, ranks 0, 2 wait"));
+  segment->activity(1).enter_collective();
+  pass_seconds(1);
+  EXPECT_EQ(record->warnings.size(), 2u);
+  EXPECT_FALSE(record->warnings[1].waits);
+}
+
+TEST_F(worker_group_test, a_report_and_a_collective_end_the_attempt) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto& x = segment->activity(0);
+  x.enter_collective();
+  x.called = 1;
+  auto waits = ranks.report(1, 10);
+  pass_seconds(2);
+  EXPECT_TRUE(waits->pending()) << "the loop of rank 0 may come";
+  x.awaited = 1;
+  pass_seconds(1);
+  for (int rank : {0, 1})
+    ranks.kill(rank, SIGKILL);
+  for (int rank : {0, 1}) {
+    EXPECT_EQ(failure_of(rank).kind, kind::misuse);
+    EXPECT_EQ(failure_of(rank).what,
+              "the ranks meet in different calls: rank 0 in collective 1, rank "
+              "1 in report 10");
+  }
+}
+
+TEST_F(worker_group_test, a_collective_that_failed_is_waited_in_no_longer) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto& x = segment->activity(0);
+  x.called = x.awaited = 1;
+  x.fail_collective(collective_failure::own);
+  auto waits = ranks.report(1, 10);
+  pass_seconds(9);
+  EXPECT_TRUE(waits->pending());
+  ranks.report(0, 10);
+  commit();
+  EXPECT_FALSE(waits->pending());
+}
+
+// As in an all-reduce over NCCL, before a report.
+TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
+  plan.world_size = 3;
+  plan.gpus = {{0}, {1}, {2}};
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto now = [this] {
+    return state().self->clock().now().time_since_epoch().count();
+  };
+  for (int rank : {0, 2})
+    segment->activity(rank).at_device = now();
+  pass_seconds(9);
+  EXPECT_TRUE(record->warnings.empty());
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("work on the GPUs: rank 1 is missing for 10 s, ranks 0,"
+                        " 2 wait; rank 1 is in its train loop"));
+  segment->activity(2).at_device = 0;
+  ranks.report(2, 10);
+  pass_seconds(10);
+  EXPECT_THAT(record->warnings.back().text,
+              HasSubstr("report 10: rank 1 is missing for 10 s, rank 2 waits"));
+  segment->activity(1).at_device = now();
+  pass_seconds(1);
+  auto status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 1 s");
+}
+
+TEST_F(worker_group_test, names_ranks_whose_gpus_all_stand_still) {
+  plan.gpus = {{0}, {1}};
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  for (int rank : {0, 1})
+    segment->activity(rank).at_device =
+      state().self->clock().now().time_since_epoch().count();
+  pass_seconds(10);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("work on the GPUs: all ranks are in it for 10 s"));
+}
+
+TEST_F(worker_group_test, the_last_rank_waits_for_its_gpu_alone) {
+  plan.gpus = {{0}, {1}};
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  ranks.finish(0);
+  segment->activity(1).at_device =
+    state().self->clock().now().time_since_epoch().count();
+  pass_seconds(10);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("the end of the run: rank 1 is missing for 10 s"));
+}
+
+TEST_F(worker_group_test, ends_a_rank_that_shows_no_sign_of_life) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 3;
+  plan.gpus = {{}, {}, {}};
+  start_all();
+  ranks.launcher->lives[1];
+  ranks.launcher->lives[2].busy = true;
+  ranks.report(0, 10);
+  pass_seconds(59);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  pass_seconds(3);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1, 2));
+  for (int rank : {0, 1, 2})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u) << "rank 2 is at work";
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("without CPU time or I/O for 60"));
+}
+
+TEST_F(worker_group_test, never_ends_a_rank_that_works) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  ranks.report(0, 10);
+  for (int i = 0; i < 600; ++i) {
+    ranks.launcher->lives[1].cpu += ms{10};
+    pass_seconds(1);
+  }
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, ends_a_rank_that_stands_still_as_the_last_one) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  ranks.launcher->lives[1];
+  pass_seconds(600); // no one waits for it
+  ranks.finish(0);
+  pass_seconds(59);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  pass_seconds(3);
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
+  ranks.kill(1, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what,
+              HasSubstr("the end of the run: rank 1 is missing"));
+}
+
+TEST_F(worker_group_test, the_last_rank_may_work_for_as_long_as_it_takes) {
+  plan.hang_timeout = ms{60'000};
+  plan.report_timeout = ms{1'000};
+  start_all();
+  ranks.finish(0);
+  for (int i = 0; i < 600; ++i) {
+    ranks.launcher->lives[1].cpu += ms{10};
+    pass_seconds(1);
+  }
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, the_last_rank_may_wait_for_a_slow_commit) {
+  plan.hang_timeout = ms{60'000};
+  start_all();
+  ranks.launcher->lives[1];
+  system.ask<report_committed>(ranks.group,
+                               report{3, {.rank = 0, .index = 10}, false});
+  ranks.finish(0);
+  ranks.report(1, 10);
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, ends_a_stopped_rank_that_no_rank_waits_for) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 1;
+  plan.gpus = {{0}};
+  start_all();
+  ranks.launcher->lives[0].stopped = true;
+  pass_seconds(30);
+  ranks.launcher->lives[0].stopped = false;
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.launcher->lives[0].stopped = true;
+  pass_seconds(63);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(0).kind, kind::timeout);
+  EXPECT_THAT(failure_of(0).what, HasSubstr("stopped by a signal"));
+}
+
+TEST_F(worker_group_test, a_rank_with_a_gpu_may_wait_for_it_without_cpu_time) {
+  plan.hang_timeout = ms{60'000};
+  plan.gpus = {{0}, {1}};
+  start_all();
+  ranks.report(0, 10);
+  ranks.launcher->lives[1];
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.launcher->lives[1].stopped = true;
+  pass_seconds(62);
+  EXPECT_FALSE(ranks.launcher->killed.empty());
+}
+
+TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  segment->activity(1).at_store =
+    state().self->clock().now().time_since_epoch().count();
+  ranks.launcher->lives[1];
+  ranks.launcher->lives[2].busy = true;
+  ranks.report(0, 10);
+  pass_seconds(600);
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  EXPECT_THAT(record->warnings.at(0).text,
+              HasSubstr("report 10: rank 2 is missing"));
+}
+
+TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
+  plan.world_size = 3;
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  for (std::uint64_t i = 10; i < 20; ++i) {
+    for (int rank : {0, 2})
+      segment->activity(rank).waited +=
+        rank_activity::clock::duration{ms{900}}.count();
+    for (int rank = 0; rank < 3; ++rank)
+      system.ask<report_committed>(
+        ranks.group, report{3, {.rank = rank, .index = i, .step_s = 1.0}});
+    commit();
+  }
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text, HasSubstr("rank 1 is slower"));
+}
+
+TEST_F(worker_group_test, names_a_straggler_within_ten_steps) {
+  plan.world_size = 3;
+  start_all();
+  for (std::uint64_t i = 10; i < 20; ++i) {
+    for (int rank = 0; rank < 3; ++rank)
+      system.ask<report_committed>(
+        ranks.group,
+        report{3, {.rank = rank, .index = i, .step_s = rank == 1 ? 1.0 : 0.1}});
+    commit();
+  }
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text, HasSubstr("rank 1 is slower"));
+  EXPECT_FALSE(record->warnings[0].waits);
+}
+
+TEST_F(worker_group_test, does_not_warn_about_a_wait_that_is_over) {
+  start_all();
+  ranks.report(0, 10);
+  pass_seconds(9);
+  ranks.report(1, 10);
+  commit();
+  pass_seconds(60);
+  EXPECT_TRUE(record->warnings.empty());
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_ends_without_a_report_others_sent_is_named) {
+  start_all();
+  auto waits = ranks.report(0, 10);
+  ranks.end_loop(1);
+  EXPECT_TRUE(waits->failure);
+  ranks.exit(1);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::misuse);
+  EXPECT_THAT(failure_of(1).what,
+              HasSubstr("rank 1 ended its loop after 0 reports, rank 0 waits "
+                        "with report 10"));
+}
+
+TEST_F(worker_group_test, a_report_that_a_finished_rank_lacks_is_refused) {
+  start_all();
+  ranks.finish(1);
+  auto waits = ranks.report(0, 10);
+  EXPECT_EQ(waits->failure.code, ec::rank_failed);
+  ranks.kill(0, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::misuse) << "rank 0 kept the rule";
+}
+
+TEST_F(worker_group_test,
+       a_rank_that_ends_while_others_wait_in_a_barrier_is_named) {
+  start_all();
+  auto waits = system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+  ranks.finish(1);
+  EXPECT_TRUE(waits->failure);
+  ranks.kill(0, SIGKILL);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("barrier 0"));
+}
+
+} // namespace troupe::test

@@ -207,6 +207,7 @@ void driver_state::launch(const attempt_start& x) {
   group_alive = true;
   shown.world_size = args.world_size;
   shown.waits.clear();
+  shown.progress.reset();
   start_attempt message{x.attempt, std::nullopt, x.first_report};
   if (x.resume)
     message.resume = x.resume->data;
@@ -253,6 +254,13 @@ void driver_state::warned(const attempt_warning& x) {
   show();
   args.board->note(x.text);
   note_event(warning_kind, {{"text", x.text}});
+}
+
+void driver_state::advanced(const epoch_advanced& x) {
+  if (x.attempt != machine->attempt())
+    return;
+  shown.progress = x.progress;
+  show();
 }
 
 void driver_state::lost(const caf::down_msg& x) {
@@ -583,6 +591,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](const attempt_ended& x) { state.ended(x); },
     [&state](attempt_failed& x) { state.failed(x); },
     [&state](const attempt_warning& x) { state.warned(x); },
+    [&state](const epoch_advanced& x) { state.advanced(x); },
     [&state](commit_batch& x) { return state.add(x); },
     [&state](const log_event& x) { return state.log(x); },
     [&state, self](get_checkpoints& x) {

@@ -65,6 +65,8 @@ struct driver_state {
   void ended(const attempt_ended& x);
   void failed(attempt_failed& x);
   void warned(const attempt_warning& x);
+
+  void advanced(const epoch_advanced& x);
   /// One of the run's own actors is gone, which only a defect of ours can bring
   /// about.
   void lost(const caf::down_msg& x);

@@ -88,6 +88,7 @@ struct worker_group_state {
     std::vector<bool> answered;
     /// When waits were judged last, by `worker_group_args::now`.
     std::optional<std::chrono::steady_clock::time_point> last_check;
+    std::optional<epoch_progress> progress; ///< The last that the driver got.
     bool limit_timer = false; ///< A timer for `report_timeout` is set.
     bool named_wait = false;  ///< The driver knows of ranks that wait.
     std::optional<preempt_attempt> preemption;
@@ -192,6 +193,8 @@ struct worker_group_state {
   /// Looks at them at the moment at which the earliest wait is over its limit.
   void watch_limit();
   void check_waits();
+  /// Tells the driver how far rank 0 is in its epoch.
+  void show_progress();
   /// Looks which ranks a signal has stopped.
   void look_for_stopped();
   /// Who waits for whom, in reports and barriers and beyond them.

@@ -40,6 +40,22 @@ collective_place gpu_place_of(const rank_activity& x, bool ended) {
           since || ended ? 1u : 0u};
 }
 
+/// Nothing before the first batch is done: there is no pace yet.
+std::optional<epoch_progress> progress_of(const loader_pass& x) {
+  auto batches = x.batches.load(std::memory_order_relaxed);
+  auto taken = x.taken.load(std::memory_order_relaxed);
+  if (taken < 2 || taken > batches)
+    return std::nullopt;
+  auto begun = rank_activity::clock::time_point{
+    rank_activity::clock::duration{x.begun.load(std::memory_order_relaxed)}};
+  std::chrono::duration<double> so_far = rank_activity::clock::now() - begun;
+  auto done = taken - 1;
+  auto left = so_far.count() / static_cast<double>(done)
+              * static_cast<double>(batches - done);
+  return epoch_progress{x.epoch.load(std::memory_order_relaxed), done, batches,
+                        std::max(left, 0.0)};
+}
+
 /// A rank whose collectives have failed does not wait in one.
 collective_calls collective_calls_of(const rank_activity& x) {
   // In this order: a rank calls a collective before it awaits it.
@@ -247,6 +263,7 @@ void worker_group_state::check_waits() {
   check_collectives();
   if (!attempt || attempt->tracker.end_ordered())
     return;
+  show_progress();
   look_for_stopped();
   auto now = args.now();
   auto since = std::exchange(attempt->last_check, now).value_or(now);
@@ -270,6 +287,18 @@ void worker_group_state::check_waits() {
     attempt->tracker.timed_out(rank, why);
   if (!verdict.hung.empty())
     on_failure();
+}
+
+void worker_group_state::show_progress() {
+  auto progress = progress_of(attempt->segment->activity(0).pass);
+  // Without another batch, the time left is a guess that only grows older.
+  auto batch_of = [](const std::optional<epoch_progress>& x) {
+    return x ? std::pair{x->epoch, x->batch} : std::pair{0ul, 0ul};
+  };
+  if (batch_of(progress) == batch_of(attempt->progress))
+    return;
+  attempt->progress = progress;
+  self->send(driver, epoch_advanced{attempt->number, progress});
 }
 
 void worker_group_state::look_for_stopped() {

@@ -137,12 +137,25 @@ void console_progress::show_plain(time_point now, bool all) {
   if (reported && (changed || all || due)) {
     write_line(report_text(*status_, line_columns));
     reported_at_ = now;
+    epoch_shown_at_ = now;
   } else if (!changed) {
+    show_epoch(now);
     return;
   }
-  if (changed)
+  if (changed) {
     write_line(state_text(*status_));
+    epoch_shown_at_ = now;
+  }
   shown_ = status_;
+}
+
+void console_progress::show_epoch(time_point now) {
+  if (!status_->progress || now - epoch_shown_at_ < progress_interval
+      || status_->progress == shown_->progress)
+    return;
+  write_line(progress_text(*status_->progress));
+  epoch_shown_at_ = now;
+  shown_->progress = status_->progress;
 }
 
 void console_progress::draw() {

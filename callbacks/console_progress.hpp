@@ -16,7 +16,8 @@ namespace troupe {
 enum class console_style {
   automatic, ///< `live` on a terminal, `plain` elsewhere.
   live,      ///< One line that is redrawn.
-  plain,     ///< A line per change of state; at most one report a second.
+  plain,     ///< A line per change of state; at most one report a second, and
+             ///< one about the epoch every ten seconds.
   quiet,     ///< Nothing.
 };
 
@@ -41,6 +42,9 @@ public:
 
   /// Between two lines about reports in a log.
   static constexpr auto report_interval = std::chrono::seconds{1};
+
+  /// Between two lines about an epoch under way in a log.
+  static constexpr auto progress_interval = std::chrono::seconds{10};
 
   /// Columns of a line about a report in a log.
   static constexpr int line_columns = 160;
@@ -92,6 +96,7 @@ private:
   void show(time_point now);
   void show_live(time_point now);
   void show_plain(time_point now, bool all);
+  void show_epoch(time_point now);
   void draw();
   void erase();
   void write_line(std::string_view text);
@@ -106,6 +111,7 @@ private:
   std::optional<run_status> shown_; // on the console
   time_point shown_time_{};
   std::optional<time_point> reported_at_; // the last line about a report
+  time_point epoch_shown_at_{};           // the last line about an epoch
   std::string line_;                      // the live line, not yet cut
   bool drawn_ = false;                    // the live line is on screen
   std::string partial_;                   // rank 0's output without its newline

@@ -16,7 +16,12 @@ namespace {
 /// Most columns of a metric's name and of its value.
 constexpr int widest = 60;
 
+/// Below it, a rate of one digit says nothing.
+constexpr double lowest_rate = 0.1;
+
 std::string rate_text(double per_second) {
+  if (per_second > 0 && per_second < lowest_rate)
+    return "one in " + elapsed_text(1 / per_second);
   std::array<char, 32> text{};
   std::snprintf(text.data(), text.size(),
                 per_second < 100 ? "%.1f/s" : "%.0f/s", per_second);
@@ -99,11 +104,19 @@ std::string report_text(const run_status& x, int columns) {
   return with_metrics(std::move(text), x, ": ", columns);
 }
 
+std::string progress_text(const epoch_progress& x) {
+  return "epoch " + std::to_string(x.epoch) + ": " + std::to_string(x.batch)
+         + '/' + std::to_string(x.batches) + ", " + elapsed_text(x.left_s)
+         + " left";
+}
+
 std::string live_text(const run_status& x, double elapsed_s, int columns) {
   auto text = state_text(x) + " | " + counted(x.reports, "report");
   if (x.reports > 0)
     text += ", " + rate_text(x.reports_per_second);
   text += " | " + elapsed_text(elapsed_s);
+  if (x.progress)
+    text += " | " + progress_text(*x.progress);
   if (x.callback_queue > 0)
     text += " | " + std::to_string(x.callback_queue) + " wait for callbacks";
   return with_metrics(std::move(text), x, " | ", columns);

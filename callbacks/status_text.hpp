@@ -24,8 +24,12 @@ std::string state_text(const run_status& x);
 std::string metrics_text(const metrics& x, int columns);
 
 /// The last report, with the metrics that fit into *columns*:
-/// "report 12, 3.4/s, 1:05: loss=0.3".
+/// "report 12, 3.4/s, 1:05: loss=0.3". Below one in ten seconds the rate is a
+/// time: "one in 6:48".
 std::string report_text(const run_status& x, int columns);
+
+/// How far rank 0 is in its epoch: "epoch 0: 120/234, 1:20 left".
+std::string progress_text(const epoch_progress& x);
 
 /// The complete status after *elapsed_s* seconds, the most important parts
 /// first.

@@ -1,6 +1,8 @@
 // ResNet-18 on FashionMNIST, data-parallel.
 
+#include <cmath>
 #include <cstdio>
+#include <numbers>
 
 #include <torch/torch.h>
 
@@ -10,26 +12,38 @@
 #include "resnet18.hpp"
 
 constexpr auto usage =
-  "fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 1e-3]\n"
-  "              [--limit samples] [--storage runs] [--name fashion]\n"
-  "              [--data folder] [--resume run folder] [--gpu]";
+  "fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 3e-3]\n"
+  "              [--seed 42] [--limit samples] [--storage runs]\n"
+  "              [--name fashion] [--data folder] [--resume run folder]\n"
+  "              [--gpu]";
 
 struct config {
   std::string data = troupe::fashion_mnist::default_root().string();
   std::string resume; // a checkpoint of another run to start from
-  double lr = 1e-3;
+  double lr = 3e-3;   // the highest, after the warm-up
+  int seed = 42;
   int epochs = 1;
   int batch_size = 128; // per worker; global batch = batch_size * world size
   int limit = 0;        // training samples per epoch; 0: all
 
   template <class Archive>
   void serialize(Archive& ar) {
-    ar(CEREAL_NVP(data), CEREAL_NVP(resume), CEREAL_NVP(lr), CEREAL_NVP(epochs),
-       CEREAL_NVP(batch_size), CEREAL_NVP(limit));
+    ar(CEREAL_NVP(data), CEREAL_NVP(resume), CEREAL_NVP(lr), CEREAL_NVP(seed),
+       CEREAL_NVP(epochs), CEREAL_NVP(batch_size), CEREAL_NVP(limit));
   }
 };
 
-/// Sums over the samples that one rank has seen, later over all ranks.
+/// One cycle: up to *peak* over the first fifth of all steps, then down to zero
+/// along a cosine.
+double learning_rate(double peak, double step, double steps) {
+  auto warm_up = 0.2 * steps;
+  if (step < warm_up)
+    return peak * (step + 1) / (warm_up + 1);
+  auto done = (step - warm_up) / (steps - warm_up);
+  return peak / 2 * (1 + std::cos(std::numbers::pi * done));
+}
+
+/// Sums over the samples that one rank has seen; then over all ranks.
 struct totals {
   explicit totals(torch::Device where)
     : sums(torch::zeros({3}, torch::device(where).dtype(torch::kDouble))) {}
@@ -63,14 +77,16 @@ totals validate(troupe::train_context& context, Model& model, Loader& loader) {
 }
 
 void train(troupe::train_context& context, const config& cfg) {
-  torch::manual_seed(42);
+  torch::manual_seed(cfg.seed);
   auto model = troupe::prepare_model(context, resnet18(1, 10));
   troupe::fused_adam optimizer{model.parameters(), {.lr = cfg.lr}};
   troupe::fashion_mnist images{cfg.data, troupe::split::train};
   auto loader = troupe::prepare_data_loader(
     context,
     troupe::first_samples{images, cfg.limit > 0 ? cfg.limit : images.size()},
-    {.batch_size = cfg.batch_size, .shuffle = true});
+    {.batch_size = cfg.batch_size,
+     .shuffle = true,
+     .seed = static_cast<std::uint64_t>(cfg.seed)});
   auto test_loader = troupe::prepare_data_loader(
     context, troupe::fashion_mnist{cfg.data, troupe::split::test},
     {.batch_size = 256, .tail = troupe::tail::no_padding});
@@ -92,6 +108,9 @@ void train(troupe::train_context& context, const config& cfg) {
     totals seen{troupe::device(context)};
     int step = 0;
     for (auto& [batch, labels] : loader) {
+      optimizer.set_lr(
+        learning_rate(cfg.lr, static_cast<double>(epoch * loader.size() + step),
+                      static_cast<double>(cfg.epochs * loader.size())));
       optimizer.zero_grad();
       auto logits = model.forward(batch);
       auto loss = torch::cross_entropy_loss(logits, labels);
@@ -134,6 +153,7 @@ int main(int argc, char** argv) {
     run.run.name = name;
   cfg.data = options.folder("--data", cfg.data);
   cfg.lr = options.real("--lr", cfg.lr);
+  cfg.seed = options.number("--seed", cfg.seed, 0);
   cfg.epochs = options.number("--epochs", cfg.epochs, 0);
   cfg.batch_size = options.number("--batch-size", cfg.batch_size, 1);
   cfg.limit = options.number("--limit", cfg.limit, 0);

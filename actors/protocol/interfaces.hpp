@@ -29,6 +29,7 @@ using driver_actor = caf::typed_actor<
   // The worker group tells what became of an attempt.
   caf::result<void>(attempt_started), caf::result<void>(attempt_ended),
   caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
+  caf::result<void>(epoch_advanced),
   // The worker group has a batch; answers once it is durable.
   caf::result<report_committed>(commit_batch),
   // A rank logs, through its worker group; answers once it is in the journal.

@@ -129,6 +129,18 @@ bool inspect(Inspector& f, attempt_warning& x) {
                             f.field("text", x.text), f.field("waits", x.waits));
 }
 
+/// Rank 0 is further in its pass over a data loader, or has ended it.
+struct epoch_advanced {
+  std::uint64_t attempt = 0;
+  std::optional<epoch_progress> progress;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, epoch_advanced& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("progress", x.progress));
+}
+
 /// The report of every rank has arrived: store the batch. The driver forwards
 /// batches with a checkpoint to the committer. Both answer `report_committed`.
 struct commit_batch {

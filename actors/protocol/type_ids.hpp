@@ -74,6 +74,7 @@ CAF_ADD_TYPE_ID(troupe, (troupe::preempt_attempt))
 CAF_ADD_TYPE_ID(troupe, (troupe::stop_notice))
 CAF_ADD_TYPE_ID(troupe, (troupe::preempt_run))
 CAF_ADD_TYPE_ID(troupe, (troupe::storage_lost))
+CAF_ADD_TYPE_ID(troupe, (troupe::epoch_advanced))
 
 CAF_END_TYPE_ID_BLOCK(troupe)
 

@@ -13,6 +13,32 @@ enum class collective_failure : std::uint32_t {
   others, ///< Another rank left, or the attempt was aborted.
 };
 
+/// How far a loop is in a pass over its data loader. Zeroed memory: it makes
+/// none.
+struct loader_pass {
+  using clock = std::chrono::steady_clock;
+
+  std::atomic<std::uint64_t> epoch;
+  /// Batches of the pass, from its first one on; fewer than in the epoch if it
+  /// began amid it.
+  std::atomic<std::uint64_t> batches;
+  /// Batches that the loop has taken; it still works on the last one.
+  std::atomic<std::uint64_t> taken;
+  /// When the loop took the first one.
+  std::atomic<clock::rep> begun;
+
+  /// The loop takes batch *number*, counted from 1, of a pass.
+  void take(std::uint64_t in_epoch, std::uint64_t number, std::uint64_t of,
+            clock::rep since) noexcept {
+    epoch.store(in_epoch, std::memory_order_relaxed);
+    taken.store(number, std::memory_order_relaxed);
+    begun.store(since, std::memory_order_relaxed);
+    batches.store(of, std::memory_order_relaxed);
+  }
+
+  void end() noexcept { batches.store(0, std::memory_order_relaxed); }
+};
+
 /// Where a rank waits without sending its worker group a message.
 /// It is in the ranks' shared memory, so that it can be read while
 /// the rank is stopped; zeroed memory means that the rank does not
@@ -24,6 +50,8 @@ struct rank_activity {
 
   /// When the loop began to wait for a batch of its data loader.
   std::atomic<clock::rep> in_data_loader;
+  /// The pass that the loop makes over its data loader.
+  loader_pass pass;
   /// When the rank began to wait for keys of the rendezvous store.
   std::atomic<clock::rep> at_store;
   /// When the rank began to wait for an answer of the driver.

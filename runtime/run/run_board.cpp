@@ -15,6 +15,10 @@ void rate_meter::add(time_point now, std::uint64_t count) {
       counts_[static_cast<std::size_t>(i) % slots] = 0;
   last_slot_ = slot;
   counts_[static_cast<std::size_t>(slot) % slots] += count;
+  for (std::uint64_t i = 0; i < std::min<std::uint64_t>(count, few); ++i)
+    last_.push_back(now);
+  while (last_.size() > few + 1)
+    last_.pop_front();
 }
 
 double rate_meter::rate(time_point now) const {
@@ -24,6 +28,10 @@ double rate_meter::rate(time_point now) const {
   for (auto i = std::max<std::int64_t>(0, slot - std::int64_t{slots} + 1);
        i <= last_slot_; ++i)
     events += counts_[static_cast<std::size_t>(i) % slots];
+  if (auto known = last_.size() - 1; events < few && known > 0) {
+    auto span = std::max<seconds>(now - last_.front(), slot_length);
+    return static_cast<double>(known) / span.count();
+  }
   // The current slot is only partly over: look back to the start of the oldest.
   auto begin =
     std::max(start_, start_ + slot_length * (slot - std::int64_t{slots} + 1));

@@ -18,7 +18,8 @@
 
 namespace troupe {
 
-/// Events per second over the last few seconds. The caller owns the clock.
+/// Events per second over the last few seconds, or over the last few events if
+/// these are rarer. The caller owns the clock.
 class rate_meter {
 public:
   using time_point = std::chrono::steady_clock::time_point;
@@ -26,12 +27,16 @@ public:
   /// Time that the rate looks back.
   static constexpr auto window = std::chrono::seconds{5};
 
-  explicit rate_meter(time_point start) : start_(start) {}
+  explicit rate_meter(time_point start) : start_(start), last_{start} {}
+
+  /// Events that make a rate.
+  static constexpr std::size_t few = 8;
 
   /// *count* events happened at *now*. Time never goes back.
   void add(time_point now, std::uint64_t count = 1);
 
-  /// Events per second over the window, or since the start if that is less.
+  /// Events per second. Over the window, or since the start if that is less; a
+  /// window of fewer than `few` events is extended to the last `few` of them.
   double rate(time_point now) const;
 
 private:
@@ -45,6 +50,7 @@ private:
   time_point start_;
   std::int64_t last_slot_ = 0;
   std::array<std::uint64_t, slots> counts_{};
+  std::deque<time_point> last_; // of the last `few` events and the one before
 };
 
 /// What the driver publishes for those that wait for the run: the status, notes

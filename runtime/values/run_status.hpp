@@ -86,6 +86,23 @@ bool inspect(Inspector& f, callback_time& x) {
                             f.field("seconds", x.seconds));
 }
 
+/// How far rank 0 is in a pass over its data loader.
+struct epoch_progress {
+  std::uint64_t epoch = 0;
+  std::uint64_t batch = 0;   ///< Batches done.
+  std::uint64_t batches = 0; ///< Of the pass.
+  double left_s = 0;         ///< Seconds until it ends, at its pace so far.
+
+  bool operator==(const epoch_progress&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, epoch_progress& x) {
+  return f.object(x).fields(
+    f.field("epoch", x.epoch), f.field("batch", x.batch),
+    f.field("batches", x.batches), f.field("left_s", x.left_s));
+}
+
 /// How a run is.
 struct run_status {
   run_state state = run_state::initializing;
@@ -95,7 +112,9 @@ struct run_status {
   std::optional<std::uint64_t> last_report; ///< Index of the last batch.
   double reports_per_second = 0;            ///< Over the last few seconds.
   metrics last_metrics;                     ///< Rank 0's of the last batch.
-  double elapsed_s = 0;             ///< Seconds since this driver began.
+  double elapsed_s = 0; ///< Seconds since this driver began.
+  /// Looked up about once a second; nothing between two passes.
+  std::optional<epoch_progress> progress;
   std::uint64_t callback_queue = 0; ///< Batches that wait for callbacks.
   double callback_s = 0;            ///< Seconds spent in callbacks so far.
   /// The same per callback, in the order of their calls: classes, then actors.
@@ -115,6 +134,7 @@ bool inspect(Inspector& f, run_status& x) {
     f.field("last_report", x.last_report),
     f.field("reports_per_second", x.reports_per_second),
     f.field("last_metrics", x.last_metrics), f.field("elapsed_s", x.elapsed_s),
+    f.field("progress", x.progress),
     f.field("callback_queue", x.callback_queue),
     f.field("callback_s", x.callback_s), f.field("callbacks", x.callbacks),
     f.field("waits", x.waits));

@@ -560,6 +560,17 @@ TEST_F(driver_test, shows_warnings_and_writes_them_down) {
   EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "warning"));
 }
 
+TEST_F(driver_test, shows_how_far_the_epoch_of_this_attempt_is) {
+  run();
+  epoch_progress progress{1, 2, 3, 4.5};
+  caf::anon_send(driver, epoch_advanced{0, progress});
+  system.settle();
+  EXPECT_EQ(status().progress, progress);
+  caf::anon_send(driver, epoch_advanced{7, std::nullopt});
+  system.settle();
+  EXPECT_EQ(status().progress, progress);
+}
+
 TEST_F(driver_test, goes_on_where_an_earlier_driver_left_off) {
   run();
   report_checkpoint(0);

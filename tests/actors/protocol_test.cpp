@@ -115,6 +115,7 @@ void for_each_sample(F f) {
   f(attempt_ended{2, true, true});
   f(attempt_failed{2, true, problem, {{1, failed}}});
   f(attempt_warning{2, "text", true});
+  f(epoch_advanced{2, epoch_progress{3, 4, 5, 6.5}});
   f(commit_batch{2, batch});
   f(loop);
   f(start_loop{facts, at_c, loop});

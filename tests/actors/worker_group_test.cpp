@@ -383,4 +383,29 @@ TEST_F(worker_group_test, a_new_attempt_finds_an_empty_store) {
   EXPECT_EQ(ranks.launcher->launched[2].attempt, 4u);
 }
 
+TEST_F(worker_group_test, tells_how_far_rank_0_is_in_its_epoch) {
+  start_all();
+  auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
+                                        {plan.run_id, 3});
+  ASSERT_TRUE(segment);
+  auto& pass = segment->activity(0).pass;
+  pass.take(2, 1, 5, rank_activity::now());
+  pass_seconds(1);
+  EXPECT_TRUE(record->progress.empty()) << "no batch is done";
+  pass.take(2, 4, 5, rank_activity::now());
+  pass_seconds(3);
+  ASSERT_EQ(record->progress.size(), 1u);
+  EXPECT_EQ(record->progress[0].attempt, 3u);
+  auto& shown = record->progress[0].progress;
+  ASSERT_TRUE(shown);
+  EXPECT_EQ(shown->epoch, 2u);
+  EXPECT_EQ(shown->batch, 3u);
+  EXPECT_EQ(shown->batches, 5u);
+  EXPECT_GE(shown->left_s, 0);
+  pass.end();
+  pass_seconds(1);
+  ASSERT_EQ(record->progress.size(), 2u);
+  EXPECT_FALSE(record->progress[1].progress);
+}
+
 } // namespace troupe::test

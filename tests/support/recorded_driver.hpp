@@ -19,6 +19,7 @@ struct driver_record {
   std::vector<attempt_ended> ended;
   std::vector<attempt_failed> failed;
   std::vector<attempt_warning> warnings;
+  std::vector<epoch_advanced> progress;
   std::vector<commit_batch> batches;
   std::vector<log_event> logged;
   std::deque<promise> uncommitted; ///< One per waiting batch.
@@ -52,6 +53,7 @@ recorded_driver(driver_actor::pointer self,
     [record](const attempt_ended& x) { record->ended.push_back(x); },
     [record](const attempt_failed& x) { record->failed.push_back(x); },
     [record](const attempt_warning& x) { record->warnings.push_back(x); },
+    [record](const epoch_advanced& x) { record->progress.push_back(x); },
     [self, record](const commit_batch& x) -> caf::result<report_committed> {
       record->batches.push_back(x);
       auto promise = self->make_response_promise<report_committed>();

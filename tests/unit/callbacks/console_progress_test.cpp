@@ -227,6 +227,14 @@ TEST_F(live_progress_test, advances_the_elapsed_time_with_each_tick) {
   EXPECT_THAT(screen(terminal.seen()), HasSubstr("| 1:07"));
 }
 
+TEST_F(live_progress_test, shows_how_far_the_epoch_is) {
+  auto status = running();
+  status.progress = epoch_progress{1, 120, 234, 80};
+  progress.update(status, t0);
+  EXPECT_THAT(screen(terminal.seen()),
+              HasSubstr("| epoch 1: 120/234, 1:20 left"));
+}
+
 TEST_F(live_progress_test, output_of_rank_0_goes_above_the_line) {
   progress.update(running(), t0);
   auto line = screen(terminal.seen());
@@ -399,6 +407,22 @@ TEST_F(plain_progress_test, writes_at_most_one_report_a_second_and_the_last) {
   progress.update(down, t0 + 10s);
   EXPECT_EQ(log.seen(), "troupe: report 51, 2.5/s, 0.0 s: loss=0.5\n"
                         "troupe: shutting down, attempt 0, 2 ranks\n");
+}
+
+TEST_F(plain_progress_test, writes_about_a_long_epoch_every_ten_seconds) {
+  progress.update(running(1), t0);
+  log.seen();
+  auto status = running(1);
+  status.progress = epoch_progress{1, 12, 20, 8};
+  progress.update(status, t0 + 9s);
+  EXPECT_EQ(log.seen(), "");
+  progress.tick(t0 + 10s);
+  EXPECT_EQ(log.seen(), "troupe: epoch 1: 12/20, 8.0 s left\n");
+  progress.tick(t0 + 30s); // the rank has not finished another batch
+  EXPECT_EQ(log.seen(), "");
+  status.progress = epoch_progress{1, 13, 20, 7};
+  progress.update(status, t0 + 31s);
+  EXPECT_EQ(log.seen(), "troupe: epoch 1: 13/20, 7.0 s left\n");
 }
 
 TEST_F(plain_progress_test, writes_a_last_report_that_was_held_back) {

@@ -17,6 +17,14 @@ TEST(elapsed_text_test, formats_seconds_for_people) {
   EXPECT_EQ(elapsed_text(7209), "2:00:09");
 }
 
+TEST(report_text_test, shows_a_low_rate_as_a_time) {
+  run_status x{.reports = 3, .last_report = 2, .elapsed_s = 65};
+  x.reports_per_second = 2.5;
+  EXPECT_EQ(report_text(x, 80), "report 2, 2.5/s, 1:05");
+  x.reports_per_second = 1 / 408.0;
+  EXPECT_EQ(report_text(x, 80), "report 2, one in 6:48, 1:05");
+}
+
 TEST(run_summary_test, shows_errors_of_several_lines) {
   run_summary summary{
     .outcome = run_state::errored,

@@ -84,8 +84,8 @@ public:
 
   Dataset& dataset() noexcept { return *dataset_; }
 
-  /// Shows in *x* when the loop waits for a batch.
-  void show_waits_in(std::shared_ptr<rank_activity> x) noexcept {
+  /// Shows in *x* how far the loop is, and when it waits for a batch.
+  void show_activity_in(std::shared_ptr<rank_activity> x) noexcept {
     activity_ = std::move(x);
   }
 
@@ -156,8 +156,11 @@ public:
                                     loader_->transfer_, k);
       loader_->transfer_.arrive(current_->ticket, tensors(current_->data));
       loader_->sampler_.advance(order_.cursor_after(k));
+      show_progress();
     } else {
       loader_->sampler_.advance(order_.end());
+      if (loader_->activity_)
+        loader_->activity_->pass.end();
     }
     return *this;
   }
@@ -166,8 +169,16 @@ public:
   bool operator==(std::default_sentinel_t) const noexcept { return !current_; }
 
 private:
+  void show_progress() const noexcept {
+    if (loader_->activity_)
+      loader_->activity_->pass.take(
+        loader_->state().epoch, static_cast<std::uint64_t>(next_),
+        static_cast<std::uint64_t>(order_.batches()), begun_);
+  }
+
   data_loader* loader_;
   epoch_order order_;
+  rank_activity::clock::rep begun_ = rank_activity::now();
   sample_generators random_;
   std::int64_t next_ = 0;
   mutable std::optional<loaded> current_;
@@ -200,7 +211,7 @@ auto data_loader<Dataset>::begin() -> iterator {
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
-/// Where this rank shows that it waits for a batch.
+/// Where this rank shows how far it is, and that it waits for a batch.
 std::shared_ptr<rank_activity> loader_activity(train_context& context);
 
 /// This rank's loader over *dataset*: divided among the ranks of *context*, its
@@ -233,7 +244,7 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .tail = options.tail}};
   data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
                               device};
-  result.show_waits_in(loader_activity(context));
+  result.show_activity_in(loader_activity(context));
   return result;
 }
 

@@ -216,6 +216,24 @@ TEST(data_loader_test, resumes_after_the_batch_that_the_loop_saw_last) {
   }
 }
 
+TEST(data_loader_test, shows_how_far_its_loop_is) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, counting_dataset{10}, {.batch_size = 4});
+  auto activity = std::make_shared<rank_activity>();
+  loader.show_activity_in(activity);
+  loader.set_epoch(3);
+  std::uint64_t taken = 0;
+  for ([[maybe_unused]] auto& batch : loader) {
+    EXPECT_EQ(activity->pass.epoch, 3u);
+    EXPECT_EQ(activity->pass.taken, ++taken);
+    EXPECT_EQ(activity->pass.batches, 3u);
+    EXPECT_NE(activity->pass.begun, 0);
+  }
+  EXPECT_EQ(taken, 3u);
+  EXPECT_EQ(activity->pass.batches, 0u);
+}
+
 TEST(data_loader_test, names_the_sample_that_failed) {
   auto context = make_context();
   for (int workers : {0, 2}) {

@@ -2,8 +2,10 @@
 
 #include <cstring>
 
+#include <fcntl.h>
 #include <sys/socket.h>
 #include <sys/uio.h>
+#include <unistd.h>
 
 namespace troupe {
 
@@ -82,7 +84,48 @@ namespace {
 constexpr std::size_t control_size =
   CMSG_SPACE(sizeof(int) * (max_spawn_descriptors + 2));
 
+expected<unique_fd> open_output(const spawn_request& request, int standard) {
+  if (!request.log_path.empty())
+    return open_own_file(AT_FDCWD, request.log_path.c_str(),
+                         O_WRONLY | O_APPEND | O_CREAT, ec::spawn,
+                         "cannot open the log " + request.log_path);
+  if (request.output)
+    return duplicate(request.output.get());
+  if (auto own = duplicate(standard))
+    return own;
+  // The program has closed its own output.
+  return unique_fd{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
+}
+
 } // namespace
+
+expected<spawn_message> make_start(std::uint64_t id, spawn_request request) {
+  if (request.payload.size() > max_spawn_payload)
+    return failure(ec::spawn, "a rank's payload of "
+                                + std::to_string(request.payload.size())
+                                + " bytes is over the limit of 64 MiB");
+  if (request.descriptors.size() > max_spawn_descriptors)
+    return failure(ec::spawn, std::to_string(request.descriptors.size())
+                                + " descriptors for a rank are over the limit "
+                                  "of 200");
+  spawn_message result;
+  for (int standard : {STDOUT_FILENO, STDERR_FILENO}) {
+    TROUPE_TRY(auto output, open_output(request, standard));
+    result.descriptors.push_back(std::move(output));
+  }
+  for (auto& fd : request.descriptors)
+    result.descriptors.push_back(std::move(fd));
+  result.bytes =
+    make_frame(spawn_frame::start,
+               encode(spawn_order{
+                 id, std::move(request.payload), std::move(request.hidden),
+                 std::move(request.environment), std::move(request.cores)}),
+               result.descriptors.size());
+  if (result.bytes.size() - sizeof(spawn_frame_header) > max_spawn_frame)
+    return failure(ec::spawn, "a rank's payload and environment are over the "
+                              "limit of 128 MiB");
+  return result;
+}
 
 ssize_t send_with_descriptors(int socket, std::string_view bytes,
                               const std::vector<unique_fd>& descriptors,

@@ -11,7 +11,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
-#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe {
 
@@ -92,6 +92,16 @@ expected<spawn_order> decode_spawn_order(std::string_view bytes);
 /// *body* with its header in front.
 std::string make_frame(spawn_frame kind, std::string_view body,
                        std::size_t descriptors = 0);
+
+/// A frame and the descriptors that go with its first byte.
+struct spawn_message {
+  std::string bytes;
+  std::vector<unique_fd> descriptors;
+};
+
+/// The frame that starts *request* under the number *id*, with the outputs of
+/// the process opened. `ec::spawn` for a request over one of the limits.
+expected<spawn_message> make_start(std::uint64_t id, spawn_request request);
 
 /// Sends bytes, with the descriptors attached to the first. Returns the number
 /// of bytes sent, or -1 with errno. *flags* are those of `sendmsg`.

@@ -1,6 +1,5 @@
 #include "troupe/runtime/process/spawner_connection.hpp"
 
-#include <fcntl.h>
 #include <poll.h>
 #include <sys/eventfd.h>
 #include <sys/socket.h>
@@ -37,19 +36,6 @@ int milliseconds_until(std::chrono::steady_clock::time_point x) {
   auto left = std::chrono::ceil<std::chrono::milliseconds>(
     x - std::chrono::steady_clock::now());
   return static_cast<int>(std::max<std::int64_t>(0, left.count()));
-}
-
-expected<unique_fd> open_output(const spawn_request& request, int standard) {
-  if (!request.log_path.empty())
-    return open_own_file(AT_FDCWD, request.log_path.c_str(),
-                         O_WRONLY | O_APPEND | O_CREAT, ec::spawn,
-                         "cannot open the log " + request.log_path);
-  if (request.output)
-    return duplicate(request.output.get());
-  if (auto own = duplicate(standard))
-    return own;
-  // The program has closed its own output.
-  return unique_fd{::open("/dev/null", O_WRONLY | O_CLOEXEC)};
 }
 
 } // namespace
@@ -439,43 +425,14 @@ bool spawner_connection::next_frame() {
       sending_ = {make_frame(spawn_frame::signal, body.take()), 0, {}};
       return true;
     }
-    auto made = make_start_frame(next.id, std::move(next.request));
+    auto made = make_start(next.id, std::move(next.request));
     if (made) {
-      sending_ = std::move(*made);
+      sending_ = {std::move(made->bytes), 0, std::move(made->descriptors)};
       return true;
     }
     refuse(next.id, made.error());
   }
   return false;
-}
-
-expected<spawner_connection::frame>
-spawner_connection::make_start_frame(process_id id, spawn_request request) {
-  if (request.payload.size() > max_spawn_payload)
-    return failure(ec::spawn, "a rank's payload of "
-                                + std::to_string(request.payload.size())
-                                + " bytes is over the limit of 64 MiB");
-  if (request.descriptors.size() > max_spawn_descriptors)
-    return failure(ec::spawn, std::to_string(request.descriptors.size())
-                                + " descriptors for a rank are over the limit "
-                                  "of 200");
-  frame result;
-  for (int standard : {STDOUT_FILENO, STDERR_FILENO}) {
-    TROUPE_TRY(auto output, open_output(request, standard));
-    result.descriptors.push_back(std::move(output));
-  }
-  for (auto& fd : request.descriptors)
-    result.descriptors.push_back(std::move(fd));
-  result.bytes =
-    make_frame(spawn_frame::start,
-               encode(spawn_order{
-                 id, std::move(request.payload), std::move(request.hidden),
-                 std::move(request.environment), std::move(request.cores)}),
-               result.descriptors.size());
-  if (result.bytes.size() - sizeof(spawn_frame_header) > max_spawn_frame)
-    return failure(ec::spawn, "a rank's payload and environment are over the "
-                              "limit of 128 MiB");
-  return result;
 }
 
 void spawner_connection::refuse(process_id id, const error& why) {

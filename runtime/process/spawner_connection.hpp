@@ -93,7 +93,6 @@ private:
   void tell_ended(process_id id, process_exit how);
   void send();
   bool next_frame();
-  expected<frame> make_start_frame(process_id id, spawn_request request);
   void refuse(process_id id, const error& why);
   void lose_spawner(std::string why);
   void fail_everything(const error& why);

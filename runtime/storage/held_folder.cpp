@@ -269,4 +269,29 @@ expected<bool> held_folder::is_at_its_path() const {
   return tl::unexpected{storage_error("look up", path_, errno)};
 }
 
+expected<held_entry> held_entry::open(const held_folder& above,
+                                      std::string name) {
+  unique_fd entry{::openat(above.descriptor().get(), name.c_str(),
+                           O_PATH | O_NOFOLLOW | O_CLOEXEC)};
+  if (!entry)
+    return tl::unexpected{storage_error("open", above.path() / name, errno)};
+  return held_entry{above, std::move(entry), std::move(name)};
+}
+
+expected<void> held_entry::rename(const std::string& to) const {
+  TROUPE_TRY_VOID(above_.rename_new(name_, above_, to));
+  struct stat ours {
+  }, found{};
+  if (::fstat(entry_.get(), &ours) == 0
+      && ::fstatat(above_.descriptor().get(), to.c_str(), &found,
+                   AT_SYMLINK_NOFOLLOW)
+           == 0
+      && is_same_file(ours, found))
+    return {};
+  (void) above_.rename_new(to, above_, name_);
+  return failure(ec::storage, (above_.path() / name_).string()
+                                + " was replaced at this moment: what lies "
+                                  "there now is left alone");
+}
+
 } // namespace troupe

@@ -111,6 +111,25 @@ private:
   fs::path path_;
 };
 
+/// What has a name in a folder, whatever has that name later.
+class held_entry {
+public:
+  /// *above* must outlive the result.
+  static expected<held_entry> open(const held_folder& above, std::string name);
+
+  /// Gives it the name *to*, and nothing else: what another process has put in
+  /// its place meanwhile gets its own name back.
+  expected<void> rename(const std::string& to) const;
+
+private:
+  held_entry(const held_folder& above, unique_fd entry, std::string name)
+    : above_(above), entry_(std::move(entry)), name_(std::move(name)) {}
+
+  const held_folder& above_;
+  unique_fd entry_;
+  std::string name_;
+};
+
 /// Whether *a* and *b* are the same file.
 inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
   return a.st_ino == b.st_ino && a.st_dev == b.st_dev;

@@ -1,13 +1,11 @@
 #include "troupe/runtime/store/checkpoint_store.hpp"
 
-#include <fcntl.h>
 #include <sys/stat.h>
 
 #include <algorithm>
 #include <cerrno>
 #include <limits>
 
-#include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
@@ -21,28 +19,11 @@ namespace troupe {
 
 namespace {
 
-constexpr const char* evicted_prefix = ".evicted-";
-constexpr const char* rotten_prefix = ".rotten-";
-
-/// How many rotten checkpoints stay for a look at them.
-constexpr std::size_t max_rotten = 3;
-
 /// Bytes of a name or a text that an event shows.
 constexpr std::size_t max_shown_name = 64;
 
 /// More than any report has.
 constexpr auto no_report = std::numeric_limits<std::uint64_t>::max();
-
-using manifests = std::vector<std::pair<std::string, manifest>>;
-
-// What a checkpoint is called while it is removed.
-std::string evicted_name(const doomed_checkpoint& x) {
-  return evicted_prefix + std::to_string(x.index) + '-' + x.name;
-}
-
-bool has_prefix(const std::string& name, const char* prefix) {
-  return name.starts_with(prefix);
-}
 
 // The first of *names*, and how many more there are.
 std::string listed(const std::vector<std::string>& names) {
@@ -54,44 +35,6 @@ std::string listed(const std::vector<std::string>& names) {
     result += " and " + std::to_string(names.size() - shown) + " more";
   return result;
 }
-
-// What has a name in a folder, whatever has that name later.
-class held_entry {
-public:
-  static expected<held_entry> open(const held_folder& above, std::string name) {
-    unique_fd entry{::openat(above.descriptor().get(), name.c_str(),
-                             O_PATH | O_NOFOLLOW | O_CLOEXEC)};
-    if (!entry)
-      return tl::unexpected{storage_error("open", above.path() / name, errno)};
-    return held_entry{above, std::move(entry), std::move(name)};
-  }
-
-  // Gives it the name *to*, and nothing else: what another driver has put in
-  // its place meanwhile gets its own name back.
-  expected<void> rename(const std::string& to) const {
-    TROUPE_TRY_VOID(above_.rename_new(name_, above_, to));
-    struct stat ours {
-    }, found{};
-    if (::fstat(entry_.get(), &ours) == 0
-        && ::fstatat(above_.descriptor().get(), to.c_str(), &found,
-                     AT_SYMLINK_NOFOLLOW)
-             == 0
-        && is_same_file(ours, found))
-      return {};
-    (void) above_.rename_new(to, above_, name_);
-    return failure(ec::storage, (above_.path() / name_).string()
-                                  + " was replaced at this moment: what lies "
-                                    "there now is left alone");
-  }
-
-private:
-  held_entry(const held_folder& above, unique_fd entry, std::string name)
-    : above_(above), entry_(std::move(entry)), name_(std::move(name)) {}
-
-  const held_folder& above_;
-  unique_fd entry_;
-  std::string name_;
-};
 
 } // namespace
 
@@ -142,93 +85,6 @@ expected<void> checkpoint_store::check_place() const {
   return failure(ec::storage, "the run's folder " + checkpoints_.path().string()
                                 + " is gone: it was removed, renamed or "
                                   "replaced while the run was writing to it");
-}
-
-expected<manifest> checkpoint_store::verify(const std::string& name,
-                                            std::uint64_t index,
-                                            std::uint64_t attempt) const {
-  auto found = read_manifest(checkpoints_, name);
-  if (!found)
-    return found;
-  if (found->index != index || found->attempt != attempt)
-    return failure(ec::corrupt,
-                   (checkpoints_.path() / name).string() + " holds report "
-                     + std::to_string(found->index) + " of attempt "
-                     + std::to_string(found->attempt)
-                     + ", the run's state says report " + std::to_string(index)
-                     + " of attempt " + std::to_string(attempt));
-  return verify_files(checkpoints_, name, *found).map([&] {
-    return std::move(*found);
-  });
-}
-
-expected<void> checkpoint_store::recover() {
-  drop(staging_prefix);
-  TROUPE_TRY(auto names, checkpoints_.names());
-  manifests unknown;
-  for (auto& name : names) {
-    if (has_prefix(name, staging_prefix) || has_prefix(name, evicted_prefix)
-        || has_prefix(name, rotten_prefix) || registry_.find(name))
-      continue;
-    auto x = read_manifest(checkpoints_, name);
-    if (x && !is_doomed(name, *x))
-      unknown.emplace_back(std::move(name), std::move(*x));
-    else if (!x && x.error().code == ec::storage)
-      return tl::unexpected{x.error()}; // It may be one of the run's.
-    else if (!x)
-      note("checkpoint_unknown", name, x.error().message);
-  }
-  std::ranges::sort(unknown, {}, [](auto& x) { return x.second.index; });
-  for (auto& [name, x] : unknown)
-    TROUPE_TRY_VOID(recover_unknown(name, x));
-  return find_former_ids().and_then([this] { return save(registry_); });
-}
-
-expected<void> checkpoint_store::recover_unknown(const std::string& name,
-                                                 const manifest& x) {
-  auto is_copy = !is_ours(x) || (!x.name.empty() && x.name != name);
-  auto latest = registry_.latest();
-  if (is_copy || (latest && x.index <= latest->index)) {
-    note("checkpoint_unknown", name,
-         is_copy ? "it is a copy of checkpoint '" + x.name + "' of run '"
-                     + x.run_name + "'"
-                 : "the run's state does not name it");
-    return {};
-  }
-  if (auto ok = verify(name, x.index, x.attempt); !ok) {
-    if (ok.error().code == ec::corrupt)
-      return set_aside(name, ok.error());
-    return tl::unexpected{ok.error()};
-  }
-  note("checkpoint_adopted", name, "a crash came before the state was saved");
-  auto registry = registry_;
-  TROUPE_TRY(auto evicted, registry.add({handle(name), x.first_values(),
-                                         x.index, x.attempt}));
-  return save(registry, evicted);
-}
-
-bool checkpoint_store::is_ours(const manifest& x) const {
-  // The name has to do where there is no id to compare, or it was lost.
-  if (x.run_id.empty() || run_.id_is_new)
-    return x.run_name == run_.name;
-  return x.run_id == run_.id
-         || std::ranges::find(run_.former_ids, x.run_id)
-              != run_.former_ids.end();
-}
-
-expected<void> checkpoint_store::find_former_ids() {
-  if (!run_.id_is_new)
-    return {};
-  for (auto& x : registry_.all()) {
-    auto its = manifest_of(x);
-    if (!its && its.error().code != ec::corrupt)
-      return tl::unexpected{its.error()};
-    if (its && !its->run_id.empty()
-        && std::ranges::find(run_.former_ids, its->run_id)
-             == run_.former_ids.end())
-      run_.former_ids.push_back(its->run_id);
-  }
-  return {};
 }
 
 bool checkpoint_store::is_doomed(const std::string& name,
@@ -334,6 +190,10 @@ expected<void> checkpoint_store::make_room(const std::string& name) {
     });
 }
 
+std::string checkpoint_store::evicted_name(const doomed_checkpoint& x) {
+  return evicted_prefix + std::to_string(x.index) + '-' + x.name;
+}
+
 expected<std::string>
 checkpoint_store::put_away(const doomed_checkpoint& x) const {
   auto found = held_entry::open(checkpoints_, x.name);
@@ -395,106 +255,6 @@ void checkpoint_store::remove_doomed() {
   }
 }
 
-expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
-  auto name = evicted_name(x);
-  auto done = verify(name, x.index, x.attempt)
-                .and_then([&](auto&&) { return check(); })
-                .and_then([&] {
-                  return checkpoints_.rename_new(name, checkpoints_, x.name);
-                })
-                .and_then([&] { return checkpoints_.sync(); });
-  if (done)
-    return true;
-  if (done.error().code == ec::corrupt || done.error().code == ec::conflict)
-    return false; // It is half gone, or its name is another's now.
-  return tl::unexpected{done.error()};
-}
-
-expected<std::vector<reported_checkpoint>> checkpoint_store::find_doomed() {
-  std::vector<reported_checkpoint> result;
-  for (auto& x : state_.doomed) {
-    auto found = read_manifest(checkpoints_, x.name);
-    if (!found && found.error().code == ec::corrupt) {
-      TROUPE_TRY(auto back, recall(x));
-      if (back)
-        found = read_manifest(checkpoints_, x.name);
-    }
-    if (!found && found.error().code != ec::corrupt)
-      return tl::unexpected{found.error()};
-    if (found && is_doomed(x.name, *found))
-      result.push_back(
-        {handle(x.name), found->first_values(), x.index, x.attempt});
-  }
-  return result;
-}
-
-expected<void> checkpoint_store::strike(const std::string& name) {
-  auto registry = registry_;
-  if (!registry.remove(name))
-    return {};
-  TROUPE_TRY(auto back, find_doomed());
-  auto all = registry.all();
-  for (auto& x : back) {
-    note("checkpoint_reinstated", x.data.name(), "a newer one is rotten");
-    all.push_back(std::move(x));
-  }
-  auto doomed = std::exchange(state_.doomed, {});
-  auto saved = save(checkpoint_registry{state_.retention, std::move(all)});
-  if (saved)
-    let_go_.clear();
-  else
-    state_.doomed = std::move(doomed);
-  return saved;
-}
-
-expected<void> checkpoint_store::set_aside(const std::string& name,
-                                           const error& reason) {
-  auto rotten = held_entry::open(checkpoints_, name);
-  note("checkpoint_rotten", name, reason.message);
-  if (log_) {
-    auto& event = events_.back();
-    TROUPE_TRY_VOID(log_(event, state_.next_attempt));
-    event.stored = true;
-  }
-  TROUPE_TRY_VOID(strike(name));
-  failpoint("rotten.forgotten");
-  TROUPE_TRY(auto found, checkpoints_.look_up_link(name));
-  if (!found.exists())
-    return {};
-  if (!rotten)
-    return tl::unexpected{rotten.error()};
-  TROUPE_TRY_VOID(check());
-  auto aside = rotten_prefix + name;
-  for (auto i = 2; i < 100; ++i) {
-    auto moved = rotten->rename(aside);
-    if (!moved && moved.error().code == ec::conflict) {
-      aside = rotten_prefix + std::to_string(i) + '-' + name;
-      continue;
-    }
-    failpoint("rotten.renamed");
-    return moved.and_then([&] { return keep_rotten(aside); });
-  }
-  return failure(ec::conflict, "too many rotten checkpoints are called '" + name
-                                 + "' in " + checkpoints_.path().string());
-}
-
-expected<void> checkpoint_store::keep_rotten(const std::string& name) {
-  state_.rotten.push_back(name);
-  while (state_.rotten.size() > max_rotten) {
-    auto oldest = state_.rotten.front();
-    note("checkpoint_removed", oldest,
-         "more than " + std::to_string(max_rotten) + " rotten ones");
-    auto gone =
-      check().and_then([&] { return checkpoints_.remove_tree(oldest); });
-    if (!gone)
-      note("checkpoint_not_removed", oldest, gone.error().message);
-    state_.rotten.erase(state_.rotten.begin());
-  }
-  auto saved = save(registry_);
-  failpoint("rotten.kept");
-  return saved;
-}
-
 void checkpoint_store::note_unscored(const reported_checkpoint& x) {
   auto& config = state_.retention;
   auto& wanted = config.checkpoint_score_attribute;
@@ -527,49 +287,6 @@ void checkpoint_store::note_strangers(const reported_checkpoint& x,
     return;
   note("checkpoint_strangers", x.data.name(),
        "its manifest does not list " + listed(*found));
-}
-
-// A rank that is killed while it moves files leaves the names that it took them
-// from: the next one may write to those.
-expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
-                                              manifest its) {
-  TROUPE_TRY(auto folder, checkpoints_.existing(x.data.name()));
-  TROUPE_TRY(auto shared, shared_files(folder, its.files));
-  if (shared.empty())
-    return its;
-  auto staging =
-    checkpoints_.make_folder(staging_prefix + std::string{"separate"});
-  auto ok = expected<void>{};
-  for (auto i = shared.begin(); staging && ok && i != shared.end(); ++i)
-    ok = separate_file(folder, *i, *staging);
-  if (staging && ok)
-    return verify(x.data.name(), x.index, x.attempt);
-  // It is whole; only a writer that uses the other name could change it.
-  note("checkpoint_shared", x.data.name(),
-       staging ? ok.error().message : staging.error().message);
-  return its;
-}
-
-expected<std::optional<reported_checkpoint>>
-checkpoint_store::resume_checkpoint() {
-  while (auto latest = registry_.latest()) {
-    auto x = *latest;
-    auto whole =
-      verify(x.data.name(), x.index, x.attempt).and_then([&](manifest its) {
-        return separate(x, std::move(its));
-      });
-    if (whole) {
-      note_strangers(x, *whole);
-      remove_doomed(); // Not before the newest is known to be whole.
-      return x;
-    }
-    // Only what is known to be damaged is set aside; a disk that cannot be
-    // read now may be back later.
-    if (whole.error().code != ec::corrupt)
-      return tl::unexpected{whole.error()};
-    TROUPE_TRY_VOID(set_aside(x.data.name(), whole.error()));
-  }
-  return std::optional<reported_checkpoint>{};
 }
 
 expected<std::uint64_t>
@@ -618,7 +335,7 @@ void checkpoint_store::drop(const char* prefix) {
   if (!check()) // After the list: it has no folder of another driver.
     return;
   for (auto& name : *names)
-    if (has_prefix(name, prefix))
+    if (name.starts_with(prefix))
       if (auto ok = checkpoints_.remove_tree(name); !ok)
         note("staging_not_removed", name, ok.error().message);
 }

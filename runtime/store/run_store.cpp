@@ -4,125 +4,14 @@
 #include <thread>
 #include <utility>
 
-#include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/store/run_recovery.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 
 namespace troupe {
 
 namespace {
-
-struct found_state {
-  saved_run state;
-  std::vector<store_event> events;
-};
-
-// How the run ended according to the journal.
-expected<void> take_end(saved_run& state, const fs::path& journal_file) {
-  return read_last_attempt(journal_file).map([&](const last_attempt& last) {
-    if (!last.end)
-      return;
-    if (auto status = last.end->fields.find("status"))
-      if (auto known = run_status_from_string(to_string(*status)))
-        state.status = *known;
-  });
-}
-
-// The run's state; rebuilt from the journal if it is damaged or lost, so that a
-// finished run stays finished. The checkpoint store adopts what the rebuilt one
-// does not know.
-expected<found_state> find_state(const run_folder& folder, const journal& log,
-                                 expected<std::optional<saved_run>> saved) {
-  if (saved && *saved)
-    return found_state{std::move(**saved), {}};
-  found_state result;
-  TROUPE_TRY_VOID(take_end(result.state, folder.journal_file()));
-  result.state.next_attempt = log.next_attempt();
-  result.state.next_report = log.next_report();
-  if (!saved || log.next_attempt() > 0)
-    result.events.push_back(
-      {"state_rebuilt",
-       {{"reason", saved ? "state.json is missing" : saved.error().message}}});
-  return result;
-}
-
-// What was reported with *x*, for the journal.
-expected<report_batch> batch_of(const reported_checkpoint& x,
-                                const checkpoint_store& checkpoints) {
-  report_batch result;
-  result.index = x.index;
-  auto found = checkpoints.manifest_of(x);
-  if (!found && found.error().code != ec::corrupt)
-    return tl::unexpected{found.error()};
-  if (found && found->index == x.index && found->attempt == x.attempt) {
-    result.values = packed(found->values);
-    result.step_s = std::move(found->step_s);
-    result.wait_s = found->wait_s;
-  } else { // Rotten: the entry in the state.
-    result.values.push_back(x.values);
-  }
-  return result;
-}
-
-// Appends the reports that came with a checkpoint and are in no line: their
-// driver died between commit and journal (N4, N5).
-expected<void> complete(journal& log, const checkpoint_store& checkpoints) {
-  for (auto& x : checkpoints.registry().all()) {
-    if (x.index < log.next_report())
-      continue;
-    auto done = batch_of(x, checkpoints)
-                  .and_then([&](const report_batch& batch) {
-                    return log.append_batch(x.attempt, batch, x.data.name());
-                  })
-                  .and_then([&] {
-                    return log.append_event(
-                      "journal_completed", x.attempt,
-                      {{"index", x.index}, {"checkpoint", x.data.name()}});
-                  });
-    if (!done)
-      return done;
-  }
-  return {};
-}
-
-metrics end_fields(run_status_kind status,
-                   const std::optional<run_error>& error) {
-  metrics result{{"status", to_string(status)}};
-  if (error)
-    result["error"] = error->message;
-  return result;
-}
-
-// Appends how the run ended, which the journal could not take at the time;
-// after a driver was killed or lost the folder, nothing else is known.
-expected<void> complete_end(journal& log, const last_attempt& last,
-                            const saved_run& state) {
-  if (state.next_attempt == 0 || last.end)
-    return {};
-  if (state.status == run_status_kind::running)
-    return log.append_event(
-      "driver_lost", state.next_attempt - 1,
-      {{"reason", "the driver of this attempt ended without a word: it was "
-                  "killed, or no longer reached the run's folder"}});
-  return log.append_event("run_ended", state.next_attempt - 1,
-                          end_fields(state.status, state.error));
-}
-
-// The failures that count: those in the state when the last attempt began, and
-// that attempt's own failure if its driver died before it could store it.
-failure_counts failures_of(const saved_run& state, const last_attempt& last) {
-  if (state.status == run_status_kind::errored)
-    return {};
-  auto result = state.failures;
-  auto& failure = last.failure;
-  if (state.status != run_status_kind::running || !failure
-      || failure->attempt + 1 != state.next_attempt)
-    return result;
-  auto started = failure->fields.find("started");
-  ++(started && *started == metric_value{false} ? result.starts : result.ranks);
-  return result;
-}
 
 tl::unexpected<error> already_finished(const run_folder& folder) {
   return failure(ec::conflict,
@@ -187,7 +76,8 @@ run_store::open(const run_config& config, const std::string& config_text) {
   if (!saved && saved.error().code != ec::corrupt)
     return tl::unexpected{saved.error()};
   TROUPE_TRY(auto log, open_journal(files));
-  TROUPE_TRY(auto found, find_state(files, *log, std::move(saved)));
+  TROUPE_TRY(auto found,
+             find_state(files.journal_file(), *log, std::move(saved)));
   TROUPE_TRY(auto description, describe_run(files.files(), name, config_text));
   TROUPE_TRY(auto held, files.files().duplicate());
   auto checkpoints = checkpoint_store::open(
@@ -203,7 +93,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
   if (!checkpoints)
     return tl::unexpected{checkpoints.error()};
   auto latest =
-    complete(*log, *checkpoints)
+    complete_journal(*log, *checkpoints)
       .and_then([&] { return read_last_attempt(files.journal_file()); })
       .and_then([&](last_attempt x) {
         return complete_end(*log, x, checkpoints->state()).map([&] {

@@ -1,0 +1,48 @@
+#pragma once
+
+#include <optional>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/store/checkpoint_store.hpp"
+#include "troupe/runtime/store/journal.hpp"
+#include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/saved_run.hpp"
+
+// What a start makes of the state and the journal that an earlier driver left:
+// each has what the other may lack.
+
+namespace troupe {
+
+struct found_state {
+  saved_run state;
+  std::vector<store_event> events;
+};
+
+/// The run's state; rebuilt from the journal if it is damaged or lost, so that
+/// a finished run stays finished. The checkpoint store adopts what the rebuilt
+/// one does not know.
+expected<found_state> find_state(const fs::path& journal_file,
+                                 const journal& log,
+                                 expected<std::optional<saved_run>> saved);
+
+/// Appends the reports that came with a checkpoint and are in no line: their
+/// driver died between commit and journal (N4, N5).
+expected<void> complete_journal(journal& log,
+                                const checkpoint_store& checkpoints);
+
+/// Appends how the run ended, which the journal could not take at the time;
+/// after a driver was killed or lost the folder, nothing else is known.
+expected<void> complete_end(journal& log, const last_attempt& last,
+                            const saved_run& state);
+
+/// The fields of the event `run_ended`.
+metrics end_fields(run_status_kind status,
+                   const std::optional<run_error>& error);
+
+/// The failures that count: those in the state when the last attempt began, and
+/// that attempt's own failure if its driver died before it could store it.
+failure_counts failures_of(const saved_run& state, const last_attempt& last);
+
+} // namespace troupe

@@ -3,6 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include "tests/support/mentions.hpp"
 #include "tests/support/played_ranks.hpp"
 #include "tests/support/recorded_driver.hpp"
 
@@ -96,9 +97,5 @@ protected:
   played_ranks ranks{system};
   std::vector<shared_segment> segments;
 };
-
-inline bool mentions(const error& x, const std::string& text) {
-  return x.message.find(text) != std::string::npos;
-}
 
 } // namespace troupe::test

@@ -214,7 +214,7 @@ TEST_F(run_test, what_ranks_of_a_killed_spawner_have_started_ends) {
     }
 }
 
-// B10: a next attempt waits for this lock (run_folder_test).
+// B10: a next attempt waits for this lock (ranks_lock_test).
 TEST_F(run_test, a_rank_process_holds_the_lock_on_ranks_as_long_as_it_lives) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};
   auto lock = run_path() / "ranks";

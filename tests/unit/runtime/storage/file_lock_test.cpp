@@ -1,0 +1,84 @@
+#include "troupe/runtime/storage/file_lock.hpp"
+
+#include <fcntl.h>
+#include <gtest/gtest.h>
+#include <sys/resource.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include <atomic>
+#include <thread>
+
+#include "tests/support/checkpoint_files.hpp"
+#include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/process/descriptor.hpp"
+
+using namespace troupe;
+using namespace troupe::test;
+
+class file_lock_test : public testing::Test {
+protected:
+  temporary_folder storage;
+};
+
+// A child that knows nothing of a lock keeps it.
+TEST_F(file_lock_test, no_child_gets_a_lock_that_is_being_opened) {
+  auto folder = held_folder::open(storage.path()).value();
+  auto path = storage / "lock";
+  write_bytes(path, "");
+  struct stat file {};
+  ASSERT_EQ(::stat(path.c_str(), &file), 0);
+  std::atomic<bool> is_over = false;
+  std::thread opener{[&] {
+    while (!is_over)
+      EXPECT_TRUE(own_lock::open(folder, "lock", O_RDWR, "open"));
+  }};
+  auto got_one = 0;
+  for (int i = 0; i < 300; ++i) {
+    auto child = ::fork();
+    if (child == 0) {
+      struct stat found {};
+      for (int fd = 0; fd < 256; ++fd)
+        if (::fstat(fd, &found) == 0 && is_same_file(found, file))
+          ::_exit(1);
+      ::_exit(0);
+    }
+    int status = 0;
+    ::waitpid(child, &status, 0);
+    got_one += status == 0 ? 0 : 1;
+  }
+  is_over = true;
+  opener.join();
+  EXPECT_EQ(got_one, 0);
+}
+
+// Its owner may still close the number, which must not be another file's then.
+TEST_F(file_lock_test, a_child_without_a_free_descriptor_keeps_the_numbers) {
+  auto folder = held_folder::open(storage.path()).value();
+  auto file = [&folder](const char* name) {
+    return own_lock::open(folder, name, O_RDWR | O_CREAT, "open").value();
+  };
+  own_lock locks[] = {file("a"), file("b")};
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  auto few = before;
+  few.rlim_cur = 256;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  std::vector<unique_fd> rest;
+  for (unique_fd x; (x = unique_fd{::open("/dev/null", O_RDONLY | O_CLOEXEC)});)
+    rest.push_back(std::move(x));
+  auto child = ::fork();
+  if (child == 0) {
+    auto is_null = [](const own_lock& x) {
+      struct stat found {};
+      return ::fstat(x.file().get(), &found) == 0 && S_ISCHR(found.st_mode);
+    };
+    ::_exit(is_null(locks[0]) && is_null(locks[1]) ? 0 : 1);
+  }
+  int status = 0;
+  ::waitpid(child, &status, 0);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  EXPECT_FALSE(rest.empty());
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+}

@@ -1,0 +1,170 @@
+// Runs that a service starts in its own actor system.
+
+#include <thread>
+
+#include <caf/actor_system.hpp>
+#include <caf/scoped_actor.hpp>
+#include <gmock/gmock.h>
+#include <troupe/actors.hpp>
+
+#include "tests/integration/run/run_test.hpp"
+#include "troupe/callbacks/csv/csv.hpp"
+
+namespace troupe::test {
+
+TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, plan,
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  caf::scoped_actor self{system};
+  run_status status;
+  while (status.reports < 10)
+    self->request(handle->driver(), std::chrono::seconds{10}, get_status{})
+      .receive([&](run_status& x) { status = std::move(x); },
+               [&](caf::error& reason) { FAIL() << caf::to_string(reason); });
+  EXPECT_EQ(status.world_size, 2);
+  EXPECT_EQ(status.state, run_state::running);
+  handle->stop();
+  auto outcome = handle->wait();
+  EXPECT_EQ(outcome.status, run_status_kind::aborted);
+  EXPECT_EQ(handle->status().state, run_state::aborted);
+}
+
+TEST_F(run_test, several_threads_may_wait_for_one_handle) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto settings = config();
+  settings.trackers = {csv_tracker()};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, fault_plan{.steps = 3},
+      train_options{.scaling = {.num_workers = 2}, .run = settings}}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  std::vector<result> outcomes(4);
+  {
+    std::vector<std::jthread> threads;
+    for (auto& x : outcomes)
+      threads.emplace_back([&] { x = handle->wait(); });
+  }
+  for (auto& x : outcomes) {
+    EXPECT_EQ(x.status, run_status_kind::finished);
+    EXPECT_THAT(x.unsent, testing::IsEmpty());
+  }
+  EXPECT_EQ(handle->wait().status, run_status_kind::finished);
+}
+
+TEST_F(run_test, a_handle_ends_its_run_before_it_takes_another) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  auto start = [&](const std::string& name) {
+    fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
+    return data_parallel_trainer{
+      counting_loop, plan,
+      train_options{.scaling = {.num_workers = 2}, .run = config(name)}}
+      .start(system);
+  };
+  auto handle = start("first");
+  auto other = start("second");
+  ASSERT_TRUE(handle && other);
+  while (handle->status().reports < 3)
+    std::this_thread::yield();
+  *handle = std::move(*other);
+  EXPECT_EQ(result::from_path(storage_ / "first").value().status,
+            run_status_kind::aborted);
+  while (handle->status().reports < 3)
+    std::this_thread::yield();
+  auto& same = *handle;
+  *handle = std::move(same);
+  EXPECT_EQ(handle->status().state, run_state::running);
+  handle->stop();
+  EXPECT_EQ(handle->wait().status, run_status_kind::aborted);
+}
+
+TEST_F(run_test, a_run_whose_driver_dies_returns_an_error_and_resumes) {
+  register_messages();
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  {
+    system_config system_settings;
+    caf::actor_system system{system_settings};
+    auto handle =
+      data_parallel_trainer{counting_loop, fault_plan{.steps = 1'000'000'000},
+                            options}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    while (handle->status().reports < 3)
+      std::this_thread::yield();
+    caf::anon_send_exit(handle->driver(), caf::exit_reason::kill);
+    auto outcome = handle->wait();
+    EXPECT_EQ(outcome.status, run_status_kind::errored);
+    ASSERT_TRUE(outcome.error);
+    EXPECT_NE(outcome.error->message.find("the driver of the run died"),
+              std::string::npos)
+      << outcome.error->message;
+  }
+  auto next = run({.steps = 5}, options);
+  EXPECT_EQ(next.status, run_status_kind::finished);
+}
+
+// The handle still exists: it returns status and result.
+TEST_F(run_test, the_name_of_a_run_is_free_once_it_was_waited_for) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  for (auto where : {placement::processes, placement::in_process}) {
+    auto name = where == placement::processes ? "processes" : "threads";
+    train_options options{.scaling = {.num_workers = 2, .where = where},
+                          .run = config(name)};
+    auto handle =
+      data_parallel_trainer{counting_loop, fault_plan{.steps = 1'000'000'000},
+                            options}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    while (handle->status().reports < 3)
+      std::this_thread::yield();
+    handle->stop();
+    auto first = handle->wait();
+    ASSERT_EQ(first.status, run_status_kind::aborted);
+    ASSERT_TRUE(first.checkpoint);
+    auto saved = bytes_of(first.checkpoint->path() / "step.txt");
+    auto steps = std::stoi(saved);
+    auto next = run({.steps = steps + 2}, options);
+    EXPECT_EQ(next.status, run_status_kind::finished)
+      << name << ": " << (next.error ? next.error->message : "");
+    EXPECT_EQ(next.metrics.at("step"), metric_value{steps + 1});
+    EXPECT_EQ(next.attempts, 2u);
+    EXPECT_EQ(handle->status().state, run_state::aborted);
+  }
+}
+
+TEST_F(run_test, two_runs_at_once_in_one_process_do_not_meet) {
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  std::vector<run_handle> handles;
+  for (auto name : {"one", "two"}) {
+    auto handle =
+      data_parallel_trainer{
+        counting_loop, fault_plan{.steps = 20},
+        train_options{.scaling = {.num_workers = 2}, .run = config(name)}}
+        .start(system);
+    ASSERT_TRUE(handle) << handle.error().message;
+    handles.push_back(std::move(*handle));
+  }
+  for (auto& handle : handles) {
+    auto outcome = handle.wait();
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    EXPECT_EQ(outcome.metrics.at("step"), metric_value{19});
+  }
+}
+
+} // namespace troupe::test

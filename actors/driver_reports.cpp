@@ -1,0 +1,183 @@
+// What the DRIVER does with reports: has them stored, answers, and tells
+// callbacks.
+
+#include "troupe/actors/driver.hpp"
+#include "troupe/actors/protocol/error_code.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// The name for all callbacks if the actor that calls them has ended.
+constexpr auto all_callbacks = "all callbacks";
+
+} // namespace
+
+// -- batches
+
+caf::result<report_committed> driver_state::add(commit_batch& x) {
+  if (!begun || x.attempt != begun->attempt)
+    return to_caf(
+      error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+  if (refusal)
+    return to_caf(refusal);
+  auto promise = self->make_response_promise<report_committed>();
+  batches.add({std::move(x), promise, {}});
+  store_next();
+  return promise;
+}
+
+void driver_state::store_next() {
+  if (callbacks_under_way >= args.callback_queue)
+    return;
+  auto* next = batches.store_next();
+  if (!next)
+    return;
+  if (!next->message.batch.checkpoint_name()) {
+    stored(std::nullopt);
+    return;
+  }
+  next->commit_begin = clock::now();
+  self->request(args.committer, caf::infinite, next->message)
+    .then(
+      [this](report_committed& committed) {
+        show_store_events();
+        stored(std::move(committed.checkpoint));
+        act_postponed();
+      },
+      [this](caf::error& reason) {
+        show_store_events();
+        store_failed(batches.pop(), from_caf(reason));
+        act_postponed();
+      });
+}
+
+void driver_state::stored(std::optional<std::string> folder) {
+  auto batch = batches.pop();
+  auto attempt = batch.message.attempt;
+  auto index = batch.message.batch.index;
+  auto name = batch.message.batch.checkpoint_name();
+  std::chrono::duration<double> commit_time{0};
+  if (name)
+    commit_time = clock::now() - batch.commit_begin;
+  auto ok =
+    args.store->append(attempt, batch.message.batch,
+                       name ? *name : std::string{}, commit_time.count());
+  if (!ok) {
+    store_failed(std::move(batch), ok.error());
+    return;
+  }
+  batch.promise.deliver(report_committed{index, folder, std::nullopt});
+  machine->on_progress();
+  rate->add(clock::now());
+  shown.last_report = index;
+  shown.reports = index + 1;
+  std::vector<metrics> values; // Unpacked only if someone hears of them.
+  if (args.callbacks)
+    values = unpacked(batch.message.batch.values);
+  call_back(after_report{index, attempt, std::move(values), std::move(folder)});
+  show();
+  store_next();
+}
+
+void driver_state::store_failed(pending_batch batch, const error& reason) {
+  refusal = reason;
+  // First, so that ranks leave because they are asked to.
+  apply(run_events::run_failed{reason});
+  batch.promise.deliver(to_caf(reason));
+  refuse_batches(reason);
+}
+
+void driver_state::refuse_batches(const error& reason) {
+  for (auto& batch : batches.take_waiting())
+    batch.promise.deliver(to_caf(reason));
+}
+
+void driver_state::act_postponed() {
+  if (auto action = std::exchange(postponed, std::nullopt))
+    act(*action);
+}
+
+// -- callbacks
+
+template <class Message>
+void driver_state::call_back(Message message) {
+  std::optional<std::uint64_t> report;
+  if constexpr (std::is_same_v<Message, after_report>)
+    report = message.index;
+  if (!args.callbacks) {
+    if (report && args.told) // Their actor was lost.
+      (void) args.told->told(*report, {all_callbacks});
+    return;
+  }
+  ++callbacks_under_way;
+  self->request(args.callbacks, caf::infinite, std::move(message))
+    .then([this, report](const callback_done& x) { called_back(x, report); },
+          [this, report](caf::error& reason) {
+            called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}},
+                        report);
+          });
+}
+
+// Called in driver.cpp.
+template void driver_state::call_back(before_run);
+template void driver_state::call_back(after_exception);
+template void driver_state::call_back(after_run);
+
+// As many as the queue allows: new reports come after the last of them. The
+// next driver replays those that a preempted run does not reach.
+void driver_state::tell_untold() {
+  while (args.callbacks && !ending.is_storing()
+         && callbacks_under_way < args.callback_queue) {
+    auto x = args.told->next_untold();
+    if (!x)
+      apply(run_events::run_failed{x.error()});
+    if (!x || !*x)
+      return;
+    auto& [batch, data] = **x;
+    call_back(
+      after_report{batch.index, batch.attempt, std::move(batch.values),
+                   data ? std::optional{data->path().string()} : std::nullopt});
+  }
+}
+
+void driver_state::called_back(const callback_done& x,
+                               std::optional<std::uint64_t> report) {
+  --callbacks_under_way;
+  if (report)
+    if (auto ok = args.told->told(*report, x.skipped); !ok)
+      apply(run_events::run_failed{ok.error()});
+  tell_untold();
+  shown.callback_s += x.seconds;
+  add_times(shown.callbacks, x.times);
+  for (auto& failure : x.failures) {
+    args.board->note(failure.message);
+    note_event("callback_failed", {{"reason", failure.message}});
+  }
+  if (x.abort && !ending.has_begun())
+    apply(run_events::run_failed{x.failures.front()});
+  if (ending.has_begun())
+    take_next_step();
+  else if (machine->state() == run_state::initializing)
+    follow(machine->begin());
+  else
+    store_next();
+}
+
+// -- what loops log
+
+caf::result<void> driver_state::log(const log_event& x) {
+  if (!begun || x.attempt != begun->attempt)
+    return to_caf(
+      error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+  auto ok = args.store->append_event(x.event.kind, x.attempt, x.event.fields);
+  if (!ok) {
+    apply(run_events::run_failed{ok.error()});
+    return to_caf(ok.error());
+  }
+  if (auto text = text_of_warning(x.event))
+    args.board->note(*text);
+  return caf::unit;
+}
+
+} // namespace troupe

@@ -1,0 +1,336 @@
+// What the WORKER GROUP does when ranks end or are to end: whom it blames, how
+// it ends the others, and when the attempt is over.
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/actors/worker_group.hpp"
+
+namespace troupe {
+
+namespace {
+
+/// How long a rank's exception waits for the exit of another rank that may have
+/// caused it: a killed peer shows as a broken connection in the others before
+/// its own end is known.
+constexpr auto settle_time = std::chrono::milliseconds{20};
+
+/// How long ranks that were let down wait for a cause, unless one shows that it
+/// has left the others' collectives: that one has `exit_timeout` more.
+constexpr auto cause_patience = std::chrono::seconds{2};
+
+/// How long a rank whose connection broke may take until its process is known
+/// to have ended.
+constexpr auto exit_patience = std::chrono::seconds{2};
+
+/// How long a killed process may take to be gone. A spawner that hangs is
+/// overcome within two seconds; what takes longer waits for a disk or a device.
+constexpr auto kill_patience = std::chrono::seconds{10};
+
+} // namespace
+
+// -- the end of a rank
+
+caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
+  auto a = current(x.attempt);
+  if (!a || !a->tracker.knows(x.rank))
+    return to_caf(too_late(x.attempt));
+  // A rank that gave up on its peers is not the one to blame.
+  auto& shown = a->segment->activity(x.rank);
+  auto gave_up = x.reason.code == ec::timeout && shown.gave_up_collective();
+  auto late = gave_up ? late_in_collectives(x.rank) : std::vector<int>{};
+  if (!a->tracker.end_ordered())
+    for (auto rank : late)
+      a->tracker.timed_out(rank, x.reason.message);
+  a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
+  // The end of a call or a collective may carry the order before `stop_loop`
+  // arrives, and a loop may turn it into another exception.
+  auto let_down = shown.failed.load() == collective_failure::others;
+  auto told = x.stopped || x.reason.code == ec::stopped || let_down
+              || a->answered[static_cast<std::size_t>(x.rank)];
+  auto stopped = told && a->tracker.end_ordered();
+  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty(), let_down);
+  if (!x.reason && !a->tracker.end_ordered()) {
+    if (auto ok = a->meetings.loop_ended(x.rank); !ok)
+      a->tracker.broke_a_rule(x.rank, ok.error().message);
+  }
+  watch_exit(x.rank);
+  on_failure();
+  return caf::unit;
+}
+
+void worker_group_state::watch_exit(int rank) {
+  if (args.plan.on_lent_thread)
+    return;
+  auto limit = args.plan.exit_timeout;
+  after(limit, [this, rank, limit] {
+    if (attempt->tracker.gone(rank))
+      return;
+    auto what = "rank " + std::to_string(rank) + " was still there "
+                + std::to_string(limit.count())
+                + " ms after its loop had ended; its ";
+    if (args.plan.in_process) {
+      what += "thread is left behind";
+      attempt->tracker.give_up(rank);
+    } else {
+      what += "process was killed";
+      kill_rank(rank);
+    }
+    self->send(driver, attempt_warning{attempt->number, std::move(what)});
+    check_over();
+  });
+}
+
+void worker_group_state::exited(const rank_exited& x) {
+  auto a = current(x.attempt);
+  if (!a || !a->tracker.knows(x.rank))
+    return;
+  a->tracker.exited(x.rank, x.cause);
+  on_failure();
+  check_over();
+}
+
+void worker_group_state::trainer_lost(const caf::actor_addr& who) {
+  if (!attempt)
+    return;
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    auto& trainer = attempt->trainers[static_cast<std::size_t>(rank)];
+    if (!trainer || trainer.address() != who)
+      continue;
+    trainer = nullptr;
+    if (args.plan.in_process)
+      return;
+    // A rank whose last message was answered sends nothing more.
+    if (attempt->tracker.loop_over(rank))
+      return;
+    // If its process has ended, the cause follows in a moment; later with a
+    // spawner that hangs.
+    after(exit_patience, [this, rank] {
+      if (attempt->tracker.gone(rank))
+        return;
+      if (args.launcher->has_ended(rank))
+        after(kill_patience, [this, rank] {
+          lose(rank, "its connection broke, and no one could tell within "
+                       + std::to_string(kill_patience.count())
+                       + " s that its process has ended");
+        });
+      else
+        lose(rank, "its connection broke but its process is still there");
+    });
+  }
+}
+
+void worker_group_state::lose(int rank, std::string why) {
+  if (attempt->tracker.gone(rank) || attempt->tracker.end_ordered())
+    return;
+  attempt->tracker.lost(rank, std::move(why));
+  on_failure();
+}
+
+// -- the end of the attempt
+
+void worker_group_state::leave() {
+  leaving = true;
+  if (!attempt)
+    self->quit();
+  else if (!attempt->tracker.end_ordered())
+    end_ranks({ec::stopped, "the driver is gone"}, args.plan.stop_timeout);
+}
+
+void worker_group_state::stop(const stop_attempt& x) {
+  auto a = current(x.attempt);
+  if (!a) {
+    self->send(driver, attempt_ended{x.attempt, true});
+    return;
+  }
+  // Whatever the reason, ranks are asked to leave: they have not failed.
+  if (!a->tracker.end_ordered())
+    end_ranks({ec::stopped, x.reason.message},
+              std::chrono::milliseconds{x.grace_ms});
+}
+
+void worker_group_state::preempt(const preempt_attempt& x) {
+  if (auto a = current(x.attempt))
+    a->preemption = x;
+}
+
+void worker_group_state::on_failure() {
+  auto a = attempt ? &*attempt : nullptr;
+  if (!a || a->tracker.end_ordered() || a->settling)
+    return;
+  if (a->tracker.lacks_cause())
+    on_let_down();
+  if (!a->tracker.failed())
+    return;
+  auto& first = *a->tracker.failures().begin();
+  error reason{ec::stopped, "rank " + std::to_string(first.first)
+                              + " failed: " + to_string(first.second)};
+  if (args.plan.in_process
+      || first.second.kind != rank_failure::kind_type::exception) {
+    end_ranks(reason, args.plan.in_process ? args.plan.stop_timeout
+                                           : std::chrono::milliseconds{0});
+    return;
+  }
+  a->settling = true;
+  self->run_delayed(settle_time, [this, reason, number = a->number] {
+    if (attempt && attempt->number == number && !attempt->tracker.end_ordered())
+      end_ranks(reason, std::chrono::milliseconds{0});
+  });
+}
+
+void worker_group_state::on_let_down() {
+  auto is_over = attempt->heard_out && still_heard_out().empty();
+  if (is_over || !attempt->tracker.may_hear_cause()) {
+    attempt->tracker.blame_let_down();
+  } else if (!std::exchange(attempt->awaits_cause, true)) {
+    after(cause_patience, [this] {
+      if (may_blame_let_down())
+        wait_for_leavers();
+      on_failure();
+    });
+  }
+}
+
+bool worker_group_state::may_blame_let_down() const {
+  return attempt->tracker.lacks_cause() && !attempt->tracker.end_ordered();
+}
+
+void worker_group_state::wait_for_leavers() {
+  attempt->heard_out = leavers();
+  if (attempt->heard_out->empty())
+    return; // `on_failure` blames.
+  after(args.plan.exit_timeout, [this] {
+    if (!may_blame_let_down())
+      return;
+    for (auto rank : still_heard_out())
+      if (!args.launcher->has_ended(rank)) // Else its end comes by itself.
+        attempt->tracker.timed_out(
+          rank,
+          "left the collectives of other ranks, and its loop had not ended "
+            + std::to_string(args.plan.exit_timeout.count()) + " ms later");
+    on_failure();
+  });
+}
+
+std::vector<int> worker_group_state::still_heard_out() const {
+  auto result = leavers();
+  std::erase_if(result, [&known = *attempt->heard_out](int rank) {
+    return std::ranges::find(known, rank) == known.end();
+  });
+  return result;
+}
+
+std::vector<int> worker_group_state::leavers() const {
+  std::vector<int> result;
+  for (int rank = 0; rank < args.plan.world_size; ++rank) {
+    if (attempt->tracker.loop_over(rank) || attempt->tracker.gone(rank))
+      continue;
+    auto& shown = attempt->segment->activity(rank);
+    auto has_left = shown.left_group.load() != 0
+                    && shown.failed.load() != collective_failure::others
+                    && attempt->meetings.call_of(rank).empty();
+    if (has_left || args.launcher->has_ended(rank))
+      result.push_back(rank);
+  }
+  return result;
+}
+
+void worker_group_state::end_ranks(const error& reason,
+                                   std::chrono::milliseconds grace) {
+  auto& a = *attempt;
+  auto ended = a.tracker.still_there();
+  std::erase_if(ended,
+                [this](int rank) { return !args.launcher->has_ended(rank); });
+  a.tracker.order_end(ended);
+  for (int rank = 0; rank < args.plan.world_size; ++rank)
+    a.answered[static_cast<std::size_t>(rank)] = is_in_call(rank);
+  a.end_reason = reason;
+  a.segment->abort(reason);
+  answer_all(reason);
+  for (auto& trainer : a.trainers)
+    if (trainer)
+      self->send(trainer, stop_loop{a.number, reason});
+  if (grace.count() == 0)
+    kill_ranks();
+  else
+    after(grace, [this] { kill_ranks(); });
+}
+
+void worker_group_state::kill_ranks() {
+  if (args.plan.on_lent_thread) {
+    self->send(driver, attempt_warning{
+                         attempt->number,
+                         "the loop was not left "
+                           + std::to_string(args.plan.stop_timeout.count())
+                           + " ms after it was told to end: the run waits for "
+                             "it"});
+    return;
+  }
+  for (auto rank : attempt->tracker.still_there()) {
+    if (!args.plan.in_process) {
+      kill_rank(rank);
+      continue;
+    }
+    attempt->tracker.timed_out(
+      rank, "did not leave its loop "
+              + std::to_string(args.plan.stop_timeout.count())
+              + " ms after it was told to; its thread is left behind");
+    attempt->tracker.give_up(rank);
+  }
+  check_over();
+}
+
+void worker_group_state::kill_rank(int rank) {
+  args.launcher->kill(rank);
+  after(kill_patience, [this, rank] {
+    if (attempt->tracker.gone(rank))
+      return;
+    auto& tracker = attempt->tracker;
+    if (!tracker.loop_over(rank))
+      tracker.lost(rank, "its process was still there "
+                           + std::to_string(kill_patience.count())
+                           + " s after it was killed; it is left behind");
+    tracker.give_up(rank);
+    on_failure();
+    check_over();
+  });
+}
+
+void worker_group_state::answer_all(const error& reason) {
+  auto& a = *attempt;
+  auto why = to_caf(reason);
+  for (auto& [index, promise] : a.reports)
+    promise.deliver(why);
+  for (auto& promise : a.barriers)
+    promise.deliver(why);
+  for (auto& [id, pending] : a.getters)
+    pending.promise.deliver(why);
+  for (auto& [id, promise] : a.waiters)
+    promise.deliver(why);
+  a.reports.clear();
+  a.barriers.clear();
+  a.getters.clear();
+  a.waiters.clear();
+}
+
+void worker_group_state::check_over() {
+  if (!attempt || !attempt->tracker.all_gone())
+    return;
+  auto& a = *attempt;
+  answer_all({ec::stopped, "the attempt is over"});
+  if (a.tracker.failed())
+    self->send(driver,
+               attempt_failed{a.number, a.started || a.tracker.loop_failed(),
+                              a.end_reason, a.tracker.failures()});
+  else
+    self->send(driver,
+               attempt_ended{a.number, !a.tracker.all_returned(),
+                             a.leave_after
+                               && a.meetings.next_report() > *a.leave_after});
+  attempt.reset();
+  if (leaving)
+    self->quit();
+}
+
+} // namespace troupe

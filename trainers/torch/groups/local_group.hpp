@@ -5,7 +5,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "troupe/trainers/torch/groups/group_work.hpp"
-#include "troupe/trainers/torch/groups/segment_collectives.hpp"
+#include "troupe/trainers/torch/groups/tensor_collectives.hpp"
 
 namespace troupe {
 
@@ -88,17 +88,8 @@ private:
   work_ptr enqueue(c10d::OpType type, std::vector<tensors> outputs,
                    clock_limit timeout, std::function<void(clock_limit)> f);
 
-  void reduce_tensor(at::Tensor& x, const c10d::ReduceOp& op, int root,
-                     clock_limit timeout);
-  void reduce_sparse(at::Tensor& x, const c10d::ReduceOp& op,
-                     clock_limit timeout);
-  void gather_tensor(const at::Tensor& input, tensors& outputs, int root,
-                     clock_limit timeout);
-  void scatter_reduced(const tensors& inputs, at::Tensor& output,
-                       const c10d::ReduceOp& op, clock_limit timeout);
-
   segment_exchange exchange_;
-  segment_collectives collectives_{exchange_};
+  tensor_collectives collectives_{exchange_};
   c10::intrusive_ptr<Options> options_;
   std::atomic<std::uint64_t> calls_{0};
   std::atomic<bool> leaves_ = false; ///< By itself: no other rank is to blame.

@@ -13,19 +13,6 @@
 using namespace troupe;
 using namespace troupe::test;
 
-TEST(sync_thread_test, a_call_that_throws_does_not_stop_the_next_one) {
-  std::promise<void> second;
-  int calls = 0;
-  sync_thread thread;
-  ASSERT_TRUE(thread.start([&] {
-    if (++calls == 1)
-      throw std::bad_alloc{};
-    second.set_value();
-    return false;
-  }));
-  second.get_future().wait();
-}
-
 TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
   auto store = open().value();
   EXPECT_EQ(store->path(), run);

@@ -149,9 +149,11 @@ build_caf() {
   say "building ${root##*/} (3-4 minutes on two cores, once per user)"
   new_work_folder
   fetch_caf_source "$work"
+  # From GCC 13 on (Debian 13), the standard headers no longer bring the integer types that CAF forgets to include.
   # shellcheck disable=SC2016 # $ORIGIN is for the loader
   cmake -S "$work/source" -B "$work/build" -G Ninja "-DCMAKE_INSTALL_PREFIX=$root" '-DCMAKE_INSTALL_RPATH=$ORIGIN' \
-    -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF -DCAF_ENABLE_OPENSSL_MODULE=OFF "$@" \
+    -DCAF_ENABLE_EXAMPLES=OFF -DCAF_ENABLE_TESTING=OFF -DCAF_ENABLE_TOOLS=OFF -DCAF_ENABLE_OPENSSL_MODULE=OFF \
+    '-DCMAKE_CXX_FLAGS=-include cstdint' "$@" \
     >"$log" 2>&1 || fail "CAF could not be configured: see $log"
   cmake --build "$work/build" >>"$log" 2>&1 || fail "CAF did not build: see $log"
   cmake --install "$work/build" --prefix "$work/caf" >>"$log" 2>&1 || fail "CAF could not be installed: see $log"

@@ -28,6 +28,16 @@ std::string why_gone(const caf::error& reason) {
   return "has ended: " + text_of(reason);
 }
 
+/// Bytes that *x* takes in a message, or more.
+std::size_t most_bytes_of(const after_report& x) {
+  constexpr std::size_t overhead = 16; // Of a name and its value.
+  std::size_t values = 0;
+  for (auto& of_rank : x.values)
+    values += of_rank.size();
+  return 4096 + x.values.size() * (max_metrics_bytes + overhead)
+         + values * overhead + (x.checkpoint ? x.checkpoint->size() : 0);
+}
+
 callback_done done(callback_outcome x) {
   callback_done answer{
     std::chrono::duration<double>(x.spent).count(), x.abort, {}, {}, {}};
@@ -172,10 +182,9 @@ error callback_chain_state::too_large_for(const link& x) {
   if (x.who.actor.node() == self->system().node())
     return {};
   auto& event = rounds.front().what;
-  // A report of few ranks fits. The other events are rare.
+  // Most reports are far from the limit. The other events are rare.
   if (auto report = std::get_if<after_report>(&event);
-      report
-      && 2 * max_metrics_bytes * report->values.size() <= args.longest_message)
+      report && most_bytes_of(*report) <= args.longest_message)
     return {};
   caf::byte_buffer bytes;
   caf::binary_serializer sink{self->system(), bytes};

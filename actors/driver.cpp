@@ -136,13 +136,6 @@ void driver_state::refused(const run_event& event, const error& reason) {
 
 void driver_state::act(const run_action& action) {
   using kind = run_action::kind;
-  // A commit under way belongs to the last attempt: its batch is in the journal
-  // before the next attempt or the end.
-  if (batches.is_storing()
-      && (action.what == kind::start_group || action.what == kind::end)) {
-    postponed = action;
-    return;
-  }
   switch (action.what) {
     case kind::none:
       return;
@@ -157,13 +150,12 @@ void driver_state::act(const run_action& action) {
         self->send(args.group, stop_attempt{action.attempt, action.reason,
                                             args.stop_timeout.count()});
       else
-        apply(run_events::group_stopped{action.attempt});
+        group_gone(action.attempt);
       return;
     case kind::preempt_group:
       preempt_group(action);
       return;
     case kind::end:
-      postponed.reset();
       args.store->stop_waiting(); // for an attempt that must not begin
       finish(action.reason);
       return;
@@ -283,6 +275,12 @@ void driver_state::group_lost(const error& reason) {
 }
 
 void driver_state::group_gone(std::uint64_t attempt) {
+  // A commit under way belongs to this attempt: its batch is in the journal
+  // before the next attempt or the end, and its failure can still end the run.
+  if (batches.is_storing()) {
+    gone_attempt = attempt;
+    return;
+  }
   // The events above may already have requested a stop and answered it.
   if (machine->is_stopping())
     apply(run_events::group_stopped{attempt});

@@ -108,7 +108,7 @@ struct driver_state {
   /// *batch* could not be stored: none after it is, and the run ends.
   void store_failed(pending_batch batch, const error& reason);
   /// Does what waited for the commit that has just ended.
-  void act_postponed();
+  void commit_over();
 
   /// Hands *message* to the callbacks, if there are any.
   template <class Message>
@@ -128,7 +128,8 @@ struct driver_state {
   error refusal; ///< Of every batch, since one could not be stored.
   run_ending ending;
   std::optional<run_error> end_reason; ///< Unset: none, or not ended.
-  std::optional<run_action> postponed; ///< Until the commit under way ends.
+  /// Its group is gone; the machine hears of it once the commit under way ends.
+  std::optional<std::uint64_t> gone_attempt;
   std::set<std::string_view> noted_refusals; ///< By names of events.
   std::size_t callbacks_under_way = 0;
   run_status shown;

@@ -43,12 +43,12 @@ void driver_state::store_next() {
       [this](report_committed& committed) {
         show_store_events();
         stored(std::move(committed.checkpoint));
-        act_postponed();
+        commit_over();
       },
       [this](caf::error& reason) {
         show_store_events();
         store_failed(batches.pop(), from_caf(reason));
-        act_postponed();
+        commit_over();
       });
 }
 
@@ -93,9 +93,9 @@ void driver_state::refuse_batches(const error& reason) {
     batch.promise.deliver(to_caf(reason));
 }
 
-void driver_state::act_postponed() {
-  if (auto action = std::exchange(postponed, std::nullopt))
-    act(*action);
+void driver_state::commit_over() {
+  if (auto attempt = std::exchange(gone_attempt, std::nullopt))
+    group_gone(*attempt);
 }
 
 // -- callbacks

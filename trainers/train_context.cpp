@@ -30,6 +30,9 @@ thread_local std::vector<train_context*> contexts;
 constexpr std::array<std::string_view, 5> kinds_of_the_run{
   "attempt_begun", "driver_lost", "preempted", "ranks_failed", "run_ended"};
 
+/// Most bytes of an event's kind.
+constexpr std::size_t max_kind_bytes = 256;
+
 template <class T>
 T value_or_leave(expected<T> x) {
   if (!x)
@@ -214,6 +217,11 @@ void train_context::call_hook(const metrics& values,
 void train_context::log(loop_event x) {
   auto& link = link_for("log()");
   value_or_leave(validate(x.fields));
+  if (x.kind.size() > max_kind_bytes)
+    leave({ec::invalid_argument, "log(): a kind of "
+                                   + std::to_string(x.kind.size())
+                                   + " bytes is over the limit of "
+                                   + std::to_string(max_kind_bytes)});
   if (std::ranges::find(kinds_of_the_run, x.kind) != kinds_of_the_run.end())
     leave({ec::invalid_argument,
            "log(): '" + x.kind + "' is an event of the run itself"});

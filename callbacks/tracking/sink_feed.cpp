@@ -251,6 +251,7 @@ sink_feed::threw(const char* what, clock::time_point now) {
   reader_.reset();
   held_.clear();
   statuses_.clear();
+  at_end_ = false;
   names_.reset();
   position_ = {};
   started_ = false;

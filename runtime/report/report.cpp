@@ -37,6 +37,23 @@ expected<void> check_names(const report_batch& x) {
                                  + names);
 }
 
+/// Refuses a file of one rank at whose name another rank has a folder.
+expected<void>
+check_folders(const report_batch& x,
+              const std::unordered_map<std::string_view, std::size_t>& owner) {
+  for (auto& [path, rank] : owner)
+    for (auto end = path.find('/'); end != path.npos;
+         end = path.find('/', end + 1))
+      if (auto file = owner.find(path.substr(0, end)); file != owner.end())
+        return failure(ec::conflict,
+                       report_name(x) + ": rank " + std::to_string(file->second)
+                         + " adds " + quoted(file->first) + " and rank "
+                         + std::to_string(rank) + ' ' + quoted(path)
+                         + " to checkpoint " + quoted(x.parts[rank]->name)
+                         + ": one is a file where the other has a folder");
+  return {};
+}
+
 } // namespace
 
 expected<void> check_parts(const report_batch& x) {
@@ -59,7 +76,7 @@ expected<void> check_parts(const report_batch& x) {
             + "checkpoint " + quoted(x.parts[rank]->name));
     }
   }
-  return {};
+  return check_folders(x, owner);
 }
 
 } // namespace troupe

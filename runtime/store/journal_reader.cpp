@@ -40,8 +40,11 @@ expected<std::optional<std::string_view>> line_reader::next() {
     begin_ = 0;
     searched = buffer_.size();
     TROUPE_TRY(auto more, fill());
-    if (!more)
+    if (!more) {
+      // The half of a line that is here may be cut off before the next call.
+      buffer_.clear();
       return std::optional<std::string_view>{};
+    }
   }
 }
 

@@ -85,6 +85,20 @@ protected:
     return args.actors.back().actor;
   }
 
+  /// Adds "far", which stands for an actor of another node: what it gets is
+  /// serialized.
+  void add_far() {
+    add({.name = "broker"});
+    auto broker = args.actors[0].actor;
+    caf::node_id::default_data::host_id_type host{};
+    host.fill(7);
+    caf::actor_config config;
+    auto proxy = caf::make_actor<caf::forwarding_actor_proxy, caf::actor>(
+      99, caf::make_node_id(4711, host), &broker.home_system(), config,
+      caf::actor_cast<caf::actor>(broker));
+    args.actors[0] = {"far", caf::actor_cast<user_callback_actor>(proxy)};
+  }
+
   void spawn() {
     args.patience.note = [this](std::string text) {
       notes.push_back(std::move(text));
@@ -388,16 +402,7 @@ TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
 }
 
 TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
-  // "far" stands for an actor of another node: what it gets is serialized.
-  add({.name = "broker"});
-  auto broker = args.actors[0].actor;
-  caf::node_id::default_data::host_id_type host{};
-  host.fill(7);
-  caf::actor_config config;
-  auto proxy = caf::make_actor<caf::forwarding_actor_proxy, caf::actor>(
-    99, caf::make_node_id(4711, host), &broker.home_system(), config,
-    caf::actor_cast<caf::actor>(broker));
-  args.actors[0] = {"far", caf::actor_cast<user_callback_actor>(proxy)};
+  add_far();
   add({.name = "near"});
   args.longest_message = 1000;
   spawn();
@@ -418,6 +423,20 @@ TEST_F(callback_chain_test, what_is_too_large_to_be_sent_is_not_sent) {
               ElementsAre(HasSubstr("its after_exception takes 2")));
   auto third = system.ask<callback_done>(chain, before_run{{.name = text}});
   EXPECT_THAT(failures(third), ElementsAre(HasSubstr("its before_run takes")));
+}
+
+TEST_F(callback_chain_test, counts_what_empty_texts_take_in_a_message) {
+  add_far();
+  args.longest_message = 2 * max_metrics_bytes;
+  spawn();
+  metrics many;
+  for (int i = 100'000; i < 700'000; ++i)
+    many[std::to_string(i)] = "";
+  ASSERT_TRUE(validate(many)); // Their names have less than half the limit.
+  auto answer =
+    system.ask<callback_done>(chain, after_report{0, 0, {many}, std::nullopt});
+  EXPECT_THAT(failures(answer),
+              ElementsAre(HasSubstr("its after_report takes")));
 }
 
 // -- the driver with a chain

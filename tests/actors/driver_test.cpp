@@ -422,6 +422,22 @@ TEST_F(driver_test, a_run_ends_after_the_commit_that_is_under_way) {
               ElementsAre("attempt_begun", "0 c0", "run_ended"));
 }
 
+TEST_F(driver_test, a_commit_that_fails_while_the_run_is_stopped_is_its_error) {
+  run();
+  system.hold(storage);
+  ranks.report(0, 0, {}, checkpoint_part{"c0", {{"nowhere", 1, 1}}});
+  ranks.report(1, 0);
+  stop();
+  ranks.obey(0);
+  ranks.obey(1);
+  EXPECT_FALSE(board->outcome());
+  system.release();
+  auto x = outcome();
+  EXPECT_EQ(x.status, run_status_kind::errored);
+  ASSERT_TRUE(x.error);
+  EXPECT_EQ(x.error->code, ec::storage);
+}
+
 TEST_F(driver_test, ends_the_run_if_its_worker_group_is_gone) {
   config.failure.max_failures = -1;
   run();

@@ -61,6 +61,7 @@ TEST_F(tracking_handle_test, no_loop_notes_what_the_run_itself_does) {
   for (auto kind : {"run_ended", "attempt_begun", "ranks_failed"})
     EXPECT_THROW(context.log({kind, {}}), train_error) << kind;
   EXPECT_THAT(link->events, IsEmpty());
+  EXPECT_THROW(context.log({std::string(300, 'k'), {}}), train_error);
   context.log({"mine", {}});
   EXPECT_EQ(link->events.size(), 1u);
 }

@@ -128,6 +128,14 @@ TEST_F(sink_feed_test, a_feed_whose_sink_fails_has_not_caught_up) {
   EXPECT_TRUE(feed.has_caught_up());
 }
 
+TEST_F(sink_feed_test, a_feed_whose_sink_throws_has_not_caught_up) {
+  report_until(3);
+  target->answer = [](auto) -> sink_result { throw std::runtime_error{"no"}; };
+  auto feed = new_feed();
+  ASSERT_TRUE(feed.pump(now));
+  EXPECT_FALSE(feed.has_caught_up());
+}
+
 TEST_F(sink_feed_test, resumes_where_the_previous_driver_stopped) {
   report_until(10);
   {

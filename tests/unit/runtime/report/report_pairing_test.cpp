@@ -12,6 +12,7 @@ namespace troupe {
 namespace {
 
 using test::t0;
+using testing::AllOf;
 using testing::HasSubstr;
 
 rank_report report_of(int rank, std::uint64_t index) {
@@ -169,6 +170,22 @@ TEST(report_pairing_test, refuses_a_file_from_two_ranks_and_names_all_three) {
   EXPECT_EQ(batch.error().code, ec::conflict);
   EXPECT_EQ(batch.error().message, "report 0: rank 0 and rank 2 both add "
                                    "\"model.pt\" to checkpoint \"best\"");
+}
+
+TEST(report_pairing_test, refuses_a_file_where_another_rank_has_a_folder) {
+  for (auto [first, second] :
+       {std::pair{"model", "model/w/1"}, std::pair{"model/w/1", "model/w"}}) {
+    report_pairing pairing{2, 0};
+    ASSERT_TRUE(pairing.add(report_of(0, 0, "best", first), t0));
+    auto batch = pairing.add(report_of(1, 0, "best", second), t0);
+    ASSERT_FALSE(batch);
+    EXPECT_EQ(batch.error().code, ec::conflict);
+    EXPECT_THAT(batch.error().message,
+                AllOf(HasSubstr("rank 0 "), HasSubstr("rank 1 ")));
+  }
+  report_pairing pairing{2, 0};
+  ASSERT_TRUE(pairing.add(report_of(0, 0, "best", "model/a"), t0));
+  EXPECT_TRUE(pairing.add(report_of(1, 0, "best", "model/ab"), t0));
 }
 
 TEST(report_pairing_test, refuses_a_file_that_one_rank_lists_twice) {

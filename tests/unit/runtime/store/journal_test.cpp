@@ -6,6 +6,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <fstream>
 #include <limits>
 #include <thread>
 
@@ -59,6 +60,20 @@ protected:
   temporary_folder folder;
   fs::path path = folder / "journal.jsonl";
 };
+
+TEST_F(journal_test, a_reader_forgets_half_a_line_that_is_cut_off) {
+  auto write = [this](std::string_view text) {
+    std::ofstream{path.string(), std::ios::app} << text;
+  };
+  write("one\ntorn half");
+  auto lines = line_reader::open(path, 0).value();
+  EXPECT_EQ(lines.next().value(), "one\n");
+  EXPECT_FALSE(lines.next().value());
+  fs::resize_file(path, 4);
+  write("two\nthree\n");
+  EXPECT_EQ(lines.next().value(), "two\n");
+  EXPECT_EQ(lines.next().value(), "three\n");
+}
 
 TEST_F(journal_test, reads_the_values_of_the_first_ranks_on_request) {
   metrics hard{{"quotes \"}]\\", "text {[\"\\\"]}"},

@@ -33,7 +33,8 @@ namespace troupe {
 
 namespace {
 
-/// Most descendants that are inspected; a rank that starts more is busy anyway.
+/// Most processes of a rank that are inspected, itself included. What the
+/// others do is unknown, so that a rank with more counts as busy.
 constexpr std::size_t max_processes = 64;
 
 /// Most descriptors of a rank and its descendants that are inspected.
@@ -281,17 +282,22 @@ bool waits_for_files(const std::string& task) {
   return text.empty() && (place.empty() || place == "0");
 }
 
-void add_children(const std::string& task, std::vector<pid_t>& result) {
+/// Adds the children of the thread *task*. Returns whether there was room for
+/// all of them.
+bool add_children(const std::string& task, std::vector<pid_t>& result) {
   auto text = text_of(task + "/children");
   const char* at = text.data();
   const char* end = at + text.size();
   for (pid_t pid = 0; at < end; ++at) {
     auto read = std::from_chars(at, end, pid);
-    if (read.ec != std::errc{} || result.size() >= max_processes)
-      return;
+    if (read.ec != std::errc{})
+      return true;
+    if (result.size() >= max_processes)
+      return false;
     result.push_back(pid);
     at = read.ptr;
   }
+  return true;
 }
 
 } // namespace
@@ -322,7 +328,7 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
         result.busy = result.busy || state == 'R' || state == 'D'
                       || state == 't'
                       || (state == 'S' && waits_for_files(task));
-      add_children(task, processes);
+      result.busy |= !add_children(task, processes);
     }
     if (i == 0)
       result.stopped = stopped == tasks.size();

@@ -25,8 +25,8 @@ struct process_vitals {
   bool stopped = false;       ///< By a signal such as SIGSTOP.
   /// A thread, but for polling ones, runs, is ready to run or waits for a
   /// device or a file system, or a debugger holds the process: it need not use
-  /// CPU time to be alive. Also if the kernel does not show what its threads
-  /// wait for.
+  /// CPU time to be alive. Also if that is unknown: the kernel does not show
+  /// what its threads wait for, or it has too many descendants to look at.
   bool busy = false;
 };
 

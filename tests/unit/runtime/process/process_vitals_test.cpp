@@ -366,6 +366,31 @@ TEST(process_vitals_test, a_process_whose_file_is_on_its_way_is_busy) {
   EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0) << status;
 }
 
+/// A process with *n* children, all of which a signal has stopped.
+waiting_child parent_of(int n) {
+  return waiting_child{[n] {
+    for (int i = 0; i < n; ++i) {
+      auto pid = ::fork();
+      if (pid == 0) {
+        ::prctl(PR_SET_PDEATHSIG, SIGKILL);
+        ::close_range(0, ~0U, 0); // the test waits for the end of its pipes
+        ::raise(SIGSTOP);
+        ::_exit(0);
+      }
+      ::waitpid(pid, nullptr, WUNTRACED);
+    }
+  }};
+}
+
+TEST(process_vitals_test, a_process_with_too_many_children_to_look_at_is_busy) {
+  auto few = parent_of(63);
+  EXPECT_FALSE(few.vitals().busy);
+  auto many = parent_of(64);
+  while (state_letter(many.pid) == 'R')
+    continue;
+  EXPECT_TRUE(vitals_of(many.pid)->busy);
+}
+
 TEST(process_vitals_test, a_process_that_runs_is_busy) {
   EXPECT_TRUE(vitals_of(::getpid())->busy);
 }

@@ -11,6 +11,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <cerrno>
@@ -123,8 +124,18 @@ const char* symbol_table::at(std::uint64_t begin,
 
 namespace {
 
-/// How long a thread may take to write its stack.
+/// How long a thread may take to answer.
 constexpr int patience_ms = 500;
+
+/// How long it may then take to write its stack.
+constexpr int writing_ms = 1000;
+
+/// How long a dump waits for threads that do not answer, all together: the
+/// thread that signals the others does not work meanwhile.
+constexpr int dump_patience_ms = 2000;
+
+/// How long it waits for each thread after that.
+constexpr int least_patience_ms = 10;
 
 std::array<char, 4097> stacks_path{};
 
@@ -177,6 +188,23 @@ std::size_t read_task_file(std::string_view task, std::string_view name,
   auto n = ::read(file, buffer, size);
   ::close(file);
   return n > 0 ? static_cast<std::size_t>(n) : 0;
+}
+
+/// Whether the thread *task* blocks the signal that asks for its stack; false
+/// if that is unknown.
+bool blocks_signal(std::string_view task) noexcept {
+  std::array<char, 4096> buffer{};
+  std::string_view text{
+    buffer.data(),
+    read_task_file(task, "/status", buffer.data(), buffer.size())};
+  constexpr std::string_view name = "\nSigBlk:\t";
+  auto begin = text.find(name);
+  if (begin == std::string_view::npos)
+    return false;
+  text.remove_prefix(begin + name.size());
+  std::uint64_t blocked = 0;
+  std::from_chars(text.data(), text.data() + text.size(), blocked, 16);
+  return (blocked >> (stack_signal() - 1) & 1) != 0;
 }
 
 void write_header(int file, std::string_view task) noexcept {
@@ -262,12 +290,18 @@ void write_own_stack(int file) noexcept {
     write_frame(file, frames[static_cast<std::size_t>(i)], symbols, known);
 }
 
-void wait_for_writer() noexcept {
-  for (int i = 0; i < patience_ms / 2 && writer.load() != 0; ++i)
-    sleep_ms(2);
+/// Waits up to *limit_ms* while `writer` is *thread*. Returns for how long.
+int wait_while_writer_is(pid_t thread, int limit_ms) noexcept {
+  constexpr int pause_ms = 2;
+  int waited = 0;
+  for (; waited < limit_ms && writer.load() == thread; waited += pause_ms)
+    sleep_ms(pause_ms);
+  return waited;
 }
 
-void have_stack_written(int file, std::string_view task) noexcept {
+/// *patience* is what is left of the dump's.
+void have_stack_written(int file, std::string_view task,
+                        int& patience) noexcept {
   pid_t thread = 0;
   std::from_chars(task.data(), task.data() + task.size(), thread);
   write_header(file, task);
@@ -275,14 +309,25 @@ void have_stack_written(int file, std::string_view task) noexcept {
     write_own_stack(file);
     return;
   }
+  if (blocks_signal(task)) {
+    write_text(file, "blocks the signal that asks for its stack\n");
+    return;
+  }
+  if (writer.load() != 0) {
+    write_text(file, "was not asked: another thread is still writing\n");
+    return;
+  }
+  auto is_late = patience <= 0;
   writer.store(thread);
   if (::syscall(SYS_tgkill, ::getpid(), thread, stack_signal()) == 0)
-    wait_for_writer();
+    patience -= wait_while_writer_is(
+      thread, is_late ? least_patience_ms : std::min(patience, patience_ms));
   if (auto asked = thread; writer.compare_exchange_strong(asked, 0))
-    write_text(file, "does not answer: it is gone, blocks the signal, or is in "
-                     "an uninterruptible call\n");
-  else if (writer.load() != 0)
-    wait_for_writer();
+    write_text(file, is_late ? "does not answer at once, and others took long\n"
+                             : "does not answer: it is gone or in an "
+                               "uninterruptible call\n");
+  else
+    wait_while_writer_is(-thread, writing_ms);
 }
 
 void for_each_task(int file) noexcept {
@@ -296,6 +341,7 @@ void for_each_task(int file) noexcept {
   int folder = ::open("/proc/self/task", O_RDONLY | O_DIRECTORY | O_CLOEXEC);
   if (folder < 0)
     return;
+  auto patience = dump_patience_ms;
   alignas(entry) std::array<char, 2048> buffer{};
   for (;;) {
     auto n = ::syscall(SYS_getdents64, folder, buffer.data(), buffer.size());
@@ -305,7 +351,7 @@ void for_each_task(int file) noexcept {
       auto* x = reinterpret_cast<entry*>(buffer.data() + at);
       at += x->length;
       if (x->name[0] != '.')
-        have_stack_written(file, x->name);
+        have_stack_written(file, x->name, patience);
     }
   }
   ::close(folder);

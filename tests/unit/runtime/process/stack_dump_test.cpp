@@ -2,10 +2,16 @@
 
 #include <fcntl.h>
 #include <pthread.h>
+#include <sched.h>
 #include <signal.h>
 #include <sys/stat.h>
+#include <sys/syscall.h>
 #include <sys/wait.h>
 #include <unistd.h>
+
+#include <algorithm>
+#include <thread>
+#include <vector>
 
 #include <gmock/gmock.h>
 
@@ -93,6 +99,16 @@ protected:
     return text;
   }
 
+  /// The folders of the child's threads.
+  std::vector<fs::path> tasks() const {
+    std::vector<fs::path> result;
+    boost::system::error_code gone;
+    fs::directory_iterator i{"/proc/" + std::to_string(pid_) + "/task", gone};
+    for (; !gone && i != fs::directory_iterator{}; i.increment(gone))
+      result.push_back(i->path());
+    return result;
+  }
+
   /// Whether the child has *path* open.
   bool has_open(const fs::path& path) const {
     boost::system::error_code gone;
@@ -130,11 +146,52 @@ TEST_F(stack_dump_test, a_process_answers_again_and_again) {
   }
 }
 
-TEST_F(stack_dump_test, a_thread_that_blocks_the_signal_is_named) {
+TEST_F(stack_dump_test, a_thread_that_blocks_the_signal_is_not_waited_for) {
   start(true, true);
   ASSERT_TRUE(ask_for_stacks(pid_));
   auto text = read_stacks();
-  EXPECT_THAT(text, HasSubstr("(other-thread)\ndoes not answer"));
+  EXPECT_THAT(text, HasSubstr("(other-thread)\nblocks the signal"));
+  EXPECT_THAT(text, HasSubstr("main_waits_here"));
+  for (auto& task : tasks())
+    EXPECT_THAT(bytes_of(task / "status"),
+                HasSubstr("\nSigPnd:\t0000000000000000\n"))
+      << "it was asked";
+}
+
+// The parent of a vfork waits where no handler runs.
+TEST_F(stack_dump_test, many_threads_that_cannot_answer_hold_up_a_dump_once) {
+  auto let_go = make_pipe();
+  pid_ = ::fork();
+  if (pid_ == 0) {
+    let_go.writer.reset();
+    answer_with_stacks(path_);
+    std::vector<std::thread> threads;
+    for (int i = 0; i < 6; ++i)
+      threads.push_back(*start_thread([fd = let_go.reader.get()] {
+        auto child = ::syscall(SYS_clone, CLONE_VFORK | SIGCHLD, 0, 0, 0, 0);
+        if (child == 0) {
+          main_waits_here(fd);
+          ::_exit(0);
+        }
+        ::waitpid(static_cast<pid_t>(child), nullptr, 0);
+      }));
+    main_waits_here(let_go.reader.get());
+    for (auto& x : threads)
+      x.join();
+    ::_exit(0);
+  }
+  let_go_ = std::move(let_go.writer);
+  auto waits = [](const fs::path& task) {
+    return bytes_of(task / "status").find("\nState:\tD") != std::string::npos;
+  };
+  for (std::ptrdiff_t n = 0; n < 6;) {
+    auto all = tasks();
+    n = std::ranges::count_if(all, waits);
+  }
+  ASSERT_TRUE(ask_for_stacks(pid_));
+  auto text = read_stacks();
+  EXPECT_THAT(text, HasSubstr("does not answer: it is gone or in an"));
+  EXPECT_THAT(text, HasSubstr("does not answer at once"));
   EXPECT_THAT(text, HasSubstr("main_waits_here"));
 }
 

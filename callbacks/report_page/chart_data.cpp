@@ -1,212 +1,185 @@
 #include "troupe/callbacks/report_page/chart_data.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <cmath>
+#include <functional>
 #include <map>
-#include <span>
+#include <string>
 #include <utility>
+#include <vector>
 
-#include "troupe/callbacks/report_page/html_text.hpp"
+#include "troupe/callbacks/report_page/page_text.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe {
 
 namespace {
 
+using json::object_writer;
 using points = std::vector<curve_point>;
 
 /// Over all curves: about three megabytes.
 constexpr std::size_t max_all_points = 60'000;
 constexpr std::size_t min_points = 50;
-constexpr std::size_t max_checkpoint_marks = 200;
-constexpr std::size_t max_attempt_marks = 500;
 
-/// *write* appends one element of *all*; elements get commas between them.
-template <class Range, class Write>
-void append_list(std::string& out, const Range& all, Write write) {
-  out += '[';
-  auto separator = "";
-  for (auto& x : all) {
-    out += separator;
-    write(x);
-    separator = ",";
-  }
-  out += ']';
-}
-
-template <class Get>
-std::string list_of(const points& all, int digits, Get get) {
-  std::string out;
-  append_list(out, all, [&](auto& x) { out += number_text(get(x), digits); });
-  return out;
-}
-
-/// Positions in *all* for which *is* is true.
-template <class Is>
-std::string positions_in(const points& all, Is is) {
-  std::vector<std::size_t> found;
-  for (std::size_t i = 0; i < all.size(); ++i)
-    if (is(i))
-      found.push_back(i);
-  std::string out;
-  append_list(out, found, [&](auto i) { out += std::to_string(i); });
-  return out;
-}
-
-double rounded(double x, double per) {
-  return std::round(x * per) / per;
-}
-
-class writer {
+/// Writes the groups of curves, then the axes that they share.
+class curve_writer {
 public:
-  writer(const journal_digest& x, const std::string& best)
-    : digest_(x), best_(best) {
+  curve_writer(object_writer& out, const journal_digest& x)
+    : out_(out), digest_(x) {
     auto curves = x.reported.size() + x.logged.size() + x.of_ranks.size() + 3;
     limit_ = std::clamp(max_all_points / curves, min_points, curve::max_points);
   }
 
-  std::string document() {
-    auto groups = group("metrics", "report", digest_.reported) + ','
-                  + group("logged", "step", digest_.logged) + ',' + times();
-    auto begin = digest_.first_time.value_or(journal_digest::time_point{});
-    std::chrono::duration<double, std::milli> begin_ms =
-      begin.time_since_epoch();
-    return "{\"begin\":" + number_text(std::round(begin_ms.count()), 15)
-           + ",\n\"attempts\":" + attempts()
-           + ",\n\"checkpoints\":" + checkpoints() + ",\n\"axes\":[" + axes_
-           + "],\n\"groups\":{" + groups + "}}";
+  void write() {
+    object_writer groups{out_.begin("groups")};
+    append_group(groups.begin("metrics"), "report", digest_.reported);
+    append_group(groups.begin("logged"), "step", digest_.logged);
+    append_times(groups.begin("times"));
+    groups.end();
+    out_.array_field(
+      "axes", axes_, [](std::string& out, auto* x) { out += *x; }, ",\n");
   }
 
 private:
-  std::string attempts() const {
-    auto& all = digest_.attempts;
-    auto first = all.size() - std::min(all.size(), max_attempt_marks);
-    std::string out;
-    append_list(out, std::span{all}.subspan(first), [&](auto& x) {
-      out += "{\"n\":" + std::to_string(x.number)
-             + ",\"x\":" + std::to_string(x.first_report) + ",\"t\":"
-             + number_text(rounded(digest_.seconds_at(x.time), 1e3), 12) + '}';
-    });
-    return out;
+  using labeled = std::pair<std::string, const curve*>;
+
+  struct chart {
+    std::string title;
+    const char* unit;
+    std::vector<labeled> curves;
+  };
+
+  void append_group(std::string& out, const char* over,
+                    const journal_digest::curve_map& all) {
+    std::vector<chart> charts;
+    for (auto& [name, x] : all)
+      charts.push_back({name, "", {{name, &x}}});
+    append_charts(out, over, charts);
   }
 
-  // Of many, every second, third, … one and the best.
-  std::string checkpoints() const {
-    auto& all = digest_.checkpoints;
-    auto stride = all.size() / max_checkpoint_marks + 1;
-    std::vector<const journal_digest::checkpoint*> shown;
-    for (std::size_t i = 0; i < all.size(); ++i)
-      if ((all.size() - 1 - i) % stride == 0 || all[i].name == best_)
-        shown.push_back(&all[i]);
-    std::string out;
-    append_list(out, shown, [&](auto* x) {
-      out += "{\"name\":" + script_text(x->name)
-             + ",\"x\":" + std::to_string(x->index) + ",\"t\":"
-             + number_text(rounded(digest_.seconds_at(x->time), 1e3), 12)
-             + (x->name == best_ ? ",\"best\":true}" : "}");
-    });
-    return out;
-  }
-
-  std::string group(const char* name, const char* over,
-                    const journal_digest::curve_map& curves) {
-    std::string out = group_begin(name, over);
-    append_list(out, curves, [&](auto& entry) {
-      auto& [title, x] = entry;
-      out += chart_begin(title, "") + curve_text(title, x) + "]}";
-    });
-    return out + '}';
-  }
-
-  std::string times() {
-    std::string out = group_begin("times", "report") + '[';
-    auto separator = "";
-    auto chart = [&](const char* title, const std::string& curves) {
-      out += separator + chart_begin(title, "s") + curves + "]}";
-      separator = ",";
-    };
+  void append_times(std::string& out) {
+    std::vector<chart> all;
     if (!digest_.step_times.points().empty()) {
-      chart(has_rank_curves() ? "Step time of each rank"
-                              : "Step time over all ranks",
-            rank_curves());
-      chart("Wait for the slowest rank", curve_text("wait", digest_.waits));
+      all.push_back(step_times());
+      all.push_back(
+        {"Wait for the slowest rank", "s", {{"wait", &digest_.waits}}});
     }
     if (!digest_.intervals.points().empty())
-      chart("From report to report", curve_text("interval", digest_.intervals));
-    return out + "]}";
+      all.push_back(
+        {"From report to report", "s", {{"interval", &digest_.intervals}}});
+    append_charts(out, "report", all);
   }
 
-  bool has_rank_curves() const {
-    return digest_.ranks.size() <= journal_digest::max_rank_curves;
+  chart step_times() const {
+    if (digest_.ranks.size() > journal_digest::max_rank_curves)
+      return {
+        "Step time over all ranks", "s", {{"all ranks", &digest_.step_times}}};
+    chart result{"Step time of each rank", "s", {}};
+    for (auto& x : digest_.of_ranks)
+      result.curves.emplace_back("rank " + std::to_string(result.curves.size()),
+                                 &x);
+    return result;
   }
 
-  std::string rank_curves() {
-    if (!has_rank_curves())
-      return curve_text("all ranks", digest_.step_times);
-    std::string out;
-    for (std::size_t rank = 0; rank < digest_.of_ranks.size(); ++rank)
-      out +=
-        (rank == 0 ? "" : ",")
-        + curve_text("rank " + std::to_string(rank), digest_.of_ranks[rank]);
-    return out;
+  void append_charts(std::string& out, const char* over,
+                     const std::vector<chart>& all) {
+    object_writer group{out};
+    group.field("over", over);
+    group.array_field(
+      "charts", all,
+      [this](std::string& to, const chart& x) { append_chart(to, x); }, ",\n");
+    group.end();
   }
 
-  static std::string group_begin(const char* name, const char* over) {
-    return std::string{"\""} + name + "\":{\"over\":\"" + over
-           + "\",\"charts\":";
+  void append_chart(std::string& out, const chart& x) {
+    object_writer to{out};
+    append_name(to.begin("title"), x.title);
+    to.field("unit", x.unit);
+    to.array_field("curves", x.curves, [this](std::string& list, auto& one) {
+      append_curve(list, one.first, *one.second);
+    });
+    to.end();
   }
 
-  static std::string chart_begin(const std::string& title, const char* unit) {
-    return "\n{\"title\":" + script_text(shortened(title, max_name_bytes))
-           + ",\"unit\":\"" + unit + "\",\"curves\":[";
-  }
-
-  std::string curve_text(const std::string& label, const curve& x) {
+  void append_curve(std::string& out, const std::string& label,
+                    const curve& x) {
     auto all = x.reduced(limit_);
-    auto out = "{\"label\":" + script_text(shortened(label, max_name_bytes))
-               + ",\"axis\":" + std::to_string(axis_of(all))
-               + ",\"mean\":" + list_of(all, 6, [](auto& p) { return p.mean; });
-    if (std::ranges::any_of(all, [](auto& p) { return p.min < p.max; }))
-      out += ",\"min\":" + list_of(all, 6, [](auto& p) { return p.min; })
-             + ",\"max\":" + list_of(all, 6, [](auto& p) { return p.max; });
+    object_writer to{out};
+    append_name(to.begin("label"), label);
+    to.field("axis", axis_of(all));
+    numbers(to, "mean", all, 6, &curve_point::mean);
+    if (std::ranges::any_of(all, [](auto& p) { return p.min < p.max; })) {
+      numbers(to, "min", all, 6, &curve_point::min);
+      numbers(to, "max", all, 6, &curve_point::max);
+    }
     if (x.total().not_finite > 0)
-      out += ",\"bad\":" + positions_in(all, [&](std::size_t i) {
-               return all[i].not_finite > 0;
-             });
-    return out + '}';
+      positions(to, "bad", all,
+                [&](std::size_t i) { return all[i].not_finite > 0; });
+    append_total(to.begin("total"), x);
+    to.end();
+  }
+
+  static void append_total(std::string& out, const curve& x) {
+    auto& total = x.total();
+    append_number(out += '[', x.last().mean, 6);
+    append_number(out += ',', x.last().x, 12);
+    append_number(out += ',', total.min, 6);
+    append_number(out += ',', total.max, 6);
+    (out += ',') += std::to_string(total.samples) + ']';
   }
 
   // Curves of the same reports share an axis.
   std::size_t axis_of(const points& all) {
-    auto out =
-      "\n{\"x\":" + list_of(all, 12, [](auto& p) { return rounded(p.x, 10); })
-      + ",\"t\":"
-      + list_of(all, 12, [](auto& p) { return rounded(p.seconds, 1e3); })
-      + ",\"gaps\":" + positions_in(all, [&](std::size_t i) {
-          return i > 0 && all[i].segment != all[i - 1].segment;
-        });
+    std::string text;
+    object_writer to{text};
+    numbers(to, "x", all, 12, [](auto& p) { return rounded(p.x, 10); });
+    numbers(to, "t", all, 12, [](auto& p) { return rounded(p.seconds, 1e3); });
+    positions(to, "gaps", all, [&](std::size_t i) {
+      return i > 0 && all[i].segment != all[i - 1].segment;
+    });
     if (std::ranges::any_of(all, [](auto& p) { return p.samples > 1; }))
-      out += ",\"of\":" + list_of(all, 12, [](auto& p) {
-               return static_cast<double>(p.samples);
-             });
-    out += '}';
-    auto [i, is_new] = known_axes_.emplace(std::move(out), known_axes_.size());
+      to.array_field("of", all, [](std::string& out, auto& p) {
+        out += std::to_string(p.samples);
+      });
+    to.end();
+    auto [i, is_new] = known_axes_.emplace(std::move(text), axes_.size());
     if (is_new)
-      axes_ += (i->second == 0 ? "" : ",") + i->first;
+      axes_.push_back(&i->first);
     return i->second;
   }
 
+  template <class Get>
+  static void numbers(object_writer& to, std::string_view name,
+                      const points& all, int digits, Get get) {
+    to.array_field(name, all, [&](std::string& out, auto& p) {
+      append_number(out, std::invoke(get, p), digits);
+    });
+  }
+
+  /// The positions in *all* for which *is* is true.
+  template <class Is>
+  static void positions(object_writer& to, std::string_view name,
+                        const points& all, Is is) {
+    std::vector<std::size_t> found;
+    for (std::size_t i = 0; i < all.size(); ++i)
+      if (is(i))
+        found.push_back(i);
+    to.array_field(name, found, [](std::string& out, std::size_t i) {
+      out += std::to_string(i);
+    });
+  }
+
+  object_writer& out_;
   const journal_digest& digest_;
-  const std::string& best_;
   std::size_t limit_ = 0; ///< Points of one curve.
-  std::string axes_;
   std::map<std::string, std::size_t> known_axes_;
+  std::vector<const std::string*> axes_; ///< In order of their numbers.
 };
 
 } // namespace
 
-std::string chart_data(const journal_digest& x, const std::string& best) {
-  return writer{x, best}.document();
+void append_charts(json::object_writer& out, const journal_digest& x) {
+  curve_writer{out, x}.write();
 }
 
 } // namespace troupe

@@ -1,9 +1,9 @@
 'use strict';
 
-// Draws the curves of a run from the JSON in #data; chart_data.hpp tells what is in it. Everything that came from
-// outside gets into the document as text, never as markup.
+// Draws a run from the JSON in #data; page_data.hpp tells what is in it. Everything that came from outside gets into the
+// document as text, never as markup.
 
-const data = JSON.parse(document.getElementById('data').textContent);
+let data;
 const view = { over: 'report', scale: 'linear', filter: '' };
 const charts = [];
 
@@ -15,6 +15,15 @@ function element(name, attributes = {}, ...children) {
   for (const [key, value] of Object.entries(attributes)) result.setAttribute(key, value);
   result.append(...children);
   return result;
+}
+
+const hint = (...children) => element('p', { class: 'hint' }, ...children);
+const notice = (kind, title, ...children) => element('div', { class: `notice ${kind}`, role: 'note' }, element('strong', {}, title), ...children);
+
+/// Says that *what* could not be drawn; also to the browser's console.
+function failure(what, error) {
+  console.error(error);
+  return notice('error', `${what} could not be drawn.`, element('pre', {}, String(error)));
 }
 
 const px = x => x.toFixed(1).replace('-0.0', '0.0');
@@ -42,6 +51,39 @@ function timeText(seconds) {
   const [days, hours, minutes] = [Math.floor(whole / 86400), Math.floor(whole / 3600) % 24, Math.floor(whole / 60) % 60];
   const clock = whole < 3600 ? `${minutes}:${two(whole % 60)}` : `${hours}:${two(minutes)}:${two(whole % 60)}`;
   return days ? `${days} d ${clock}` : clock;
+}
+
+/// A short span: "350 µs", "1.2 s".
+function secondsText(x) {
+  if (x === null) return numberText(x);
+  return x < 1e-3 ? `${numberText(x * 1e6, 3)} µs` : x < 1 ? `${numberText(x * 1e3, 3)} ms` : `${numberText(x, 3)} s`;
+}
+
+/// The time *t* seconds after the begin.
+function timeElement(t) {
+  const date = new Date(data.begin + Math.round(1000 * t));
+  if (isNaN(date)) return ''; // not known, or in no calendar
+  const text = date.toISOString().replace(/\.\d+/, '');
+  return element('time', { datetime: text }, text.replace('T', ' ').replace('Z', ''));
+}
+
+/// A table that scrolls within its box. A column is [title, class of its cells], a cell one child or a list of them; the
+/// first cell of a row is its head.
+function table(label, columns, rows) {
+  const body = rows.map(([head, ...cells]) => element('tr', {}, element('th', { scope: 'row' }, head),
+    ...cells.map((cell, i) => element('td', columns[i + 1][1] ? { class: columns[i + 1][1] } : {}, ...[cell].flat()))));
+  return tableBox(label, {}, element('thead', {}, element('tr', {}, ...columns.map(([title]) => element('th', { scope: 'col' }, title)))),
+    element('tbody', {}, ...body));
+}
+
+function tableBox(label, attributes, ...children) {
+  return element('div', { class: 'table', role: 'region', tabindex: 0, 'aria-label': label }, element('table', attributes, ...children));
+}
+
+/// A table of names and texts.
+function pairs(label, all) {
+  return tableBox(label, { class: 'pairs' }, element('tbody', {},
+    ...all.map(([name, text]) => element('tr', {}, element('th', { scope: 'row' }, name), element('td', {}, text)))));
 }
 
 // -- scales: from values to pixels, with round ticks
@@ -100,6 +142,7 @@ class Chart {
         element('path', { d: 'M8.5 1.5h4v4M5.5 12.5h-4v-4M12 2 8.4 5.6M2 12l3.6-3.6', fill: 'none', stroke: 'currentColor', 'stroke-width': 1.4 })));
     expand.addEventListener('click', () => {
       expand.setAttribute('aria-pressed', this.figure.classList.toggle('wide'));
+      this.measure();
       this.draw();
     });
     this.value = element('span', { class: 'value' });
@@ -169,8 +212,10 @@ class Chart {
     return { x0, x1, y0: y0 >= 0 && y0 - room < 0 ? 0 : y0 - room, y1: y1 + room, unit, log };
   }
 
+  measure() { this.width = Math.max(this.plot.clientWidth || this.figure.clientWidth - 30, 200); }
+
   draw() {
-    const width = Math.max(this.plot.clientWidth || this.figure.clientWidth - 30, 200);
+    const { width } = this;
     const height = this.figure.classList.contains('wide') ? 340 : 200;
     const b = this.bounds();
     const yStep = roundStep(b.y1 - b.y0, 6);
@@ -200,10 +245,8 @@ class Chart {
   }
 
   extent(curve) {
-    const known = list => list.filter(x => x !== null);
-    const [low, high] = [known(curve.min ?? curve.mean), known(curve.max ?? curve.mean)];
-    if (!low.length) return 'no finite value';
-    return `lowest ${this.format(low.reduce((a, b) => Math.min(a, b)))}, highest ${this.format(high.reduce((a, b) => Math.max(a, b)))}`;
+    const [, , low, high] = curve.total;
+    return low === null ? 'no finite value' : `lowest ${this.format(low)}, highest ${this.format(high)}`;
   }
 
   yAxis(ticks, labels) {
@@ -268,7 +311,7 @@ class Chart {
     const within = x => x >= left - 1 && x <= right + 1;
     const group = element('g', { class: 'marks' });
     let free = left; // where the next label may begin
-    for (const attempt of data.attempts.slice(1)) {
+    for (const attempt of data.attempts.last.slice(1)) {
       const x = this.x(this.place({ t: attempt.t, x: attempt.x - 0.5 }));
       if (!within(x)) continue;
       group.append(element('path', { class: 'restart', d: `M${px(x)},${top - 4}V${px(bottom)}` },
@@ -279,7 +322,7 @@ class Chart {
       free = begin + 5.6 * label.length + 6;
       group.append(element('text', { class: 'attempt', x: px(begin), y: top - 1 + 6, 'aria-hidden': 'true' }, label));
     }
-    for (const one of data.checkpoints) {
+    for (const one of data.checkpoints.marks) {
       const x = this.x(this.place(one));
       if (!within(x)) continue;
       const size = one.best ? 4.5 : 3.5;
@@ -363,10 +406,11 @@ function setCursor(x, axis) {
 }
 
 function drawAll() {
-  for (const chart of charts) {
-    chart.cursor = null;
-    if (!chart.figure.hidden) chart.draw();
-  }
+  const shown = charts.filter(chart => !chart.figure.hidden);
+  for (const chart of charts) chart.cursor = null;
+  // First all widths: after a change, each look at one would lay out the page again.
+  for (const chart of shown) chart.measure();
+  for (const chart of shown) chart.draw();
 }
 
 // -- controls
@@ -445,37 +489,159 @@ function buildKey() {
   const entries = [[sample(element('path', { class: 'curve', d: 'M1,6H21' })), 'mean over ranks']];
   if (all.some(curve => curve.min)) entries.push([sample(element('path', { class: 'band', d: 'M1,1H21V11H1Z' }), element('path', { class: 'curve', d: 'M1,6H21' })),
     all.some(curve => curve.axis.of) ? 'lowest to highest, over ranks and the reports of a point' : 'lowest to highest rank']);
-  if (data.checkpoints.length) entries.push([sample(element('path', { class: 'checkpoint', d: 'M11,2l4,4l-4,4l-4,-4Z' })), 'checkpoint']);
-  if (data.checkpoints.some(x => x.best)) entries.push([sample(element('path', { class: 'checkpoint best', d: 'M11,1.5l4.5,4.5l-4.5,4.5l-4.5,-4.5Z' })), 'best checkpoint']);
-  if (data.attempts.length > 1) entries.push([sample(element('path', { class: 'restart', d: 'M1,6H21' })), 'restart']);
+  if (data.checkpoints.marks.length) entries.push([sample(element('path', { class: 'checkpoint', d: 'M11,2l4,4l-4,4l-4,-4Z' })), 'checkpoint']);
+  if (data.checkpoints.marks.some(x => x.best)) entries.push([sample(element('path', { class: 'checkpoint best', d: 'M11,1.5l4.5,4.5l-4.5,4.5l-4.5,-4.5Z' })), 'best checkpoint']);
+  if (data.attempts.last.length > 1) entries.push([sample(element('path', { class: 'restart', d: 'M1,6H21' })), 'restart']);
   if (all.some(curve => curve.bad)) entries.push([sample(element('path', { class: 'bad', d: 'M7,2h8l-4,7Z' })), 'NaN or infinite']);
   return element('ul', { class: 'key', 'aria-label': 'Key' }, ...entries.map(([icon, text]) => element('li', {}, icon, text)));
 }
 
-// Metrics of one group (`val/…`) stand together, below its name; those without a group come first.
-function fill(place, group) {
-  const prefix = title => title.includes('/') ? title.slice(0, title.indexOf('/')) : '';
-  const sorted = place.dataset.group === 'times' ? group.charts
-    : [...group.charts].sort((a, b) => (prefix(a.title) !== '') - (prefix(b.title) !== ''));
+/// The charts of a group. Metrics of one prefix (`val/…`) stand together, below its name; those without one come first.
+function chartGrid(name) {
+  const group = data.groups[name];
+  const prefix = ({ title }) => title.includes('/') ? title.slice(0, title.indexOf('/')) : '';
+  const grid = element('div', { class: 'charts', 'data-group': name });
+  const sorted = name === 'times' ? group.charts : [...group.charts].sort((a, b) => (prefix(a) !== '') - (prefix(b) !== ''));
   let now = '';
   for (const spec of sorted) {
-    if (place.dataset.group !== 'times' && prefix(spec.title) !== now) {
-      now = prefix(spec.title);
-      place.append(element('h4', {}, now));
+    if (name !== 'times' && prefix(spec) !== now) {
+      now = prefix(spec);
+      grid.append(element('h4', {}, now));
     }
     const chart = new Chart(spec, group.over);
     charts.push(chart);
-    place.append(chart.figure);
+    grid.append(chart.figure);
   }
+  return grid;
 }
 
-for (const place of document.querySelectorAll('.charts')) fill(place, data.groups[place.dataset.group]);
-if (charts.length) {
-  document.getElementById('metrics').querySelector('h2').after(buildKey());
-  document.body.append(element('div', { id: 'announcement', 'aria-live': 'polite', style: 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)' }));
+// -- the sections: each of these returns what stands below its heading
+
+function drawMetrics() {
+  const { metrics, logged } = data.groups;
+  const result = [];
+  if (metrics.charts.length) result.push(chartGrid('metrics'));
+  if (logged.charts.length) result.push(element('h3', {}, 'Logged by the train loop'), chartGrid('logged'));
+  result.push(result.length ? element('details', {}, element('summary', {}, 'Values as a table'), valueTable())
+    : hint('No metric has been reported yet.'));
+  if (data.texts.length) result.push(element('h3', {}, 'Texts, the last of each'), pairs('Texts', data.texts));
+  return result;
 }
-buildToolbar();
-drawAll();
+
+function valueTable() {
+  const rows = ['metrics', 'logged'].flatMap(name => data.groups[name].charts.map(({ title, curves }) => {
+    const [last, at, low, high, count] = curves[0].total;
+    return [title, ...[last, low, high].map(x => numberText(x, 6)), `${numberText(at, 12)} ${data.groups[name].over}`, count];
+  }));
+  return table('Values of metrics', [['Metric'], ['Last mean', 'number'], ['Lowest', 'number'], ['Highest', 'number'],
+    ['Last at', 'number'], ['Values', 'number']], rows);
+}
+
+function drawTimes() {
+  if (!data.reports) return [hint('There is no report yet.')];
+  const grid = chartGrid('times');
+  if (!data.ranks.length)
+    return [grid, hint('The journal of this run does not say how long each rank took; the curve shows the time from report to report.')];
+  const slowest = Math.max(...data.ranks.map(([mean]) => mean));
+  const rows = data.ranks.map(([mean, longest, last, reports], rank) => [rank, ...[mean, longest, last].map(secondsText), reports,
+    element('span', { style: `width:${slowest > 0 ? (100 * mean / slowest).toPrecision(3) : 0}%` })]);
+  return [grid, table('Time per report of each rank', [['Rank'], ['Mean', 'number'], ['Longest', 'number'], ['Last', 'number'],
+    ['Reports', 'number'], ['Mean, compared', 'bar']], rows)];
+}
+
+function drawCheckpoints() {
+  const { rows, columns } = data.checkpoints;
+  if (!rows.length) return [hint('There is none.')];
+  const tags = x => [...x.best ? [element('span', { class: 'tag best' }, 'best'), ' '] : [],
+    ...x.latest ? [element('span', { class: 'tag' }, 'latest')] : []];
+  return [retentionHint(), table('Checkpoints', [['Name'], [''], ['Report', 'number'], ['Attempt', 'number'], ['When (UTC)'],
+    ['Commit took', 'number'], ...columns.map(name => [name, 'number'])],
+  rows.map(x => [x.name, tags(x), x.x, x.attempt, timeElement(x.t), x.took === undefined ? '' : secondsText(x.took), ...x.values ?? []]))];
+}
+
+function retentionHint() {
+  const { committed, left, keep, by, order, rows } = data.checkpoints;
+  if (left === undefined) return hint(`${committed} committed; which of them are left is not known.`);
+  return hint(keep ? `The best ${keep} and the latest are kept` : 'All are kept',
+    ...by ? [', ranked by ', element('bdi', {}, by), order === 'max' ? ': higher is better.' : ': lower is better.'] : ['; the newest is the best.'],
+    ` ${committed} committed, ${left} left${rows.length < left ? `, the best ${rows.length} shown.` : '.'}`);
+}
+
+function drawHistory() {
+  const { attempts, events } = data;
+  const result = [];
+  if (!attempts.count) result.push(hint('No attempt has begun yet.'));
+  else result.push(element('h3', {}, 'Attempts'), table('Attempts', [['Attempt'], ['Began (UTC)'], ['First report', 'number'],
+    ['Reports', 'number'], ['Resumed from'], ['Ended by', 'long']],
+  attempts.last.map(x => [x.n, timeElement(x.t), x.x, x.reports, x.resume, x.failure])));
+  if (events.count) result.push(element('details', {},
+    element('summary', {}, `Events (${events.last.length < events.count ? `the last ${events.last.length} of ` : ''}${events.count})`),
+    table('Events', [['Event'], ['When (UTC)'], ['Attempt', 'number'], ['What', 'long']],
+      events.last.map(x => [x.kind, timeElement(x.t), x.attempt, x.what]))));
+  return result;
+}
+
+const drawConfig = () => [data.config.length ? pairs('Config', data.config) : hint('The train loop has none.')];
+const drawEnvironment = () => [data.environment.length ? pairs('Environment', data.environment) : hint('It is not known.')];
+
+function drawLogs() {
+  if (!data.logs.length) return [hint('No rank has printed anything.')];
+  return data.logs.map(({ file, text, whole }, i) => element('details', i === 0 || data.logs.length <= 2 ? { open: '' } : {},
+    element('summary', {}, file, ...whole ? [] : [' ', element('span', { class: 'hint' }, 'its end')]),
+    element('pre', { tabindex: 0, 'aria-label': file }, text || '(empty)')));
+}
+
+const sections = [
+  ['metrics', 'Metrics', 'Metrics', drawMetrics],
+  ['times', 'Times', 'Time per report', drawTimes],
+  ['checkpoints', 'Checkpoints', 'Checkpoints', drawCheckpoints],
+  ['history', 'History', 'What happened', drawHistory],
+  ['config', 'Config', 'Config', drawConfig],
+  ['environment', 'Environment', 'Environment', drawEnvironment],
+  ['logs', 'Logs', 'Last log lines', drawLogs],
+];
+
+/// A section; if it cannot be drawn, the others still are.
+function section([id, , title, draw]) {
+  let content;
+  try { content = draw(); } catch (error) { content = [failure(title, error)]; }
+  return element('section', { id, 'aria-labelledby': `${id}-title` }, element('h2', { id: `${id}-title` }, title), ...content);
+}
+
+// -- the page
+
+function overview() {
+  const fact = (name, value) => element('div', {}, element('dt', {}, name), element('dd', {}, value));
+  const result = [element('div', { class: 'title' }, element('h1', {}, data.name),
+    element('span', { class: 'status', 'data-status': data.status }, data.status)),
+  element('dl', { class: 'facts' }, fact('Reports', data.reports), fact('Ranks', data.world || '–'), fact('Attempts', data.attempts.count),
+    fact('Checkpoints', data.checkpoints.committed),
+    ...data.begin === null ? [] : [fact('Time span', timeText(data.end)), fact('Last entry (UTC)', timeElement(data.end))])];
+  if (data.complaints.length) result.push(notice('', 'Not everything of this run could be shown.',
+    element('ul', {}, ...data.complaints.map(x => element('li', {}, x)))));
+  if (data.error) result.push(notice('error', 'The run did not finish.', element('pre', {}, data.error)));
+  return [...result, element('nav', { 'aria-label': 'Sections' },
+    ...sections.map(([id, link]) => element('a', { href: `#${id}` }, link)))];
+}
+
+function drawPage() {
+  data = JSON.parse(document.getElementById('data').textContent);
+  const header = overview();
+  const content = sections.map(section);
+  document.querySelector('header').replaceChildren(...header);
+  document.querySelector('main').replaceChildren(...content);
+  if (charts.length) {
+    document.querySelector('#metrics h2').after(buildKey());
+    document.body.append(element('div', { id: 'announcement', 'aria-live': 'polite', style: 'position:absolute;width:1px;height:1px;overflow:hidden;clip-path:inset(50%)' }));
+  }
+  buildToolbar();
+  drawAll();
+}
+
+try { drawPage(); } catch (error) {
+  document.querySelector('.undrawn')?.remove(); // which says that no script ran
+  document.querySelector('main').prepend(failure('This page', error));
+}
 
 let known = innerWidth;
 addEventListener('resize', () => {

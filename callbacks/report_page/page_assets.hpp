@@ -8,4 +8,7 @@ namespace troupe::page_assets {
 extern const std::string_view style;
 extern const std::string_view script;
 
+/// SHA-256 of the script in base64, as a page's policy names it.
+extern const std::string_view script_sha256;
+
 } // namespace troupe::page_assets

@@ -1,9 +1,9 @@
 #include "troupe/callbacks/report_page/report_page.hpp"
 
 #include "troupe/callbacks/encoding/record_file.hpp"
-#include "troupe/callbacks/report_page/chart_data.hpp"
 #include "troupe/callbacks/report_page/page_assets.hpp"
-#include "troupe/callbacks/report_page/page_sections.hpp"
+#include "troupe/callbacks/report_page/page_data.hpp"
+#include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
@@ -36,30 +36,46 @@ expected<void> expect_journal(const fs::path& run_path) {
                      "journal.jsonl");
 }
 
-// The policy forbids every request: should a text ever become markup, it still
-// cannot call anybody.
+// The policy forbids every request, and every script but the page's own: should
+// a text ever become markup, it can neither run nor call anybody.
 constexpr std::string_view head =
   R"(<!DOCTYPE html>
 <html lang="en">
 <head>
 <meta charset="utf-8">
 <meta name="viewport" content="width=device-width, initial-scale=1">
-<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'unsafe-inline'">
 <meta name="color-scheme" content="light dark">
+<meta http-equiv="Content-Security-Policy" content="default-src 'none'; style-src 'unsafe-inline'; script-src 'sha256-)";
+
+// The script replaces what is in header and main. Until then, and if it fails,
+// they are what the reader sees.
+constexpr std::string_view body =
+  R"(</p>
+</header>
+<div id="toolbar" role="group" aria-label="Curves" hidden></div>
+<main>
+<p class="notice undrawn">A script draws the charts and tables of this page. It did not run here: the browser does not let it, or is too old.</p>
+</main>
+<script type="application/json" id="data">
 )";
 
-constexpr std::string_view navigation =
-  R"(<nav aria-label="Sections"><a href="#metrics">Metrics</a>
-<a href="#times">Times</a> <a href="#checkpoints">Checkpoints</a>
-<a href="#history">History</a> <a href="#config">Config</a>
-<a href="#environment">Environment</a> <a href="#logs">Logs</a></nav>
-)";
+template <class... Parts>
+std::string joined(const Parts&... parts) {
+  std::string result;
+  (result.append(parts), ...);
+  return result;
+}
 
-// Filled by the script, and so without it not there.
-constexpr std::string_view toolbar =
-  R"(<div id="toolbar" role="group" aria-label="Curves" hidden></div>
-<noscript><p class="notice">The curves are drawn by a script, which this browser does not run; all tables are here.</p></noscript>
-)";
+std::string page_of(const run_facts& facts, const journal_digest& digest) {
+  const auto name = html_text(facts.name);
+  const auto summary = html_text(summary_line(facts, digest));
+  const auto data = script_json(page_data(facts, digest));
+  return joined(head, page_assets::script_sha256, "'\">\n<title>", name,
+                " – run report</title>\n<style>\n", page_assets::style,
+                "</style>\n</head>\n<body>\n<header>\n<h1>", name, "</h1>\n<p>",
+                summary, body, data, "\n</script>\n<script>",
+                page_assets::script, "</script>\n</body>\n</html>\n");
+}
 
 } // namespace
 
@@ -106,24 +122,7 @@ expected<void> report_page::read_journal(const std::stop_token& cancelled) {
 expected<std::string> report_page::render(const std::stop_token& cancelled) {
   if (auto ok = read_journal(cancelled); !ok)
     return tl::unexpected{ok.error()};
-  auto facts = read_run_facts(run_path_);
-  html_text out;
-  out.raw(head).element("title", facts.name + " – run report");
-  out.raw("\n<style>\n").raw(page_assets::style).raw("</style>\n</head>\n");
-  out.raw("<body>\n<header>\n");
-  append_overview(out, facts, digest_);
-  out.raw(navigation).raw("</header>\n").raw(toolbar).raw("<main>\n");
-  append_metrics(out, digest_);
-  append_times(out, digest_);
-  append_checkpoints(out, facts, digest_);
-  append_history(out, digest_);
-  append_facts(out, facts, digest_);
-  out.raw("</main>\n<script type=\"application/json\" id=\"data\">\n")
-    .raw(chart_data(digest_, best_checkpoint(facts)))
-    .raw("\n</script>\n<script>\n")
-    .raw(page_assets::script)
-    .raw("</script>\n</body>\n</html>\n");
-  return out.take();
+  return page_of(read_run_facts(run_path_), digest_);
 }
 
 expected<void> report_page::write(const std::stop_token& cancelled) {

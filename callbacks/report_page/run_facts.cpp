@@ -9,7 +9,7 @@
 #include <charconv>
 #include <string_view>
 
-#include "troupe/callbacks/report_page/html_text.hpp"
+#include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/process/secrets.hpp"

@@ -22,6 +22,27 @@ using ::testing::Not;
 
 constexpr double pixel = 0.35; // two roundings to tenths, and a line between
 
+/// The page *file*, and of its document only what the reader sees.
+chromium_page open_page(const fs::path& file, const chromium_options& options) {
+  auto page = open_in_chromium(file, options);
+  page.dom = without_scripts(std::move(page.dom));
+  return page;
+}
+
+chromium_page page_of(const written_run& run) {
+  EXPECT_TRUE(write_report_page(run.path()));
+  return open_page(run.path() / "report.html", {});
+}
+
+/// What stands below the heading of a section.
+std::string section_of(const std::string& dom, const std::string& id) {
+  auto begin = dom.find("<section id=\"" + id + "\"");
+  if (begin == dom.npos)
+    return {};
+  begin = dom.find("</h2>", begin);
+  return dom.substr(begin, dom.find("</section>", begin) - begin);
+}
+
 /// 20 reports of two ranks, one a second: `loss` falls from 100 to 5 on rank 0
 /// and is 10 higher on rank 1. A checkpoint every 5 reports; attempt 1 begins
 /// at report 12.
@@ -70,6 +91,7 @@ protected:
     x.index = i;
     x.seconds = static_cast<double>(i < 12 ? i + 1 : i + 6);
     x.values = {{{"loss", value},
+                 {"phase", "warm"},
                  {"norm", i == 7 ? nan : 3.0},
                  {"tiny", 1e-5 * value},
                  {"huge", huge(i)},
@@ -88,20 +110,49 @@ protected:
   }
 
   chromium_page open(const chromium_options& options) const {
-    return open_in_chromium(run_.path() / "report.html", options);
+    return open_page(run_.path() / "report.html", options);
   }
 
   /// Opens the page and does what *script* says.
   chromium_page open_and(const std::string& script,
-                         chromium_options options = {}) const {
-    auto html = bytes_of(run_.path() / "report.html");
+                         const chromium_options& options = {}) const {
     // The browser's virtual time waits for timers, but for no frame.
-    html.insert(html.rfind("</script>"),
-                ";\nwindow.requestAnimationFrame = f => setTimeout(f);\n"
-                  + script + "\n");
-    write_bytes(run_.path() / "changed.html", html);
-    return open_in_chromium(run_.path() / "changed.html", options);
+    return open_changed(
+      [&](std::string& html) {
+        let_scripts(html, "'unsafe-inline'");
+        html.insert(html.rfind("</script>"),
+                    ";\nwindow.requestAnimationFrame = f => setTimeout(f);\n"
+                      + script + "\n");
+      },
+      options);
   }
+
+  /// Opens what *change* makes of the page.
+  template <class Change>
+  chromium_page open_changed(Change change,
+                             const chromium_options& options = {}) const {
+    auto html = bytes_of(run_.path() / "report.html");
+    change(html);
+    write_bytes(run_.path() / "changed.html", html);
+    return open_page(run_.path() / "changed.html", options);
+  }
+
+  /// Lets those scripts run that *source* names, instead of the page's own.
+  static void let_scripts(std::string& html, const std::string& source) {
+    const std::string policy = "script-src ";
+    auto begin = html.find(policy) + policy.size();
+    html.replace(begin, html.find('"', begin) - begin, source);
+  }
+
+  static void replace(std::string& html, const std::string& from,
+                      const std::string& to) {
+    auto at = html.find(from);
+    ASSERT_NE(at, html.npos) << from;
+    html.replace(at, from.size(), to);
+  }
+
+  static constexpr auto summary =
+    "<p>finished: 20 reports of 2 ranks, 2 attempts, 4 checkpoints, 30.0 s</p>";
 
   static fs::path screenshot(const std::string& name) {
     return fs::path{TROUPE_SCREENSHOTS} / (name + ".png");
@@ -122,6 +173,169 @@ TEST_F(browser_test, the_page_has_no_errors_and_asks_nobody) {
   EXPECT_EQ(page.exit_code, 0);
   EXPECT_EQ(page.console, "");
   EXPECT_THAT(page.requests, IsEmpty());
+}
+
+TEST_F(browser_test, every_section_is_drawn_in_its_place) {
+  auto& dom = opened().dom;
+  EXPECT_THAT(dom, HasSubstr("<h1>run</h1><span class=\"status\" "
+                             "data-status=\"finished\">finished</span>"));
+  EXPECT_THAT(dom, HasSubstr("<dt>Time span</dt><dd>30 s</dd>"));
+  EXPECT_THAT(dom, Not(HasSubstr(summary)));
+  EXPECT_THAT(dom, Not(HasSubstr("notice undrawn")));
+  std::size_t at = dom.find("id=\"toolbar\"");
+  for (auto id : {"metrics", "times", "checkpoints", "history", "config",
+                  "environment", "logs"}) {
+    EXPECT_THAT(dom, HasSubstr("<a href=\"#" + std::string{id} + "\">"));
+    auto next = dom.find("<section id=\"" + std::string{id} + "\"");
+    ASSERT_NE(next, dom.npos) << id;
+    EXPECT_GT(next, at) << id;
+    at = next;
+  }
+  auto metrics = section_of(dom, "metrics");
+  EXPECT_LT(metrics.find("data-name=\"loss\""),
+            metrics.find("<h3>Logged by the train loop</h3>"));
+  EXPECT_LT(metrics.find("<h3>Logged by the train loop</h3>"),
+            metrics.find("data-name=\"seen\""));
+  EXPECT_THAT(metrics,
+              HasSubstr("<th scope=\"row\">loss</th><td class=\"number\">10"
+                        "</td><td class=\"number\">5</td><td "
+                        "class=\"number\">110</td><td class=\"number\">19 "
+                        "report</td><td class=\"number\">20</td>"));
+  EXPECT_THAT(metrics, HasSubstr("<td class=\"number\">190 step</td>"));
+  EXPECT_THAT(metrics, HasSubstr("<th scope=\"row\">phase</th><td>warm</td>"));
+  auto times = section_of(dom, "times");
+  EXPECT_THAT(times, HasSubstr("<th scope=\"row\">0</th><td "
+                               "class=\"number\">250 ms</td>"));
+  EXPECT_THAT(times, HasSubstr("style=\"width:50.0%\""));
+  EXPECT_THAT(times, HasSubstr("style=\"width:100%\""));
+  auto checkpoints = section_of(dom, "checkpoints");
+  EXPECT_THAT(checkpoints, HasSubstr("The best 2 and the latest are kept, "
+                                     "ranked by <bdi>loss</bdi>: lower is "
+                                     "better. 4 committed, 4 left."));
+  EXPECT_THAT(
+    checkpoints,
+    HasSubstr(
+      "<tbody><tr><th scope=\"row\">c19</th><td><span class=\"tag "
+      "best\">best</span> <span class=\"tag\">latest</span></td><td "
+      "class=\"number\">19</td><td class=\"number\">1</td><td><time "
+      "datetime=\"2026-01-01T00:00:25Z\">2026-01-01 00:00:25</time></td><td "
+      "class=\"number\">20 ms</td><td class=\"number\">5</td>"));
+  auto history = section_of(dom, "history");
+  EXPECT_THAT(history, HasSubstr("<td class=\"long\">Rank 1: killed</td>"));
+  EXPECT_THAT(history, HasSubstr("<td class=\"number\">12</td><td "
+                                 "class=\"number\">8</td><td>c9</td>"));
+  EXPECT_THAT(history, HasSubstr("<summary>Events (4)</summary>"));
+  EXPECT_THAT(section_of(dom, "config"),
+              HasSubstr("<th scope=\"row\">lr</th><td>0.5</td>"));
+  EXPECT_THAT(section_of(dom, "environment"),
+              HasSubstr("<th scope=\"row\">Compiler</th>"));
+  EXPECT_THAT(section_of(dom, "logs"),
+              HasSubstr("<summary>rank_0.log</summary>"));
+  EXPECT_THAT(section_of(dom, "logs"),
+              HasSubstr("&lt;b&gt;not bold&lt;/b&gt;&lt;/script&gt;"));
+}
+
+TEST_F(browser_test, an_empty_run_is_drawn_without_errors) {
+  auto page = page_of(written_run{});
+  EXPECT_EQ(page.console, "");
+  const std::vector<std::pair<std::string, std::string>> hints{
+    {"metrics", "No metric has been reported yet."},
+    {"times", "There is no report yet."},
+    {"checkpoints", "There is none."},
+    {"history", "No attempt has begun yet."},
+    {"config", "The train loop has none."},
+    {"logs", "No rank has printed anything."}};
+  for (auto& [id, hint] : hints)
+    EXPECT_THAT(section_of(page.dom, id), HasSubstr(hint));
+}
+
+TEST_F(browser_test, a_run_of_one_report_and_no_finite_number_is_drawn) {
+  constexpr auto infinity = std::numeric_limits<double>::infinity();
+  written_run run;
+  run.report({.index = 0,
+              .values = {{{"loss", infinity}, {"high", 1.7e308}}},
+              .checkpoint = "c0"});
+  // Neither a step nor a time need be one that a browser can show.
+  run.event(8e12, "tracker_log", {{"step", infinity}, {"v/seen", 1}});
+  fs::remove(run.path() / "state.json");
+  auto page = page_of(run);
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(section_of(page.dom, "metrics"),
+              HasSubstr("<td class=\"number\">not finite</td>"));
+  EXPECT_THAT(section_of(page.dom, "metrics"),
+              HasSubstr("<td class=\"number\">1.7e308</td>"));
+  EXPECT_THAT(section_of(page.dom, "times"),
+              HasSubstr("does not say how long each rank took"));
+  EXPECT_THAT(section_of(page.dom, "checkpoints"),
+              HasSubstr("<th scope=\"row\">c0</th>"));
+}
+
+TEST_F(browser_test, names_and_texts_from_outside_do_nothing) {
+  const std::string attack = "</script><img src=x onerror=\"document.body"
+                             ".dataset.hostile=1\"><!--\xE2\x80\xAE'&amp;";
+  written_run run{R"({"config":{"<img src=y>":"</td><script>1</script>"}})"};
+  run.begin_attempt(0, 0, attack);
+  run.report({.index = 0,
+              .values = {{{attack, 1.0}, {attack + "/b", 2.0}, {"t", attack}}},
+              .step_s = {1.0},
+              .checkpoint = attack});
+  run.event(1, "tracker_log", {{"step", 1}, {"v/" + attack, 1.0}});
+  run.event(2, "ranks_failed", {{"reason", attack}});
+  run.event(3, attack, {{attack, attack}});
+  run.event(4, "run_ended", {{"status", attack}, {"error", attack}});
+  run.log(0, attack);
+  auto page = page_of(run);
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(page.requests, IsEmpty());
+  EXPECT_THAT(page.dom, Not(HasSubstr("data-hostile")));
+  EXPECT_THAT(page.dom, Not(HasSubstr("<img")));
+  const std::string shown = "&lt;/script&gt;&lt;img src=x onerror=\"document"
+                            ".body.dataset.hostile=1\"&gt;&lt;!--"
+                            "\xE2\x80\xAE'&amp;amp;<";
+  EXPECT_THAT(page.dom, HasSubstr("<span class=\"name\">" + shown));
+  for (auto id : {"metrics", "checkpoints", "history", "logs"})
+    EXPECT_THAT(section_of(page.dom, id), HasSubstr(shown)) << id;
+}
+
+TEST_F(browser_test, no_script_runs_but_the_page_s_own) {
+  auto page = open_changed([](std::string& html) {
+    replace(html, "<main>",
+            "<main><script>document.body.dataset.hostile = 1</script>"
+            "<b onclick='document.body.dataset.hostile = 1'>b</b>"
+            "<script>document.querySelector('b').click()</script>");
+  });
+  EXPECT_THAT(page.dom, Not(HasSubstr("data-hostile")));
+  EXPECT_TRUE(drawn_chart(page.dom, "loss").exists());
+}
+
+TEST_F(browser_test, without_its_script_the_page_shows_the_summary) {
+  auto page =
+    open_changed([](std::string& html) { let_scripts(html, "'none'"); },
+                 {.height = 300, .screenshot = screenshot("without_script")});
+  EXPECT_THAT(page.dom, HasSubstr("<h1>run</h1>\n" + std::string{summary}));
+  EXPECT_THAT(page.dom,
+              HasSubstr("A script draws the charts and tables of this page."));
+  EXPECT_THAT(page.dom, Not(HasSubstr("<section")));
+}
+
+TEST_F(browser_test, a_page_that_cannot_be_drawn_says_so_below_the_summary) {
+  auto page = open_changed(
+    [](std::string& html) { replace(html, "id=\"data\">", "id=\"data\">,"); },
+    {.height = 400, .screenshot = screenshot("undrawn")});
+  EXPECT_THAT(page.console, HasSubstr("SyntaxError"));
+  EXPECT_THAT(page.dom, HasSubstr(summary));
+  EXPECT_THAT(page.dom, HasSubstr("This page could not be drawn."));
+  EXPECT_THAT(page.dom, Not(HasSubstr("It did not run")));
+}
+
+TEST_F(browser_test, a_section_that_cannot_be_drawn_leaves_the_others) {
+  auto page = open_changed(
+    [](std::string& html) { replace(html, "\"ranks\":", "\"missing\":"); });
+  EXPECT_THAT(page.console, HasSubstr("TypeError"));
+  EXPECT_THAT(section_of(page.dom, "times"),
+              HasSubstr("Time per report could not be drawn."));
+  EXPECT_EQ(drawn_chart(page.dom, "loss").curves().size(), 1u);
+  EXPECT_THAT(section_of(page.dom, "logs"), HasSubstr("rank_0.log"));
 }
 
 TEST_F(browser_test, a_page_with_an_error_or_a_request_would_be_noticed) {

@@ -8,6 +8,15 @@
 
 namespace troupe::test {
 
+/// The document *dom* as its reader sees it: without scripts, and without the
+/// data that one of them draws.
+inline std::string without_scripts(std::string dom) {
+  const std::string end = "</script>";
+  for (std::size_t begin; (begin = dom.find("<script")) != dom.npos;)
+    dom.erase(begin, dom.find(end, begin) + end.size() - begin);
+  return dom;
+}
+
 /// A place in a chart, in its own units; y goes down.
 struct drawn_point {
   double x = 0;

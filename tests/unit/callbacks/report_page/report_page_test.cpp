@@ -8,12 +8,17 @@
 
 #include "tests/support/written_run.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::test {
 
 namespace {
 
+using json::document;
+using ::testing::Contains;
+using ::testing::ElementsAre;
 using ::testing::HasSubstr;
+using ::testing::IsEmpty;
 using ::testing::Not;
 
 std::string page_of(const written_run& x) {
@@ -22,30 +27,74 @@ std::string page_of(const written_run& x) {
   return html.value_or("");
 }
 
+/// What the script of the page *html* draws.
+document data_in(const std::string& html) {
+  const std::string mark = "<script type=\"application/json\" id=\"data\">";
+  auto begin = html.find(mark) + mark.size();
+  return document::parse(html.substr(begin, html.find("</", begin) - begin));
+}
+
+document data_of(const written_run& x) {
+  return data_in(page_of(x));
+}
+
+/// The only curve of the first metric.
+document first_curve(const document& data) {
+  return data["groups"]["metrics"]["charts"].at(0)["curves"].at(0);
+}
+
+std::size_t count_of(std::string_view what, std::string_view text) {
+  std::size_t count = 0;
+  for (auto i = text.find(what); i != text.npos; i = text.find(what, i + 1))
+    ++count;
+  return count;
+}
+
+void write_description(const written_run& run, std::string text) {
+  append_sum(text);
+  write_bytes(run.path() / "run.json", text);
+}
+
 } // namespace
 
 TEST(report_page_test, a_run_without_reports_has_a_page) {
   written_run run;
   auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("No metric has been reported yet."));
-  EXPECT_THAT(html, HasSubstr("data-status=\"running\""));
-  EXPECT_THAT(html, HasSubstr("No rank has printed anything."));
+  auto data = data_in(html);
+  EXPECT_EQ(data["status"], "running");
+  EXPECT_EQ(data["reports"], 0);
+  EXPECT_TRUE(data["begin"].is_null());
+  EXPECT_THAT(data["groups"]["metrics"]["charts"], IsEmpty());
+  EXPECT_THAT(data["logs"], IsEmpty());
+  EXPECT_THAT(
+    html, HasSubstr("<p>running: 0 reports, 0 attempts, 0 checkpoints</p>"));
+}
+
+TEST(report_page_test, the_page_says_in_a_line_what_became_of_the_run) {
+  written_run run;
+  run.begin_attempt(0, 0);
+  run.report({.index = 0, .values = {{}, {}}, .checkpoint = "c0"});
+  run.event(65, "run_ended", {{"status", "<finished>"}});
+  EXPECT_THAT(page_of(run), HasSubstr("<h1>run</h1>\n<p>&lt;finished&gt;: 1 "
+                                      "report of 2 ranks, 1 attempt, 1 "
+                                      "checkpoint, 1:05</p>"));
 }
 
 TEST(report_page_test, the_config_is_flat_and_the_environment_named) {
   written_run run{R"({"config":{"lr":0.25,"optimizer":{"name":"adam"}}})"};
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">lr</th><td>0.25</td>"));
-  EXPECT_THAT(html,
-              HasSubstr("<th scope=\"row\">optimizer/name</th><td>adam</td>"));
-  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">Compiler</th><td>"));
+  auto data = data_of(run);
+  EXPECT_EQ(data["config"],
+            document::parse(R"([["lr","0.25"],["optimizer/name","adam"]])"));
+  std::vector<std::string> names;
+  for (auto& x : data["environment"])
+    names.push_back(x.at(0));
+  EXPECT_THAT(names, Contains("Compiler"));
 }
 
 TEST(report_page_test, a_config_that_is_no_json_is_shown_as_it_is) {
   written_run run{"lr = 1 <fast>"};
-  EXPECT_THAT(
-    page_of(run),
-    HasSubstr("<th scope=\"row\">config</th><td>lr = 1 &lt;fast&gt;"));
+  EXPECT_EQ(data_of(run)["config"],
+            document::parse(R"([["config","lr = 1 <fast>"]])"));
 }
 
 TEST(report_page_test, the_best_checkpoints_come_first_with_their_metrics) {
@@ -61,22 +110,28 @@ TEST(report_page_test, the_best_checkpoints_come_first_with_their_metrics) {
   state.checkpoints = {run.checkpoint_of("c1", 1, {{"loss", 0.125}}),
                        run.checkpoint_of("c2", 2, {{"loss", 0.5}})};
   run.state(state);
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("The best 2 and the latest are kept, ranked by "
-                              "loss: lower is better. 3 committed, 2 left."));
-  auto best = html.find("<th scope=\"row\">c1</th><td><span class=\"tag "
-                        "best\">best</span>");
-  auto latest = html.find("<th scope=\"row\">c2</th><td><span "
-                          "class=\"tag\">latest</span>");
-  ASSERT_NE(best, std::string::npos);
-  ASSERT_NE(latest, std::string::npos);
-  EXPECT_LT(best, latest);
-  EXPECT_THAT(html, HasSubstr("<td class=\"number\">0.125</td>"));
-  EXPECT_THAT(html, HasSubstr("20 ms")); // the commit
+  auto shown = data_of(run)["checkpoints"];
+  EXPECT_EQ(shown["committed"], 3);
+  EXPECT_EQ(shown["left"], 2);
+  EXPECT_EQ(shown["keep"], 2);
+  EXPECT_EQ(shown["by"], "loss");
+  EXPECT_EQ(shown["order"], "min");
+  EXPECT_EQ(shown["columns"], document({"loss"}));
+  EXPECT_EQ(shown["rows"], document::parse(R"([
+    {"name":"c1","x":1,"attempt":0,"t":1,"took":0.02,"best":true,
+     "values":["0.125"]},
+    {"name":"c2","x":2,"attempt":0,"t":2,"took":0.02,"latest":true,
+     "values":["0.5"]}])"));
+  EXPECT_EQ(shown["marks"], document::parse(R"([
+    {"name":"c0","x":0,"t":0},{"name":"c1","x":1,"t":1,"best":true},
+    {"name":"c2","x":2,"t":2}])"));
 }
 
 TEST(report_page_test, nothing_that_comes_from_outside_becomes_markup) {
-  const std::string attack = "<script>alert('x')</script><!--";
+  // With a line separator, which ends lines of scripts, and a change of the
+  // direction of writing.
+  const std::string attack =
+    "<script>alert('x')</script><!--\\\"\xE2\x80\xA8\xE2\x80\xAE";
   written_run run{R"({"config":{"<img src=x>":"</td><script>1</script>"}})"};
   run.begin_attempt(0, 0);
   run.report({.index = 0,
@@ -84,17 +139,27 @@ TEST(report_page_test, nothing_that_comes_from_outside_becomes_markup) {
               .step_s = {1.0}});
   run.event(1, "ranks_failed", {{"reason", attack}});
   run.event(2, "<b>kind</b>", {{"<i>", attack}});
-  run.event(3, "run_ended", {{"status", "errored"}, {"error", attack}});
+  run.event(3, "run_ended", {{"status", attack}, {"error", attack}});
   run.log(0, attack + "\xfe\x1b[31mred\x1b[0m\n");
   auto html = page_of(run);
-  EXPECT_THAT(html, Not(HasSubstr("<script>alert")));
-  EXPECT_THAT(html, Not(HasSubstr("<img")));
-  EXPECT_THAT(html, Not(HasSubstr("<b>")));
-  EXPECT_THAT(html, Not(HasSubstr("<!--")));
-  EXPECT_THAT(html, Not(HasSubstr("<i>")));
-  EXPECT_THAT(html, Not(HasSubstr("\xff")));
-  EXPECT_THAT(html, Not(HasSubstr("\xfe")));
-  EXPECT_THAT(html, HasSubstr("&lt;!--\xEF\xBF\xBDred"));
+  EXPECT_EQ(count_of("<script", html), 2u) << "the data and the page's own";
+  EXPECT_EQ(count_of("</script", html), 2u);
+  for (auto markup : {"<!--", "<img", "<b>", "<i>", "\xff", "\xfe"})
+    EXPECT_THAT(html, Not(HasSubstr(markup)));
+  auto data = data_in(html);
+  EXPECT_EQ(data["texts"].at(0).at(1), attack);
+  EXPECT_EQ(data["error"], attack);
+  EXPECT_EQ(data["attempts"]["last"].at(0)["failure"], attack);
+  EXPECT_EQ(first_curve(data)["label"], attack);
+  EXPECT_EQ(data["logs"].at(0)["text"], attack + "\xEF\xBF\xBDred\n");
+}
+
+TEST(report_page_test, a_name_of_a_run_becomes_no_markup) {
+  written_run run;
+  write_description(run, R"({"format":1,"name":"</title><script>1</script>")");
+  auto html = page_of(run);
+  EXPECT_EQ(count_of("<script", html), 2u);
+  EXPECT_THAT(html, HasSubstr("<h1>&lt;/title&gt;&lt;script&gt;1"));
 }
 
 TEST(report_page_test, the_end_of_long_logs_is_shown) {
@@ -105,13 +170,15 @@ TEST(report_page_test, the_end_of_long_logs_is_shown) {
   run.log(0, text);
   run.log(11, "short\n");
   write_bytes(run.path() / "logs" / "rank_x.log", "not a rank");
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("\nline 99999\n"));
-  EXPECT_THAT(html, HasSubstr("\">line 99800\n"));
-  EXPECT_THAT(html, Not(HasSubstr("line 99799\n")));
-  EXPECT_THAT(html, HasSubstr("rank_0.log <span class=\"hint\">its end"));
-  EXPECT_THAT(html, HasSubstr("short\n</pre>"));
-  EXPECT_THAT(html, Not(HasSubstr("not a rank")));
+  auto logs = data_of(run)["logs"];
+  ASSERT_EQ(logs.size(), 2u) << "no rank printed rank_x.log";
+  std::string end = logs[0]["text"];
+  EXPECT_TRUE(end.starts_with("line 99800\n"));
+  EXPECT_TRUE(end.ends_with("\nline 99999\n"));
+  EXPECT_EQ(logs[0]["whole"], false);
+  EXPECT_EQ(
+    logs[1],
+    document({{"file", "rank_11.log"}, {"text", "short\n"}, {"whole", true}}));
 }
 
 TEST(report_page_test, a_damaged_journal_says_so_and_shows_the_rest) {
@@ -121,10 +188,11 @@ TEST(report_page_test, a_damaged_journal_says_so_and_shows_the_rest) {
   run.damage("{\"batch\":1,\"rotten\n");
   run.report({.index = 2, .seconds = 2, .values = {{{"loss", 3.0}}}});
   run.damage("{\"batch\":3,\"torn");
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("1 line of the journal could not be read"));
-  EXPECT_THAT(html, HasSubstr("journal.jsonl line 4"));
-  EXPECT_THAT(html, HasSubstr("\"mean\":[1,3]"));
+  auto data = data_of(run);
+  EXPECT_THAT(data["complaints"].dump(),
+              HasSubstr("1 line of the journal could not be read"));
+  EXPECT_THAT(data["complaints"].dump(), HasSubstr("journal.jsonl line 4"));
+  EXPECT_EQ(first_curve(data)["mean"], document({1, 3}));
 }
 
 TEST(report_page_test, lost_files_are_named) {
@@ -133,28 +201,31 @@ TEST(report_page_test, lost_files_are_named) {
   run.report({.index = 0, .values = {{}}, .checkpoint = "c0"});
   fs::remove(run.path() / "run.json");
   write_bytes(run.path() / "state.json", "rotten");
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("run.json"));
-  EXPECT_THAT(html, HasSubstr("state.json"));
-  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">c0</th>"));
+  auto data = data_of(run);
+  EXPECT_THAT(data["complaints"].dump(), HasSubstr("run.json"));
+  EXPECT_THAT(data["complaints"].dump(), HasSubstr("state.json"));
+  EXPECT_EQ(data["checkpoints"]["rows"].at(0)["name"], "c0");
+  EXPECT_FALSE(data["checkpoints"].contains("left"));
 }
 
 TEST(report_page_test, an_older_description_with_fewer_fields_will_do) {
   written_run run;
-  std::string text = R"({"format":1,"name":"old","host":"there")";
-  append_sum(text);
-  write_bytes(run.path() / "run.json", text);
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("<h1>old</h1>"));
-  EXPECT_THAT(html, HasSubstr("<td>there</td>"));
-  EXPECT_THAT(html, Not(HasSubstr("malformed")));
+  write_description(run, R"({"format":1,"name":"old","host":"there")");
+  auto data = data_of(run);
+  EXPECT_EQ(data["name"], "old");
+  EXPECT_EQ(data["environment"], document::parse(R"([["Host","there"]])"));
+  EXPECT_THAT(data["complaints"].dump(), Not(HasSubstr("malformed")));
 }
 
-TEST(report_page_test, without_times_of_ranks_it_says_so) {
+TEST(report_page_test, without_times_of_ranks_it_has_those_of_reports) {
   written_run run;
   run.report({.index = 0, .values = {{}}});
   run.report({.index = 1, .seconds = 0.5, .values = {{}}});
-  EXPECT_THAT(page_of(run), HasSubstr("does not say how long each rank took"));
+  auto data = data_of(run);
+  EXPECT_THAT(data["ranks"], IsEmpty());
+  auto charts = data["groups"]["times"]["charts"];
+  ASSERT_EQ(charts.size(), 1u);
+  EXPECT_EQ(charts[0]["title"], "From report to report");
 }
 
 TEST(report_page_test, of_many_ranks_one_curve_stands_for_all) {
@@ -162,19 +233,38 @@ TEST(report_page_test, of_many_ranks_one_curve_stands_for_all) {
   run.report({.index = 0,
               .values = std::vector<metrics>(9),
               .step_s = {1, 1, 1, 1, 1, 1, 1, 1, 10}});
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("Step time over all ranks"));
-  EXPECT_THAT(html, HasSubstr("\"mean\":[2],\"min\":[1],\"max\":[10]"));
-  EXPECT_THAT(html, Not(HasSubstr("\"rank 8\"")));
-  EXPECT_THAT(html, HasSubstr("<th scope=\"row\">8</th>")); // in the table
+  auto data = data_of(run);
+  auto chart = data["groups"]["times"]["charts"].at(0);
+  EXPECT_EQ(chart["title"], "Step time over all ranks");
+  ASSERT_EQ(chart["curves"].size(), 1u);
+  EXPECT_EQ(chart["curves"][0]["mean"], document({2}));
+  EXPECT_EQ(chart["curves"][0]["min"], document({1}));
+  EXPECT_EQ(chart["curves"][0]["max"], document({10}));
+  ASSERT_EQ(data["ranks"].size(), 9u); // in the table
+  EXPECT_EQ(data["ranks"][8], document({10, 10, 10, 1}));
 }
 
 TEST(report_page_test, a_metric_that_is_not_finite_is_named_so) {
   written_run run;
   run.report({.index = 0, .values = {{{"loss", std::log(-1.0)}}}});
-  auto html = page_of(run);
-  EXPECT_THAT(html, HasSubstr("<td class=\"number\">not finite</td>"));
-  EXPECT_THAT(html, HasSubstr("\"mean\":[null],\"bad\":[0]"));
+  auto curve = first_curve(data_of(run));
+  EXPECT_EQ(curve["mean"], document::parse("[null]"));
+  EXPECT_EQ(curve["bad"], document({0}));
+  EXPECT_EQ(curve["total"], document::parse("[null,0,null,null,1]"));
+}
+
+TEST(report_page_test, the_largest_numbers_stay_numbers) {
+  written_run run;
+  run.report({.index = 0, .values = {{{"huge", 1.7e308}}}});
+  run.report({.index = 1, .values = {{{"huge", -1.7e308}}}});
+  run.event(2, "tracker_log", {{"step", 1e308}, {"v/tiny", 5e-324}});
+  auto data = data_of(run);
+  EXPECT_EQ(first_curve(data)["mean"], document({1.7e308, -1.7e308}));
+  EXPECT_EQ(first_curve(data)["total"],
+            document({-1.7e308, 1, -1.7e308, 1.7e308, 2}));
+  auto tiny = data["groups"]["logged"]["charts"].at(0)["curves"].at(0);
+  EXPECT_EQ(data["axes"].at(tiny["axis"].get<std::size_t>())["x"],
+            document({1e308}));
 }
 
 TEST(report_page_test, long_names_are_cut) {
@@ -201,15 +291,16 @@ TEST(report_page_test, long_names_are_cut) {
     EXPECT_THAT(html, HasSubstr(name + std::string{" xxx"}));
 }
 
-TEST(report_page_test, a_resumed_run_does_not_show_the_error_of_its_last_life) {
+TEST(report_page_test,
+     a_resumed_run_does_not_show_the_error_that_ended_it_before) {
   written_run run;
   saved_run state;
   state.error = run_error{ec::rank_failed, "it fell", {}};
   run.state(state);
-  EXPECT_THAT(page_of(run), Not(HasSubstr("it fell")));
+  EXPECT_EQ(data_of(run)["error"], "");
   state.status = run_status_kind::errored;
   run.state(state);
-  EXPECT_THAT(page_of(run), HasSubstr("it fell"));
+  EXPECT_EQ(data_of(run)["error"], "it fell");
 }
 
 TEST(report_page_test, what_was_added_since_is_on_the_next_page) {

@@ -1,9 +1,9 @@
-#include "troupe/callbacks/report_page/html_text.hpp"
+#include "troupe/callbacks/report_page/page_text.hpp"
 
 #include <charconv>
 #include <cmath>
 
-#include "troupe/callbacks/encoding/text.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {
@@ -87,54 +87,71 @@ std::string shortened(std::string_view text, std::size_t limit) {
   return std::string{cut_text(text, limit)} + " …";
 }
 
-std::string script_text(std::string_view text) {
-  std::string json;
-  append_json(json, std::string_view{clean_text(text)});
+std::string html_text(std::string_view text) {
   std::string result;
-  for (auto c : json)
-    if (c == '<')
-      result += "\\u003c"; // no `</script>` and no `<!--`
-    else
-      result += c;
-  return result;
-}
-
-std::string number_text(double x, int digits) {
-  if (!std::isfinite(x))
-    return "null";
-  char buffer[32];
-  auto end = std::to_chars(buffer, buffer + sizeof(buffer), x,
-                           std::chars_format::general, digits)
-               .ptr;
-  return {buffer, end};
-}
-
-html_text& html_text::text(std::string_view text) {
   for (auto c : clean_text(text))
     switch (c) {
       case '&':
-        out_ += "&amp;";
+        result += "&amp;";
         break;
       case '<':
-        out_ += "&lt;";
+        result += "&lt;";
         break;
       case '>':
-        out_ += "&gt;";
+        result += "&gt;";
         break;
       case '"':
-        out_ += "&quot;";
+        result += "&quot;";
         break;
       case '\'':
-        out_ += "&#39;";
+        result += "&#39;";
         break;
       default:
-        out_ += c;
+        result += c;
     }
-  return *this;
+  return result;
 }
 
-html_text& html_text::element(std::string_view tag, std::string_view content) {
-  return raw("<").raw(tag).raw(">").text(content).raw("</").raw(tag).raw(">");
+std::string script_json(std::string_view json) {
+  std::string result;
+  result.reserve(json.size());
+  for (;;) {
+    auto end = json.find('<');
+    result += json.substr(0, end);
+    if (end == json.npos)
+      return result;
+    result += "\\u003c";
+    json.remove_prefix(end + 1);
+  }
+}
+
+void append_text(std::string& out, std::string_view text) {
+  json::append(out, std::string_view{clean_text(text)});
+}
+
+void append_name(std::string& out, std::string_view name) {
+  append_text(out, shortened(name, max_name_bytes));
+}
+
+void append_number(std::string& out, double x, int digits) {
+  if (!std::isfinite(x)) {
+    out += "null";
+    return;
+  }
+  char text[32];
+  auto end = std::to_chars(text, text + sizeof(text), x,
+                           std::chars_format::general, digits)
+               .ptr;
+  out.append(text, end);
+}
+
+double rounded(double x, double per) {
+  auto result = std::round(x * per) / per;
+  return std::isfinite(result) ? result : x;
+}
+
+void append_seconds(std::string& out, double x) {
+  append_number(out, rounded(x, 1e3), 12);
 }
 
 } // namespace troupe

@@ -29,6 +29,30 @@ std::size_t invalid_length(std::string_view text) noexcept {
   return 1;
 }
 
+// *c* as JSON has it between quotes.
+void append_escaped(std::string& out, char c) {
+  switch (c) {
+    case '"':
+      out += "\\\"";
+      break;
+    case '\\':
+      out += "\\\\";
+      break;
+    case '\n':
+      out += "\\n";
+      break;
+    case '\r':
+      out += "\\r";
+      break;
+    case '\t':
+      out += "\\t";
+      break;
+    default:
+      out += "\\u00";
+      append_hex(out, {&c, 1});
+  }
+}
+
 } // namespace
 
 utf8_character first_utf8_character(std::string_view text) noexcept {
@@ -84,6 +108,29 @@ void append_hex(std::string& out, std::string_view bytes) {
     out += digits[c >> 4];
     out += digits[c & 0xf];
   }
+}
+
+void append_json_string(std::string& out, std::string_view text) {
+  auto is_special = [](unsigned char c) {
+    return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
+  };
+  out += '"';
+  for (;;) {
+    auto special = std::ranges::find_if(text, is_special);
+    append_utf8(out, {text.begin(), special});
+    if (special == text.end())
+      break;
+    append_escaped(out, *special);
+    text.remove_prefix(static_cast<std::size_t>(special - text.begin()) + 1);
+  }
+  out += '"';
+}
+
+void append_real(std::string& out, double x) {
+  auto begin = out.size();
+  append_number(out, x);
+  if (out.find_first_of(".e", begin) == std::string::npos)
+    out += ".0";
 }
 
 } // namespace troupe

@@ -1,5 +1,7 @@
 #pragma once
 
+#include <charconv>
+#include <concepts>
 #include <cstddef>
 #include <string>
 #include <string_view>
@@ -39,5 +41,22 @@ std::string cut_reason(std::string text);
 
 /// Appends two lowercase hexadecimal digits for each byte of *bytes*.
 void append_hex(std::string& out, std::string_view bytes);
+
+/// Appends *text* in quotes, escaped for JSON, with invalid UTF-8 replaced as
+/// in `append_utf8`.
+void append_json_string(std::string& out, std::string_view text);
+
+/// Appends *x* as the shortest text that reads back as the same number, in any
+/// locale. Not for NaN and infinities: every format spells them differently.
+template <class T>
+  requires std::integral<T> || std::floating_point<T>
+void append_number(std::string& out, T x) {
+  char text[32];
+  out.append(text, std::to_chars(text, text + sizeof(text), x).ptr);
+}
+
+/// The same, always with a point or an exponent: readers that tell integers
+/// from floating-point numbers take it for the latter.
+void append_real(std::string& out, double x);
 
 } // namespace troupe

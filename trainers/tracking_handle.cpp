@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <charconv>
 #include <cmath>
 #include <exception>
 #include <vector>
@@ -12,6 +11,7 @@
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -35,11 +35,9 @@ std::string file_name(std::string name) {
 std::string joined(const std::vector<double>& numbers) {
   std::string result;
   for (auto x : numbers) {
-    char text[32];
-    auto end = std::to_chars(text, text + sizeof(text), x).ptr;
     if (!result.empty())
       result += ' ';
-    result.append(text, end);
+    append_number(result, x);
   }
   return result;
 }

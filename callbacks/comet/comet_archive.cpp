@@ -8,9 +8,9 @@
 #include <memory>
 
 #include "troupe/callbacks/encoding/record_file.hpp"
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -41,7 +41,7 @@ constexpr std::size_t max_messages = std::size_t{1} << 30;
 
 std::string in_quotes(std::string_view text) {
   std::string result;
-  append_json(result, text);
+  append_json_string(result, text);
   return result;
 }
 

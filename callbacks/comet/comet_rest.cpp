@@ -2,10 +2,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -23,7 +23,7 @@ constexpr auto hint = "check COMET_API_KEY (or api_key in ~/.comet.config), "
 
 std::string field(const char* name, const std::string& text) {
   std::string result = std::string{"\""} + name + "\":";
-  append_json(result, std::string_view{text});
+  append_json_string(result, text);
   return result;
 }
 
@@ -98,7 +98,7 @@ sink_result comet_rest::create() {
   for (auto& tag : tags_) {
     if (&tag != &tags_.front())
       all += ',';
-    append_json(all, std::string_view{tag});
+    append_json_string(all, tag);
   }
   return post("tags", all + "]}");
 }

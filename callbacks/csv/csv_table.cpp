@@ -11,7 +11,6 @@
 #include <utility>
 #include <variant>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"

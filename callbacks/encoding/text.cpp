@@ -15,29 +15,6 @@ namespace {
 // Parsers recurse, so deeper groups keep their slashes.
 constexpr int max_depth = 32;
 
-void append_escaped(std::string& out, unsigned char c) {
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      break;
-    case '\\':
-      out += "\\\\";
-      break;
-    case '\n':
-      out += "\\n";
-      break;
-    case '\r':
-      out += "\\r";
-      break;
-    case '\t':
-      out += "\\t";
-      break;
-    default:
-      out += "\\u00";
-      append_hex(out, {reinterpret_cast<const char*>(&c), 1});
-  }
-}
-
 void append_double(std::string& out, double x, json_non_finite how) {
   if (std::isfinite(x))
     append_number(out, x);
@@ -66,7 +43,7 @@ public:
       const std::string_view name = i->first;
       const auto group = group_of(name, prefix, depth);
       if (group.empty()) {
-        append_json(out_, name.substr(prefix));
+        append_json_string(out_, name.substr(prefix));
         out_ += ':';
         append_json(out_, i->second, how_);
         ++i;
@@ -74,7 +51,7 @@ public:
       }
       const auto last = std::find_if_not(
         i, end, [&](const auto& x) { return x.first.starts_with(group); });
-      append_json(out_, group.substr(prefix, group.size() - prefix - 1));
+      append_json_string(out_, group.substr(prefix, group.size() - prefix - 1));
       out_ += ":{";
       write(i, last, group.size(), depth + 1);
       out_ += '}';
@@ -100,22 +77,6 @@ private:
 
 } // namespace
 
-void append_json(std::string& out, std::string_view text) {
-  out += '"';
-  const auto begin = text.begin();
-  auto is_special = [](unsigned char c) {
-    return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
-  };
-  for (auto i = begin; i != text.end();) {
-    const auto special = std::find_if(i, text.end(), is_special);
-    append_utf8(out, {i, special});
-    i = special;
-    if (i != text.end())
-      append_escaped(out, static_cast<unsigned char>(*i++));
-  }
-  out += '"';
-}
-
 void append_json(std::string& out, const metric_value& x, json_non_finite how) {
   const auto& value = x.variant();
   if (const auto* flag = std::get_if<bool>(&value))
@@ -125,7 +86,7 @@ void append_json(std::string& out, const metric_value& x, json_non_finite how) {
   else if (const auto* number = std::get_if<double>(&value))
     append_double(out, *number, how);
   else
-    append_json(out, std::string_view{std::get<std::string>(value)});
+    append_json_string(out, std::get<std::string>(value));
 }
 
 void append_json_members(std::string& out, const metrics& x,

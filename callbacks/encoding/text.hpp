@@ -1,23 +1,11 @@
 #pragma once
 
-#include <charconv>
-#include <concepts>
 #include <cstdint>
 #include <string>
-#include <string_view>
 
 #include "troupe/runtime/metrics/metrics.hpp"
 
 namespace troupe {
-
-/// Appends *x* as the shortest text that reads back as the same number, in any
-/// locale. Not for NaN and infinities: every format spells them differently.
-template <class T>
-  requires std::integral<T> || std::floating_point<T>
-void append_number(std::string& out, T x) {
-  char text[32];
-  out.append(text, std::to_chars(text, text + sizeof(text), x).ptr);
-}
 
 /// How JSON, which has no NaN and no infinities, shows them.
 enum class json_non_finite : std::uint8_t {
@@ -27,9 +15,6 @@ enum class json_non_finite : std::uint8_t {
 
 // JSON for other programs: invalid UTF-8 is replaced (see runtime/text.hpp).
 // What must be read back exactly is written by runtime/storage/json.hpp.
-
-/// Appends *text* in quotes.
-void append_json(std::string& out, std::string_view text);
 
 /// Appends *x*; integers and doubles exactly.
 void append_json(std::string& out, const metric_value& x,

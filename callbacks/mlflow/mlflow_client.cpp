@@ -1,7 +1,6 @@
 #include "troupe/callbacks/mlflow/mlflow_client.hpp"
 
 #include <algorithm>
-#include <cmath>
 #include <string_view>
 
 #include <nlohmann/json.hpp>
@@ -9,6 +8,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -16,14 +16,9 @@ namespace {
 
 void append_item(std::string& out, const mlflow_metric& x) {
   out += "{\"key\":";
-  append_json(out, std::string_view{x.key});
+  append_json_string(out, x.key);
   out += ",\"value\":";
-  if (std::isnan(x.value))
-    out += "\"NaN\"";
-  else if (std::isinf(x.value))
-    out += x.value > 0 ? "\"Infinity\"" : "\"-Infinity\"";
-  else
-    append_number(out, x.value);
+  append_json(out, x.value);
   out += ",\"timestamp\":";
   append_number(out, x.time_ms);
   out += ",\"step\":";
@@ -33,9 +28,9 @@ void append_item(std::string& out, const mlflow_metric& x) {
 
 void append_item(std::string& out, const mlflow_pair& x) {
   out += "{\"key\":";
-  append_json(out, std::string_view{x.key});
+  append_json_string(out, x.key);
   out += ",\"value\":";
-  append_json(out, std::string_view{x.value});
+  append_json_string(out, x.value);
   out += '}';
 }
 
@@ -46,7 +41,7 @@ std::vector<mlflow_body> bodies(const std::string& run_id, const char* field,
                                 std::size_t max_bytes) {
   constexpr std::string_view end = "]}";
   std::string begin = "{\"run_id\":";
-  append_json(begin, std::string_view{run_id});
+  append_json_string(begin, run_id);
   begin.append(",\"").append(field).append("\":[");
   std::vector<mlflow_body> result;
   for (auto& item : items) {

@@ -12,10 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -105,7 +105,7 @@ std::map<std::string, std::string> read_meta(const fs::path& path) {
 
 std::string yaml_text(const std::string& text) {
   std::string result;
-  append_json(result, std::string_view{text});
+  append_json_string(result, text);
   return result;
 }
 

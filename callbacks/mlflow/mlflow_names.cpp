@@ -7,7 +7,6 @@
 #include <cwctype>
 #include <vector>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <variant>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {

@@ -10,9 +10,9 @@
 #include <utility>
 #include <vector>
 
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/prometheus/prometheus.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {

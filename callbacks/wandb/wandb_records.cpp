@@ -162,9 +162,7 @@ std::string wandb_json(const metric_value& x) {
     return "NaN";
   if (std::isinf(*number))
     return *number > 0 ? "Infinity" : "-Infinity";
-  append_number(result, *number);
-  if (result.find_first_of(".e") == std::string::npos)
-    result += ".0"; // Readers take it for a double then.
+  append_real(result, *number);
   return result;
 }
 

@@ -1,7 +1,6 @@
 #include "troupe/runtime/process/log_tee.hpp"
 
 #include <cerrno>
-#include <charconv>
 #include <condition_variable>
 #include <cstdint>
 #include <mutex>
@@ -14,6 +13,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 namespace {
@@ -132,9 +132,8 @@ private:
   }
 
   void tell_left_out() {
-    char digits[20];
-    auto end = std::to_chars(digits, digits + sizeof(digits), left_out_).ptr;
-    printed_.append("\n[").append(digits, end);
+    printed_ += "\n[";
+    append_number(printed_, left_out_);
     printed_ += " bytes more are in the log only]\n";
     left_out_ = 0;
   }

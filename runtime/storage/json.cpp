@@ -18,55 +18,14 @@ bool is_plain(std::string_view x) noexcept {
   });
 }
 
-void append_escaped(std::string& out, unsigned char c) {
-  switch (c) {
-    case '"':
-      out += "\\\"";
-      break;
-    case '\\':
-      out += "\\\\";
-      break;
-    case '\n':
-      out += "\\n";
-      break;
-    case '\t':
-      out += "\\t";
-      break;
-    default:
-      out += "\\u00";
-      append_hex(out, {reinterpret_cast<const char*>(&c), 1});
-  }
-}
-
-template <class T>
-void append_number(std::string& out, T x) {
-  char buffer[32];
-  auto end = std::to_chars(buffer, buffer + sizeof(buffer), x).ptr;
-  out.append(buffer, end);
-}
-
 void append_double(std::string& out, double x) {
   if (std::isnan(x)) {
     out += R"({"float":"nan"})";
   } else if (std::isinf(x)) {
     out += x > 0 ? R"({"float":"inf"})" : R"({"float":"-inf"})";
   } else {
-    auto begin = out.size();
-    append_number(out, x);
-    if (out.find_first_of(".e", begin) == std::string::npos)
-      out += ".0"; // stays a double when it is read
+    append_real(out, x);
   }
-}
-
-void append_quoted(std::string& out, std::string_view text) {
-  out += '"';
-  for (unsigned char c : text) {
-    if (c < 0x20 || c == '"' || c == '\\' || c == 0x7f)
-      append_escaped(out, c);
-    else
-      out += static_cast<char>(c);
-  }
-  out += '"';
 }
 
 void append_plain(std::string& out, std::string_view text) {
@@ -81,7 +40,7 @@ void append_name(std::string& out, std::string_view name) {
     return;
   }
   if (is_utf8(name)) {
-    append_quoted(out, name);
+    append_json_string(out, name);
     return;
   }
   out += R"("\u0000)";
@@ -97,7 +56,7 @@ void append(std::string& out, std::string_view text) {
     return;
   }
   if (is_utf8(text)) {
-    append_quoted(out, text);
+    append_json_string(out, text);
     return;
   }
   out += R"({"bytes":")";

@@ -10,7 +10,6 @@
 #include <nlohmann/json.hpp>
 
 #include "tests/support/temporary_folder.hpp"
-#include "troupe/callbacks/encoding/text.hpp"
 
 namespace troupe {
 namespace {

@@ -1,0 +1,81 @@
+#include "troupe/runtime/text.hpp"
+
+#include <cstdint>
+#include <limits>
+
+#include <gtest/gtest.h>
+#include <nlohmann/json.hpp>
+
+namespace troupe {
+namespace {
+
+std::string json_string(std::string_view text) {
+  std::string out;
+  append_json_string(out, text);
+  return out;
+}
+
+std::string number(auto x) {
+  std::string out;
+  append_number(out, x);
+  return out;
+}
+
+std::string real(double x) {
+  std::string out = "1.5 ";
+  append_real(out, x);
+  return out.substr(4);
+}
+
+TEST(text_test, writes_numbers_as_short_as_they_read_back) {
+  EXPECT_EQ(number(0.1), "0.1");
+  EXPECT_EQ(number(0.1f), "0.1");
+  EXPECT_EQ(number(1e22), "1e+22");
+  EXPECT_EQ(number(-2.0), "-2");
+  EXPECT_EQ(number(std::numeric_limits<std::uint64_t>::max()),
+            "18446744073709551615");
+  EXPECT_EQ(number(std::numeric_limits<double>::lowest()),
+            "-1.7976931348623157e+308");
+}
+
+TEST(text_test, writes_a_real_number_so_that_it_is_not_taken_for_an_integer) {
+  EXPECT_EQ(real(2), "2.0");
+  EXPECT_EQ(real(-0.0), "-0.0");
+  EXPECT_EQ(real(0.25), "0.25");
+  EXPECT_EQ(real(1e22), "1e+22");
+}
+
+TEST(text_test, escapes_what_json_does_not_allow_between_quotes) {
+  EXPECT_EQ(json_string(""), R"("")");
+  EXPECT_EQ(json_string("a\"b\\c\n\r\t\x01\x7f/é"),
+            R"("a\"b\\c\n\r\t\u0001\u007f/é")");
+  EXPECT_EQ(json_string({"\0", 1}), R"("\u0000")");
+}
+
+TEST(text_test, replaces_invalid_utf8) {
+  EXPECT_EQ(json_string("a\xff"
+                    "b"),
+            "\"a\xef\xbf\xbd"
+            "b\"");
+  EXPECT_EQ(utf8_text("\xe2\x82"), "\xef\xbf\xbd"); // cut short
+  EXPECT_EQ(utf8_text("\xed\xa0\x80"), "\xef\xbf\xbd\xef\xbf\xbd\xef\xbf\xbd");
+  EXPECT_EQ(utf8_text("\xc0\xaf"), "\xef\xbf\xbd\xef\xbf\xbd"); // overlong
+  EXPECT_EQ(utf8_text("\xf4\x90\x80\x80").size(), 12u); // above U+10FFFF
+  EXPECT_EQ(utf8_text("größe €😀"), "größe €😀");
+}
+
+TEST(text_test, replaces_as_often_as_another_writer_does) {
+  for (unsigned first = 0x80; first < 0x100; ++first)
+    for (unsigned second = 0; second < 0x100; second += 5) {
+      const std::string text{'x', static_cast<char>(first),
+                             static_cast<char>(second), 'y'};
+      const auto theirs = nlohmann::json(text).dump(
+        -1, ' ', false, nlohmann::json::error_handler_t::replace);
+      EXPECT_EQ(nlohmann::json::parse(json_string(text)),
+                nlohmann::json::parse(theirs))
+        << first << ' ' << second;
+    }
+}
+
+} // namespace
+} // namespace troupe

@@ -104,6 +104,10 @@ expected<held_folder> held_folder::open(const fs::path& path,
     });
 }
 
+expected<held_folder> held_folder::follow(const fs::path& path) {
+  return open_at(AT_FDCWD, (path / ".").c_str(), path);
+}
+
 expected<held_folder> held_folder::duplicate() const {
   return troupe::duplicate(folder_.get()).map([this](unique_fd x) {
     return held_folder{std::move(x), path_};

@@ -31,6 +31,9 @@ public:
   static expected<held_folder> open(const fs::path& path,
                                     std::uint64_t inode = 0);
 
+  /// For readers: opens the folder that *path* leads to, through links or not.
+  static expected<held_folder> follow(const fs::path& path);
+
   /// Another descriptor of the same folder.
   expected<held_folder> duplicate() const;
 

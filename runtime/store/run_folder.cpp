@@ -343,11 +343,11 @@ expected<std::optional<saved_run>> run_folder::load_state() {
     std::lock_guard guard{mutex_};
     state_file_ = found;
   }
-  return read_open_file(file, path() / state_name, max_state_bytes)
-    .and_then([&](const std::string& text) {
-      return saved_run_from_json(text, path(), &folder_);
-    })
-    .map([](saved_run x) { return std::optional{std::move(x)}; });
+  TROUPE_TRY(auto text,
+             read_open_file(file, path() / state_name, max_state_bytes));
+  return saved_run_from_json(text, folder_).map([](saved_run x) {
+    return std::optional{std::move(x)};
+  });
 }
 
 expected<void> run_folder::save_state(const saved_run& x) {

@@ -158,18 +158,14 @@ expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
   return {};
 }
 
-expected<saved_run> read_long_values(saved_run x, const fs::path& run_path,
-                                     const held_folder* run,
+expected<saved_run> read_long_values(saved_run x, const held_folder& run,
                                      const std::vector<std::size_t>& lacking) {
   if (lacking.empty())
     return x;
-  auto path = run_path / "checkpoints";
-  TROUPE_TRY(auto found,
-             run ? run->look_up_link("checkpoints") : look_up_link(path));
+  TROUPE_TRY(auto found, run.look_up_link("checkpoints"));
   if (!found.exists())
     return x;
-  TROUPE_TRY(auto folder,
-             run ? run->existing("checkpoints") : held_folder::open(path));
+  TROUPE_TRY(auto folder, run.existing("checkpoints"));
   for (auto i : lacking)
     TROUPE_TRY_VOID(read_values(x.checkpoints[i], folder));
   return x;
@@ -216,9 +212,8 @@ std::string to_json(const saved_run& x) {
 }
 
 expected<saved_run> saved_run_from_json(const std::string& text,
-                                        const fs::path& run_path,
-                                        const held_folder* run) {
-  auto what = state_file(run_path).string();
+                                        const held_folder& run) {
+  auto what = state_file(run.path()).string();
   std::vector<std::size_t> lacking;
   auto state = verify_sum(text, what).and_then([&] {
     return json::read<saved_run>(text, what, [&](const json::document& x) {
@@ -234,7 +229,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
       for (auto& one : json::field(x, "checkpoints")) {
         if (!has_values(one))
           lacking.push_back(result.checkpoints.size());
-        result.checkpoints.push_back(to_checkpoint(one, run_path));
+        result.checkpoints.push_back(to_checkpoint(one, run.path()));
       }
       take_leavings(result, x);
       return result;
@@ -242,7 +237,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
   });
   if (!state)
     return state;
-  return read_long_values(std::move(*state), run_path, run, lacking);
+  return read_long_values(std::move(*state), run, lacking);
 }
 
 expected<void> save_run(const saved_run& x, const fs::path& run_path) {
@@ -253,15 +248,13 @@ expected<void> save_run(const saved_run& x, const fs::path& run_path) {
 }
 
 expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
-  auto file = state_file(run_path);
-  TROUPE_TRY(auto found, look_up_link(file));
+  TROUPE_TRY(auto found, look_up_link(state_file(run_path)));
   if (!found.exists())
     return std::optional<saved_run>{};
-  return read_file(file, max_state_bytes)
-    .and_then([&](const std::string& text) {
-      return saved_run_from_json(text, run_path);
-    })
-    .map([](saved_run x) { return std::optional<saved_run>{std::move(x)}; });
+  TROUPE_TRY(auto run, held_folder::follow(run_path));
+  TROUPE_TRY(auto text, read_file(state_file(run_path), max_state_bytes));
+  return saved_run_from_json(text, run).map(
+    [](saved_run x) { return std::optional{std::move(x)}; });
 }
 
 } // namespace troupe

@@ -51,13 +51,11 @@ inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
 /// that the run's folder can be moved.
 std::string to_json(const saved_run& x);
 
-/// The state of the run in *run_path* from *text*; any mistake in it is
-/// `ec::corrupt` naming the file. Metrics of many names or long texts are not
-/// in it and are read from the checkpoints' manifests; those in *run* if that
-/// is given, even if *run_path* leads elsewhere by now.
+/// The state of *run* from *text*; any mistake in it is `ec::corrupt` naming
+/// the file. Metrics of many names or long texts are not in it and are read
+/// from the checkpoints' manifests.
 expected<saved_run> saved_run_from_json(const std::string& text,
-                                        const fs::path& run_path,
-                                        const held_folder* run = nullptr);
+                                        const held_folder& run);
 
 /// Replaces `state.json` of the run in *run_path* atomically.
 expected<void> save_run(const saved_run& x, const fs::path& run_path);

@@ -13,6 +13,10 @@ using namespace troupe::test;
 
 namespace {
 
+held_folder held(const temporary_folder& run) {
+  return held_folder::open(run.path()).value();
+}
+
 saved_run example(const fs::path& run) {
   saved_run x;
   x.status = run_status_kind::errored;
@@ -52,6 +56,16 @@ TEST(saved_run_test, reads_back_as_it_was) {
   EXPECT_EQ(y.rotten, x.rotten);
 }
 
+TEST(saved_run_test, is_read_through_a_link_to_its_run) {
+  temporary_folder run, elsewhere;
+  ASSERT_TRUE(save_run(example(run.path()), run.path()));
+  fs::create_directory_symlink(run.path(), elsewhere / "link");
+  auto x = load_run(elsewhere / "link");
+  ASSERT_TRUE(x) << x.error().message;
+  EXPECT_EQ((*x)->checkpoints.front().data.path(),
+            elsewhere / "link" / "checkpoints" / "c1");
+}
+
 TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
   temporary_folder run;
   auto folder = run / "checkpoints" / "c1";
@@ -67,9 +81,9 @@ TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
   ASSERT_TRUE(save_run(x, run.path()));
   EXPECT_EQ(to_json(x).find("norm_"), std::string::npos);
   EXPECT_EQ(load_run(run.path()).value()->checkpoints, x.checkpoints);
-  auto held = held_folder::open(run.path()).value();
+  auto folder_of_run = held(run);
   fs::rename(run.path(), run.path().string() + ".moved");
-  EXPECT_EQ(saved_run_from_json(to_json(x), run.path(), &held)->checkpoints,
+  EXPECT_EQ(saved_run_from_json(to_json(x), folder_of_run)->checkpoints,
             x.checkpoints);
   fs::rename(run.path().string() + ".moved", run.path());
   for (auto text :
@@ -85,44 +99,52 @@ TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
 }
 
 TEST(saved_run_test, notices_every_flipped_byte) {
-  auto text = to_json(example("/run"));
-  ASSERT_TRUE(saved_run_from_json(text, "/run"));
+  temporary_folder folder;
+  auto run = held(folder);
+  auto text = to_json(example(run.path()));
+  ASSERT_TRUE(saved_run_from_json(text, run));
   for (std::size_t i = 0; i < text.size(); ++i) {
     auto damaged = text;
     damaged[i] = static_cast<char>(damaged[i] ^ 1);
-    auto x = saved_run_from_json(damaged, "/run");
+    auto x = saved_run_from_json(damaged, run);
     ASSERT_FALSE(x) << i;
     EXPECT_EQ(x.error().code, ec::corrupt);
-    EXPECT_NE(x.error().message.find("/run/state.json"), std::string::npos);
+    EXPECT_NE(x.error().message.find((folder / "state.json").string()),
+              std::string::npos);
   }
 }
 
 TEST(saved_run_test, refuses_a_format_of_the_future_as_unsupported) {
+  temporary_folder run;
   for (auto format : {"0", "3"}) {
     auto text = R"({"format":)" + std::string{format};
     append_sum(text);
-    auto x = saved_run_from_json(text, "/run");
+    auto x = saved_run_from_json(text, held(run));
     ASSERT_FALSE(x);
     EXPECT_EQ(x.error().code, ec::unsupported);
   }
 }
 
 TEST(saved_run_test, reads_the_first_format) {
-  auto x = example("/run");
+  temporary_folder folder;
+  auto run = held(folder);
+  auto x = example(run.path());
   auto text = to_json(x);
   text.replace(text.find("2"), 1, "1");
   text.resize(text.rfind(",\"sum\""));
   append_sum(text);
-  auto old = saved_run_from_json(text, "/run");
+  auto old = saved_run_from_json(text, run);
   ASSERT_TRUE(old) << old.error().message;
   EXPECT_EQ(to_json(*old), to_json(x));
 }
 
 TEST(saved_run_test, refuses_checkpoint_names_that_leave_the_run) {
+  temporary_folder folder;
+  auto run = held(folder);
   saved_run x;
   x.checkpoints.push_back({checkpoint::from_directory("/x/.."), {}, 0, 0});
-  EXPECT_EQ(saved_run_from_json(to_json(x), "/run").error().code, ec::corrupt);
+  EXPECT_EQ(saved_run_from_json(to_json(x), run).error().code, ec::corrupt);
   saved_run y;
   y.doomed = {{"../../home", 0, 0}};
-  EXPECT_EQ(saved_run_from_json(to_json(y), "/run").error().code, ec::corrupt);
+  EXPECT_EQ(saved_run_from_json(to_json(y), run).error().code, ec::corrupt);
 }

@@ -1,17 +1,12 @@
-// Measures Troupe next to bare programs.
-//
-//   troupe_bench [--json FILE] [--filter NAME]
-//
-// --json    writes the rows to FILE as well
-// --filter  only the rows whose names contain NAME
+// Measures Troupe next to bare programs: troupe_bench --help.
 
 #include <cstdio>
 #include <cstdlib>
 #include <cstring>
 #include <fstream>
-#include <optional>
 
 #include "table.hpp"
+#include "tools/command_line.hpp"
 #include "troupe/trainers/init.hpp"
 #ifdef TROUPE_BENCH_TORCH
 #include "first_collective.hpp"
@@ -25,17 +20,6 @@ struct options {
   std::string json;
   std::string filter;
 };
-
-std::optional<options> parse(int argc, char** argv) {
-  options result;
-  for (int i = 1; i < argc; i += 2) {
-    std::string name = argv[i];
-    if (i + 1 == argc || (name != "--json" && name != "--filter"))
-      return std::nullopt;
-    (name == "--json" ? result.json : result.filter) = argv[i + 1];
-  }
-  return result;
-}
 
 /// Work of other programs spoils every number here.
 void warn_about_load() {
@@ -87,11 +71,16 @@ int main(int argc, char** argv) {
   if (is_child("start_cold"))
     return start_cold_child(argv[3], argv[4]);
 #endif
-  auto wanted = parse(argc, argv);
-  if (!wanted) {
-    std::fprintf(stderr, "usage: troupe_bench [--json FILE] [--filter NAME]\n");
-    return 2;
-  }
+  CLI::App app{"Measures Troupe next to bare programs.", "troupe_bench"};
+  options wanted;
+  app.add_option("--json", wanted.json, "writes the rows to FILE as well")
+    ->option_text("FILE");
+  app
+    .add_option("--filter", wanted.filter,
+                "only the rows whose names contain NAME")
+    ->option_text("NAME");
+  if (auto code = troupe::parse_arguments(app, argc, argv))
+    return *code;
   warn_about_load();
-  return run(*wanted);
+  return run(wanted);
 }

@@ -1,18 +1,18 @@
 // Sends what trackers have not taken yet: troupe-sync <run folder>.
 
 #include <cerrno>
-#include <charconv>
+#include <chrono>
 #include <cstdio>
 #include <limits>
 #include <map>
 #include <optional>
 #include <string>
-#include <string_view>
 #include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "tools/command_line.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
@@ -23,30 +23,22 @@ namespace {
 
 using namespace troupe;
 
-constexpr auto usage =
-  R"(usage: troupe-sync RUN_FOLDER [--tracker NAME] [--set TRACKER.OPTION=VALUE]... [--timeout SECONDS]
-
-Sends to the trackers of a run what they have not taken yet: because they were
+constexpr auto about =
+  R"(Sends to the trackers of a run what they have not taken yet: because they were
 down, because the credential was missing, because the host had no network. It
 resumes where the run stopped; a second call sends nothing. What W&B and Comet
 have only in files is named with the reason and the next step; W&B's files are
 uploaded first, where its client and a key are found.
+)";
 
-  RUN_FOLDER          the folder <storage>/<run name>; no driver may have the run
-  --tracker NAME      this tracker only (mlflow, wandb, ...); default: all
-  --set TRACKER.OPTION=VALUE
-                      an option of a tracker, as --set mlflow.tracking_uri=http://host:5000
-  --timeout SECONDS   how long to try (default: 600)
-  --help              this text
-
-Credentials come from the environment, as in the run itself. Programs, servers
+constexpr auto notes =
+  R"(Credentials come from the environment, as in the run itself. Programs, servers
 and paths come from the environment and from --set: of the options that the run's
 folder has for a tracker, only those are taken that say what is shown. A folder or
 a file of another user is refused.
 Exit codes: 0 all is sent, or written to files where the tracker's mode is
 offline; 1 something is not sent, not uploaded, or cannot be counted; 2 wrong
-arguments.
-)";
+arguments.)";
 
 /// The options that a tracker's run noted are small.
 constexpr std::size_t max_options_bytes = 1024 * 1024;
@@ -55,74 +47,57 @@ struct arguments {
   fs::path run;
   std::string tracker;                          ///< Empty: all.
   std::map<std::string, given_options> options; ///< By tracker.
-  std::chrono::seconds timeout{600};
-  bool help = false;
+  int timeout = 600;                            ///< In seconds.
 };
 
-tl::unexpected<error> wrong(std::string message) {
-  return failure(ec::invalid_argument, std::move(message));
-}
-
-expected<std::chrono::seconds> to_seconds(std::string_view text) {
-  int count = 0;
-  auto [end, code] =
-    std::from_chars(text.data(), text.data() + text.size(), count);
-  if (code != std::errc{} || end != text.data() + text.size() || count < 0)
-    return wrong("--timeout needs a whole number of seconds from 0 to "
-                 + std::to_string(std::numeric_limits<int>::max()) + ", not '"
-                 + std::string{text} + "'");
-  return std::chrono::seconds{count};
-}
-
-expected<void> set_option(arguments& x, const std::string& text) {
+/// Adds the option TRACKER.OPTION=VALUE; false if *text* is none.
+bool add_setting(std::map<std::string, given_options>& to,
+                 const std::string& text) {
   auto sign = text.find('=');
   auto dot = text.substr(0, sign).find('.');
   if (sign == text.npos || dot == text.npos || dot == 0 || dot + 1 == sign)
-    return wrong("--set needs TRACKER.OPTION=VALUE, not '" + text + "'");
-  x.options[text.substr(0, dot)][text.substr(dot + 1, sign - dot - 1)] =
+    return false;
+  to[text.substr(0, dot)][text.substr(dot + 1, sign - dot - 1)] =
     text.substr(sign + 1);
-  return {};
+  return true;
 }
 
-expected<arguments> parse(const std::vector<std::string>& given) {
-  arguments result;
-  for (auto i = given.begin(); i != given.end(); ++i) {
-    auto takes_value = *i == "--tracker" || *i == "--timeout" || *i == "--set";
-    if (takes_value && (std::next(i) == given.end() || std::next(i)->empty()))
-      return wrong(*i + " needs a value");
-    if (*i == "--help" || *i == "-h") {
-      result.help = true;
-      return result;
-    }
-    if (*i == "--tracker") {
-      result.tracker = *++i;
-    } else if (*i == "--set") {
-      if (auto ok = set_option(result, *++i); !ok)
-        return tl::unexpected{ok.error()};
-    } else if (*i == "--timeout") {
-      auto seconds = to_seconds(*++i);
-      if (!seconds)
-        return tl::unexpected{seconds.error()};
-      result.timeout = *seconds;
-    } else if (i->empty()) {
-      return wrong("the run folder is an empty text"); // not the current one
-    } else if (i->starts_with('-')) {
-      return wrong("there is no option " + *i);
-    } else if (!result.run.empty()) {
-      return wrong("one run folder at a time, not " + result.run.string()
-                   + " and " + *i);
-    } else {
-      auto run = absolute_path(*i);
-      if (!run)
-        return tl::unexpected{run.error()};
-      result.run = std::move(*run);
-    }
-  }
-  if (result.run.empty())
-    return wrong("no run folder is given");
-  if (result.run.filename_is_dot())
-    result.run = result.run.parent_path();
-  return result;
+std::string check_setting(const std::string& text) {
+  std::map<std::string, given_options> ignored;
+  return add_setting(ignored, text)
+           ? ""
+           : "needs TRACKER.OPTION=VALUE, not '" + text + "'";
+}
+
+void add_options(CLI::App& app, arguments& x, std::string& run,
+                 std::vector<std::string>& settings) {
+  app
+    .add_option("RUN_FOLDER", run,
+                "the folder <storage>/<run name>; no driver may have the run")
+    ->option_text(" ")
+    ->required()
+    ->check(not_empty); // An empty path is not the current folder.
+  app
+    .add_option("--tracker", x.tracker,
+                "this tracker only (mlflow, wandb, ...); default: all")
+    ->option_text("NAME")
+    ->check(not_empty);
+  app
+    .add_option("--set", settings,
+                "an option of a tracker, as\n"
+                "--set mlflow.tracking_uri=http://host:5000; may be repeated")
+    ->option_text("TRACKER.OPTION=VALUE")
+    ->allow_extra_args(false) // one value each: the run folder may follow
+    ->check(check_setting);
+  app.add_option("--timeout", x.timeout, "how long to try (default: 600)")
+    ->option_text("SECONDS")
+    ->check(CLI::Range(0, std::numeric_limits<int>::max()));
+}
+
+/// *given* without a `.` at its end, so that the last part is the run's name.
+expected<fs::path> run_path(const std::string& given) {
+  TROUPE_TRY(auto result, absolute_path(given));
+  return result.filename_is_dot() ? result.parent_path() : result;
 }
 
 /// Files of other users are not sent with the caller's credentials.
@@ -152,12 +127,10 @@ expected<void> check_owners(const fs::path& run) {
     return tl::unexpected{storage_error("find", run, code.value())};
   for (auto& path :
        {folder, run / "run.json", run / "journal.jsonl", run / "sinks"})
-    if (auto ok = check_owner(path); !ok)
-      return ok;
+    TROUPE_TRY_VOID(check_owner(path));
   for (fs::directory_iterator i{run / "sinks", code}, end; !code && i != end;
        i.increment(code))
-    if (auto ok = check_owner(i->path()); !ok)
-      return ok;
+    TROUPE_TRY_VOID(check_owner(i->path()));
   if (code && code.value() != ENOENT)
     return tl::unexpected{
       storage_error("read folder", run / "sinks", code.value())};
@@ -172,10 +145,8 @@ expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
        i.increment(code)) {
     if (i->path().extension() != ".options")
       continue;
-    auto text = read_file(i->path(), max_options_bytes);
-    if (!text)
-      return tl::unexpected{text.error()};
-    result.emplace(i->path().stem().string(), std::move(*text));
+    TROUPE_TRY(auto text, read_file(i->path(), max_options_bytes));
+    result.emplace(i->path().stem().string(), std::move(text));
   }
   return result;
 }
@@ -267,7 +238,8 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
     return lacks(made.error().message);
   std::shared_ptr<sink> target{std::move(*made)};
   if (*unsent > 0)
-    if (auto left = send_rest(target, run, x.timeout); !left.empty())
+    if (auto left = send_rest(target, run, std::chrono::seconds{x.timeout});
+        !left.empty())
       return lacks(std::move(left));
   return upload_rest(*target, run);
 }
@@ -278,34 +250,28 @@ no_tracker(const std::string& name,
   std::string names;
   for (auto& x : known)
     names += (names.empty() ? "" : ", ") + x.first;
-  return wrong("the run has no tracker called '" + name + "'; it has "
-               + (names.empty() ? "none" : names));
+  return failure(ec::invalid_argument, "the run has no tracker called '" + name
+                                         + "'; it has "
+                                         + (names.empty() ? "none" : names));
 }
 
 expected<int> send_all(const arguments& x) {
-  if (auto ok = check_owners(x.run); !ok)
-    return tl::unexpected{ok.error()};
-  auto description = read_description(x.run);
-  if (!description)
-    return tl::unexpected{description.error()};
-  auto folder =
-    run_folder::open(x.run.parent_path(), x.run.filename().string());
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  auto options = options_in(x.run);
-  if (!options)
-    return tl::unexpected{options.error()};
-  if (!x.tracker.empty() && !options->contains(x.tracker))
-    return no_tracker(x.tracker, *options);
+  TROUPE_TRY_VOID(check_owners(x.run));
+  TROUPE_TRY(auto description, read_description(x.run));
+  TROUPE_TRY(auto folder,
+             run_folder::open(x.run.parent_path(), x.run.filename().string()));
+  TROUPE_TRY(auto options, options_in(x.run));
+  if (!x.tracker.empty() && !options.contains(x.tracker))
+    return no_tracker(x.tracker, options);
   for (auto& [name, given] : x.options)
-    if (!options->contains(name))
-      return no_tracker(name, *options);
+    if (!options.contains(name))
+      return no_tracker(name, options);
   int status = 0;
-  for (auto& [name, text] : *options) {
+  for (auto& [name, text] : options) {
     if (!x.tracker.empty() && name != x.tracker)
       continue;
     auto state =
-      send_to(name, text, describe_tracked_run(*description, x.run), x);
+      send_to(name, text, describe_tracked_run(description, x.run), x);
     std::printf("%s: %s\n", name.c_str(), state.text.c_str());
     status = state.is_whole ? status : 1;
   }
@@ -315,20 +281,23 @@ expected<int> send_all(const arguments& x) {
 } // namespace
 
 int main(int argc, char** argv) {
-  auto parsed = parse({argv + 1, argv + argc});
-  if (!parsed) {
-    std::fprintf(stderr, "troupe-sync: %s\n\n%s",
-                 parsed.error().message.c_str(), usage);
-    return 2;
-  }
-  if (parsed->help) {
-    std::fputs(usage, stdout);
-    return 0;
-  }
-  auto status = send_all(*parsed);
+  CLI::App app{about, "troupe-sync"};
+  app.footer(notes);
+  arguments given;
+  std::string run;
+  std::vector<std::string> settings;
+  add_options(app, given, run, settings);
+  if (auto code = parse_arguments(app, argc, argv))
+    return *code;
+  for (auto& x : settings)
+    add_setting(given.options, x);
+  auto status = run_path(run).and_then([&](fs::path path) {
+    given.run = std::move(path);
+    return send_all(given);
+  });
   if (!status) {
     std::fprintf(stderr, "troupe-sync: %s\n", status.error().message.c_str());
-    return status.error().code == ec::invalid_argument ? 2 : 1;
+    return status.error().code == ec::invalid_argument ? wrong_arguments : 1;
   }
   return *status;
 }

@@ -41,9 +41,10 @@ protected:
   int sync(const std::string& arguments = {},
            const std::string& variables = {}) {
     output.clear();
-    auto command = variables + " '" + TROUPE_SYNC + "' "
-                   + quoted(run.path().string()) + " --timeout 20 " + arguments
-                   + " 2>&1";
+    auto command =
+      variables + " '" + TROUPE_SYNC + "' " + quoted(run.path().string())
+      + (arguments.find("--timeout") == arguments.npos ? " --timeout 20 " : " ")
+      + arguments + " 2>&1";
     auto* pipe = ::popen(command.c_str(), "re");
     std::array<char, 4096> buffer;
     while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
@@ -102,7 +103,21 @@ TEST_F(troupe_sync_test, refuses_an_unknown_option) {
   EXPECT_THAT(output, HasSubstr("shell="));
   EXPECT_EQ(sync("--set csv.no_such=1"), 1);
   EXPECT_THAT(output, HasSubstr("there is no option no_such"));
+}
+
+TEST_F(troupe_sync_test, names_what_is_wrong_with_its_arguments) {
+  options("csv", "{}");
   EXPECT_EQ(sync("--set csv=1"), 2);
+  EXPECT_THAT(output, HasSubstr("--set: needs TRACKER.OPTION=VALUE"));
+  EXPECT_EQ(sync("--fast"), 2);
+  EXPECT_THAT(output, HasSubstr("not expected: --fast"));
+  EXPECT_EQ(sync("another_folder"), 2);
+  EXPECT_THAT(output, HasSubstr("not expected: another_folder"));
+  EXPECT_EQ(sync("--timeout 20 --timeout 30"), 2);
+  EXPECT_THAT(output, HasSubstr("--timeout: At Most 1 required"));
+  EXPECT_EQ(sync("--tracker"), 2);
+  EXPECT_THAT(output, HasSubstr("--tracker: 1 required"));
+  EXPECT_THAT(output, HasSubstr("Usage: troupe-sync [OPTIONS] RUN_FOLDER"));
 }
 
 TEST_F(troupe_sync_test, does_not_report_as_sent_what_it_cannot_read) {
@@ -257,14 +272,14 @@ TEST_F(troupe_sync_test, refuses_a_missing_folder) {
   fs::current_path(before);
   EXPECT_EQ(WEXITSTATUS(status), 2);
   EXPECT_EQ(sync("--tracker ''"), 2) << output;
-  EXPECT_THAT(output, HasSubstr("--tracker needs a value"));
+  EXPECT_THAT(output, HasSubstr("--tracker: needs a value"));
 }
 
 TEST_F(troupe_sync_test, names_the_limit_of_a_number) {
   options("csv", "{}");
   for (auto seconds : {"2147483648", "99999999999999999999", "-1", "1.5", "s"})
     EXPECT_EQ(sync(std::string{"--timeout "} + seconds), 2) << output;
-  EXPECT_THAT(output, HasSubstr("from 0 to 2147483647, not 's'"));
+  EXPECT_THAT(output, HasSubstr("Value s not in range 0 to 2147483647"));
   EXPECT_EQ(sync("--timeout 2147483647"), 0) << output;
 }
 } // namespace troupe::test

@@ -54,7 +54,7 @@ TEST(text_test, escapes_what_json_does_not_allow_between_quotes) {
 
 TEST(text_test, replaces_invalid_utf8) {
   EXPECT_EQ(json_string("a\xff"
-                    "b"),
+                        "b"),
             "\"a\xef\xbf\xbd"
             "b\"");
   EXPECT_EQ(utf8_text("\xe2\x82"), "\xef\xbf\xbd"); // cut short

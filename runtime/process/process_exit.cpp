@@ -43,6 +43,8 @@ std::string to_string(const process_exit& x) {
 namespace {
 
 std::atomic<int> words_fd{-1};
+/// The process whose words they are; those that it forks share the file.
+std::atomic<pid_t> speaker{0};
 std::terminate_handler terminate_before = nullptr;
 
 std::string current_exception_text() {
@@ -76,6 +78,7 @@ std::string current_exception_text() {
 } // namespace
 
 void keep_last_words_in(int fd) {
+  speaker = ::getpid();
   words_fd = fd;
   auto before = std::set_terminate(on_terminate);
   if (before != on_terminate)
@@ -83,6 +86,8 @@ void keep_last_words_in(int fd) {
 }
 
 void leave_last_words(std::string_view text) noexcept {
+  if (::getpid() != speaker)
+    return;
   int fd = words_fd.exchange(-1);
   if (fd < 0)
     return;

@@ -54,7 +54,7 @@ inline constexpr std::size_t max_last_words = 4096;
 void keep_last_words_in(int fd);
 
 /// Stores *text* as the cause of this process's end; the first call counts.
-/// Does nothing outside a rank. Async-signal-safe.
+/// Does nothing outside a rank's own process. Async-signal-safe.
 void leave_last_words(std::string_view text) noexcept;
 
 /// What a process left in *fd*.

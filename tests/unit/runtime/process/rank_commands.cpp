@@ -118,6 +118,14 @@ commands() {
          std::thread{[&] { throw std::out_of_range{x}; }}.join();
          return 0;
        }},
+      {"throw_in_child", // Which is waited for.
+       [](auto& x, descriptors) {
+         auto child = ::fork();
+         if (child == 0)
+           std::thread{[&] { throw std::out_of_range{x}; }}.join();
+         ::waitpid(child, nullptr, 0);
+         return 7;
+       }},
       {"throw_number_in_thread",
        [](auto&, descriptors) {
          std::thread{[] { throw 42; }}.join();

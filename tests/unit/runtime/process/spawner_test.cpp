@@ -95,6 +95,11 @@ TEST_F(spawner_test,
             "ended by std::terminate without an exception");
 }
 
+TEST_F(spawner_test, takes_no_last_words_from_a_process_that_a_rank_forked) {
+  EXPECT_EQ(to_string(run_rank(client, command("throw_in_child row 7"))),
+            "exited with code 7");
+}
+
 TEST_F(spawner_test, hands_descriptors_over_in_their_order) {
   auto first = make_pipe();
   auto second = make_pipe();

@@ -23,8 +23,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
   while (under_way_.size() > allowed) {
     auto oldest = std::move(under_way_.front());
     under_way_.pop_front();
-    if (auto ok = receive(oldest); !ok)
-      return ok;
+    TROUPE_TRY_VOID(receive(oldest));
   }
   args_.control->reported(index);
   return {};
@@ -48,8 +47,7 @@ expected<void> actor_link::drain() {
   while (!under_way_.empty()) {
     auto oldest = std::move(under_way_.front());
     under_way_.pop_front();
-    if (auto ok = receive(oldest); !ok)
-      return ok;
+    TROUPE_TRY_VOID(receive(oldest));
   }
   return {};
 }

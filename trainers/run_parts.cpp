@@ -180,8 +180,7 @@ private:
 // -- what may be missing
 
 expected<void> run_starter::open() {
-  if (auto ok = find_spawner(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(find_spawner());
   auto actors = find_actors(request_.run, system_);
   if (!actors)
     return tl::unexpected<error>{std::move(actors.error())};
@@ -192,8 +191,7 @@ expected<void> run_starter::open() {
     return tl::unexpected<error>{std::move(store.error())};
   run_->store = std::move(*store);
   request_.run.name = run_->store->description().name;
-  if (auto ok = start_trackers(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(start_trackers());
   auto found = find_listeners(request_.run, std::move(*actors), *run_->store);
   if (!found)
     return tl::unexpected<error>{std::move(found.error())};
@@ -238,8 +236,7 @@ expected<void> run_starter::plan() {
   plan_ = std::move(*plan);
   plan_.on_lent_thread = around_.thread != nullptr;
   // At its end, the system would wait for an actor that gets no exit message.
-  if (auto ok = expect_threads(detached_actors); !ok)
-    return ok;
+  TROUPE_TRY_VOID(expect_threads(detached_actors));
   // Last of what may fail: an attempt that begins needs an end.
   store.stop_waiting_if(std::move(around_.given_up));
   auto first = store.begin_attempt();

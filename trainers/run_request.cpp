@@ -22,10 +22,8 @@ expected<void> refuse_closures(const rank_hooks& x) {
 } // namespace
 
 expected<void> validate(const run_request& x) {
-  if (auto ok = validate(x.scaling, local_resources()); !ok)
-    return ok;
-  if (auto ok = validate(x.run); !ok)
-    return ok;
+  TROUPE_TRY_VOID(validate(x.scaling, local_resources()));
+  TROUPE_TRY_VOID(validate(x.run));
   if (x.loop.problem)
     return tl::unexpected{x.loop.problem};
   for (auto& callback : x.run.callbacks)

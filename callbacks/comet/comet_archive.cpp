@@ -62,17 +62,13 @@ error lost(const fs::path& path, std::uint64_t size, std::uint64_t wanted) {
 // `ec::corrupt` if the file is shorter than *at*.
 expected<void> write_tail(const fs::path& path, std::uint64_t at,
                           std::string_view bytes, const std::stop_token& over) {
-  auto found = look_up(path);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (found->size < at)
-    return tl::unexpected{lost(path, found->size, at)};
-  auto file = record_file::open(path, over);
-  if (!file)
-    return tl::unexpected{file.error()};
-  return file->cut(at)
-    .and_then([&] { return file->append(bytes); })
-    .and_then([&] { return file->commit(); });
+  TROUPE_TRY(auto found, look_up(path));
+  if (found.size < at)
+    return tl::unexpected{lost(path, found.size, at)};
+  TROUPE_TRY(auto file, record_file::open(path, over));
+  return file.cut(at)
+    .and_then([&] { return file.append(bytes); })
+    .and_then([&] { return file.commit(); });
 }
 
 } // namespace
@@ -184,22 +180,16 @@ sink_result comet_archive::start(const std::string& state) {
 // Cuts the file to the confirmed messages. If the driver died between packing
 // them and saving its state, they are only in the archive.
 expected<void> comet_archive::restore_messages() {
-  auto found = look_up(messages_path());
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (found->size >= size_)
+  TROUPE_TRY(auto found, look_up(messages_path()));
+  if (found.size >= size_)
     return write_tail(messages_path(), size_, {}, over_);
-  auto archive = look_up(path());
-  if (!archive)
-    return tl::unexpected{archive.error()};
-  if (!archive->exists())
-    return tl::unexpected{lost(messages_path(), found->size, size_)};
-  auto zip = read_file(path(), max_messages);
-  if (!zip)
-    return tl::unexpected{zip.error()};
-  auto messages = zip_member(*zip, "messages.json");
+  TROUPE_TRY(auto archive, look_up(path()));
+  if (!archive.exists())
+    return tl::unexpected{lost(messages_path(), found.size, size_)};
+  TROUPE_TRY(auto zip, read_file(path(), max_messages));
+  auto messages = zip_member(zip, "messages.json");
   if (!messages || messages->size() < size_)
-    return tl::unexpected{lost(messages_path(), found->size, size_)};
+    return tl::unexpected{lost(messages_path(), found.size, size_)};
   return write_tail(messages_path(), 0, messages->substr(0, size_), over_);
 }
 

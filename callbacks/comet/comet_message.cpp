@@ -20,17 +20,13 @@ expected<std::vector<comet_message>> files_of(const logged_artifact& x,
     result.push_back(
       {message_kind::asset, name, {}, std::nullopt, time_ms, file});
   };
-  auto found = look_up(x.path);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (found->is_file()) {
+  TROUPE_TRY(auto found, look_up(x.path));
+  if (found.is_file()) {
     add(x.path, x.name);
     return result;
   }
-  auto files = files_below(x.path);
-  if (!files)
-    return tl::unexpected{files.error()};
-  for (auto& file : *files)
+  TROUPE_TRY(auto files, files_below(x.path));
+  for (auto& file : files)
     add(file, (fs::path{x.name} / file.lexically_relative(x.path)).string());
   return result;
 }
@@ -71,10 +67,8 @@ comet_messages::of(const tracker_record& record) {
   } else if (auto text = std::get_if<logged_text>(&content)) {
     add_other(result, text->name, text->text, time);
   } else if (auto image = std::get_if<logged_image>(&content)) {
-    auto found = look_up(image->file);
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (!found->is_file())
+    TROUPE_TRY(auto found, look_up(image->file));
+    if (!found.is_file())
       return tl::unexpected{storage_error("read", image->file, ENOENT)};
     result.push_back({message_kind::asset,
                       image->name,

@@ -171,8 +171,7 @@ sink_result comet_rest::send_asset(const comet_message& x) {
 sink_result comet_rest::finish(std::chrono::system_clock::time_point time) {
   auto body = key_field() + "," + field("startTimeMillis", start_ms_) + ","
               + field("endTimeMillis", unix_ms(time)) + "}";
-  if (auto ok = post("set-start-end-time", body); !ok)
-    return ok;
+  TROUPE_TRY_VOID(post("set-start-end-time", body));
   return get("stop?experimentKey=" + percent_encoded(key_));
 }
 

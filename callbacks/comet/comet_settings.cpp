@@ -42,20 +42,18 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
   auto directory =
     first_of(options.offline_directory.string(),
              variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]);
-  auto folder = directory.empty()
-                  ? run.path / "comet"
-                  : given_folder(directory, "COMET_OFFLINE_DIRECTORY or "
-                                            "offline_directory of Comet");
-  if (!folder)
-    return tl::unexpected{folder.error()};
-  x.offline_directory = std::move(*folder);
-  auto url = given_server(
-    host_of(first_of(options.url, variable("COMET_URL_OVERRIDE"),
-                     file["url_override"], "https://www.comet.com")),
-    "COMET_URL_OVERRIDE or url of Comet");
-  if (!url)
-    return tl::unexpected{url.error()};
-  x.url = std::move(*url);
+  TROUPE_TRY(auto folder,
+             directory.empty()
+               ? run.path / "comet"
+               : given_folder(directory, "COMET_OFFLINE_DIRECTORY or "
+                                         "offline_directory of Comet"));
+  x.offline_directory = std::move(folder);
+  TROUPE_TRY(auto url,
+             given_server(
+               host_of(first_of(options.url, variable("COMET_URL_OVERRIDE"),
+                                file["url_override"], "https://www.comet.com")),
+               "COMET_URL_OVERRIDE or url of Comet"));
+  x.url = std::move(url);
   if (auto ok =
         check_credential(x.api_key, "COMET_API_KEY or api_key of Comet");
       !ok)

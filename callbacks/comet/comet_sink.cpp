@@ -40,8 +40,7 @@ std::string comet_sink::options() const {
 }
 
 expected<void> comet_sink::check(const tracked_run& run) const {
-  if (auto settings = make_comet_settings(options_, run); !settings)
-    return tl::unexpected{settings.error()};
+  TROUPE_TRY_VOID(make_comet_settings(options_, run));
   return {};
 }
 
@@ -73,8 +72,7 @@ sink_result comet_sink::start(const tracked_run& run,
       backend_ = std::make_unique<comet_archive>(*settings, options_.tags, run);
   }
   left_.clear();
-  if (auto ok = backend_->start(*inner); !ok)
-    return ok;
+  TROUPE_TRY_VOID(backend_->start(*inner));
   if (mode_ == comet_mode::offline && !options_.mode
       && !std::exchange(announced_, true))
     write_console(
@@ -115,10 +113,8 @@ expected<void> comet_sink::prepare(std::span<const tracker_record> records) {
   for (auto& x : records) {
     if (left_.contains(x.end))
       continue;
-    auto messages = messages_.of(x);
-    if (!messages)
-      return tl::unexpected{messages.error()};
-    left_[x.end] = std::move(*messages);
+    TROUPE_TRY(auto messages, messages_.of(x));
+    left_[x.end] = std::move(messages);
   }
   return {};
 }
@@ -152,20 +148,16 @@ sink_result comet_sink::log(std::span<const tracker_record> records) {
 
 expected<std::optional<offline_files>>
 comet_sink::offline(const tracked_run& run) const {
-  auto settings = make_comet_settings(options_, run);
-  if (!settings)
-    return tl::unexpected{settings.error()};
-  auto archives = comet_archives(*settings);
-  if (!archives)
-    return tl::unexpected{archives.error()};
-  if (archives->empty())
+  TROUPE_TRY(auto settings, make_comet_settings(options_, run));
+  TROUPE_TRY(auto archives, comet_archives(settings));
+  if (archives.empty())
     return std::nullopt;
   std::string names;
-  for (auto& x : *archives)
+  for (auto& x : archives)
     names += " '" + x.string() + '\'';
   auto wanted = options_.mode == comet_mode::offline;
   auto why = wanted ? "the mode is offline"
-             : settings->api_key.empty()
+             : settings.api_key.empty()
                ? "COMET_API_KEY is not set and ~/.comet.config has no api_key"
                : "the run had no COMET_API_KEY";
   return offline_files{"written to" + names + ", not uploaded: " + why
@@ -179,8 +171,7 @@ sink_result comet_sink::finish(run_status_kind status,
   comet_message end{comet_message::kind::other, "troupe.status",
                     std::string{to_string(status)}, std::nullopt,
                     unix_ms(time)};
-  if (auto ok = backend_->send({&end, 1}); !ok)
-    return ok;
+  TROUPE_TRY_VOID(backend_->send({&end, 1}));
   return backend_->finish(time);
 }
 

@@ -98,8 +98,7 @@ sink_result csv_sink::open() {
 
 sink_result csv_sink::log(std::span<const tracker_record> records) {
   if (!table_)
-    if (auto done = open(); !done)
-      return done;
+    TROUPE_TRY_VOID(open());
   auto done = write(records);
   if (!done)
     table_.reset();

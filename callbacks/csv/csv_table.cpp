@@ -46,13 +46,11 @@ constexpr std::size_t chunk_size = 1 << 16; // bytes read or written at once
 template <class Take>
 expected<void> read_chunks(const fs::path& path, std::uint64_t size,
                            Take take) {
-  auto file = open_file(path, O_RDONLY, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, open_file(path, O_RDONLY, "open"));
   std::string buffer(chunk_size, '\0');
   while (size > 0) {
     auto wanted = std::min<std::uint64_t>(size, buffer.size());
-    auto count = ::read(file->get(), buffer.data(), wanted);
+    auto count = ::read(file.get(), buffer.data(), wanted);
     if (count < 0 && errno == EINTR)
       continue;
     if (count < 0)
@@ -115,15 +113,12 @@ std::vector<std::string> cells_of(std::string_view line) {
 expected<table> table::open(const fs::path& path,
                             std::optional<std::uint64_t> known_rows,
                             const std::stop_token& over) {
-  auto file = known_rows ? record_file::open(path, over)
-                         : record_file::open_new(path, over);
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, known_rows ? record_file::open(path, over)
+                                   : record_file::open_new(path, over));
   ::unlink(new_name(path).c_str()); // left by a crash
-  table result{std::move(*file), over};
+  table result{std::move(file), over};
   if (known_rows)
-    if (auto done = result.recover(*known_rows); !done)
-      return tl::unexpected{done.error()};
+    TROUPE_TRY_VOID(result.recover(*known_rows));
   return result;
 }
 
@@ -145,8 +140,7 @@ expected<void> table::recover(std::uint64_t known_rows) {
     }
     return true;
   };
-  if (auto done = read_chunks(file_.path(), file_.size(), scan); !done)
-    return done;
+  TROUPE_TRY_VOID(read_chunks(file_.path(), file_.size(), scan));
   if (lines > 0) {
     header.pop_back();
     names_ = cells_of(header);

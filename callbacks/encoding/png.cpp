@@ -72,8 +72,7 @@ expected<void> check(int width, int height, int channels, std::size_t bytes) {
 
 expected<std::string> encode_png(int width, int height, int channels,
                                  std::span<const std::uint8_t> pixels) {
-  if (auto ok = check(width, height, channels, pixels.size()); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check(width, height, channels, pixels.size()));
   std::string result;
   auto append = [](void* out, void* bytes, int size) {
     static_cast<std::string*>(out)->append(static_cast<char*>(bytes),

@@ -51,18 +51,14 @@ expected<record_file> record_file::reopen(const fs::path& path,
 
 expected<record_file> record_file::open_with(int flags, const fs::path& path,
                                              const std::stop_token& over) {
-  if (auto ok = may_write(over, path); !ok)
-    return tl::unexpected{ok.error()};
-  auto file = open_file(path, flags, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY_VOID(may_write(over, path));
+  TROUPE_TRY(auto file, open_file(path, flags, "open"));
   struct stat info {};
-  if (::fstat(file->get(), &info) != 0)
+  if (::fstat(file.get(), &info) != 0)
     return tl::unexpected{storage_error("read", path, errno)};
   if (info.st_size == 0)
-    if (auto ok = sync_folder(path.parent_path()); !ok)
-      return tl::unexpected{ok.error()};
-  return record_file{std::move(*file), path,
+    TROUPE_TRY_VOID(sync_folder(path.parent_path()));
+  return record_file{std::move(file), path,
                      static_cast<std::uint64_t>(info.st_size), over};
 }
 
@@ -80,8 +76,7 @@ expected<void> record_file::cut(std::uint64_t size) {
   size = std::min(size, end_);
   if (size == end_ && !torn_)
     return {};
-  if (auto ok = may_write(over_, path_); !ok)
-    return ok;
+  TROUPE_TRY_VOID(may_write(over_, path_));
   if (::ftruncate(file_.get(), static_cast<off_t>(size)) != 0)
     return tl::unexpected{storage_error("cut back", path_, errno)};
   torn_ = false;

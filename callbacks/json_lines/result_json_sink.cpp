@@ -79,15 +79,11 @@ system_clock::duration from_us(const json::document& x, const char* name) {
 
 // The size of the complete lines of *path*, in bytes.
 expected<std::uint64_t> whole_lines(const fs::path& path) {
-  auto lines = line_reader::open(path, 0);
-  if (!lines)
-    return tl::unexpected{lines.error()};
+  TROUPE_TRY(auto lines, line_reader::open(path, 0));
   for (;;) {
-    auto line = lines->next();
+    TROUPE_TRY(auto line, lines.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
-      return lines->offset();
+      return lines.offset();
   }
 }
 
@@ -143,20 +139,16 @@ sink_result result_json_sink::start(const tracked_run& run,
 
 expected<void> result_json_sink::open() {
   const auto path = run_.path / "result.json";
-  auto file = size_ ? record_file::open(path, run_.cancelled)
-                    : record_file::open_new(path, run_.cancelled);
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, size_ ? record_file::open(path, run_.cancelled)
+                              : record_file::open_new(path, run_.cancelled));
   auto size = size_.value_or(0);
-  if (file->size() < size) { // Someone shortened it.
-    auto whole = whole_lines(path);
-    if (!whole)
-      return tl::unexpected{whole.error()};
-    size = *whole;
+  if (file.size() < size) { // Someone shortened it.
+    TROUPE_TRY(auto whole, whole_lines(path));
+    size = whole;
   }
-  return file->cut(size).map([&] {
+  return file.cut(size).map([&] {
     size_ = size;
-    file_ = std::move(*file);
+    file_ = std::move(file);
   });
 }
 
@@ -198,14 +190,10 @@ expected<void> result_json_sink::add_params(const metrics& params) const {
   const auto path = run_.path / "params.json";
   auto all = json::document::object();
   std::string before;
-  auto known = look_up(path);
-  if (!known)
-    return tl::unexpected{known.error()};
-  if (known->exists()) {
-    auto text = read_file(path, max_params_bytes);
-    if (!text)
-      return tl::unexpected{text.error()};
-    before = std::move(*text);
+  TROUPE_TRY(auto known, look_up(path));
+  if (known.exists()) {
+    TROUPE_TRY(auto text, read_file(path, max_params_bytes));
+    before = std::move(text);
     auto found = json::document::parse(before, nullptr, false);
     if (found.is_object())
       all = std::move(found);

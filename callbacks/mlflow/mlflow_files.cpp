@@ -112,47 +112,39 @@ std::string yaml_text(const std::string& text) {
 expected<std::uint64_t> append_metric_lines(const fs::path& path,
                                             std::uint64_t known,
                                             const std::string& lines) {
-  auto file = open_metric(path);
-  if (!file)
-    return tl::unexpected{file.error()};
-  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
-  if (size > known && ::ftruncate(file->get(), static_cast<off_t>(known)) != 0)
+  TROUPE_TRY(auto file, open_metric(path));
+  auto size = static_cast<std::uint64_t>(::lseek(file.get(), 0, SEEK_END));
+  if (size > known && ::ftruncate(file.get(), static_cast<off_t>(known)) != 0)
     return tl::unexpected{storage_error("cut", path, errno)};
-  return append(*file, path, std::min(size, known), lines);
+  return append(file, path, std::min(size, known), lines);
 }
 
 expected<std::uint64_t> add_metric_lines(const fs::path& path,
                                          std::uint64_t known,
                                          const std::string& lines) {
-  auto file = open_metric(path);
-  if (!file)
-    return tl::unexpected{file.error()};
-  (void) ::flock(file->get(), LOCK_EX); // If the file system has locks.
-  auto size = static_cast<std::uint64_t>(::lseek(file->get(), 0, SEEK_END));
+  TROUPE_TRY(auto file, open_metric(path));
+  (void) ::flock(file.get(), LOCK_EX); // If the file system has locks.
+  auto size = static_cast<std::uint64_t>(::lseek(file.get(), 0, SEEK_END));
   auto missing = lines;
   if (size > known) {
-    ::lseek(file->get(), static_cast<off_t>(known), SEEK_SET);
-    auto there = read_open_file(*file, path, max_metric_file);
-    if (!there)
-      return tl::unexpected{there.error()};
-    missing = missing_lines(*there, lines);
+    ::lseek(file.get(), static_cast<off_t>(known), SEEK_SET);
+    TROUPE_TRY(auto there, read_open_file(file, path, max_metric_file));
+    missing = missing_lines(there, lines);
   }
   if (missing.empty())
     return known;
-  return append(*file, path, size, missing);
+  return append(file, path, size, missing);
 }
 
 expected<std::uint64_t> cut_metric_lines(const fs::path& path,
                                          std::uint64_t size) {
-  auto text = read_file(path, max_metric_file);
-  if (!text)
-    return tl::unexpected{text.error()};
-  auto whole = text->substr(0, size).rfind('\n');
-  auto keep = whole == text->npos ? 0 : whole + 1;
+  TROUPE_TRY(auto text, read_file(path, max_metric_file));
+  auto whole = text.substr(0, size).rfind('\n');
+  auto keep = whole == text.npos ? 0 : whole + 1;
   boost::system::error_code failed;
   if (keep == 0)
     fs::remove(path, failed);
-  else if (keep < text->size())
+  else if (keep < text.size())
     return open_file(path, O_WRONLY, "open")
       .and_then([&](const unique_fd& file) -> expected<std::uint64_t> {
         if (::ftruncate(file.get(), static_cast<off_t>(keep)) != 0)

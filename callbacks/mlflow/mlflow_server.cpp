@@ -166,10 +166,8 @@ sink_result mlflow_server::open(const mlflow_run& run,
   params_.clear();
   auto known = state.empty() ? run.run_id : text_at(parse(state), "/run_id");
   if (!known.empty()) {
-    auto usable = load_run(known);
-    if (!usable)
-      return tl::unexpected{usable.error()};
-    if (*usable)
+    TROUPE_TRY(auto usable, load_run(known));
+    if (usable)
       return resume();
     if (state.empty())
       return permanent("MLflow has no run " + known
@@ -183,8 +181,7 @@ sink_result mlflow_server::open(const mlflow_run& run,
     return permanent(lost.error());
   if (lost->empty())
     return make_run(*experiment, known);
-  if (auto usable = load_run(*lost); !usable)
-    return tl::unexpected{usable.error()};
+  TROUPE_TRY_VOID(load_run(*lost));
   return resume();
 }
 
@@ -341,8 +338,7 @@ sink_result mlflow_server::log_metrics(std::span<const mlflow_metric> metrics) {
 }
 
 sink_result mlflow_server::log_params(std::span<const mlflow_pair> params) {
-  if (auto ok = send(param_bodies(id_, params)); !ok)
-    return ok;
+  TROUPE_TRY_VOID(send(param_bodies(id_, params)));
   for (auto& x : params)
     params_[x.key] = x.value;
   return {};

@@ -161,31 +161,25 @@ expected<mlflow_settings> databricks_at(const std::string& address,
         + " (DATABRICKS_CONFIG_FILE and DATABRICKS_CONFIG_PROFILE choose "
           "others)");
   }
-  auto server =
+  TROUPE_TRY(
+    auto server,
     given_server(host.find("://") == host.npos ? "https://" + host : host,
                  "the host of Databricks (DATABRICKS_HOST, or host in "
-                   + file.string() + ")");
-  if (!server)
-    return tl::unexpected{server.error()};
-  result.server = std::move(*server);
+                   + file.string() + ")"));
+  result.server = std::move(server);
   for (auto secret :
        {&result.http.token, &result.client_id, &result.client_secret})
-    if (auto ok = check_credential(*secret, "a credential of Databricks (of "
-                                            "DATABRICKS_*, or in "
-                                              + file.string() + ")");
-        !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(check_credential(*secret, "a credential of Databricks (of "
+                                              "DATABRICKS_*, or in "
+                                                + file.string() + ")"));
   return result;
 }
 
 expected<mlflow_settings> server_at(const std::string& address) {
-  auto server = given_server(address, address_name);
-  if (!server)
-    return tl::unexpected{server.error()};
+  TROUPE_TRY(auto server, given_server(address, address_name));
   mlflow_settings result;
-  result.server = std::move(*server);
-  if (auto ok = read_credentials(result); !ok)
-    return tl::unexpected{ok.error()};
+  result.server = std::move(server);
+  TROUPE_TRY_VOID(read_credentials(result));
   result.workspace = variable("MLFLOW_WORKSPACE");
   return result;
 }

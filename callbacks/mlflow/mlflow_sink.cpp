@@ -66,11 +66,9 @@ std::string mlflow_sink::options() const {
 }
 
 expected<void> mlflow_sink::check(const tracked_run& run) const {
-  auto settings = resolve_mlflow(options_, run.path);
-  if (!settings)
-    return tl::unexpected{settings.error()};
+  TROUPE_TRY(auto settings, resolve_mlflow(options_, run.path));
   auto& named = options_.experiment;
-  if (settings->databricks && !named.empty() && !named.starts_with('/'))
+  if (settings.databricks && !named.empty() && !named.starts_with('/'))
     return failure(ec::invalid_config,
                    "the experiment '" + named
                      + "' is not an absolute path, which Databricks requires: "
@@ -98,8 +96,7 @@ sink_result mlflow_sink::start(const tracked_run& run,
     names_ = mlflow_names{x.value("names", mlflow_names::map_type{})};
   }
   tagged_names_ = names_.changed().size();
-  if (auto ok = store_->open(describe_mlflow_run(options_, run), of_store); !ok)
-    return ok;
+  TROUPE_TRY_VOID(store_->open(describe_mlflow_run(options_, run), of_store));
   return log_params(run.config);
 }
 
@@ -117,11 +114,9 @@ sink_result mlflow_sink::log_params(const metrics& values) {
       changed.push_back({clean_mlflow_name("troupe.param_changed." + x.key),
                          cut_mlflow_text(x.value, max_mlflow_tag)});
   }
-  if (auto ok = tag_changed_names(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(tag_changed_names());
   if (!changed.empty())
-    if (auto ok = store_->set_tags(changed); !ok)
-      return ok;
+    TROUPE_TRY_VOID(store_->set_tags(changed));
   if (params.empty())
     return {};
   auto ok = store_->log_params(params);
@@ -204,8 +199,7 @@ void mlflow_sink::gather(const metrics& values, std::int64_t step,
 // Tags go first: sent twice they do no harm, and the metrics then tell how many
 // records were accepted.
 sink_result mlflow_sink::flush(gathered& x) {
-  if (auto ok = tag_changed_names(); !ok)
-    return ok;
+  TROUPE_TRY_VOID(tag_changed_names());
   std::vector<mlflow_pair> tags;
   for (auto& [key, value] : x.tags)
     if (auto i = texts_.find(key); i == texts_.end() || i->second != value)
@@ -264,11 +258,9 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
   if (!files)
     return sink_fails(kind::rejected, files.error());
   for (auto& file : *files)
-    if (auto ok = store_->put_file(
-          file, artifact_path(
-                  name + "/" + file.lexically_relative(path).generic_string()));
-        !ok)
-      return ok;
+    TROUPE_TRY_VOID(store_->put_file(
+      file, artifact_path(name + "/"
+                          + file.lexically_relative(path).generic_string())));
   return {};
 }
 
@@ -297,8 +289,7 @@ sink_result mlflow_sink::put_image(const logged_image& x,
   auto name = "images/" + key + "+step+" + std::to_string(x.step)
               + "+timestamp+" + std::to_string(unix_ms(record.time)) + "+"
               + unique + ".png";
-  if (auto ok = put(x.file, name); !ok)
-    return ok;
+  TROUPE_TRY_VOID(put(x.file, name));
   return set_tag("mlflow.loggedImages", "True");
 }
 

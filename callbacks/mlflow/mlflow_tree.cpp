@@ -141,33 +141,25 @@ expected<std::vector<mlflow_pair>> mlflow_tree::own_tags() const {
     return run_.tags;
   std::vector<mlflow_pair> result;
   for (auto& x : run_.tags) {
-    auto found = look_up(folder_ / "tags" / x.key);
-    if (!found)
-      return tl::unexpected{found.error()};
-    if (!found->exists() || !x.key.starts_with("mlflow."))
+    TROUPE_TRY(auto found, look_up(folder_ / "tags" / x.key));
+    if (!found.exists() || !x.key.starts_with("mlflow."))
       result.push_back(x);
   }
   return result;
 }
 
 expected<fs::path> mlflow_tree::experiment_folder() {
-  if (auto made = make_folders(root_ / ".trash", folder_mode); !made)
-    return tl::unexpected{made.error()};
-  if (auto ok = make_experiment("0", "Default"); !ok)
-    return ok;
-  auto folders = entries_of(root_);
-  if (!folders)
-    return tl::unexpected{folders.error()};
+  TROUPE_TRY_VOID(make_folders(root_ / ".trash", folder_mode));
+  TROUPE_TRY_VOID(make_experiment("0", "Default"));
+  TROUPE_TRY(auto folders, entries_of(root_));
   if (!is_ours_)
-    for (auto& folder : *folders) {
-      auto meta = look_up(folder / id_ / "meta.yaml");
-      if (!meta)
-        return tl::unexpected{meta.error()};
-      if (meta->exists())
+    for (auto& folder : folders) {
+      TROUPE_TRY(auto meta, look_up(folder / id_ / "meta.yaml"));
+      if (meta.exists())
         return folder;
     }
   auto& wanted_id = run_.experiment_id;
-  for (auto& folder : *folders) {
+  for (auto& folder : folders) {
     auto meta = read_meta(folder / "meta.yaml");
     auto is_it = wanted_id.empty() ? meta["name"] == run_.experiment
                                    : meta["experiment_id"] == wanted_id;
@@ -190,53 +182,41 @@ expected<fs::path> mlflow_tree::make_experiment(const std::string& id,
                                                 const std::string& name) {
   auto folder = root_ / id;
   experiment_id_ = id;
-  auto meta = look_up(folder / "meta.yaml");
-  if (!meta)
-    return tl::unexpected{meta.error()};
-  if (meta->exists())
+  TROUPE_TRY(auto meta, look_up(folder / "meta.yaml"));
+  if (meta.exists())
     return folder;
   auto now =
     std::to_string(std::chrono::duration_cast<std::chrono::milliseconds>(
                      std::chrono::system_clock::now().time_since_epoch())
                      .count());
-  if (auto made = make_folders(folder, folder_mode); !made)
-    return tl::unexpected{made.error()};
-  auto ok = replace_file(
+  TROUPE_TRY_VOID(make_folders(folder, folder_mode));
+  TROUPE_TRY_VOID(replace_file(
     folder / "meta.yaml",
     "artifact_location: " + yaml_text(uri_of(folder)) + "\ncreation_time: "
       + now + "\nexperiment_id: '" + id + "'\nlast_update_time: " + now
-      + "\nlifecycle_stage: active\nname: " + yaml_text(name) + "\n");
-  if (!ok)
-    return tl::unexpected{ok.error()};
+      + "\nlifecycle_stage: active\nname: " + yaml_text(name) + "\n"));
   return folder;
 }
 
 expected<void> mlflow_tree::make_run() {
-  if (auto ok = may_write(over_, folder_); !ok)
-    return ok;
+  TROUPE_TRY_VOID(may_write(over_, folder_));
   for (auto* name : {"metrics", "params", "tags", "artifacts"})
-    if (auto ok = make_folders(folder_ / name, folder_mode); !ok)
-      return ok;
+    TROUPE_TRY_VOID(make_folders(folder_ / name, folder_mode));
   return write_meta(run_status_kind::running, 0);
 }
 
 // Cuts off what was written after the state; it will be delivered again.
 expected<void> mlflow_tree::cut_metrics() {
   auto metrics = folder_ / "metrics";
-  auto files = files_below(metrics);
-  if (!files)
-    return tl::unexpected{files.error()};
-  for (auto& file : *files) {
-    if (auto ok = may_write(over_, file); !ok)
-      return ok;
+  TROUPE_TRY(auto files, files_below(metrics));
+  for (auto& file : files) {
+    TROUPE_TRY_VOID(may_write(over_, file));
     auto key = file.lexically_relative(metrics).string();
     auto known = sizes_.find(key);
-    auto size =
-      cut_metric_lines(file, known == sizes_.end() ? 0 : known->second);
-    if (!size)
-      return tl::unexpected{size.error()};
+    TROUPE_TRY(auto size, cut_metric_lines(
+                            file, known == sizes_.end() ? 0 : known->second));
     if (known != sizes_.end())
-      known->second = *size;
+      known->second = size;
   }
   return {};
 }
@@ -244,21 +224,16 @@ expected<void> mlflow_tree::cut_metrics() {
 expected<void> mlflow_tree::write_meta(run_status_kind status,
                                        std::int64_t end_ms) {
   auto file = folder_ / "meta.yaml";
-  if (auto ok = may_write(over_, file); !ok)
-    return ok;
+  TROUPE_TRY_VOID(may_write(over_, file));
   auto number = std::to_string(status_number(status));
   auto end =
     status == run_status_kind::running ? "null" : std::to_string(end_ms);
-  auto found = look_up(file);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (is_ours_ || !found->exists())
+  TROUPE_TRY(auto found, look_up(file));
+  if (is_ours_ || !found.exists())
     return replace_file(file, new_meta(number, end));
-  auto old = read_file(file, max_value_file);
-  if (!old)
-    return tl::unexpected{old.error()};
+  TROUPE_TRY(auto old, read_file(file, max_value_file));
   std::string meta;
-  std::istringstream lines{*old};
+  std::istringstream lines{old};
   for (std::string line; std::getline(lines, line);)
     if (!line.starts_with("status:") && !line.starts_with("end_time:"))
       meta += line + '\n';
@@ -304,10 +279,8 @@ expected<void> mlflow_tree::write_values(const char* what,
                                          std::span<const mlflow_pair> values) {
   std::set<fs::path> folders;
   for (auto& x : values) {
-    auto file = write_value(what, x);
-    if (!file)
-      return tl::unexpected{file.error()};
-    add_folders(folders, folder_ / what, *file);
+    TROUPE_TRY(auto file, write_value(what, x));
+    add_folders(folders, folder_ / what, file);
   }
   return sync_all(folders);
 }
@@ -316,18 +289,14 @@ expected<void> mlflow_tree::write_values(const char* what,
 // Returns its path.
 expected<fs::path> mlflow_tree::write_value(const char* what,
                                             const mlflow_pair& x) {
-  auto place = place_of(what, x.key);
-  if (!place)
-    return tl::unexpected{place.error()};
-  auto file = folder_ / what / *place;
-  if (auto ok = may_write(over_, file); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY(auto place, place_of(what, x.key));
+  auto file = folder_ / what / place;
+  TROUPE_TRY_VOID(may_write(over_, file));
   boost::system::error_code failed;
   fs::create_directories(file.parent_path(), failed);
   auto temporary = folder_ / ".value.tmp"; // Readers ignore it.
   fs::remove(temporary, failed);
-  if (auto ok = write_new_file(temporary, x.value); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(write_new_file(temporary, x.value));
   fs::rename(temporary, file, failed);
   if (failed)
     return tl::unexpected{storage_error("write", file, failed.value())};

@@ -55,12 +55,9 @@ expected<event_files> event_files::open(const fs::path& folder,
   result.seconds_ = known.seconds;
   if (known.number == 0)
     return result;
-  auto file = record_file::open(folder / known.file, over);
-  if (!file)
-    return tl::unexpected{file.error()};
-  if (auto cut = file->cut(known.size); !cut)
-    return tl::unexpected{cut.error()};
-  result.file_ = std::move(*file);
+  TROUPE_TRY(auto file, record_file::open(folder / known.file, over));
+  TROUPE_TRY_VOID(file.cut(known.size));
+  result.file_ = std::move(file);
   return result;
 }
 
@@ -99,16 +96,13 @@ std::string event_files::name(std::int64_t seconds,
 
 expected<void> event_files::begin(std::chrono::system_clock::time_point time) {
   if (file_)
-    if (auto done = file_->commit(); !done)
-      return done;
+    TROUPE_TRY_VOID(file_->commit());
   // Sorts after the previous file, whatever the clock and the process id are.
   const auto seconds = std::max(whole_unix_seconds(time), seconds_ + 1);
-  auto file =
-    record_file::open_new(folder_ / name(seconds, number_ + 1), over_);
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, record_file::open_new(
+                          folder_ / name(seconds, number_ + 1), over_));
   failpoint("tensorboard.begun");
-  file_ = std::move(*file);
+  file_ = std::move(file);
   seconds_ = seconds;
   ++number_;
   return {};
@@ -120,10 +114,8 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
   if (params_file_.empty())
     params_file_ = name(whole_unix_seconds(time), 0);
   const auto path = folder_ / params_file_;
-  auto found = look_up(path);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (found->exists()) {
+  TROUPE_TRY(auto found, look_up(path));
+  if (found.exists()) {
     const auto before = read_file(path, std::size_t{1} << 26);
     if (before && *before == records)
       return {};

@@ -72,17 +72,13 @@ fs::path tensorboard_sink::folder() const {
 
 expected<void> tensorboard_sink::open() {
   files_.reset();
-  auto found = look_up(run_.path);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, look_up(run_.path));
+  if (!found.exists())
     return failure(ec::storage,
                    "cannot find the run's folder " + run_.path.string());
-  auto files = event_files::open(folder(), run_.id, host_of(run_), done_.place,
-                                 run_.cancelled);
-  if (!files)
-    return tl::unexpected{files.error()};
-  files_ = std::move(*files);
+  TROUPE_TRY(auto files, event_files::open(folder(), run_.id, host_of(run_),
+                                           done_.place, run_.cancelled));
+  files_ = std::move(files);
   expected<void> done;
   // If someone shortened or removed the file, begin a new one: the old one may
   // end in the middle of a record.
@@ -167,8 +163,7 @@ sink_result tensorboard_sink::take(const tracker_record& record,
     std::clog << "troupe: tensorboard: step " << step_of(record)
               << " is above 2^31-1: TensorBoard's page HParams fails for this "
                  "run\n";
-  if (auto done = append_record(out, record, options_, now); !done)
-    return done;
+  TROUPE_TRY_VOID(append_record(out, record, options_, now));
   return out.size() < max_buffer ? sink_result{} : file_result(write_out(out));
 }
 

@@ -230,10 +230,8 @@ expected<void> save_position(const sink_position& x, const fs::path& path) {
 }
 
 expected<std::optional<sink_position>> load_position(const fs::path& path) {
-  auto found = look_up_link(path);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (!found->exists())
+  TROUPE_TRY(auto found, look_up_link(path));
+  if (!found.exists())
     return std::optional<sink_position>{};
   return read_file(path, max_bytes).and_then([&](const std::string& text) {
     return verify_sum(text, path.string()).and_then([&] {
@@ -245,11 +243,9 @@ expected<std::optional<sink_position>> load_position(const fs::path& path) {
 
 expected<std::string> line_end_at(const fs::path& journal,
                                   std::uint64_t offset) {
-  auto file = open_file(journal, O_RDONLY, "open");
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, open_file(journal, O_RDONLY, "open"));
   std::string result(std::min<std::uint64_t>(offset, sum_size), '\0');
-  auto count = ::pread(file->get(), result.data(), result.size(),
+  auto count = ::pread(file.get(), result.data(), result.size(),
                        static_cast<off_t>(offset - result.size()));
   if (count < 0)
     return tl::unexpected{storage_error("read", journal, errno)};
@@ -260,23 +256,17 @@ expected<std::string> line_end_at(const fs::path& journal,
 expected<std::uint64_t> resume_offset(const sink_position& x,
                                       const fs::path& run_path) {
   auto journal = run_path / "journal.jsonl";
-  auto found = line_end_at(journal, x.offset);
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (*found == x.line_end)
+  TROUPE_TRY(auto found, line_end_at(journal, x.offset));
+  if (found == x.line_end)
     return x.offset;
-  auto lines = line_reader::open(journal, 0);
-  if (!lines)
-    return tl::unexpected{lines.error()};
+  TROUPE_TRY(auto lines, line_reader::open(journal, 0));
   for (;;) {
-    auto begin = lines->offset();
-    auto line = lines->next();
+    auto begin = lines.offset();
+    TROUPE_TRY(auto line, lines.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       return begin;
-    auto head = parse_line_head(**line);
-    if (head && is_later(*head, x) && has_valid_sum(**line))
+    auto head = parse_line_head(*line);
+    if (head && is_later(*head, x) && has_valid_sum(*line))
       return begin;
   }
 }

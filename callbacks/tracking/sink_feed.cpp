@@ -73,32 +73,26 @@ sink_feed::pump_once(clock::time_point now) {
 expected<void> sink_feed::read() {
   at_end_ = false;
   if (!reader_) {
-    if (auto ok = find_place(); !ok)
-      return ok;
-    auto offset = resume_offset(position_, run_.path);
-    if (!offset)
-      return tl::unexpected{offset.error()};
-    position_.offset = *offset;
-    auto reader = record_reader::open(run_.path, *offset, position_.hints,
-                                      target_->ranks());
-    if (!reader)
-      return tl::unexpected{reader.error()};
-    reader_.emplace(std::move(*reader));
+    TROUPE_TRY_VOID(find_place());
+    TROUPE_TRY(auto offset, resume_offset(position_, run_.path));
+    position_.offset = offset;
+    TROUPE_TRY(auto reader,
+               record_reader::open(run_.path, offset, position_.hints,
+                                   target_->ranks()));
+    reader_.emplace(std::move(reader));
   }
   // Other lines count towards the limit of bytes, but at least one record is
   // read: the position moves with records only.
   while (held_.empty() || awaits_names()
          || (held_.size() < max_batch_
              && reader_->offset() - position_.offset < max_held_bytes)) {
-    auto record = reader_->next();
-    if (!record)
-      return tl::unexpected{record.error()};
-    note_names(*record);
-    if (!*record) {
+    TROUPE_TRY(auto record, reader_->next());
+    note_names(record);
+    if (!record) {
       at_end_ = true;
       return {};
     }
-    held_.push_back(std::move(**record));
+    held_.push_back(std::move(*record));
     statuses_.push_back(reader_->hints().status);
   }
   return {};
@@ -142,8 +136,7 @@ expected<void> sink_feed::find_place() {
 
 sink_result sink_feed::send() {
   if (!started_) {
-    if (auto ok = open(); !ok)
-      return ok;
+    TROUPE_TRY_VOID(open());
   }
   if (is_end(held_.front()))
     return send_end();
@@ -166,8 +159,7 @@ sink_result sink_feed::open() {
   run_.experiment = hints.experiment;
   run_.display_name = hints.display_name;
   run_.attempt = held_.front().attempt;
-  if (auto ok = target_->start(run_, position_.state); !ok)
-    return ok;
+  TROUPE_TRY_VOID(target_->start(run_, position_.state));
   started_ = true;
   is_resumed_ = true;
   // Before the first record, so that after a restart it finds the same run.
@@ -181,8 +173,7 @@ sink_result sink_feed::send_records(std::size_t count) {
   (void) failpoint("sink_feed.log");
   auto ends = count < held_.size() && is_end(held_[count]);
   if (!ends || !target_->finish_writes_all())
-    if (auto ok = target_->log({held_.data(), count}); !ok)
-      return ok;
+    TROUPE_TRY_VOID(target_->log({held_.data(), count}));
   // The end is sent next, and the position is saved then.
   return taken(count, !ends);
 }
@@ -190,8 +181,7 @@ sink_result sink_feed::send_records(std::size_t count) {
 sink_result sink_feed::send_end() {
   auto& record = held_.front();
   auto status = std::get<run_end_record>(record.content).status;
-  if (auto ok = target_->finish(status, record.time); !ok)
-    return ok;
+  TROUPE_TRY_VOID(target_->finish(status, record.time));
   started_ = false; // Another driver may resume the run.
   return taken(1);
 }
@@ -281,25 +271,20 @@ sink_feed::fail(error reason, clock::time_point now,
 expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
   note_("tracker " + target_->name() + " refuses a record, which is kept in "
         + file(".rejected.jsonl").string() + ": " + reason.message);
-  auto lines = line_reader::open(run_.path / "journal.jsonl", position_.offset);
-  if (!lines)
-    return tl::unexpected{lines.error()};
+  TROUPE_TRY(auto lines,
+             line_reader::open(run_.path / "journal.jsonl", position_.offset));
   std::string text;
-  while (lines->offset() < x.end) {
-    auto line = lines->next();
+  while (lines.offset() < x.end) {
+    TROUPE_TRY(auto line, lines.next());
     if (!line)
-      return tl::unexpected{line.error()};
-    if (!*line)
       break;
-    text = **line; // The last line is the record's.
+    text = *line; // The last line is the record's.
   }
   auto path = file(".rejected.jsonl");
   if (left_)
     return failure(ec::stopped, "the run is over");
-  auto out = record_file::open(path);
-  if (!out)
-    return tl::unexpected{out.error()};
-  return out->append(text).and_then([&] { return out->commit(); });
+  TROUPE_TRY(auto out, record_file::open(path));
+  return out.append(text).and_then([&] { return out.commit(); });
 }
 
 expected<void> sink_feed::save() {
@@ -313,14 +298,10 @@ expected<std::uint64_t> sink_feed::unsent() const {
   auto offset = reader_ ? reader_->offset() : unread();
   if (!offset)
     return offset;
-  auto rest = record_reader::open(run_.path, *offset, {}, 0);
-  if (!rest)
-    return tl::unexpected{rest.error()};
+  TROUPE_TRY(auto rest, record_reader::open(run_.path, *offset, {}, 0));
   for (std::uint64_t count = held_.size();; ++count) {
-    auto record = rest->next();
+    TROUPE_TRY(auto record, rest.next());
     if (!record)
-      return tl::unexpected{record.error()};
-    if (!*record)
       return count;
   }
 }

@@ -42,16 +42,11 @@ tracker_set::start(const tracker_list& trackers, const run_description& run,
                    const fs::path& run_path, listeners to) {
   auto facts = describe_tracked_run(run, run_path);
   facts.status = to.status;
-  if (auto ok = check_names(trackers); !ok)
-    return tl::unexpected{ok.error()};
-  auto targets = take(trackers, facts);
-  if (!targets)
-    return tl::unexpected{targets.error()};
+  TROUPE_TRY_VOID(check_names(trackers));
+  TROUPE_TRY(auto targets, take(trackers, facts));
   std::unique_ptr<tracker_set> result{new tracker_set{std::move(to)}};
   for (std::size_t i = 0; i < trackers.size(); ++i)
-    if (auto ok = result->add(*trackers[i], std::move((*targets)[i]), facts);
-        !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(result->add(*trackers[i], std::move(targets[i]), facts));
   return result;
 }
 
@@ -59,8 +54,7 @@ expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
                                 tracked_run run) {
   auto name = x.target()->name();
   auto file = run.path / "sinks" / (name + ".options");
-  if (auto ok = replace_file(file, x.target()->options()); !ok)
-    return ok;
+  TROUPE_TRY_VOID(replace_file(file, x.target()->options()));
   if (!target) {
     left_out_.push_back("tracker " + name
                         + " still serves another run and gets nothing of this "

@@ -129,8 +129,7 @@ sink_result wandb_batch::add_image(const logged_image& x,
   auto sum = sha256(*bytes);
   fs::path name{"media/images/" + x.name + "_" + std::to_string(x.step) + "_"
                 + sum.substr(0, 20) + ".png"};
-  if (auto added = add_file(x.file, name, true); !added)
-    return added;
+  TROUPE_TRY_VOID(add_file(x.file, name, true));
   auto image = row_at(x.step, record);
   if (!image)
     return {};
@@ -170,10 +169,8 @@ sink_result wandb_batch::add_artifact(const logged_artifact& x) {
   if (!files)
     return rejected(files.error());
   for (auto& file : *files)
-    if (auto added = add_file(
-          file, fs::path{x.name} / file.lexically_relative(x.path), false);
-        !added)
-      return added;
+    TROUPE_TRY_VOID(add_file(
+      file, fs::path{x.name} / file.lexically_relative(x.path), false));
   return {};
 }
 

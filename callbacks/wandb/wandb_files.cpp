@@ -128,13 +128,11 @@ expected<std::string> read_tail(const record_file& log, std::uint64_t from) {
                                   + std::to_string(log.size()) + " bytes, but "
                                   + std::to_string(from)
                                   + " of them were confirmed");
-  auto file = open_file(path, O_RDONLY, "read");
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, open_file(path, O_RDONLY, "read"));
   std::string result(log.size() - from, '\0');
   std::size_t done = 0;
   while (done < result.size()) {
-    auto n = ::pread(file->get(), result.data() + done, result.size() - done,
+    auto n = ::pread(file.get(), result.data() + done, result.size() - done,
                      static_cast<off_t>(from + done));
     if (n < 0 && errno == EINTR)
       continue;
@@ -174,26 +172,21 @@ make_wandb_fragment(const fs::path& root, const std::string& id,
                     std::chrono::system_clock::time_point now) {
   using namespace std::chrono_literals;
   auto time = std::chrono::floor<std::chrono::seconds>(now);
-  auto others = wandb_fragments(root, id);
-  if (!others)
-    return tl::unexpected{others.error()};
-  if (!others->empty())
-    time = std::max(time, others->back().time + 1s);
+  TROUPE_TRY(auto others, wandb_fragments(root, id));
+  if (!others.empty())
+    time = std::max(time, others.back().time + 1s);
   auto name = std::string{prefix} + time_text(time) + "-" + id;
   wandb_fragment result{root / name, id, time};
   for (auto& folder : {result.files(), result.path / "logs"})
-    if (auto made = make_folders(folder); !made)
-      return tl::unexpected{made.error()};
+    TROUPE_TRY_VOID(make_folders(folder));
   name_latest(root, name);
   return result;
 }
 
 expected<wandb_log> wandb_log::create(const fs::path& path,
                                       std::stop_token over) {
-  auto file = record_file::create(path, over);
-  if (!file)
-    return tl::unexpected{file.error()};
-  wandb_log result{std::move(*file)};
+  TROUPE_TRY(auto file, record_file::create(path, over));
+  wandb_log result{std::move(file)};
   result.pending_ = file_header;
   return result;
 }
@@ -202,15 +195,10 @@ expected<wandb_log>
 wandb_log::reopen(const fs::path& path, std::uint64_t from,
                   const std::function<void(std::string_view)>& see,
                   std::stop_token over) {
-  auto file = record_file::reopen(path, over);
-  if (!file)
-    return tl::unexpected{file.error()};
-  auto tail = read_tail(*file, from);
-  if (!tail)
-    return tl::unexpected{tail.error()};
-  if (auto ok = file->cut(from + read_records(*tail, from, see)); !ok)
-    return tl::unexpected{ok.error()};
-  return wandb_log{std::move(*file)};
+  TROUPE_TRY(auto file, record_file::reopen(path, over));
+  TROUPE_TRY(auto tail, read_tail(file, from));
+  TROUPE_TRY_VOID(file.cut(from + read_records(tail, from, see)));
+  return wandb_log{std::move(file)};
 }
 
 void wandb_log::append(std::string_view record) {

@@ -53,8 +53,7 @@ expected<void> check_names(const wandb_run& x) {
 
 expected<void> check_service(const wandb_options& options) {
   if (auto url = variable("WANDB_BASE_URL"); !url.empty())
-    if (auto ok = given_server(url, "WANDB_BASE_URL"); !ok)
-      return tl::unexpected{ok.error()};
+    TROUPE_TRY_VOID(given_server(url, "WANDB_BASE_URL"));
   return check_credential(first_of(options.api_key, variable("WANDB_API_KEY")),
                           "WANDB_API_KEY or api_key of W&B");
 }
@@ -88,18 +87,14 @@ bool is_in_netrc(const std::string& host) {
 
 expected<wandb_settings> make_wandb_settings(const wandb_options& options,
                                              const tracked_run& run) {
-  auto mode = mode_of(options);
-  if (!mode)
-    return tl::unexpected{mode.error()};
+  TROUPE_TRY(auto mode, mode_of(options));
   wandb_settings result;
-  result.mode = *mode;
+  result.mode = mode;
   auto dir = first_of(options.dir.string(), variable("WANDB_DIR"));
-  auto root = given_folder(dir.empty() ? run.path.string() : dir,
-                           "WANDB_DIR or dir of W&B");
-  if (!root)
-    return tl::unexpected{root.error()};
-  result.root = *root / "wandb";
-  if (auto ok = check_service(options); !ok && *mode == wandb_mode::online)
+  TROUPE_TRY(auto root, given_folder(dir.empty() ? run.path.string() : dir,
+                                     "WANDB_DIR or dir of W&B"));
+  result.root = root / "wandb";
+  if (auto ok = check_service(options); !ok && mode == wandb_mode::online)
     return tl::unexpected{ok.error()};
   auto& x = result.about;
   x.id = first_of(options.run_id, variable("WANDB_RUN_ID"), run.id);
@@ -120,8 +115,7 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   for (auto& [name, value] : run.tags)
     x.config.push_back({name.starts_with("troupe.") ? name : "troupe." + name,
                         wandb_json(value)});
-  if (auto ok = check_names(x); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(check_names(x));
   return result;
 }
 

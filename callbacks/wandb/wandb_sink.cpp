@@ -101,8 +101,7 @@ std::string wandb_sink::options() const {
 }
 
 expected<void> wandb_sink::check(const tracked_run& run) const {
-  if (auto settings = make_wandb_settings(options_, run); !settings)
-    return tl::unexpected{settings.error()};
+  TROUPE_TRY_VOID(make_wandb_settings(options_, run));
   return {};
 }
 
@@ -133,28 +132,23 @@ sink_result wandb_sink::start(const tracked_run& run,
 // What was written after the saved state counts, too: it may have been uploaded
 // already.
 expected<void> wandb_sink::repair_earlier() {
-  auto all = wandb_fragments(settings_.root, settings_.about.id);
-  if (!all)
-    return tl::unexpected{all.error()};
-  for (auto& x : *all) {
+  TROUPE_TRY(auto all, wandb_fragments(settings_.root, settings_.about.id));
+  for (auto& x : all) {
     if (x.name() < place_.fragment
         || (fragment_ && x.name() == fragment_->name()))
       continue;
     auto is_known = x.name() == place_.fragment;
     if (is_known && place_.closed)
       continue;
-    if (auto ok = repair(x, is_known ? place_.size : log_header); !ok)
-      return ok;
+    TROUPE_TRY_VOID(repair(x, is_known ? place_.size : log_header));
   }
   return {};
 }
 
 expected<void> wandb_sink::repair(const wandb_fragment& x, std::uint64_t from) {
-  auto found = look_up(x.log());
-  if (!found)
-    return tl::unexpected{found.error()};
+  TROUPE_TRY(auto found, look_up(x.log()));
   // The process died before the first record.
-  if (!found->exists() || found->size < log_header)
+  if (!found.exists() || found.size < log_header)
     return remove_tree(x.path);
   auto has_exit = false;
   auto log = wandb_log::reopen(
@@ -170,8 +164,7 @@ expected<void> wandb_sink::repair(const wandb_fragment& x, std::uint64_t from) {
   if (!has_exit) {
     log->append(records_.exit(exit_code_of(run_status_kind::errored),
                               std::chrono::seconds{0}));
-    if (auto ok = log->flush(); !ok)
-      return ok;
+    TROUPE_TRY_VOID(log->flush());
   }
   place_.fragment = x.name();
   place_.size = log->size();
@@ -203,37 +196,34 @@ expected<void> wandb_sink::begin_fragment() {
   auto& about = settings_.about;
   // The first fragment is always uploaded from row 0, so that uploading it
   // twice does no harm.
-  auto earlier = wandb_fragments(settings_.root, about.id);
-  if (!earlier)
-    return tl::unexpected{earlier.error()};
-  about.resume = !earlier->empty();
-  auto fragment = make_wandb_fragment(settings_.root, about.id,
-                                      std::chrono::system_clock::now());
-  if (!fragment)
-    return tl::unexpected{fragment.error()};
-  auto log = wandb_log::create(fragment->log(), run_.cancelled);
+  TROUPE_TRY(auto earlier, wandb_fragments(settings_.root, about.id));
+  about.resume = !earlier.empty();
+  TROUPE_TRY(auto fragment,
+             make_wandb_fragment(settings_.root, about.id,
+                                 std::chrono::system_clock::now()));
+  auto log = wandb_log::create(fragment.log(), run_.cancelled);
   if (!log) {
-    (void) remove_tree(fragment->path);
+    (void) remove_tree(fragment.path);
     return tl::unexpected{log.error()};
   }
   records_ = {};
-  about.start_time = fragment->time;
+  about.start_time = fragment.time;
   log->append(records_.header());
   log->append(records_.run(about));
-  log->append(records_.environment(environment_of(run_), fragment->time));
+  log->append(records_.environment(environment_of(run_), fragment.time));
   log_ = std::move(*log);
-  fragment_ = *fragment;
+  fragment_ = fragment;
   auto place = place_;
-  place.fragment = fragment->name();
+  place.fragment = fragment.name();
   place.closed = place.ended = false;
   if (auto ok = flush(std::move(place)); !ok) {
-    (void) remove_tree(fragment->path);
+    (void) remove_tree(fragment.path);
     return ok;
   }
   if (settings_.mode != wandb_mode::online)
     return {};
-  auto all = std::move(*earlier);
-  all.push_back(*fragment);
+  auto all = std::move(earlier);
+  all.push_back(fragment);
   std::erase_if(all, [](auto& x) { return x.is_synced(); });
   auto obstacle = upload_.obstacle(all);
   if (obstacle.empty())
@@ -335,23 +325,19 @@ sink_result wandb_sink::upload_all(const wandb_settings& settings,
 
 expected<std::optional<offline_files>>
 wandb_sink::offline(const tracked_run& run) const {
-  auto settings = make_wandb_settings(options_, run);
-  if (!settings)
-    return tl::unexpected{settings.error()};
-  if (settings->mode == wandb_mode::disabled)
+  TROUPE_TRY(auto settings, make_wandb_settings(options_, run));
+  if (settings.mode == wandb_mode::disabled)
     return std::nullopt;
-  auto left = wandb_fragments(settings->root, settings->about.id);
-  if (!left)
-    return tl::unexpected{left.error()};
-  std::erase_if(*left, [](auto& x) { return x.is_synced(); });
-  if (left->empty())
+  TROUPE_TRY(auto left, wandb_fragments(settings.root, settings.about.id));
+  std::erase_if(left, [](auto& x) { return x.is_synced(); });
+  if (left.empty())
     return std::nullopt;
-  auto wanted = settings->mode == wandb_mode::offline;
-  auto why = wanted ? "the mode is offline" : upload_.obstacle(*left);
+  auto wanted = settings.mode == wandb_mode::offline;
+  auto why = wanted ? "the mode is offline" : upload_.obstacle(left);
   if (wanted || why.empty())
-    why += "; next: " + wandb_upload::command_for(*left);
+    why += "; next: " + wandb_upload::command_for(left);
   return offline_files{
-    "written to " + settings->root.string() + ", not uploaded: " + why, wanted};
+    "written to " + settings.root.string() + ", not uploaded: " + why, wanted};
 }
 
 sink_result wandb_sink::upload(const tracked_run& run) {

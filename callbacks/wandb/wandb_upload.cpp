@@ -149,19 +149,16 @@ fs::path find_program(const std::string& name) {
 expected<child_program>
 child_program::start(const std::vector<std::string>& command,
                      const changes& environment, const fs::path& log) {
-  auto output = open_file(log, O_WRONLY | O_CREAT | O_APPEND, "open");
-  if (!output)
-    return tl::unexpected{output.error()};
-  auto input = open_file("/dev/null", O_RDONLY, "open");
-  if (!input)
-    return tl::unexpected{input.error()};
+  TROUPE_TRY(auto output,
+             open_file(log, O_WRONLY | O_CREAT | O_APPEND, "open"));
+  TROUPE_TRY(auto input, open_file("/dev/null", O_RDONLY, "open"));
   auto lines = environment_lines(environment);
   auto argv = pointers_to(command);
   auto envp = pointers_to(lines);
   auto parent = ::getpid();
   auto pid = ::fork();
   if (pid == 0)
-    become(argv.data(), envp.data(), input->get(), output->get(), parent);
+    become(argv.data(), envp.data(), input.get(), output.get(), parent);
   if (pid < 0)
     return system_failure(ec::spawn, command.front() + " cannot be started");
   return child_program{pid, open_pidfd(pid)};
@@ -253,10 +250,8 @@ wandb_upload::finish(const std::vector<wandb_fragment>& fragments,
   follower_.reset();
   auto left = unsynced(fragments);
   if (!left.empty() && !stop.stop_requested() && !is_late()) {
-    auto child = start({"sync", "--yes"}, left);
-    if (!child)
-      return tl::unexpected{child.error()};
-    child->wait(time, options_.finish_timeout, stop);
+    TROUPE_TRY(auto child, start({"sync", "--yes"}, left));
+    child.wait(time, options_.finish_timeout, stop);
     left = unsynced(left);
   }
   for (auto& x : fragments)

@@ -226,9 +226,7 @@ expected<attempt_start> run_store::begin_attempt() {
   auto is_over = [this] {
     return waiting_is_over_ || (given_up_ && given_up_());
   };
-  auto ended = folder_->await_ranks(start_timeout_, is_over, note_);
-  if (!ended)
-    return tl::unexpected{ended.error()};
+  TROUPE_TRY_VOID(folder_->await_ranks(start_timeout_, is_over, note_));
   checkpoints_.note_failures(failures());
   TROUPE_TRY(auto resume, checkpoints_.resume_checkpoint());
   if (is_over()) // Checksums may have taken minutes.

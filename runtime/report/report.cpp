@@ -12,7 +12,8 @@ namespace troupe {
 
 namespace {
 
-std::string quoted(std::string_view text) {
+// Not `quoted`: that would be `std::quoted` for a std::string.
+std::string in_quotes(std::string_view text) {
   return '"' + std::string{text} + '"';
 }
 
@@ -30,7 +31,7 @@ expected<void> check_names(const report_batch& x) {
   std::string names;
   for (auto& [name, ranks] : ranks_by_name)
     names +=
-      (names.empty() ? "" : ", ") + quoted(name) + " by " + rank_list(ranks);
+      (names.empty() ? "" : ", ") + in_quotes(name) + " by " + rank_list(ranks);
   return failure(ec::conflict, report_name(x)
                                  + ": the ranks call its checkpoint by "
                                    "different names: "
@@ -47,9 +48,9 @@ check_folders(const report_batch& x,
       if (auto file = owner.find(path.substr(0, end)); file != owner.end())
         return failure(ec::conflict,
                        report_name(x) + ": rank " + std::to_string(file->second)
-                         + " adds " + quoted(file->first) + " and rank "
-                         + std::to_string(rank) + ' ' + quoted(path)
-                         + " to checkpoint " + quoted(x.parts[rank]->name)
+                         + " adds " + in_quotes(file->first) + " and rank "
+                         + std::to_string(rank) + ' ' + in_quotes(path)
+                         + " to checkpoint " + in_quotes(x.parts[rank]->name)
                          + ": one is a file where the other has a folder");
   return {};
 }
@@ -72,8 +73,8 @@ expected<void> check_parts(const report_batch& x) {
                  ? "rank " + std::to_string(rank) + " adds "
                  : "rank " + std::to_string(i->second) + " and rank "
                      + std::to_string(rank) + " both add ")
-            + quoted(file.path) + (i->second == rank ? " twice to " : " to ")
-            + "checkpoint " + quoted(x.parts[rank]->name));
+            + in_quotes(file.path) + (i->second == rank ? " twice to " : " to ")
+            + "checkpoint " + in_quotes(x.parts[rank]->name));
     }
   }
   return check_folders(x, owner);

@@ -1,5 +1,5 @@
 #!/usr/bin/env bash
-# Provides everything that Troupe is built from on a Debian 12 machine: Debian packages, CAF built from Debian's source
+# Provides everything that Troupe is built from on a Debian 12 or 13 machine: Debian packages, CAF built from Debian's source
 # package, LibTorch from its PyPI wheel. Idempotent; quick when there is nothing to do. What it builds is stored below
 # $TROUPE_CACHE (default: the user's cache folder), keyed by version, and shared by all clones. A part appears there by
 # rename, complete or not at all; clones that start together take turns.

@@ -59,10 +59,10 @@ function secondsText(x) {
   return x < 1e-3 ? `${numberText(x * 1e6, 3)} µs` : x < 1 ? `${numberText(x * 1e3, 3)} ms` : `${numberText(x, 3)} s`;
 }
 
-/// The time *t* seconds after the begin.
+/// The time *t* seconds after the begin; nothing if it is not known.
 function timeElement(t) {
   const date = new Date(data.begin + Math.round(1000 * t));
-  if (isNaN(date)) return ''; // not known, or in no calendar
+  if (isNaN(date)) return '';
   const text = date.toISOString().replace(/\.\d+/, '');
   return element('time', { datetime: text }, text.replace('T', ' ').replace('Z', ''));
 }

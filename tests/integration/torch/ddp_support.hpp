@@ -11,8 +11,11 @@
 #include <torch/script.h>
 #include <torch/torch.h>
 
+#include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/train_context.hpp"
 
+#include "tests/support/memory_link.hpp"
+#include "tests/support/temporary_folder.hpp"
 #include "tests/support/torch_ranks.hpp"
 
 namespace troupe::test {
@@ -71,6 +74,25 @@ struct rank_of_test {
   group_ptr second;
 };
 
+/// The context of one rank, whose reports end in memory.
+struct context_of_test {
+  explicit context_of_test(rank_of_test& self) {
+    rank_facts facts;
+    facts.rank = self.rank;
+    facts.world_size = self.size;
+    facts.run_path = folder.path().string();
+    fs::create_directory(folder / "checkpoints");
+    context.emplace(facts, make_memory_link(), std::nullopt);
+    context->data_plane() = std::make_shared<torch_data_plane>(
+      torch_data_plane{self.group(), at::kCPU});
+  }
+
+  void report() { context->report({{"loss", 1.0}}); }
+
+  temporary_folder folder;
+  std::optional<train_context> context;
+};
+
 inline std::vector<std::string>
 run_ranks(const placement& where,
           const std::function<void(rank_of_test&)>& body) {
@@ -93,6 +115,11 @@ std::shared_ptr<Model> seeded(int seed) {
   for (auto& x : model->parameters())
     x.uniform_(-0.3, 0.3, generator);
   return model;
+}
+
+inline void set_trainable(const torch::nn::Module& module, bool on) {
+  for (auto& x : module.parameters())
+    x.set_requires_grad(on);
 }
 
 /// *n* rows of features and their classes (of 5), a function of *number*.

@@ -13,6 +13,7 @@
 
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+#include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -69,7 +70,8 @@ at::Tensor fingerprint(const at::Tensor& x) {
 
 distributed_data_parallel::distributed_data_parallel(
   model_tensors_source source, group_ptr group, data_parallel_options options)
-  : source_(std::move(source)), options_(std::move(options)) {
+  : source_(std::move(source)), options_(std::move(options)),
+    kept_(std::make_shared<kept_gradients>()) {
   rebuild(std::move(group), options_.broadcast_at_start);
 }
 
@@ -102,17 +104,28 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   }
   dropped_ = false;
   buffers_are_due_ = true;
+  kept_to_itself_ = false;
 }
 
 void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   auto model = source_.tensors();
   model_ = model.model;
-  reduced_ = reduced_of(model, options_);
-  trained_ = trained_now();
+  auto trained = trained_now();
+  auto reduced = reduced_of(model, options_);
   // Without anything to train, the ranks still agree on that, if the group can.
-  device_ = reduced_.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
-                             : reduced_.front().tensor.device();
-  agree(problem_of(model, reduced_, options_));
+  device_ = reduced.empty() ? group_->getBoundDeviceId().value_or(at::kCPU)
+                            : reduced.front().tensor.device();
+  auto problem = problem_of(model, reduced, options_);
+  if (auto name = kept_->left_behind(model, reduced);
+      problem.empty() && !name.empty())
+    problem = c10::str(
+      "parameter ", name,
+      " was frozen while it had a gradient that no_sync() kept on this rank, "
+      "which would not be averaged any more: freeze it after a step, or "
+      "forget the gradient with zero_grad()");
+  agree(problem);
+  trained_ = std::move(trained);
+  reduced_ = std::move(reduced);
   std::vector<at::Tensor> parameters;
   for (auto& x : reduced_)
     parameters.push_back(x.tensor);
@@ -133,6 +146,9 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
     mismatch = "model " + model.model + names;
   agree(mismatch);
   copy_from(0, model, with_parameters, with_buffers);
+  kept_->follow(reduced_);
+  if (with_parameters)
+    kept_->forget_changes();
   make_reducer();
 }
 
@@ -196,11 +212,12 @@ void distributed_data_parallel::follow_parameters() {
   auto now = trained_now();
   if (now == trained_)
     return;
-  trained_ = std::move(now);
   auto is_same = [](auto& x, auto& y) { return x.tensor.is_same(y.tensor); };
   auto reduced = reduced_of(source_.tensors(), options_);
-  if (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same))
+  if (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same)) {
+    trained_ = std::move(now);
     return;
+  }
   if (join_)
     refuse("rank ", group_->getRank(), ": other parameters of model ", model_,
            " require a gradient than before join(); a rank without data "
@@ -213,6 +230,7 @@ void distributed_data_parallel::make_reducer() {
   reducer_.reset();
   sink_ = std::make_shared<gradient_sink_state>();
   sink_->static_graph = options_.static_graph;
+  sink_->kept = kept_;
   reducer_ = troupe::make_reducer(reduced_, group_, options_, sync_, sink_);
   sink_->reducer = reducer_;
   logger_ = std::make_shared<c10d::Logger>(reducer_);
@@ -228,8 +246,7 @@ void distributed_data_parallel::make_reducer() {
 }
 
 void distributed_data_parallel::zero_grad() {
-  if (active() && stepped_alone(*reducer_).empty())
-    sink_->kept.reset(); // no step will use them
+  kept_->end();
   std::vector<c10::TensorImpl*> parameters;
   source_.append_parameters(parameters);
   for (auto x : parameters)
@@ -240,7 +257,7 @@ void distributed_data_parallel::check_backward() const {
   if (!active())
     return;
   troupe::check_backward(*reducer_);
-  if (auto name = stepped_alone(*reducer_); !name.empty())
+  if (auto name = kept_->changed(); !name.empty())
     refuse("rank ", group_->getRank(), ": parameter ", name,
            " was changed after a backward whose gradients no_sync() kept on "
            "this rank, so that the ranks' weights may differ now: the last "
@@ -281,7 +298,7 @@ void distributed_data_parallel::compare_replicas() {
            " differs from that of rank 0, although their gradients are "
            "averaged: has a rank made a step with gradients or with a "
            "learning rate of its own, or loaded other weights?");
-  sink_->kept.reset();
+  kept_->forget_changes();
 }
 
 void distributed_data_parallel::check_at_reports(train_context& context) {
@@ -308,13 +325,13 @@ void distributed_data_parallel::before_forward() {
   on_rank([&] {
     if (learns)
       troupe::check_backward(*reducer_);
-    // On all ranks, like the rest. On a GPU this would wait for the device.
-    if (learns && *sync_ && !join_ && device_.is_cpu() && sink_->kept) {
-      const std::int64_t mine = stepped_alone(*reducer_).empty() ? 0 : 1;
+    // On a GPU this would wait for the device.
+    if (learns && *sync_ && !join_ && device_.is_cpu() && kept_to_itself_) {
+      const std::int64_t mine = kept_->changed().empty() ? 0 : 1;
       if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
         compare_replicas(); // One rank may see what another does not.
     }
-    if (learns && *sync_)
+    if (learns)
       follow_parameters();
     // A static graph is learned from the first backward, which has to be
     // averaged.
@@ -351,6 +368,8 @@ void distributed_data_parallel::after_forward(
            ": the forward's output has a type whose tensors are not known; "
            "give it a function `for_each_tensor(output&, f)` beside it");
   buffers_are_due_ = learns && *sync_;
+  if (learns)
+    kept_to_itself_ = !*sync_;
   if (learns && *sync_) {
     ++sink_->forwards;
     std::vector<at::Tensor> tensors;

@@ -23,6 +23,7 @@ class Reducer;
 
 namespace troupe {
 
+class kept_gradients;
 class train_context;
 struct gradient_sink_state;
 
@@ -59,9 +60,10 @@ private:
 /// instead of `forward` of this object.
 ///
 /// Parameters may be frozen, unfrozen, replaced and added between steps, on
-/// all ranks alike: the next forward that is synchronized averages those that
-/// require a gradient then, and takes over rank 0's parameters as construction
-/// does. Not within a `join`.
+/// all ranks alike: the next forward with gradients averages those that require
+/// one then, and takes over rank 0's parameters as construction does. Not
+/// within a `join`. A parameter with a gradient that `no_sync` kept must not be
+/// frozen.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -219,7 +221,10 @@ private:
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;
   std::shared_ptr<gradient_sink_state> sink_;
+  const std::shared_ptr<kept_gradients> kept_; // of all Reducers
   const std::shared_ptr<bool> sync_ = std::make_shared<bool>(true);
+  bool kept_to_itself_ =
+    false; // forwards of all ranks since a synchronized one
   bool buffers_are_due_ = true;
   bool dropped_ = false;
   std::optional<join_options> join_;

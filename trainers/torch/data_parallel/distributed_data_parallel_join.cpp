@@ -3,6 +3,7 @@
 
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+#include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 
 // Uneven inputs.
@@ -33,6 +34,7 @@ void distributed_data_parallel::end_join() noexcept {
   if (join_ && active())
     reducer_->set_forward_pass_work_handle({}, true);
   join_.reset();
+  kept_to_itself_ = false; // ranks with fewer steps do not know
 }
 
 void distributed_data_parallel::announce_data() {
@@ -88,6 +90,7 @@ void distributed_data_parallel::finish_join() {
     while (shadow_step())
       made_the_most_steps = false;
     copy_from(common_rank(made_the_most_steps), source_.tensors(), true, true);
+    kept_->forget_changes();
   });
 }
 

@@ -1,9 +1,7 @@
 #pragma once
 
-#include <cstddef>
 #include <cstdint>
 #include <memory>
-#include <optional>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -13,6 +11,8 @@ class Reducer;
 }
 
 namespace troupe {
+
+class kept_gradients;
 
 /// What the sinks of one Reducer share. The graph may outlive the Reducer.
 struct gradient_sink_state {
@@ -24,15 +24,7 @@ struct gradient_sink_state {
   bool passed_by = false;
   std::uint64_t forwards = 0; ///< Those whose gradients are to be averaged.
   std::uint64_t ended = 0; ///< The last of them whose backward did not throw.
-
-  /// A parameter that got a gradient which stays on this rank.
-  struct kept_gradient {
-    std::size_t index;
-    at::Tensor piece;   ///< Of its values then.
-    at::Tensor changed; ///< Whether they changed from one gradient to the next.
-  };
-  /// Since the last backward that was averaged.
-  std::optional<kept_gradient> kept;
+  std::shared_ptr<kept_gradients> kept;
 };
 
 /// Sends *outputs* through one identity in the graph, so that backward reaches

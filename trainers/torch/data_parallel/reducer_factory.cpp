@@ -11,6 +11,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
+#include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -75,6 +76,12 @@ public:
     sync_ = std::move(sync);
     sink_ = std::move(sink);
     shown_ = find_shown();
+    // An earlier Reducer counted these. One that does not look for unused
+    // parameters has no map, and needs a gradient for each.
+    if (local_used_map_.defined())
+      for (std::size_t i = 0; i < names_.size(); ++i)
+        if (sink_->kept->has(i))
+          local_used_map_[static_cast<std::int64_t>(i)] = 1;
     for (std::size_t i = 0; i < grad_accumulators_.size(); ++i) {
       auto* node = grad_accumulators_[i].get();
       guards_.emplace_back(
@@ -102,16 +109,6 @@ public:
              + ": the last backward failed and left gradients that were not "
                "averaged with those of the other ranks: forget them with "
                "zero_grad()");
-  }
-
-  /// See `troupe::stepped_alone`.
-  std::string stepped_alone() const {
-    auto& kept = sink_->kept;
-    if (!kept)
-      return {};
-    auto changed = piece_of(params_[kept->index]).ne(kept->piece).any();
-    return changed.logical_or_(kept->changed).item<bool>() ? names_[kept->index]
-                                                           : std::string{};
   }
 
 private:
@@ -180,29 +177,21 @@ private:
     }
   }
 
-  /// A few values of *x*. LibTorch's optimizers hide their steps from the
-  /// version counter.
-  static at::Tensor piece_of(const at::Tensor& x) {
-    constexpr std::int64_t most = 1024;
-    auto values = x.detach();
-    if (!values.is_non_overlapping_and_dense())
-      values = values.contiguous();
-    return values.as_strided({std::min(most, values.numel())}, {1});
+  /// Parameter *index* got a gradient that stays on this rank until the next
+  /// backward that is averaged.
+  void note_kept(std::size_t index) {
+    if (sink_->static_graph && sink_->ended > 0 && !is_used(index))
+      refuse("rank ", process_group_->getRank(), ": parameter ", names_[index],
+             " got a gradient within no_sync(), but had none in the first "
+             "backward, from which a static graph is learned: it would not be "
+             "averaged; set data_parallel_options::static_graph to false");
+    sink_->kept->note(index);
   }
 
-  /// Parameter *index* got a gradient that stays on this rank. One parameter is
-  /// enough to detect steps with such gradients.
-  void note_kept(std::size_t index) {
-    const at::NoGradGuard no_grad;
-    auto values = piece_of(params_[index]);
-    auto& kept = sink_->kept;
-    if (!kept) {
-      kept = {index, values.clone(),
-              at::zeros({}, values.options().dtype(at::kBool))};
-    } else if (kept->index == index) {
-      kept->changed.logical_or_(values.ne(kept->piece).any());
-      kept->piece.copy_(values);
-    }
+  /// Whether the Reducer counts parameter *index* among those that have a
+  /// gradient on some rank.
+  bool is_used(std::size_t index) const {
+    return local_used_map_[static_cast<std::int64_t>(index)].item<int>() != 0;
   }
 
   /// Notes the end of this backward, which an exception would prevent.
@@ -212,7 +201,7 @@ private:
     auto& engine = torch::autograd::Engine::get_default_engine();
     engine.queue_callback([sink = sink_, shown = shown_, &engine] {
       sink->ended = sink->forwards;
-      sink->kept.reset();
+      sink->kept->end();
       // All reductions are under way. The Reducer's own callback, which comes
       // before the one queued here, waits for them.
       if (auto here = shown ? shown->wait_for(0) : nullptr)
@@ -374,10 +363,6 @@ make_reducer(const std::vector<named_tensor>& parameters,
 
 void check_backward(const c10d::Reducer& x) {
   static_cast<const guarded_reducer&>(x).check_finished();
-}
-
-std::string stepped_alone(const c10d::Reducer& x) {
-  return static_cast<const guarded_reducer&>(x).stepped_alone();
 }
 
 } // namespace troupe

@@ -34,8 +34,4 @@ make_reducer(const std::vector<named_tensor>& parameters,
 /// `distributed_data_parallel::check_backward`.
 void check_backward(const c10d::Reducer& x);
 
-/// A parameter of such an *x* that was changed since it got a gradient that was
-/// not to be averaged; empty if there is none.
-std::string stepped_alone(const c10d::Reducer& x);
-
 } // namespace troupe

@@ -1,0 +1,129 @@
+#include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
+
+#include <algorithm>
+#include <cstdint>
+#include <numeric>
+#include <utility>
+
+#include <ATen/ATen.h>
+
+namespace troupe {
+
+namespace {
+
+/// Up to 1024 values all over *x*. A step may leave whole rows or columns as
+/// they are (dead units, features that are always zero), so the distance of the
+/// values has no factor in common with any size of *x*.
+at::Tensor sample_of(const at::Tensor& x) {
+  constexpr std::int64_t most = 1024;
+  auto values = x.detach();
+  if (!values.is_non_overlapping_and_dense())
+    values = values.contiguous();
+  auto n = values.numel();
+  auto distance = std::max<std::int64_t>((n + most - 1) / most, 1);
+  while (std::gcd(distance, n) > 1)
+    ++distance;
+  return values.as_strided({(n + distance - 1) / distance}, {distance});
+}
+
+auto holds(const at::Tensor& tensor) {
+  return [&tensor](const named_tensor& x) { return x.tensor.is_same(tensor); };
+}
+
+} // namespace
+
+void kept_gradients::follow(std::vector<named_tensor> parameters) {
+  followed_ = changed();
+  std::vector<char> kept;
+  for (auto& x : parameters) {
+    auto known = std::ranges::find_if(parameters_, holds(x.tensor));
+    // No earlier Reducer has seen the gradients of a new parameter.
+    kept.push_back(
+      known == parameters_.end()
+        ? x.tensor.grad().defined()
+        : kept_[static_cast<std::size_t>(known - parameters_.begin())]);
+  }
+  auto watches = before_.defined();
+  parameters_ = std::move(parameters);
+  kept_ = std::move(kept);
+  samples_.assign(parameters_.size(), {});
+  changes_.reset();
+  before_ = watches ? values() : at::Tensor{};
+}
+
+std::string
+kept_gradients::left_behind(const model_tensors& model,
+                            const std::vector<named_tensor>& averaged) const {
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    auto& x = parameters_[i];
+    if (has(i) && std::ranges::none_of(averaged, holds(x.tensor))
+        && std::ranges::any_of(model.parameters, holds(x.tensor)))
+      return x.name;
+  }
+  return {};
+}
+
+void kept_gradients::note(std::size_t index) {
+  kept_[index] = true;
+  if (!before_.defined())
+    before_ = values();
+}
+
+bool kept_gradients::has(std::size_t index) const {
+  return kept_[index] && parameters_[index].tensor.grad().defined();
+}
+
+void kept_gradients::end() {
+  std::ranges::fill(kept_, false);
+  if (!before_.defined())
+    return;
+  changes_ = differences();
+  before_.reset();
+}
+
+void kept_gradients::forget_changes() {
+  followed_.clear();
+  changes_.reset();
+  if (before_.defined())
+    before_ = values();
+}
+
+std::string kept_gradients::changed() const {
+  return followed_.empty() ? name_in(differences()) : followed_;
+}
+
+/// The samples of all parameters, as bytes: NaN equals itself.
+at::Tensor kept_gradients::values() const {
+  const at::NoGradGuard no_grad;
+  for (std::size_t i = 0; i < parameters_.size(); ++i) {
+    auto& sample = samples_[i];
+    auto& x = parameters_[i].tensor;
+    if (!sample.defined() || sample.const_data_ptr() != x.const_data_ptr())
+      sample = sample_of(x);
+  }
+  return at::cat(samples_).view(at::kByte);
+}
+
+/// Undefined if there is nothing to compare.
+at::Tensor kept_gradients::differences() const {
+  if (!before_.defined())
+    return changes_;
+  auto now = values().ne(before_);
+  return changes_.defined() ? now.logical_or_(changes_) : now;
+}
+
+std::string kept_gradients::name_in(const at::Tensor& differences) const {
+  if (!differences.defined() || !differences.any().item<bool>())
+    return {};
+  std::int64_t values = 0;
+  for (auto& x : samples_)
+    values += x.numel();
+  auto first = differences.nonzero()[0].item<std::int64_t>()
+               / (differences.numel() / values);
+  std::size_t index = 0;
+  while (first >= samples_[index].numel())
+    first -= samples_[index++].numel();
+  return parameters_[index].name;
+}
+
+} // namespace troupe

@@ -103,9 +103,9 @@ void console_progress::write(stream& to, std::string_view text) {
     return;
   }
   if (auto bytes = std::exchange(to.left_out, 0); bytes > 0)
-    to.left_out = write_console(to.fd, "\ntroupe: " + std::to_string(bytes)
-                                         + " bytes are missing here: the "
-                                           "console took nothing\n");
+    to.left_out = write_console(
+      to.fd, "\ntroupe: " + std::to_string(bytes)
+               + " bytes are missing here: the console was blocked\n");
   to.left_out += write_console(to.fd, text);
 }
 

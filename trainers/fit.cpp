@@ -277,10 +277,10 @@ expected<void> expect_descriptors(std::size_t count) {
   while (all.size() < count) {
     unique_fd x{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
     if (!x)
-      return system_failure(ec::spawn,
-                            "the run needs " + std::to_string(count)
-                              + " more file descriptors, and this process gets "
-                              + std::to_string(all.size()));
+      return system_failure(
+        ec::spawn, "the run needs " + std::to_string(count)
+                     + " more file descriptors, but this process may open only "
+                     + std::to_string(all.size()));
     all.push_back(std::move(x));
   }
   return {};

@@ -66,7 +66,8 @@ expected<void> run(const std::string& payload,
   if (!seed)
     return tl::unexpected<error>{std::move(seed.error())};
   if (descriptors.size() < 3)
-    return failure(ec::protocol, "a rank process got no way to its driver");
+    return failure(ec::protocol,
+                   "a rank process got no connection to its driver");
   auto lock = join_attempt({unique_fd{descriptors[2]}, seed->token});
   if (!lock)
     return tl::unexpected<error>{std::move(lock.error())};

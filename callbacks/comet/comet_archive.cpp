@@ -127,7 +127,7 @@ expected<std::string> zip_member(std::string_view archive,
     if (whole)
       return result;
   }
-  return failure(ec::corrupt, "the zip archive has no whole entry " + name);
+  return failure(ec::corrupt, "the zip archive has no complete entry " + name);
 }
 
 comet_archive::comet_archive(comet_settings settings,

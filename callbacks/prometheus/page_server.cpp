@@ -85,7 +85,7 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
       || ::bind(listener.get(), generic, size) != 0
       || ::listen(listener.get(), 16) != 0
       || ::getsockname(listener.get(), generic, &size) != 0)
-    return system_failure(ec::conflict, "nothing can be served at " + where);
+    return system_failure(ec::conflict, "cannot serve at " + where);
   where = address + ":" + std::to_string(ntohs(name.sin_port));
   auto loopback = ntohl(name.sin_addr.s_addr) >> 24 == 127;
   try {
@@ -94,7 +94,8 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
                       loopback, std::move(what)}};
   } catch (const std::system_error& x) {
     return failure(ec::spawn,
-                   std::string{"no thread can serve the page: "} + x.what());
+                   std::string{"cannot start a thread to serve the page: "}
+                     + x.what());
   }
 }
 

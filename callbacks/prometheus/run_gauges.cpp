@@ -119,17 +119,18 @@ void run_gauges::write_counters(prometheus_text& out) const {
              "Groups of ranks that were started.");
   out.sample(run, attempts_);
   out.family("troupe_report_wait_seconds", "histogram",
-             "From the first rank's report to the last one's.");
+             "Time from the first rank's report to the last rank's.");
   wait_.write(out, run);
   out.family("troupe_checkpoint_seconds", "histogram",
-             "What committing a checkpoint took.");
+             "Time to commit a checkpoint.");
   checkpoint_.write(out, run);
 }
 
 void run_gauges::write_status(prometheus_text& out,
                               const run_status& now) const {
   const prometheus_text::labels run{{"run", run_}};
-  out.family("troupe_run_state", "gauge", "1 for the state the run is in.");
+  out.family("troupe_run_state", "gauge",
+             "1 for the current state of the run.");
   for (auto i = 0; i <= static_cast<int>(run_state::preempted); ++i) {
     auto x = static_cast<run_state>(i);
     out.sample({{"run", run_}, {"state", std::string{to_string(x)}}},
@@ -142,7 +143,8 @@ void run_gauges::write_status(prometheus_text& out,
   gauge("troupe_workers", "Ranks of the group.", double(now.world_size));
   gauge("troupe_reports_per_second", "Over the last few seconds.",
         now.reports_per_second);
-  gauge("troupe_elapsed_seconds", "Since this driver began.", now.elapsed_s);
+  gauge("troupe_elapsed_seconds", "Time since this driver started.",
+        now.elapsed_s);
   gauge("troupe_callback_queue", "Reports that wait for callbacks.",
         now.callback_queue);
   out.family("troupe_callback_seconds_total", "counter",
@@ -162,13 +164,14 @@ void run_gauges::write_gauges(prometheus_text& out) const {
   }
   if (!step_s_.empty()) {
     out.family("troupe_step_seconds", "gauge",
-               "What a rank's loop took from one report to the next.");
+               "Time of a rank's loop between two reports.");
     for (std::size_t rank = 0; rank < step_s_.size(); ++rank)
       out.sample({{"run", run_}, {"rank", std::to_string(rank)}},
                  step_s_[rank]);
   }
   if (!metrics_.empty()) {
-    out.family("troupe_metric", "gauge", "What the train loop reported last.");
+    out.family("troupe_metric", "gauge",
+               "Last value that the train loop reported.");
     for (auto& [name, value] : metrics_)
       out.sample({{"run", run_}, {"name", name}}, value);
   }

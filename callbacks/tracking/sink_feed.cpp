@@ -254,7 +254,8 @@ sink_feed::threw(const char* what, clock::time_point now) {
 
 void sink_feed::block(error reason) {
   blocked_ = true;
-  note_("tracker " + target_->name() + " gets nothing more: " + reason.message);
+  note_("tracker " + target_->name()
+        + " gets no more records: " + reason.message);
   trouble_ = std::move(reason);
 }
 
@@ -263,13 +264,14 @@ sink_feed::fail(error reason, clock::time_point now,
                 std::optional<std::chrono::seconds> asked) {
   if (!trouble_)
     note_("tracker " + target_->name()
-          + " takes nothing for now, the run continues: " + reason.message);
+          + " does not take records at present; the run continues: "
+          + reason.message);
   trouble_ = std::move(reason);
   return now + retry_.next(asked);
 }
 
 expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
-  note_("tracker " + target_->name() + " refuses a record, which is kept in "
+  note_("tracker " + target_->name() + " refused a record, which is kept in "
         + file(".rejected.jsonl").string() + ": " + reason.message);
   TROUPE_TRY(auto lines,
              line_reader::open(run_.path / "journal.jsonl", position_.offset));

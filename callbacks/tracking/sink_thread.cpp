@@ -31,10 +31,10 @@ std::string what_is_unsent(const sink_feed& feed) {
   }
   auto file = feed.target().file();
   if (!unsent)
-    return text + (file.empty() ? "" : file + " may not be whole, ")
+    return text + (file.empty() ? "" : file + " may be incomplete, ")
            + "what is unsent cannot be counted (" + unsent.error().message
            + "); troupe-sync sends what the journal has";
-  text += (file.empty() ? "" : file + " is not whole, ")
+  text += (file.empty() ? "" : file + " is incomplete, ")
           + counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
           + " unsent";
   if (auto& trouble = feed.trouble())

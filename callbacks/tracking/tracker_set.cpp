@@ -57,8 +57,8 @@ expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
   TROUPE_TRY_VOID(replace_file(file, x.target()->options()));
   if (!target) {
     left_out_.push_back("tracker " + name
-                        + " still serves another run and gets nothing of this "
-                          "one; its records are kept, troupe-sync sends them");
+                        + " still serves another run and gets no records of "
+                          "this one; they are kept, troupe-sync sends them");
     to_.note(left_out_.back());
     return {};
   }
@@ -66,8 +66,8 @@ expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
     threads_.push_back(std::make_unique<sink_thread>(
       std::move(target), std::move(run), x.options(), to_.note));
   } catch (const std::system_error& problem) {
-    return failure(ec::spawn,
-                   "tracker " + name + " gets no thread: " + problem.what());
+    return failure(ec::spawn, "tracker " + name + ": cannot start its thread: "
+                                + problem.what());
   }
   return {};
 }
@@ -96,7 +96,7 @@ void tracker_set::note_wait(wait_time::duration waited,
   }
   if (!names.empty())
     to_.note(
-      "the run is over and waits for what trackers send: " + names
+      "the run is over and waits for trackers to finish: " + names
       + (may_be_hurried ? "; a signal, such as Ctrl-C, ends the wait" : ""));
 }
 

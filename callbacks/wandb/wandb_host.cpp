@@ -107,8 +107,8 @@ std::vector<std::string> read_console(const fs::path& path,
     auto end = text.find('\n');
     at = end == text.npos ? 0 : end + 1;
     result.push_back("[" + std::to_string(begin + at - from)
-                     + " bytes are left out; all is in " + path.string()
-                     + "]\n");
+                     + " bytes are left out; the complete log is in "
+                     + path.string() + "]\n");
   }
   for (auto end = text.find('\n', at); end != text.npos;
        end = text.find('\n', at)) {

@@ -43,9 +43,8 @@ expected<unique_fd> open_own_file(int above, const char* name, int flags,
   struct stat found {};
   auto problem = !file || ::fstat(fd, &found) != 0 ? errno : 0;
   if (problem == ELOOP)
-    return failure(code, what
-                           + ": it is a symbolic link, and what Troupe "
-                             "writes never is");
+    return failure(
+      code, what + ": it is a symbolic link, which Troupe never creates");
   if (problem == ENXIO // a pipe that no one reads
       || (problem == 0 && !S_ISREG(found.st_mode)))
     return failure(code, what + ": it is not a file");

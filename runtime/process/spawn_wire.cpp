@@ -65,7 +65,7 @@ expected<spawn_order> decode_spawn_order(std::string_view bytes) {
   for (auto n = in.number(); n > 0 && in.ok(); --n)
     x.cores.push_back(static_cast<int>(in.number()));
   if (!in.ok())
-    return failure(ec::protocol, "the spawner got a request that is cut short");
+    return failure(ec::protocol, "the spawner received a truncated request");
   return x;
 }
 

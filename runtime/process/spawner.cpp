@@ -38,7 +38,7 @@ std::string reap(const spawner_link& link, int timeout_ms) {
     send_signal(link.process, SIGKILL);
   end_session(link.pid, std::chrono::milliseconds{kill_limit_ms});
   if (!has_ended(link.process, kill_limit_ms))
-    return "was killed and does not end";
+    return "was killed but does not end";
   siginfo_t info{};
   int rc = 0;
   do {

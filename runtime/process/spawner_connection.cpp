@@ -268,14 +268,14 @@ void spawner_connection::drop_unwanted() {
     });
   }
   for (auto id : dropped)
-    refuse(id, {ec::spawn, "not started: it was not wanted any more"});
+    refuse(id, {ec::spawn, "not started: it was no longer needed"});
 }
 
 void spawner_connection::check_answers() {
   auto now = clock::now();
   if (link_.socket && !ready_ && deadline_ <= now)
-    return lose_spawner("did not answer within 60 s: main does not get to "
-                        "troupe::init");
+    return lose_spawner(
+      "did not answer within 60 s: main does not reach troupe::init");
   std::vector<process_id> ended;
   bool unanswered = false;
   bool has_ranks = false;
@@ -324,7 +324,7 @@ void spawner_connection::receive() {
   while (rest.size() >= sizeof(header)) {
     std::memcpy(&header, rest.data(), sizeof(header));
     if (header.size > max_spawn_frame)
-      return lose_spawner("sent bytes that make no sense and was killed");
+      return lose_spawner("sent malformed data and was killed");
     if (rest.size() - sizeof(header) < header.size)
       break;
     unique_fd descriptor;

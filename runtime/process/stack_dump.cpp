@@ -323,9 +323,11 @@ void have_stack_written(int file, std::string_view task,
     patience -= wait_while_writer_is(
       thread, is_late ? least_patience_ms : std::min(patience, patience_ms));
   if (auto asked = thread; writer.compare_exchange_strong(asked, 0))
-    write_text(file, is_late ? "does not answer at once, and others took long\n"
-                             : "does not answer: it is gone or in an "
-                               "uninterruptible call\n");
+    write_text(
+      file,
+      is_late
+        ? "does not answer at once, and others took long\n"
+        : "does not answer: it has ended or is in an uninterruptible call\n");
   else
     wait_while_writer_is(-thread, writing_ms);
 }

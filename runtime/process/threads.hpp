@@ -59,10 +59,11 @@ inline expected<void> expect_threads(std::size_t count) {
     if (x)
       threads.push_back(std::move(*x));
     else
-      result = failure(ec::spawn, "the run needs " + std::to_string(count)
-                                    + " more threads, and this host gives it "
-                                    + std::to_string(threads.size()) + ": "
-                                    + x.error().message);
+      result =
+        failure(ec::spawn, "the run needs " + std::to_string(count)
+                             + " more threads, but this host allows only "
+                             + std::to_string(threads.size()) + ": "
+                             + x.error().message);
   }
   over = true;
   over.notify_all();

@@ -81,7 +81,7 @@ void hang_monitor::end_waits(const std::vector<rank_wait>& waits,
                             [&](auto& wait) { return is_same(wait, x.wait); }))
       return false;
     if (x.warnings > 0)
-      result.over.push_back(x.wait.what + " is no longer waited in, after "
+      result.over.push_back(x.wait.what + " is over, after "
                             + wait_text(now - x.wait.since));
     return true;
   });

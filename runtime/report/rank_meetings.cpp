@@ -107,7 +107,7 @@ expected<void> rank_barrier::check_kinds() const {
   if (in_barrier.empty() || in_broadcast.empty())
     return {};
   return failure(ec::conflict,
-                 "the ranks meet in different calls: " + rank_list(in_barrier)
+                 "the ranks are in different calls: " + rank_list(in_barrier)
                    + " in barrier " + std::to_string(next_) + ", "
                    + rank_list(in_broadcast) + " in broadcast "
                    + std::to_string(next_));
@@ -153,7 +153,7 @@ rank_mismatch mismatch_of(std::vector<int> ranks,
   for (auto& [call, callers] : calls)
     text += (text.empty() ? "" : ", ") + rank_list(callers) + " in " + call;
   return {std::move(ranks),
-          {ec::conflict, "the ranks meet in different calls: " + text}};
+          {ec::conflict, "the ranks are in different calls: " + text}};
 }
 
 } // namespace

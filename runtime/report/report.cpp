@@ -32,10 +32,10 @@ expected<void> check_names(const report_batch& x) {
   for (auto& [name, ranks] : ranks_by_name)
     names +=
       (names.empty() ? "" : ", ") + in_quotes(name) + " by " + rank_list(ranks);
-  return failure(ec::conflict, report_name(x)
-                                 + ": the ranks call its checkpoint by "
-                                   "different names: "
-                                 + names);
+  return failure(ec::conflict,
+                 report_name(x)
+                   + ": the ranks give its checkpoint different names: "
+                   + names);
 }
 
 /// Refuses a file of one rank at whose name another rank has a folder.

@@ -89,7 +89,7 @@ std::vector<std::string> run_board::take_notes() {
   std::lock_guard guard{mutex_};
   std::vector<std::string> result;
   if (auto gone = std::exchange(notes_gone_, 0); gone > 0)
-    result.push_back(std::to_string(gone) + " older notes were not taken");
+    result.push_back(std::to_string(gone) + " older notes were dropped");
   for (auto& line : std::exchange(notes_, {}))
     result.push_back(std::move(line));
   return result;

@@ -82,7 +82,7 @@ bool was_cut(int in, off_t size) {
 error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
   return {ec::storage, from.string() + " had " + std::to_string(whole)
                          + " bytes, and only " + std::to_string(size)
-                         + " could be copied: it was cut meanwhile"};
+                         + " could be copied: it was truncated meanwhile"};
 }
 
 /// A new file in *folder* that no other writer uses; *name* becomes its name.

@@ -87,8 +87,8 @@ expected<held_folder> held_folder::open_at(int above, const char* name,
       && ::fstatat(above, name, &found, AT_SYMLINK_NOFOLLOW) == 0
       && S_ISLNK(found.st_mode))
     return failure(ec::storage, "cannot use folder " + path.string()
-                                  + ": it is a symbolic link, and what Troupe "
-                                    "writes in a run's folder never is");
+                                  + ": it is a symbolic link, which Troupe "
+                                    "never creates in a run's folder");
   return tl::unexpected{storage_error("use folder", path, code)};
 }
 
@@ -293,9 +293,9 @@ expected<void> held_entry::rename(const std::string& to) const {
       && is_same_file(ours, found))
     return {};
   (void) above_.rename_new(to, above_, name_);
-  return failure(ec::storage, (above_.path() / name_).string()
-                                + " was replaced at this moment: what lies "
-                                  "there now is left alone");
+  return failure(ec::storage,
+                 (above_.path() / name_).string()
+                   + " was just replaced: what is there now is left alone");
 }
 
 } // namespace troupe

@@ -249,7 +249,7 @@ void checkpoint_store::remove_doomed() {
     if (std::ranges::find(let_go_, x) != let_go_.end())
       continue; // Callbacks may read it.
     if (auto ok = remove(x); ok)
-      note("checkpoint_removed", x.name, "retention had let it go");
+      note("checkpoint_removed", x.name, "retention had evicted it");
     else if (ok.error().code != ec::corrupt) // Else it is gone, or another.
       note("checkpoint_not_removed", x.name, ok.error().message);
   }

@@ -117,9 +117,8 @@ expected<void> journal::append_event(std::string_view kind,
 
 expected<void> journal::sync() {
   if (sync_failed_)
-    return failure(ec::storage, path_.string()
-                                  + " is not durable: an earlier attempt to "
-                                    "make it so failed");
+    return failure(ec::storage,
+                   path_.string() + " is not durable: an earlier sync failed");
   if (is_lost()) {
     sync_failed_ = true;
     return failure(ec::storage, path_.string()

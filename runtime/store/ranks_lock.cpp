@@ -344,8 +344,9 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
     return tl::unexpected{storage_error("read", "the run's file ranks", errno)};
   if (std::string_view{text, static_cast<std::size_t>(size)}
       != attempt_value(ticket.token))
-    return failure(ec::stopped, "this rank came too late: another attempt of "
-                                "the run has begun");
+    return failure(
+      ec::stopped,
+      "this rank started too late: another attempt of the run has begun");
   sign_offset(file); // For `end_heirs_of`.
   return file;
 }

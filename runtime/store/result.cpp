@@ -103,10 +103,10 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
     best_checkpoints, std::back_inserter(scored),
     [&](auto& x) { return x.values.number(metric).has_value(); });
   if (scored.empty())
-    return failure(ec::invalid_argument, "no checkpoint of " + path.string()
-                                           + " has a number called '" + metric
-                                           + "'; the numbers they have: "
-                                           + known_numbers(best_checkpoints));
+    return failure(ec::invalid_argument,
+                   "no checkpoint of " + path.string()
+                     + " has a numeric metric '" + metric
+                     + "'; they have: " + known_numbers(best_checkpoints));
   // Among equals the newer wins, and `best_checkpoints` is not in that order.
   std::ranges::stable_sort(scored, {}, &reported_checkpoint::index);
   return retention{{1, metric, order}}.best(scored).back();
@@ -115,7 +115,7 @@ expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
 expected<run_history> result::metrics_history() const {
   if (path.empty())
     return failure(ec::invalid_argument,
-                   "this result is of no run: fit() refused to begin one");
+                   "this result has no run: fit() refused to begin one");
   run_history rows;
   TROUPE_TRY(auto found, look_up(journal_file(path)));
   if (!found.exists())

@@ -271,7 +271,7 @@ expected<void> run_folder::check() const {
     return tl::unexpected{ousted_};
   if (claim_name_.empty())
     return failure(ec::conflict,
-                   "the run " + path().string() + " was given back");
+                   "the run " + path().string() + " was released");
   struct stat found {};
   auto code = attempts_.look_up(claim_name_, found);
   if (code == 0 && is_same_file(found, claim_file_))

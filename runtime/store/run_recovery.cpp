@@ -82,8 +82,8 @@ expected<void> complete_end(journal& log, const last_attempt& last,
   if (state.status == run_status_kind::running)
     return log.append_event(
       "driver_lost", state.next_attempt - 1,
-      {{"reason", "the driver of this attempt ended without a word: it was "
-                  "killed, or no longer reached the run's folder"}});
+      {{"reason", "the driver of this attempt ended unexpectedly: it was "
+                  "killed, or lost access to the run's folder"}});
   return log.append_event("run_ended", state.next_attempt - 1,
                           end_fields(state.status, state.error));
 }

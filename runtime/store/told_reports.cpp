@@ -120,10 +120,9 @@ expected<std::uint64_t> told_reports::count() const {
   auto [last, problem] = std::from_chars(bytes.data(), end, result);
   if (size != line_size || problem != std::errc{} || last != end
       || *end != '\n')
-    return failure(ec::corrupt,
-                   path_.string()
-                     + " is damaged: remove it, and callbacks are told of all "
-                       "reports of the run once more");
+    return failure(ec::corrupt, path_.string()
+                                  + " is damaged: remove it to replay all "
+                                    "reports of the run to callbacks");
   return result;
 }
 

@@ -273,9 +273,8 @@ TEST_F(worker_group_test, a_report_and_a_barrier_end_the_attempt_at_once) {
     ranks.kill(rank, SIGKILL);
   for (int rank : {0, 2}) {
     EXPECT_EQ(failure_of(rank).kind, kind::misuse);
-    EXPECT_EQ(failure_of(rank).what,
-              "the ranks meet in different calls: rank 0 "
-              "in report 10, rank 2 in barrier 0");
+    EXPECT_EQ(failure_of(rank).what, "the ranks are in different calls: rank 0 "
+                                     "in report 10, rank 2 in barrier 0");
   }
   EXPECT_EQ(record->failed[0].ranks.size(), 2u) << "rank 1 did nothing wrong";
 }

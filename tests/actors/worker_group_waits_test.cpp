@@ -140,9 +140,8 @@ TEST_F(worker_group_test, a_report_and_a_collective_end_the_attempt) {
     ranks.kill(rank, SIGKILL);
   for (int rank : {0, 1}) {
     EXPECT_EQ(failure_of(rank).kind, kind::misuse);
-    EXPECT_EQ(failure_of(rank).what,
-              "the ranks meet in different calls: rank 0 in collective 1, rank "
-              "1 in report 10");
+    EXPECT_EQ(failure_of(rank).what, "the ranks are in different calls: rank 0 "
+                                     "in collective 1, rank 1 in report 10");
   }
 }
 

@@ -341,7 +341,7 @@ TEST_F(run_test, ranks_in_different_calls_end_at_once_with_both_named) {
         .fit();
     ASSERT_TRUE(outcome.error);
     auto& text = outcome.error->message;
-    EXPECT_NE(text.find("the ranks meet in different calls"), std::string::npos)
+    EXPECT_NE(text.find("the ranks are in different calls"), std::string::npos)
       << text;
     EXPECT_NE(text.find("rank 0 in "), std::string::npos) << text;
     EXPECT_NE(text.find("rank 1 in "), std::string::npos) << text;

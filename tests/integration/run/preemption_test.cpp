@@ -445,7 +445,7 @@ protected:
 
   void expect_wait() {
     auto said = read_until(console_[0], "ends the wait");
-    EXPECT_THAT(said, testing::HasSubstr("waits for what trackers send: "
+    EXPECT_THAT(said, testing::HasSubstr("waits for trackers to finish: "
                                          "mlflow (at most 35"));
   }
 

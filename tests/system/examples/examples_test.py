@@ -322,7 +322,7 @@ class Tracking(ExampleTest):
         # The place in the journal cannot be read.
         (self.storage / "seen" / "sinks" / "csv.offset").mkdir(parents=True)
         _, err = self.run_example("--limit", 640, "--epochs", 1, "--name", "seen")
-        self.assertIn("metrics.csv may not be whole", err.splitlines()[-1])
+        self.assertIn("metrics.csv may be incomplete", err.splitlines()[-1])
 
     def test_refuses_an_unknown_tracker(self):
         _, err = self.run_example("--tracker", "abacus", code=2)

@@ -42,10 +42,10 @@ name_mismatch(const group_ptr& group,
   group->broadcast(first)->wait();
   if (first[0].item<std::int64_t>() == mine)
     return {};
-  return " has parameters or buffers of other names than on rank 0, or in "
-         "another order, or trains others: gradients are averaged in the "
-         "order of register_parameter and register_module, which has to be "
-         "the same on all ranks";
+  return " has parameters or buffers with other names or in another order than "
+         "on rank 0, or trains other ones: gradients are averaged in the order "
+         "of register_parameter and register_module, which has to be the same "
+         "on all ranks";
 }
 
 /// A number that is different for tensors that differ in a bit.
@@ -267,7 +267,7 @@ void distributed_data_parallel::check_backward() const {
 
 void distributed_data_parallel::check_replicas() {
   if (dropped_)
-    refuse("the group was dropped; `rebuild` gives another one");
+    refuse("the group was dropped; call `rebuild` to get another one");
   if (active())
     on_rank([&] { compare_replicas(); });
 }
@@ -307,7 +307,7 @@ void distributed_data_parallel::check_at_reports(train_context& context) {
 
 void distributed_data_parallel::broadcast_buffers() {
   if (dropped_)
-    refuse("the group was dropped; `rebuild` gives another one");
+    refuse("the group was dropped; call `rebuild` to get another one");
   if (active())
     on_rank([&] { buffers_from(0); });
 }
@@ -318,7 +318,7 @@ void distributed_data_parallel::buffers_from(int rank) {
 
 void distributed_data_parallel::before_forward() {
   if (dropped_)
-    refuse("the group was dropped; `rebuild` gives another one");
+    refuse("the group was dropped; call `rebuild` to get another one");
   auto learns = at::GradMode::is_enabled();
   if (!active() || (join_ && !learns))
     return;

@@ -59,9 +59,9 @@ bool distributed_data_parallel::shadow_step() {
     return false;
   if (options_.static_graph && !sink_->delay_queued)
     refuse("rank ", group_->getRank(),
-           " has no batch for the first step of a static graph, from which "
-           "it would learn the graph: give every rank one batch at least, or "
-           "set static_graph to false");
+           " has no batch for the first step of a static graph, from which it "
+           "would learn the graph: give every rank at least one batch, or set "
+           "static_graph to false");
   reducer_->rebuild_buckets();
   if (buffers_are_due_ && options_.sync_buffers)
     buffers_from(common_rank(false));

@@ -107,7 +107,7 @@ public:
     if (std::any_of(params_.begin(), params_.end(), has_gradient))
       refuse(on_rank
              + ": the last backward failed and left gradients that were not "
-               "averaged with those of the other ranks: forget them with "
+               "averaged with those of the other ranks: clear them with "
                "zero_grad()");
   }
 

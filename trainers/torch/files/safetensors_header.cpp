@@ -103,7 +103,7 @@ to_entry(const std::string& name, const json& x, std::uint64_t data_size) {
   for (auto extent : result.shape)
     if (__builtin_mul_overflow(bytes, static_cast<std::uint64_t>(extent),
                                &bytes))
-      return bad("has a shape without end");
+      return bad("has a shape that is too large");
   if (bytes != result.end - result.begin)
     return bad("has " + std::to_string(result.end - result.begin)
                + " bytes where its shape needs " + std::to_string(bytes));

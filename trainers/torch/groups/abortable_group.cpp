@@ -229,8 +229,8 @@ abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
   else if (auto waits = wait_on_a_thread(ours->inner, complete); !waits)
     complete(std::make_exception_ptr(train_error{
       {waits.error().code,
-       c10::str("rank ", rank_, ": no one can wait for a collective: ",
-                waits.error().message)}}));
+       c10::str("rank ", rank_,
+                ": cannot wait for a collective: ", waits.error().message)}}));
   settle(std::move(group), ours.get());
   return ours;
 }

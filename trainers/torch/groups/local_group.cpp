@@ -18,7 +18,7 @@ void check(const at::Tensor& x) {
 
 at::Tensor& only(std::vector<at::Tensor>& x) {
   if (x.size() != 1)
-    refuse_call(ec::invalid_argument, "takes one tensor a call, not ",
+    refuse_call(ec::invalid_argument, "takes one tensor per call, not ",
                 x.size());
   check(x.front());
   return x.front();

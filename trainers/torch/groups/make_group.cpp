@@ -86,7 +86,7 @@ void meet(train_context& context, c10d::Store& store,
       if (!store.check({key(rank)}))
         missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
     refuse(context, ec::timeout, "rank ", missing,
-           " did not come to the group within ", timeout.count(), " ms");
+           " did not join the group within ", timeout.count(), " ms");
   }
 }
 

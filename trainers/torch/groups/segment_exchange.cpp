@@ -195,7 +195,7 @@ error segment_exchange::explain(int peer, bool timed_out) const {
     return {reason.code, here + " was aborted: " + reason.message};
   }
   if (cancelled_.load())
-    return {ec::stopped, here + " was given up: the group was closed"};
+    return {ec::stopped, here + " was cancelled: the group was closed"};
   if (!timed_out)
     return {ec::rank_failed,
             c10::str(here, " failed: rank ", peer, " has left the group (",
@@ -205,7 +205,7 @@ error segment_exchange::explain(int peer, bool timed_out) const {
     if (i != rank_ && !segment_.rank(i).reached(step_))
       missing += c10::str(", ", i);
   return {ec::timeout,
-          c10::str(here, ": rank ", missing, " did not come within ",
+          c10::str(here, ": rank ", missing, " did not arrive within ",
                    timeout_.count(), " ms")};
 }
 

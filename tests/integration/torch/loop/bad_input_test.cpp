@@ -241,7 +241,7 @@ TEST_F(bad_input_test, a_backward_never_meets_a_report) {
     context.report({{"step", 0}});
   });
   ASSERT_TRUE(x.error);
-  EXPECT_NE(x.error->message.find("Rank 0, 1: misuse: the ranks meet in "
+  EXPECT_NE(x.error->message.find("Rank 0, 1: misuse: the ranks are in "
                                   "different calls: rank 0 in collective"),
             std::string::npos)
     << x.error->message;

@@ -95,7 +95,7 @@ TEST_F(record_file_test, writes_and_cuts_nothing_through_a_link) {
   for (auto open : {record_file::open, record_file::open_new})
     EXPECT_EQ(open(path_, {}).error().message,
               "cannot open " + path_.string()
-                + ": it is a symbolic link, and what Troupe writes never is");
+                + ": it is a symbolic link, which Troupe never creates");
   EXPECT_EQ(test::bytes_of(folder_ / "theirs"), "someone else's\n");
 }
 

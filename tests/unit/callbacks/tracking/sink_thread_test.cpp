@@ -141,9 +141,9 @@ TEST_F(sink_thread_test, names_the_trackers_that_the_end_waits_for) {
   report(0);
   EXPECT_THAT(trackers->finish({}, wait_time{fast_clock()}),
               testing::IsEmpty());
-  EXPECT_THAT(notes, testing::ElementsAre(
-                       "the run is over and waits for what trackers send: "
-                       "recorded (at most 58 s more)"));
+  EXPECT_THAT(notes,
+              testing::ElementsAre("the run is over and waits for trackers to "
+                                   "finish: recorded (at most 58 s more)"));
 }
 
 TEST_F(sink_thread_test, gives_up_trackers_when_hurried) {
@@ -287,7 +287,7 @@ TEST_F(sink_thread_test, gives_a_tracker_that_keeps_throwing_nothing_more) {
   auto unfinished = trackers->finish();
   ASSERT_EQ(unfinished.size(), 1u);
   EXPECT_THAT(unfinished[0], HasSubstr("tracker recorded"));
-  EXPECT_THAT(notes, testing::Contains(HasSubstr("gets nothing more")));
+  EXPECT_THAT(notes, testing::Contains(HasSubstr("gets no more records")));
   EXPECT_THAT(unfinished[0], HasSubstr("2 records are unsent"));
   EXPECT_EQ(notes.back(), unfinished[0]);
 }
@@ -337,7 +337,7 @@ TEST_F(sink_thread_test, names_the_incomplete_file) {
   report(0);
   auto unfinished = trackers->finish();
   ASSERT_EQ(unfinished.size(), 1u);
-  EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is not whole"));
+  EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is incomplete"));
 }
 
 TEST_F(sink_thread_test, reports_that_it_cannot_count_what_is_unsent) {

@@ -47,8 +47,8 @@ TEST(rank_console_test, leaves_out_the_oldest_of_too_much_and_says_so) {
     shown += found[i].size();
   EXPECT_LE(shown, 256u * 1024);
   EXPECT_EQ(found.front(), "[" + std::to_string(text.size() - shown)
-                             + " bytes are left out; all is in " + path.string()
-                             + "]\n");
+                             + " bytes are left out; the complete log is in "
+                             + path.string() + "]\n");
   EXPECT_EQ(found.back(), "line 99999\n");
   EXPECT_TRUE(found[1].starts_with("line "));
 }

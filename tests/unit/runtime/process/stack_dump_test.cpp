@@ -190,7 +190,7 @@ TEST_F(stack_dump_test, many_threads_that_cannot_answer_hold_up_a_dump_once) {
   }
   ASSERT_TRUE(ask_for_stacks(pid_));
   auto text = read_stacks();
-  EXPECT_THAT(text, HasSubstr("does not answer: it is gone or in an"));
+  EXPECT_THAT(text, HasSubstr("does not answer: it has ended or is in an"));
   EXPECT_THAT(text, HasSubstr("does not answer at once"));
   EXPECT_THAT(text, HasSubstr("main_waits_here"));
 }

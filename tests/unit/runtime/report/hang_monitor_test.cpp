@@ -92,7 +92,7 @@ TEST_F(hang_monitor_test, says_when_a_named_wait_is_over) {
   pass_until(t0 + 15s);
   waits.clear();
   EXPECT_THAT(pass_until(t0 + 17s).over,
-              ElementsAre("report 3 is no longer waited in, after 15 s"));
+              ElementsAre("report 3 is over, after 15 s"));
   waits = {wait_of("report 4", t0 + 20s)};
   pass_until(t0 + 22s);
   waits.clear();

@@ -36,7 +36,7 @@ TEST(rank_meetings_test, a_report_never_meets_a_barrier) {
   ASSERT_TRUE(stuck);
   EXPECT_THAT(stuck->ranks, ElementsAre(1, 2));
   EXPECT_EQ(stuck->reason.code, ec::conflict);
-  EXPECT_EQ(stuck->reason.message, "the ranks meet in different calls: rank 1 "
+  EXPECT_EQ(stuck->reason.message, "the ranks are in different calls: rank 1 "
                                    "in report 7, rank 2 in barrier 0");
 }
 
@@ -48,7 +48,7 @@ TEST(rank_meetings_test,
   ASSERT_TRUE(group.add(report_from(1, 0), true, t0));
   ASSERT_TRUE(group.add(report_from(2, 0), true, t0));
   EXPECT_EQ(group.mismatch()->reason.message,
-            "the ranks meet in different calls: rank 0 in broadcast 0 (which "
+            "the ranks are in different calls: rank 0 in broadcast 0 (which "
             "rank 0 refused: too big), ranks 1, 2 in report 0");
 }
 
@@ -71,7 +71,7 @@ TEST(rank_meetings_test, a_full_window_of_reports_is_a_wait_for_the_oldest) {
   EXPECT_TRUE(group.waits().at(0).missing == std::vector<int>{0});
   ASSERT_TRUE(group.add(report_from(0, 5 + ahead), false, t0));
   EXPECT_EQ(group.mismatch()->reason.message,
-            "the ranks meet in different calls: rank 0 in report 5, rank 1 in "
+            "the ranks are in different calls: rank 0 in report 5, rank 1 in "
             "barrier 0");
 }
 
@@ -154,8 +154,8 @@ TEST(rank_meetings_test, a_report_never_meets_a_collective_that_it_waits_for) {
   ASSERT_TRUE(stuck);
   EXPECT_THAT(stuck->ranks, ElementsAre(0, 2, 3));
   EXPECT_EQ(stuck->reason.code, ec::conflict);
-  EXPECT_EQ(stuck->reason.message, "the ranks meet in different calls: ranks "
-                                   "0, 3 in collective 5, rank 2 in report 7");
+  EXPECT_EQ(stuck->reason.message, "the ranks are in different calls: ranks 0, "
+                                   "3 in collective 5, rank 2 in report 7");
 }
 
 /// Rank 0 awaits its third collective, and rank 1, which has called two, is in

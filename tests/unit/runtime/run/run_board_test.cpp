@@ -57,7 +57,7 @@ TEST_F(run_board_test, keeps_the_newest_notes_until_they_are_taken) {
     board.note(std::to_string(i));
   auto notes = board.take_notes();
   ASSERT_EQ(notes.size(), run_board::max_notes + 1);
-  EXPECT_EQ(notes[0], "3 older notes were not taken");
+  EXPECT_EQ(notes[0], "3 older notes were dropped");
   EXPECT_EQ(notes[1], "3");
   EXPECT_EQ(notes.back(), std::to_string(run_board::max_notes + 2));
   board.note("next");

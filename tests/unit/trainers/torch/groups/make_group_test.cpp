@@ -324,7 +324,7 @@ TEST_F(make_group_test, a_collective_that_no_thread_can_wait_for_fails) {
       both.arrive_and_wait();
       check(reason.code == ec::spawn, reason.message);
       check(reason.message.starts_with("rank " + std::to_string(context.rank())
-                                       + ": no one can wait for a collective"),
+                                       + ": cannot wait for a collective"),
             reason.message);
       check(link.activity()->in_collective == 0, "it still waits");
     });
@@ -420,7 +420,7 @@ TEST_F(make_group_test, gloo_names_the_ranks_that_do_not_come) {
   auto reason = refusal(store_, facts(1, 3, false),
                         {.backend = backend::gloo, .timeout = 30ms});
   EXPECT_EQ(reason.code, ec::timeout);
-  EXPECT_NE(reason.message.find("rank 0, 2 did not come"), std::string::npos)
+  EXPECT_NE(reason.message.find("rank 0, 2 did not arrive"), std::string::npos)
     << reason.message;
 }
 

@@ -20,11 +20,11 @@ std::string name_of(std::size_t position, const std::string& name) {
   return "callback actor " + std::to_string(position + 1) + " (" + name + ')';
 }
 
-std::string why_gone(const caf::error& reason) {
+std::string exit_text(const caf::error& reason) {
   if (!reason || reason == caf::exit_reason::normal)
     return "has ended";
   if (reason == caf::exit_reason::remote_link_unreachable)
-    return "cannot be reached any more";
+    return "can no longer be reached";
   return "has ended: " + text_of(reason);
 }
 
@@ -85,14 +85,14 @@ caf::result<callback_done> callback_chain_state::add(event x) {
   auto promise = self->make_response_promise<callback_done>();
   rounds.push_back({std::move(x), promise, {}});
   if (rounds.size() == 1 && !begin())
-    ask_next();
+    call_next();
   return promise;
 }
 
 bool callback_chain_state::begin() {
   current = 0;
   if (args.classes) {
-    ask_classes();
+    call_classes();
     return true;
   }
   if (!left_classes.empty())
@@ -100,19 +100,19 @@ bool callback_chain_state::begin() {
   return false;
 }
 
-void callback_chain_state::ask_classes() {
-  asking_classes = true;
+void callback_chain_state::call_classes() {
+  calling_classes = true;
   open_turn();
   auto send = [this, mine = turn, last = links.empty()](auto& message) {
     auto copy = last ? std::move(message) : message;
     self->request(args.classes, caf::infinite, std::move(copy))
       .then(
         [this, mine](callback_done& x) {
-          if (asking_classes && mine == turn)
+          if (calling_classes && mine == turn)
             classes_answered(std::move(x));
         },
         [this, mine](caf::error& reason) {
-          if (asking_classes && mine == turn)
+          if (calling_classes && mine == turn)
             classes_answered({0, false, {from_caf(reason)}, {}, {}});
         });
   };
@@ -120,14 +120,14 @@ void callback_chain_state::ask_classes() {
 }
 
 void callback_chain_state::classes_answered(callback_done x) {
-  asking_classes = false;
+  calling_classes = false;
   close_turn();
   rounds.front().answer = std::move(x);
-  ask_next();
+  call_next();
 }
 
 // There may be many rounds without a call, so they use no stack.
-void callback_chain_state::ask_next() {
+void callback_chain_state::call_next() {
   while (!ask_link()) {
     auto& round = rounds.front();
     round.promise.deliver(std::move(round.answer));
@@ -207,7 +207,7 @@ void callback_chain_state::answered(std::vector<error> failures) {
          name_of(current, links[current].who.name) + " failed in "
            + std::string{hook_of(rounds.front().what)} + ": " + x.message};
   end_turn(std::move(failures));
-  ask_next();
+  call_next();
 }
 
 void callback_chain_state::refused(const caf::error& reason) {
@@ -227,13 +227,13 @@ void callback_chain_state::lose(std::size_t position,
   if (x.refused && !asked)
     return;
   x.reason = {ec::callback_failed, name_of(position, x.who.name) + ' '
-                                     + why_gone(reason)
+                                     + exit_text(reason)
                                      + "; the run continues without it"};
   if (asked) {
     waiting = false;
     skip(name_of(position, x.who.name));
     end_turn({std::exchange(x.reason, {})});
-    ask_next();
+    call_next();
   }
 }
 
@@ -252,7 +252,7 @@ void callback_chain_state::skip(std::string who) {
 
 void callback_chain_state::end_turn(std::vector<error> failures) {
   close_turn();
-  std::chrono::duration<double> spent = self->clock().now() - asked_at;
+  std::chrono::duration<double> spent = self->clock().now() - called_at;
   auto& answer = rounds.front().answer;
   answer.seconds += spent.count();
   answer.times.push_back({links[current].who.name, spent.count()});
@@ -264,44 +264,44 @@ void callback_chain_state::end_turn(std::vector<error> failures) {
 
 void callback_chain_state::open_turn() {
   ++turn;
-  asked_at = self->clock().now();
-  alarm.asked(asked_at, args.now());
+  called_at = self->clock().now();
+  watchdog.asked(called_at, args.now());
   watch_turn();
 }
 
 void callback_chain_state::close_turn() {
-  alarm.answered();
+  watchdog.answered();
 }
 
 void callback_chain_state::watch_turn() {
-  auto next = alarm.next_check(self->clock().now());
-  if (!next || std::exchange(alarm_set, true))
+  auto next = watchdog.next_check(self->clock().now());
+  if (!next || std::exchange(watchdog_is_set, true))
     return;
   self->run_delayed(*next, [this] { check_turn(); });
 }
 
 void callback_chain_state::check_turn() {
-  alarm_set = false;
+  watchdog_is_set = false;
   auto now = self->clock().now();
   auto waited = [&] {
-    return std::to_string(alarm.waited(now).count() / 1000) + " s";
+    return std::to_string(watchdog.waited(now).count() / 1000) + " s";
   };
-  switch (alarm.check(now, args.now())) {
-    case callback_alarm::verdict::wait:
+  switch (watchdog.check(now, args.now())) {
+    case callback_watchdog::verdict::wait:
       break;
-    case callback_alarm::verdict::name:
+    case callback_watchdog::verdict::name:
       if (args.patience.note)
-        args.patience.note(who_is_asked() + " has not come back for " + waited()
-                           + "; the run waits for it");
+        args.patience.note(current_callback() + " has not returned for "
+                           + waited() + "; the run waits for it");
       break;
-    case callback_alarm::verdict::give_up:
+    case callback_watchdog::verdict::give_up:
       give_up(waited());
       break;
   }
   watch_turn();
 }
 
-std::string callback_chain_state::who_is_asked() const {
+std::string callback_chain_state::current_callback() const {
   if (waiting)
     return name_of(current, links[current].who.name) + " in "
            + std::string{hook_of(rounds.front().what)};
@@ -310,7 +310,7 @@ std::string callback_chain_state::who_is_asked() const {
 }
 
 void callback_chain_state::give_up(const std::string& waited) {
-  error reason{ec::callback_failed, who_is_asked() + " did not come back for "
+  error reason{ec::callback_failed, current_callback() + " did not return for "
                                       + waited
                                       + "; the run continues without it"};
   if (waiting) {
@@ -318,7 +318,7 @@ void callback_chain_state::give_up(const std::string& waited) {
     waiting = false;
     skip(name_of(current, links[current].who.name));
     end_turn({std::move(reason)});
-    ask_next();
+    call_next();
     return;
   }
   reason.message += " and the callbacks beside it, whose thread is left behind";
@@ -327,14 +327,14 @@ void callback_chain_state::give_up(const std::string& waited) {
     left_classes = "a callback";
   left_classes += " and those beside it";
   skip(left_classes);
-  asking_classes = false;
+  calling_classes = false;
   self->unlink_from(args.classes);
   args.classes = nullptr;
   if (args.patience.left_behind)
     *args.patience.left_behind = true;
   close_turn();
   fail({std::move(reason)});
-  ask_next();
+  call_next();
 }
 
 user_callback_actor::behavior_type
@@ -346,8 +346,8 @@ callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
     state.links.push_back({std::move(x)});
   }
   state.args = std::move(args);
-  state.alarm =
-    callback_alarm{state.args.patience.timeout, state.args.patience.limit};
+  state.watchdog =
+    callback_watchdog{state.args.patience.timeout, state.args.patience.limit};
   if (state.args.classes)
     self->link_to(state.args.classes);
   self->set_down_handler([&state](const caf::down_msg& x) {

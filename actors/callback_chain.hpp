@@ -17,7 +17,7 @@
 #include "troupe/actors/transport/frame_guard.hpp"
 #include "troupe/callbacks/callback_list.hpp"
 #include "troupe/runtime/config/run_config.hpp"
-#include "troupe/runtime/run/callback_alarm.hpp"
+#include "troupe/runtime/run/callback_watchdog.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
@@ -100,15 +100,15 @@ struct callback_chain_state {
   void check_turn();
   /// The turn has exceeded its limit: continues without the current callback.
   void give_up(const std::string& waited);
-  std::string who_is_asked() const;
+  std::string current_callback() const;
 
   /// Begins the first waiting round. Returns whether the classes are called.
   bool begin();
-  void ask_classes();
+  void call_classes();
   void classes_answered(callback_done x);
   /// Continues with the current actor, and with the next rounds, until an actor
   /// is called.
-  void ask_next();
+  void call_next();
   /// Calls the current actor or one after it; false if none is left.
   bool ask_link();
   bool ask(link& x);
@@ -130,11 +130,11 @@ struct callback_chain_state {
   std::size_t current = 0; ///< Of the links: whose turn it is.
   std::uint64_t turn = 0;  ///< Number of the open call.
   bool waiting = false;    ///< For the answer of link `current`.
-  bool asking_classes = false;
+  bool calling_classes = false;
   std::string left_classes; ///< The class that was left behind; empty: none.
-  callback_alarm alarm;
-  bool alarm_set = false;
-  time_point asked_at;
+  callback_watchdog watchdog;
+  bool watchdog_is_set = false;
+  time_point called_at;
 };
 
 /// Behavior of a USER CALLBACK actor that hands each event to the classes and

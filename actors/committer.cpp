@@ -60,7 +60,7 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       auto outcome = args.store->finish(x.status, std::move(x.reason));
       if (!outcome)
         return to_caf(outcome.error());
-      args.board->prepare(std::move(*outcome));
+      args.monitor->prepare(std::move(*outcome));
       return caf::unit;
     },
     [args](const get_checkpoints& x) -> caf::result<checkpoint_list> {

@@ -7,14 +7,14 @@
 #include <caf/typed_event_based_actor.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
-#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
 namespace troupe {
 
 struct committer_args {
   std::shared_ptr<run_store> store;
-  std::shared_ptr<run_board> board;
+  std::shared_ptr<run_monitor> monitor;
 };
 
 /// Behavior of the COMMITTER actor. Spawn it detached: its handlers wait for

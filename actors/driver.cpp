@@ -25,22 +25,22 @@ run_status_kind status_of(run_state outcome) {
 /// Ensures that waiting callers get a result even if the driver
 /// dies.
 void survive(driver_state::pointer self, const driver_args& args) {
-  self->attach_functor([store = args.store, board = args.board,
+  self->attach_functor([store = args.store, monitor = args.monitor,
                         group = args.group, committer = args.committer,
                         callbacks = args.callbacks](const caf::error& reason) {
-    if (board->is_over())
+    if (monitor->is_over())
       return; // It has quit.
     auto outcome = store->current_result();
     outcome.status = run_status_kind::errored;
     outcome.error = make_run_error(
       {ec::protocol, "the driver of the run died: " + text_of(reason)
                        + "; the next run of this name resumes"});
-    board->prepare(std::move(outcome));
+    monitor->prepare(std::move(outcome));
     caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
     if (callbacks)
       caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
     // It ends its ranks before it exits.
-    group->attach_functor([board](const caf::error&) { board->finish(); });
+    group->attach_functor([monitor](const caf::error&) { monitor->finish(); });
     caf::anon_send_exit(group, caf::exit_reason::user_shutdown);
   });
 }
@@ -68,7 +68,7 @@ void driver_state::begin() {
   }
   // Its answer lets the first ranks start.
   call_back(before_run{std::move(run)});
-  tell_untold();
+  replay_pending();
   show();
 }
 
@@ -98,9 +98,9 @@ void driver_state::preempt_group(const run_action& action) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(
                       unix_time.time_since_epoch())
                       .count()});
-  args.board->note(action.reason.message + "; ranks have "
-                   + std::to_string(grace.count())
-                   + " ms to leave their loops after one of their reports");
+  args.monitor->note(action.reason.message + "; ranks have "
+                     + std::to_string(grace.count())
+                     + " ms to leave their loops after one of their reports");
   note_event("preempted",
              {{"reason", action.reason.message},
               {"grace_s", std::chrono::duration<double>(grace).count()}});
@@ -127,9 +127,10 @@ void driver_state::follow(const run_decision& decision) {
 }
 
 void driver_state::refused(const run_event& event, const error& reason) {
-  if (!tells_of_group(event) || !noted_refusals.insert(name_of(event)).second)
+  if (!is_about_group(event) || !noted_refusals.insert(name_of(event)).second)
     return;
-  args.board->note("a defect of Troupe, the run continues: " + reason.message);
+  args.monitor->note("a defect of Troupe, the run continues: "
+                     + reason.message);
   note_event("event_refused",
              {{"event", name_of(event)}, {"reason", reason.message}});
 }
@@ -164,7 +165,7 @@ void driver_state::act(const run_action& action) {
 
 void driver_state::wait(const run_action& action) {
   if (machine->state() == run_state::restarting)
-    args.board->note(text_of_delay(*machine, action.delay));
+    args.monitor->note(text_of_delay(*machine, action.delay));
   self->run_delayed(action.delay, [this, attempt = action.attempt] {
     apply(run_events::wait_over{attempt});
   });
@@ -185,7 +186,7 @@ void driver_state::start_group(const run_action& action) {
 
 void driver_state::show_store_events() {
   for (auto& event : args.store->take_events())
-    args.board->note(to_string(event));
+    args.monitor->note(to_string(event));
 }
 
 void driver_state::launch(const attempt_start& x) {
@@ -234,14 +235,14 @@ void driver_state::failed(attempt_failed& x) {
   // If the run ends for this, its result says so.
   if (machine->state() != run_state::shutting_down
       && !is_terminal(machine->state()))
-    args.board->note(reason);
+    args.monitor->note(reason);
   group_gone(x.attempt);
 }
 
 void driver_state::warned(const attempt_warning& x) {
   shown.waits = x.waits ? x.text : std::string{};
   show();
-  args.board->note(x.text);
+  args.monitor->note(x.text);
   note_event(warning_kind, {{"text", x.text}});
 }
 
@@ -289,22 +290,22 @@ void driver_state::group_gone(std::uint64_t attempt) {
 void driver_state::callbacks_lost(const error& reason) {
   args.callbacks = nullptr;
   auto text = reason.message + "; the run continues without callbacks";
-  args.board->note(text);
+  args.monitor->note(text);
   note_event("callback_failed", {{"reason", text}});
 }
 
 // -- the end
 
 void driver_state::finish(const error& reason) {
-  if (!ending.begin(must_go()))
+  if (!ending.begin(must_leave()))
     return;
   if (machine->state() == run_state::errored && !machine->failures().empty()
       && reason.code == ec::rank_failed)
     end_reason = error_of(machine->failures());
   else if (reason)
     end_reason = make_run_error(reason);
-  if (end_reason && must_go())
-    end_reason->message += text_of_resuming(args.store->description().name);
+  if (end_reason && must_leave())
+    end_reason->message += resume_hint(args.store->description().name);
   take_next_step();
 }
 
@@ -313,7 +314,7 @@ run_error driver_state::error_of(std::map<int, rank_failure> ranks) const {
                         args.has_logs ? args.store->path() : fs::path{});
 }
 
-bool driver_state::must_go() const {
+bool driver_state::must_leave() const {
   return machine->state() == run_state::preempted
          || machine->state() == run_state::aborted;
 }
@@ -334,15 +335,15 @@ void driver_state::take_next_step() {
 
 void driver_state::store_end() {
   auto unsaved = [this](const error& problem) {
-    args.board->note("this end of the run could not be stored: "
-                     + problem.message);
-    args.board->prepare(unsaved_result(args.store->current_result(),
-                                       status_of(machine->state()), end_reason,
-                                       problem));
+    args.monitor->note("this end of the run could not be stored: "
+                       + problem.message);
+    args.monitor->prepare(unsaved_result(args.store->current_result(),
+                                         status_of(machine->state()),
+                                         end_reason, problem));
   };
   auto tell = [this] {
     ending.stored();
-    call_back(after_run{args.board->prepared()});
+    call_back(after_run{args.monitor->prepared()});
     take_next_step();
   };
   args.store->note_failures(machine->policy().counts());
@@ -361,7 +362,7 @@ void driver_state::quit() {
   self->send_exit(args.committer, caf::exit_reason::user_shutdown);
   if (args.callbacks)
     self->send_exit(args.callbacks, caf::exit_reason::user_shutdown);
-  args.board->finish();
+  args.monitor->finish();
   self->quit();
 }
 
@@ -385,7 +386,7 @@ run_status driver_state::shown_now() const {
 }
 
 void driver_state::show() {
-  args.board->show(shown_now(), args.store->last_metrics());
+  args.monitor->show(shown_now(), args.store->last_metrics());
 }
 
 void driver_state::note_event(std::string_view kind, const metrics& fields) {

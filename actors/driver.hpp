@@ -11,23 +11,23 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/batch_queue.hpp"
-#include "troupe/runtime/run/run_board.hpp"
 #include "troupe/runtime/run/run_ending.hpp"
+#include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
-#include "troupe/runtime/store/told_reports.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
 namespace troupe {
 
 struct driver_args {
   std::shared_ptr<run_store> store;
-  std::shared_ptr<run_board> board;
+  std::shared_ptr<run_monitor> monitor;
   worker_group_actor group;
   committer_actor committer;
-  user_callback_actor callbacks;      ///< Invalid: the run has none.
-  std::shared_ptr<told_reports> told; ///< Set if the run has callbacks.
-  run_context context; ///< What callbacks are told about the run.
+  user_callback_actor callbacks;           ///< Invalid: the run has none.
+  std::shared_ptr<callback_cursor> cursor; ///< Set if the run has callbacks.
+  run_context context; ///< What callbacks learn about the run.
   failure_config failure;
   attempt_start first; ///< Begun already, so that a start costs no extra write.
   int world_size = 1;
@@ -91,9 +91,9 @@ struct driver_state {
   void finish(const error& reason);
   run_error error_of(std::map<int, rank_failure> ranks) const;
   /// Whether the run ends because it was stopped or preempted.
-  bool must_go() const;
-  /// Stores the end of the run once callbacks have been told of all reports,
-  /// and quits once they have been told of the end.
+  bool must_leave() const;
+  /// Stores the end of the run once callbacks have received all reports,
+  /// and quits once they have been notified of the end.
   void take_next_step();
   void store_end();
   void quit();
@@ -114,7 +114,7 @@ struct driver_state {
   template <class Message>
   void call_back(Message message);
   void called_back(const callback_done& x, std::optional<std::uint64_t> report);
-  void tell_untold();
+  void replay_pending();
 
   void show();
   void note_event(std::string_view kind, const metrics& fields);
@@ -139,7 +139,7 @@ struct driver_state {
   std::optional<rate_meter> rate;
 };
 
-/// Behavior of the DRIVER actor. If it dies of a defect, the board gets a
+/// Behavior of the DRIVER actor. If it dies of a defect, the monitor gets a
 /// result that says so, once the worker group has ended every rank.
 driver_actor::behavior_type driver(driver_state::pointer self,
                                    driver_args args);

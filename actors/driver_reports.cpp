@@ -106,8 +106,8 @@ void driver_state::call_back(Message message) {
   if constexpr (std::is_same_v<Message, after_report>)
     report = message.index;
   if (!args.callbacks) {
-    if (report && args.told) // Their actor was lost.
-      (void) args.told->told(*report, {all_callbacks});
+    if (report && args.cursor) // Their actor was lost.
+      (void) args.cursor->mark_delivered(*report, {all_callbacks});
     return;
   }
   ++callbacks_under_way;
@@ -126,10 +126,10 @@ template void driver_state::call_back(after_run);
 
 // As many as the queue allows: new reports come after the last of them. The
 // next driver replays those that a preempted run does not reach.
-void driver_state::tell_untold() {
+void driver_state::replay_pending() {
   while (args.callbacks && !ending.is_storing()
          && callbacks_under_way < args.callback_queue) {
-    auto x = args.told->next_untold();
+    auto x = args.cursor->next_pending();
     if (!x)
       apply(run_events::run_failed{x.error()});
     if (!x || !*x)
@@ -145,13 +145,13 @@ void driver_state::called_back(const callback_done& x,
                                std::optional<std::uint64_t> report) {
   --callbacks_under_way;
   if (report)
-    if (auto ok = args.told->told(*report, x.skipped); !ok)
+    if (auto ok = args.cursor->mark_delivered(*report, x.skipped); !ok)
       apply(run_events::run_failed{ok.error()});
-  tell_untold();
+  replay_pending();
   shown.callback_s += x.seconds;
   add_times(shown.callbacks, x.times);
   for (auto& failure : x.failures) {
-    args.board->note(failure.message);
+    args.monitor->note(failure.message);
     note_event("callback_failed", {{"reason", failure.message}});
   }
   if (x.abort && !ending.has_begun())
@@ -176,7 +176,7 @@ caf::result<void> driver_state::log(const log_event& x) {
     return to_caf(ok.error());
   }
   if (auto text = text_of_warning(x.event))
-    args.board->note(*text);
+    args.monitor->note(*text);
   return caf::unit;
 }
 

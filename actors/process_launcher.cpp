@@ -15,28 +15,28 @@ namespace troupe {
 namespace {
 
 template <class Inspector>
-bool inspect_seed(Inspector& f, rank_seed& x) {
+bool inspect_bootstrap(Inspector& f, rank_bootstrap& x) {
   return f.apply(x.attempt) && f.apply(x.rank) && f.apply(x.token);
 }
 
 } // namespace
 
-// -- the seed
+// -- the bootstrap data
 
-std::string rank_seed::to_bytes() const {
+std::string rank_bootstrap::to_bytes() const {
   caf::byte_buffer buffer;
   caf::binary_serializer sink{nullptr, buffer};
   auto copy = *this;
-  inspect_seed(sink, copy);
+  inspect_bootstrap(sink, copy);
   return {reinterpret_cast<const char*>(buffer.data()), buffer.size()};
 }
 
-expected<rank_seed> rank_seed::from_bytes(const std::string& bytes) {
-  rank_seed result;
+expected<rank_bootstrap> rank_bootstrap::from_bytes(const std::string& bytes) {
+  rank_bootstrap result;
   caf::binary_deserializer source{
     nullptr, caf::as_bytes(caf::make_span(bytes.data(), bytes.size()))};
-  if (!inspect_seed(source, result))
-    return failure(ec::protocol, "a rank process got a malformed seed");
+  if (!inspect_bootstrap(source, result))
+    return failure(ec::protocol, "a rank process got malformed bootstrap data");
   return result;
 }
 
@@ -81,7 +81,7 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
   }
   request.environment.emplace_back(attempt_variable,
                                    attempt_value(ticket->token));
-  request.payload = rank_seed{attempt, rank, ticket->token}.to_bytes();
+  request.payload = rank_bootstrap{attempt, rank, ticket->token}.to_bytes();
   request.descriptors.push_back(std::move(*memory));
   request.descriptors.push_back(std::move(*socket));
   request.descriptors.push_back(std::move(ticket->file));

@@ -74,7 +74,8 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
     try {
       x->body(attempt, rank, own->get());
     } catch (...) { // The process is the user's, and has other ranks.
-      how = {.code = 1, .last_words = caught("the rank's thread").message};
+      how = {.code = 1,
+             .termination_message = caught("the rank's thread").message};
     }
     own.reset();
     listener.exited(rank, std::move(how));

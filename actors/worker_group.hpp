@@ -98,9 +98,9 @@ struct worker_group_state {
                                               ///< did not wait.
     bool started = false;
     bool settling = false;
-    bool awaits_cause = false; ///< A timer for `on_let_down` is set.
+    bool awaits_cause = false; ///< A timer for `on_secondary_failure` is set.
     /// The leavers at the end of that timer; none later is waited for.
-    std::optional<std::vector<int>> heard_out;
+    std::optional<std::vector<int>> awaited_leavers;
     error end_reason;
     std::optional<shared_segment> segment;
     std::vector<trainer_actor> trainers;
@@ -149,7 +149,7 @@ struct worker_group_state {
   /// Learns how fast ranks are.
   void note_steps(const report_batch& batch);
   /// Ends the attempt if ranks wait for each other in different calls.
-  void rule_broken(int rank, const error& reason);
+  void on_misuse(int rank, const error& reason);
   void check_calls();
   /// The same for ranks in collectives. Those say so in shared memory alone, so
   /// that someone has to look.
@@ -162,17 +162,17 @@ struct worker_group_state {
 
   /// A rank failed: waits a moment for the causes of others, then ends all.
   void on_failure();
-  /// Ranks were let down by others: waits for the cause as long as there may be
-  /// one.
-  void on_let_down();
-  bool may_blame_let_down() const;
+  /// There are secondary failures: waits for their cause as long as there may
+  /// be one.
+  void on_secondary_failure();
+  bool may_blame_secondary() const;
   /// No cause came in a while: waits for those that may have one yet.
   void wait_for_leavers();
-  /// Those of `heard_out` that are leavers still.
-  std::vector<int> still_heard_out() const;
-  /// Ranks that have left the group though no one let them down, and have not
-  /// said why: they may be in a hook yet. Not one that waits for others itself.
-  /// Also those whose processes have ended and whose ends are not told yet.
+  /// Those of `awaited_leavers` that are still leavers.
+  std::vector<int> remaining_leavers() const;
+  /// Ranks that have left the group without a secondary failure and have not
+  /// said why: they may still be in a hook. Not those that wait for others
+  /// themselves. Includes those whose processes have ended without a report.
   std::vector<int> leavers() const;
   /// Ends every rank: asks them, and kills what is there after *grace*.
   void end_ranks(const error& reason, std::chrono::milliseconds grace);

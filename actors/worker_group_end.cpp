@@ -16,8 +16,8 @@ namespace {
 /// its own end is known.
 constexpr auto settle_time = std::chrono::milliseconds{20};
 
-/// How long ranks that were let down wait for a cause, unless one shows that it
-/// has left the others' collectives: that one has `exit_timeout` more.
+/// How long secondary failures wait for their cause, unless a rank shows that
+/// it has left the others' collectives: that one has `exit_timeout` more.
 constexpr auto cause_patience = std::chrono::seconds{2};
 
 /// How long a rank whose connection broke may take until its process is known
@@ -46,14 +46,14 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
   // The end of a call or a collective may carry the order before `stop_loop`
   // arrives, and a loop may turn it into another exception.
-  auto let_down = shown.failed.load() == collective_failure::others;
-  auto told = x.stopped || x.reason.code == ec::stopped || let_down
-              || a->answered[static_cast<std::size_t>(x.rank)];
-  auto stopped = told && a->tracker.end_ordered();
-  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty(), let_down);
+  auto secondary = shown.failed.load() == collective_failure::others;
+  auto by_order = x.stopped || x.reason.code == ec::stopped || secondary
+                  || a->answered[static_cast<std::size_t>(x.rank)];
+  auto stopped = by_order && a->tracker.end_ordered();
+  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty(), secondary);
   if (!x.reason && !a->tracker.end_ordered()) {
     if (auto ok = a->meetings.loop_ended(x.rank); !ok)
-      a->tracker.broke_a_rule(x.rank, ok.error().message);
+      a->tracker.record_misuse(x.rank, ok.error().message);
   }
   watch_exit(x.rank);
   on_failure();
@@ -111,9 +111,10 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
         return;
       if (args.launcher->has_ended(rank))
         after(kill_patience, [this, rank] {
-          lose(rank, "its connection broke, and no one could tell within "
-                       + std::to_string(kill_patience.count())
-                       + " s that its process has ended");
+          lose(
+            rank,
+            "its connection broke, and its process was not seen to end within "
+              + std::to_string(kill_patience.count()) + " s");
         });
       else
         lose(rank, "its connection broke but its process is still there");
@@ -160,7 +161,7 @@ void worker_group_state::on_failure() {
   if (!a || a->tracker.end_ordered() || a->settling)
     return;
   if (a->tracker.lacks_cause())
-    on_let_down();
+    on_secondary_failure();
   if (!a->tracker.failed())
     return;
   auto& first = *a->tracker.failures().begin();
@@ -179,31 +180,31 @@ void worker_group_state::on_failure() {
   });
 }
 
-void worker_group_state::on_let_down() {
-  auto is_over = attempt->heard_out && still_heard_out().empty();
-  if (is_over || !attempt->tracker.may_hear_cause()) {
-    attempt->tracker.blame_let_down();
+void worker_group_state::on_secondary_failure() {
+  auto is_over = attempt->awaited_leavers && remaining_leavers().empty();
+  if (is_over || !attempt->tracker.may_learn_cause()) {
+    attempt->tracker.blame_secondary();
   } else if (!std::exchange(attempt->awaits_cause, true)) {
     after(cause_patience, [this] {
-      if (may_blame_let_down())
+      if (may_blame_secondary())
         wait_for_leavers();
       on_failure();
     });
   }
 }
 
-bool worker_group_state::may_blame_let_down() const {
+bool worker_group_state::may_blame_secondary() const {
   return attempt->tracker.lacks_cause() && !attempt->tracker.end_ordered();
 }
 
 void worker_group_state::wait_for_leavers() {
-  attempt->heard_out = leavers();
-  if (attempt->heard_out->empty())
+  attempt->awaited_leavers = leavers();
+  if (attempt->awaited_leavers->empty())
     return; // `on_failure` blames.
   after(args.plan.exit_timeout, [this] {
-    if (!may_blame_let_down())
+    if (!may_blame_secondary())
       return;
-    for (auto rank : still_heard_out())
+    for (auto rank : remaining_leavers())
       if (!args.launcher->has_ended(rank)) // Else its end comes by itself.
         attempt->tracker.timed_out(
           rank,
@@ -213,9 +214,9 @@ void worker_group_state::wait_for_leavers() {
   });
 }
 
-std::vector<int> worker_group_state::still_heard_out() const {
+std::vector<int> worker_group_state::remaining_leavers() const {
   auto result = leavers();
-  std::erase_if(result, [&known = *attempt->heard_out](int rank) {
+  std::erase_if(result, [&known = *attempt->awaited_leavers](int rank) {
     return std::ranges::find(known, rank) == known.end();
   });
   return result;
@@ -263,8 +264,8 @@ void worker_group_state::kill_ranks() {
                          attempt->number,
                          "the loop was not left "
                            + std::to_string(args.plan.stop_timeout.count())
-                           + " ms after it was told to end: the run waits for "
-                             "it"});
+                           + " ms after it was asked to end: the run waits "
+                             "for it"});
     return;
   }
   for (auto rank : attempt->tracker.still_there()) {
@@ -275,7 +276,7 @@ void worker_group_state::kill_ranks() {
     attempt->tracker.timed_out(
       rank, "did not leave its loop "
               + std::to_string(args.plan.stop_timeout.count())
-              + " ms after it was told to; its thread is left behind");
+              + " ms after it was asked to; its thread is left behind");
     attempt->tracker.give_up(rank);
   }
   check_over();

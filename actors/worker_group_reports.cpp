@@ -38,7 +38,7 @@ caf::result<report_committed> worker_group_state::add(report& x) {
     a->meetings.add(std::move(x.value), x.waits, self->clock().now());
   if (!batch) {
     if (a->tracker.knows(rank))
-      rule_broken(rank, batch.error());
+      on_misuse(rank, batch.error());
     return to_caf(batch.error());
   }
   auto promise = self->make_response_promise<report_committed>();
@@ -127,7 +127,7 @@ caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
     self->clock().now());
   if (!released) {
     if (a->tracker.knows(x.rank))
-      rule_broken(x.rank, released.error());
+      on_misuse(x.rank, released.error());
     return to_caf(released.error());
   }
   auto promise = self->make_response_promise<barrier_released>();
@@ -148,11 +148,11 @@ void worker_group_state::release(const barrier_release& x) {
 }
 
 // To blame is the loop that returned early, not the rank that waits for it.
-void worker_group_state::rule_broken(int rank, const error& reason) {
+void worker_group_state::on_misuse(int rank, const error& reason) {
   auto blamed = reason.code == ec::rank_failed ? attempt->meetings.ended()
                                                : std::vector{rank};
   for (auto x : blamed)
-    attempt->tracker.broke_a_rule(x, reason.message);
+    attempt->tracker.record_misuse(x, reason.message);
   on_failure();
 }
 
@@ -173,7 +173,7 @@ void worker_group_state::check_collectives() {
 
 void worker_group_state::end_for(const rank_mismatch& mismatch) {
   for (auto rank : mismatch.ranks)
-    attempt->tracker.broke_a_rule(rank, mismatch.reason.message);
+    attempt->tracker.record_misuse(rank, mismatch.reason.message);
   on_failure();
 }
 

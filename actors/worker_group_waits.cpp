@@ -102,7 +102,7 @@ void worker_group_state::check_waits() {
   look_for_stopped();
   auto now = args.now();
   auto since = std::exchange(attempt->last_check, now).value_or(now);
-  attempt->monitor.asked_after(
+  attempt->monitor.checked_after(
     std::chrono::duration_cast<hang_monitor::duration>(now - since));
   auto verdict = attempt->monitor.check(
     waits(), [this](int rank) { return look_at(rank); }, self->clock().now());

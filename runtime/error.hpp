@@ -32,8 +32,7 @@ enum class ec : std::uint8_t {
   corrupt,          ///< Bytes do not match their checksum or format.
   spawn,            ///< A process could not be started.
   rank_failed,      ///< A rank ended before its train loop returned.
-  callback_failed,  ///< A user callback threw and the run was told to end for
-                    ///< it.
+  callback_failed,  ///< A user callback threw and ended the run.
   protocol,         ///< A peer broke the protocol.
   timeout,          ///< Something took longer than its limit.
   stopped,          ///< The run was asked to stop.

@@ -130,7 +130,7 @@ expected<Answer> actor_link::ask(Message message) {
                                 std::move(message));
 }
 
-expected<void> actor_link::receive(pending_report& answer) {
+expected<void> actor_link::receive(report_request& answer) {
   expected<void> result;
   answer.receive([this](report_committed& x) { hear(x.stop); },
                  [&](caf::error& reason) {

@@ -39,19 +39,19 @@ private:
   /// Events that may be under way before `log` waits for the journal.
   static constexpr std::size_t max_events_ahead = 64;
 
-  using pending_report = decltype(std::declval<caf::blocking_actor&>().request(
+  using report_request = decltype(std::declval<caf::blocking_actor&>().request(
     std::declval<worker_group_actor&>(), caf::infinite,
     std::declval<troupe::report>()));
 
   template <class Answer, class Message>
   expected<Answer> ask(Message message);
-  expected<void> receive(pending_report& answer);
+  expected<void> receive(report_request& answer);
   void hear(std::optional<stop_notice>& x);
   expected<std::string> join(bool broadcast, expected<std::string> payload);
 
   network_waiter self_;
   group_link args_;
-  std::deque<pending_report> under_way_;
+  std::deque<report_request> under_way_;
   std::uint64_t barriers_ = 0;
   std::size_t logged_ = 0; // since the last one that was awaited
   remote_store store_;

@@ -38,7 +38,7 @@ using clock_type = std::chrono::steady_clock;
 /// How often the console looks at the clock. Nothing of the run waits for it.
 constexpr int tick_ms = 200;
 
-constexpr auto went_wrong = "the run could not continue";
+constexpr auto could_not_continue = "the run could not continue";
 
 std::string by_signal(const char* what, int signal) {
   auto name = sigabbrev_np(signal);
@@ -102,15 +102,15 @@ public:
     outcome_is_fixed();
     auto in_time = static_cast<interrupt>(in_time_.load());
     outcome.stop_requested = in_time != interrupt::none;
-    auto had_to_go = outcome.status == run_status_kind::preempted
-                     || outcome.status == run_status_kind::aborted;
-    signals_.answer(had_to_go ? interrupt::stop : in_time);
+    auto had_to_leave = outcome.status == run_status_kind::preempted
+                        || outcome.status == run_status_kind::aborted;
+    signals_.answer(had_to_leave ? interrupt::stop : in_time);
   }
 
   /// How a run ends that did not begin for *reason*, perhaps at a signal's
   /// request.
   result not_begun(error reason) {
-    auto outcome = how_not_begun(std::move(reason));
+    auto outcome = not_begun_result(std::move(reason));
     run_ended(outcome);
     return outcome;
   }
@@ -118,7 +118,7 @@ public:
 private:
   static constexpr int still_open = -1;
 
-  result how_not_begun(error reason) const {
+  result not_begun_result(error reason) const {
     if (reason.code != ec::stopped || !any())
       return failed_result(std::move(reason));
     auto asked = signals_.asked();
@@ -141,41 +141,41 @@ private:
   std::atomic<int> counted_in_time_{std::numeric_limits<int>::max()};
 };
 
-/// Calls *listener* at changes of *board* while it lives.
-class board_listener {
+/// Calls *listener* at changes of *monitor* while it lives.
+class monitor_listener {
 public:
-  board_listener(run_board& board, run_board::listener listener)
-    : board_(board) {
-    board_.on_change(std::move(listener));
+  monitor_listener(run_monitor& monitor, run_monitor::listener listener)
+    : monitor_(monitor) {
+    monitor_.on_change(std::move(listener));
   }
 
-  ~board_listener() { board_.on_change({}); }
+  ~monitor_listener() { monitor_.on_change({}); }
 
-  board_listener(const board_listener&) = delete;
-  board_listener& operator=(const board_listener&) = delete;
+  monitor_listener(const monitor_listener&) = delete;
+  monitor_listener& operator=(const monitor_listener&) = delete;
 
 private:
-  run_board& board_;
+  run_monitor& monitor_;
 };
 
 /// Shows the run and watches for signals until it is over.
 result watch(run_handle& run, console_progress& console,
              signal_orders& signals) {
   unique_fd wake{eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
-  board_listener listener{run.board(), [&](run_state state) {
-                            if (state >= run_state::shutting_down)
-                              signals.outcome_is_fixed();
-                            std::uint64_t one = 1;
-                            (void) !write(wake.get(), &one, sizeof(one));
-                          }};
+  monitor_listener listener{run.monitor(), [&](run_state state) {
+                              if (state >= run_state::shutting_down)
+                                signals.outcome_is_fixed();
+                              std::uint64_t one = 1;
+                              (void) !write(wake.get(), &one, sizeof(one));
+                            }};
   pollfd sources[] = {{wake.get(), POLLIN, 0}, {signals.fd(), POLLIN, 0}};
   auto show_notes = [&] {
-    for (auto& line : run.board().take_notes())
+    for (auto& line : run.monitor().take_notes())
       console.note(line);
   };
   for (;;) {
     show_notes();
-    if (run.board().is_over()) {
+    if (run.monitor().is_over()) {
       signals.outcome_is_fixed();
       console.hurry(); // The end waits for what the ranks printed.
       auto outcome = run.wait([&] {
@@ -314,7 +314,7 @@ result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
       try {
         outcome = manage();
       } catch (...) {
-        outcome = failed_result(caught(went_wrong));
+        outcome = failed_result(caught(could_not_continue));
       }
       mine.take_back();
     }};
@@ -367,7 +367,7 @@ result fit(const run_request& request) noexcept {
     resolved.run = resolve(std::move(resolved.run));
     return fit_valid(std::move(resolved));
   } catch (...) {
-    return failed_result(caught(went_wrong));
+    return failed_result(caught(could_not_continue));
   }
 }
 

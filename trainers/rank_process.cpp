@@ -62,13 +62,13 @@ expected<train_loop> find_loop(const loop_spec& spec) {
 
 expected<void> run(const std::string& payload,
                    const std::vector<int>& descriptors) {
-  auto seed = rank_seed::from_bytes(payload);
-  if (!seed)
-    return tl::unexpected<error>{std::move(seed.error())};
+  auto bootstrap = rank_bootstrap::from_bytes(payload);
+  if (!bootstrap)
+    return tl::unexpected<error>{std::move(bootstrap.error())};
   if (descriptors.size() < 3)
     return failure(ec::protocol,
                    "a rank process got no connection to its driver");
-  auto lock = join_attempt({unique_fd{descriptors[2]}, seed->token});
+  auto lock = join_attempt({unique_fd{descriptors[2]}, bootstrap->token});
   if (!lock)
     return tl::unexpected<error>{std::move(lock.error())};
   lock->release(); // Open until this process ends.
@@ -77,12 +77,13 @@ expected<void> run(const std::string& payload,
   static auto config = new system_config;
   static auto system = new caf::actor_system{config->with_own_network_thread()};
   static auto network = new network_thread{*system};
-  static auto kept = new auto{std::make_shared<kept_contexts>()};
+  static auto kept = new auto{std::make_shared<retired_contexts>()};
   auto group = connect<worker_group_actor>(*system, unique_fd{descriptors[1]});
   if (!group)
     return tl::unexpected<error>{std::move(group.error())};
-  return run_rank(*system, {std::move(*group), seed->attempt, seed->rank,
-                            descriptors[0], find_loop, *kept, network});
+  return run_rank(*system,
+                  {std::move(*group), bootstrap->attempt, bootstrap->rank,
+                   descriptors[0], find_loop, *kept, network});
 }
 
 } // namespace

@@ -73,7 +73,7 @@ std::shared_ptr<rank_activity> show_activity(const rank_facts& x) {
 
 /// Writes the whole reason of the failure to the rank's log, once, like a
 /// program that ends with an exception.
-void tell_log(int rank, loop_outcome& x) {
+void log_failure(int rank, loop_outcome& x) {
   if (!x.reason || x.stopped || std::exchange(x.logged, true))
     return;
   if (x.type.empty())
@@ -102,7 +102,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   auto outcome = run_loop(*loop, *context, [&](loop_outcome& x) {
     x.stopped = x.stopped || control->ended();
     if (!context->facts().in_process)
-      tell_log(args.rank, x);
+      log_failure(args.rank, x);
   });
   context->end();
   activity->end(); // The context is kept, the memory of its attempt is not.
@@ -196,7 +196,7 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
       outcome = {caught("the rank could not run its loop")};
     }
     if (has_log)
-      tell_log(args.rank, outcome);
+      log_failure(args.rank, outcome);
     result = say_goodbye(self, args, std::move(outcome));
   } else {
     result = tl::unexpected<error>{start.error()};

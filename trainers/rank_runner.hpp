@@ -5,7 +5,7 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
-#include "troupe/trainers/kept_contexts.hpp"
+#include "troupe/trainers/retired_contexts.hpp"
 #include "troupe/trainers/train_loop.hpp"
 
 namespace troupe {
@@ -32,7 +32,7 @@ struct rank_args {
   int rank = 0;
   int segment = -1; ///< Descriptor of the shared segment in this process.
   loop_finder find;
-  std::shared_ptr<kept_contexts> kept;
+  std::shared_ptr<retired_contexts> kept;
   network_thread* network = nullptr; ///< Of the rank's own process, if any.
 };
 

@@ -57,7 +57,7 @@ run_handle::~run_handle() {
 }
 
 run_status run_handle::status() const {
-  return parts_->board->status();
+  return parts_->monitor->status();
 }
 
 void run_handle::stop(std::string reason) {
@@ -71,18 +71,18 @@ void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
 }
 
 result run_handle::wait(const std::function<bool()>& hurried) noexcept {
-  auto outcome = parts_->board->wait();
+  auto outcome = parts_->monitor->wait();
   std::lock_guard guard{parts_->waiting};
   try {
     parts_->launcher->drain();
     for (auto& text : parts_->trackers->finish(hurried))
       parts_->unsent.push_back(std::move(text));
-    if (auto told = std::exchange(parts_->told, nullptr))
-      std::ranges::copy(told->skipped(), std::back_inserter(parts_->unsent));
+    if (auto cursor = std::exchange(parts_->cursor, nullptr))
+      std::ranges::copy(cursor->skipped(), std::back_inserter(parts_->unsent));
   } catch (...) {
     parts_->unsent.push_back(
       caught("the run's last files may be incomplete").message);
-    parts_->board->note(parts_->unsent.back());
+    parts_->monitor->note(parts_->unsent.back());
   }
   // No part of the run writes to its folder any more.
   parts_->store->release();
@@ -90,8 +90,8 @@ result run_handle::wait(const std::function<bool()>& hurried) noexcept {
   return outcome;
 }
 
-run_board& run_handle::board() {
-  return *parts_->board;
+run_monitor& run_handle::monitor() {
+  return *parts_->monitor;
 }
 
 const driver_actor& run_handle::driver() const {

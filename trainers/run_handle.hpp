@@ -8,7 +8,7 @@
 #include <vector>
 
 #include "troupe/actors/protocol/interfaces.hpp"
-#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 #include "troupe/trainers/run_request.hpp"
@@ -68,7 +68,7 @@ public:
   result wait(const std::function<bool()>& hurried = {}) noexcept;
 
   /// The driver's status, notes and result; subscribe with on_change().
-  run_board& board();
+  run_monitor& monitor();
 
   /// The DRIVER actor, to compose it with the caller's own actors.
   const driver_actor& driver() const;

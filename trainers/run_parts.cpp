@@ -106,7 +106,7 @@ find_actors(const run_config& config, caf::actor_system& system) {
 struct listeners {
   std::shared_ptr<callback_list> classes;
   std::vector<named_callback_actor> actors;
-  std::shared_ptr<told_reports> told; ///< Unset: there are no callbacks.
+  std::shared_ptr<callback_cursor> cursor; ///< Unset: there are no callbacks.
 };
 
 expected<listeners> find_listeners(const run_config& config,
@@ -117,10 +117,10 @@ expected<listeners> find_listeners(const run_config& config,
     std::move(actors),
     {}};
   auto has_callbacks = !result.classes->empty() || !result.actors.empty();
-  return open_told(store, has_callbacks)
-    .map([&](std::optional<told_reports> x) {
+  return open_callback_cursor(store, has_callbacks)
+    .map([&](std::optional<callback_cursor> x) {
       if (x)
-        result.told = std::make_shared<told_reports>(std::move(*x));
+        result.cursor = std::make_shared<callback_cursor>(std::move(*x));
       return std::move(result);
     });
 }
@@ -161,8 +161,9 @@ private:
   driver_args args_of_driver();
   /// Shows *text* to people.
   std::function<void(std::string)> note() const {
-    return
-      [board = run_->board](std::string text) { board->note(std::move(text)); };
+    return [monitor = run_->monitor](std::string text) {
+      monitor->note(std::move(text));
+    };
   }
 
   run_request request_; // its run is resolved
@@ -217,7 +218,7 @@ expected<void> run_starter::start_trackers() {
   auto& store = *run_->store;
   auto trackers = tracker_set::start(
     trackers_of(request_.run), store.description(), store.path(),
-    {note(), [board = run_->board] { return board->status(); }});
+    {note(), [monitor = run_->monitor] { return monitor->status(); }});
   if (!trackers)
     return tl::unexpected<error>{std::move(trackers.error())};
   run_->trackers = std::move(*trackers);
@@ -292,7 +293,7 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
 }
 
 user_callback_actor run_starter::spawn_callbacks() {
-  if (!listeners_.told)
+  if (!listeners_.cursor)
     return {};
   auto& classes = listeners_.classes;
   callback_chain_args args;
@@ -312,11 +313,11 @@ driver_args run_starter::args_of_driver() {
   auto& config = request_.run;
   driver_args args;
   args.store = x.store;
-  args.board = x.board;
+  args.monitor = x.monitor;
   args.group = x.group;
   args.committer =
-    system_.spawn<caf::detached>(committer, committer_args{x.store, x.board});
-  args.told = x.told = listeners_.told;
+    system_.spawn<caf::detached>(committer, committer_args{x.store, x.monitor});
+  args.cursor = x.cursor = listeners_.cursor;
   args.callbacks = spawn_callbacks();
   args.context = context_of(request_, *x.store);
   args.failure = config.failure;
@@ -335,7 +336,7 @@ driver_args run_starter::args_of_driver() {
 expected<void> run_parts::open_door(caf::actor_system& system) {
   if (threads)
     return {};
-  auto note = [x = board](std::string why) { x->note(std::move(why)); };
+  auto note = [x = monitor](std::string why) { x->note(std::move(why)); };
   return open_private_door(system, group, std::move(note))
     .map([this](private_door x) { door->emplace(std::move(x)); });
 }

@@ -11,10 +11,10 @@
 #include "troupe/actors/thread_launcher.hpp"
 #include "troupe/actors/transport/private_door.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
-#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_monitor.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
-#include "troupe/runtime/store/told_reports.hpp"
-#include "troupe/trainers/kept_contexts.hpp"
+#include "troupe/trainers/retired_contexts.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
 namespace troupe {
@@ -29,20 +29,21 @@ struct run_parts {
   expected<void> open_door(caf::actor_system& system);
 
   std::shared_ptr<run_store> store;
-  std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::shared_ptr<run_monitor> monitor = std::make_shared<run_monitor>();
   std::shared_ptr<tracker_set> trackers;
   std::shared_ptr<rank_launcher> launcher;
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
   /// Where its launcher finds the way to the group, which comes later.
   std::shared_ptr<std::optional<private_door>> door =
     std::make_shared<std::optional<private_door>>();
-  std::shared_ptr<kept_contexts> contexts = std::make_shared<kept_contexts>();
+  std::shared_ptr<retired_contexts> contexts =
+    std::make_shared<retired_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =
     std::make_shared<std::atomic<bool>>(false);
   std::mutex waiting; ///< Of those who call `wait`, while the run's rest ends.
   /// By trackers and to callbacks, once the run is over.
   std::vector<std::string> unsent;
-  std::shared_ptr<told_reports> told; ///< Until the run is over.
+  std::shared_ptr<callback_cursor> cursor; ///< Until the run is over.
   driver_actor driver;
   worker_group_actor group;
   /// Where ranks' threads find the group, which comes after their launcher.

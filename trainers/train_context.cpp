@@ -78,7 +78,7 @@ train_context::train_context(rank_facts facts, std::shared_ptr<rank_link> link,
                              std::optional<troupe::checkpoint> resume)
   : facts_(std::move(facts)), link_(std::move(link)),
     checkpoint_(std::move(resume)),
-    is_unasked_(facts_.rank == 0 && checkpoint_.has_value()),
+    is_unread_(facts_.rank == 0 && checkpoint_.has_value()),
     next_report_(facts_.first_report),
     step_begin_(std::chrono::steady_clock::now()),
     owner_(std::this_thread::get_id()) {
@@ -109,7 +109,7 @@ rank_link& train_context::link_for(const char* call) {
 }
 
 std::vector<reported_checkpoint> train_context::all_reported_checkpoints() {
-  is_unasked_ = false;
+  is_unread_ = false;
   return value_or_leave(
     link_for("all_reported_checkpoints()").reported_checkpoints());
 }
@@ -163,8 +163,8 @@ void train_context::send(const metrics& values,
     x.part = value_or_leave(files->seal(next_report_, std::move(name)));
   }
   ++next_report_;
-  if (is_unasked_)
-    warn_of_unasked(link);
+  if (is_unread_)
+    warn_of_unread_checkpoint(link);
   // Until the commit a source may be the only file that stays.
   auto wait = options.barrier || (files && files->has_sources());
   value_or_leave(link.report(std::move(x), wait));
@@ -177,8 +177,8 @@ void train_context::send(const metrics& values,
   step_begin_ = std::chrono::steady_clock::now();
 }
 
-void train_context::warn_of_unasked(rank_link& link) {
-  is_unasked_ = false;
+void train_context::warn_of_unread_checkpoint(rank_link& link) {
+  is_unread_ = false;
   value_or_leave(link.log(
     {warning_kind,
      {{"text", "attempt " + std::to_string(attempt()) + " resumes from "

@@ -98,7 +98,7 @@ public:
   /// reported. A loop that reports without having called this, although there
   /// is one to resume from, causes a warning: it trains from the beginning.
   const std::optional<troupe::checkpoint>& checkpoint() const noexcept {
-    is_unasked_ = false;
+    is_unread_ = false;
     return checkpoint_;
   }
 
@@ -191,7 +191,7 @@ private:
   rank_link& link_for(const char* call);
   std::string broadcast(expected<std::string> bytes);
   void call_before_report();
-  void warn_of_unasked(rank_link& link);
+  void warn_of_unread_checkpoint(rank_link& link);
   void send(const metrics& values, std::optional<staged_checkpoint> files,
             const report_options& options);
   void call_hook(const metrics& values,
@@ -201,7 +201,7 @@ private:
   std::shared_ptr<rank_link> link_;
   std::optional<troupe::checkpoint> checkpoint_;
   /// Rank 0 has a checkpoint to resume from, and the loop does not know it.
-  mutable std::atomic<bool> is_unasked_;
+  mutable std::atomic<bool> is_unread_;
   std::uint64_t next_report_ = 0;
   std::chrono::steady_clock::time_point step_begin_;
   report_hook on_report_;

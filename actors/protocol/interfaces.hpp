@@ -45,7 +45,8 @@ using worker_group_actor = caf::typed_actor<
   caf::result<void>(start_attempt, driver_actor),
   // The driver ends the attempt; `attempt_ended` or `attempt_failed` follows.
   caf::result<void>(stop_attempt),
-  // The driver asks the ranks to leave; they hear with their next report.
+  // The driver asks the ranks to leave; they learn of it with their next
+  // report.
   caf::result<void>(preempt_attempt),
   // A rank is up; answers with what it is to run.
   caf::result<start_loop>(trainer_ready, trainer_actor),
@@ -79,7 +80,7 @@ using committer_actor = caf::typed_actor<
   caf::result<attempt_start>(begin_attempt),
   // Answers once the checkpoint is durable, registered and visible.
   caf::result<report_committed>(commit_batch),
-  // Answers once the end of the run is durable; its result is on the board.
+  // Answers once the end of the run is durable; its result is on the monitor.
   caf::result<void>(finish_run),
   // Answers with the registered checkpoints, after all commits before it.
   caf::result<checkpoint_list>(get_checkpoints)>;

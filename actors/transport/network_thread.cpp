@@ -73,14 +73,14 @@ void network_thread::wake() {
 
 void network_thread::drive_until(const std::function<bool()>& done) {
   std::unique_lock lock{mutex_};
-  guest_ = true;
+  borrower_ = true;
   while (!done()) {
     if (driving_)
       changed_.wait(lock);
     else
       drive(lock);
   }
-  guest_ = false;
+  borrower_ = false;
   ++visits_;
   if (parked_)
     changed_.notify_all();
@@ -98,10 +98,10 @@ void network_thread::run() {
   std::unique_lock lock{mutex_};
   std::uint64_t seen = 0;
   while (!ending_) {
-    if (guest_) {
+    if (borrower_) {
       changed_.notify_all();
       parked_ = true;
-      changed_.wait(lock, [this] { return !guest_ || ending_; });
+      changed_.wait(lock, [this] { return !borrower_ || ending_; });
       parked_ = false;
     } else if (visits_ != seen) {
       seen = visits_;

@@ -49,9 +49,9 @@ private:
   caf::actor_system& system_;
   std::mutex mutex_;
   std::condition_variable changed_;
-  bool driving_ = false; ///< Some thread runs the event loop.
-  bool guest_ = false;   ///< Another thread runs it, or wants to.
-  bool parked_ = false; ///< This thread waits for the guest to return the loop.
+  bool driving_ = false;  ///< Some thread runs the event loop.
+  bool borrower_ = false; ///< Another thread runs it, or wants to.
+  bool parked_ = false;   ///< Waits for the borrower to return the loop.
   bool ending_ = false;
   std::uint64_t visits_ = 0;
   std::thread thread_;

@@ -57,7 +57,7 @@ comet_messages::of(const tracker_record& record) {
   auto time = unix_ms(record.time);
   std::vector<comet_message> result;
   auto& content = record.content;
-  if (auto row = std::get_if<history_row>(&content)) {
+  if (auto row = std::get_if<journaled_batch>(&content)) {
     add_values(result, values_of(*row, options_.ranks),
                static_cast<std::int64_t>(row->index), time);
   } else if (auto logged = std::get_if<logged_metrics>(&content)) {

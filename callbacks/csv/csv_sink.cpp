@@ -120,7 +120,7 @@ expected<void> csv_sink::write(std::span<const tracker_record> records) {
 std::optional<metrics> csv_sink::cells_of(const tracker_record& record) const {
   metrics own{{"attempt", record.attempt}, {"time", seconds(record.time)}};
   metrics values;
-  if (const auto* row = std::get_if<history_row>(&record.content)) {
+  if (const auto* row = std::get_if<journaled_batch>(&record.content)) {
     values = values_of(*row, options_.ranks);
     own["index"] = own["step"] = row->index;
     own["world_size"] = row->values.size();

@@ -32,7 +32,7 @@ std::string date_text(std::int64_t unix_seconds) {
 }
 
 metrics own_members(const tracked_run& run, const tracker_record& record,
-                    const history_row& row, const result_clock& clock) {
+                    const journaled_batch& row, const result_clock& clock) {
   const auto time_ms = unix_ms(record.time);
   metrics result{{"training_iteration", row.index + 1},
                  {"timestamp", time_ms / 1000},
@@ -90,8 +90,8 @@ expected<std::uint64_t> whole_lines(const fs::path& path) {
 } // namespace
 
 void append_result_line(std::string& out, const tracked_run& run,
-                        const tracker_record& record, const history_row& row,
-                        const result_clock& clock,
+                        const tracker_record& record,
+                        const journaled_batch& row, const result_clock& clock,
                         const result_json_options& options) {
   const auto values = values_of(row, options.ranks);
   std::set<std::string_view> taken;
@@ -167,7 +167,7 @@ result_json_sink::write(std::span<const tracker_record> records) {
   metrics params;
   auto clock = clock_;
   for (const auto& record : records) {
-    if (const auto* row = std::get_if<history_row>(&record.content)) {
+    if (const auto* row = std::get_if<journaled_batch>(&record.content)) {
       clock.count(record.time);
       append_result_line(lines, run_, record, *row, clock, options_);
     } else if (const auto* x = std::get_if<logged_params>(&record.content)) {

@@ -47,8 +47,8 @@ struct result_clock {
 /// the `time_…_s` in seconds, `date` in UTC, …) and `step`, `time_ms`,
 /// `attempt`, `seq`, `world_size`. A metric replaces a member of the same name.
 void append_result_line(std::string& out, const tracked_run& run,
-                        const tracker_record& record, const history_row& row,
-                        const result_clock& clock,
+                        const tracker_record& record,
+                        const journaled_batch& row, const result_clock& clock,
                         const result_json_options& options);
 
 /// Writes `result.json`, with one JSON object per line and report, and

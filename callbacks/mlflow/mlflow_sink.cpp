@@ -24,7 +24,7 @@ using kind = sink_failure::kind;
 
 // Whether a record is more than values and tags.
 bool has_files(const tracker_record& x, bool with_checkpoints) {
-  if (auto* row = std::get_if<history_row>(&x.content))
+  if (auto* row = std::get_if<journaled_batch>(&x.content))
     return with_checkpoints && !row->checkpoint.empty();
   return std::holds_alternative<logged_text>(x.content)
          || std::holds_alternative<logged_image>(x.content)
@@ -168,7 +168,7 @@ sink_result mlflow_sink::log(std::span<const tracker_record> records) {
 
 void mlflow_sink::gather(const tracker_record& record, gathered& to) {
   auto time = unix_ms(record.time);
-  if (auto* row = std::get_if<history_row>(&record.content)) {
+  if (auto* row = std::get_if<journaled_batch>(&record.content)) {
     gather(values_of(*row, options_.ranks),
            static_cast<std::int64_t>(row->index), time, to);
     if (!row->checkpoint.empty())
@@ -233,7 +233,7 @@ sink_result mlflow_sink::log_files(const tracker_record& record) {
     return put_image(*x, record);
   if (auto* x = std::get_if<logged_artifact>(&record.content))
     return put(x->path, artifact_path(x->name));
-  auto& row = std::get<history_row>(record.content);
+  auto& row = std::get<journaled_batch>(record.content);
   auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
   auto found = read_manifest(checkpoint);
   if (!found && found.error().code != ec::corrupt)

@@ -68,7 +68,7 @@ void prometheus_text::begin_sample(const labels& of, std::string_view suffix) {
 
 void run_gauges::add(const tracker_record& x) {
   attempt_ = x.attempt;
-  if (auto row = std::get_if<history_row>(&x.content)) {
+  if (auto row = std::get_if<journaled_batch>(&x.content)) {
     ++reports_;
     report_ = row->index;
     wait_.add(row->wait_s);

@@ -32,7 +32,7 @@ void journal_digest::add(const journal_entry& x) {
   if (!first_time)
     first_time = time;
   last_time = std::max(last_time, time);
-  if (auto row = std::get_if<history_row>(&x))
+  if (auto row = std::get_if<journaled_batch>(&x))
     add_row(*row);
   else
     add_event(std::get<journal_event>(x));
@@ -49,8 +49,8 @@ void journal_digest::begin_attempt(attempt x) {
   last_report_.reset();
 }
 
-void journal_digest::add_row(const history_row& x) {
-  // The line that told of the attempt may be damaged.
+void journal_digest::add_row(const journaled_batch& x) {
+  // The line about the attempt may be damaged.
   if (attempts.empty() || attempts.back().number != x.attempt)
     begin_attempt(
       {.number = x.attempt, .time = x.time, .first_report = x.index});
@@ -64,7 +64,7 @@ void journal_digest::add_row(const history_row& x) {
       {x.checkpoint, x.index, x.attempt, x.time, x.checkpoint_s});
 }
 
-void journal_digest::add_values(const history_row& x) {
+void journal_digest::add_values(const journaled_batch& x) {
   std::map<std::string_view, std::vector<double>> numbers;
   std::map<std::string_view, const metric_value*> first_texts;
   for (auto& values : x.values)
@@ -81,7 +81,7 @@ void journal_digest::add_values(const history_row& x) {
     add_text(std::string{name}, to_string(*value));
 }
 
-void journal_digest::add_times(const history_row& x) {
+void journal_digest::add_times(const journaled_batch& x) {
   auto index = static_cast<double>(x.index);
   auto point = [&](std::span<const double> values) {
     return point_of(index, seconds_at(x.time), segment(), values);

@@ -93,12 +93,12 @@ struct journal_digest {
   std::optional<run_end> end; ///< Unless the run went on after it.
 
 private:
-  void add_row(const history_row& x);
+  void add_row(const journaled_batch& x);
   void add_event(const journal_event& x);
   void add_logged(const journal_event& x);
   void add_params(const journal_event& x);
-  void add_values(const history_row& x);
-  void add_times(const history_row& x);
+  void add_values(const journaled_batch& x);
+  void add_times(const journaled_batch& x);
   void add_number(curve_map& curves, const std::string& name,
                   const curve_point& x);
   void add_text(const std::string& name, const std::string& text);

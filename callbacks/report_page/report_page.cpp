@@ -104,7 +104,7 @@ expected<void> report_page::read_journal(const std::stop_token& cancelled) {
     return tl::unexpected{reader.error()};
   for (;;) {
     if (cancelled.stop_requested())
-      return failure(ec::stopped, "nobody waits for the report page of "
+      return failure(ec::stopped, "no one waits for the report page of "
                                     + run_path_.string());
     auto entry = reader->next();
     offset_ = reader->offset();

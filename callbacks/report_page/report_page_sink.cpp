@@ -11,7 +11,7 @@ namespace {
 constexpr int writing_share = 20;
 
 bool has_checkpoint(const tracker_record& x) {
-  auto row = std::get_if<history_row>(&x.content);
+  auto row = std::get_if<journaled_batch>(&x.content);
   return row && !row->checkpoint.empty();
 }
 

@@ -29,7 +29,7 @@ public:
     : out_(out), options_(options),
       progress_(progress), head_{record.time, step_of(record)} {}
 
-  sink_result operator()(const history_row& x) {
+  sink_result operator()(const journaled_batch& x) {
     append(values_of(x, options_.ranks));
     if (!x.checkpoint.empty())
       progress_.steps.mark(x.index + 1);

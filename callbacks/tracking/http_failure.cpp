@@ -13,7 +13,7 @@ constexpr std::size_t shown_characters = 300;
 
 /// The server's text in *body* on one line: the message of a JSON object, else
 /// the body itself.
-std::string said_in(const std::string& body) {
+std::string server_text(const std::string& body) {
   auto json = nlohmann::json::parse(body, nullptr, false);
   std::string text;
   if (json.is_object())
@@ -87,7 +87,7 @@ sink_failure failure_of(const http_request& request, const http_reply& x,
   auto text = subject_of(request) + ": status " + std::to_string(x.status);
   if (!x.redirect.empty())
     text += ", it is at " + shown_url(x.redirect) + " now";
-  if (auto said = said_in(x.body); !said.empty())
+  if (auto said = server_text(x.body); !said.empty())
     text += ": " + said;
   if (!hint.empty())
     text += "; " + hint;

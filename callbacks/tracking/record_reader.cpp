@@ -140,7 +140,7 @@ expected<std::optional<tracker_record>> record_reader::next() {
 }
 
 std::optional<tracker_record> record_reader::convert(journal_entry entry) {
-  if (auto row = std::get_if<history_row>(&entry)) {
+  if (auto row = std::get_if<journaled_batch>(&entry)) {
     // A checkpoint is a name in `checkpoints/`, never a path.
     if (row->checkpoint.find('/') != std::string::npos
         || row->checkpoint == "..")

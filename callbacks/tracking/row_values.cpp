@@ -6,7 +6,7 @@ namespace troupe {
 
 namespace {
 
-metrics mean_of(const history_row& row) {
+metrics mean_of(const journaled_batch& row) {
   struct sum {
     double total = 0;
     int count = 0;
@@ -31,7 +31,7 @@ metrics mean_of(const history_row& row) {
 
 } // namespace
 
-metrics values_of(const history_row& row, rank_values which) {
+metrics values_of(const journaled_batch& row, rank_values which) {
   if (row.values.empty())
     return {};
   if (which == rank_values::mean)

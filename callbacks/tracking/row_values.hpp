@@ -33,7 +33,7 @@ constexpr std::size_t ranks_for(rank_values x) {
 }
 
 /// The values of *row* that a tracker shows.
-metrics values_of(const history_row& row, rank_values which);
+metrics values_of(const journaled_batch& row, rank_values which);
 
 /// What a tracker gets for NaN and infinities.
 enum class non_finite : std::uint8_t {

@@ -75,7 +75,7 @@ struct run_end_record {
 /// One entry of a run's journal as trackers see it.
 struct tracker_record {
   using content_type =
-    std::variant<history_row, logged_metrics, logged_params, logged_text,
+    std::variant<journaled_batch, logged_metrics, logged_params, logged_text,
                  logged_image, logged_histogram, logged_artifact,
                  attempt_record, run_end_record>;
 

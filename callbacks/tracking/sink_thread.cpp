@@ -22,7 +22,7 @@ tracked_run with_token(tracked_run run, std::stop_token token) {
 }
 
 /// Empty, or a sentence.
-std::string what_is_unsent(const sink_feed& feed) {
+std::string unsent_text(const sink_feed& feed) {
   auto unsent = feed.unsent();
   auto text = "tracker " + feed.target().name() + ": ";
   if (unsent && *unsent == 0) {
@@ -290,7 +290,7 @@ std::string sink_thread::join(wait_time& time, wait_time::duration limit,
            + " did not return from a call; its thread is left behind, and "
              "what it has not taken is kept: troupe-sync sends it";
   }
-  return what_is_unsent(state_->feed);
+  return unsent_text(state_->feed);
 }
 
 bool sink_thread::has_ended() const {

@@ -8,7 +8,7 @@
 
 #include "troupe/callbacks/tracking/sink_feed.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
-#include "troupe/runtime/run/callback_alarm.hpp"
+#include "troupe/runtime/run/callback_watchdog.hpp"
 
 namespace troupe {
 

@@ -54,7 +54,7 @@ sink_result wandb_batch::add(const tracker_record& record) {
     wandb_batch& self;
     const tracker_record& record;
 
-    sink_result operator()(const history_row& x) {
+    sink_result operator()(const journaled_batch& x) {
       self.add_report(x, record);
       return {};
     }
@@ -104,7 +104,7 @@ void wandb_batch::close() {
   latest_.clear();
 }
 
-void wandb_batch::add_report(const history_row& x,
+void wandb_batch::add_report(const journaled_batch& x,
                              const tracker_record& record) {
   close_row();
   auto index = static_cast<std::int64_t>(x.index);

@@ -100,7 +100,7 @@ private:
     std::vector<wandb_item> items;
   };
 
-  void add_report(const history_row& x, const tracker_record& record);
+  void add_report(const journaled_batch& x, const tracker_record& record);
   sink_result add_image(const logged_image& x, const tracker_record& record);
   void add_histogram(const logged_histogram& x, const tracker_record& record);
   sink_result add_artifact(const logged_artifact& x);

@@ -13,7 +13,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
-#include "troupe/runtime/run/callback_alarm.hpp"
+#include "troupe/runtime/run/callback_watchdog.hpp"
 
 namespace troupe {
 

@@ -92,7 +92,7 @@ expected<target_folder> open_target(const held_folder& x) {
 /// Whether the file *name* belongs to the folder *source* only and must not be
 /// copied: a run committed the folder, and its manifest does not list the file.
 /// Any other file is the user's.
-expected<bool> stays_behind(const fs::path& source, const std::string& name) {
+expected<bool> is_source_only(const fs::path& source, const std::string& name) {
   if (!is_own_file(name))
     return false;
   auto found = read_manifest(source);
@@ -133,7 +133,7 @@ expected<void> for_each_file(const fs::path& source,
       });
     } else {
       TROUPE_TRY(auto stays,
-                 at.is_top ? stays_behind(source, name.string()) : false);
+                 at.is_top ? is_source_only(source, name.string()) : false);
       if (!stays)
         ok = place(i->path(), target, name, at);
     }
@@ -175,7 +175,7 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
       return replace_by_copy(from, to, name);
     result.push_back(from);
     TROUPE_TRY(auto found, look_up_link(from));
-    // Another file system, one without links, a file of somebody else, a
+    // Another file system, one without links, a file of another user, a
     // symbolic link, one that may still be written to by another name: a copy.
     if (!found.is_file() || found.links > 1
         || ::linkat(AT_FDCWD, from.c_str(), to.folder.get(), name.c_str(), 0)

@@ -224,8 +224,8 @@ expected<void> verify_files(const held_folder& above, const std::string& name,
   return verify_all(place_of(above, name), x);
 }
 
-expected<std::vector<std::string>> strangers_in(const fs::path& folder,
-                                                const manifest& x) {
+expected<std::vector<std::string>> unlisted_files(const fs::path& folder,
+                                                  const manifest& x) {
   std::set<std::string> known{metadata_file_name};
   for (auto& file : x.files)
     known.insert(file.path);

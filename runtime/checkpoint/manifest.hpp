@@ -92,7 +92,7 @@ expected<void> verify_files(const held_folder& above, const std::string& name,
 
 /// The files in *folder* that are neither listed in *x* nor the run's own: left
 /// by a user, an editor or a file system.
-expected<std::vector<std::string>> strangers_in(const fs::path& folder,
-                                                const manifest& x);
+expected<std::vector<std::string>> unlisted_files(const fs::path& folder,
+                                                  const manifest& x);
 
 } // namespace troupe

@@ -119,7 +119,7 @@ private:
           return;
         printed_.swap(waiting_);
         if (left_out_ > 0)
-          tell_left_out();
+          write_left_out();
       }
       if (broken)
         continue;
@@ -131,7 +131,7 @@ private:
     }
   }
 
-  void tell_left_out() {
+  void write_left_out() {
     printed_ += "\n[";
     append_number(printed_, left_out_);
     printed_ += " bytes more are in the log only]\n";

@@ -14,17 +14,17 @@
 
 namespace troupe {
 
-process_exit process_exit_of(int wait_status, std::string last_words) {
+process_exit process_exit_of(int wait_status, std::string termination_message) {
   if (WIFSIGNALED(wait_status))
     return {process_exit::kind::signaled, WTERMSIG(wait_status),
-            std::move(last_words)};
+            std::move(termination_message)};
   return {process_exit::kind::exited, WEXITSTATUS(wait_status),
-          std::move(last_words)};
+          std::move(termination_message)};
 }
 
 std::string to_string(const process_exit& x) {
-  if (!x.last_words.empty())
-    return x.last_words;
+  if (!x.termination_message.empty())
+    return x.termination_message;
   switch (x.how) {
     case process_exit::kind::exited:
       return "exited with code " + std::to_string(x.code);
@@ -42,7 +42,7 @@ std::string to_string(const process_exit& x) {
 
 namespace {
 
-std::atomic<int> words_fd{-1};
+std::atomic<int> message_fd{-1};
 /// The process whose words they are; those that it forks share the file.
 std::atomic<pid_t> speaker{0};
 std::terminate_handler terminate_before = nullptr;
@@ -69,7 +69,7 @@ std::string current_exception_text() {
 // The default handler writes the whole text to the log. abort keeps its core
 // dump and its signal.
 [[noreturn]] void on_terminate() noexcept {
-  leave_last_words(current_exception_text());
+  write_termination_message(current_exception_text());
   if (terminate_before)
     terminate_before();
   std::abort();
@@ -77,27 +77,27 @@ std::string current_exception_text() {
 
 } // namespace
 
-void keep_last_words_in(int fd) {
+void keep_termination_message_in(int fd) {
   speaker = ::getpid();
-  words_fd = fd;
+  message_fd = fd;
   auto before = std::set_terminate(on_terminate);
   if (before != on_terminate)
     terminate_before = before;
 }
 
-void leave_last_words(std::string_view text) noexcept {
+void write_termination_message(std::string_view text) noexcept {
   if (::getpid() != speaker)
     return;
-  int fd = words_fd.exchange(-1);
+  int fd = message_fd.exchange(-1);
   if (fd < 0)
     return;
-  text = text.substr(0, max_last_words);
+  text = text.substr(0, max_termination_message);
   // A memory file takes this much at once, or there is no memory at all.
   [[maybe_unused]] auto written = ::pwrite(fd, text.data(), text.size(), 0);
 }
 
-std::string read_last_words(int fd) {
-  std::string text(max_last_words, '\0');
+std::string read_termination_message(int fd) {
+  std::string text(max_termination_message, '\0');
   auto n = ::pread(fd, text.data(), text.size(), 0);
   text.resize(n > 0 ? static_cast<std::size_t>(n) : 0);
   return text;

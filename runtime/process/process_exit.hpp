@@ -23,7 +23,7 @@ struct process_exit {
   /// The process's own description of its end, e.g. "ended by an exception in
   /// a thread: out of range (std::out_of_range)"; empty if it had no chance
   /// to.
-  std::string last_words;
+  std::string termination_message;
 
   bool operator==(const process_exit&) const = default;
 };
@@ -35,29 +35,30 @@ bool inspect(Inspector& f, process_exit::kind& x) {
 
 template <class Inspector>
 bool inspect(Inspector& f, process_exit& x) {
-  return f.object(x).fields(f.field("how", x.how), f.field("code", x.code),
-                            f.field("last_words", x.last_words));
+  return f.object(x).fields(
+    f.field("how", x.how), f.field("code", x.code),
+    f.field("termination_message", x.termination_message));
 }
 
 /// Reads *status* as waitpid gives it.
-process_exit process_exit_of(int wait_status, std::string last_words);
+process_exit process_exit_of(int wait_status, std::string termination_message);
 
-/// "exited with code 3", "killed by signal 9 (SIGKILL)", or the last words if
-/// there are any.
+/// "exited with code 3", "killed by signal 9 (SIGKILL)", or the
+/// termination message if there is one.
 std::string to_string(const process_exit& x);
 
-/// Most bytes of a rank's last words.
-inline constexpr std::size_t max_last_words = 4096;
+/// Most bytes of a rank's termination message.
+inline constexpr std::size_t max_termination_message = 4096;
 
 /// From now on an exception that ends this process through std::terminate is
 /// described in *fd* (a memory file) before the process ends as it would have.
-void keep_last_words_in(int fd);
+void keep_termination_message_in(int fd);
 
 /// Stores *text* as the cause of this process's end; the first call counts.
 /// Does nothing outside a rank's own process. Async-signal-safe.
-void leave_last_words(std::string_view text) noexcept;
+void write_termination_message(std::string_view text) noexcept;
 
 /// What a process left in *fd*.
-std::string read_last_words(int fd);
+std::string read_termination_message(int fd);
 
 } // namespace troupe

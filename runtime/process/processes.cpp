@@ -78,7 +78,7 @@ std::string to_string(const process_identity& x) {
 
 namespace {
 
-struct kinship {
+struct process_relations {
   char state = '?';
   pid_t parent = 0;
   pid_t group = 0;
@@ -147,11 +147,11 @@ public:
     return result;
   }
 
-  std::optional<kinship> kinship_of(pid_t pid) {
+  std::optional<process_relations> relations_of(pid_t pid) {
     auto line = text_of(process_path(pid, "/stat"));
     // The name before is in parentheses and may hold anything.
     std::istringstream rest{line.substr(line.rfind(')') + 1)};
-    kinship result;
+    process_relations result;
     if (!(rest >> result.state >> result.parent >> result.group
           >> result.session))
       return std::nullopt;
@@ -212,9 +212,9 @@ private:
   }
 
   void note(int code) {
-    auto is_no_concern =
+    auto is_irrelevant =
       code == ENOENT || code == ESRCH || code == EACCES || code == EPERM;
-    if (blind_ == 0 && !is_no_concern)
+    if (blind_ == 0 && !is_irrelevant)
       blind_ = code;
   }
 
@@ -226,7 +226,7 @@ std::vector<pid_t> line_of(process_observer& observer, pid_t pid) {
   std::vector<pid_t> result;
   while (pid > 0) {
     result.push_back(pid);
-    auto found = observer.kinship_of(pid);
+    auto found = observer.relations_of(pid);
     pid = found ? found->parent : 0;
   }
   return result;
@@ -304,7 +304,7 @@ std::vector<pid_t> own_children() {
   // A kernel without these files.
   auto self = ::getpid();
   for (auto pid : observer.numbers_in("/proc"))
-    if (auto found = observer.kinship_of(pid); found && found->parent == self)
+    if (auto found = observer.relations_of(pid); found && found->parent == self)
       result.push_back(pid);
   return result;
 }
@@ -323,7 +323,7 @@ killed_processes end_processes_with(const std::string& variable,
   // Its own child processes inherit the variable.
   auto is_one = has_variable(self);
   auto belongs_to_it = [&](pid_t pid) {
-    auto found = observer.kinship_of(pid);
+    auto found = observer.relations_of(pid);
     return (found && found->group == ::getpgrp())
            || contains(line_of(observer, pid), self);
   };
@@ -340,9 +340,10 @@ void sign_offset(const unique_fd& file) noexcept {
   ::lseek(file.get(), first_signature + ::getpid(), SEEK_SET);
 }
 
-killed_processes end_heirs_of(const struct stat& file, const std::string& name,
-                              std::chrono::milliseconds limit,
-                              const std::stop_token& given_up) {
+killed_processes end_inheritors(const struct stat& file,
+                                const std::string& name,
+                                std::chrono::milliseconds limit,
+                                const std::stop_token& given_up) {
   process_observer observer;
   auto line = line_of(observer, ::getpid());
   return end_all(
@@ -371,7 +372,7 @@ void end_session(pid_t session, std::chrono::milliseconds limit) {
   end_all(
     observer,
     [&](pid_t pid) {
-      auto found = observer.kinship_of(pid);
+      auto found = observer.relations_of(pid);
       return found && found->session == session && found->state != 'Z';
     },
     limit);

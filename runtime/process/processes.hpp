@@ -74,9 +74,10 @@ void sign_offset(const unique_fd& file) noexcept;
 /// has signed it and has a shared `flock` on it, and waits as above. Spares
 /// this process, those that it descends from, and whoever opened the file
 /// itself, wherever it reads. *name* is what the file is called.
-killed_processes end_heirs_of(const struct stat& file, const std::string& name,
-                              std::chrono::milliseconds limit,
-                              const std::stop_token& given_up = {});
+killed_processes end_inheritors(const struct stat& file,
+                                const std::string& name,
+                                std::chrono::milliseconds limit,
+                                const std::stop_token& given_up = {});
 
 /// The processes that have *file* open, which is called *name*.
 std::vector<pid_t> processes_with(const struct stat& file,

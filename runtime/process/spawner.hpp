@@ -70,7 +70,7 @@ class spawner_connection;
 /// The client holds a pidfd of each process: it kills and sees ends without the
 /// spawner, which only adds causes. If the spawner dies, its ranks die with it:
 /// once they have ended each is reported as `process_exit::kind::lost` with the
-/// cause in its last words, requests under way fail with `ec::spawn`, and the
+/// cause in its message, requests under way fail with `ec::spawn`, and the
 /// next request starts a new spawner.
 ///
 /// A spawner that does not answer within `answer_limit` hangs. The end of a

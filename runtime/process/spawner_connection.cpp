@@ -190,7 +190,7 @@ bool spawner_connection::ensure_spawner() {
 }
 
 void spawner_connection::wait() {
-  drop_unwanted();
+  drop_cancelled();
   // Nothing is sent before the hello: until then a request can be taken back.
   bool sends =
     ready_ && (sending_.sent < sending_.bytes.size() || next_frame());
@@ -252,10 +252,10 @@ void spawner_connection::see_end(process_id id) {
     lost = process.lost;
   }
   if (!lost.empty())
-    tell_ended(id, {process_exit::kind::lost, 0, std::move(lost)});
+    notify_ended(id, {process_exit::kind::lost, 0, std::move(lost)});
 }
 
-void spawner_connection::drop_unwanted() {
+void spawner_connection::drop_cancelled() {
   std::vector<process_id> dropped;
   {
     std::lock_guard guard{mutex_};
@@ -294,8 +294,8 @@ void spawner_connection::check_answers() {
   if (!ended.empty())
     ++losses;
   for (auto id : ended)
-    tell_ended(id, {process_exit::kind::lost, 0,
-                    "ended; the spawner did not say how within 2 s"});
+    notify_ended(id, {process_exit::kind::lost, 0,
+                      "ended; the spawner did not say how within 2 s"});
   hung_ = hung_ || !ended.empty();
   // Its ranks, if any, may still end well.
   if (link_.socket && (unanswered || (hung_ && !has_ranks)))
@@ -350,19 +350,19 @@ void spawner_connection::handle(spawn_frame kind, std::string_view body,
   if (kind == spawn_frame::refused)
     return refuse(id, {ec::spawn, in.text()});
   if (kind == spawn_frame::started)
-    return tell_started(id, static_cast<pid_t>(in.number()),
-                        std::move(descriptor));
+    return notify_started(id, static_cast<pid_t>(in.number()),
+                          std::move(descriptor));
   if (kind != spawn_frame::ended)
     return;
   process_exit end;
   end.how = static_cast<process_exit::kind>(in.number());
   end.code = static_cast<int>(in.number());
-  end.last_words = in.text();
-  tell_ended(id, std::move(end));
+  end.termination_message = in.text();
+  notify_ended(id, std::move(end));
 }
 
-void spawner_connection::tell_started(process_id id, pid_t pid,
-                                      unique_fd handle) {
+void spawner_connection::notify_started(process_id id, pid_t pid,
+                                        unique_fd handle) {
   spawner_client::started_callback started;
   bool unwanted = false;
   {
@@ -380,7 +380,7 @@ void spawner_connection::tell_started(process_id id, pid_t pid,
     started(pid);
 }
 
-void spawner_connection::tell_ended(process_id id, process_exit how) {
+void spawner_connection::notify_ended(process_id id, process_exit how) {
   spawner_client::ended_callback ended;
   {
     std::lock_guard guard{mutex_};

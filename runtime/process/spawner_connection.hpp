@@ -85,12 +85,12 @@ private:
   /// pidfds.
   std::vector<process_id> watch_processes(std::vector<pollfd>& waits);
   void see_end(process_id id);
-  void drop_unwanted();
+  void drop_cancelled();
   void check_answers();
   void receive();
   void handle(spawn_frame kind, std::string_view body, unique_fd descriptor);
-  void tell_started(process_id id, pid_t pid, unique_fd handle);
-  void tell_ended(process_id id, process_exit how);
+  void notify_started(process_id id, pid_t pid, unique_fd handle);
+  void notify_ended(process_id id, process_exit how);
   void send();
   bool next_frame();
   void refuse(process_id id, const error& why);

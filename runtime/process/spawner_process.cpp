@@ -148,7 +148,7 @@ void become_rank(rank_start start) noexcept {
   die_with(start.spawner);
   reset_signals();
   redirect(start.descriptors.at(0), start.descriptors.at(1));
-  keep_last_words_in(start.last_words.release());
+  keep_termination_message_in(start.termination_message.release());
   pin_to(start.order.cores);
   hide_variables(start.order.hidden);
   for (const auto& [name, value] : start.order.environment)
@@ -203,7 +203,7 @@ void spawner_loop::detach() {
     ::dup2(null.get(), fd);
   // Orphaned descendants are reparented to this process.
   ::prctl(PR_SET_CHILD_SUBREAPER, 1);
-  spared_ = own_children();
+  earlier_children_ = own_children();
   parent_process_ = open_pidfd(parent_);
   if (::getppid() != parent_)
     finish();
@@ -266,12 +266,12 @@ void spawner_loop::await_socket() {
     for (std::size_t i = first_orphan - 2; i > 0; --i) {
       if (waits[i + 1].revents == 0)
         continue;
-      take_leave_of(i - 1);
+      reap_rank(i - 1);
       changed = true;
     }
     if (changed)
       kill_orphans();
-    tell_endings();
+    report_endings();
     if (waits[0].revents != 0)
       return;
   }
@@ -384,7 +384,7 @@ void spawner_loop::signal_rank(std::string_view body) {
       send_signal(rank.process, signal);
 }
 
-void spawner_loop::take_leave_of(std::size_t index) {
+void spawner_loop::reap_rank(std::size_t index) {
   auto rank = std::move(ranks_[index]);
   ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(index));
   // Before its number can be reused.
@@ -393,7 +393,9 @@ void spawner_loop::take_leave_of(std::size_t index) {
   while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR)
     continue;
   endings_.push_back(
-    {rank.id, process_exit_of(status, read_last_words(rank.last_words.get())),
+    {rank.id,
+     process_exit_of(status,
+                     read_termination_message(rank.termination_message.get())),
      clock_type::now() + orphan_limit});
 }
 
@@ -402,7 +404,8 @@ void spawner_loop::kill_orphans() {
     auto same = [pid](const auto& x) { return x.pid == pid; };
     return std::any_of(ranks_.begin(), ranks_.end(), same)
            || std::any_of(orphans_.begin(), orphans_.end(), same)
-           || std::find(spared_.begin(), spared_.end(), pid) != spared_.end();
+           || std::find(earlier_children_.begin(), earlier_children_.end(), pid)
+                != earlier_children_.end();
   };
   for (auto pid : own_children()) {
     if (is_known(pid))
@@ -414,7 +417,7 @@ void spawner_loop::kill_orphans() {
   }
 }
 
-void spawner_loop::tell_endings() {
+void spawner_loop::report_endings() {
   while (!endings_.empty()
          && (orphans_.empty() || endings_.front().due <= clock_type::now())) {
     auto [id, how, due] = std::move(endings_.front());
@@ -423,7 +426,7 @@ void spawner_loop::tell_endings() {
     answer.put(id);
     answer.put(static_cast<std::uint64_t>(how.how));
     answer.put(static_cast<std::uint64_t>(how.code));
-    answer.put(std::string_view{how.last_words});
+    answer.put(std::string_view{how.termination_message});
     send(spawn_frame::ended, answer.take());
   }
 }

@@ -20,8 +20,8 @@ struct rank_start {
   /// stdout, stderr, then those of the request.
   std::vector<unique_fd> descriptors;
 
-  /// The memory file for `keep_last_words_in`.
-  unique_fd last_words;
+  /// The memory file for `keep_termination_message_in`.
+  unique_fd termination_message;
 };
 
 /// Turns the calling process, a fork of the spawner that has closed the
@@ -42,7 +42,7 @@ bool is_rank() noexcept;
 ///
 /// Each rank leads a process group and adopts what its descendants leave
 /// behind. What is left when it ends falls to the spawner and is killed: the
-/// end of a rank is told when nothing that it started is there any more.
+/// end of a rank is reported once nothing that it started is left.
 class spawner_loop {
 public:
   spawner_loop(unique_fd socket, pid_t parent, rank_main entry);
@@ -56,7 +56,7 @@ private:
     std::uint64_t id = 0;
     pid_t pid = -1;
     unique_fd process; ///< A pidfd.
-    unique_fd last_words;
+    unique_fd termination_message;
   };
 
   /// Something that a rank started and that outlived it; killed already.
@@ -65,7 +65,7 @@ private:
     unique_fd process; ///< A pidfd.
   };
 
-  /// The end of a rank that is not told yet.
+  /// The end of a rank that is not reported yet.
   struct ending {
     std::uint64_t id = 0;
     process_exit how;
@@ -85,9 +85,9 @@ private:
   void start(std::string_view body, std::vector<unique_fd> descriptors);
   void refuse(std::uint64_t id, std::string_view why);
   void signal_rank(std::string_view body);
-  void take_leave_of(std::size_t index);
+  void reap_rank(std::size_t index);
   void kill_orphans();
-  void tell_endings();
+  void report_endings();
 
   unique_fd socket_;
   pid_t parent_;
@@ -96,7 +96,8 @@ private:
   std::vector<rank> ranks_;
   std::vector<orphan> orphans_;
   std::vector<ending> endings_;
-  std::vector<pid_t> spared_; ///< Children from before: not of any rank.
+  std::vector<pid_t>
+    earlier_children_; ///< Children from before: not of any rank.
   char program_name_[16] = {};
 };
 

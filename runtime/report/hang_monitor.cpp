@@ -46,8 +46,8 @@ hang_monitor::duration hang_monitor::interval() const noexcept {
   return result;
 }
 
-void hang_monitor::asked_after(duration time) noexcept {
-  stood_still_ = time > interval() + standstill ? time : duration{0};
+void hang_monitor::checked_after(duration time) noexcept {
+  suspended_ = time > interval() + standstill ? time : duration{0};
 }
 
 hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
@@ -66,7 +66,7 @@ hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
     }
   for (auto& wait : waits)
     judge(wait, looks, result, now);
-  stood_still_ = {};
+  suspended_ = {};
   return result;
 }
 
@@ -113,11 +113,11 @@ void hang_monitor::look_at(rank_state& rank, const rank_look& look,
       || (seen->wake_ups - rank.last->wake_ups) * 1s > idle_wake_ups * passed;
     // The work of a requested stack dump counts neither as activity nor as
     // inactivity.
-    auto own_doing =
-      std::exchange(rank.own_doing, std::max(0, rank.own_doing - 1));
+    auto dump_looks =
+      std::exchange(rank.dump_looks, std::max(0, rank.dump_looks - 1));
     if (seen->stopped || !worked)
       rank.idle += passed;
-    else if (own_doing == 0)
+    else if (dump_looks == 0)
       rank.idle = {};
   }
   rank.last = seen;
@@ -129,14 +129,14 @@ void hang_monitor::judge(const rank_wait& wait,
                          hang_verdict& result, time_point now) {
   auto& known = follow(wait);
   auto waited = std::chrono::duration_cast<duration>(now - wait.since);
-  known.stood_still += std::clamp(waited, duration{0}, stood_still_);
+  known.suspended += std::clamp(waited, duration{0}, suspended_);
   auto text = to_string(wait, now);
   auto described = std::min(wait.missing.size(), max_described);
   for (std::size_t i = 0; i < described; ++i)
     text += "; " + describe(wait.missing[i], looks.at(wait.missing[i]));
   for (auto rank : wait.missing)
     if ((limits_.wait && wait.is_limited
-         && waited - known.stood_still >= *limits_.wait)
+         && waited - known.suspended >= *limits_.wait)
         || (limits_.idle && at(rank).idle >= *limits_.idle))
       result.hung.emplace(rank, text);
   if (now < known.next_warning)
@@ -145,7 +145,7 @@ void hang_monitor::judge(const rank_wait& wait,
     for (auto rank : wait.missing)
       if (auto& last = at(rank).last; last && !last->stopped) {
         result.show_stacks.push_back(rank);
-        at(rank).own_doing = 2;
+        at(rank).dump_looks = 2;
       }
   result.named.push_back(std::move(text));
   known.next_warning =

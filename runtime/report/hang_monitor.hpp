@@ -66,7 +66,7 @@ public:
   /// The next check comes *time* after the last one by a monotonic clock. If
   /// that is much more than `interval`, the driver was stopped, and waits may
   /// take that much longer.
-  void asked_after(duration time) noexcept;
+  void checked_after(duration time) noexcept;
 
   /// Judges *waits*, all current ones. Calls *look* for ranks that are missing
   /// in one.
@@ -83,14 +83,14 @@ private:
     std::optional<process_vitals> last;
     time_point last_look{};
     duration idle{0};
-    int own_doing = 0; // Next checks that may show the work of a stack dump.
+    int dump_looks = 0; // Next checks that may show the work of a stack dump.
   };
 
   struct known_wait {
     rank_wait wait;
     int warnings = 0;
     time_point next_warning{};
-    duration stood_still{0}; // Of the driver, during the wait.
+    duration suspended{0}; // Of the driver, during the wait.
   };
 
   rank_state& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
@@ -105,7 +105,7 @@ private:
   std::string describe(int rank, const rank_look& look);
 
   limits limits_;
-  duration stood_still_{0}; // Before this check.
+  duration suspended_{0}; // Before this check.
   std::vector<rank_state> ranks_;
   std::vector<known_wait> known_;
 };

@@ -10,27 +10,29 @@ namespace troupe {
 
 namespace {
 
-/// The last words of a process, which its end may lack.
-std::string words_of(const process_exit& cause) {
-  auto is_cut = cause.last_words.size() >= max_last_words;
-  return is_cut ? redactor{}.of_cut(cause.last_words) : cause.last_words;
+/// The termination message of a process; its end may have none.
+std::string message_of(const process_exit& cause) {
+  auto is_cut = cause.termination_message.size() >= max_termination_message;
+  return is_cut ? redactor{}.of_cut(cause.termination_message)
+                : cause.termination_message;
 }
 
 rank_failure failure_of(const process_exit& cause) {
   using kind = rank_failure::kind_type;
   switch (cause.how) {
     case process_exit::kind::lost:
-      return {kind::lost, 0, cause.last_words, 0, {}};
+      return {kind::lost, 0, cause.termination_message, 0, {}};
     case process_exit::kind::signaled:
-      return {cause.last_words.empty() ? kind::signal : kind::thread_exception,
+      return {cause.termination_message.empty() ? kind::signal
+                                                : kind::thread_exception,
               cause.code,
-              words_of(cause),
+              message_of(cause),
               0,
               {}};
     case process_exit::kind::exited:
       break;
   }
-  return {kind::exit_code, cause.code, words_of(cause), 0, {}};
+  return {kind::exit_code, cause.code, message_of(cause), 0, {}};
 }
 
 /// Whether *cause* may result from an order to end. A spawner that hangs does
@@ -73,26 +75,26 @@ void attempt_tracker::ready(int rank, std::string host) {
   at(rank).host = std::move(host);
 }
 
-void attempt_tracker::loop_ended(int rank, const error& reason, bool told,
-                                 bool let_down) {
+void attempt_tracker::loop_ended(int rank, const error& reason, bool by_order,
+                                 bool secondary) {
   auto& x = at(rank);
   x.loop_over = true;
-  x.returned = !reason && !told;
-  if (!reason || told)
+  x.returned = !reason && !by_order;
+  if (!reason || by_order)
     return;
-  if (let_down)
-    let_down_.emplace(rank, reason);
+  if (secondary)
+    secondary_.emplace(rank, reason);
   else
     fail(rank, {rank_failure::kind_type::exception, 0, reason.message, 0, {}});
 }
 
-bool attempt_tracker::may_hear_cause() const noexcept {
+bool attempt_tracker::may_learn_cause() const noexcept {
   return std::any_of(ranks_.begin(), ranks_.end(),
                      [](auto& x) { return !x.loop_over && !x.gone; });
 }
 
-void attempt_tracker::blame_let_down() {
-  for (auto& [rank, reason] : let_down_)
+void attempt_tracker::blame_secondary() {
+  for (auto& [rank, reason] : secondary_)
     fail(rank, {rank_failure::kind_type::exception, 0, reason.message, 0, {}});
 }
 
@@ -101,9 +103,9 @@ void attempt_tracker::exited(int rank, const process_exit& cause) {
   // The end of a process that was ordered to end is not news, unless it had
   // another cause at the same time. A process that came too late is refused and
   // exits by itself.
-  auto turned_away = !x.ready && cause.how == process_exit::kind::exited;
+  auto refused = !x.ready && cause.how == process_exit::kind::exited;
   auto by_order = end_ordered_ && !x.ended_before;
-  if (!x.loop_over && !(by_order && (is_killed(cause) || turned_away)))
+  if (!x.loop_over && !(by_order && (is_killed(cause) || refused)))
     fail(rank, failure_of(cause));
   x.gone = true;
 }
@@ -112,7 +114,7 @@ void attempt_tracker::lost(int rank, std::string why) {
   fail(rank, {rank_failure::kind_type::lost, 0, std::move(why), 0, {}});
 }
 
-void attempt_tracker::broke_a_rule(int rank, std::string what) {
+void attempt_tracker::record_misuse(int rank, std::string what) {
   fail(rank, {rank_failure::kind_type::misuse, 0, std::move(what), 0, {}});
 }
 

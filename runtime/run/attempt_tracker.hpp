@@ -30,11 +30,11 @@ public:
   void launch_failed(int rank, const error& reason);
   void ready(int rank, std::string host);
 
-  /// The loop of *rank* ended; *told* if it left because it was told to, or
-  /// would have been. If it was *let_down*, others had ended a collective of it
-  /// before: the cause lies with one of them.
-  void loop_ended(int rank, const error& reason, bool told,
-                  bool let_down = false);
+  /// The loop of *rank* ended; *by_order* if it was asked to end, or would have
+  /// been. *secondary*: others had ended one of its collectives before, so the
+  /// cause lies with one of them.
+  void loop_ended(int rank, const error& reason, bool by_order,
+                  bool secondary = false);
 
   /// The process or thread of *rank* is gone.
   void exited(int rank, const process_exit& cause);
@@ -43,7 +43,7 @@ public:
   void lost(int rank, std::string why);
 
   /// *rank* broke a rule that all ranks share; *what* names it.
-  void broke_a_rule(int rank, std::string what);
+  void record_misuse(int rank, std::string what);
 
   /// *rank* took longer than a limit; *what* names it.
   void timed_out(int rank, std::string what);
@@ -52,8 +52,8 @@ public:
   /// be killed, or a process that does not end when it is.
   void give_up(int rank);
 
-  /// From now on ranks end because they are told to, but for those that have
-  /// *ended* already, whatever cause is known of them later.
+  /// From now on ranks end because they are asked to, except for those that
+  /// have *ended* already, whatever cause is known of them later.
   void order_end(const std::vector<int>& ended = {});
 
   int world_size() const noexcept { return static_cast<int>(ranks_.size()); }
@@ -64,19 +64,19 @@ public:
   /// Whether every loop returned by itself.
   bool all_returned() const noexcept;
 
-  /// Whether some rank failed by its own doing.
+  /// Whether some rank failed by itself.
   bool failed() const noexcept { return !failures_.empty(); }
 
-  /// Whether ranks were let down, and no one knows yet by whom.
+  /// Whether there are only secondary failures: their cause is not known yet.
   bool lacks_cause() const noexcept {
-    return failures_.empty() && !let_down_.empty();
+    return failures_.empty() && !secondary_.empty();
   }
 
   /// Whether a rank is left that has not said how its loop ended.
-  bool may_hear_cause() const noexcept;
+  bool may_learn_cause() const noexcept;
 
-  /// No cause will come: ranks that were let down have failed.
-  void blame_let_down();
+  /// No cause will come: ranks with secondary failures have failed.
+  void blame_secondary();
 
   /// Whether a failure came out of a loop, however few ranks had begun theirs.
   bool loop_failed() const noexcept;
@@ -126,7 +126,7 @@ private:
 
   std::vector<rank_state> ranks_;
   std::map<int, rank_failure> failures_;
-  std::map<int, error> let_down_; ///< By rank: what its loop failed for.
+  std::map<int, error> secondary_; ///< By rank: what its loop failed for.
   bool end_ordered_ = false;
 };
 

@@ -7,7 +7,7 @@
 
 namespace troupe {
 
-bool tells_of_group(const run_event& x) noexcept {
+bool is_about_group(const run_event& x) noexcept {
   using namespace run_events;
   return std::holds_alternative<group_started>(x)
          || std::holds_alternative<group_start_failed>(x)

@@ -84,7 +84,7 @@ using run_event =
 /// Whether *x* says what became of a group. An unexpected fact of this
 /// kind is a defect of Troupe; any other event may only have come too
 /// late.
-bool tells_of_group(const run_event& x) noexcept;
+bool is_about_group(const run_event& x) noexcept;
 
 /// The event's type as it is spelled in the code.
 std::string_view name_of(const run_event& x) noexcept;

@@ -99,7 +99,7 @@ unique_fd new_file(int folder, std::string& name) {
 }
 
 /// Why the folder *path*, which could not be made, cannot be made.
-int why_not_made(fs::path path) {
+int folder_problem(fs::path path) {
   while (::mkdir(path.c_str(), 0777) != 0) {
     struct stat found {};
     if (errno == EEXIST)
@@ -156,7 +156,7 @@ expected<void> copy_file(const fs::path& from, const fs::path& to,
                          copy_sync sync) {
   auto folder = to.has_parent_path() ? to.parent_path() : fs::path{"."};
   if (auto made = make_folders(folder, 0777); !made) {
-    auto code = why_not_made(folder);
+    auto code = folder_problem(folder);
     return tl::unexpected{error{
       lasts(code) ? ec::invalid_argument : ec::storage, made.error().message}};
   }

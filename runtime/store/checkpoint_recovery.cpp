@@ -138,7 +138,7 @@ checkpoint_store::resume_checkpoint() {
         return separate(x, std::move(its));
       });
     if (whole) {
-      note_strangers(x, *whole);
+      note_unlisted_files(x, *whole);
       remove_doomed(); // Not before the newest is known to be whole.
       return x;
     }
@@ -212,7 +212,7 @@ expected<void> checkpoint_store::strike(const std::string& name) {
   auto doomed = std::exchange(state_.doomed, {});
   auto saved = save(checkpoint_registry{state_.retention, std::move(all)});
   if (saved)
-    let_go_.clear();
+    evicted_.clear();
   else
     state_.doomed = std::move(doomed);
   return saved;

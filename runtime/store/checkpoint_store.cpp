@@ -157,7 +157,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
                        attempt,      batch.index,  unpacked(batch.values),
                        batch.step_s, batch.wait_s, {}};
   remove_answered(); // Before the new one needs the room.
-  remove_let_go([&](auto& x) { return x.name == *name; });
+  remove_evicted([&](auto& x) { return x.name == *name; });
   // Behind it, too: no state names what lies in a folder that was replaced.
   if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
                               [this] { return check(); })
@@ -170,7 +170,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
   failpoint("commit.state_saved");
   note_unscored(result);
   for (auto& x : evicted)
-    let_go_.push_back({x.data.name(), x.index, x.attempt});
+    evicted_.push_back({x.data.name(), x.index, x.attempt});
   remove_answered();
   return result;
 }
@@ -179,9 +179,9 @@ expected<void> checkpoint_store::make_room(const std::string& name) {
   if (registry_.find(name))
     return name_is_taken(name);
   auto first = held_from_ ? held_from_() : no_report;
-  remove_let_go([&](auto& x) { return x.name == name && x.index < first; });
-  if (std::ranges::find(let_go_, name, &doomed_checkpoint::name)
-      != let_go_.end())
+  remove_evicted([&](auto& x) { return x.name == name && x.index < first; });
+  if (std::ranges::find(evicted_, name, &doomed_checkpoint::name)
+      != evicted_.end())
     return {}; // Callbacks may read it until `commit` takes its place.
   return checkpoints_.look_up_link(name).and_then(
     [&](const file_status& found) {
@@ -224,29 +224,29 @@ expected<void> checkpoint_store::remove(const doomed_checkpoint& x) {
 }
 
 template <class Predicate>
-void checkpoint_store::remove_let_go(const Predicate& may_go) {
-  auto all = std::exchange(let_go_, {});
+void checkpoint_store::remove_evicted(const Predicate& may_remove) {
+  auto all = std::exchange(evicted_, {});
   for (auto& x : all)
-    if (!may_go(x))
-      let_go_.push_back(x);
+    if (!may_remove(x))
+      evicted_.push_back(x);
     else if (auto ok = remove(x); !ok)
       note("checkpoint_not_removed", x.name, ok.error().message);
 }
 
 void checkpoint_store::remove_answered() {
   auto first = held_from_ ? held_from_() : no_report;
-  remove_let_go([&](auto& x) { return x.index < first; });
+  remove_evicted([&](auto& x) { return x.index < first; });
 }
 
 void checkpoint_store::remove_held() {
-  remove_let_go([](auto&) { return true; });
+  remove_evicted([](auto&) { return true; });
 }
 
 void checkpoint_store::remove_doomed() {
   drop(evicted_prefix);
   remove_answered();
   for (auto& x : std::vector{state_.doomed}) {
-    if (std::ranges::find(let_go_, x) != let_go_.end())
+    if (std::ranges::find(evicted_, x) != evicted_.end())
       continue; // Callbacks may read it.
     if (auto ok = remove(x); ok)
       note("checkpoint_removed", x.name, "retention had evicted it");
@@ -280,9 +280,9 @@ void checkpoint_store::note_unscored(const reported_checkpoint& x) {
                        : "; no checkpoint has one, so the newest are kept"));
 }
 
-void checkpoint_store::note_strangers(const reported_checkpoint& x,
-                                      const manifest& its) {
-  auto found = strangers_in(x.data.path(), its);
+void checkpoint_store::note_unlisted_files(const reported_checkpoint& x,
+                                           const manifest& its) {
+  auto found = unlisted_files(x.data.path(), its);
   if (!found || found->empty())
     return;
   note("checkpoint_strangers", x.data.name(),
@@ -308,9 +308,9 @@ expected<void> checkpoint_store::finish(run_status_kind status,
                                         const std::optional<run_error>& error,
                                         std::uint64_t next_report) {
   // A run that has to go may be killed any moment: first comes how it ended.
-  auto has_to_go =
+  auto must_leave =
     status == run_status_kind::preempted || status == run_status_kind::aborted;
-  if (!has_to_go)
+  if (!must_leave)
     remove_answered();
   auto next = state_;
   next.status = status;
@@ -319,7 +319,7 @@ expected<void> checkpoint_store::finish(run_status_kind status,
   TROUPE_TRY_VOID(save_state_(next));
   failpoint("finish.state_saved");
   state_ = std::move(next);
-  if (has_to_go)
+  if (must_leave)
     remove_answered();
   drop(staging_prefix);
   return {};

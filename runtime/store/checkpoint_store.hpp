@@ -34,7 +34,7 @@ struct run_identity {
 /// (`hold_from`). The state names it, so that the next start can remove
 /// it.
 ///
-/// Nothing is removed by inference: only what the state names as let go (or as
+/// Nothing is removed by inference: only what the state names as evicted (or as
 /// rotten, beyond the last three), and the staging folders. All else in
 /// `checkpoints/` stays, with an event.
 ///
@@ -74,12 +74,12 @@ public:
                                        const report_batch& batch);
 
   /// `ec::conflict` if no new checkpoint can be called *name*: the name is
-  /// taken. A checkpoint of that name that retention let go is removed, or left
-  /// to `commit` if callbacks may read it.
+  /// taken. A checkpoint of that name that retention evicted is removed, or
+  /// left to `commit` if callbacks may read it.
   expected<void> make_room(const std::string& name);
 
   /// The latest checkpoint whose files are all as its manifest says; what
-  /// retention had let go before it is removed then. One that is rotten is set
+  /// retention had evicted before it is removed then. One that is rotten is set
   /// aside as `checkpoints/.rotten-<name>`, with an event.
   expected<std::optional<reported_checkpoint>> resume_checkpoint();
 
@@ -138,7 +138,7 @@ private:
                                     report_batch batch) const;
   expected<void> recover();
   expected<void> recover_unknown(const std::string& name, const manifest& x);
-  /// Saves the state with *registry* in it, and *evicted* as let go.
+  /// Saves the state with *registry*, and *evicted* as doomed.
   expected<void> save(const checkpoint_registry& registry,
                       const std::vector<reported_checkpoint>& evicted = {});
   /// Its event comes first, so that the journal explains every move.
@@ -149,7 +149,7 @@ private:
   /// Notes, once, that *x* has no score though the run ranks checkpoints by
   /// one.
   void note_unscored(const reported_checkpoint& x);
-  void note_strangers(const reported_checkpoint& x, const manifest& its);
+  void note_unlisted_files(const reported_checkpoint& x, const manifest& its);
   bool is_doomed(const std::string& name, const manifest& x) const;
   /// Notes the ids that the run's checkpoints have, where it has got a new one.
   expected<void> find_former_ids();
@@ -164,17 +164,17 @@ private:
   /// Renames the folder of *x* to be removed; the new name.
   expected<std::string> put_away(const doomed_checkpoint& x) const;
   void remove_doomed();
-  /// Removes those of `let_go_` that *may_go*, each once.
+  /// Removes those of `evicted_` that *may_remove*, each once.
   template <class Predicate>
-  void remove_let_go(const Predicate& may_go);
+  void remove_evicted(const Predicate& may_remove);
   void remove_answered();
-  /// Checkpoints that retention has let go and that still exist.
+  /// Checkpoints that retention has evicted and that still exist.
   expected<std::vector<reported_checkpoint>> find_doomed();
   /// Gives *x* its name back if a driver died before it removed any of it;
   /// whether it did.
   expected<bool> recall(const doomed_checkpoint& x);
   /// Saves the state without the rotten checkpoint *name*, and in the same step
-  /// with what retention had let go for a newer one.
+  /// with what retention had evicted for a newer one.
   expected<void> strike(const std::string& name);
   /// Removes every folder whose name begins with *prefix*, as far as possible.
   void drop(const char* prefix);
@@ -197,7 +197,7 @@ private:
   log_function log_;
   check_function check_;
   std::function<std::uint64_t()> held_from_;
-  std::vector<doomed_checkpoint> let_go_; ///< By this driver; still there.
+  std::vector<doomed_checkpoint> evicted_; ///< By this driver; still there.
   std::vector<store_event> events_;
   bool has_noted_unscored_ = false;
 };

@@ -45,8 +45,8 @@ double to_seconds(const json::document& us) {
   return static_cast<double>(json::to_unsigned(us)) * 1e-6;
 }
 
-history_row to_batch(const json::document& x) {
-  history_row result;
+journaled_batch to_batch(const json::document& x) {
+  journaled_batch result;
   result.index = json::to_unsigned(json::field(x, "batch"));
   result.attempt = json::to_unsigned(json::field(x, "attempt"));
   result.time = to_time(x);

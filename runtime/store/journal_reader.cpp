@@ -85,7 +85,7 @@ expected<std::optional<journal_entry>> journal_reader::next() {
   }
 }
 
-expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
+expected<std::optional<journaled_batch>> read_last_batch(const fs::path& path) {
   TROUPE_TRY(auto lines, line_reader::open(path, 0));
   std::string last;
   for (;;) {
@@ -97,12 +97,12 @@ expected<std::optional<history_row>> read_last_batch(const fs::path& path) {
       last = *line;
   }
   if (last.empty())
-    return std::optional<history_row>{};
+    return std::optional<journaled_batch>{};
   TROUPE_TRY(auto entry, parse_line(last, path.string()));
   if (entry)
-    if (auto row = std::get_if<history_row>(&*entry))
+    if (auto row = std::get_if<journaled_batch>(&*entry))
       return std::optional{std::move(*row)};
-  return std::optional<history_row>{};
+  return std::optional<journaled_batch>{};
 }
 
 expected<last_attempt> read_last_attempt(const fs::path& path) {
@@ -142,17 +142,17 @@ expected<batch_reader> batch_reader::open(const fs::path& path,
   });
 }
 
-expected<std::optional<history_row>> batch_reader::next() {
+expected<std::optional<journaled_batch>> batch_reader::next() {
   for (;;) {
     TROUPE_TRY(auto line, lines_.next());
     if (!line)
-      return std::optional<history_row>{};
+      return std::optional<journaled_batch>{};
     auto head = parse_line_head(*line);
     if (!head || !head->index || *head->index < first_)
       continue;
     auto entry = parse_line(*line, lines_.path().string());
     if (entry && *entry)
-      if (auto row = std::get_if<history_row>(&**entry))
+      if (auto row = std::get_if<journaled_batch>(&**entry))
         return std::optional{std::move(*row)};
   }
 }

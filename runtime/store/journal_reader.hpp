@@ -71,7 +71,7 @@ private:
 
 /// The last batch of the journal *path* that is not damaged, without parsing
 /// those before it; nothing if there is none.
-expected<std::optional<history_row>> read_last_batch(const fs::path& path);
+expected<std::optional<journaled_batch>> read_last_batch(const fs::path& path);
 
 /// The latest attempt, as the journal has it.
 struct last_attempt {
@@ -95,7 +95,7 @@ public:
   static expected<batch_reader> open(const fs::path& path, std::uint64_t first);
 
   /// The next batch; nothing at the end.
-  expected<std::optional<history_row>> next();
+  expected<std::optional<journaled_batch>> next();
 
 private:
   batch_reader(line_reader lines, std::uint64_t first)

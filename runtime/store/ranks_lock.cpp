@@ -62,7 +62,7 @@ constexpr auto kill_limit = std::chrono::seconds{2};
 constexpr auto search_limit = std::chrono::seconds{4};
 
 /// How long what ranks have forked may take to end by itself.
-constexpr auto heir_grace = std::chrono::milliseconds{100};
+constexpr auto child_grace = std::chrono::milliseconds{100};
 
 tl::unexpected<error> stopped() {
   return failure(ec::stopped, "the run was stopped while it waited for "
@@ -93,12 +93,12 @@ search(std::function<killed_processes(const std::stop_token&)> end,
   TROUPE_TRY(auto thread, start_thread(std::move(task)));
   while (found.wait_for(std::chrono::milliseconds{20})
          != std::future_status::ready) {
-    auto is_unwanted = given_up();
-    if (!is_unwanted && std::chrono::steady_clock::now() < deadline)
+    auto is_cancelled = given_up();
+    if (!is_cancelled && std::chrono::steady_clock::now() < deadline)
       continue;
     over.request_stop();
     thread.detach(); // It may be held up by a process that cannot be read.
-    if (is_unwanted)
+    if (is_cancelled)
       return stopped();
     return std::nullopt;
   }
@@ -187,15 +187,15 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
 // Kills the children of ranks that run no program of their own: each has, from
 // its rank, a lock that ends only with the last of them. Who merely reads the
 // file is spared.
-expected<void> end_heirs(const unique_fd& ranks, const fs::path& path,
-                         const std::function<bool()>& given_up,
-                         const store_event_listener& note) {
+expected<void> end_rank_children(const unique_fd& ranks, const fs::path& path,
+                                 const std::function<bool()>& given_up,
+                                 const store_event_listener& note) {
   struct stat file {};
   if (::fstat(ranks.get(), &file) != 0)
     return tl::unexpected{storage_error("look up", path, errno)};
   auto found = search(
     [file](const std::stop_token& over) {
-      return end_heirs_of(file, ranks_name, kill_limit, over);
+      return end_inheritors(file, ranks_name, kill_limit, over);
     },
     given_up);
   if (!found)
@@ -226,7 +226,7 @@ expected<void> take_alone(own_lock& lock, const fs::path& path,
                           const std::function<bool()>& given_up,
                           const store_event_listener& note) {
   auto begin = std::chrono::steady_clock::now();
-  auto next_search = begin + std::min(limit, heir_grace);
+  auto next_search = begin + std::min(limit, child_grace);
   for (;;) {
     TROUPE_TRY(auto taken, lock_file(lock.file(), path));
     if (taken)
@@ -235,7 +235,7 @@ expected<void> take_alone(own_lock& lock, const fs::path& path,
       return stopped();
     auto now = std::chrono::steady_clock::now();
     if (now >= next_search) {
-      TROUPE_TRY_VOID(end_heirs(lock.file(), path, given_up, note));
+      TROUPE_TRY_VOID(end_rank_children(lock.file(), path, given_up, note));
       next_search = std::chrono::steady_clock::now() + search_limit;
       continue;
     }
@@ -292,8 +292,8 @@ expected<void> ranks_lock::begin(const held_folder& run,
   return {};
 }
 
-expected<void> ranks_lock::end_what_is_left(const held_folder& run,
-                                            const store_event_listener& note) {
+expected<void> ranks_lock::end_remaining(const held_folder& run,
+                                         const store_event_listener& note) {
   auto path = run.path() / ranks_name;
   auto token = std::uint64_t{0};
   {
@@ -309,9 +309,9 @@ expected<void> ranks_lock::end_what_is_left(const held_folder& run,
     return {}; // Another driver's.
   auto never = [] { return false; };
   // Both, even if a journal that takes no line is why the run ends.
-  auto heirs = end_heirs(file, path, never, note);
+  auto children = end_rank_children(file, path, never, note);
   auto programs = end_programs(file, path, never, note);
-  auto ended = heirs.and_then([&] { return programs; });
+  auto ended = children.and_then([&] { return programs; });
   if (ended)
     return ended;
   return note(
@@ -347,7 +347,7 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
     return failure(
       ec::stopped,
       "this rank started too late: another attempt of the run has begun");
-  sign_offset(file); // For `end_heirs_of`.
+  sign_offset(file); // For `end_inheritors`.
   return file;
 }
 

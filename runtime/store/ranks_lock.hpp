@@ -50,8 +50,8 @@ public:
 
   /// The last attempt is over: kills its leftover processes as above, at once,
   /// if its spawner was lost. Takes seconds at most.
-  expected<void> end_what_is_left(const held_folder& run,
-                                  const store_event_listener& note);
+  expected<void> end_remaining(const held_folder& run,
+                               const store_event_listener& note);
 
   /// For a rank of the attempt that began last.
   expected<ranks_ticket> ticket() const;

@@ -85,7 +85,7 @@ result unsaved_result(result x, run_status_kind status,
   return x;
 }
 
-std::string text_of_resuming(const std::string& name) {
+std::string resume_hint(const std::string& name) {
   return "; the next run with run.name = \"" + name + "\" resumes it";
 }
 
@@ -131,7 +131,7 @@ expected<run_history> result::metrics_history() const {
       return tl::unexpected{entry.error()};
     if (!*entry)
       return rows;
-    if (auto row = std::get_if<history_row>(&**entry))
+    if (auto row = std::get_if<journaled_batch>(&**entry))
       rows.push_back(std::move(*row));
   }
 }

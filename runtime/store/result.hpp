@@ -19,7 +19,7 @@ namespace troupe {
 struct saved_run;
 
 /// A run's reports, oldest first.
-struct run_history : std::vector<history_row> {
+struct run_history : std::vector<journaled_batch> {
   /// What is missing: one sentence for each damaged line of the journal, which
   /// was skipped. `journal_damaged` in the journal says so, too.
   std::vector<std::string> damaged;
@@ -81,7 +81,7 @@ result unsaved_result(result x, run_status_kind status,
 
 /// The end of the sentence about a stopped or preempted run *name*: how to
 /// resume it.
-std::string text_of_resuming(const std::string& name);
+std::string resume_hint(const std::string& name);
 
 /// The result of a run that failed for *reason* before it had a folder.
 result failed_result(error reason);

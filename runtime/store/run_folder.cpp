@@ -48,7 +48,7 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
   return same;
 }
 
-expected<void> refuse_stranger(const held_folder& folder) {
+expected<void> refuse_other_owner(const held_folder& folder) {
   struct stat found {};
   if (::fstat(folder.descriptor().get(), &found) != 0)
     return tl::unexpected{storage_error("look up", folder.path(), errno)};
@@ -108,15 +108,15 @@ run_folder::open_new(const fs::path& storage_path) {
 }
 
 expected<std::unique_ptr<run_folder>> run_folder::take(held_folder folder) {
-  TROUPE_TRY_VOID(refuse_stranger(folder));
+  TROUPE_TRY_VOID(refuse_other_owner(folder));
   std::unique_ptr<run_folder> result{new run_folder{std::move(folder)}};
   TROUPE_TRY_VOID(result->take_lock());
   for (auto below : {"checkpoints", "logs", "sinks", "attempts"})
-    TROUPE_TRY_VOID(result->folder_.folder(below).and_then(refuse_stranger));
+    TROUPE_TRY_VOID(result->folder_.folder(below).and_then(refuse_other_owner));
   return result->folder_.folder("attempts")
     .and_then([&](held_folder x) {
       result->attempts_ = std::move(x);
-      return result->refuse_living_claims();
+      return result->refuse_held_claims();
     })
     .map([&] { return std::move(result); });
 }
@@ -144,7 +144,7 @@ expected<void> run_folder::take_lock() {
   return {};
 }
 
-expected<void> run_folder::refuse_living_claims() const {
+expected<void> run_folder::refuse_held_claims() const {
   TROUPE_TRY(auto names, claims_in(attempts_));
   for (auto& name : names) {
     TROUPE_TRY(auto claim, own_lock::open(attempts_, name, O_RDWR, "open"));
@@ -183,26 +183,26 @@ expected<bool> run_folder::take_over(std::uint64_t attempt) {
     ++attempt;
   TROUPE_TRY_VOID(make_claim(std::to_string(attempt)));
   // Two that take over at once oust each other.
-  auto stranger_lives = remove_claims(others).and_then(
+  auto other_is_alive = remove_claims(others).and_then(
     [&](bool lives) { return check().map([&] { return lives; }); });
-  if (!stranger_lives)
+  if (!other_is_alive)
     take_back_claim();
-  return stranger_lives;
+  return other_is_alive;
 }
 
 expected<bool>
 run_folder::remove_claims(const std::vector<std::string>& others) const {
-  auto stranger_lives = false;
+  auto other_is_alive = false;
   for (auto& x : others) {
     TROUPE_TRY(auto text, attempts_.read_file(x, max_claim_bytes));
     auto who = process_from_line(text);
-    stranger_lives = stranger_lives || (who && who->boot != me_.boot);
+    other_is_alive = other_is_alive || (who && who->boot != me_.boot);
   }
   for (auto& x : others) {
     TROUPE_TRY_VOID(attempts_.remove_file(x));
     failpoint("claim.ousted");
   }
-  return stranger_lives;
+  return other_is_alive;
 }
 
 expected<void> run_folder::make_claim(const std::string& name) {
@@ -261,8 +261,8 @@ expected<void> run_folder::await_ranks(std::chrono::milliseconds limit,
 }
 
 expected<void>
-run_folder::end_what_ranks_left(const store_event_listener& note) {
-  return ranks_.end_what_is_left(folder_, note);
+run_folder::end_remaining_processes(const store_event_listener& note) {
+  return ranks_.end_remaining(folder_, note);
 }
 
 expected<void> run_folder::check() const {

@@ -57,8 +57,8 @@ public:
     const std::function<bool()>& given_up = [] { return false; },
     const store_event_listener& note = ignore_store_event);
 
-  /// The run ends: see `ranks_lock::end_what_is_left`.
-  expected<void> end_what_ranks_left(const store_event_listener& note);
+  /// The run ends: see `ranks_lock::end_remaining`.
+  expected<void> end_remaining_processes(const store_event_listener& note);
 
   /// What a rank process needs to join that attempt.
   expected<ranks_ticket> ticket() const { return ranks_.ticket(); }
@@ -108,7 +108,7 @@ private:
   expected<void> sign_claim(const own_lock& claim, const fs::path& path,
                             struct stat& made) const;
   void take_back_claim();
-  expected<void> refuse_living_claims() const;
+  expected<void> refuse_held_claims() const;
   expected<void> check_state_file() const;
   tl::unexpected<error> oust(error reason) const;
   std::string holder() const;

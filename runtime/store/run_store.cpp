@@ -20,7 +20,7 @@ tl::unexpected<error> already_finished(const run_folder& folder) {
                      "folder; result::from_path reads what it left");
 }
 
-metrics first_values(std::optional<history_row> x) {
+metrics first_values(std::optional<journaled_batch> x) {
   return x && !x->values.empty() ? std::move(x->values[0]) : metrics{};
 }
 
@@ -47,8 +47,8 @@ expected<std::unique_ptr<journal>> open_journal(const run_folder& folder) {
 
 // Claims the run and waits until no driver of another host writes to it.
 expected<void> take(run_folder& folder, std::uint64_t attempt) {
-  TROUPE_TRY(auto stranger_lives, folder.claim(attempt));
-  if (stranger_lives)
+  TROUPE_TRY(auto other_is_alive, folder.claim(attempt));
+  if (other_is_alive)
     std::this_thread::sleep_for(run_folder::takeover_wait);
   return {};
 }
@@ -328,7 +328,7 @@ expected<result> run_store::finish(run_status_kind status,
   auto outcome = store_end(status, std::move(error));
   (void) start_sync(); // Without a thread left, `release` syncs.
   // Takes seconds, which a preempted run may not have: its end is stored.
-  (void) folder_->end_what_ranks_left(note_);
+  (void) folder_->end_remaining_processes(note_);
   return outcome;
 }
 

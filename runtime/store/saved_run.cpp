@@ -128,7 +128,7 @@ std::string to_folder_name(const json::document& x) {
 }
 
 // States of an earlier version have neither list.
-void take_leavings(saved_run& to, const json::document& x) {
+void read_removals(saved_run& to, const json::document& x) {
   if (x.contains("doomed"))
     for (auto& one : x["doomed"])
       to.doomed.push_back({to_folder_name(json::field(one, "name")),
@@ -231,7 +231,7 @@ expected<saved_run> saved_run_from_json(const std::string& text,
           lacking.push_back(result.checkpoints.size());
         result.checkpoints.push_back(to_checkpoint(one, run.path()));
       }
-      take_leavings(result, x);
+      read_removals(result, x);
       return result;
     });
   });

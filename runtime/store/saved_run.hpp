@@ -15,7 +15,7 @@ namespace troupe {
 
 class held_folder;
 
-/// A checkpoint that retention let go. Its folder may still exist; these
+/// A checkpoint that retention evicted. Its folder may still exist; these
 /// numbers identify it before it is removed.
 struct doomed_checkpoint {
   std::string name;

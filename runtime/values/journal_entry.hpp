@@ -14,7 +14,7 @@
 namespace troupe {
 
 /// One report batch of a run, as its journal has it.
-struct history_row {
+struct journaled_batch {
   std::uint64_t index = 0;   ///< Report index.
   std::uint64_t attempt = 0; ///< Attempt that reported it.
   std::chrono::system_clock::time_point time;
@@ -36,7 +36,7 @@ struct journal_event {
 };
 
 /// One line of a journal: a report batch or an event.
-using journal_entry = std::variant<history_row, journal_event>;
+using journal_entry = std::variant<journaled_batch, journal_event>;
 
 /// Kind of an event whose field `text` is shown on the console, too.
 inline constexpr const char* warning_kind = "warning";

@@ -13,14 +13,14 @@ struct run_context {
 
   std::string name;
   std::string path; ///< Absolute folder of the run.
-  std::string id;   ///< 32 hex digits; the same in every life of the run.
+  std::string id;   ///< 32 hex digits; it stays the same over restarts.
   std::uint64_t attempt = 0;
   int world_size = 0;
-  /// Of the report that callbacks are told of, or were told of last. With `id`
-  /// and `attempt` it tells reports that come twice (`after_report`).
+  /// Of the current report, or of the last one that callbacks received. With
+  /// `id` and `attempt` it identifies reports that come twice (`after_report`).
   std::uint64_t report_index = 0;
   std::string config;           ///< The run's configuration as text (JSON).
-  clock::time_point start_time; ///< When this driver life began.
+  clock::time_point start_time; ///< When this driver started.
 
   bool operator==(const run_context&) const = default;
 };
@@ -49,7 +49,7 @@ struct rank_facts {
   std::string run_name;
   std::string run_path;        ///< Absolute folder of the run.
   std::uint64_t run_inode = 0; ///< Its inode: another one is not the run's.
-  std::string run_id; ///< 32 hex digits; the same in every life of the run.
+  std::string run_id; ///< 32 hex digits; it stays the same over restarts.
   std::uint64_t attempt = 0;
   int rank = 0;
   int world_size = 1;

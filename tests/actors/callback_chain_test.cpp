@@ -7,7 +7,7 @@
 #include <gmock/gmock.h>
 
 #include "tests/actors/driver_fixture.hpp"
-#include "tests/support/untold_reports.hpp"
+#include "tests/support/pending_reports.hpp"
 
 namespace troupe::test {
 
@@ -129,7 +129,7 @@ protected:
   user_callback_actor chain;
 };
 
-TEST_F(callback_chain_test, tells_classes_first_and_then_actors_in_order) {
+TEST_F(callback_chain_test, calls_classes_first_and_then_actors_in_order) {
   auto callback = std::make_shared<recorded_callback>();
   auto list = std::make_shared<callback_list>(
     std::vector<std::shared_ptr<user_callback>>{callback});
@@ -179,7 +179,8 @@ TEST_F(callback_chain_test, times_each_by_how_long_its_answer_took) {
   EXPECT_EQ(first->value->seconds, 1.5);
 }
 
-TEST_F(callback_chain_test, one_that_answers_an_error_hears_of_later_events) {
+TEST_F(callback_chain_test,
+       one_that_answers_with_an_error_receives_later_events) {
   add({.name = "a", .fails_in = "after_report"});
   add({.name = "b"});
   spawn();
@@ -226,7 +227,7 @@ TEST_F(callback_chain_test, one_that_lost_its_connection_is_not_waited_for) {
   caf::anon_send_exit(a, caf::exit_reason::remote_link_unreachable);
   system.settle();
   EXPECT_THAT(failures(first),
-              ElementsAre(HasSubstr("cannot be reached any more")));
+              ElementsAre(HasSubstr("can no longer be reached")));
   EXPECT_THAT(failures(second), IsEmpty());
 }
 
@@ -253,7 +254,7 @@ TEST_F(callback_chain_test, one_that_failed_and_then_ends_is_not_waited_for) {
   caf::anon_send_exit(a, caf::exit_reason::remote_link_unreachable);
   system.settle();
   EXPECT_THAT(failures(second),
-              ElementsAre(HasSubstr("cannot be reached any more")));
+              ElementsAre(HasSubstr("can no longer be reached")));
 }
 
 TEST_F(callback_chain_test, under_abort_an_event_still_goes_to_all) {
@@ -270,7 +271,7 @@ TEST_F(callback_chain_test, under_abort_an_event_still_goes_to_all) {
   EXPECT_EQ(first->value->times.size(), 3u);
 }
 
-TEST_F(callback_chain_test, under_abort_all_get_their_after_run) {
+TEST_F(callback_chain_test, under_abort_all_receive_after_run) {
   args.callback_errors = callback_errors::abort;
   add({.name = "a", .fails_in = "after_run"});
   add({.name = "b", .fails_in = "after_run"});
@@ -324,7 +325,7 @@ TEST_F(callback_chain_test, one_that_does_not_answer_is_named_again_and_again) {
   system.pass(30s);
   system.pass(29s);
   EXPECT_THAT(notes, ElementsAre("callback actor 1 (a) in after_report has not "
-                                 "come back for 30 s; the run waits for it"));
+                                 "returned for 30 s; the run waits for it"));
   system.pass(1s);
   EXPECT_THAT(notes.back(), HasSubstr("for 60 s"));
   EXPECT_TRUE(first->pending());
@@ -334,7 +335,8 @@ TEST_F(callback_chain_test, one_that_does_not_answer_is_named_again_and_again) {
   EXPECT_EQ(notes.size(), 2u);
 }
 
-TEST_F(callback_chain_test, goes_on_at_the_limit_without_who_does_not_answer) {
+TEST_F(callback_chain_test,
+       continues_at_the_limit_without_a_callback_that_does_not_answer) {
   args.patience.limit = 50s;
   add({.name = "a", .keeps_in = "after_report"});
   add({.name = "b"});
@@ -344,8 +346,8 @@ TEST_F(callback_chain_test, goes_on_at_the_limit_without_who_does_not_answer) {
   EXPECT_TRUE(first->pending());
   system.pass(1s);
   EXPECT_THAT(failures(first),
-              ElementsAre("callback actor 1 (a) in after_report did not come "
-                          "back for 50 s; the run continues without it"));
+              ElementsAre("callback actor 1 (a) in after_report did not return "
+                          "for 50 s; the run continues without it"));
   auto second = report(1);
   EXPECT_THAT(failures(second), IsEmpty());
   EXPECT_THAT(first->value->skipped, ElementsAre("callback actor 1 (a)"));
@@ -370,7 +372,7 @@ TEST_F(callback_chain_test, the_limit_counts_no_time_of_a_driver_that_stopped) {
   system.pass(48s);
   EXPECT_TRUE(first->pending());
   system.pass(1s);
-  EXPECT_THAT(failures(first), ElementsAre(HasSubstr("back for 50 s")));
+  EXPECT_THAT(failures(first), ElementsAre(HasSubstr("return for 50 s")));
 }
 
 TEST_F(callback_chain_test, leaves_the_thread_of_classes_behind_at_the_limit) {
@@ -454,7 +456,7 @@ protected:
   std::vector<script> scripts;
 };
 
-TEST_F(driver_with_chain_test, an_actor_is_told_the_whole_run) {
+TEST_F(driver_with_chain_test, an_actor_receives_the_whole_run) {
   add_actor({.name = "a"});
   run();
   report(0);
@@ -491,13 +493,14 @@ TEST_F(driver_with_chain_test, an_actor_that_ends_is_noted_and_missed_no_more) {
   report(1);
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
-  EXPECT_THAT(board->take_notes(), ElementsAre(HasSubstr("(a) failed in")));
+  EXPECT_THAT(monitor->take_notes(), ElementsAre(HasSubstr("(a) failed in")));
   EXPECT_THAT(
     journal_lines(),
     ElementsAre("attempt_begun", "0", "callback_failed", "1", "run_ended"));
 }
 
-TEST_F(driver_with_chain_test, N4_what_an_actor_that_ended_missed_is_owed) {
+TEST_F(driver_with_chain_test,
+       N4_what_an_actor_that_ended_missed_stays_pending) {
   add_actor({.name = "a"});
   run();
   report(0);
@@ -506,7 +509,7 @@ TEST_F(driver_with_chain_test, N4_what_an_actor_that_ended_missed_is_owed) {
   report(2);
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
-  EXPECT_EQ(untold_reports(*store).size(), 2u);
+  EXPECT_EQ(pending_reports(*store).size(), 2u);
 }
 
 TEST_F(driver_with_chain_test, an_actor_that_fails_ends_the_run_if_it_is_to) {

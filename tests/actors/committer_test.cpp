@@ -16,7 +16,7 @@ protected:
     config.name = "r";
     config.storage_path = folder / "runs";
     store = run_store::open(config).value();
-    actor = system.spawn(committer, committer_args{store, board});
+    actor = system.spawn(committer, committer_args{store, monitor});
   }
 
   ~committer_test() override { (void) arm_failpoint(""); }
@@ -40,12 +40,12 @@ protected:
 
   temporary_folder folder;
   std::shared_ptr<run_store> store;
-  std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::shared_ptr<run_monitor> monitor = std::make_shared<run_monitor>();
   stepped_system system;
   committer_actor actor;
 };
 
-TEST_F(committer_test, numbers_attempts_and_says_where_they_go_on_from) {
+TEST_F(committer_test, numbers_attempts_and_says_where_they_resume) {
   auto first = begin();
   ASSERT_TRUE(first->value);
   EXPECT_EQ(first->value->attempt, 0u);
@@ -151,10 +151,10 @@ TEST_F(committer_test, puts_the_result_on_the_board_once_it_is_durable) {
   auto answer =
     system.ask<void>(actor, finish_run{run_status_kind::aborted, reason});
   EXPECT_TRUE(answer->value);
-  auto prepared = board->prepared();
+  auto prepared = monitor->prepared();
   EXPECT_EQ(prepared.status, run_status_kind::aborted);
   EXPECT_EQ(prepared.error, reason);
-  EXPECT_FALSE(board->outcome()); // the driver's business
+  EXPECT_FALSE(monitor->outcome()); // the driver's business
   auto saved = result::from_path(store->path()).value();
   EXPECT_EQ(saved.status, run_status_kind::aborted);
   EXPECT_EQ(saved.error, reason);

@@ -2,8 +2,8 @@
 // throwing ones.
 
 #include "tests/actors/driver_fixture.hpp"
+#include "tests/support/pending_reports.hpp"
 #include "tests/support/store_batch.hpp"
-#include "tests/support/untold_reports.hpp"
 
 namespace troupe::test {
 
@@ -11,7 +11,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::Not;
 
-TEST_F(driver_test, tells_callbacks_everything_once_and_in_order) {
+TEST_F(driver_test, delivers_everything_to_callbacks_once_and_in_order) {
   config.failure.max_failures = 1;
   run();
   report_checkpoint(0);
@@ -33,11 +33,11 @@ TEST_F(driver_test, says_why_ranks_are_restarted) {
   config.failure.max_failures = 1;
   run();
   kill();
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               testing::Contains(HasSubstr("killed by signal 11 (SIGSEGV)")));
 }
 
-TEST_F(driver_test, tells_of_a_failure_before_the_run_ends_for_it) {
+TEST_F(driver_test, reports_a_failure_before_the_run_ends_for_it) {
   run();
   kill();
   EXPECT_THAT(callback->calls,
@@ -62,7 +62,7 @@ TEST_F(driver_test, a_slow_callback_delays_no_rank_until_the_queue_is_full) {
   EXPECT_EQ(callback->calls.back(), "after_report 0 [x=3] [x=3]");
 }
 
-TEST_F(driver_test, a_slow_callback_can_read_what_retention_lets_go) {
+TEST_F(driver_test, a_slow_callback_can_read_what_retention_evicts) {
   struct reader : recorded_callback {
     void after_report(const run_context&, const std::vector<metrics>&,
                       const std::optional<checkpoint>& x) override {
@@ -109,7 +109,7 @@ private:
   void leave_untold(std::uint64_t reports) {
     auto dead = run_store::open(config).value();
     auto attempt = dead->begin_attempt().value().attempt;
-    ASSERT_TRUE(told_reports::open(*dead));
+    ASSERT_TRUE(callback_cursor::open(*dead));
     for (std::uint64_t i = 0; i < reports; ++i) {
       report_batch batch;
       batch.index = i;
@@ -120,7 +120,7 @@ private:
   }
 };
 
-TEST_F(driver_behind_another_test, tells_no_more_at_once_than_may_wait) {
+TEST_F(driver_behind_another_test, delivers_no_more_at_once_than_may_wait) {
   config.callback_queue = 3;
   start_behind(9);
   EXPECT_EQ(status().callback_queue, 3u);
@@ -140,7 +140,7 @@ TEST_F(driver_behind_another_test, leaves_the_rest_to_the_next_when_stopped) {
   system.release();
   EXPECT_EQ(outcome().status, run_status_kind::aborted);
   EXPECT_EQ(callback->calls.back(), "after_run aborted");
-  EXPECT_EQ(untold_reports(*store).size(), 2u);
+  EXPECT_EQ(pending_reports(*store).size(), 2u);
 }
 
 TEST_F(driver_test, what_was_held_back_for_callbacks_ends_with_its_attempt) {
@@ -165,9 +165,9 @@ TEST_F(driver_test, the_result_is_there_only_after_the_last_callback) {
   report(0);
   system.hold(callbacks);
   finish();
-  EXPECT_FALSE(board->outcome());
+  EXPECT_FALSE(monitor->outcome());
   system.release();
-  EXPECT_TRUE(board->outcome());
+  EXPECT_TRUE(monitor->outcome());
   EXPECT_EQ(callback->calls.back(), "after_run finished");
 }
 
@@ -184,18 +184,19 @@ TEST_F(driver_test, a_run_has_ended_only_when_callbacks_know_its_reports) {
   EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "0", "run_ended"));
 }
 
-TEST_F(driver_test, the_next_driver_tells_what_this_one_did_not_live_to_tell) {
+TEST_F(driver_test,
+       the_next_driver_replays_reports_whose_callbacks_had_not_finished) {
   {
     auto dead = run_store::open(config).value();
     auto attempt = dead->begin_attempt().value().attempt;
-    auto told = told_reports::open(*dead).value();
+    auto cursor = callback_cursor::open(*dead).value();
     for (std::uint64_t i = 0; i < 3; ++i) {
       auto batch =
         stage_batch(dead->path(), attempt, i, "c" + std::to_string(i),
                     {{{"a", "1"}}, {{"b", "2"}}}, {{"x", i}});
       ASSERT_TRUE(store_batch(*dead, attempt, batch.value()));
     }
-    ASSERT_TRUE(told.told(0));
+    ASSERT_TRUE(cursor.mark_delivered(0));
   }
   run();
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
@@ -206,10 +207,10 @@ TEST_F(driver_test, the_next_driver_tells_what_this_one_did_not_live_to_tell) {
                           HasSubstr("after_report 0 [x=2]"),
                           "after_report 1 [x=3] [x=3]", "after_run finished"));
   EXPECT_THAT(callback->calls[2], HasSubstr("c2"));
-  EXPECT_THAT(untold_reports(*store), testing::IsEmpty());
+  EXPECT_THAT(pending_reports(*store), testing::IsEmpty());
 }
 
-TEST_F(driver_test, a_callback_that_throws_is_noted_and_the_run_goes_on) {
+TEST_F(driver_test, a_callback_that_throws_is_noted_and_the_run_continues) {
   callback->throws_in = "after_report";
   run();
   report(0);
@@ -217,7 +218,7 @@ TEST_F(driver_test, a_callback_that_throws_is_noted_and_the_run_goes_on) {
   report(1);
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               ElementsAre(HasSubstr("the callback had enough"),
                           HasSubstr("after_report")));
   EXPECT_THAT(journal_lines(),
@@ -242,7 +243,7 @@ TEST_F(driver_test, a_callback_that_throws_ends_the_run_if_it_is_to) {
   EXPECT_EQ(callback->calls.back(), "after_run errored");
 }
 
-TEST_F(driver_test, N4_all_callbacks_hear_of_the_report_that_ends_the_run) {
+TEST_F(driver_test, N4_all_callbacks_receive_the_report_that_ends_the_run) {
   config.callback_errors = callback_errors::abort;
   callback->throws_in = "after_report";
   second = std::make_shared<recorded_callback>();
@@ -254,7 +255,7 @@ TEST_F(driver_test, N4_all_callbacks_hear_of_the_report_that_ends_the_run) {
   EXPECT_THAT(second->calls,
               ElementsAre("before_run 0", "after_report 0 [x=0] [x=0]",
                           "after_run errored"));
-  EXPECT_THAT(untold_reports(*store), testing::IsEmpty());
+  EXPECT_THAT(pending_reports(*store), testing::IsEmpty());
 }
 
 TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
@@ -278,7 +279,7 @@ TEST_F(driver_test, a_stop_ends_a_run_whose_callbacks_have_yet_to_answer) {
   EXPECT_EQ(outcome().status, run_status_kind::aborted);
 }
 
-TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
+TEST_F(driver_test, continues_without_the_actor_that_calls_callbacks) {
   run();
   report(0);
   caf::anon_send_exit(callbacks, caf::exit_reason::kill);
@@ -286,12 +287,12 @@ TEST_F(driver_test, goes_on_without_the_actor_that_calls_callbacks) {
   report(1);
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               ElementsAre(HasSubstr("the run continues without callbacks")));
   EXPECT_THAT(callback->calls,
               ElementsAre("before_run 0", HasSubstr("after_report 0 [x=0]")));
   // The next driver delivers them.
-  EXPECT_EQ(untold_reports(*store).size(), 1u);
+  EXPECT_EQ(pending_reports(*store).size(), 1u);
 }
 
 TEST_F(driver_test, ends_although_callbacks_die_while_they_are_called) {
@@ -299,7 +300,7 @@ TEST_F(driver_test, ends_although_callbacks_die_while_they_are_called) {
   system.hold(callbacks);
   report(0);
   finish();
-  EXPECT_FALSE(board->outcome());
+  EXPECT_FALSE(monitor->outcome());
   caf::anon_send_exit(callbacks, caf::exit_reason::kill);
   system.release();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
@@ -322,7 +323,7 @@ TEST_F(driver_test, what_throws_in_the_last_callback_changes_no_result) {
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::finished);
   EXPECT_FALSE(outcome().error);
-  EXPECT_THAT(board->take_notes(), ElementsAre(HasSubstr("had enough")));
+  EXPECT_THAT(monitor->take_notes(), ElementsAre(HasSubstr("had enough")));
 }
 
 } // namespace troupe::test

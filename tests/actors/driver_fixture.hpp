@@ -40,7 +40,7 @@ protected:
     store = run_store::open(config).value();
     driver_args args;
     args.store = store;
-    args.board = board;
+    args.monitor = monitor;
     args.first = store->begin_attempt().value();
     args.failure = config.failure;
     args.world_size = 2;
@@ -60,15 +60,15 @@ protected:
     args.group = ranks.group =
       system.spawn(worker_group, worker_group_args{ranks.launcher, plan});
     args.committer = storage =
-      system.spawn(committer, committer_args{store, board});
+      system.spawn(committer, committer_args{store, monitor});
     std::vector<std::shared_ptr<user_callback>> classes{callback};
     if (second)
       classes.push_back(second);
     auto list =
       std::make_shared<callback_list>(classes, config.callback_errors);
     args.context.name = "r";
-    args.told =
-      std::make_shared<told_reports>(told_reports::open(*store).value());
+    args.cursor =
+      std::make_shared<callback_cursor>(callback_cursor::open(*store).value());
     args.callbacks = callbacks =
       system.spawn(callback_runner, user_callback_args{list});
     if (!actors.empty())
@@ -127,10 +127,10 @@ protected:
     return (store->path() / "checkpoints" / name).string();
   }
 
-  run_status status() { return board->status(); }
+  run_status status() { return monitor->status(); }
 
   result outcome() {
-    auto x = board->outcome();
+    auto x = monitor->outcome();
     if (!x)
       ADD_FAILURE() << "the run is not over";
     return x.value_or(result{});
@@ -142,7 +142,7 @@ protected:
     std::vector<std::string> lines;
     auto reader = journal_reader::open(store->folder().journal_file()).value();
     while (auto entry = reader.next().value()) {
-      if (auto row = std::get_if<history_row>(&*entry))
+      if (auto row = std::get_if<journaled_batch>(&*entry))
         lines.push_back(std::to_string(row->index)
                         + (row->checkpoint.empty() ? "" : " ")
                         + row->checkpoint);
@@ -167,7 +167,7 @@ protected:
   int refused = 0; ///< Events that the test makes the run refuse.
   run_config config;
   std::shared_ptr<run_store> store;
-  std::shared_ptr<run_board> board = std::make_shared<run_board>();
+  std::shared_ptr<run_monitor> monitor = std::make_shared<run_monitor>();
   std::shared_ptr<recorded_callback> callback =
     std::make_shared<recorded_callback>();
   std::shared_ptr<recorded_callback>

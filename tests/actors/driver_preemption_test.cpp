@@ -28,13 +28,13 @@ protected:
   }
 };
 
-TEST_F(driver_preemption_test, ranks_hear_of_it_with_their_next_report) {
+TEST_F(driver_preemption_test, ranks_learn_of_it_with_their_next_report) {
   run();
   EXPECT_EQ(leaves_after(0), std::nullopt);
   preempt();
   EXPECT_EQ(leaves_after(1), 1u);
   EXPECT_EQ(leaves_after(2), 1u);
-  EXPECT_FALSE(ranks.told_to_end(0));
+  EXPECT_FALSE(ranks.asked_to_end(0));
   auto last = report_checkpoint(3);
   EXPECT_TRUE(last->value);
   finish();
@@ -87,10 +87,10 @@ TEST_F(driver_preemption_test, ranks_that_stay_are_ended_as_by_a_stop) {
   preempt();
   report(0);
   system.pass(ms{999});
-  EXPECT_FALSE(ranks.told_to_end(0));
+  EXPECT_FALSE(ranks.asked_to_end(0));
   system.pass(ms{1});
-  EXPECT_TRUE(ranks.told_to_end(0));
-  EXPECT_TRUE(ranks.told_to_end(1));
+  EXPECT_TRUE(ranks.asked_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(1));
   ranks.obey(0);
   system.pass(ms{400});
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(1));
@@ -106,9 +106,9 @@ TEST_F(driver_preemption_test, the_caller_says_how_long_and_may_say_less) {
   preempt(100);
   preempt(9000);
   system.pass(ms{99});
-  EXPECT_FALSE(ranks.told_to_end(0));
+  EXPECT_FALSE(ranks.asked_to_end(0));
   system.pass(ms{1});
-  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(0));
 }
 
 TEST_F(driver_preemption_test, no_grace_is_longer_than_the_sender_allows) {
@@ -117,7 +117,7 @@ TEST_F(driver_preemption_test, no_grace_is_longer_than_the_sender_allows) {
   run();
   preempt(5000);
   system.pass(ms{100});
-  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(0));
 }
 
 TEST_F(driver_preemption_test, a_failure_on_the_way_out_is_not_charged) {
@@ -136,7 +136,7 @@ TEST_F(driver_preemption_test, a_run_whose_ranks_are_not_up_ends_at_once) {
   start();
   ranks.rise(0);
   preempt();
-  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(0));
   ranks.obey(0);
   ranks.kill(1, SIGKILL);
   EXPECT_EQ(outcome().status, run_status_kind::preempted);
@@ -146,7 +146,7 @@ TEST_F(driver_preemption_test, a_stop_ends_the_grace) {
   run();
   preempt();
   stop();
-  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(0));
   ranks.obey(0);
   ranks.obey(1);
   EXPECT_EQ(outcome().status, run_status_kind::aborted);
@@ -159,7 +159,7 @@ TEST_F(driver_preemption_test, the_next_driver_resumes_the_run) {
   finish();
   EXPECT_EQ(outcome().status, run_status_kind::preempted);
   store.reset();
-  board = std::make_shared<run_board>();
+  monitor = std::make_shared<run_monitor>();
   start();
   auto hello = ranks.rise(0);
   ASSERT_TRUE(hello->value);
@@ -168,10 +168,10 @@ TEST_F(driver_preemption_test, the_next_driver_resumes_the_run) {
   EXPECT_EQ(hello->value->resume->path(), checkpoint_path("c0"));
 }
 
-TEST_F(driver_preemption_test, people_and_the_journal_are_told) {
+TEST_F(driver_preemption_test, the_user_and_the_journal_are_informed) {
   run();
   preempt();
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               Contains(HasSubstr("SIGTERM came; ranks have 1000 ms")));
 }
 

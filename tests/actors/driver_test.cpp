@@ -142,7 +142,7 @@ TEST_F(driver_test, waits_a_little_longer_after_every_failed_start) {
   };
   fail();
   EXPECT_EQ(status().state, run_state::rescheduling);
-  EXPECT_THAT(board->take_notes(), Contains(HasSubstr("no more processes")));
+  EXPECT_THAT(monitor->take_notes(), Contains(HasSubstr("no more processes")));
   system.pass(ms{99});
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
   system.pass(ms{1});
@@ -158,7 +158,7 @@ TEST_F(driver_test, waits_a_little_longer_after_every_failed_start) {
   EXPECT_THAT(outcome().error->message, HasSubstr("no more processes"));
 }
 
-TEST_F(driver_test, N6_gives_no_number_again_after_ranks_began_their_loops) {
+TEST_F(driver_test, N6_reuses_no_number_after_ranks_began_their_loops) {
   start();
   ranks.rise(0); // Its loop begins.
   ranks.launcher->listener(1).failed(1, {ec::spawn, "no more processes"});
@@ -196,7 +196,7 @@ TEST_F(driver_test, can_be_stopped_while_ranks_run) {
   run();
   report_checkpoint(0);
   stop();
-  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(0));
   ranks.obey(0);
   ranks.obey(1);
   auto x = outcome();
@@ -274,7 +274,7 @@ TEST_F(driver_test, a_checkpoint_that_cannot_be_committed_ends_the_run) {
     ranks.report(0, 0, {}, checkpoint_part{"c0", {{"nowhere", 1, 1}}});
   ranks.report(1, 0);
   EXPECT_TRUE(answer->failure);
-  EXPECT_TRUE(ranks.told_to_end(1));
+  EXPECT_TRUE(ranks.asked_to_end(1));
   ranks.obey(0);
   ranks.obey(1);
   auto x = outcome();
@@ -305,7 +305,7 @@ TEST_F(driver_test, stores_no_report_after_one_that_could_not_be_stored) {
   for (auto fails : {"journal.append=enospc", "commit"}) {
     SCOPED_TRACE(fails);
     fs::remove_all(config.storage_path);
-    board = std::make_shared<run_board>();
+    monitor = std::make_shared<run_monitor>();
     run();
     report(0);
     if (*fails == 'j') {
@@ -343,7 +343,7 @@ TEST_F(driver_test, says_that_an_end_could_not_be_stored) {
   auto problem = HasSubstr("could not be stored: ");
   EXPECT_THAT(x.error->message, problem);
   EXPECT_THAT(x.error->message, HasSubstr("journal.jsonl"));
-  EXPECT_THAT(board->take_notes(), Contains(problem));
+  EXPECT_THAT(monitor->take_notes(), Contains(problem));
 }
 
 TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
@@ -411,7 +411,7 @@ TEST_F(driver_test, a_run_ends_after_the_commit_that_is_under_way) {
   stop();
   ranks.obey(0);
   ranks.obey(1);
-  EXPECT_FALSE(board->outcome());
+  EXPECT_FALSE(monitor->outcome());
   system.release();
   auto x = outcome();
   EXPECT_EQ(x.status, run_status_kind::aborted);
@@ -430,7 +430,7 @@ TEST_F(driver_test, a_commit_that_fails_while_the_run_is_stopped_is_its_error) {
   stop();
   ranks.obey(0);
   ranks.obey(1);
-  EXPECT_FALSE(board->outcome());
+  EXPECT_FALSE(monitor->outcome());
   system.release();
   auto x = outcome();
   EXPECT_EQ(x.status, run_status_kind::errored);
@@ -445,7 +445,7 @@ TEST_F(driver_test, ends_the_run_if_its_worker_group_is_gone) {
   system.settle();
   ASSERT_TRUE(outcome().error);
   EXPECT_THAT(outcome().error->message, HasSubstr("the worker group is gone"));
-  EXPECT_TRUE(ranks.told_to_end(0)); // by its trainer
+  EXPECT_TRUE(ranks.asked_to_end(0)); // by its trainer
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
 }
 
@@ -454,9 +454,9 @@ TEST_F(driver_test, a_driver_that_dies_leaves_an_error_and_no_rank) {
   report_checkpoint(0);
   store->on_append([] { throw std::runtime_error{"no more memory"}; });
   auto answer = report(1);
-  EXPECT_FALSE(board->outcome()); // before its ranks have ended
-  EXPECT_TRUE(ranks.told_to_end(0));
-  EXPECT_TRUE(ranks.told_to_end(1));
+  EXPECT_FALSE(monitor->outcome()); // before its ranks have ended
+  EXPECT_TRUE(ranks.asked_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(1));
   ranks.obey(0);
   ranks.obey(1);
   auto x = outcome();
@@ -509,7 +509,7 @@ TEST_F(driver_test, waits_longer_before_each_restart_without_a_report) {
   ranks.rise_all(2);
   kill();
   EXPECT_EQ(status().state, run_state::restarting);
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               Contains(HasSubstr("failed 2 times without a report")));
   system.pass(ms{49});
   EXPECT_EQ(ranks.launcher->launched.size(), 4u);
@@ -552,14 +552,14 @@ TEST_F(driver_test, refuses_batches_of_another_attempt) {
 }
 
 // D8: it was swallowed.
-TEST_F(driver_test, notes_once_that_it_was_told_what_cannot_be_of_a_group) {
+TEST_F(driver_test, notes_once_an_impossible_event_of_a_group) {
   refused = 1;
   run();
   for (std::uint64_t attempt : {7, 7, 0}) {
     caf::anon_send(driver, attempt_started{attempt});
     system.settle();
   }
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               ElementsAre(AllOf(HasSubstr("a defect of Troupe"),
                                 HasSubstr("attempt 7 is not the current"))));
   report(0);
@@ -571,7 +571,7 @@ TEST_F(driver_test, shows_warnings_and_writes_them_down) {
   run();
   ranks.report(0, 0);
   system.pass(ms{30'000});
-  EXPECT_THAT(board->take_notes(),
+  EXPECT_THAT(monitor->take_notes(),
               ElementsAre(HasSubstr("rank 1 is missing for 30 s")));
   EXPECT_THAT(journal_lines(), ElementsAre("attempt_begun", "warning"));
 }
@@ -587,15 +587,15 @@ TEST_F(driver_test, shows_how_far_the_epoch_of_this_attempt_is) {
   EXPECT_EQ(status().progress, progress);
 }
 
-TEST_F(driver_test, goes_on_where_an_earlier_driver_left_off) {
+TEST_F(driver_test, resumes_where_an_earlier_driver_stopped) {
   run();
   report_checkpoint(0);
   stop();
   ranks.obey(0);
   ranks.obey(1);
-  ASSERT_TRUE(board->outcome());
+  ASSERT_TRUE(monitor->outcome());
   store.reset();
-  board = std::make_shared<run_board>();
+  monitor = std::make_shared<run_monitor>();
   callback->calls.clear();
   start();
   EXPECT_EQ(ranks.attempt, 1u);

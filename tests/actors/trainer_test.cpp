@@ -25,7 +25,7 @@ protected:
   trainer_actor actor;
 };
 
-TEST_F(trainer_test, ends_the_loop_when_it_is_told_to) {
+TEST_F(trainer_test, ends_the_loop_when_asked_to) {
   EXPECT_FALSE(control->ended());
   tell(3, "a peer has failed");
   EXPECT_TRUE(control->ended());

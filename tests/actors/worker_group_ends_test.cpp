@@ -70,7 +70,7 @@ TEST_F(worker_group_test, ranks_that_do_not_come_up_in_time_are_named) {
   EXPECT_FALSE(record->failed[0].started);
 }
 
-TEST_F(worker_group_test, ranks_may_come_up_while_their_driver_stands_still) {
+TEST_F(worker_group_test, ranks_may_start_while_their_driver_is_suspended) {
   plan.start_timeout = ms{700};
   start();
   ranks.rise(0);
@@ -83,7 +83,8 @@ TEST_F(worker_group_test, ranks_may_come_up_while_their_driver_stands_still) {
   EXPECT_EQ(record->started.size(), 1u);
 }
 
-TEST_F(worker_group_test, a_driver_that_stood_still_gives_no_rank_a_third_try) {
+TEST_F(worker_group_test,
+       a_driver_that_was_suspended_gives_no_rank_a_third_try) {
   plan.start_timeout = ms{700};
   start();
   for (int i = 0; i < 2; ++i) {
@@ -94,7 +95,7 @@ TEST_F(worker_group_test, a_driver_that_stood_still_gives_no_rank_a_third_try) {
   EXPECT_FALSE(ranks.launcher->killed.empty());
 }
 
-TEST_F(worker_group_test, a_rank_may_exit_while_its_driver_stands_still) {
+TEST_F(worker_group_test, a_rank_may_exit_while_its_driver_is_suspended) {
   plan.exit_timeout = ms{700};
   start_all();
   ranks.end_loop(0);
@@ -107,7 +108,7 @@ TEST_F(worker_group_test, a_rank_may_exit_while_its_driver_stands_still) {
   EXPECT_TRUE(record->warnings.empty());
 }
 
-TEST_F(worker_group_test, a_killed_rank_may_end_while_its_driver_stands_still) {
+TEST_F(worker_group_test, a_killed_rank_may_end_while_its_driver_is_suspended) {
   start_all();
   ranks.end_loop(0, {ec::rank_failed, "no data"});
   system.pass(ms{20});
@@ -121,7 +122,7 @@ TEST_F(worker_group_test, a_killed_rank_may_end_while_its_driver_stands_still) {
 }
 
 TEST_F(worker_group_test,
-       a_thread_may_leave_its_loop_while_its_driver_stands_still) {
+       a_thread_may_leave_its_loop_while_its_driver_is_suspended) {
   plan.in_process = true;
   start_all();
   stop();
@@ -133,7 +134,8 @@ TEST_F(worker_group_test,
   EXPECT_TRUE(record->failed.empty());
 }
 
-TEST_F(worker_group_test, a_limit_counts_no_time_of_a_driver_that_stood_still) {
+TEST_F(worker_group_test,
+       a_limit_does_not_count_time_in_which_the_driver_was_suspended) {
   plan.report_timeout = ms{5'000};
   start_all();
   ranks.report(0, 10);
@@ -150,7 +152,7 @@ TEST_F(worker_group_test, a_group_that_is_up_has_no_start_timeout_any_more) {
   start_all();
   system.pass(ms{10'000});
   EXPECT_TRUE(ranks.launcher->killed.empty());
-  EXPECT_FALSE(ranks.told_to_end(0));
+  EXPECT_FALSE(ranks.asked_to_end(0));
 }
 
 TEST_F(worker_group_test, a_rank_that_cannot_be_launched_ends_the_start) {
@@ -166,7 +168,7 @@ TEST_F(worker_group_test, a_rank_that_cannot_be_launched_ends_the_start) {
 }
 
 TEST_F(worker_group_test,
-       a_loop_that_fails_before_others_are_up_is_no_failed_start) {
+       a_loop_that_fails_before_others_are_up_is_not_a_failed_start) {
   start();
   ranks.rise(0);
   ranks.end_loop(0, {ec::rank_failed, "early"});
@@ -192,7 +194,7 @@ TEST_F(worker_group_test, a_rank_that_was_never_launched_is_named_and_ended) {
                                 "did not answer");
 }
 
-TEST_F(worker_group_test, a_launch_that_a_stop_takes_back_is_no_failure) {
+TEST_F(worker_group_test, a_launch_that_a_stop_cancels_is_not_a_failure) {
   start();
   ranks.launched(0);
   stop(0);
@@ -235,7 +237,7 @@ TEST_F(worker_group_test, stops_in_good_order) {
     EXPECT_EQ(failure, (error{ec::stopped, "the run was asked to stop"}));
   EXPECT_TRUE(ranks.launcher->killed.empty());
   for (int rank = 0; rank < 2; ++rank) {
-    EXPECT_TRUE(ranks.told_to_end(rank));
+    EXPECT_TRUE(ranks.asked_to_end(rank));
     ranks.obey(rank);
   }
   ASSERT_EQ(record->ended.size(), 1u);
@@ -243,7 +245,7 @@ TEST_F(worker_group_test, stops_in_good_order) {
   EXPECT_TRUE(record->failed.empty());
 }
 
-TEST_F(worker_group_test, nobody_is_let_in_or_waits_after_a_stop) {
+TEST_F(worker_group_test, no_one_is_admitted_or_waits_after_a_stop) {
   start();
   ranks.rise(0);
   stop();
@@ -281,7 +283,7 @@ TEST_F(worker_group_test, kills_the_ranks_that_do_not_leave_within_the_grace) {
 }
 
 TEST_F(worker_group_test,
-       a_rank_that_crashes_while_it_is_told_to_stop_has_failed) {
+       a_rank_that_crashes_while_it_is_asked_to_stop_has_failed) {
   start_all();
   stop();
   ranks.obey(0);
@@ -317,7 +319,7 @@ TEST_F(worker_group_test, a_thread_that_does_not_leave_is_given_up) {
   start_all();
   ranks.end_loop(0, {ec::rank_failed, "out of range"});
   ranks.exit(0);
-  EXPECT_TRUE(ranks.told_to_end(1));
+  EXPECT_TRUE(ranks.asked_to_end(1));
   system.pass(ms{299});
   EXPECT_TRUE(record->failed.empty());
   system.pass(ms{1});
@@ -355,7 +357,7 @@ TEST_F(worker_group_test, a_lent_thread_is_never_given_up) {
   EXPECT_EQ(record->warnings.size(), 1u);
 }
 
-TEST_F(worker_group_test, threads_that_obey_have_not_failed) {
+TEST_F(worker_group_test, threads_that_stop_when_asked_to_have_not_failed) {
   plan.in_process = true;
   start_all();
   ranks.end_loop(0, {ec::rank_failed, "out of range"});

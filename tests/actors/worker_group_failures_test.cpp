@@ -9,7 +9,7 @@ namespace troupe::test {
 using testing::ElementsAre;
 using testing::HasSubstr;
 
-TEST_F(worker_group_test, an_exit_without_a_goodbye_is_told_with_its_code) {
+TEST_F(worker_group_test, an_exit_without_a_goodbye_is_reported_with_its_code) {
   start_all();
   ranks.exit(1, {process_exit::kind::exited, 3, {}});
   ranks.kill(0, SIGKILL);
@@ -27,7 +27,7 @@ TEST_F(worker_group_test, a_signal_ends_the_other_ranks_at_once) {
   auto waits = ranks.report(0, 10);
   ranks.kill(1, SIGSEGV);
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
-  EXPECT_TRUE(ranks.told_to_end(0));
+  EXPECT_TRUE(ranks.asked_to_end(0));
   EXPECT_EQ(waits->failure.code, ec::stopped);
   EXPECT_TRUE(mentions(waits->failure, "rank 1")) << waits->failure.message;
   EXPECT_TRUE(record->failed.empty()); // rank 0 has not ended yet
@@ -37,7 +37,8 @@ TEST_F(worker_group_test, a_signal_ends_the_other_ranks_at_once) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
-TEST_F(worker_group_test, the_last_words_of_a_thread_become_its_cause) {
+TEST_F(worker_group_test,
+       the_termination_message_of_a_thread_becomes_its_cause) {
   start_all();
   ranks.exit(0, {process_exit::kind::signaled, SIGABRT, "the helper fell"});
   ranks.kill(1, SIGKILL);
@@ -98,7 +99,7 @@ TEST_F(worker_group_test, waits_no_longer_than_a_while_for_a_cause) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
-TEST_F(worker_group_test, hears_out_a_rank_that_left_and_is_in_its_last_hook) {
+TEST_F(worker_group_test, waits_for_a_rank_that_left_and_is_in_its_last_hook) {
   plan.world_size = 3;
   start_all();
   activity(1).left_group.store(1);
@@ -136,7 +137,7 @@ TEST_F(worker_group_test, blames_a_rank_that_left_and_never_says_why) {
 }
 
 // Its process has ended, and its spawner has yet to say how.
-TEST_F(worker_group_test, hears_out_a_rank_whose_end_is_not_told_yet) {
+TEST_F(worker_group_test, waits_for_a_rank_whose_end_is_not_reported_yet) {
   plan.exit_timeout = ms{500};
   start_all();
   ranks.launcher->ended = {1};
@@ -188,7 +189,7 @@ TEST_F(worker_group_test, blames_no_rank_that_left_when_others_had_failed) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
-TEST_F(worker_group_test, a_late_leaver_takes_no_blame_if_no_other_is_left) {
+TEST_F(worker_group_test, a_late_leaver_is_not_blamed_if_no_other_is_left) {
   plan.world_size = 3;
   start_all();
   activity(0).left_group.store(1);
@@ -230,7 +231,8 @@ TEST_F(worker_group_test, a_rank_that_was_let_down_by_a_finished_one_failed) {
   EXPECT_EQ(failure_of(0).what, "rank 1 has left the group");
 }
 
-TEST_F(worker_group_test, an_exception_made_of_the_order_to_end_is_no_failure) {
+TEST_F(worker_group_test,
+       an_exception_caused_by_the_order_to_end_is_not_a_failure) {
   plan.world_size = 3;
   start_all();
   ranks.report(0, 10);
@@ -246,7 +248,7 @@ TEST_F(worker_group_test, an_exception_made_of_the_order_to_end_is_no_failure) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
-TEST_F(worker_group_test, a_rank_that_was_never_told_to_stop_has_failed) {
+TEST_F(worker_group_test, a_rank_that_was_never_asked_to_stop_has_failed) {
   start_all();
   ranks.end_loop(0, {ec::stopped, "I had enough"}, true);
   ranks.exit(0);
@@ -256,7 +258,7 @@ TEST_F(worker_group_test, a_rank_that_was_never_told_to_stop_has_failed) {
 }
 
 TEST_F(worker_group_test,
-       a_rank_that_an_aborted_collective_told_to_stop_has_not_failed) {
+       a_rank_stopped_by_an_aborted_collective_has_not_failed) {
   start_all();
   ranks.kill(1, SIGKILL);
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
@@ -295,7 +297,7 @@ TEST_F(worker_group_test, a_rank_that_has_ended_is_not_called_there) {
 }
 
 // Its spawner has ended, too, and it waits for a disk.
-TEST_F(worker_group_test, a_rank_of_which_no_end_is_heard_is_not_waited_for) {
+TEST_F(worker_group_test, a_rank_whose_end_is_not_reported_is_not_waited_for) {
   start_all();
   ranks.launcher->ended = {1};
   caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);
@@ -320,7 +322,7 @@ TEST_F(worker_group_test, a_peers_exception_does_not_take_the_blame_of_a_kill) {
   EXPECT_EQ(failure_of(1).kind, kind::lost);
 }
 
-TEST_F(worker_group_test, a_broken_connection_leaves_the_word_to_the_process) {
+TEST_F(worker_group_test, a_broken_connection_leaves_the_cause_to_the_process) {
   start_all();
   caf::anon_send_exit(ranks.trainers[1], caf::exit_reason::kill);
   system.settle();

@@ -22,7 +22,7 @@ TEST_F(worker_group_test, launches_every_rank_with_the_segment_they_share) {
   }
 }
 
-TEST_F(worker_group_test, tells_a_rank_who_it_is_and_what_to_run) {
+TEST_F(worker_group_test, sends_a_rank_its_place_and_what_to_run) {
   plan.cores = {{0}, {1}};
   plan.gpus = {{2, 3}, {4, 5}};
   plan.report_timeout = ms{1500};
@@ -128,7 +128,7 @@ TEST_F(worker_group_test, passes_on_why_a_batch_was_not_committed) {
 }
 
 TEST_F(worker_group_test,
-       ends_well_once_every_loop_returned_and_nobody_is_left) {
+       ends_well_once_every_loop_returned_and_no_rank_is_left) {
   start_all();
   auto goodbye = ranks.end_loop(0);
   EXPECT_TRUE(goodbye->value);
@@ -192,7 +192,7 @@ TEST_F(worker_group_test, refuses_and_counts_messages_of_another_attempt) {
   EXPECT_EQ(record->batches.size(), 1u);
 }
 
-TEST_F(worker_group_test, tells_how_its_ranks_are) {
+TEST_F(worker_group_test, shows_how_its_ranks_are) {
   start_all();
   ranks.report(0, 10);
   auto answer = system.ask<group_status>(ranks.group, get_status{});
@@ -218,7 +218,7 @@ TEST_F(worker_group_test, knows_nothing_of_ranks_that_it_does_not_have) {
   EXPECT_TRUE(ranks.end_loop(-1)->failure);
   EXPECT_TRUE(
     system.ask<barrier_released>(group, join_barrier{3, 5, 0})->failure);
-  EXPECT_FALSE(ranks.told_to_end(0));
+  EXPECT_FALSE(ranks.asked_to_end(0));
   EXPECT_TRUE(record->failed.empty());
 }
 

@@ -26,7 +26,7 @@ TEST_F(worker_group_test, a_report_that_waits_too_long_names_who_is_missing) {
   EXPECT_EQ(record->failed[0].ranks.size(), 2u);
 }
 
-TEST_F(worker_group_test, the_limit_counts_from_each_wait_anew) {
+TEST_F(worker_group_test, the_limit_starts_again_with_each_wait) {
   plan.report_timeout = ms{400};
   start_all();
   ranks.report(0, 10);
@@ -192,7 +192,7 @@ TEST_F(worker_group_test, names_a_rank_that_the_gpus_of_others_wait_for) {
   EXPECT_EQ(status->value->ranks[1].place, "waiting for its GPU for 1 s");
 }
 
-TEST_F(worker_group_test, names_ranks_whose_gpus_all_stand_still) {
+TEST_F(worker_group_test, names_ranks_whose_gpus_all_hang) {
   plan.gpus = {{0}, {1}};
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,
@@ -252,7 +252,7 @@ TEST_F(worker_group_test, never_ends_a_rank_that_works) {
   EXPECT_TRUE(ranks.launcher->killed.empty());
 }
 
-TEST_F(worker_group_test, ends_a_rank_that_stands_still_as_the_last_one) {
+TEST_F(worker_group_test, ends_a_rank_that_hangs_as_the_last_one) {
   plan.hang_timeout = ms{60'000};
   start_all();
   ranks.launcher->lives[1];

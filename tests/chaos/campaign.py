@@ -94,7 +94,7 @@ def kill(pid: int, number: int) -> bool:
 
 
 class Driver:
-    """One life of the trainee's driver and the faults that hit it."""
+    """One start of the trainee's driver and the faults that hit it."""
 
     def __init__(self, setting: Setting, case: Case, number: int, planned: list):
         self.setting, self.case, self.number = setting, case, number
@@ -172,7 +172,7 @@ class Driver:
         return path.read_bytes().count(b'"what":"acked"') if path.exists() else 0
 
     def own_failures(self) -> list:
-        """What rank 0 wrote down before it failed as it was told to."""
+        """What rank 0 wrote down before it failed as planned."""
         return [x for x in run_reader.read_records(self.case.expected / "rank_0.jsonl") if x["what"] == "fault"]
 
     def run(self) -> dict:
@@ -379,9 +379,9 @@ class Driver:
 
     def ended_beside_fit(self, name: str) -> bool:
         """Whether the signal came before fit() could handle it, or after: then it does what signals do."""
-        told = [x["what"] for x in run_reader.read_records(self.case.expected / "told.jsonl")
+        calls = [x["what"] for x in run_reader.read_records(self.case.expected / "callbacks.jsonl")
                 if x["pid"] == self.process.pid]
-        return self.process.returncode == -signal.Signals["SIG" + name] and (not told or told[-1] == "after_run")
+        return self.process.returncode == -signal.Signals["SIG" + name] and (not calls or calls[-1] == "after_run")
 
     def words(self) -> str:
         """What the program printed and what fit() returned, from this driver on."""
@@ -457,7 +457,7 @@ class Driver:
             files = [str(x.relative_to(folder)) for name in "rt" for x in (folder / name).rglob("*")]
             files += [str(x) for x in Path("/tmp").glob(f"troupe-*-{self.process.pid}-*")]
         if self.process.returncode != 0:  # It may have ended before it could clean up after those that were killed.
-            files = [x for x in files if not any(f"-{life['pid']}-" in x for life in self.case.lives)]
+            files = [x for x in files if not any(f"-{start['pid']}-" in x for start in self.case.starts)]
         return {"processes": names, "sockets": sockets, "files": files}
 
 
@@ -504,14 +504,14 @@ def undisturbed(setting: Setting, plan: dict) -> bytes:
         if key not in setting.undisturbed:
             case = Case(setting.root / f"undisturbed-{key}", plan | {"placement": "processes", "max_failures": 0})
             make_folders(case)
-            life = Driver(setting, case, 0, []).run()
-            if life["rc"] != 0:
-                raise RuntimeError(f"a run that nothing disturbed ended with {life['rc']}: {case.folder}")
+            start = Driver(setting, case, 0, []).run()
+            if start["rc"] != 0:
+                raise RuntimeError(f"a run that nothing disturbed ended with {start['rc']}: {case.folder}")
             setting.undisturbed[key] = (case.expected / "rank_0.jsonl").read_bytes()
     return setting.undisturbed[key]
 
 
-def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
+def run_case(setting: Setting, number: int, plan: dict, starts: list) -> Outcome:
     begin = time.monotonic()
     case = Case(setting.root / str(number), plan)
     make_folders(case)
@@ -520,27 +520,28 @@ def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
     disk = None
     text, violations, delivered, skipped = [], [], collections.Counter(), collections.Counter()
     try:
-        for planned in [*lives, []]:
+        for planned in [*starts, []]:
             full = next((x for x in planned if x["do"] == "full-disk"), None)
             if full and not disk and not any((case.folder / "s").iterdir()):
                 disk = SmallDisk(case.folder / "s", full["kib"])
-            driver = Driver(setting, case, len(case.lives), planned)
+            driver = Driver(setting, case, len(case.starts), planned)
             driver.disk_works = bool(disk and disk.works)
-            life = driver.run()
+            start = driver.run()
             if disk and disk.works:
                 disk.grow()
-            for x in life["faults"]:
+            for x in start["faults"]:
                 (delivered if x["delivered"] else skipped)[x["family"]] += 1
-            case.lives.append(life)
+            case.starts.append(start)
             case.save()
-            words = ", ".join(faults.describe(x) + ("" if x["delivered"] else " (not hit)") for x in life["faults"])
-            text.append(f"{words or 'no fault'} -> {life['rc']} after {life['seconds']:.1f} s, {life['rows']} reports")
+            words = ", ".join(faults.describe(x) + ("" if x["delivered"] else " (not hit)") for x in start["faults"])
+            text.append(f"{words or 'no fault'} -> {start['rc']} after {start['seconds']:.1f} s, "
+                        f"{start['rows']} reports")
             over = is_over(case)
             violations = checker.check(case, over)
-            if life["last"] and not over:
-                text_ = f"a driver that nothing disturbed ended with {life['rc']}: {last_error(case)}"
+            if start["last"] and not over:
+                text_ = f"a driver that nothing disturbed ended with {start['rc']}: {last_error(case)}"
                 violations.append(("N7", text_))
-            violations += [("points", f"no driver came to {x['spec']}") for x in life["faults"]
+            violations += [("points", f"no driver came to {x['spec']}") for x in start["faults"]
                            if x["family"] == "points" and not x["delivered"]]
             if violations or over:
                 break
@@ -554,12 +555,12 @@ def run_case(setting: Setting, number: int, plan: dict, lives: list) -> Outcome:
 
 def is_over(case: Case) -> bool:
     """Whether the run has finished, though its driver may have been killed right after."""
-    if case.lives[-1]["rc"] not in (0, 5):
+    if case.starts[-1]["rc"] not in (0, 5):
         return False
     try:
         return (run_reader.read_document(case.run / "state.json") or {}).get("status") == "finished"
     except run_reader.Damaged:
-        return case.lives[-1]["rc"] == 0
+        return case.starts[-1]["rc"] == 0
 
 
 def last_error(case: Case) -> str:
@@ -620,9 +621,9 @@ def campaign(options: argparse.Namespace) -> int:
         def more():
             number = next(numbers, None)
             if number is not None:
-                plan, lives = (faults.make_point_case(points[number]) if options.points
+                plan, starts = (faults.make_point_case(points[number]) if options.points
                                else faults.make_case(options.seed, number, families, share))
-                running.add(pool.submit(run_case, setting, number, plan, lives))
+                running.add(pool.submit(run_case, setting, number, plan, starts))
 
         for _ in range(options.jobs):
             more()

@@ -27,17 +27,17 @@ class Evidence:
     def __init__(self, case: Case, over: bool, run: Path):
         self.case, self.plan, self.run = case, case.plan, run
         # A run frees its name for another one only if its folder was renamed.
-        self.replaced = any(x["do"] == "rename-folder" and x["delivered"] for life in case.lives
-                            for x in life["faults"])
+        self.replaced = any(x["do"] == "rename-folder" and x["delivered"] for start in case.starts
+                            for x in start["faults"])
         try:
             self.id = run_reader.run_id(run)
         except Damaged:
             self.id = ""
-        self.lives = case.lives if run == case.run else []  # of a folder that was replaced, no driver is at fault
+        self.starts = case.starts if run == case.run else []  # of a folder that was replaced, no driver is at fault
         self.over = over  # whether the run has finished
         # The last driver's writes were undisturbed, so that the files of trackers on disk are complete.
-        self.trackers_whole = over and self.lives[-1]["rc"] == 0 and not (
-            {x["do"] for x in self.lives[-1]["faults"]} & WRITE_FAULTS)
+        self.trackers_whole = over and self.starts[-1]["rc"] == 0 and not (
+            {x["do"] for x in self.starts[-1]["faults"]} & WRITE_FAULTS)
         self.journal = run_reader.read_journal(run / "journal.jsonl")
         self.rows = {x["batch"]: x for x in self.journal.batches}
         self.checkpoints = run_reader.read_checkpoints(run)
@@ -46,10 +46,10 @@ class Evidence:
                        if self.learns else run_reader.states(self.plan["seed"], self.plan["steps"]))
         self.ranks = [self.own(run_reader.read_records(case.expected / f"rank_{r}.jsonl"))
                       for r in range(self.plan["workers"])]
-        told = run_reader.read_records(case.expected / "told.jsonl")
-        self.told = self.own(told)
+        records = run_reader.read_records(case.expected / "callbacks.jsonl")
+        self.callback_calls = self.own(records)
         self.results = run_reader.read_records(case.expected / "results.jsonl")
-        self.last_result = self.last_of_run(told)
+        self.last_result = self.last_of_run(records)
         self.state, self.state_problem = None, ""
         try:
             self.state = run_reader.read_document(run / "state.json")
@@ -63,13 +63,13 @@ class Evidence:
         runs = {x["pid"]: x["run"] for x in records if "run" in x}
         return [x for x in records if runs.get(x["pid"]) == self.id]
 
-    def last_of_run(self, told: list) -> dict:
+    def last_of_run(self, records: list) -> dict:
         """What the last fit() of this folder's run returned: once the folder was renamed, a driver that ran as the
         case's last may be of the run that was moved away."""
         if self.replaced:
-            drivers = {x["pid"] for x in told if x.get("run") == self.id}
+            drivers = {x["pid"] for x in records if x.get("run") == self.id}
         else:
-            drivers = {x["pid"] for x in self.lives[-1:]}
+            drivers = {x["pid"] for x in self.starts[-1:]}
         return next((x for x in reversed(self.results) if x["pid"] in drivers), {})
 
     def acked(self):
@@ -94,18 +94,18 @@ class Evidence:
         for _, x in self.acked():
             if x["saves"]:
                 result[x["index"]] = (name_of(x["index"]), x["attempt"])
-        for x in self.told:
+        for x in self.callback_calls:
             if x["what"] == "after_report" and x["checkpoint"]:
                 result[x["index"]] = (x["checkpoint"], x["attempt"])
         return result
 
     def spoiled(self) -> set:
         """Names of the checkpoints that the campaign itself has damaged."""
-        lives = [x for x in self.case.lives if not self.replaced or x["run_id"] == self.id]
-        return {x["name"] for life in lives for x in life["faults"] if x["do"] == "rot" and x["delivered"]}
+        starts = [x for x in self.case.starts if not self.replaced or x["run_id"] == self.id]
+        return {x["name"] for start in starts for x in start["faults"] if x["do"] == "rot" and x["delivered"]}
 
-    def life_of(self, attempt: int) -> dict | None:
-        return next((x for x in self.lives if x["attempt_after"] >= attempt), None)
+    def start_of(self, attempt: int) -> dict | None:
+        return next((x for x in self.starts if x["attempt_after"] >= attempt), None)
 
 
 def name_of(index: int) -> str:
@@ -118,7 +118,7 @@ def index_of(name: str) -> int:
 
 def same_run(e: Evidence) -> list:
     """The drivers of the run that the last one left."""
-    return [x for x in e.lives if not e.replaced or x["run_id"] == e.lives[-1]["run_id"]]
+    return [x for x in e.starts if not e.replaced or x["run_id"] == e.starts[-1]["run_id"]]
 
 
 def kept_of(indices: list, keep: int, spoiled: set) -> list:
@@ -134,7 +134,7 @@ def kept_of(indices: list, keep: int, spoiled: set) -> list:
 
 
 def n1_durable(e: Evidence):
-    ids = [x["run_id"] for x in e.lives if x["run_id"]]
+    ids = [x["run_id"] for x in e.starts if x["run_id"]]
     if len(set(ids)) > 1 and not e.replaced:
         yield f"drivers of one run gave it the ids {ids}"
     whole = {x.index: x for x in e.checkpoints.values() if x.manifest and not x.problems}
@@ -197,10 +197,10 @@ def n3_monotonic(e: Evidence):
             yield f"attempt {x['attempt']} of rank {rank} began with {x['resume'] or 'nothing'}, although " \
                   f"{promised[max(before)][0]} had been promised"
     newest = -1
-    for number, life in enumerate(same_run(e)):
-        if life["newest"] < newest and not spoiled:
-            yield f"driver {number} left checkpoint {life['newest']} as the newest, the one before had left {newest}"
-        newest = max(newest, life["newest"])
+    for number, start in enumerate(same_run(e)):
+        if start["newest"] < newest and not spoiled:
+            yield f"driver {number} left checkpoint {start['newest']} as the newest, the one before had left {newest}"
+        newest = max(newest, start["newest"])
     noted = {x["fields"]["name"] for x in e.journal.events("checkpoint_rotten")}
     if e.over:
         for name in sorted(spoiled - noted):
@@ -210,23 +210,23 @@ def n3_monotonic(e: Evidence):
 def n4_callbacks(e: Evidence):
     highest = -1
     rotten = e.spoiled()  # The next driver sets them aside, then replays the reports that no callback has got.
-    lives: dict = {}
-    for x in e.told:
-        lives.setdefault(x["pid"], []).append(x)
-    for pid, calls in lives.items():
+    calls_by_driver: dict = {}
+    for x in e.callback_calls:
+        calls_by_driver.setdefault(x["pid"], []).append(x)
+    for pid, calls in calls_by_driver.items():
         if calls[0]["what"] != "before_run":
             yield f"driver {pid} called {calls[0]['what']} before before_run"
-        told = [x for x in calls if x["what"] == "after_report"]
-        for before, after in zip(told, told[1:]):
+        reports = [x for x in calls if x["what"] == "after_report"]
+        for before, after in zip(reports, reports[1:]):
             if after["index"] != before["index"] + 1:
-                yield f"driver {pid} told report {after['index']} after report {before['index']}"
-        if told and told[0]["index"] > highest + 1:
-            yield f"driver {pid} began with report {told[0]['index']}; {highest + 1} was told to no callback"
-        highest = max([highest] + [x["index"] for x in told])
-        for x in told:
+                yield f"driver {pid} delivered report {after['index']} after report {before['index']}"
+        if reports and reports[0]["index"] > highest + 1:
+            yield f"driver {pid} began with report {reports[0]['index']}; {highest + 1} was delivered to no callback"
+        highest = max([highest] + [x["index"] for x in reports])
+        for x in reports:
             row = e.rows.get(x["index"])
             if not row:
-                yield f"callbacks were told of report {x['index']}, which is not in the journal"
+                yield f"callbacks received report {x['index']}, which is not in the journal"
                 continue
             stored = row.get("checkpoint", "")
             # A driver that replays its predecessor's reports may find that retention has evicted the checkpoint.
@@ -235,15 +235,15 @@ def n4_callbacks(e: Evidence):
             names = {stored, ""} if gone else {stored}
             if x["checkpoint"] not in names or (x["attempt"], x["states"]) != (
                     row["attempt"], [v["state"] for v in row["values"]]):
-                yield f"callbacks were told other values of report {x['index']} than the journal has"
+                yield f"callbacks received other values of report {x['index']} than the journal has"
         ends = [i for i, x in enumerate(calls) if x["what"] == "after_run"]
         if len(ends) > 1 or ends and ends[0] != len(calls) - 1:
             yield f"driver {pid} called after_run {len(ends)} times, or not last"
-        life = next((x for x in e.lives if x["pid"] == pid), None)
-        if life and life["rc"] in (0, 3, 4) and not ends:
+        start = next((x for x in e.starts if x["pid"] == pid), None)
+        if start and start["rc"] in (0, 3, 4) and not ends:
             yield f"driver {pid} ended without after_run"
     if e.over and e.rows and highest != max(e.rows):
-        yield f"callbacks were told of reports up to {highest}, the journal has {max(e.rows)}"
+        yield f"callbacks received reports up to {highest}, the journal has {max(e.rows)}"
 
 
 def n5_metrics(e: Evidence):
@@ -251,7 +251,7 @@ def n5_metrics(e: Evidence):
         yield f"line {number} of the journal is damaged"
     if e.over and e.journal.torn:
         yield "the journal ends with a torn line, although the run has finished"
-    if e.lives and not e.journal.lines and e.acked():
+    if e.starts and not e.journal.lines and e.acked():
         yield "the journal has no line"
     for expected, row in enumerate(e.journal.batches):
         if row["batch"] != expected:
@@ -266,10 +266,10 @@ def n5_metrics(e: Evidence):
         elif bool(x["saves"]) != ("checkpoint" in row):
             yield f"report {x['index']} of rank {rank}: the journal is wrong about its checkpoint"
     rows = 0
-    for number, life in enumerate(same_run(e)):
-        if life["rows"] < rows:
-            yield f"driver {number} left {life['rows']} reports in the journal, the one before had left {rows}"
-        rows = life["rows"]
+    for number, start in enumerate(same_run(e)):
+        if start["rows"] < rows:
+            yield f"driver {number} left {start['rows']} reports in the journal, the one before had left {rows}"
+        rows = start["rows"]
     if e.trackers_whole:
         yield from tracked_otherwise(e)
 
@@ -311,11 +311,11 @@ def n6_fencing(e: Evidence):
         if x.manifest and x.index in e.rows and e.rows[x.index]["attempt"] != x.manifest["attempt"]:
             yield f"{x.name} is of attempt {x.manifest['attempt']}, its report of {e.rows[x.index]['attempt']}"
     # A group that failed to start is started again under the same number; its ranks may have begun.
-    starts = collections.Counter(x["attempt"] for x in e.journal.events("ranks_failed"))
+    group_starts = collections.Counter(x["attempt"] for x in e.journal.events("ranks_failed"))
     seen: collections.Counter = collections.Counter()
     for rank, x in e.begun():
         seen[rank, x["attempt"]] += 1
-        if seen[rank, x["attempt"]] > 1 + starts[x["attempt"]]:
+        if seen[rank, x["attempt"]] > 1 + group_starts[x["attempt"]]:
             yield f"rank {rank} of attempt {x['attempt']} began twice"
         if x["alive"]:
             yield f"rank {rank} of attempt {x['attempt']} began while there was {x['alive']}"
@@ -328,27 +328,27 @@ def n6_fencing(e: Evidence):
 
 def n7_bounded(e: Evidence):
     ended = {x["pid"]: x for x in e.results}
-    for number, life in enumerate(e.lives):
+    for number, start in enumerate(e.starts):
         who = f"driver {number}"
-        if life["timed_out"]:
-            yield f"{who} did not return within {life['bound_s']:.0f} s: {life['stuck']}"
-        elif not life["killed"]:
-            result = ended.get(life["pid"])
+        if start["timed_out"]:
+            yield f"{who} did not return within {start['bound_s']:.0f} s: {start['stuck']}"
+        elif not start["killed"]:
+            result = ended.get(start["pid"])
             if not result:
-                yield f"{who} ended with {life['rc']} and without a result"
+                yield f"{who} ended with {start['rc']} and without a result"
             elif result["what"] == "threw":
                 yield f"{who}: fit() threw: {result['text']}"
-        for kind, names in life["left"].items():
+        for kind, names in start["left"].items():
             for name in names:
                 yield f"{who} left {kind} behind: {name}"
-    if not e.over or e.lives[-1]["rc"] != 0:
+    if not e.over or e.starts[-1]["rc"] != 0:
         return  # A driver that was killed after the end can no longer clean up, and none follows.
     # A folder that the disk fails to remove is an event, and the next start removes it.
     excused = [str(x["fields"]) for kind in ("checkpoint_not_removed", "staging_not_removed")
                for x in e.journal.events(kind)]
     # Trackers use paths: if its folder was renamed, a tracker cannot remove the file with which it was replacing
     # another.
-    renamed = any(x["do"] == "rename-folder" and x["delivered"] for x in e.lives[-1]["faults"])
+    renamed = any(x["do"] == "rename-folder" and x["delivered"] for x in e.starts[-1]["faults"])
     unfinished = {f"{x}.new" for x in ("metrics.csv", "report.html")} if renamed else set()
     for path in sorted(e.run.rglob("*")):
         name = path.relative_to(e.run).as_posix()
@@ -386,7 +386,7 @@ def n8_same_answer(e: Evidence):
     if e.over and step != e.plan["steps"]:
         yield f"the run has finished at step {step} of {e.plan['steps']}"
     last = e.last_result
-    if last.get("status") != "finished" and (not e.over or e.lives[-1]["rc"] != 0):
+    if last.get("status") != "finished" and (not e.over or e.starts[-1]["rc"] != 0):
         return  # The run has not finished, or the last driver was refused: there is no result of the run.
     if last.get("state") != f"{e.states[-1]:016x}":
         yield f"fit() returned state {last.get('state') or 'none'} of the model"
@@ -425,41 +425,41 @@ def n9_closed_door(e: Evidence):
 def n10_explains_itself(e: Evidence):
     if e.state_problem:
         yield e.state_problem
-    if not e.lives:
+    if not e.starts:
         return
     begun = [x["attempt"] for x in e.journal.events("attempt_begun")]
     explained = {x["attempt"]: x["fields"].get("reason", "") for x in e.journal.events("ranks_failed")}
     ended = {x["attempt"] for x in e.journal.events("run_ended")}
     lost = {x["attempt"] for x in e.journal.events("driver_lost")}
     for attempt in begun[:-1]:
-        life = e.life_of(attempt)
-        if attempt in explained or attempt in ended or life and life["timed_out"]:
+        start = e.start_of(attempt)
+        if attempt in explained or attempt in ended or start and start["timed_out"]:
             continue
-        if attempt in lost and life and (life["killed"] or {x["do"] for x in life["faults"]} & WRITE_FAULTS):
+        if attempt in lost and start and (start["killed"] or {x["do"] for x in start["faults"]} & WRITE_FAULTS):
             continue  # That driver could not say so; the next one did.
-        if life and any(x.get("beside") and x["delivered"] for x in life["faults"]):
+        if start and any(x.get("beside") and x["delivered"] for x in start["faults"]):
             continue  # Another driver has taken over the run; the previous one may not record that.
         yield f"attempt {attempt} ended and no event says why"
     for attempt, reason in explained.items():
         if not reason:
             yield f"attempt {attempt} failed without a reason"
-    for life in e.lives:
-        for x in life["faults"]:
-            if len(life["faults"]) > 1 or not x["delivered"]:
+    for start in e.starts:
+        for x in start["faults"]:
+            if len(start["faults"]) > 1 or not x["delivered"]:
                 continue
             if x["do"] == "signal" and x["target"] == "rank" and x["then_continue_ms"] < 0 and "again_ms" not in x:
                 yield from unexplained(x["rank"], x["signal"], explained.get(x["attempt"]))
             if x["do"] == "loop-fails" and not x["by"].startswith("driver"):
                 yield from unexplained(0, x["by"], explained.get(x["attempt"], "no event"))
-    for number, life in enumerate(e.lives):
-        result = next((x for x in e.results if x["pid"] == life["pid"] and x["what"] == "result"), None)
+    for number, start in enumerate(e.starts):
+        result = next((x for x in e.results if x["pid"] == start["pid"] and x["what"] == "result"), None)
         if not result:
             continue
-        yield from gave_up(f"driver {number}", e, life, result)
+        yield from gave_up(f"driver {number}", e, start, result)
         if result["status"] != "finished" and not result["error"]:
             yield f"driver {number}: fit() returned {result['status']} without an error"
-        yield from ended_otherwise(f"driver {number}", e, life, result)
-        codes = {x["errno"] for x in life["faults"] if x["do"] == "shim" and x["delivered"] and x["errno"]}
+        yield from ended_otherwise(f"driver {number}", e, start, result)
+        codes = {x["errno"] for x in start["faults"] if x["do"] == "shim" and x["delivered"] and x["errno"]}
         words = [str(e.case.folder), *map(os.strerror, codes)]
         if codes and result["status"] == "errored" and not any(x in result["error"] for x in words):
             yield f"driver {number}: the error names neither a path nor what the system said: {result['error']}"
@@ -471,20 +471,20 @@ def n10_explains_itself(e: Evidence):
             yield "the journal does not say that the run has finished"
 
 
-def gave_up(who: str, e: Evidence, life: dict, result: dict):
+def gave_up(who: str, e: Evidence, start: dict, result: dict):
     """A run that may restart its ranks without limit outlives some faults."""
-    befell = [x.get("family", x["do"]) for x in life["faults"] if x["delivered"]]
-    if not set(befell) <= faults.OUTLIVED or e.plan["max_failures"] >= 0 or life["rc"] == 5:
+    befell = [x.get("family", x["do"]) for x in start["faults"] if x["delivered"]]
+    if not set(befell) <= faults.OUTLIVED or e.plan["max_failures"] >= 0 or start["rc"] == 5:
         return  # 5: the run was refused, as its name has finished or another driver has it.
     if result["status"] != "finished":
         yield f"{who}: the run outlives {', '.join(befell) or 'a driver that nothing disturbed'}, and fit() returned " \
               f"{result['status']}: {result['error']}"
 
 
-def ended_otherwise(who: str, e: Evidence, life: dict, result: dict):
+def ended_otherwise(who: str, e: Evidence, start: dict, result: dict):
     """How a run that had to go has to end, and only that one."""
     asked, signals = [], set()
-    for x in life["faults"]:
+    for x in start["faults"]:
         second = x.get("second") or {}
         names = [x.get("signal", ""), second.get("signal", ""), *x.get("by", "").split()[1:]]
         signals |= {"SIG" + name for name in names}
@@ -492,29 +492,29 @@ def ended_otherwise(who: str, e: Evidence, life: dict, result: dict):
             asked.append(second)
     if result["status"] == "preempted" and not any(x in result["error"] for x in signals & LEAVE):
         yield f"{who}: fit() returned preempted, which no signal asked for: {result['error']}"
-    if not asked or len(life["faults"]) > 1 or asked[0].get("signal") == "INT":
+    if not asked or len(start["faults"]) > 1 or asked[0].get("signal") == "INT":
         return
     if result["status"] not in ("preempted", "finished"):
         yield f"{who}: the run had to go, and fit() returned {result['status']}: {result['error']}"
-    if not asked[0] and life["rank_failures"] > failures_before(e, life):
+    if not asked[0] and start["rank_failures"] > failures_before(e, start):
         yield f"{who}: the run had to go, which was counted as a failure of its ranks"
 
 
-def failures_before(e: Evidence, life: dict) -> int:
-    """Failures of ranks that the driver of *life* found, in the journal if the state could not be saved."""
-    before = [x for x in e.lives[:e.lives.index(life)] if not e.replaced or x["run_id"] == life["run_id"]]
+def failures_before(e: Evidence, start: dict) -> int:
+    """Failures of ranks that the driver of *start* found, in the journal if the state could not be saved."""
+    before = [x for x in e.starts[:e.starts.index(start)] if not e.replaced or x["run_id"] == start["run_id"]]
     if not before:
         return 0
-    told = [x for x in e.journal.events("ranks_failed")
+    noted = [x for x in e.journal.events("ranks_failed")
             if x["attempt"] <= before[-1]["attempt_after"] and x["fields"].get("started", True)]
-    return max(before[-1]["rank_failures"], len(told))
+    return max(before[-1]["rank_failures"], len(noted))
 
 
 def unexplained(rank: int, what: str, reason: str | None):
     """Sentences for *what*, a signal or a way to fail, that befell *rank* and that *reason* does not explain."""
     if reason is None:
         return  # It hit nothing: the rank was leaving, or not a rank yet.
-    words = {"throw": "told to fail", "exit": "exit(3)", "STOP": "", "TERM": ""}
+    words = {"throw": "asked to fail", "exit": "exit(3)", "STOP": "", "TERM": ""}
     expected = words.get(what, f"SIG{what}")
     if str(rank) not in reason.split(":")[0]:
         yield f"{what} befell rank {rank}, the event blames another: {reason}"
@@ -539,7 +539,7 @@ def check(case: Case, over: bool) -> list:
 
 def main() -> int:
     case = Case.load(Path(sys.argv[1]))
-    violations = check(case, over=bool(case.lives) and case.lives[-1]["rc"] in (0, 5))
+    violations = check(case, over=bool(case.starts) and case.starts[-1]["rc"] in (0, 5))
     for clause, text in violations:
         print(f"{clause}: {text}")
     return 1 if violations else 0

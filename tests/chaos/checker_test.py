@@ -35,19 +35,19 @@ VECTORS = {
 PLAN = {"seed": 7, "steps": 16, "workers": 2, "every": 2, "keep": 3, "step_us": 5000, "bytes": 300,
         "report_timeout_ms": 0, "tensorboard": 1, "report_page": 1, "max_failures": -1,
         "placement": "processes", "leaves": "saving", "grace_ms": 30_000, "learner": "counting"}
-LIVES = [[{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 5, "by": "driver INT"}],
+STARTS = [[{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 5, "by": "driver INT"}],
          [{"family": "driver-stopped-by-rank", "do": "loop-fails", "step": 8, "by": "driver TERM"}],
          [{"family": "loop-fails", "do": "loop-fails", "step": 13, "by": "KILL"}]]
 
 
-def make_good_case(folder: Path, plan: dict, lives: list) -> Case:
+def make_good_case(folder: Path, plan: dict, starts: list) -> Case:
     case = Case(folder, plan)
     campaign.make_folders(case)
     setting = campaign.Setting(TRAINEE, "", folder.parent, TORCH_TRAINEE)
     if plan["learner"] == "torch":
         (case.expected / "undisturbed.jsonl").write_bytes(campaign.undisturbed(setting, plan))
-    for planned in lives:
-        case.lives.append(campaign.Driver(setting, case, len(case.lives), planned).run())
+    for planned in starts:
+        case.starts.append(campaign.Driver(setting, case, len(case.starts), planned).run())
     case.save()
     return case
 
@@ -126,7 +126,7 @@ def edit(lines: list, condition, **values) -> None:
     [x for x in lines if condition(x)][-1].update(values)
 
 
-def is_told(x: dict) -> bool:
+def is_delivered(x: dict) -> bool:
     return x["what"] == "after_report"
 
 
@@ -135,7 +135,7 @@ def left_early(case: Case) -> int:
     return next(x["attempt"] for x in run_reader.read_records(case.expected / "rank_0.jsonl") if x["what"] == "heard")
 
 
-def second_life(lines: list) -> int:
+def second_driver(lines: list) -> int:
     """Where the records of the last driver begin."""
     return max(i for i, x in enumerate(lines) if x["what"] == "before_run")
 
@@ -247,72 +247,72 @@ def an_attempt_begins_with_nothing(p):
 
 @planted("N3")
 def the_newest_checkpoint_goes_back(p):
-    p.case.lives[0]["newest"] = 99
+    p.case.starts[0]["newest"] = 99
 
 
 @planted("N3")
 def rot_has_no_event(p):
-    p.case.lives[0]["faults"].append({"do": "rot", "delivered": True, "name": "checkpoint_000001"})
+    p.case.starts[0]["faults"].append({"do": "rot", "delivered": True, "name": "checkpoint_000001"})
 
 
 # -- N4
 
 
 @planted("N4")
-def an_index_is_told_to_no_callback(p):
-    p.records("told.jsonl", lambda x: x.pop(max(i for i, y in enumerate(x) if is_told(y)) - 1) and None)
+def an_index_is_delivered_to_no_callback(p):
+    p.records("callbacks.jsonl", lambda x: x.pop(max(i for i, y in enumerate(x) if is_delivered(y)) - 1) and None)
 
 
 @planted("N4")
-def an_index_is_told_twice_in_one_life(p):
+def an_index_is_delivered_twice_by_one_driver(p):
     def twice(x):
-        i = max(i for i, y in enumerate(x) if is_told(y))
+        i = max(i for i, y in enumerate(x) if is_delivered(y))
         x.insert(i, x[i])
-    p.records("told.jsonl", twice)
+    p.records("callbacks.jsonl", twice)
 
 
 @planted("N4")
 def the_next_driver_begins_too_late(p):
     def late(x):
-        x.pop(second_life(x) + 1)
-    p.records("told.jsonl", late)
+        x.pop(second_driver(x) + 1)
+    p.records("callbacks.jsonl", late)
 
 
 @planted("N4")
 def a_callback_hears_of_what_is_not_stored(p):
-    p.records("told.jsonl", lambda x: edit(x, is_told, index=PLAN["steps"] * 9))
+    p.records("callbacks.jsonl", lambda x: edit(x, is_delivered, index=PLAN["steps"] * 9))
 
 
 @planted("N4")
-def a_callback_is_told_other_values(p):
-    p.records("told.jsonl", lambda x: edit(x, is_told, states=["00", "11"]))
+def a_callback_receives_other_values(p):
+    p.records("callbacks.jsonl", lambda x: edit(x, is_delivered, states=["00", "11"]))
 
 
 @planted("N4")
-def a_callback_is_not_told_of_a_checkpoint(p):
-    p.records("told.jsonl", lambda x: edit(x, lambda y: is_told(y) and y["checkpoint"], checkpoint=""))
+def a_callback_misses_a_checkpoint(p):
+    p.records("callbacks.jsonl", lambda x: edit(x, lambda y: is_delivered(y) and y["checkpoint"], checkpoint=""))
 
 
 @planted("N4")
-def a_callback_is_told_of_another_checkpoint_than_the_one_that_has_rotted(p):
-    p.case.lives[0]["faults"].append({"do": "rot", "delivered": True, "name": p.newest().name})
-    p.records("told.jsonl", lambda x: edit(x, lambda y: y.get("checkpoint") == p.newest().name,
+def a_callback_receives_another_checkpoint_than_the_rotten_one(p):
+    p.case.starts[0]["faults"].append({"do": "rot", "delivered": True, "name": p.newest().name})
+    p.records("callbacks.jsonl", lambda x: edit(x, lambda y: y.get("checkpoint") == p.newest().name,
                                            checkpoint="checkpoint_000001"))
 
 
 @planted("N4")
 def after_run_is_missing(p):
-    p.records("told.jsonl", lambda x: x[:-1])
+    p.records("callbacks.jsonl", lambda x: x[:-1])
 
 
 @planted("N4")
 def before_run_is_missing(p):
-    p.records("told.jsonl", lambda x: x[1:])
+    p.records("callbacks.jsonl", lambda x: x[1:])
 
 
 @planted("N4")
-def the_last_report_is_told_to_no_callback(p):
-    p.records("told.jsonl", lambda x: [*x[:-2], x[-1]])
+def the_last_report_is_delivered_to_no_callback(p):
+    p.records("callbacks.jsonl", lambda x: [*x[:-2], x[-1]])
 
 
 # -- N5
@@ -351,7 +351,7 @@ def the_journal_forgets_a_checkpoint(p):
 
 @planted("N5")
 def the_journal_shrinks(p):
-    p.case.lives[0]["rows"] = 99
+    p.case.starts[0]["rows"] = 99
 
 
 @planted("N5")
@@ -393,7 +393,7 @@ def the_page_lacks_a_report(p):
 
 @planted("N1")
 def another_run_took_the_place_of_the_first(p):
-    p.case.lives[0]["run_id"] = "0" * 32
+    p.case.starts[0]["run_id"] = "0" * 32
 
 
 # -- N6
@@ -461,7 +461,7 @@ def a_report_index_would_be_used_again(p):
 
 @planted("N7")
 def fit_does_not_return(p):
-    p.case.lives[1].update(timed_out=True, stuck="1 S futex")
+    p.case.starts[1].update(timed_out=True, stuck="1 S futex")
 
 
 @planted("N7")
@@ -476,17 +476,17 @@ def fit_throws(p):
 
 @planted("N7")
 def a_process_is_left(p):
-    p.case.lives[0]["left"]["processes"].append("4711 in state T")
+    p.case.starts[0]["left"]["processes"].append("4711 in state T")
 
 
 @planted("N7")
 def a_socket_is_left(p):
-    p.case.lives[0]["left"]["sockets"].append("/r/troupe-1/group")
+    p.case.starts[0]["left"]["sockets"].append("/r/troupe-1/group")
 
 
 @planted("N7")
 def a_private_folder_is_left(p):
-    p.case.lives[1]["left"]["files"].append("r/troupe-1")
+    p.case.starts[1]["left"]["files"].append("r/troupe-1")
 
 
 @planted("N7")
@@ -594,7 +594,7 @@ def a_run_that_had_to_go_ends_as_stopped(p):
 
 @planted("N10")
 def a_run_leaves_although_no_signal_came(p):
-    p.case.lives[1]["faults"].clear()
+    p.case.starts[1]["faults"].clear()
 
 
 @planted("N10")
@@ -604,7 +604,7 @@ def a_run_leaves_and_does_not_name_the_signal(p):
 
 @planted("N10")
 def leaving_is_counted_as_a_failure(p):
-    p.case.lives[1]["rank_failures"] += 1
+    p.case.starts[1]["rank_failures"] += 1
 
 
 @planted("N10")
@@ -614,7 +614,7 @@ def a_stopped_run_has_no_error(p):
 
 @planted("N10")
 def an_error_of_the_disk_names_no_path(p):
-    p.case.lives[0]["faults"].append({"do": "shim", "delivered": True, "errno": 5})
+    p.case.starts[0]["faults"].append({"do": "shim", "delivered": True, "errno": 5})
     p.records("results.jsonl", lambda x: x[0].update(status="errored", error="something went wrong"))
 
 
@@ -642,14 +642,14 @@ class CheckerTest(unittest.TestCase):
     @classmethod
     def setUpClass(cls):
         cls.root = tempfile.TemporaryDirectory(prefix="chaos-")
-        cls.good = make_good_case(Path(cls.root.name) / "good", PLAN, LIVES)
+        cls.good = make_good_case(Path(cls.root.name) / "good", PLAN, STARTS)
 
     @classmethod
     def tearDownClass(cls):
         cls.root.cleanup()
 
     def test_a_good_case_has_no_violation(self):
-        self.assertTrue(all(x["delivered"] for life in self.good.lives for x in life["faults"]), self.good.lives)
+        self.assertTrue(all(x["delivered"] for start in self.good.starts for x in start["faults"]), self.good.starts)
         self.assertEqual(checker.check(self.good, over=True), [])
 
     def test_an_unfinished_run_is_not_judged_by_what_only_its_end_shows(self):
@@ -695,27 +695,27 @@ class CheckerTest(unittest.TestCase):
             (case.run / "metrics.csv.new").touch(mode=0o600)
             left = "the finished run has a temporary file:"
             self.assertEqual(checker.check(case, over=True), [("N7", f"{left} metrics.csv.new")])
-            case.lives[-1]["faults"].append({"family": "folder-renamed", "do": "rename-folder", "delivered": True})
+            case.starts[-1]["faults"].append({"family": "folder-renamed", "do": "rename-folder", "delivered": True})
             self.assertEqual(checker.check(case, over=True), [])
             (case.run / "state.json.new").touch(mode=0o600)
             self.assertEqual(checker.check(case, over=True), [("N7", f"{left} state.json.new")])
 
     def replaced_case(self, root: Path) -> Case:
         """The good case, its folder renamed at the end of its last driver, and a second run under the name."""
-        lives = [*LIVES[:-1], [*LIVES[-1], {"family": "folder-replaced", "do": "rename-folder", "back": False}]]
-        case = make_good_case(root / "case", PLAN, lives)
+        starts = [*STARTS[:-1], [*STARTS[-1], {"family": "folder-replaced", "do": "rename-folder", "back": False}]]
+        case = make_good_case(root / "case", PLAN, starts)
         case.run.rename(case.run.with_name("moved"))
-        case.lives[-1]["faults"][-1]["delivered"] = True
-        beside = campaign.Driver(campaign.Setting(TRAINEE, "", root), case, len(LIVES), []).run()
+        case.starts[-1]["faults"][-1]["delivered"] = True
+        beside = campaign.Driver(campaign.Setting(TRAINEE, "", root), case, len(STARTS), []).run()
         self.assertEqual(beside["rc"], 0)
-        case.lives[-1] |= {x: beside[x] for x in ("run_id", "newest", "rows", "rank_failures", "attempt_after")}
+        case.starts[-1] |= {x: beside[x] for x in ("run_id", "newest", "rows", "rank_failures", "attempt_after")}
         return case
 
     def test_failures_that_only_the_journal_has_are_the_next_drivers_to_count(self):
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
             shutil.copytree(self.good.folder, Path(folder) / "case")
             case = Case.load(Path(folder) / "case")
-            case.lives[1]["rank_failures"] += 1
+            case.starts[1]["rank_failures"] += 1
             counted = "driver 1: the run had to go, which was counted as a failure of its ranks"
             self.assertIn(("N10", counted), checker.check(case, over=True))
             begun = next(x for x in run_reader.read_journal(case.run / "journal.jsonl").events("attempt_begun"))
@@ -736,7 +736,7 @@ class CheckerTest(unittest.TestCase):
                     driver = campaign.Driver(campaign.Setting("", "", Path(folder)), case, 0, [went])
                     driver.faults[0]["delivered"] = True
                     driver.process = types.SimpleNamespace(pid=7, returncode=-ended_by)
-                    (case.expected / "told.jsonl").write_text(json.dumps({"what": last, "pid": 7}) + "\n")
+                    (case.expected / "callbacks.jsonl").write_text(json.dumps({"what": last, "pid": 7}) + "\n")
                     driver.finish_folder()
                     self.assertEqual(driver.killed, killed)
 
@@ -748,7 +748,7 @@ class CheckerTest(unittest.TestCase):
 class TorchCheckerTest(unittest.TestCase):
     def test_weights_are_those_of_a_run_that_nothing_disturbed(self):
         with tempfile.TemporaryDirectory(prefix="chaos-") as folder:
-            good = make_good_case(Path(folder) / "good", PLAN | {"learner": "torch"}, LIVES)
+            good = make_good_case(Path(folder) / "good", PLAN | {"learner": "torch"}, STARTS)
             self.assertEqual(checker.check(good, over=True), [])
             plants = Plants(good)
             steps = (good.expected / "undisturbed.jsonl").read_bytes()
@@ -782,8 +782,8 @@ class SourcesTest(unittest.TestCase):
         families = list(faults.FAMILIES)
         for number in range(50):
             self.assertEqual(faults.make_case(3, number, families), faults.make_case(3, number, families))
-            for life in faults.make_case(3, number, families)[1]:
-                for x in life:
+            for start in faults.make_case(3, number, families)[1]:
+                for x in start:
                     self.assertTrue(faults.describe(x).startswith(x["family"]))
 
     def test_clean_families_exist(self):

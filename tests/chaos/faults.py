@@ -112,7 +112,7 @@ def loop_fails(ways):
 
 
 def trainee_word(way: str) -> str:
-    """How the trainee is told to fail *way*."""
+    """How the trainee is asked to fail *way*."""
     *target, name = way.split()
     return way if name in ("throw", "exit") else " ".join([*target, str(int(signal.Signals["SIG" + name]))])
 
@@ -238,18 +238,18 @@ def make_case(seed: int, number: int, families: list, torch_share: float = 0) ->
     plan = make_plan(random_)
     if random_.random() < torch_share:  # All alike, so that one undisturbed run serves many cases.
         plan |= {"learner": "torch", "seed": 1, "workers": 2, "steps": 12}
-    lives = []
+    starts = []
     for _ in range(random_.choice([1, 1, 2, 2, 3])):
         name = random_.choice(families)
-        life = [{"family": name, **FAMILIES[name](random_, plan)}]
+        start = [{"family": name, **FAMILIES[name](random_, plan)}]
         if name not in ALONE and random_.random() < 0.2:
             other = random_.choice([x for x in families if x not in ALONE] or [name])
             more = {"family": other, **FAMILIES[other](random_, plan)}
-            if more["do"] == "signal" or more["do"] != life[0]["do"]:
-                life.append(more)
-        lives += [life, [life[0].pop("then")]] if "then" in life[0] else [life]
-    place(random_, plan, [x for life in lives for x in life])
-    return plan, lives
+            if more["do"] == "signal" or more["do"] != start[0]["do"]:
+                start.append(more)
+        starts += [start, [start[0].pop("then")]] if "then" in start[0] else [start]
+    place(random_, plan, [x for start in starts for x in start])
+    return plan, starts
 
 
 def make_point_case(point: str) -> tuple:

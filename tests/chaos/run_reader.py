@@ -250,7 +250,7 @@ class Case:
     """All that is known about one case: its folder, the plan, and what became of its drivers."""
     folder: Path
     plan: dict  # steps, workers, every, keep, bytes, seed
-    lives: list = field(default_factory=list)  # one dict a driver, see campaign.py
+    starts: list = field(default_factory=list)  # one dict a driver, see campaign.py
 
     @property
     def run(self) -> Path:
@@ -261,10 +261,10 @@ class Case:
         return self.folder / "x"
 
     def save(self) -> None:
-        text = json.dumps({"plan": self.plan, "lives": self.lives}, indent=1)
+        text = json.dumps({"plan": self.plan, "starts": self.starts}, indent=1)
         (self.folder / "case.json").write_text(text, encoding="utf-8")
 
     @staticmethod
     def load(folder: Path) -> "Case":
         data = json.loads((folder / "case.json").read_text(encoding="utf-8"))
-        return Case(folder, data["plan"], data["lives"])
+        return Case(folder, data["plan"], data["starts"])

@@ -183,7 +183,7 @@ void fail(train_context& context, const plan& x, const std::string& record) {
     .text("by", x.fails_by)
     .to(record);
   if (x.fails_by == "throw")
-    throw std::runtime_error{"the loop was told to fail"};
+    throw std::runtime_error{"the loop was asked to fail"};
   if (x.fails_by == "exit")
     std::exit(3);
   if (x.fails_by.starts_with("driver "))
@@ -459,8 +459,8 @@ train_options to_options(arguments& from) {
   run.quiet = from.number("quiet", 1) != 0;
   // A removed folder stays removed: waiting a minute would not help.
   tracker_options tracking{.finish_timeout = milliseconds{5'000}};
-  run.callbacks = {
-    std::make_shared<recorded_callback>(from.text("expected") + "/told.jsonl")};
+  run.callbacks = {std::make_shared<recorded_callback>(from.text("expected")
+                                                       + "/callbacks.jsonl")};
   run.trackers = {result_json_tracker({}, tracking),
                   mlflow_tracker({}, tracking)};
   if (from.number("tensorboard", 0) != 0)

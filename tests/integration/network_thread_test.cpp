@@ -120,7 +120,7 @@ TEST_F(network_thread_test, answers_reach_those_who_drive_and_those_who_sleep) {
   EXPECT_EQ(sleeper.get(), rounds);
 }
 
-TEST_F(network_thread_test, messages_come_in_while_nobody_waits) {
+TEST_F(network_thread_test, messages_arrive_while_no_one_waits) {
   network_waiter self{rank.system, &rank.network};
   for (std::int32_t i = 0; i < 50; ++i) {
     ASSERT_EQ(ask(self, 2 * i), i);
@@ -146,7 +146,7 @@ TEST_F(network_thread_test, an_answer_that_was_there_first_is_not_lost) {
   EXPECT_EQ(sum, 3);
 }
 
-TEST_F(network_thread_test, who_drives_hears_of_a_lost_peer) {
+TEST_F(network_thread_test, the_driving_thread_is_notified_of_a_lost_peer) {
   network_waiter self{rank.system, &rank.network};
   self->monitor(*rank.server);
   ASSERT_EQ(ask(self, 2), 1);

@@ -340,7 +340,7 @@ TEST_F(transport_test, an_actor_of_another_interface_is_an_error) {
   EXPECT_NE(found.error().message.find("interface"), std::string::npos);
 }
 
-TEST_F(transport_test, a_path_where_nobody_listens_is_an_error) {
+TEST_F(transport_test, a_path_without_a_listener_is_an_error) {
   system_config config;
   caf::actor_system client{config};
   auto found = connect<echo_actor>(client, path);
@@ -425,7 +425,7 @@ TEST_F(transport_test, of_many_that_take_over_a_socket_one_gets_it) {
     close(fd);
 }
 
-TEST_F(transport_test, a_file_that_is_no_socket_is_not_taken_over) {
+TEST_F(transport_test, a_file_that_is_not_a_socket_is_not_taken_over) {
   test::write_bytes(path, "mine");
   echo_server server{path};
   ASSERT_FALSE(server.socket);

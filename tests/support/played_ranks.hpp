@@ -78,7 +78,7 @@ public:
     exit(rank);
   }
 
-  bool told_to_end(int rank) const { return controls.at(rank)->ended(); }
+  bool asked_to_end(int rank) const { return controls.at(rank)->ended(); }
 
   std::uint64_t attempt = 0;
   worker_group_actor group;

@@ -34,7 +34,7 @@ public:
   /// Report *index*, of as many ranks as *values* has elements.
   tracker_record report(std::uint64_t index, std::vector<metrics> values,
                         std::uint64_t attempt = 0) {
-    history_row row;
+    journaled_batch row;
     row.index = index;
     row.attempt = attempt;
     row.time = record_time(last_ + 1);

@@ -23,7 +23,7 @@ public:
 
   tracker_records& report(std::uint64_t index, std::vector<metrics> values,
                           std::string checkpoint = {}) {
-    history_row row;
+    journaled_batch row;
     row.index = index;
     row.attempt = attempt_;
     row.time = time_;

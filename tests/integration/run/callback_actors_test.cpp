@@ -60,7 +60,7 @@ protected:
   fs::path file = storage_ / "heard";
 };
 
-TEST_F(callback_actor_test, another_process_hears_every_report_in_order) {
+TEST_F(callback_actor_test, another_process_receives_every_report_in_order) {
   listener peer{socket, file.string()};
   ASSERT_TRUE(peer.is_ready());
   auto given = options();
@@ -94,7 +94,8 @@ TEST_F(callback_actor_test, one_whose_process_dies_is_noted_once) {
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(peer.wait(), 7);
   auto journal = bytes_of(run_path() / "journal.jsonl");
-  auto first = journal.find("callback actor 1 (listener) cannot be reached");
+  auto first =
+    journal.find("callback actor 1 (listener) can no longer be reached");
   ASSERT_NE(first, std::string::npos) << journal;
   EXPECT_EQ(journal.find("callback actor 1", first + 1), std::string::npos);
 }
@@ -174,7 +175,7 @@ TEST_F(callback_actor_test, a_connected_handle_works_in_a_system_of_the_users) {
   EXPECT_GT(handle->status().callbacks[0].seconds, 0);
 }
 
-TEST_F(callback_actor_test, another_process_hears_of_an_inline_run) {
+TEST_F(callback_actor_test, another_process_follows_an_inline_run) {
   listener peer{socket, file.string()};
   ASSERT_TRUE(peer.is_ready());
   auto given = options();

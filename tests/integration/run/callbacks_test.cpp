@@ -8,7 +8,7 @@
 #include "tests/integration/run/placement_test.hpp"
 #include "tests/support/store_batch.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/store/told_reports.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 
 namespace troupe::test {
 
@@ -56,7 +56,7 @@ TEST_P(placement_test, callbacks_see_every_report_in_order) {
                                      "after_run finished"));
 }
 
-TEST_P(placement_test, callbacks_hear_nothing_of_a_start_that_cannot_begin) {
+TEST_P(placement_test, callbacks_are_not_called_for_a_start_that_cannot_begin) {
   ASSERT_TRUE(run({.action = "throw", .rank = 0, .step = 1}, options()).error);
   auto callback = std::make_shared<recording_callback>();
   auto given = options();
@@ -72,7 +72,7 @@ TEST_P(placement_test, callbacks_hear_nothing_of_a_start_that_cannot_begin) {
   EXPECT_EQ(callback->calls.back(), "after_run finished");
 }
 
-TEST_P(placement_test, a_throwing_callback_is_logged_and_training_goes_on) {
+TEST_P(placement_test, a_throwing_callback_is_logged_and_training_continues) {
   auto given = options();
   given.run.callbacks = {std::make_shared<throwing_callback>()};
   auto outcome = run({}, given);
@@ -81,7 +81,7 @@ TEST_P(placement_test, a_throwing_callback_is_logged_and_training_goes_on) {
             std::string::npos);
 }
 
-TEST_P(placement_test, a_throwing_callback_ends_the_run_if_told_so) {
+TEST_P(placement_test, a_throwing_callback_ends_the_run_if_configured) {
   auto given = options();
   given.run.callbacks = {std::make_shared<throwing_callback>()};
   given.run.callback_errors = callback_errors::abort;
@@ -91,7 +91,7 @@ TEST_P(placement_test, a_throwing_callback_ends_the_run_if_told_so) {
   EXPECT_EQ(outcome.error->code, ec::callback_failed);
 }
 
-TEST_P(placement_test, N4_all_callbacks_hear_of_the_report_that_ends_the_run) {
+TEST_P(placement_test, N4_all_callbacks_receive_the_report_that_ends_the_run) {
   auto recorded = std::make_shared<recording_callback>();
   auto given = options();
   given.run.callbacks = {std::make_shared<throwing_callback>(), recorded};
@@ -159,7 +159,7 @@ TEST_P(placement_test, a_callback_that_throws_at_the_end_changes_no_result) {
             std::string::npos);
 }
 
-TEST_P(placement_test, a_resumed_run_tells_the_number_of_its_next_attempt) {
+TEST_P(placement_test, a_resumed_run_shows_the_number_of_its_next_attempt) {
   auto given = options();
   auto first = run({.action = "throw", .rank = 0, .step = 1}, given);
   ASSERT_TRUE(first.error);
@@ -174,11 +174,11 @@ TEST_P(placement_test, a_resumed_run_tells_the_number_of_its_next_attempt) {
   EXPECT_EQ(callback->attempt, 1u);
 }
 
-TEST_P(placement_test, a_resumed_run_first_tells_what_its_last_life_did_not) {
+TEST_P(placement_test, a_resumed_run_first_replays_pending_reports) {
   {
     auto dead = run_store::open(resolve(config())).value();
     auto attempt = dead->begin_attempt().value().attempt;
-    ASSERT_TRUE(told_reports::open(*dead));
+    ASSERT_TRUE(callback_cursor::open(*dead));
     report_batch batch;
     batch.values = {{{"step", 7}}};
     batch.parts.resize(1);

@@ -281,7 +281,7 @@ void report_much(train_context& context) {
     context.report(values);
 }
 
-TEST_F(run_test, files_that_are_on_by_default_are_whole_when_fit_returns) {
+TEST_F(run_test, files_that_are_on_by_default_are_complete_when_fit_returns) {
   for (int workers : {0, 2}) {
     auto name = "run" + std::to_string(workers);
     auto outcome =
@@ -298,7 +298,7 @@ TEST_F(run_test, files_that_are_on_by_default_are_whole_when_fit_returns) {
   }
 }
 
-TEST_F(run_test, a_result_says_which_files_are_not_whole) {
+TEST_F(run_test, a_result_says_which_files_are_incomplete) {
   // No page takes the place of a folder.
   fs::create_directories(run_path() / "report.html");
   auto outcome = run({});
@@ -315,7 +315,7 @@ INSTANTIATE_TEST_SUITE_P(workers, ends_in_a_placement_test,
                          testing::Values(0, 2));
 
 TEST_P(ends_in_a_placement_test,
-       a_callback_that_never_comes_back_holds_the_run_to_a_limit) {
+       a_callback_that_never_returns_delays_the_run_up_to_a_limit) {
   // Released at the end, so that the test leaves no thread either.
   static std::atomic<bool> release;
   static std::atomic<bool> left;
@@ -336,14 +336,14 @@ TEST_P(ends_in_a_placement_test,
             0u)
     << outcome.unsent[0];
   auto journal = bytes_of(run_path() / "journal.jsonl");
-  EXPECT_NE(journal.find("did not come back for 0 s"), std::string::npos);
+  EXPECT_NE(journal.find("did not return for 0 s"), std::string::npos);
   EXPECT_NE(journal.find("in after_report"), std::string::npos);
   release = true;
   while (!left)
     std::this_thread::yield();
 }
 
-TEST_P(ends_in_a_placement_test, a_callback_that_does_not_come_back_is_named) {
+TEST_P(ends_in_a_placement_test, a_callback_that_does_not_return_is_named) {
   train_options options{.scaling = {.num_workers = GetParam()},
                         .run = config()};
   options.run.quiet = false;
@@ -351,7 +351,7 @@ TEST_P(ends_in_a_placement_test, a_callback_that_does_not_come_back_is_named) {
   // Waits until the console says its name.
   options.run.callbacks = {on_report(1, [] {
     std::string text;
-    while (text.find("in after_report has not come back for ")
+    while (text.find("in after_report has not returned for ")
            == std::string::npos) {
       text = testing::internal::GetCapturedStderr();
       testing::internal::CaptureStderr();

@@ -33,7 +33,7 @@ void throw_at_length(train_context& context) {
   context.barrier();
 }
 
-TEST_F(run_test, an_exception_of_any_length_is_whole_in_the_ranks_log) {
+TEST_F(run_test, an_exception_of_any_length_is_complete_in_the_ranks_log) {
   auto outcome =
     data_parallel_trainer{
       throw_at_length,
@@ -64,28 +64,28 @@ TEST_F(run_test, an_exception_of_a_thread_is_in_the_ranks_log) {
             std::string::npos);
 }
 
-TEST_F(run_test, an_exception_without_a_text_is_told) {
+TEST_F(run_test, an_exception_without_a_text_is_reported) {
   auto outcome = run({.action = "throw_number", .rank = 1, .step = 1});
   auto& failure = only_failure(outcome, 1);
   EXPECT_EQ(failure.kind, kind::exception);
   EXPECT_EQ(failure.what, "an exception that is not a std::exception");
 }
 
-TEST_F(run_test, an_exit_code_is_told) {
+TEST_F(run_test, an_exit_code_is_reported) {
   auto outcome = run({.action = "exit", .rank = 0, .step = 1});
   auto& failure = only_failure(outcome, 0);
   EXPECT_EQ(failure.kind, kind::exit_code);
   EXPECT_EQ(failure.code, 3);
 }
 
-TEST_F(run_test, a_segmentation_fault_is_told) {
+TEST_F(run_test, a_segmentation_fault_is_named) {
   auto outcome = run({.action = "segfault", .rank = 1, .step = 0});
   auto& failure = only_failure(outcome, 1);
   EXPECT_EQ(failure.kind, kind::signal);
   EXPECT_EQ(failure.code, SIGSEGV);
 }
 
-TEST_F(run_test, a_killed_rank_is_told) {
+TEST_F(run_test, a_killed_rank_is_named) {
   auto outcome = run({.action = "kill", .rank = 1, .step = 2});
   auto& failure = only_failure(outcome, 1);
   EXPECT_EQ(failure.kind, kind::signal);
@@ -93,7 +93,7 @@ TEST_F(run_test, a_killed_rank_is_told) {
   EXPECT_GT(failure.pid, 0);
 }
 
-TEST_F(run_test, an_exception_in_a_thread_of_the_loop_is_told) {
+TEST_F(run_test, an_exception_in_a_thread_of_the_loop_is_reported) {
   auto outcome = run({.action = "thread_throw", .rank = 0, .step = 1});
   auto& failure = only_failure(outcome, 0);
   EXPECT_EQ(failure.kind, kind::thread_exception);
@@ -112,7 +112,7 @@ TEST_F(run_test, what_was_reported_before_a_failure_is_kept) {
 class restart_test : public run_test,
                      public ::testing::WithParamInterface<const char*> {};
 
-TEST_P(restart_test, a_group_goes_on_from_its_last_checkpoint) {
+TEST_P(restart_test, a_group_resumes_from_its_last_checkpoint) {
   auto outcome =
     run({.action = GetParam(), .rank = 1, .step = 2, .steps = 5}, 2, 1);
   ASSERT_FALSE(outcome.error) << outcome.error->message;

@@ -228,7 +228,7 @@ TEST_F(run_test, ranks_that_are_stopped_all_together_are_ended) {
     << outcome.error->message;
 }
 
-TEST_F(run_test, a_run_resumes_after_a_rank_that_stood_still) {
+TEST_F(run_test, a_run_resumes_after_a_rank_that_hung) {
   auto options = impatient(config());
   options.run.failure.max_failures = 1;
   auto outcome = run({.action = "stop", .rank = 1, .step = 1}, options);

@@ -192,7 +192,7 @@ void name_over_others(train_context& context) {
   }
 }
 
-TEST_P(placement_test, a_name_at_which_something_lies_is_refused_in_the_loop) {
+TEST_P(placement_test, a_name_that_is_taken_is_refused_in_the_loop) {
   auto outcome = data_parallel_trainer{name_over_others, options()}.fit();
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   auto rows = outcome.metrics_history().value();

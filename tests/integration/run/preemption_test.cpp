@@ -42,10 +42,10 @@ void report_until_preempted(train_context& context, const fault_plan& plan) {
 }
 
 /// The last row of the history of *x*.
-history_row last_row(const result& x) {
+journaled_batch last_row(const result& x) {
   auto rows = x.metrics_history();
   EXPECT_TRUE(rows && !rows->empty());
-  return rows && !rows->empty() ? rows->back() : history_row{};
+  return rows && !rows->empty() ? rows->back() : journaled_batch{};
 }
 
 /// How a result ends of a run that was stopped or preempted.
@@ -300,7 +300,8 @@ void return_before_asking(train_context& context, const fault_plan& plan) {
     std::this_thread::yield();
 }
 
-TEST_F(run_test, a_run_that_finishes_although_it_has_to_go_tells_its_caller) {
+TEST_F(run_test,
+       a_run_that_finishes_despite_a_preemption_says_so_to_its_caller) {
   auto options = train_options{.scaling = {.num_workers = 2}, .run = config()};
   fault_plan plan{.step = getpid(),
                   .text = (run_path() / "journal.jsonl").string()};

@@ -172,7 +172,7 @@ TEST_F(run_test, runs_one_after_the_other_keep_no_memory) {
 #endif
 }
 
-TEST_F(run_test, a_run_goes_on_after_its_spawner_was_killed) {
+TEST_F(run_test, a_run_continues_after_its_spawner_was_killed) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};
   options.run.failure.max_failures = 1;
   options.run.callbacks = {on_report(2, kill_spawner)};
@@ -215,7 +215,7 @@ TEST_F(run_test, what_ranks_of_a_killed_spawner_have_started_ends) {
 }
 
 // B10: a next attempt waits for this lock (ranks_lock_test).
-TEST_F(run_test, a_rank_process_holds_the_lock_on_ranks_as_long_as_it_lives) {
+TEST_F(run_test, a_rank_process_holds_the_lock_on_ranks_until_it_ends) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};
   auto lock = run_path() / "ranks";
   std::vector<pid_t> holders, ranks;
@@ -245,7 +245,7 @@ TEST_F(run_test, a_rank_process_leaves_if_a_later_attempt_has_begun) {
   auto late = store->ticket().value();
   ASSERT_TRUE(store->begin_attempt());
   testing::internal::CaptureStderr();
-  auto code = rank_process(rank_seed{0, 0, late.token}.to_bytes(),
+  auto code = rank_process(rank_bootstrap{0, 0, late.token}.to_bytes(),
                            {-1, -1, late.file.release()});
   EXPECT_NE(testing::internal::GetCapturedStderr().find(
               "another attempt of the run has begun"),
@@ -330,7 +330,8 @@ TEST_F(run_test, a_spawner_that_is_stopped_starts_nothing_within_its_limit) {
     << outcome.error->message;
 }
 
-TEST_F(run_test, a_group_that_a_stopped_spawner_owes_is_tried_with_another) {
+TEST_F(run_test,
+       a_group_that_a_stopped_spawner_did_not_start_is_started_by_another) {
   ASSERT_FALSE(
     run({}, {.scaling = {.num_workers = 1}, .run = config("warm")}).error);
   stopped spawner;
@@ -450,7 +451,7 @@ TEST_F(run_test, the_third_signal_ends_a_driver_at_once) {
     EXPECT_TRUE(gone_within(pid, 2)) << pid;
 }
 
-TEST_F(run_test, what_ranks_and_callbacks_fork_off_dies_of_sigterm) {
+TEST_F(run_test, what_ranks_and_callbacks_fork_off_is_ended_by_sigterm) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
                   "several threads forked";

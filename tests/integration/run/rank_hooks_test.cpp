@@ -85,7 +85,7 @@ TEST_P(rank_hooks_test, find_in_the_log_of_a_process_why_its_loop_failed) {
     << heard(0);
 }
 
-TEST_P(rank_hooks_test, are_told_why_the_loop_failed) {
+TEST_P(rank_hooks_test, learn_why_the_loop_failed) {
   auto given = options();
   given.run.rank_hooks = noting;
   given.run.failure.max_failures = 1;

@@ -104,7 +104,7 @@ TEST_F(run_test, what_driver_and_spawner_left_when_killed_at_once_is_ended) {
     EXPECT_TRUE(has_ended(process, 0));
 }
 
-TEST_F(run_test, a_driver_that_comes_back_counts_failures_on) {
+TEST_F(run_test, a_restarted_driver_continues_the_failure_count) {
   for (auto where : {"", "_inline"}) {
     auto storage = storage_ / ("runs" + std::string{where});
     fs::create_directory(storage);
@@ -125,7 +125,7 @@ TEST_F(run_test, a_driver_that_comes_back_counts_failures_on) {
   }
 }
 
-class told_indices : public user_callback {
+class delivered_indices : public user_callback {
 public:
   void before_run(const run_context&) override { told.clear(); }
 
@@ -139,7 +139,7 @@ public:
 };
 
 // The driver dies between the checkpoint's commit and the journal's line.
-TEST_F(run_test, a_report_is_told_and_kept_if_its_checkpoint_is) {
+TEST_F(run_test, a_report_is_delivered_and_kept_if_its_checkpoint_is) {
   for (auto moment : {"commit.renamed:3", "commit.state_saved:3"}) {
     auto storage = storage_ / moment;
     fs::create_directory(storage);
@@ -147,7 +147,7 @@ TEST_F(run_test, a_report_is_told_and_kept_if_its_checkpoint_is) {
     victim program{storage.string(), "checkpoints"};
     ::unsetenv("TROUPE_FAILPOINT");
     EXPECT_TRUE(WIFSIGNALED(program.wait()));
-    auto callback = std::make_shared<told_indices>();
+    auto callback = std::make_shared<delivered_indices>();
     auto options =
       train_options{.scaling = {.num_workers = 2}, .run = config()};
     options.run.storage_path = storage;
@@ -167,7 +167,7 @@ TEST_F(run_test, a_report_is_told_and_kept_if_its_checkpoint_is) {
   }
 }
 
-TEST_F(run_test, callbacks_are_told_what_a_killed_driver_had_not_told_them) {
+TEST_F(run_test, callbacks_receive_what_a_killed_driver_had_not_delivered) {
   victim program{storage_.path().string(), "callback_waits"};
   auto journal = run_path() / "journal.jsonl";
   // Once the queue of callbacks is full no more lines come.
@@ -180,7 +180,7 @@ TEST_F(run_test, callbacks_are_told_what_a_killed_driver_had_not_told_them) {
   auto stored = result::from_path(run_path())->metrics_history()->size();
   ASSERT_GT(stored, 10u);
   for (int life = 0; life < 2; ++life) {
-    auto callback = std::make_shared<told_indices>();
+    auto callback = std::make_shared<delivered_indices>();
     auto options =
       train_options{.scaling = {.num_workers = 2}, .run = config()};
     options.run.callbacks = {callback};

@@ -20,7 +20,7 @@ protected:
   }
 };
 
-TEST_F(strangers_test, a_run_has_no_socket_that_a_stranger_could_find) {
+TEST_F(strangers_test, a_run_has_no_socket_that_another_user_could_find) {
   auto before = named_sockets();
   std::optional<std::size_t> during;
   auto given = options();

@@ -90,7 +90,7 @@ TEST_F(run_test, an_inline_loop_is_waited_for_however_long_it_stays) {
   EXPECT_TRUE(outcome.error->ranks.empty());
 }
 
-TEST_F(run_test, a_lent_thread_comes_back_if_the_driver_dies) {
+TEST_F(run_test, a_lent_thread_returns_if_the_driver_dies) {
   register_messages();
   system_config system_settings;
   caf::actor_system system{system_settings};

@@ -103,12 +103,12 @@ TEST(outputs_with_the_umbrella, may_be_optional_and_nested) {
   expect_averages<wrapping<std::vector<std::optional<at::Tensor>>>>();
 }
 
-TEST(outputs_with_the_umbrella, may_be_a_struct_that_tells_its_tensors) {
+TEST(outputs_with_the_umbrella, may_be_a_struct_that_lists_its_tensors) {
   expect_averages<wrapping<named>>();
   expect_averages<wrapping<listed>>();
 }
 
-TEST(outputs_with_the_umbrella, are_refused_if_nothing_tells_their_tensors) {
+TEST(outputs_with_the_umbrella, are_refused_if_nothing_lists_their_tensors) {
   for (auto static_graph : {true, false})
     on_two_ranks([static_graph](rank_of_test& self) {
       auto model = make_ddp(std::make_shared<wrapping<silent>>(), self.group(),

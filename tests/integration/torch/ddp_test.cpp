@@ -249,7 +249,7 @@ TEST_P(data_parallel, T8_ranks_may_have_different_numbers_of_batches) {
     });
 }
 
-TEST_P(data_parallel, T9_different_shapes_are_told_on_every_rank) {
+TEST_P(data_parallel, T9_different_shapes_are_reported_on_every_rank) {
   on_ranks([](rank_of_test& self) {
     if (self.size == 1)
       return;
@@ -313,7 +313,7 @@ TEST_P(data_parallel, the_loss_may_leave_an_output_out) {
   });
 }
 
-TEST_P(data_parallel, an_output_of_unknown_type_is_told) {
+TEST_P(data_parallel, an_output_of_unknown_type_is_reported) {
   struct opaque {
     at::Tensor value;
   };
@@ -462,7 +462,7 @@ TEST_P(data_parallel, the_last_rank_may_leave_and_the_others_train_on) {
   });
 }
 
-TEST_P(data_parallel, a_model_with_nothing_to_train_is_told_on_every_rank) {
+TEST_P(data_parallel, a_model_with_nothing_to_train_is_refused_on_every_rank) {
   on_ranks([](rank_of_test& self) {
     if (self.size == 1)
       return;

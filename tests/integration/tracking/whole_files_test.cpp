@@ -32,7 +32,7 @@ void wide_loop(train_context& context, const wide_config&) {
 
 } // namespace
 
-TEST(whole_files_test, the_table_and_the_page_are_whole_when_fit_returns) {
+TEST(whole_files_test, the_table_and_the_page_are_complete_when_fit_returns) {
   temporary_folder folder;
   run_config run;
   run.name = "run";

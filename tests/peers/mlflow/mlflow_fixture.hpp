@@ -67,8 +67,9 @@ protected:
 
   /// A report of one rank.
   static tracker_record row(std::uint64_t index, metrics values) {
-    return record(static_cast<std::int64_t>(index),
-                  history_row{.index = index, .values = {std::move(values)}});
+    return record(
+      static_cast<std::int64_t>(index),
+      journaled_batch{.index = index, .values = {std::move(values)}});
   }
 
   static tracker_record value(std::int64_t step, metrics values) {

@@ -270,7 +270,7 @@ TEST_F(mlflow_server_test, keeps_artifacts) {
     to_json(manifest{.run_name = "r", .name = "checkpoint_1", .index = 1});
   write_bytes(checkpoint / "manifest.json", text);
   auto report = row(1, {{"loss", 1}});
-  std::get<history_row>(report.content).checkpoint = "checkpoint_1";
+  std::get<journaled_batch>(report.content).checkpoint = "checkpoint_1";
   std::vector<tracker_record> records{
     record(1, logged_artifact{folder / "a folder", "things"}),
     record(2, logged_artifact{folder / "one.bin", "../one.bin"}),

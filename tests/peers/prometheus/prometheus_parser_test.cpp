@@ -43,7 +43,7 @@ TEST(prometheus_parser_test, reads_every_family_of_a_run) {
                                       {"nan", std::nan("")},
                                       {"inf", HUGE_VAL},
                                       {"s\xc3\xa4ule \"", -HUGE_VAL}}});
-  auto& row = std::get<history_row>(report.content);
+  auto& row = std::get<journaled_batch>(report.content);
   row.step_s = {0.25};
   row.wait_s = 0.2;
   row.checkpoint = "c";

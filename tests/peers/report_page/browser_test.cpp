@@ -168,7 +168,7 @@ void expect_near(const drawn_point& x, const drawn_point& y) {
 
 } // namespace
 
-TEST_F(browser_test, the_page_has_no_errors_and_asks_nobody) {
+TEST_F(browser_test, the_page_has_no_errors_and_makes_no_requests) {
   auto& page = opened();
   EXPECT_EQ(page.exit_code, 0);
   EXPECT_EQ(page.console, "");

@@ -132,7 +132,7 @@ print(*[m.step for m in client.get_metric_history(found[0].info.run_id, 'loss')]
 
 class killed_driver_test : public testing::TestWithParam<const char*> {};
 
-TEST_P(killed_driver_test, leaves_no_tracker_without_or_with_twice_a_report) {
+TEST_P(killed_driver_test, every_tracker_gets_every_report_once) {
   TROUPE_NEEDS_PEERS();
   auto mlflow = shared_mlflow().url();
   temporary_folder storage;

@@ -335,7 +335,7 @@ void distributed_data_parallel::before_forward() {
       follow_parameters();
     // A static graph is learned from the first backward, which has to be
     // averaged.
-    if (learns && *sync_ && sink_->passed_by)
+    if (learns && *sync_ && sink_->bypassed)
       make_reducer();
     if (learns && *sync_) {
       logger_->set_runtime_stats_and_log();

@@ -86,10 +86,10 @@ void distributed_data_parallel::finish_join() {
   if (!active())
     return;
   on_rank([&] {
-    auto made_the_most_steps = true;
+    auto has_most_steps = true;
     while (shadow_step())
-      made_the_most_steps = false;
-    copy_from(common_rank(made_the_most_steps), source_.tensors(), true, true);
+      has_most_steps = false;
+    copy_from(common_rank(has_most_steps), source_.tensors(), true, true);
     kept_->forget_changes();
   });
 }

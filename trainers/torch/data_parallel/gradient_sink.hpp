@@ -21,7 +21,7 @@ struct gradient_sink_state {
   bool delay_queued = false; ///< The first backward of a static graph ran.
   /// A backward without averaging ran before that first one. The Reducer has
   /// counted its gradients, so it must be replaced.
-  bool passed_by = false;
+  bool bypassed = false;
   std::uint64_t forwards = 0; ///< Those whose gradients are to be averaged.
   std::uint64_t ended = 0; ///< The last of them whose backward did not throw.
   std::shared_ptr<kept_gradients> kept;

@@ -149,7 +149,7 @@ private:
   void check(std::size_t index) {
     auto expected = expects_gradients();
     if (sink_->static_graph && !sink_->delay_queued && !(*sync_ && expected))
-      sink_->passed_by = true;
+      sink_->bypassed = true;
     if (!*sync_) {
       note_kept(index);
       return;

@@ -183,7 +183,7 @@ TEST_F(bad_input_test, a_checkpoint_is_of_a_whole_epoch) {
          {"save_checkpoint() is called in the middle of an epoch"});
 }
 
-TEST_F(bad_input_test, there_must_be_batches_as_many_as_on_other_ranks) {
+TEST_F(bad_input_test, every_rank_needs_equally_many_batches) {
   auto uneven = [](train_context& context) {
     std::vector<batch> all(static_cast<std::size_t>(context.rank() + 1),
                            {torch::ones({2, 3}), torch::ones({2, 1})});

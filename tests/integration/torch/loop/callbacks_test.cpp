@@ -174,7 +174,7 @@ TEST_F(early_stopping_test, all_ranks_stop_after_the_same_epoch) {
             "in a row");
 }
 
-TEST_F(early_stopping_test, small_changes_are_no_improvement) {
+TEST_F(early_stopping_test, small_changes_are_not_an_improvement) {
   EXPECT_EQ(epochs(1, {5, 4.95, 4.9, 4.89, 4, 4, 4, 4},
                    {.patience = 3, .min_delta = 0.2}),
             std::vector<int>{4});
@@ -331,7 +331,7 @@ TEST_F(loop_test, a_rate_that_a_hook_has_set_counts_after_a_break_too) {
 class killed_loop_test : public loop_test,
                          public testing::WithParamInterface<bool> {};
 
-TEST_P(killed_loop_test, goes_on_as_if_nothing_had_happened) {
+TEST_P(killed_loop_test, continues_as_if_nothing_had_happened) {
   const auto apart = GetParam();
   auto whole = torch_trainer{failing_loop, failing_config{.apart = apart},
                              options(2, "whole")}

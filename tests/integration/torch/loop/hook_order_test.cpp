@@ -354,7 +354,7 @@ TEST_F(hook_order_test, gradients_of_several_batches_are_zeroed_and_used_once) {
             start + train_start + epoch_start + first + last + epoch_end + end);
 }
 
-TEST_F(hook_order_test, callbacks_hear_of_an_exception_and_nothing_after_it) {
+TEST_F(hook_order_test, callbacks_receive_an_exception_and_nothing_after_it) {
   EXPECT_EQ(order({.num_sanity_val_steps = 0}, callback_phase::usual, 1),
             start + train_start + epoch_start + train_batch + until_step
               + names{"c on_exception no more"});

@@ -150,7 +150,7 @@ TEST_P(weights_test, weights_are_those_of_a_loop_written_by_hand) {
   EXPECT_FALSE(x.error) << x.error->message;
 }
 
-TEST_F(loop_test, ranks_that_drift_apart_are_told_before_a_checkpoint) {
+TEST_F(loop_test, ranks_that_drift_apart_are_reported_before_a_checkpoint) {
   // As with a learning rate that follows a rank's own loss.
   struct own_rate : loop_callback {
     void on_validation_end(epoch_loop& loop) override {

@@ -60,7 +60,7 @@ TEST(synchronization_test, takes_two_if_one_rank_has_much) {
   EXPECT_THAT(failures, Each(IsEmpty()));
 }
 
-TEST(synchronization_test, sends_no_states_if_no_rank_has_news) {
+TEST(synchronization_test, sends_no_states_if_no_rank_has_updates) {
   auto failures = run_on_planes(2, [](int rank, torch_data_plane plane) {
     cat_metric all;
     all.synchronize_over(plane);

@@ -36,7 +36,7 @@ TEST(mlflow_names_test, cuts_long_names_between_characters) {
   EXPECT_EQ(clean_mlflow_name(text), std::string(249, 'x') + "_");
 }
 
-TEST(mlflow_names_test, gives_no_two_names_the_same_one) {
+TEST(mlflow_names_test, gives_each_name_a_different_one) {
   mlflow_names names;
   EXPECT_EQ(names("a_b"), "a_b");
   auto at = names("a@b");

@@ -64,7 +64,7 @@ protected:
     for (std::size_t i = 0; i < count; ++i) {
       records[i].time = begin + std::chrono::seconds{i};
       records[i].content =
-        history_row{.index = i, .values = {metrics{{"loss", 1}}}};
+        journaled_batch{.index = i, .values = {metrics{{"loss", 1}}}};
     }
     return x.log(records);
   }

@@ -51,7 +51,7 @@ TEST_F(prometheus_sink_test, shows_reports_of_all_ranks) {
   start(x);
   auto first = record.report(
     6, {{{"loss", 1.0}, {"val/acc", 0.5}}, {{"loss", 3.0}, {"val/acc", 0.5}}});
-  auto& row = std::get<history_row>(first.content);
+  auto& row = std::get<journaled_batch>(first.content);
   row.step_s = {0.25, 0.75};
   row.wait_s = 0.5;
   row.checkpoint = "checkpoint_000001";

@@ -12,8 +12,9 @@ journal_digest::time_point at(int x) {
   return journal_digest::time_point{seconds{1'000'000 + x}};
 }
 
-history_row row(std::uint64_t index, int time, std::vector<metrics> values) {
-  history_row x;
+journaled_batch row(std::uint64_t index, int time,
+                    std::vector<metrics> values) {
+  journaled_batch x;
   x.index = index;
   x.time = at(time);
   x.values = std::move(values);
@@ -135,7 +136,7 @@ TEST(journal_digest_test, times_of_ranks_are_summed_up) {
   EXPECT_EQ(x.intervals.points().size(), 2u);
 }
 
-TEST(journal_digest_test, a_restart_is_no_time_between_reports) {
+TEST(journal_digest_test, a_restart_does_not_count_as_time_between_reports) {
   journal_digest x;
   x.add(row(0, 0, {{}}));
   x.add(event("attempt_begun", 1, 50));

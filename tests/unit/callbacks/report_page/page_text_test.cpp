@@ -12,7 +12,7 @@ TEST(page_text_test, markup_in_a_text_is_escaped) {
   EXPECT_EQ(html_text("\xff"), "\xEF\xBF\xBD");
 }
 
-TEST(page_text_test, what_is_no_utf8_becomes_a_replacement_character) {
+TEST(page_text_test, what_is_not_utf8_becomes_a_replacement_character) {
   EXPECT_EQ(clean_text("a\xff z"), "a\xEF\xBF\xBD z");
   EXPECT_EQ(clean_text("\xE2\x82"), "\xEF\xBF\xBD"); // a euro sign cut short
   EXPECT_EQ(clean_text("größe €"), "größe €");

@@ -20,7 +20,7 @@ protected:
   }
 
   static tracker_record report(const std::string& checkpoint = {}) {
-    history_row row;
+    journaled_batch row;
     row.checkpoint = checkpoint;
     return {.content = row};
   }
@@ -86,7 +86,7 @@ TEST_F(report_page_sink_test, a_run_that_has_gone_is_a_transient_failure) {
   EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
 }
 
-TEST_F(report_page_sink_test, it_gives_up_when_nobody_waits) {
+TEST_F(report_page_sink_test, it_gives_up_when_no_one_waits) {
   std::stop_source stop;
   tracked_.cancelled = stop.get_token();
   ASSERT_TRUE(sink_.start(tracked_, {}));

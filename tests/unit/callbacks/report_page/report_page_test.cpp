@@ -91,7 +91,7 @@ TEST(report_page_test, the_config_is_flat_and_the_environment_named) {
   EXPECT_THAT(names, Contains("Compiler"));
 }
 
-TEST(report_page_test, a_config_that_is_no_json_is_shown_as_it_is) {
+TEST(report_page_test, a_config_that_is_not_json_is_shown_as_it_is) {
   written_run run{"lr = 1 <fast>"};
   EXPECT_EQ(data_of(run)["config"],
             document::parse(R"([["config","lr = 1 <fast>"]])"));
@@ -317,7 +317,7 @@ TEST(report_page_test, what_was_added_since_is_on_the_next_page) {
   EXPECT_EQ(*grown, render_report_page(run.path()).value());
 }
 
-TEST(report_page_test, a_journal_that_was_replaced_is_read_anew) {
+TEST(report_page_test, a_journal_that_was_replaced_is_read_again) {
   written_run run, other;
   for (std::uint64_t i = 0; i < 5; ++i)
     run.report({.index = i, .values = {{{"loss", 1.0}}}});
@@ -383,7 +383,7 @@ TEST(report_page_test, a_large_run_makes_a_page_of_a_few_megabytes) {
   EXPECT_GT(html.size(), 100u << 10);
 }
 
-TEST(report_page_test, what_is_no_run_is_refused_with_the_reason) {
+TEST(report_page_test, what_is_not_a_run_is_refused_with_the_reason) {
   temporary_folder folder;
   auto missing = render_report_page(folder / "nowhere");
   ASSERT_FALSE(missing);

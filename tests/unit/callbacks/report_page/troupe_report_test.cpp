@@ -64,7 +64,7 @@ TEST(troupe_report_test, another_file_leaves_the_folder_as_it_is) {
   EXPECT_FALSE(fs::exists(run.path() / "report.html"));
 }
 
-TEST(troupe_report_test, what_is_no_run_ends_with_1_and_a_sentence) {
+TEST(troupe_report_test, what_is_not_a_run_ends_with_1_and_a_sentence) {
   temporary_folder folder;
   auto missing = troupe_report(quoted(folder / "nowhere"));
   EXPECT_EQ(missing.exit_code, 1);
@@ -90,7 +90,7 @@ TEST(troupe_report_test, wrong_arguments_end_with_2_and_the_usage) {
   }
 }
 
-TEST(troupe_report_test, help_is_no_error) {
+TEST(troupe_report_test, help_is_not_an_error) {
   auto [code, output] = troupe_report("--help");
   EXPECT_EQ(code, 0);
   EXPECT_THAT(output, HasSubstr("Usage: troupe-report [OPTIONS] RUN_FOLDER"));

@@ -30,7 +30,7 @@ struct line_sink : troupe::sink {
   log(std::span<const troupe::tracker_record> records) override {
     std::ofstream out{path.string(), std::ios::app};
     for (auto& record : records)
-      if (auto row = std::get_if<troupe::history_row>(&record.content))
+      if (auto row = std::get_if<troupe::journaled_batch>(&record.content))
         out << row->index << ' '
             << to_string(values_of(*row, troupe::rank_values::first)) << '\n';
     if (!out.flush())

@@ -57,7 +57,7 @@ public:
     std::lock_guard guard{mutex};
     std::vector<std::uint64_t> result;
     for (auto& x : rows)
-      if (auto row = std::get_if<history_row>(&x.content))
+      if (auto row = std::get_if<journaled_batch>(&x.content))
         result.push_back(row->index);
     return result;
   }

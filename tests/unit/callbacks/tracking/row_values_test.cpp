@@ -5,7 +5,7 @@
 using namespace troupe;
 
 TEST(row_values_test, shows_the_first_the_mean_or_each_rank) {
-  history_row row;
+  journaled_batch row;
   row.values = {{{"loss", 1.0}, {"name", "x"}}, {{"loss", 3}, {"other", true}}};
   EXPECT_EQ(values_of(row, rank_values::first), row.values[0]);
   EXPECT_EQ(values_of(row, rank_values::mean),

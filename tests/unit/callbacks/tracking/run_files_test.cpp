@@ -87,8 +87,8 @@ TEST_F(run_files_test, trackers_get_no_checkpoint_elsewhere) {
   run.report({.index = 1, .values = {{}}, .checkpoint = "c1"});
   auto all = records();
   ASSERT_EQ(all.size(), 2u);
-  EXPECT_EQ(std::get<history_row>(all[0].content).checkpoint, "");
-  EXPECT_EQ(std::get<history_row>(all[1].content).checkpoint, "c1");
+  EXPECT_EQ(std::get<journaled_batch>(all[0].content).checkpoint, "");
+  EXPECT_EQ(std::get<journaled_batch>(all[1].content).checkpoint, "c1");
 }
 
 } // namespace

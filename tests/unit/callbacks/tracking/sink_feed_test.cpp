@@ -233,7 +233,7 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
   report_until(100);
   target->answer = [&](std::span<const tracker_record> x) -> sink_result {
     for (auto& record : x)
-      if (auto row = std::get_if<history_row>(&record.content))
+      if (auto row = std::get_if<journaled_batch>(&record.content))
         if (row->index == 42)
           return sink_fails(sink_failure::kind::rejected,
                             {ec::invalid_argument, "bad name"});
@@ -254,7 +254,7 @@ TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {
   report_until(20);
   target->answer = [&](std::span<const tracker_record> x) -> sink_result {
     for (auto& record : x)
-      if (auto row = std::get_if<history_row>(&record.content))
+      if (auto row = std::get_if<journaled_batch>(&record.content))
         if (row->index == 3) {
           sink_failure broken{sink_failure::kind::transient,
                               {ec::storage, "500"}};
@@ -270,7 +270,7 @@ TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {
   EXPECT_EQ(target->indices(), all);
 }
 
-TEST_F(sink_feed_test, gives_nothing_more_after_a_permanent_failure) {
+TEST_F(sink_feed_test, delivers_nothing_after_a_permanent_failure) {
   report_until(3);
   target->answer = [&](auto) {
     return sink_fails(sink_failure::kind::permanent,

@@ -58,10 +58,10 @@ protected:
   std::vector<std::string> notes;
 };
 
-TEST_F(sink_thread_test, sends_while_the_run_goes_on_and_the_rest_at_its_end) {
+TEST_F(sink_thread_test, sends_during_the_run_and_the_rest_at_its_end) {
   std::binary_semaphore seen{0};
   target->answer = [&](std::span<const tracker_record> x) -> sink_result {
-    if (!x.empty() && std::holds_alternative<history_row>(x.back().content))
+    if (!x.empty() && std::holds_alternative<journaled_batch>(x.back().content))
       seen.release();
     return {};
   };
@@ -228,8 +228,7 @@ TEST_F(sink_thread_test, leaves_a_tracker_behind_that_does_not_return) {
   EXPECT_FALSE(fs::exists(store->path() / "sinks" / "recorded.offset"));
 }
 
-TEST_F(sink_thread_test,
-       gives_a_tracker_nothing_that_an_earlier_run_still_has) {
+TEST_F(sink_thread_test, starts_no_tracker_that_an_earlier_run_still_has) {
   std::counting_semaphore<> hangs{0};
   std::latch over{1};
   std::atomic<int> calls = 0;

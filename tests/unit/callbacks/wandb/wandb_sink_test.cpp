@@ -395,7 +395,7 @@ TEST_F(wandb_sink_test, passes_the_key_to_the_client_only) {
             std::string::npos);
 }
 
-TEST_F(wandb_sink_test, says_what_the_client_said_without_the_key) {
+TEST_F(wandb_sink_test, repeats_the_message_of_the_client_without_the_key) {
   wandb_options options;
   options.mode = wandb_mode::online;
   options.api_key = "planted-secret-1234567890";

@@ -439,7 +439,7 @@ TEST(checkpoint_test, keeps_all_that_ranks_add_to_the_metadata_at_once) {
             1);
 }
 
-TEST(checkpoint_test, stays_whole_when_a_rank_dies_setting_metadata) {
+TEST(checkpoint_test, stays_complete_when_a_rank_dies_setting_metadata) {
   temporary_folder run;
   fs::create_directory(run / "checkpoints");
   auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {}).value();
@@ -490,7 +490,7 @@ TEST(checkpoint_test, copies_every_file_but_its_own_manifest) {
             bytes_of(from / "manifest.json"));
 }
 
-TEST(checkpoint_test, takes_no_file_that_became_shorter_for_whole) {
+TEST(checkpoint_test, refuses_a_file_that_became_shorter) {
   temporary_folder folder;
   fs::create_directory(folder / "from");
   auto path = (folder / "from" / "x").string();

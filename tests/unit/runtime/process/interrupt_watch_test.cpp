@@ -181,7 +181,7 @@ TEST(interrupt_watch_test, raises_again_what_came_too_late) {
             SIGINT);
 }
 
-TEST(interrupt_watch_test, raises_nothing_again_that_was_heeded) {
+TEST(interrupt_watch_test, raises_no_signal_again_that_was_handled) {
   EXPECT_EQ(killed_by([] {
               interrupt_watch watch{{SIGTERM}};
               ::raise(SIGTERM);

@@ -131,7 +131,7 @@ void end_processes_as_a_child(pid_t stranger) {
     ::kill(pid, SIGKILL);
 }
 
-int spare_kin() {
+int spare_relatives() {
   auto stranger = start_in_a_session();
   auto child = ::fork();
   if (child == 0) {
@@ -162,8 +162,8 @@ int run_mode(const std::string& mode) {
     return get_burst_of_interrupts();
   if (mode == "leave_ranks")
     return leave_ranks();
-  if (mode == "spare_kin")
-    return spare_kin();
+  if (mode == "spare_relatives")
+    return spare_relatives();
   return EXIT_FAILURE;
 }
 

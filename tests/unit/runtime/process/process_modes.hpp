@@ -14,7 +14,7 @@ inline constexpr const char* mode_variable = "TROUPE_PROCESS_TEST_MODE";
 inline constexpr const char* no_spawner_variable =
   "TROUPE_PROCESS_TEST_NO_SPAWNER";
 
-/// Names, in the mode `spare_kin`, what is to be killed.
+/// Names, in the mode `spare_relatives`, what is to be killed.
 inline constexpr const char* kin_variable = "TROUPE_PROCESS_TEST_KIN";
 
 /// What has to happen in *mode* before the spawner is made.

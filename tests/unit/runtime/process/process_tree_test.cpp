@@ -99,7 +99,7 @@ TEST(process_tree_test, reports_that_it_could_not_search_without_descriptors) {
 // One that a rank started to continue its run has the rank's variables.
 TEST(process_tree_test, spares_those_that_it_belongs_together_with) {
   ::setenv(kin_variable, std::to_string(::getpid()).c_str(), 1);
-  auto program = start_program("spare_kin");
+  auto program = start_program("spare_relatives");
   ::unsetenv(kin_variable);
   EXPECT_EQ(read_all(program.output.get()),
             "parent\nmember of the group\nchild\nstranger gone\n");
@@ -148,7 +148,7 @@ TEST(process_tree_test,
     ASSERT_EQ(::read(said.reader.get(), &byte, 1), 1);
   struct stat file {};
   ASSERT_EQ(::stat(path.c_str(), &file), 0);
-  auto killed = end_heirs_of(file, "signed", std::chrono::minutes{1});
+  auto killed = end_inheritors(file, "signed", std::chrono::minutes{1});
   EXPECT_EQ(killed.gone.size(), 1u);
   EXPECT_EQ(processes_with(file, "signed").size(), 2u);
   EXPECT_EQ(processes_with(file, "another"), std::vector<pid_t>{});
@@ -185,7 +185,7 @@ TEST(process_tree_test, spares_readers_of_a_file_at_any_offset) {
     ::pause();
   struct stat found {};
   ASSERT_EQ(::fstat(file.get(), &found), 0);
-  auto killed = end_heirs_of(found, "signed", std::chrono::minutes{1});
+  auto killed = end_inheritors(found, "signed", std::chrono::minutes{1});
   EXPECT_EQ(killed.gone, std::vector<pid_t>{heir});
   ::waitpid(heir, nullptr, 0);
   for (auto reader : readers) {

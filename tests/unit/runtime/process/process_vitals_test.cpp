@@ -57,12 +57,12 @@ public:
       ::_exit(0);
     }
     ready.writer.reset();
-    let_go_ = std::move(let_go.writer);
+    release_ = std::move(let_go.writer);
     read_all(ready.reader.get()); // until *body* has returned
   }
 
   ~waiting_child() {
-    let_go_.reset();
+    release_.reset();
     ::kill(pid, SIGCONT);
     ::waitpid(pid, nullptr, 0);
   }
@@ -77,7 +77,7 @@ public:
   }
 
   void give(const std::string& bytes) const {
-    EXPECT_EQ(::write(let_go_.get(), bytes.data(), bytes.size()),
+    EXPECT_EQ(::write(release_.get(), bytes.data(), bytes.size()),
               static_cast<ssize_t>(bytes.size()));
   }
 
@@ -92,7 +92,7 @@ private:
     return !(file >> number) || number == std::to_string(SYS_read);
   }
 
-  unique_fd let_go_;
+  unique_fd release_;
 };
 
 TEST(process_vitals_test, a_process_that_only_waits_uses_nothing) {

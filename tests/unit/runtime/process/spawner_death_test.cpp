@@ -134,7 +134,7 @@ TEST(spawner_death_test, ranks_of_a_stopped_spawner_are_killed_and_reported) {
   client.kill(first.id, SIGKILL);
   auto end = first.end.get();
   EXPECT_EQ(end.how, process_exit::kind::lost);
-  EXPECT_THAT(end.last_words, HasSubstr("did not say how within 2 s"));
+  EXPECT_THAT(end.termination_message, HasSubstr("did not say how within 2 s"));
   EXPECT_TRUE(has_ended(process, 0));
   // The other one is none the worse for it ...
   EXPECT_EQ(client.spawner_pid(), stopped);
@@ -155,7 +155,7 @@ TEST(spawner_death_test, a_rank_pending_at_a_stopped_spawner_can_be_given_up) {
     start_rank(client, command(std::string(std::size_t{8} << 20, 'x')));
   auto waiting = start_rank(client, command("return 3"));
   client.kill(waiting.id, SIGKILL);
-  EXPECT_THAT(waiting.pid.get().error().message, HasSubstr("not wanted"));
+  EXPECT_THAT(waiting.pid.get().error().message, HasSubstr("no longer needed"));
   client.kill(sent.id, SIGKILL);
   EXPECT_EQ(sent.pid.get().error().message,
             "not started: the spawner did not answer for 2 s and was killed");

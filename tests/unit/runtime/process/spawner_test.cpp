@@ -273,7 +273,7 @@ TEST_F(spawner_test,
   }
 }
 
-TEST_F(spawner_test, leaves_what_a_living_rank_has_started_alone) {
+TEST_F(spawner_test, leaves_processes_of_a_running_rank_alone) {
   auto pipe = make_pipe();
   auto wait = make_pipe();
   auto request = command("keep_orphan");
@@ -303,7 +303,7 @@ TEST_F(spawner_test, does_not_start_a_process_that_is_no_longer_wanted) {
     if (pid)
       EXPECT_EQ(rank.end.get().code, SIGKILL);
     else
-      EXPECT_THAT(pid.error().message, HasSubstr("not wanted"));
+      EXPECT_THAT(pid.error().message, HasSubstr("no longer needed"));
   }
 }
 

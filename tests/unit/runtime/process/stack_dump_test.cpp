@@ -74,14 +74,14 @@ protected:
       ::_exit(0);
     }
     ready.writer.reset();
-    let_go_ = std::move(let_go.writer);
+    release_ = std::move(let_go.writer);
     read_all(ready.reader.get());
     while (vitals_of(pid_)->busy) // until both threads wait
       continue;
   }
 
   void TearDown() override {
-    let_go_.reset();
+    release_.reset();
     if (pid_ > 0) {
       int status = 0;
       ::waitpid(pid_, &status, 0);
@@ -124,7 +124,7 @@ protected:
   temporary_folder folder_;
   std::string path_ = (folder_ / "stacks").string();
   pid_t pid_ = -1;
-  unique_fd let_go_;
+  unique_fd release_;
 };
 
 TEST_F(stack_dump_test, a_process_writes_the_stacks_of_all_its_threads) {
@@ -180,7 +180,7 @@ TEST_F(stack_dump_test, many_threads_that_cannot_answer_hold_up_a_dump_once) {
       x.join();
     ::_exit(0);
   }
-  let_go_ = std::move(let_go.writer);
+  release_ = std::move(let_go.writer);
   auto waits = [](const fs::path& task) {
     return bytes_of(task / "status").find("\nState:\tD") != std::string::npos;
   };
@@ -208,7 +208,7 @@ TEST_F(stack_dump_test, a_process_that_does_not_answer_is_left_alone) {
 
 TEST_F(stack_dump_test, a_process_that_has_ended_is_not_asked) {
   start(true);
-  let_go_.reset();
+  release_.reset();
   ::waitpid(pid_, nullptr, 0);
   EXPECT_FALSE(ask_for_stacks(pid_));
   pid_ = -1;

@@ -58,7 +58,7 @@ TEST(rendezvous_table_test, checks_for_all_keys_at_once) {
   EXPECT_FALSE(table.check({"a", "b"}));
 }
 
-TEST(rendezvous_table_test, a_wait_for_keys_that_are_there_is_over_at_once) {
+TEST(rendezvous_table_test, a_wait_for_existing_keys_returns_at_once) {
   rendezvous_table table;
   table.set("a", "1");
   EXPECT_TRUE(table.wait({"a"}, 1));

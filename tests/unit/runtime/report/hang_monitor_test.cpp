@@ -199,7 +199,7 @@ TEST_F(hang_monitor_test, a_limit_does_not_count_time_without_checks) {
   monitor = hang_monitor{3, {30s, std::nullopt}};
   EXPECT_TRUE(pass_until(t0 + 2s).hung.empty());
   waits.push_back(wait_of("report 4", t0 + 40s)); // began meanwhile
-  monitor.asked_after(60s);
+  monitor.checked_after(60s);
   EXPECT_TRUE(monitor.check(waits, look, t0 + 62s).hung.empty());
   now = t0 + 63s;
   EXPECT_TRUE(pass_until(t0 + 90s).hung.empty());

@@ -123,7 +123,7 @@ TEST_F(attempt_tracker_test, a_rank_that_was_let_down_is_not_the_one_to_blame) {
   tracker.loop_ended(0, {ec::rank_failed, "rank 1 has left"}, false, true);
   EXPECT_TRUE(tracker.lacks_cause());
   EXPECT_FALSE(tracker.failed());
-  EXPECT_TRUE(tracker.may_hear_cause());
+  EXPECT_TRUE(tracker.may_learn_cause());
   tracker.loop_ended(1, {ec::rank_failed, "bad input"}, false);
   EXPECT_FALSE(tracker.lacks_cause());
   EXPECT_EQ(tracker.failures().size(), 1u);
@@ -135,17 +135,17 @@ TEST_F(attempt_tracker_test, ranks_that_were_let_down_fail_if_no_other_has) {
   for (int rank : {0, 2})
     tracker.loop_ended(rank, {ec::rank_failed, "rank 1 has left"}, false, true);
   tracker.loop_ended(1, {}, false);
-  EXPECT_FALSE(tracker.may_hear_cause());
-  tracker.blame_let_down();
+  EXPECT_FALSE(tracker.may_learn_cause());
+  tracker.blame_secondary();
   EXPECT_EQ(tracker.failures().size(), 2u);
   EXPECT_EQ(failure_of(0).kind, kind::exception);
   EXPECT_EQ(failure_of(2).what, "rank 1 has left");
   EXPECT_EQ(failure_of(2).pid, 102);
 }
 
-TEST_F(attempt_tracker_test, each_kind_of_trouble_keeps_its_name) {
+TEST_F(attempt_tracker_test, each_kind_of_failure_keeps_its_name) {
   tracker.lost(0, "no answer");
-  tracker.broke_a_rule(1, "two files");
+  tracker.record_misuse(1, "two files");
   tracker.timed_out(2, "60 s");
   EXPECT_EQ(failure_of(0).kind, kind::lost);
   EXPECT_EQ(failure_of(1).kind, kind::misuse);
@@ -241,11 +241,12 @@ TEST_F(attempt_tracker_test, a_thread_that_stays_is_given_up) {
   EXPECT_FALSE(tracker.failed());
 }
 
-TEST_F(attempt_tracker_test, shows_no_secret_that_was_cut_off_in_last_words) {
+TEST_F(attempt_tracker_test,
+       shows_no_secret_that_was_cut_off_in_a_termination_message) {
   ::setenv("HF_TOKEN", "planted-secret", 1);
   rise_all();
   std::string words = "the token is planted-s";
-  words.insert(0, max_last_words - words.size(), '.');
+  words.insert(0, max_termination_message - words.size(), '.');
   tracker.exited(0, {process_exit::kind::signaled, SIGABRT, words});
   tracker.exited(1, {process_exit::kind::exited, 1, words.substr(1)});
   ::unsetenv("HF_TOKEN");

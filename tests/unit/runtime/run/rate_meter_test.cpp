@@ -1,4 +1,4 @@
-#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_monitor.hpp"
 
 #include <gtest/gtest.h>
 

@@ -60,7 +60,8 @@ TEST_F(checkpoint_store_test, notices_missing_files) {
 }
 
 // A2: what the manifest lists is whole or not; the rest is not ours.
-TEST_F(checkpoint_store_test, notes_strangers_in_a_checkpoint_and_keeps_it) {
+TEST_F(checkpoint_store_test,
+       notes_unlisted_files_in_a_checkpoint_and_keeps_it) {
   {
     auto store = open();
     attempt = store.begin_attempt(0).value();

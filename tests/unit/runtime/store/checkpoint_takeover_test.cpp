@@ -8,7 +8,7 @@
 using namespace troupe;
 using namespace troupe::test;
 
-TEST_F(checkpoint_store_test, N6_looks_once_more_before_a_checkpoint_is_named) {
+TEST_F(checkpoint_store_test, N6_checks_again_before_a_checkpoint_is_named) {
   auto taken = false;
   auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {}, {}, {},
                                       [&]() -> expected<void> {
@@ -214,7 +214,7 @@ protected:
   texts before_;
 };
 
-TEST_P(replaced_folder_test, nothing_is_touched_in_what_has_its_path) {
+TEST_P(replaced_folder_test, does_not_touch_another_folder_at_its_path) {
   auto replaced = true;
   auto moments = 0;
   for (auto nth = 1; replaced; ++nth) {

@@ -37,7 +37,7 @@ std::vector<journal_entry> read_all(const fs::path& path) {
 }
 
 std::uint64_t index_of(const journal_entry& x) {
-  return std::get<history_row>(x).index;
+  return std::get<journaled_batch>(x).index;
 }
 
 // A journal with batches 0, 1, 2, and where each of its lines ends.
@@ -87,7 +87,7 @@ TEST_F(journal_test, reads_the_values_of_the_first_ranks_on_request) {
   ASSERT_TRUE(log->append_event("tracker_log", 3, hard));
   for (std::size_t ranks = 0; ranks <= 5; ++ranks) {
     auto reader = journal_reader::open(path, 0, ranks).value();
-    auto read = std::get<history_row>(reader.next().value().value());
+    auto read = std::get<journaled_batch>(reader.next().value().value());
     for (std::size_t rank = ranks; rank < row.values.size(); ++rank)
       row.values[rank] = {};
     EXPECT_EQ(read.values, unpacked(row.values)) << ranks;
@@ -114,7 +114,7 @@ TEST_F(journal_test, gives_back_batches_and_events_as_they_were) {
   EXPECT_EQ(event.kind, "started");
   EXPECT_EQ(event.attempt, 3u);
   EXPECT_EQ(event.fields, (metrics{{"reason", "none"}}));
-  auto& row = std::get<history_row>(entries[1]);
+  auto& row = std::get<journaled_batch>(entries[1]);
   EXPECT_EQ(row.index, 12u);
   EXPECT_EQ(row.attempt, 3u);
   EXPECT_EQ(row.values, values);

@@ -199,7 +199,7 @@ TEST_F(ranks_lock_test, a_driver_ends_what_ranks_of_its_lost_spawner_left) {
       return expected<void>{};
     };
     if (run_ends)
-      EXPECT_TRUE(folder->end_what_ranks_left(note));
+      EXPECT_TRUE(folder->end_remaining_processes(note));
     else
       EXPECT_TRUE(begin(*folder, note));
     int status = 0;
@@ -216,7 +216,7 @@ TEST_F(ranks_lock_test, an_end_without_a_lost_spawner_searches_for_nothing) {
   lose_spawner();
   ASSERT_TRUE(begin(*folder));
   auto other = start_sleep(token_in(run));
-  ASSERT_TRUE(folder->end_what_ranks_left(ignore_store_event));
+  ASSERT_TRUE(folder->end_remaining_processes(ignore_store_event));
   EXPECT_EQ(::waitpid(other, nullptr, WNOHANG), 0);
   end(other);
 }
@@ -256,7 +256,7 @@ TEST_F(ranks_lock_test, an_end_without_a_journal_leaves_nothing_of_ranks) {
   auto child = open_pidfd(fork_in_a_rank(*folder));
   auto program = start_sleep(token_in(run));
   lose_spawner();
-  auto ended = folder->end_what_ranks_left(
+  auto ended = folder->end_remaining_processes(
     [](store_event) -> expected<void> { return failure(ec::storage, "full"); });
   EXPECT_FALSE(ended);
   EXPECT_TRUE(has_ended(child, 0));

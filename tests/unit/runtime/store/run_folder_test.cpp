@@ -18,9 +18,9 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_store.hpp"
-#include "troupe/runtime/store/told_reports.hpp"
 
 using namespace troupe;
 using namespace troupe::test;
@@ -94,7 +94,7 @@ protected:
         result += '?';
       else if (!*entry)
         return result;
-      else if (auto row = std::get_if<history_row>(&**entry))
+      else if (auto row = std::get_if<journaled_batch>(&**entry))
         result += to_string(row->values[0].at("who"));
     }
   }
@@ -136,7 +136,7 @@ TEST_F(run_folder_test, an_ousted_driver_loses_nothing_and_writes_no_more) {
   auto a = first->begin_attempt().value();
   ASSERT_TRUE(report(*first, a.attempt, 0, "A"));
   ASSERT_TRUE(report(*first, a.attempt, 1, "A", true));
-  auto told = told_reports::open(*first).value();
+  auto cursor = callback_cursor::open(*first).value();
   forget_locks();
   auto second = open().value();
   auto b = second->begin_attempt().value();
@@ -158,7 +158,7 @@ TEST_F(run_folder_test, an_ousted_driver_loses_nothing_and_writes_no_more) {
   }
   EXPECT_FALSE(first->append_event("note", a.attempt));
   EXPECT_FALSE(first->begin_attempt());
-  EXPECT_FALSE(told.told(5));
+  EXPECT_FALSE(cursor.mark_delivered(5));
   auto state = bytes_of(run / "state.json");
   auto staged = staged_checkpoint::create(run, b.attempt, 0).value();
   write_bytes(staged.path() / "weights", "half");
@@ -348,7 +348,7 @@ TEST_F(run_folder_test, writes_through_no_link) {
   fs::remove(run);
   auto store = open().value();
   fs::create_symlink(target, run / "callbacks.told");
-  EXPECT_FALSE(told_reports::open(*store));
+  EXPECT_FALSE(callback_cursor::open(*store));
   EXPECT_EQ(bytes_of(target), "one line of theirs");
 }
 
@@ -356,7 +356,7 @@ TEST_F(run_folder_test, keeps_its_files_to_its_user) {
   auto before = ::umask(0);
   auto store = open().value();
   ASSERT_TRUE(store->begin_attempt());
-  ASSERT_TRUE(told_reports::open(*store));
+  ASSERT_TRUE(callback_cursor::open(*store));
   ::umask(before);
   for (auto name : {".", "attempts", "logs", "sinks", "checkpoints"})
     EXPECT_EQ(mode_of(run / name), mode_t{0700}) << name;
@@ -427,7 +427,7 @@ TEST_F(run_folder_test,
 
 // A child of fork() has the driver's descriptors, those that a rank is about to
 // get, too.
-TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
+TEST_F(run_folder_test, a_child_of_the_program_does_not_hold_its_run) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));
   ASSERT_TRUE(folder->await_ranks(std::chrono::milliseconds{0}));
@@ -460,7 +460,7 @@ TEST_F(run_folder_test, a_child_of_the_program_keeps_no_run) {
 }
 
 // The driver is killed, and a child that it had forked survives.
-TEST_F(run_folder_test, a_child_of_a_killed_driver_keeps_no_run) {
+TEST_F(run_folder_test, a_child_of_a_killed_driver_does_not_hold_its_run) {
   int ends[2], said[2];
   ASSERT_EQ(::pipe(ends), 0);
   ASSERT_EQ(::pipe(said), 0);
@@ -500,7 +500,7 @@ TEST_F(run_folder_test, a_child_of_a_killed_driver_keeps_no_run) {
     ::close(fd);
 }
 
-TEST_F(run_folder_test, a_child_of_the_driver_gives_no_lock_back) {
+TEST_F(run_folder_test, a_child_of_the_driver_releases_no_lock) {
   auto folder = run_folder::open(storage.path(), "r").value();
   ASSERT_TRUE(folder->claim(0));
   auto child = ::fork();

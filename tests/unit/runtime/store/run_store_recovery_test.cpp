@@ -1,12 +1,12 @@
 // What a start finds and repairs of the driver before it.
 
 #include "tests/support/child.hpp"
-#include "tests/support/untold_reports.hpp"
+#include "tests/support/pending_reports.hpp"
 #include "tests/unit/runtime/store/run_store_fixture.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
-#include "troupe/runtime/store/told_reports.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 
 using namespace troupe;
@@ -245,10 +245,10 @@ TEST_F(run_store_test, completes_the_journal_before_callbacks_are_called) {
   });
   ASSERT_TRUE(WIFSIGNALED(status));
   auto store = open().value();
-  auto untold = untold_reports(*store);
-  ASSERT_EQ(untold.size(), 1u);
-  EXPECT_EQ(untold[0].batch.values[0], (metrics{{"x", 1}}));
-  EXPECT_EQ(untold[0].data->name(), "c0");
+  auto pending = pending_reports(*store);
+  ASSERT_EQ(pending.size(), 1u);
+  EXPECT_EQ(pending[0].batch.values[0], (metrics{{"x", 1}}));
+  EXPECT_EQ(pending[0].data->name(), "c0");
 }
 
 TEST_F(run_store_test, completes_the_journal_with_the_end_that_it_refused) {

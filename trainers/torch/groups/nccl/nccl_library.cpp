@@ -11,7 +11,7 @@ namespace {
 
 /// Changes defaults of c10d's NCCL that would end the process instead of
 /// notifying the control plane. The user's own settings stay.
-void tame_watchdog(std::chrono::milliseconds timeout) {
+void configure_watchdog(std::chrono::milliseconds timeout) {
   // On a failure abort the communicators, not the rank, so that it can report.
   ::setenv("TORCH_NCCL_ASYNC_ERROR_HANDLING", "2", 0);
   // The control plane watches the ranks itself.
@@ -33,7 +33,7 @@ extern "C" __attribute__((visibility("default"))) c10d::Backend*
 troupe_make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                        int size, c10::Device device,
                        std::chrono::milliseconds timeout) {
-  troupe::tame_watchdog(timeout);
+  troupe::configure_watchdog(timeout);
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   // A blocking communicator cannot be aborted while it is being built.

@@ -166,7 +166,7 @@ TEST(distributed_sampler_test, resumes_exactly_at_every_batch) {
     });
 }
 
-TEST(distributed_sampler_test, divides_the_rest_of_an_epoch_anew) {
+TEST(distributed_sampler_test, divides_the_rest_of_an_epoch_again) {
   for_many_worlds(tail::no_padding, [](const world& before) {
     for (int ranks : {1, 2, 5}) {
       world after{before.samples, ranks, before.batch + 1, tail::no_padding};

@@ -31,7 +31,7 @@ protected:
 
 } // namespace
 
-TEST_F(pt_test, gives_back_what_was_saved) {
+TEST_F(pt_test, returns_what_was_saved) {
   const auto tensors = test::tensor_examples();
   save_pt(path_, tensors);
   auto loaded = load_pt(path_, trusted_source{});

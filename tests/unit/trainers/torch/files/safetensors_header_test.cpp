@@ -72,7 +72,7 @@ TEST(safetensors_header_test, refuses_lengths_that_the_file_does_not_have) {
   EXPECT_FALSE(decode(file("{}", 0, std::uint64_t{1} << 40)));
 }
 
-TEST(safetensors_header_test, refuses_what_is_no_header) {
+TEST(safetensors_header_test, refuses_what_is_not_a_header) {
   EXPECT_NE(problem("", 8), "");
   EXPECT_NE(problem("[]", 8), "");
   EXPECT_NE(problem("{\"a\":", 8), "");

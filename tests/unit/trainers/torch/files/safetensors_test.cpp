@@ -114,7 +114,7 @@ TEST_F(safetensors_test, waits_for_no_pipe_in_its_place) {
             path_.string() + " cannot be read: it is not a file");
 }
 
-TEST_F(safetensors_test, gives_back_what_was_saved) {
+TEST_F(safetensors_test, returns_what_was_saved) {
   const auto tensors = test::tensor_examples();
   save_safetensors(path_, tensors, {{"epoch", "3"}});
   expect_equal(load_safetensors(path_), tensors);

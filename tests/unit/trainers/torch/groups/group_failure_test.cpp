@@ -154,7 +154,7 @@ TEST(group_failure_test, survivors_of_a_killed_process_leave_on_the_abort) {
   EXPECT_EQ(status, 7 << 8);
 }
 
-TEST(group_failure_test, closing_ends_what_is_open_and_tells_the_others) {
+TEST(group_failure_test, closing_ends_what_is_open_and_notifies_the_others) {
   auto segment = shared_segment::create(2).value();
   auto group = join(segment, 0);
   tensors x{at::ones({4})};
@@ -173,7 +173,7 @@ TEST(group_failure_test, closing_ends_what_is_open_and_tells_the_others) {
 
 // A callback runs on the group's thread, which then cannot wait for its own
 // end.
-TEST(group_failure_test, a_callback_may_let_go_of_the_last_reference) {
+TEST(group_failure_test, a_callback_may_release_the_last_reference) {
   auto segment = shared_segment::create(2).value();
   std::latch attached{1}; // rank 0's callback, before rank 1 comes
   auto failures = test::run_threads(2, [&](int rank) {
@@ -202,7 +202,7 @@ TEST(group_failure_test, a_callback_may_let_go_of_the_last_reference) {
   EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
-TEST(group_failure_test, a_collective_may_wait_for_ever) {
+TEST(group_failure_test, a_collective_may_wait_forever) {
   auto segment = shared_segment::create(2).value();
   auto failures = test::run_threads(2, [&](int rank) {
     auto group = join(segment, rank, std::chrono::milliseconds::max());
@@ -212,7 +212,7 @@ TEST(group_failure_test, a_collective_may_wait_for_ever) {
   EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
-TEST(group_failure_test, refuses_what_it_cannot_do_before_anybody_waits) {
+TEST(group_failure_test, refuses_what_it_cannot_do_before_anyone_waits) {
   auto segment = shared_segment::create(2).value();
   auto group = join(segment, 0);
   using op = c10d::ReduceOp;

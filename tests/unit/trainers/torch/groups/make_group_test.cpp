@@ -243,7 +243,7 @@ std::optional<bool> blocks(int thread, int signal) {
   return std::nullopt;
 }
 
-TEST_F(make_group_test, a_peer_that_is_gone_sends_no_signal_over_gloo) {
+TEST_F(make_group_test, a_peer_that_has_ended_causes_no_signal_over_gloo) {
   if (!has_gloo())
     GTEST_SKIP() << "this build has no Gloo";
   const auto before = threads_here();
@@ -339,7 +339,7 @@ TEST_F(make_group_test, a_world_of_one_needs_no_group) {
   EXPECT_TRUE(plane->device.is_cpu());
 }
 
-TEST_F(make_group_test, a_group_may_wait_for_ever) {
+TEST_F(make_group_test, a_group_may_wait_forever) {
   for (auto kind : {backend::local, backend::gloo}) {
     if (kind == backend::gloo && !has_gloo())
       continue;

@@ -183,7 +183,7 @@ TEST_F(nccl_group_test, an_abort_that_throws_ends_the_group_alone) {
   EXPECT_EQ(calls_->aborts, 1);
 }
 
-TEST_F(nccl_group_test, stays_behind_if_there_is_no_thread_to_end_it) {
+TEST_F(nccl_group_test, is_left_behind_if_there_is_no_thread_to_end_it) {
   auto member = group();
   {
     test::no_new_threads none;

@@ -16,8 +16,8 @@
 namespace troupe {
 
 /// A stored report that callbacks may not have received.
-struct untold_report {
-  history_row batch;
+struct pending_report {
+  journaled_batch batch;
   std::optional<checkpoint> data; ///< Unset, too, if it was evicted since.
 };
 
@@ -30,51 +30,51 @@ struct untold_report {
 /// the first report for which a callback was skipped.
 ///
 /// Until then their checkpoints stay: see `run_store::hold_checkpoints`.
-class told_reports {
+class callback_cursor {
 public:
   /// Of the run of *store*, before its first attempt begins to report. The
   /// store has to live as long as the result.
-  static expected<told_reports> open(run_store& store);
+  static expected<callback_cursor> open(run_store& store);
 
   /// The run has no callbacks: its reports count as delivered.
-  static expected<void> owe_nothing(run_store& store);
+  static expected<void> mark_all_delivered(run_store& store);
 
   /// The next pending report of those stored when this was opened, each
   /// once; nothing after the last. They are read one by one, without waiting
   /// for the store: after a callback was skipped, they may be most of a long
   /// run.
-  expected<std::optional<untold_report>> next_untold();
+  expected<std::optional<pending_report>> next_pending();
 
   /// Callbacks have answered all reports up to *index*, except those *skipped*
   /// from this one on. One small write in place, which does not wait for the
   /// disk. Refused once another driver has the run.
-  expected<void> told(std::uint64_t index,
-                      const std::vector<std::string>& skipped = {});
+  expected<void> mark_delivered(std::uint64_t index,
+                                const std::vector<std::string>& skipped = {});
 
   /// One sentence for each callback that was skipped.
   std::vector<std::string> skipped() const;
 
 private:
-  told_reports(run_store& store, fs::path path, unique_fd file)
+  callback_cursor(run_store& store, fs::path path, unique_fd file)
     : store_(&store), path_(std::move(path)), file_(std::move(file)) {}
 
   expected<std::uint64_t> count() const;
   expected<void> set_count(std::uint64_t count);
-  static expected<told_reports> open_file_of(run_store& store);
+  static expected<callback_cursor> open_file_of(run_store& store);
 
   run_store* store_;
   fs::path path_;
   unique_fd file_;
-  std::optional<batch_reader> untold_;       ///< Unset after the last.
-  std::optional<history_row> first_;         ///< Of those: read by `open`.
-  std::map<std::uint64_t, checkpoint> kept_; ///< Of untold reports, by index.
+  std::optional<batch_reader> pending_;      ///< Unset after the last.
+  std::optional<journaled_batch> first_;     ///< Of those: read by `open`.
+  std::map<std::uint64_t, checkpoint> kept_; ///< Of pending reports, by index.
   std::uint64_t next_ = 0;   ///< Of those, the index of none before.
   std::uint64_t stored_ = 0; ///< Reports of the run when this was opened.
   std::map<std::string, std::uint64_t> skipped_; ///< With the first report.
 };
 
-/// `open` if the run has callbacks; without, `owe_nothing`, and unset.
-expected<std::optional<told_reports>> open_told(run_store& store,
-                                                bool has_callbacks);
+/// `open` if the run has callbacks; without, `mark_all_delivered`, and unset.
+expected<std::optional<callback_cursor>>
+open_callback_cursor(run_store& store, bool has_callbacks);
 
 } // namespace troupe

@@ -11,7 +11,7 @@ namespace troupe {
 
 /// Contexts whose loops have ended. A thread that a loop left running may still
 /// call one, and gets an exception instead of a crash.
-class kept_contexts {
+class retired_contexts {
 public:
   void add(std::unique_ptr<train_context> x) {
     std::lock_guard guard{mutex_};

@@ -1,4 +1,4 @@
-#include "troupe/runtime/store/told_reports.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -28,16 +28,16 @@ constexpr auto all = std::numeric_limits<std::uint64_t>::max();
 
 } // namespace
 
-expected<told_reports> told_reports::open_file_of(run_store& store) {
+expected<callback_cursor> callback_cursor::open_file_of(run_store& store) {
   auto& files = store.folder().files();
   return files.open_file("callbacks.told", O_RDWR | O_CREAT, "open")
     .map([&](unique_fd file) {
-      return told_reports{store, files.path() / "callbacks.told",
-                          std::move(file)};
+      return callback_cursor{store, files.path() / "callbacks.told",
+                             std::move(file)};
     });
 }
 
-expected<told_reports> told_reports::open(run_store& store) {
+expected<callback_cursor> callback_cursor::open(run_store& store) {
   auto result = open_file_of(store);
   if (!result)
     return result;
@@ -50,7 +50,7 @@ expected<told_reports> told_reports::open(run_store& store) {
     auto first = reader.next(); // Finding it may take long.
     if (!first)
       return tl::unexpected{first.error()};
-    result->untold_ = std::move(reader);
+    result->pending_ = std::move(reader);
     result->first_ = std::move(*first);
     result->next_ = count;
     for (auto& x : store.checkpoints())
@@ -61,19 +61,19 @@ expected<told_reports> told_reports::open(run_store& store) {
   return result;
 }
 
-expected<void> told_reports::owe_nothing(run_store& store) {
+expected<void> callback_cursor::mark_all_delivered(run_store& store) {
   return open_file_of(store).and_then(
-    [](told_reports x) { return x.set_count(all); });
+    [](callback_cursor x) { return x.set_count(all); });
 }
 
-expected<std::optional<untold_report>> told_reports::next_untold() {
-  if (!untold_)
-    return std::optional<untold_report>{};
-  auto row = first_ ? expected<std::optional<history_row>>{std::exchange(
+expected<std::optional<pending_report>> callback_cursor::next_pending() {
+  if (!pending_)
+    return std::optional<pending_report>{};
+  auto row = first_ ? expected<std::optional<journaled_batch>>{std::exchange(
                first_, std::nullopt)}
-                    : untold_->next();
+                    : pending_->next();
   if (row && *row && (*row)->index < stored_) {
-    untold_report result{std::move(**row), {}};
+    pending_report result{std::move(**row), {}};
     next_ = result.batch.index + 1;
     // The name could belong to a later report by now.
     auto data = kept_.find(result.batch.index);
@@ -81,15 +81,16 @@ expected<std::optional<untold_report>> told_reports::next_untold() {
       result.data = data->second;
     return result;
   }
-  untold_.reset();
+  pending_.reset();
   if (row)
-    return std::optional<untold_report>{};
+    return std::optional<pending_report>{};
   skipped_.emplace("all callbacks", next_); // The count has to stand still.
   return tl::unexpected{row.error()};
 }
 
-expected<void> told_reports::told(std::uint64_t index,
-                                  const std::vector<std::string>& skipped) {
+expected<void>
+callback_cursor::mark_delivered(std::uint64_t index,
+                                const std::vector<std::string>& skipped) {
   for (auto& who : skipped)
     skipped_.emplace(who, index);
   store_->hold_checkpoints(index + 1);
@@ -100,7 +101,7 @@ expected<void> told_reports::told(std::uint64_t index,
   });
 }
 
-std::vector<std::string> told_reports::skipped() const {
+std::vector<std::string> callback_cursor::skipped() const {
   std::vector<std::string> result;
   for (auto& [who, index] : skipped_)
     result.push_back("not called for report " + std::to_string(index)
@@ -108,7 +109,7 @@ std::vector<std::string> told_reports::skipped() const {
   return result;
 }
 
-expected<std::uint64_t> told_reports::count() const {
+expected<std::uint64_t> callback_cursor::count() const {
   std::array<char, line_size + 1> bytes;
   auto size = ::pread(file_.get(), bytes.data(), bytes.size(), 0);
   if (size < 0)
@@ -126,7 +127,7 @@ expected<std::uint64_t> told_reports::count() const {
   return result;
 }
 
-expected<void> told_reports::set_count(std::uint64_t count) {
+expected<void> callback_cursor::set_count(std::uint64_t count) {
   auto digits = std::to_string(count);
   std::string line(line_size - 1 - digits.size(), '0');
   line += digits + '\n';
@@ -137,13 +138,13 @@ expected<void> told_reports::set_count(std::uint64_t count) {
   return {};
 }
 
-expected<std::optional<told_reports>> open_told(run_store& store,
-                                                bool has_callbacks) {
+expected<std::optional<callback_cursor>>
+open_callback_cursor(run_store& store, bool has_callbacks) {
   if (!has_callbacks)
-    return told_reports::owe_nothing(store).map(
-      [] { return std::optional<told_reports>{}; });
-  return told_reports::open(store).map(
-    [](told_reports x) { return std::optional{std::move(x)}; });
+    return callback_cursor::mark_all_delivered(store).map(
+      [] { return std::optional<callback_cursor>{}; });
+  return callback_cursor::open(store).map(
+    [](callback_cursor x) { return std::optional{std::move(x)}; });
 }
 
 } // namespace troupe

@@ -1,24 +1,25 @@
-#include "troupe/runtime/run/callback_alarm.hpp"
+#include "troupe/runtime/run/callback_watchdog.hpp"
 
 #include <algorithm>
 #include <utility>
 
 namespace troupe {
 
-void callback_alarm::asked(time_point now, time_point real) {
+void callback_watchdog::asked(time_point now, time_point real) {
   since_ = now;
   next_name_ = now + timeout_;
   checked_ = real;
 }
 
-callback_alarm::verdict callback_alarm::check(time_point now, time_point real) {
+callback_watchdog::verdict callback_watchdog::check(time_point now,
+                                                    time_point real) {
   if (!since_)
     return verdict::wait;
   auto passed = real - std::exchange(checked_, real);
   if (passed > interval + wait_time::much_later) {
-    auto stood_still = std::min(passed, now - *since_);
-    *since_ += stood_still;
-    next_name_ += stood_still;
+    auto suspended = std::min(passed, now - *since_);
+    *since_ += suspended;
+    next_name_ += suspended;
   }
   if (limit_ && now >= *since_ + *limit_)
     return verdict::give_up;
@@ -28,13 +29,13 @@ callback_alarm::verdict callback_alarm::check(time_point now, time_point real) {
   return verdict::name;
 }
 
-callback_alarm::duration callback_alarm::waited(time_point now) const {
+callback_watchdog::duration callback_watchdog::waited(time_point now) const {
   return since_ ? std::chrono::duration_cast<duration>(now - *since_)
                 : duration{0};
 }
 
-std::optional<callback_alarm::duration>
-callback_alarm::next_check(time_point now) const {
+std::optional<callback_watchdog::duration>
+callback_watchdog::next_check(time_point now) const {
   if (!since_)
     return std::nullopt;
   std::optional<time_point> next;

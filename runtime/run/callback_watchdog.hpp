@@ -49,7 +49,7 @@ private:
 /// count.
 ///
 /// *real* is the time by a monotonic clock.
-class callback_alarm {
+class callback_watchdog {
 public:
   using duration = std::chrono::milliseconds;
   using time_point = std::chrono::steady_clock::time_point;
@@ -61,8 +61,8 @@ public:
   };
 
   /// Unset *limit*: none. A *timeout* of zero names no one.
-  explicit callback_alarm(duration timeout = duration{0},
-                          std::optional<duration> limit = std::nullopt)
+  explicit callback_watchdog(duration timeout = duration{0},
+                             std::optional<duration> limit = std::nullopt)
     : timeout_(timeout), limit_(limit) {}
 
   /// Longest time between two checks while a callback is called.

@@ -55,10 +55,10 @@ private:
 
 /// What the driver publishes for those that wait for the run: the status, notes
 /// for people, and finally the result. Reading it involves no actor.
-class run_board {
+class run_monitor {
 public:
   /// Called on the driver's thread after a change that should be seen at once:
-  /// a state, a note, the end. It must not call the board.
+  /// a state, a note, the end. It must not call the monitor.
   using listener = std::function<void(run_state)>;
 
   /// Most notes that are kept until they are taken.
@@ -103,7 +103,7 @@ private:
   run_status status_; // without its last metrics
   packed_metrics last_metrics_;
   std::deque<std::string> notes_;
-  std::size_t notes_gone_ = 0;
+  std::size_t notes_dropped_ = 0;
   result result_;
   bool finished_ = false;
   listener listener_;

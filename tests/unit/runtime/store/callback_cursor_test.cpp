@@ -1,11 +1,11 @@
-#include "troupe/runtime/store/told_reports.hpp"
+#include "troupe/runtime/store/callback_cursor.hpp"
 
 #include <gmock/gmock.h>
 
 #include "tests/support/checkpoint_files.hpp"
+#include "tests/support/pending_reports.hpp"
 #include "tests/support/store_batch.hpp"
 #include "tests/support/temporary_folder.hpp"
-#include "tests/support/untold_reports.hpp"
 
 namespace troupe::test {
 namespace {
@@ -14,7 +14,7 @@ using testing::ElementsAre;
 using testing::HasSubstr;
 using testing::IsEmpty;
 
-class told_reports_test : public testing::Test {
+class callback_cursor_test : public testing::Test {
 protected:
   void open() {
     store.reset(); // One driver at a time.
@@ -49,13 +49,13 @@ protected:
   }
 
   /// What the next driver of the run has to deliver.
-  std::vector<untold_report> untold() {
+  std::vector<pending_report> pending() {
     open();
-    return untold_reports(*store);
+    return pending_reports(*store);
   }
 
   static std::vector<std::uint64_t>
-  indices(const std::vector<untold_report>& x) {
+  indices(const std::vector<pending_report>& x) {
     std::vector<std::uint64_t> result;
     for (auto& report : x)
       result.push_back(report.batch.index);
@@ -69,58 +69,62 @@ protected:
   std::uint64_t attempt = 0;
 };
 
-TEST_F(told_reports_test, a_new_run_has_no_pending_report) {
-  EXPECT_THAT(untold_reports(*store), IsEmpty());
+TEST_F(callback_cursor_test, a_new_run_has_no_pending_report) {
+  EXPECT_THAT(pending_reports(*store), IsEmpty());
 }
 
-TEST_F(told_reports_test, all_reports_from_a_skipped_callback_on_are_pending) {
-  auto told = told_reports::open(*store).value();
+TEST_F(callback_cursor_test,
+       all_reports_from_a_skipped_callback_on_are_pending) {
+  auto cursor = callback_cursor::open(*store).value();
   for (std::uint64_t i = 0; i < 4; ++i)
     report(i);
-  ASSERT_TRUE(told.told(0));
-  EXPECT_THAT(told.skipped(), IsEmpty());
-  ASSERT_TRUE(told.told(1, {"callback 1 (slow)"}));
-  ASSERT_TRUE(told.told(2, {"callback 1 (slow)", "callback actor 1 (x)"}));
-  ASSERT_TRUE(told.told(3, {"callback 1 (slow)", "callback actor 1 (x)"}));
+  ASSERT_TRUE(cursor.mark_delivered(0));
+  EXPECT_THAT(cursor.skipped(), IsEmpty());
+  ASSERT_TRUE(cursor.mark_delivered(1, {"callback 1 (slow)"}));
+  ASSERT_TRUE(
+    cursor.mark_delivered(2, {"callback 1 (slow)", "callback actor 1 (x)"}));
+  ASSERT_TRUE(
+    cursor.mark_delivered(3, {"callback 1 (slow)", "callback actor 1 (x)"}));
   EXPECT_THAT(
-    told.skipped(),
+    cursor.skipped(),
     ElementsAre("not called for report 1 and later ones: callback 1 (slow)",
                 "not called for report 2 and later ones: callback actor 1 "
                 "(x)"));
-  EXPECT_THAT(indices(untold()), ElementsAre(1, 2, 3));
+  EXPECT_THAT(indices(pending()), ElementsAre(1, 2, 3));
 }
 
-TEST_F(told_reports_test, a_stored_report_that_callbacks_missed_is_pending) {
-  auto told = told_reports::open(*store).value();
+TEST_F(callback_cursor_test, a_stored_report_that_callbacks_missed_is_pending) {
+  auto cursor = callback_cursor::open(*store).value();
   for (std::uint64_t i = 0; i < 4; ++i)
     report(i);
-  ASSERT_TRUE(told.told(0));
-  ASSERT_TRUE(told.told(1));
-  auto owed = untold();
+  ASSERT_TRUE(cursor.mark_delivered(0));
+  ASSERT_TRUE(cursor.mark_delivered(1));
+  auto owed = pending();
   ASSERT_THAT(indices(owed), ElementsAre(2, 3));
   EXPECT_EQ(owed[0].batch.attempt, attempt);
   EXPECT_THAT(owed[0].batch.values,
               ElementsAre(metrics{{"x", 2}}, metrics{{"x", 2}}));
-  EXPECT_THAT(indices(untold()), ElementsAre(2, 3)) << "asking told nobody";
+  EXPECT_THAT(indices(pending()), ElementsAre(2, 3)) << "asking cursor nobody";
 }
 
-TEST_F(told_reports_test, a_pending_report_is_returned_once) {
-  auto told = told_reports::open(*store).value();
+TEST_F(callback_cursor_test, a_pending_report_is_returned_once) {
+  auto cursor = callback_cursor::open(*store).value();
   report(0);
   open();
-  auto next = told_reports::open(*store).value();
-  EXPECT_THAT(indices(take_untold(next)), ElementsAre(0));
-  EXPECT_THAT(take_untold(next), IsEmpty());
-  ASSERT_TRUE(next.told(0));
-  EXPECT_THAT(untold(), IsEmpty());
+  auto next = callback_cursor::open(*store).value();
+  EXPECT_THAT(indices(take_pending(next)), ElementsAre(0));
+  EXPECT_THAT(take_pending(next), IsEmpty());
+  ASSERT_TRUE(next.mark_delivered(0));
+  EXPECT_THAT(pending(), IsEmpty());
 }
 
-TEST_F(told_reports_test, a_pending_report_has_its_checkpoint_if_that_is_kept) {
-  auto told = told_reports::open(*store).value();
+TEST_F(callback_cursor_test,
+       a_pending_report_has_its_checkpoint_if_that_is_kept) {
+  auto cursor = callback_cursor::open(*store).value();
   report_checkpoint(0);
   report_checkpoint(1);
   report(2);
-  auto owed = untold();
+  auto owed = pending();
   ASSERT_THAT(indices(owed), ElementsAre(0, 1, 2));
   EXPECT_FALSE(owed[0].data) << "evicted";
   ASSERT_TRUE(owed[1].data);
@@ -128,20 +132,20 @@ TEST_F(told_reports_test, a_pending_report_has_its_checkpoint_if_that_is_kept) {
   EXPECT_FALSE(owed[2].data) << "never had one";
 }
 
-TEST_F(told_reports_test, a_checkpoint_stays_until_callbacks_have_answered) {
+TEST_F(callback_cursor_test, a_checkpoint_stays_until_callbacks_have_answered) {
   auto stays = [this](int i) {
     return fs::exists(store->path() / "checkpoints"
                       / ("c" + std::to_string(i)));
   };
-  auto told = told_reports::open(*store).value();
+  auto cursor = callback_cursor::open(*store).value();
   for (std::uint64_t i = 0; i < 3; ++i)
     report_checkpoint(i);
   EXPECT_TRUE(stays(0) && stays(1) && stays(2));
-  ASSERT_TRUE(told.told(0));
+  ASSERT_TRUE(cursor.mark_delivered(0));
   report_checkpoint(3);
   EXPECT_TRUE(!stays(0) && stays(1) && stays(2));
   // One that was given up keeps none.
-  ASSERT_TRUE(told.told(1, {"callback 1 (slow)"}));
+  ASSERT_TRUE(cursor.mark_delivered(1, {"callback 1 (slow)"}));
   report_checkpoint(4);
   EXPECT_TRUE(!stays(1) && stays(2) && stays(3));
   // A run that was asked to go ends before its callbacks are through.
@@ -151,44 +155,46 @@ TEST_F(told_reports_test, a_checkpoint_stays_until_callbacks_have_answered) {
   EXPECT_TRUE(!stays(2) && !stays(3) && stays(4));
 }
 
-TEST_F(told_reports_test, a_report_does_not_come_with_that_of_another) {
-  auto told = told_reports::open(*store).value();
+TEST_F(callback_cursor_test, a_report_does_not_come_with_that_of_another) {
+  auto cursor = callback_cursor::open(*store).value();
   report_checkpoint(0, "best");
   report_checkpoint(1, "other");
   report_checkpoint(2, "best");
-  auto owed = untold();
+  auto owed = pending();
   ASSERT_THAT(indices(owed), ElementsAre(0, 1, 2));
   EXPECT_FALSE(owed[0].data) << "evicted, and its name is report 2's";
   EXPECT_FALSE(owed[1].data);
   ASSERT_TRUE(owed[2].data);
 }
 
-TEST_F(told_reports_test, a_driver_without_callbacks_leaves_no_pending_report) {
-  ASSERT_TRUE(told_reports::owe_nothing(*store));
+TEST_F(callback_cursor_test,
+       a_driver_without_callbacks_leaves_no_pending_report) {
+  ASSERT_TRUE(callback_cursor::mark_all_delivered(*store));
   report(0);
   report(1);
-  EXPECT_THAT(untold(), IsEmpty());
-  auto told = told_reports::open(*store).value();
+  EXPECT_THAT(pending(), IsEmpty());
+  auto cursor = callback_cursor::open(*store).value();
   report(2);
-  EXPECT_THAT(indices(untold()), ElementsAre(2));
+  EXPECT_THAT(indices(pending()), ElementsAre(2));
 }
 
-TEST_F(told_reports_test, without_a_count_all_reports_are_delivered_again) {
+TEST_F(callback_cursor_test, without_a_count_all_reports_are_delivered_again) {
   report(0);
   report(1);
   write_bytes(file(), "");
-  EXPECT_THAT(indices(untold()), ElementsAre(0, 1));
+  EXPECT_THAT(indices(pending()), ElementsAre(0, 1));
 }
 
-TEST_F(told_reports_test, a_damaged_count_is_named_with_what_to_do) {
+TEST_F(callback_cursor_test, a_damaged_count_is_named_with_what_to_do) {
   for (auto text :
        {"7", "0000000000000000000x\n", "00000000000000000001\n\n"}) {
     write_bytes(file(), text);
-    auto told = told_reports::open(*store);
-    ASSERT_FALSE(told) << text;
-    EXPECT_EQ(told.error().code, ec::corrupt);
-    EXPECT_THAT(told.error().message, testing::AllOf(HasSubstr(file().string()),
-                                                     HasSubstr("remove")));
+    auto cursor = callback_cursor::open(*store);
+    ASSERT_FALSE(cursor) << text;
+    EXPECT_EQ(cursor.error().code, ec::corrupt);
+    EXPECT_THAT(
+      cursor.error().message,
+      testing::AllOf(HasSubstr(file().string()), HasSubstr("remove")));
   }
 }
 

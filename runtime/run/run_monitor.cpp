@@ -1,4 +1,4 @@
-#include "troupe/runtime/run/run_board.hpp"
+#include "troupe/runtime/run/run_monitor.hpp"
 
 #include <algorithm>
 #include <numeric>
@@ -39,7 +39,7 @@ double rate_meter::rate(time_point now) const {
   return static_cast<double>(events) / span.count();
 }
 
-void run_board::show(run_status x, packed_metrics last) {
+void run_monitor::show(run_status x, packed_metrics last) {
   std::lock_guard guard{mutex_};
   auto state_changed = status_.state != x.state;
   status_ = std::move(x);
@@ -48,34 +48,34 @@ void run_board::show(run_status x, packed_metrics last) {
     changed();
 }
 
-void run_board::note(std::string line) {
+void run_monitor::note(std::string line) {
   std::lock_guard guard{mutex_};
   notes_.push_back(std::move(line));
   if (notes_.size() > max_notes) {
     notes_.pop_front();
-    ++notes_gone_;
+    ++notes_dropped_;
   }
   changed();
 }
 
-void run_board::prepare(result outcome) {
+void run_monitor::prepare(result outcome) {
   std::lock_guard guard{mutex_};
   result_ = std::move(outcome);
 }
 
-result run_board::prepared() const {
+result run_monitor::prepared() const {
   std::lock_guard guard{mutex_};
   return result_;
 }
 
-void run_board::finish() {
+void run_monitor::finish() {
   std::lock_guard guard{mutex_};
   finished_ = true;
   over_.notify_all();
   changed();
 }
 
-run_status run_board::status() const {
+run_status run_monitor::status() const {
   std::unique_lock guard{mutex_};
   auto result = status_;
   auto last = last_metrics_;
@@ -85,38 +85,38 @@ run_status run_board::status() const {
   return result;
 }
 
-std::vector<std::string> run_board::take_notes() {
+std::vector<std::string> run_monitor::take_notes() {
   std::lock_guard guard{mutex_};
   std::vector<std::string> result;
-  if (auto gone = std::exchange(notes_gone_, 0); gone > 0)
+  if (auto gone = std::exchange(notes_dropped_, 0); gone > 0)
     result.push_back(std::to_string(gone) + " older notes were dropped");
   for (auto& line : std::exchange(notes_, {}))
     result.push_back(std::move(line));
   return result;
 }
 
-const result& run_board::wait() const {
+const result& run_monitor::wait() const {
   std::unique_lock guard{mutex_};
   over_.wait(guard, [this] { return finished_; });
   return result_; // Never changes once it is there.
 }
 
-std::optional<result> run_board::outcome() const {
+std::optional<result> run_monitor::outcome() const {
   std::lock_guard guard{mutex_};
   return finished_ ? std::optional{result_} : std::nullopt;
 }
 
-bool run_board::is_over() const {
+bool run_monitor::is_over() const {
   std::lock_guard guard{mutex_};
   return finished_;
 }
 
-void run_board::on_change(listener f) {
+void run_monitor::on_change(listener f) {
   std::lock_guard guard{mutex_};
   listener_ = std::move(f);
 }
 
-void run_board::changed() {
+void run_monitor::changed() {
   if (listener_)
     listener_(status_.state);
 }

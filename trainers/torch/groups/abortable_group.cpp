@@ -169,30 +169,63 @@ void abortable_group::shutdown() {
   abort({ec::stopped, "the group was shut down"}, collective_failure::own);
 }
 
-c10::intrusive_ptr<c10d::Backend> abortable_group::inner() const {
-  std::lock_guard guard{mutex_};
-  if (!inner_)
-    throw train_error{aborted_};
-  return inner_;
-}
+/// The inner group during a call; throws the reason of the abort if it was
+/// released. An abort meanwhile may leave the last reference here: then the
+/// reaper gets it.
+class abortable_group::call_of_inner {
+public:
+  explicit call_of_inner(abortable_group& self) : self_(self) {
+    std::lock_guard guard{self.mutex_};
+    if (!self.inner_)
+      throw train_error{self.aborted_};
+    inner_ = self.inner_;
+  }
+
+  ~call_of_inner() {
+    {
+      std::lock_guard guard{self_.mutex_};
+      if (self_.inner_) {
+        inner_.reset(); // Not the last one as long as this is locked.
+        return;
+      }
+    }
+    group_reaper::dispose(std::move(inner_));
+  }
+
+  call_of_inner(const call_of_inner&) = delete;
+  call_of_inner& operator=(const call_of_inner&) = delete;
+
+  c10d::Backend* operator->() const noexcept { return inner_.get(); }
+  c10d::Backend& operator*() const noexcept { return *inner_; }
+
+private:
+  abortable_group& self_;
+  c10::intrusive_ptr<c10d::Backend> inner_;
+};
 
 c10::intrusive_ptr<c10d::Backend::Options>
 abortable_group::getBackendOptions() {
-  return inner()->getBackendOptions();
+  return call_of_inner {
+    *this
+    } -> getBackendOptions();
 }
 
 void abortable_group::setTimeout(std::chrono::milliseconds timeout) {
-  inner()->setTimeout(timeout);
+  call_of_inner {
+    *this
+    } -> setTimeout(timeout);
 }
 
 std::uint64_t abortable_group::getSequenceNumberForGroup() {
-  return inner()->getSequenceNumberForGroup();
+  return call_of_inner {
+    *this
+    } -> getSequenceNumberForGroup();
 }
 
 abortable_group::work_ptr
 abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
                          const std::function<work_ptr(c10d::Backend&)>& start) {
-  auto group = inner();
+  const call_of_inner group{*this};
   auto ours = c10::make_intrusive<work>(rank_, type, std::move(outputs),
                                         calls_++, c10d::kUnsetTimeout, shown(),
                                         needs_all_ranks(type));
@@ -202,7 +235,6 @@ abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
   } catch (...) {
     shown()->lose_count();
     open_->take(ours.get());
-    settle(std::move(group), nullptr);
     throw;
   }
   auto complete = [open = open_, key = ours.get(),
@@ -231,20 +263,18 @@ abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
       {waits.error().code,
        c10::str("rank ", rank_,
                 ": cannot wait for a collective: ", waits.error().message)}}));
-  settle(std::move(group), ours.get());
+  fail_if_aborted(*ours);
   return ours;
 }
 
-void abortable_group::settle(c10::intrusive_ptr<c10d::Backend> group,
-                             work* started) {
+void abortable_group::fail_if_aborted(work& started) {
   {
     std::lock_guard guard{mutex_};
     if (inner_)
       return;
   }
-  if (auto mine = open_->take(started))
+  if (auto mine = open_->take(&started))
     mine->fail(std::make_exception_ptr(train_error{aborted_}), aborted_as_);
-  group_reaper::dispose(std::move(group));
 }
 
 abortable_group::work_ptr

@@ -78,17 +78,14 @@ public:
 
 private:
   class work;
+  class call_of_inner;
 
   /// Starts a collective of the inner group with *start*.
   work_ptr forward(c10d::OpType type, std::vector<tensors> outputs,
                    const std::function<work_ptr(c10d::Backend&)>& start);
 
-  /// After a call of *group*: an abort meanwhile may have come before *started*
-  /// was known, and left the last reference to *group* here.
-  void settle(c10::intrusive_ptr<c10d::Backend> group, work* started);
-
-  /// The inner group; throws the reason of the abort if it was released.
-  c10::intrusive_ptr<c10d::Backend> inner() const;
+  /// Fails *started* if an abort came before it was known.
+  void fail_if_aborted(work& started);
 
   const std::string name_;
   mutable std::mutex mutex_;

@@ -1,6 +1,6 @@
 #include "troupe/actors/committer.hpp"
 
-#include <variant>
+#include <cstddef>
 
 #include "troupe/actors/protocol/error_code.hpp"
 
@@ -8,36 +8,10 @@ namespace troupe {
 
 namespace {
 
+/// Of a message with checkpoints.
 constexpr std::size_t max_page_bytes = 1024 * 1024;
 
-// Approximate size of *x* in a message.
-std::size_t size_of(const reported_checkpoint& x) {
-  auto result = x.data.path().size() + 32;
-  for (auto& [name, value] : x.values) {
-    auto text = std::get_if<std::string>(&value.variant());
-    result += name.size() + 16 + (text ? text->size() : 0);
-  }
-  return result;
-}
-
 } // namespace
-
-checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
-                        std::uint64_t first) {
-  checkpoint_list result;
-  std::size_t bytes = 0;
-  for (auto& x : all) {
-    if (x.index < first)
-      continue;
-    bytes += size_of(x);
-    if (bytes > max_page_bytes && !result.entries.empty()) {
-      result.more = true;
-      break;
-    }
-    result.entries.push_back(x);
-  }
-  return result;
-}
 
 committer_actor::behavior_type committer(committer_actor::pointer self,
                                          committer_args args) {
@@ -64,8 +38,10 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
       return caf::unit;
     },
     [args](const get_checkpoints& x) -> caf::result<checkpoint_list> {
-      if (x.name.empty())
-        return page_of(args.store->checkpoints(), x.first);
+      if (x.name.empty()) {
+        auto page = args.store->checkpoints(x.first, max_page_bytes);
+        return checkpoint_list{std::move(page.entries), page.more};
+      }
       auto found = args.store->find_checkpoint(x.name);
       if (!found)
         return to_caf(found.error());

@@ -1,8 +1,6 @@
 #pragma once
 
-#include <cstdint>
 #include <memory>
-#include <vector>
 
 #include <caf/typed_event_based_actor.hpp>
 
@@ -21,10 +19,5 @@ struct committer_args {
 /// the disk so that no other actor has to.
 committer_actor::behavior_type committer(committer_actor::pointer self,
                                          committer_args args);
-
-/// A page of *all* (oldest first) from report index *first* on: one entry at
-/// least, about a MiB at most.
-checkpoint_list page_of(const std::vector<reported_checkpoint>& all,
-                        std::uint64_t first);
 
 } // namespace troupe

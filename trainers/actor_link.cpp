@@ -1,7 +1,6 @@
 #include "troupe/trainers/actor_link.hpp"
 
 #include <algorithm>
-#include <iterator>
 
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/text.hpp"
@@ -88,7 +87,8 @@ expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
     auto answer = ask<checkpoint_list>(next);
     if (!answer)
       return tl::unexpected<error>{std::move(answer.error())};
-    std::ranges::move(answer->entries, std::back_inserter(result));
+    for (auto& x : answer->entries)
+      result.push_back(x.unpacked());
     if (!answer->more || result.empty())
       return result;
   }

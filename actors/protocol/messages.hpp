@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/checkpoint/kept_checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
@@ -353,7 +353,7 @@ bool inspect(Inspector& f, get_checkpoints& x) {
 
 /// As many as fit a message of moderate size.
 struct checkpoint_list {
-  std::vector<reported_checkpoint> entries;
+  std::vector<kept_checkpoint> entries;
   bool more = false; ///< Ask again, from the index after the last one.
 };
 

@@ -194,13 +194,13 @@ private:
       out.begin(name) += "true";
   }
 
-  bool is_latest(const reported_checkpoint* x) const {
+  bool is_latest(const kept_checkpoint* x) const {
     return x == &state_->checkpoints.back();
   }
 
   /// The best first, and the latest in any case.
-  std::vector<const reported_checkpoint*> shown() const {
-    std::vector<const reported_checkpoint*> result;
+  std::vector<const kept_checkpoint*> shown() const {
+    std::vector<const kept_checkpoint*> result;
     for (auto* x : ranked_)
       if (result.size() < max_checkpoint_rows || is_latest(x))
         result.push_back(x);
@@ -212,7 +212,7 @@ private:
     auto& score = state_->retention.checkpoint_score_attribute;
     std::set<std::string> names;
     for (auto* x : ranked_)
-      for (auto& [name, value] : x->values)
+      for (auto& [name, value] : x->values.unpacked())
         if (value.is_number() && name != score)
           names.insert(name);
     std::vector<std::string> result;
@@ -227,8 +227,8 @@ private:
   const journal_digest& digest_;
   const saved_run* state_;
   std::map<std::string_view, const journal_digest::checkpoint*> noted_;
-  std::vector<const reported_checkpoint*> ranked_; ///< The best first.
-  std::string best_;                               ///< Empty: not known.
+  std::vector<const kept_checkpoint*> ranked_; ///< The best first.
+  std::string best_;                           ///< Empty: not known.
 };
 
 // -- tables and texts

@@ -3,7 +3,6 @@
 #include <algorithm>
 #include <bit>
 #include <cstring>
-#include <optional>
 #include <utility>
 
 namespace troupe {
@@ -126,6 +125,22 @@ metrics packed_metrics::unpacked() const {
     result.emplace_hint(result.end(), name, to_metric(x));
   });
   return metrics{std::move(result)};
+}
+
+std::optional<metric_value> packed_metrics::find(std::string_view name) const {
+  std::optional<metric_value> result;
+  any_of([&](std::string_view its, const value& x) {
+    if (its == name)
+      result = to_metric(x);
+    return its >= name;
+  });
+  return result;
+}
+
+std::optional<double> packed_metrics::number(std::string_view name) const {
+  auto found = find(name);
+  return found && found->is_number() ? std::optional{found->number()}
+                                     : std::nullopt;
 }
 
 packed_metrics::entry packed_metrics::take(std::string_view& rest) noexcept {

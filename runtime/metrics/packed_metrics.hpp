@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <initializer_list>
 #include <memory>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <variant>
@@ -36,6 +37,13 @@ public:
 
   metrics unpacked() const;
 
+  /// The value called *name*, if there is one. Slower the more metrics there
+  /// are.
+  std::optional<metric_value> find(std::string_view name) const;
+
+  /// The value called *name* if it is there and a number. As slow as `find`.
+  std::optional<double> number(std::string_view name) const;
+
   /// Calls *f* with each name and its value, in order of the names.
   template <class F>
   void for_each(F f) const {
@@ -49,6 +57,19 @@ public:
   /// As metrics compare.
   friend bool operator==(const packed_metrics& a, const packed_metrics& b) {
     return a.bytes_ == b.bytes_ || a.unpacked() == b.unpacked();
+  }
+
+  /// Whether *f* is true for one of the names and its value; calls it for none
+  /// behind that.
+  template <class F>
+  bool any_of(F f) const {
+    std::string_view rest = bytes();
+    while (!rest.empty()) {
+      auto x = take(rest);
+      if (f(x.name, x.content))
+        return true;
+    }
+    return false;
   }
 
 private:

@@ -81,7 +81,7 @@ expected<void> checkpoint_store::recover_unknown(const std::string& name,
   auto registry = registry_;
   TROUPE_TRY(auto evicted, registry.add({handle(name), x.first_values(),
                                          x.index, x.attempt}));
-  return save(registry, evicted);
+  return save(std::move(registry), evicted);
 }
 
 bool checkpoint_store::is_ours(const manifest& x) const {
@@ -110,7 +110,7 @@ expected<void> checkpoint_store::find_former_ids() {
 
 // A rank that is killed while it moves files leaves the names that it took them
 // from: the next one may write to those.
-expected<manifest> checkpoint_store::separate(const reported_checkpoint& x,
+expected<manifest> checkpoint_store::separate(const kept_checkpoint& x,
                                               manifest its) {
   TROUPE_TRY(auto folder, checkpoints_.existing(x.data.name()));
   TROUPE_TRY(auto shared, shared_files(folder, its.files));
@@ -140,7 +140,7 @@ checkpoint_store::resume_checkpoint() {
     if (whole) {
       note_unlisted_files(x, *whole);
       remove_doomed(); // Not before the newest is known to be whole.
-      return x;
+      return x.unpacked();
     }
     // Only what is known to be damaged is set aside; a disk that cannot be
     // read now may be back later.
@@ -218,8 +218,8 @@ expected<void> checkpoint_store::strike(const std::string& name) {
   return saved;
 }
 
-expected<std::vector<reported_checkpoint>> checkpoint_store::find_doomed() {
-  std::vector<reported_checkpoint> result;
+expected<std::vector<kept_checkpoint>> checkpoint_store::find_doomed() {
+  std::vector<kept_checkpoint> result;
   for (auto& x : state_.doomed) {
     auto found = read_manifest(checkpoints_, x.name);
     if (!found && found.error().code == ec::corrupt) {

@@ -95,8 +95,8 @@ bool checkpoint_store::is_doomed(const std::string& name,
 }
 
 expected<void>
-checkpoint_store::save(const checkpoint_registry& registry,
-                       const std::vector<reported_checkpoint>& evicted) {
+checkpoint_store::save(checkpoint_registry registry,
+                       const std::vector<kept_checkpoint>& evicted) {
   auto next = state_;
   next.checkpoints = registry.all();
   for (auto& x : evicted)
@@ -107,7 +107,7 @@ checkpoint_store::save(const checkpoint_registry& registry,
   }
   TROUPE_TRY_VOID(save_state_(next));
   state_ = std::move(next);
-  registry_ = registry;
+  registry_ = std::move(registry);
   return {};
 }
 
@@ -129,8 +129,8 @@ expected<report_batch> checkpoint_store::take_lists(std::uint64_t attempt,
   return batch;
 }
 
-expected<reported_checkpoint>
-checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
+expected<kept_checkpoint> checkpoint_store::commit(std::uint64_t attempt,
+                                                   const report_batch& batch) {
   for (auto& part : batch.parts)
     if (part && part->listed > 0)
       return take_lists(attempt, batch).and_then([&](const report_batch& x) {
@@ -147,10 +147,9 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
                                   + " has begun");
   TROUPE_TRY_VOID(check_parts(batch));
   TROUPE_TRY_VOID(validate_checkpoint_name(*name));
-  reported_checkpoint result{handle(*name),
-                             batch.values.empty() ? metrics{}
-                                                  : batch.values[0].unpacked(),
-                             batch.index, attempt};
+  kept_checkpoint result{
+    handle(*name), batch.values.empty() ? packed_metrics{} : batch.values[0],
+    batch.index, attempt};
   auto registry = registry_;
   TROUPE_TRY(auto evicted, registry.add(result));
   manifest description{run_.name,    run_.id,      *name,
@@ -166,7 +165,7 @@ checkpoint_store::commit(std::uint64_t attempt, const report_batch& batch) {
     return tl::unexpected{ok.error()};
   // Whatever becomes of the state now, the new checkpoint stays: the state on
   // the disk may name it, and if not, the next start adopts it.
-  TROUPE_TRY_VOID(save(registry, evicted));
+  TROUPE_TRY_VOID(save(std::move(registry), evicted));
   failpoint("commit.state_saved");
   note_unscored(result);
   for (auto& x : evicted)
@@ -255,20 +254,22 @@ void checkpoint_store::remove_doomed() {
   }
 }
 
-void checkpoint_store::note_unscored(const reported_checkpoint& x) {
+void checkpoint_store::note_unscored(const kept_checkpoint& x) {
   auto& config = state_.retention;
   auto& wanted = config.checkpoint_score_attribute;
   retention rule{config};
-  if (has_noted_unscored_ || wanted.empty() || rule.is_scored(x))
+  if (has_noted_unscored_ || wanted.empty() || rule.score(x))
     return;
   has_noted_unscored_ = true;
   std::vector<std::string> numbers;
-  for (auto& [name, value] : x.values)
+  auto values = x.values.unpacked();
+  for (auto& [name, value] : values)
     if (value.is_number())
       numbers.emplace_back(cut_text(name, max_shown_name));
-  auto value = x.values.find(wanted);
-  auto any_scored = std::ranges::any_of(
-    registry_.all(), [&](auto& other) { return rule.is_scored(other); });
+  auto value = values.find(wanted);
+  auto any_scored = std::ranges::any_of(registry_.all(), [&](auto& other) {
+    return rule.score(other).has_value();
+  });
   note("checkpoint_unscored", x.data.name(),
        "checkpoint_score_attribute is '" + wanted + "', and rank 0's report "
          + (value ? "has '"
@@ -280,7 +281,7 @@ void checkpoint_store::note_unscored(const reported_checkpoint& x) {
                        : "; no checkpoint has one, so the newest are kept"));
 }
 
-void checkpoint_store::note_unlisted_files(const reported_checkpoint& x,
+void checkpoint_store::note_unlisted_files(const kept_checkpoint& x,
                                            const manifest& its) {
   auto found = unlisted_files(x.data.path(), its);
   if (!found || found->empty())

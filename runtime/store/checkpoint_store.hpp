@@ -70,8 +70,8 @@ public:
   /// failed, the new one stays and is adopted by the next start. `ec::conflict`
   /// for a file of two ranks (named, with both), different names, or a name in
   /// use; `ec::stopped` for an attempt that is no longer the current one (N6).
-  expected<reported_checkpoint> commit(std::uint64_t attempt,
-                                       const report_batch& batch);
+  expected<kept_checkpoint> commit(std::uint64_t attempt,
+                                   const report_batch& batch);
 
   /// `ec::conflict` if no new checkpoint can be called *name*: the name is
   /// taken. A checkpoint of that name that retention evicted is removed, or
@@ -116,7 +116,7 @@ public:
   }
 
   /// The manifest of *x*, which the run has.
-  expected<manifest> manifest_of(const reported_checkpoint& x) const {
+  expected<manifest> manifest_of(const kept_checkpoint& x) const {
     return read_manifest(checkpoints_, x.data.name());
   }
 
@@ -138,9 +138,9 @@ private:
                                     report_batch batch) const;
   expected<void> recover();
   expected<void> recover_unknown(const std::string& name, const manifest& x);
-  /// Saves the state with *registry*, and *evicted* as doomed.
-  expected<void> save(const checkpoint_registry& registry,
-                      const std::vector<reported_checkpoint>& evicted = {});
+  /// Saves the state with *registry* in it, and *evicted* as doomed.
+  expected<void> save(checkpoint_registry registry,
+                      const std::vector<kept_checkpoint>& evicted = {});
   /// Its event comes first, so that the journal explains every move.
   expected<void> set_aside(const std::string& name, const error& reason);
   expected<void> keep_rotten(const std::string& name);
@@ -148,8 +148,8 @@ private:
             const std::string& reason);
   /// Notes, once, that *x* has no score though the run ranks checkpoints by
   /// one.
-  void note_unscored(const reported_checkpoint& x);
-  void note_unlisted_files(const reported_checkpoint& x, const manifest& its);
+  void note_unscored(const kept_checkpoint& x);
+  void note_unlisted_files(const kept_checkpoint& x, const manifest& its);
   bool is_doomed(const std::string& name, const manifest& x) const;
   /// Notes the ids that the run's checkpoints have, where it has got a new one.
   expected<void> find_former_ids();
@@ -169,7 +169,7 @@ private:
   void remove_evicted(const Predicate& may_remove);
   void remove_answered();
   /// Checkpoints that retention has evicted and that still exist.
-  expected<std::vector<reported_checkpoint>> find_doomed();
+  expected<std::vector<kept_checkpoint>> find_doomed();
   /// Gives *x* its name back if a driver died before it removed any of it;
   /// whether it did.
   expected<bool> recall(const doomed_checkpoint& x);
@@ -183,7 +183,7 @@ private:
   expected<manifest> verify(const std::string& name, std::uint64_t index,
                             std::uint64_t attempt) const;
   /// Makes the files of *x*, which is whole, the run's alone; its manifest.
-  expected<manifest> separate(const reported_checkpoint& x, manifest its);
+  expected<manifest> separate(const kept_checkpoint& x, manifest its);
   checkpoint handle(const std::string& name) const {
     return checkpoint::from_directory(checkpoints_.path() / name);
   }

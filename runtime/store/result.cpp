@@ -66,7 +66,8 @@ result make_result(const saved_run& x, const fs::path& path,
   out.metrics = std::move(last_metrics);
   if (!x.checkpoints.empty())
     out.checkpoint = x.checkpoints.back().data;
-  out.best_checkpoints = retention{x.retention}.best(x.checkpoints);
+  for (auto& one : retention{x.retention}.best(x.checkpoints))
+    out.best_checkpoints.push_back(one.unpacked());
   out.path = path;
   out.error = x.error;
   out.attempts = x.next_attempt;

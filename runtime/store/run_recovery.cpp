@@ -20,7 +20,7 @@ expected<void> take_end(saved_run& state, const fs::path& journal_file) {
 }
 
 // What was reported with *x*, for the journal.
-expected<report_batch> batch_of(const reported_checkpoint& x,
+expected<report_batch> batch_of(const kept_checkpoint& x,
                                 const checkpoint_store& checkpoints) {
   report_batch result;
   result.index = x.index;

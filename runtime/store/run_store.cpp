@@ -263,8 +263,8 @@ void run_store::show_start(const attempt_start& x) {
   events_.push_back({"resumed", {}, true, std::move(text)});
 }
 
-expected<reported_checkpoint> run_store::commit(std::uint64_t attempt,
-                                                const report_batch& batch) {
+expected<kept_checkpoint> run_store::commit(std::uint64_t attempt,
+                                            const report_batch& batch) {
   std::lock_guard guard{checkpoints_mutex_};
   auto result = seen(
     check().and_then([this] { return folder_->check_all(); }).and_then([&] {
@@ -303,15 +303,21 @@ expected<void> run_store::append_event(std::string_view kind,
     .map([this] { appended_(); });
 }
 
-std::vector<reported_checkpoint> run_store::checkpoints() const {
+std::vector<kept_checkpoint> run_store::checkpoints() const {
   std::lock_guard guard{checkpoints_mutex_};
   return checkpoints_.registry().all();
 }
 
-expected<std::optional<reported_checkpoint>>
+checkpoint_page run_store::checkpoints(std::uint64_t first,
+                                       std::size_t max_bytes) const {
+  std::lock_guard guard{checkpoints_mutex_};
+  return checkpoints_.registry().page(first, max_bytes);
+}
+
+expected<std::optional<kept_checkpoint>>
 run_store::find_checkpoint(const std::string& name) {
   std::lock_guard guard{checkpoints_mutex_};
-  std::optional<reported_checkpoint> result;
+  std::optional<kept_checkpoint> result;
   if (auto found = checkpoints_.registry().find(name)) {
     result = *found;
     return result;

@@ -79,8 +79,8 @@ public:
 
   /// Commits the checkpoint of *batch*, which must have one. The caller appends
   /// the batch to the journal afterwards.
-  expected<reported_checkpoint> commit(std::uint64_t attempt,
-                                       const report_batch& batch);
+  expected<kept_checkpoint> commit(std::uint64_t attempt,
+                                   const report_batch& batch);
 
   /// Callbacks have answered for all reports before *first*: checkpoints of it
   /// and of later ones can be read even if retention lets them go. Those are
@@ -109,11 +109,14 @@ public:
   void on_loss(std::function<void(const error&)> f);
 
   /// Committed checkpoints that were not evicted, oldest first.
-  std::vector<reported_checkpoint> checkpoints() const;
+  std::vector<kept_checkpoint> checkpoints() const;
+
+  /// Some of them, as `checkpoint_registry::page`.
+  checkpoint_page checkpoints(std::uint64_t first, std::size_t max_bytes) const;
 
   /// The one of those that is called *name*; `ec::conflict` if something else
   /// has that name.
-  expected<std::optional<reported_checkpoint>>
+  expected<std::optional<kept_checkpoint>>
   find_checkpoint(const std::string& name);
 
   /// Notes the end of the run, in journal and state, and returns its

@@ -1,7 +1,5 @@
 #include "troupe/runtime/store/saved_run.hpp"
 
-#include <algorithm>
-
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -40,14 +38,15 @@ void append_error(std::string& out, const run_error& x) {
 
 // The state is written with every checkpoint, so long metrics would make each
 // commit slower than the one before. The manifests have them.
-bool is_long(const metrics& x) {
-  return x.size() > 64 || std::ranges::any_of(x, [](auto& one) {
-           auto text = std::get_if<std::string>(&one.second.variant());
-           return text && text->size() > 256;
-         });
+bool is_long(const packed_metrics& x) {
+  std::size_t count = 0;
+  return x.any_of([&](auto, const packed_metrics::value& value) {
+    auto text = std::get_if<std::string_view>(&value);
+    return ++count > 64 || (text && text->size() > 256);
+  });
 }
 
-void append_checkpoint(std::string& out, const reported_checkpoint& x) {
+void append_checkpoint(std::string& out, const kept_checkpoint& x) {
   json::object_writer to{out};
   to.field("name", x.data.name())
     .field("index", x.index)
@@ -145,7 +144,7 @@ bool has_values(const json::document& x) {
 
 /// Reads the metrics of *x* from its manifest in *folder*. Changes nothing if
 /// that is missing or damaged, which is detected when the files are read.
-expected<void> read_values(reported_checkpoint& x, const held_folder& folder) {
+expected<void> read_values(kept_checkpoint& x, const held_folder& folder) {
   TROUPE_TRY(auto found,
              folder.look_up_link(fs::path{x.data.name()} / manifest_file_name));
   if (!found.exists())
@@ -171,13 +170,13 @@ expected<saved_run> read_long_values(saved_run x, const held_folder& run,
   return x;
 }
 
-reported_checkpoint to_checkpoint(const json::document& x,
-                                  const fs::path& run_path) {
+kept_checkpoint to_checkpoint(const json::document& x,
+                              const fs::path& run_path) {
   auto name = json::to_text(json::field(x, "name"));
   if (auto ok = validate_checkpoint_name(name); !ok)
     throw json::format_error{ok.error().message};
   return {checkpoint::from_directory(run_path / "checkpoints" / name),
-          has_values(x) ? json::to_metrics(x["metrics"]) : metrics{},
+          has_values(x) ? json::to_metrics(x["metrics"]) : packed_metrics{},
           json::to_unsigned(json::field(x, "index")),
           json::to_unsigned(json::field(x, "attempt"))};
 }

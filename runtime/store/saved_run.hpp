@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-#include "troupe/runtime/checkpoint/checkpoint.hpp"
+#include "troupe/runtime/checkpoint/kept_checkpoint.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -31,7 +31,7 @@ struct saved_run {
   std::uint64_t next_attempt = 0; ///< Number that no attempt has used yet.
   std::uint64_t next_report = 0;  ///< Report index that none has used yet.
   checkpoint_config retention;    ///< So that a reader can tell the best ones.
-  std::vector<reported_checkpoint> checkpoints; ///< Oldest first.
+  std::vector<kept_checkpoint> checkpoints; ///< Oldest first.
   /// Nothing but these is ever removed from `checkpoints/`.
   std::vector<doomed_checkpoint> doomed;
   /// Folders of rotten checkpoints that were set aside, oldest first.

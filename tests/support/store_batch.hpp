@@ -12,10 +12,10 @@ namespace troupe::test {
 
 /// Stores *batch* as a driver does: commits its checkpoint if it has one, then
 /// appends it to the journal.
-inline expected<std::optional<reported_checkpoint>>
+inline expected<std::optional<kept_checkpoint>>
 store_batch(run_store& store, std::uint64_t attempt,
             const report_batch& batch) {
-  std::optional<reported_checkpoint> result;
+  std::optional<kept_checkpoint> result;
   auto begin = std::chrono::steady_clock::now();
   if (batch.checkpoint_name()) {
     TROUPE_TRY(auto committed, store.commit(attempt, batch));

@@ -77,10 +77,10 @@ public:
 
   void state(const saved_run& x) { (void) save_run(x, path()); }
 
-  reported_checkpoint checkpoint_of(const std::string& name,
-                                    std::uint64_t index, metrics values) {
-    return {checkpoint::from_directory(path() / "checkpoints" / name),
-            std::move(values), index, attempt};
+  kept_checkpoint checkpoint_of(const std::string& name, std::uint64_t index,
+                                const metrics& values) {
+    return {checkpoint::from_directory(path() / "checkpoints" / name), values,
+            index, attempt};
   }
 
 private:

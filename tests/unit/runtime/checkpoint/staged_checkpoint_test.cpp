@@ -454,7 +454,7 @@ TEST(checkpoint_test, stays_complete_when_a_rank_dies_setting_metadata) {
     });
     ASSERT_TRUE(WIFSIGNALED(status)) << moment;
     EXPECT_TRUE(x.data.verify()) << moment;
-    EXPECT_EQ(store.resume_checkpoint().value(), x) << moment;
+    EXPECT_EQ(store.resume_checkpoint().value(), x.unpacked()) << moment;
   }
   EXPECT_TRUE(store.take_events().empty());
 }

@@ -88,3 +88,32 @@ TEST(packed_metrics_test, refuse_damaged_bytes) {
   EXPECT_FALSE(x.assign(with(one, 3, '\xff'))); // of the name
   EXPECT_EQ(x, (metrics{{"a", 1}, {"b", "text"}}));
 }
+
+TEST(packed_metrics_test, find_a_value_by_its_name) {
+  packed_metrics x{{"a", 1}, {"b", "text"}, {"c/d", 0.5}, {"e", true}};
+  EXPECT_EQ(x.find("a"), metric_value{1});
+  EXPECT_EQ(x.find("b"), metric_value{"text"});
+  EXPECT_EQ(x.find("c"), std::nullopt);
+  EXPECT_EQ(x.find("f"), std::nullopt);
+  EXPECT_EQ(x.number("c/d"), 0.5);
+  EXPECT_EQ(x.number("e"), 1.0);
+  EXPECT_EQ(x.number("b"), std::nullopt);
+  EXPECT_EQ(x.number(""), std::nullopt);
+  EXPECT_EQ(packed_metrics{}.find("a"), std::nullopt);
+}
+
+TEST(packed_metrics_test, are_searched_up_to_the_first_match) {
+  packed_metrics x{{"a", 1}, {"b", 2}, {"c", 3}};
+  std::string seen;
+  auto visit_until = [&](std::string_view last) {
+    seen.clear();
+    return x.any_of([&](std::string_view name, const packed_metrics::value&) {
+      seen += name;
+      return name == last;
+    });
+  };
+  EXPECT_TRUE(visit_until("b"));
+  EXPECT_EQ(seen, "ab");
+  EXPECT_FALSE(visit_until("d"));
+  EXPECT_EQ(seen, "abc");
+}

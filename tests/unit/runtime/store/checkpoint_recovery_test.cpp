@@ -16,7 +16,7 @@ TEST_F(checkpoint_store_test, resumes_from_shared_files_that_it_cannot_copy) {
   fs::create_hard_link(folder(0) / "a", run / "backup");
   auto next = open();
   write_bytes(run.path() / "checkpoints" / ".staging-separate", "");
-  EXPECT_EQ(next.resume_checkpoint().value(), done);
+  EXPECT_EQ(next.resume_checkpoint().value(), done.unpacked());
   auto events = next.take_events();
   ASSERT_EQ(events.size(), 1u);
   EXPECT_EQ(events[0].kind, "checkpoint_shared");

@@ -20,8 +20,8 @@ protected:
   }
 
   /// Commits report *index* with one file of each of two ranks.
-  expected<reported_checkpoint>
-  commit(checkpoint_store& store, std::uint64_t index, metrics values = {}) {
+  expected<kept_checkpoint> commit(checkpoint_store& store, std::uint64_t index,
+                                   metrics values = {}) {
     return store.commit(
       attempt, stage_batch(run.path(), attempt, index, name(index),
                            {{{"a", "rank 0"}}, {{"sub/b", "rank 1"}}}, values)

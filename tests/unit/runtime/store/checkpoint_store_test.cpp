@@ -26,7 +26,7 @@ TEST_F(checkpoint_store_test, joins_the_files_of_all_ranks) {
   EXPECT_EQ(x.name, name(4));
   EXPECT_EQ(x.values, (std::vector{values, values})); // of both ranks
   EXPECT_EQ(x.files.size(), 2u);
-  EXPECT_EQ(open().resume_checkpoint().value(), *done);
+  EXPECT_EQ(open().resume_checkpoint().value(), done->unpacked());
   EXPECT_EQ(open().state().next_report, 5u);
 }
 
@@ -324,4 +324,48 @@ TEST_F(checkpoint_store_test, notes_that_a_score_is_not_a_number) {
   auto reason = to_string(store.take_events().at(0).fields.at("reason"));
   EXPECT_NE(reason.find("'0.7'"), reason.npos) << reason;
   EXPECT_NE(reason.find("below those that have one"), reason.npos) << reason;
+}
+
+// A commit that copied the metrics of all checkpoints would be slower than the
+// one before.
+TEST_F(checkpoint_store_test, keeps_the_metrics_of_a_report_once) {
+  metrics many;
+  for (int i = 0; i < 100; ++i)
+    many["norm_" + std::to_string(i)] = 0.5 * i;
+  std::vector<const std::string*> kept;
+  auto expect_shared = [&](const checkpoint_store& store) {
+    auto& known = store.registry().all();
+    auto& saved = store.state().checkpoints;
+    auto page = store.registry().page(0, 1 << 20).entries;
+    ASSERT_EQ(known.size(), kept.size());
+    ASSERT_EQ(saved.size(), kept.size());
+    ASSERT_EQ(page.size(), kept.size());
+    for (std::size_t i = 0; i < kept.size(); ++i) {
+      EXPECT_EQ(&known[i].values.bytes(), kept[i]) << i;
+      EXPECT_EQ(&saved[i].values.bytes(), kept[i]) << i;
+      EXPECT_EQ(&page[i].values.bytes(), kept[i]) << i;
+    }
+  };
+  {
+    auto store = open();
+    attempt = store.begin_attempt(0).value();
+    for (std::uint64_t index = 0; index < 4; ++index) {
+      auto batch = stage_batch(run.path(), attempt, index, name(index),
+                               {{{"a", "rank 0"}}}, many)
+                     .value();
+      kept.push_back(&batch.values[0].bytes());
+      auto committed = store.commit(attempt, batch);
+      ASSERT_TRUE(committed) << committed.error().message;
+      EXPECT_EQ(&committed->values.bytes(), kept.back());
+      expect_shared(store);
+    }
+  }
+  auto store = open();
+  kept.clear();
+  for (auto& x : store.state().checkpoints) {
+    EXPECT_EQ(x.values, many);
+    kept.push_back(&x.values.bytes());
+  }
+  EXPECT_EQ(kept.size(), 4u);
+  expect_shared(store);
 }

@@ -12,13 +12,13 @@ namespace {
 
 constexpr auto not_a_number = std::numeric_limits<double>::quiet_NaN();
 
-reported_checkpoint named(const std::string& name, std::uint64_t index,
-                          metrics values = {}) {
-  return {checkpoint::from_directory("/run/checkpoints/" + name),
-          std::move(values), index, 0};
+kept_checkpoint named(const std::string& name, std::uint64_t index,
+                      const metrics& values = {}) {
+  return {checkpoint::from_directory("/run/checkpoints/" + name), values, index,
+          0};
 }
 
-std::vector<std::string> names(const std::vector<reported_checkpoint>& all) {
+std::vector<std::string> names(const std::vector<kept_checkpoint>& all) {
   std::vector<std::string> result;
   for (auto& x : all)
     result.push_back(x.data.name());
@@ -81,12 +81,12 @@ TEST(retention_test, gives_ties_to_the_newer) {
 
 TEST(retention_test, ranks_unusable_scores_last_in_both_orders) {
   auto infinity = std::numeric_limits<double>::infinity();
-  std::vector<reported_checkpoint> all{named("infinite", 0, {{"x", infinity}}),
-                                       named("number", 1, {{"x", 5}}),
-                                       named("minus", 2, {{"x", -infinity}}),
-                                       named("nan", 3, {{"x", not_a_number}}),
-                                       named("missing", 4),
-                                       named("text", 5, {{"x", "9"}})};
+  std::vector<kept_checkpoint> all{named("infinite", 0, {{"x", infinity}}),
+                                   named("number", 1, {{"x", 5}}),
+                                   named("minus", 2, {{"x", -infinity}}),
+                                   named("nan", 3, {{"x", not_a_number}}),
+                                   named("missing", 4),
+                                   named("text", 5, {{"x", "9"}})};
   EXPECT_THAT(
     names(retention{keep(6, "x")}.best(all)),
     ElementsAre("nan", "missing", "text", "minus", "number", "infinite"));
@@ -115,4 +115,40 @@ TEST(checkpoint_registry_test, refuses_names_in_use_and_older_reports) {
   EXPECT_TRUE(registry.remove("b"));
   EXPECT_FALSE(registry.remove("b"));
   EXPECT_EQ(registry.latest()->data.name(), "a");
+}
+
+TEST(checkpoint_registry_test, ranks_those_that_are_left_by_their_own_scores) {
+  auto registry = registry_of(keep(2, "acc"), {{{"acc", 0.1}}, {{"acc", 0.9}}});
+  EXPECT_TRUE(registry.remove("0"));
+  ASSERT_THAT(registry.add(named("2", 2, {{"acc", 0.5}})).value(), IsEmpty());
+  auto evicted = registry.add(named("3", 3, {{"acc", 0.7}}));
+  EXPECT_THAT(names(evicted.value()), ElementsAre("2"));
+  EXPECT_THAT(names(registry.best()), ElementsAre("3", "1"));
+}
+
+TEST(checkpoint_registry_test, gives_a_long_list_in_pages) {
+  constexpr std::size_t max_bytes = 1 << 20;
+  metrics values{{"notes", std::string(1000, 'x')}};
+  checkpoint_registry registry{{}};
+  for (std::uint64_t i = 0; i < 3000; ++i)
+    ASSERT_TRUE(registry.add(named(std::to_string(i), 2 * i, values)));
+  std::vector<kept_checkpoint> found;
+  auto pages = 0;
+  for (auto more = true; more; ++pages) {
+    auto page =
+      registry.page(found.empty() ? 0 : found.back().index + 1, max_bytes);
+    ASSERT_FALSE(page.entries.empty());
+    EXPECT_LE(page.entries.size(), 1024u);
+    more = page.more;
+    for (auto& x : page.entries)
+      found.push_back(x);
+  }
+  EXPECT_EQ(found, registry.all());
+  EXPECT_GE(pages, 3);
+  EXPECT_EQ(registry.page(1, max_bytes).entries.front().index, 2u);
+  EXPECT_TRUE(registry.page(6000, max_bytes).entries.empty());
+  EXPECT_FALSE(registry.page(6000, max_bytes).more);
+  auto one = registry.page(0, 1); // one at least
+  EXPECT_EQ(one.entries.size(), 1u);
+  EXPECT_TRUE(one.more);
 }

@@ -182,7 +182,7 @@ TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
     auto start = store->begin_attempt().value();
     EXPECT_GE(start.attempt, before.next_attempt);
     EXPECT_EQ(start.first_report, before.next_report);
-    EXPECT_EQ(*start.resume, before.checkpoints.back());
+    EXPECT_EQ(*start.resume, before.checkpoints.back().unpacked());
     EXPECT_EQ(store->checkpoints(), before.checkpoints);
   }
 }

@@ -39,7 +39,7 @@ TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
     EXPECT_EQ(x.status, run_status_kind::finished);
     EXPECT_EQ(x.metrics, (metrics{{"x", 4}}));
     EXPECT_EQ(x.checkpoint, (*committed)->data);
-    EXPECT_EQ(x.best_checkpoints, std::vector{**committed});
+    EXPECT_EQ(x.best_checkpoints, std::vector{(*committed)->unpacked()});
     EXPECT_EQ(x.path, run);
     EXPECT_EQ(x.attempts, 1u);
     EXPECT_FALSE(x.error);

@@ -66,6 +66,24 @@ TEST(saved_run_test, is_read_through_a_link_to_its_run) {
             elsewhere / "link" / "checkpoints" / "c1");
 }
 
+TEST(saved_run_test, has_up_to_64_metrics_and_texts_of_up_to_256_bytes) {
+  auto has_metrics = [](const metrics& values) {
+    saved_run x;
+    x.checkpoints.push_back(
+      {checkpoint::from_directory("/r/checkpoints/c"), values, 0, 0});
+    return to_json(x).find("\"metrics\":null") == std::string::npos;
+  };
+  metrics many;
+  for (int i = 0; i < 64; ++i)
+    many["norm_" + std::to_string(i)] = i;
+  EXPECT_TRUE(has_metrics({}));
+  EXPECT_TRUE(has_metrics(many));
+  many["one more"] = 1;
+  EXPECT_FALSE(has_metrics(many));
+  EXPECT_TRUE(has_metrics({{"text", std::string(256, 'x')}, {"y", 1}}));
+  EXPECT_FALSE(has_metrics({{"text", std::string(257, 'x')}, {"y", 1}}));
+}
+
 TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
   temporary_folder run;
   auto folder = run / "checkpoints" / "c1";

@@ -15,6 +15,7 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
+#include "troupe/runtime/report/idle_time.hpp"
 #include "troupe/runtime/report/rank_meetings.hpp"
 #include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
@@ -81,6 +82,9 @@ struct worker_group_state {
     rendezvous_table store;
     hang_monitor monitor;
     straggler_monitor stragglers;
+    /// Of ranks that block in a call while others wait for them in a
+    /// collective.
+    std::vector<idle_time> idle_in_calls;
     std::vector<rank_activity::clock::rep> waited; ///< At the last report.
     std::vector<loop_place> loops;                 ///< By rank.
     /// Ranks that learn from the answer to a call that they are to end, which
@@ -152,7 +156,8 @@ struct worker_group_state {
   void on_misuse(int rank, const error& reason);
   void check_calls();
   /// The same for ranks in collectives. Those say so in shared memory alone, so
-  /// that someone has to look.
+  /// that someone has to look. Another thread of a rank may be about to call
+  /// the collective, unless the rank is idle.
   void check_collectives();
   void end_for(const rank_mismatch& mismatch);
   void release(const barrier_release& x);
@@ -206,6 +211,8 @@ struct worker_group_state {
   /// Where *rank* is and for how long, as people call it.
   std::string place_of(int rank) const;
   rank_look look_at(int rank) const;
+  /// Busy if it has a GPU, which works while its rank sleeps.
+  std::optional<process_vitals> vitals_of(int rank) const;
 
   pointer self = nullptr;
   worker_group_args args;

@@ -13,6 +13,10 @@ namespace troupe {
 
 namespace {
 
+/// How long a rank in a call may show no activity until no other thread of it
+/// is expected to call a collective.
+constexpr auto call_patience = std::chrono::seconds{5};
+
 /// A rank whose collectives have failed does not wait in one.
 collective_calls collective_calls_of(const rank_activity& x) {
   // In this order: a rank calls a collective before it awaits it.
@@ -164,10 +168,27 @@ void worker_group_state::check_calls() {
 }
 
 void worker_group_state::check_collectives() {
+  auto& a = *attempt;
+  auto& plan = args.plan;
   std::vector<collective_calls> calls;
-  for (int rank = 0; rank < args.plan.world_size; ++rank)
-    calls.push_back(collective_calls_of(attempt->segment->activity(rank)));
-  if (auto mismatch = attempt->meetings.mismatch(calls))
+  for (int rank = 0; rank < plan.world_size; ++rank)
+    calls.push_back(collective_calls_of(a.segment->activity(rank)));
+  auto suspected = a.meetings.mismatch(calls);
+  for (int rank = 0; rank < plan.world_size; ++rank) {
+    auto& idle = a.idle_in_calls[static_cast<std::size_t>(rank)];
+    if (!suspected || a.meetings.call_of(rank).empty()
+        || std::ranges::count(suspected->ranks, rank) == 0) {
+      idle = {};
+      continue;
+    }
+    // The activity of threads is unknown, so that they have longer.
+    auto seen = plan.in_process ? process_vitals{} : vitals_of(rank);
+    idle.look(seen, self->clock().now(), 2 * a.monitor.interval());
+    calls[static_cast<std::size_t>(rank)].is_idle =
+      (!plan.in_process && idle.get() >= call_patience)
+      || (plan.hang_timeout && idle.get() >= *plan.hang_timeout);
+  }
+  if (auto mismatch = suspected ? a.meetings.mismatch(calls) : std::nullopt)
     end_for(*mismatch);
 }
 

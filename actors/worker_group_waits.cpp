@@ -215,16 +215,20 @@ std::string worker_group_state::place_of(int rank) const {
   return "in its train loop";
 }
 
+std::optional<process_vitals> worker_group_state::vitals_of(int rank) const {
+  auto result = args.launcher->vitals(rank);
+  if (result && !facts_of(rank).gpus.empty())
+    result->busy = true;
+  return result;
+}
+
 rank_look worker_group_state::look_at(int rank) const {
-  rank_look result{place_of(rank), args.launcher->vitals(rank)};
+  rank_look result{place_of(rank), vitals_of(rank)};
   // A loop in a call to the group waits for an answer; others may wait for it
   // in a pending collective.
   if (result.vitals && !result.vitals->stopped
       && !attempt->meetings.call_of(rank).empty())
     result.vitals.reset();
-  // A GPU works while its rank sleeps.
-  if (result.vitals && !facts_of(rank).gpus.empty())
-    result.vitals->busy = true;
   return result;
 }
 

@@ -20,16 +20,6 @@ constexpr std::size_t max_described = 4;
 /// stopped.
 constexpr auto standstill = 1s;
 
-/// A process that uses less than this part of a core is idle: threads that only
-/// wait wake up now and then.
-constexpr int idle_part = 1000;
-
-/// And if its main thread wakes up no more often than this in a second. A
-/// thread that slowly receives a file over a socket uses hardly any CPU time,
-/// but wakes up. Other threads, such as Gloo's, poll their sockets all the
-/// time: only the bytes that they transfer count.
-constexpr std::uint64_t idle_wake_ups = 2;
-
 bool is_same(const rank_wait& x, const rank_wait& y) {
   return x.what == y.what && x.since == y.since;
 }
@@ -60,10 +50,8 @@ hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
       if (!looks.contains(rank))
         look_at(at(rank), looks.emplace(rank, look(rank)).first->second, now);
   for (int rank = 0; rank < static_cast<int>(ranks_.size()); ++rank)
-    if (!looks.contains(rank)) {
-      at(rank).last.reset();
+    if (!looks.contains(rank))
       at(rank).idle = {};
-    }
   for (auto& wait : waits)
     judge(wait, looks, result, now);
   suspended_ = {};
@@ -97,31 +85,15 @@ hang_monitor::known_wait& hang_monitor::follow(const rank_wait& wait) {
 
 void hang_monitor::look_at(rank_state& rank, const rank_look& look,
                            time_point now) {
-  auto& seen = look.vitals;
-  if (!seen || !rank.last) {
-    rank.idle = {};
-  } else {
-    // A long gap between checks, because the machine slept or the driver was
-    // stopped, does not count as inactivity of the rank.
-    auto passed =
-      std::min(std::chrono::duration_cast<duration>(now - rank.last_look),
-               2 * interval());
-    auto worked =
-      seen->busy || seen->io_bytes != rank.last->io_bytes
-      || (seen->cpu - rank.last->cpu) * idle_part > passed
-      || seen->wake_ups < rank.last->wake_ups // a child has ended
-      || (seen->wake_ups - rank.last->wake_ups) * 1s > idle_wake_ups * passed;
-    // The work of a requested stack dump counts neither as activity nor as
-    // inactivity.
-    auto dump_looks =
-      std::exchange(rank.dump_looks, std::max(0, rank.dump_looks - 1));
-    if (seen->stopped || !worked)
-      rank.idle += passed;
-    else if (dump_looks == 0)
-      rank.idle = {};
-  }
-  rank.last = seen;
-  rank.last_look = now;
+  auto is_compared = look.vitals && rank.idle.last();
+  // The work of a requested stack dump counts neither as activity nor as
+  // inactivity.
+  auto dump_looks = is_compared ? rank.dump_looks : 0;
+  if (dump_looks > 0)
+    --rank.dump_looks;
+  // A long gap between checks, because the machine slept or the driver was
+  // stopped, does not count as inactivity of the rank.
+  rank.idle.look(look.vitals, now, 2 * interval(), dump_looks == 0);
 }
 
 void hang_monitor::judge(const rank_wait& wait,
@@ -137,13 +109,13 @@ void hang_monitor::judge(const rank_wait& wait,
   for (auto rank : wait.missing)
     if ((limits_.wait && wait.is_limited
          && waited - known.suspended >= *limits_.wait)
-        || (limits_.idle && at(rank).idle >= *limits_.idle))
+        || (limits_.idle && at(rank).idle.get() >= *limits_.idle))
       result.hung.emplace(rank, text);
   if (now < known.next_warning)
     return;
   if (known.warnings == 0)
     for (auto rank : wait.missing)
-      if (auto& last = at(rank).last; last && !last->stopped) {
+      if (auto& last = at(rank).idle.last(); last && !last->stopped) {
         result.show_stacks.push_back(rank);
         at(rank).dump_looks = 2;
       }
@@ -182,7 +154,7 @@ std::string hang_monitor::describe(int rank, const rank_look& look) {
     return text;
   if (look.vitals->stopped)
     return text + ", stopped by a signal";
-  auto idle = at(rank).idle;
+  auto idle = at(rank).idle.get();
   return text
          + (idle >= 2 * interval()
               ? ", without CPU time or I/O for " + wait_text(idle)

@@ -10,6 +10,7 @@
 #include <vector>
 
 #include "troupe/runtime/process/process_vitals.hpp"
+#include "troupe/runtime/report/idle_time.hpp"
 #include "troupe/runtime/report/rank_wait.hpp"
 
 namespace troupe {
@@ -80,9 +81,7 @@ private:
   struct rank_state {
     std::array<float, 15> steps{}; // Seconds, the last ones.
     std::uint64_t steps_seen = 0;
-    std::optional<process_vitals> last;
-    time_point last_look{};
-    duration idle{0};
+    idle_time idle;
     int dump_looks = 0; // Next checks that may show the work of a stack dump.
   };
 

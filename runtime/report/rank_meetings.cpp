@@ -246,8 +246,8 @@ rank_meetings::mismatch(const std::vector<collective_calls>& ranks) const {
     if (!awaits(one))
       continue;
     for (int other = 0; other < world_size(); ++other)
-      if (at(other).is_final && at(other).called < at(one).awaited
-          && needs(other, one))
+      if (at(other).is_final && at(other).is_idle
+          && at(other).called < at(one).awaited && needs(other, one))
         stuck.insert({one, other});
   }
   if (stuck.empty())

@@ -99,7 +99,8 @@ struct collective_calls {
   std::uint64_t entered = 0; ///< What people know it by.
   std::uint64_t reported = 0; ///< Index after that of the last report that did
                               ///< not wait.
-  bool is_final = true; ///< While the loop's thread waits, no more are called.
+  bool is_final = true;       ///< By none but the loop's thread so far.
+  bool is_idle = true;        ///< No thread works that might call one yet.
 };
 
 /// Ranks that can never meet: they block in different calls.
@@ -158,7 +159,8 @@ public:
   /// The same if some of them wait in collectives, one entry of *ranks* per
   /// rank. All ranks have to call a collective, so two are stuck for good if
   /// one awaits a collective that the other has not called, and the other
-  /// blocks in a call that needs the first.
+  /// blocks in a call that needs the first, with no other thread that is going
+  /// to call it.
   std::optional<rank_mismatch>
   mismatch(const std::vector<collective_calls>& ranks) const;
 

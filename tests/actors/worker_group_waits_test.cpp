@@ -135,6 +135,9 @@ TEST_F(worker_group_test, a_report_and_a_collective_end_the_attempt) {
   pass_seconds(2);
   EXPECT_TRUE(waits->pending()) << "the loop of rank 0 may come";
   x.awaited = 1;
+  ranks.launcher->lives[1];
+  pass_seconds(5);
+  EXPECT_TRUE(waits->pending()) << "another thread of rank 1 may come";
   pass_seconds(1);
   for (int rank : {0, 1})
     ranks.kill(rank, SIGKILL);
@@ -143,6 +146,60 @@ TEST_F(worker_group_test, a_report_and_a_collective_end_the_attempt) {
     EXPECT_EQ(failure_of(rank).what, "the ranks are in different calls: rank 0 "
                                      "in collective 1, rank 1 in report 10");
   }
+}
+
+/// Rank 0 awaits its first collective, while the loop of rank 1 reports.
+class other_thread_test : public worker_group_test {
+protected:
+  void start_waits() {
+    start_all();
+    activity(0).called = activity(0).awaited = 1;
+    waits = ranks.report(1, 10);
+  }
+
+  std::shared_ptr<answer<report_committed>> waits;
+};
+
+TEST_F(other_thread_test, may_call_what_others_await_as_long_as_it_works) {
+  start_waits();
+  for (int i = 0; i < 600; ++i) {
+    ranks.launcher->lives[1].cpu += ms{10};
+    pass_seconds(1);
+  }
+  EXPECT_TRUE(waits->pending());
+  activity(1).uncounted = 1; // It has come.
+  ranks.launcher->lives[1] = {};
+  pass_seconds(600);
+  EXPECT_TRUE(waits->pending());
+}
+
+TEST_F(other_thread_test, may_work_unseen) {
+  plan.gpus = {{0}, {1}};
+  start_waits();
+  pass_seconds(600);
+  EXPECT_TRUE(waits->pending()) << "no vitals";
+  ranks.launcher->lives[1];
+  pass_seconds(600);
+  EXPECT_TRUE(waits->pending()) << "its GPU may work";
+}
+
+TEST_F(other_thread_test, is_not_expected_again_once_the_rank_was_idle) {
+  plan.hang_timeout = ms{3'200};
+  start_waits();
+  ranks.launcher->lives[1];
+  for (int i = 0; i < 18; ++i) // The group looks at each 16th part.
+    system.pass(ms{200});
+  EXPECT_FALSE(waits->pending());
+}
+
+TEST_F(other_thread_test, has_the_limit_of_hangs_where_ranks_are_threads) {
+  plan.in_process = true;
+  plan.hang_timeout = ms{60'000};
+  start_waits();
+  pass_seconds(59);
+  EXPECT_TRUE(waits->pending());
+  pass_seconds(3);
+  EXPECT_FALSE(waits->pending());
 }
 
 TEST_F(worker_group_test, a_collective_that_failed_is_waited_in_no_longer) {

@@ -232,14 +232,18 @@ TEST_F(bad_input_test, ranks_divide_the_same_order) {
 }
 
 TEST_F(bad_input_test, a_backward_never_meets_a_report) {
-  auto x = run(2, [](train_context& context) {
+  auto body = [](train_context& context) {
     auto model = prepare_model(context, torch::nn::Linear{3, 1});
     auto step = [&] { model.forward(torch::ones({4, 3})).sum().backward(); };
     step();
     if (context.rank() == 0)
       step();
     context.report({{"step", 0}});
-  });
+  };
+  auto limited = options(2);
+  limited.scaling.where = placement::in_process;
+  limited.run.hang_timeout = std::chrono::milliseconds{600};
+  auto x = torch_trainer{in_process_loop{body}, std::move(limited)}.fit();
   ASSERT_TRUE(x.error);
   EXPECT_NE(x.error->message.find("Rank 0, 1: misuse: the ranks are in "
                                   "different calls: rank 0 in collective"),

@@ -189,6 +189,11 @@ TEST_P(collective_meetings_test, another_thread_may_call_it_yet) {
   EXPECT_FALSE(group.mismatch(calls));
 }
 
+TEST_P(collective_meetings_test, a_thread_at_work_may_call_it_yet) {
+  calls[1].is_idle = false;
+  EXPECT_FALSE(group.mismatch(calls));
+}
+
 TEST_P(collective_meetings_test, calls_of_several_threads_say_nothing) {
   calls[0].is_final = false;
   EXPECT_FALSE(group.mismatch(calls));

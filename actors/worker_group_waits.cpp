@@ -150,12 +150,15 @@ std::vector<rank_wait> worker_group_state::waits() const {
   auto result = attempt->meetings.waits();
   std::vector<collective_place> places;
   std::vector<collective_place> at_gpus;
+  std::vector<start_place> starts;
   std::vector<int> elsewhere;
   std::vector<int> not_to_blame;
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
     auto& shown = attempt->segment->activity(rank);
     places.push_back(collective_place_of(attempt->segment->rank(rank)));
     auto ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
+    starts.push_back(
+      {shown.came_to_start.load() != 0, time_of(shown.at_start)});
     at_gpus.push_back(gpu_place_of(shown, ended.has_value()));
     if (time_of(shown.at_store) || time_of(shown.asks_driver))
       elsewhere.push_back(rank);
@@ -173,6 +176,8 @@ std::vector<rank_wait> worker_group_state::waits() const {
   for (int rank = 0; rank < args.plan.world_size; ++rank)
     if (!attempt->meetings.call_of(rank).empty())
       elsewhere.push_back(rank);
+  if (auto wait = start_wait(starts, elsewhere))
+    result.push_back(std::move(*wait));
   if (auto wait = end_wait(attempt->loops, elsewhere, result))
     result.push_back(std::move(*wait));
   return result;
@@ -203,6 +208,8 @@ std::string worker_group_state::place_of(int rank) const {
   auto now = self->clock().now();
   if (auto since = time_of(shown.in_data_loader))
     return "in its data loader for " + wait_text(now - *since);
+  if (auto since = time_of(shown.at_start))
+    return "at the start of the group for " + wait_text(now - *since);
   if (auto since = time_of(shown.at_store))
     return "at the rendezvous store for " + wait_text(now - *since);
   if (auto since = time_of(shown.asks_driver))

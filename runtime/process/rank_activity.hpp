@@ -54,6 +54,10 @@ struct rank_activity {
   loader_pass pass;
   /// When the rank began to wait for keys of the rendezvous store.
   std::atomic<clock::rep> at_store;
+  /// When the rank began to wait for all others at the start of their group.
+  std::atomic<clock::rep> at_start;
+  /// Not 0: the rank has come there.
+  std::atomic<std::uint32_t> came_to_start;
   /// When the rank began to wait for an answer of the driver.
   std::atomic<clock::rep> asks_driver;
   /// When the rank began to wait for its GPU.

@@ -120,7 +120,7 @@ void segment_rank::release_waiters() noexcept {
 /// The first page of a `shared_segment`.
 struct segment_header {
   static constexpr std::uint64_t expected_magic = 0x7472'6f75'7065'7367;
-  static constexpr std::uint32_t expected_version = 4;
+  static constexpr std::uint32_t expected_version = 5;
 
   std::uint64_t magic;
   std::uint32_t version;

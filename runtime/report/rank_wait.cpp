@@ -43,6 +43,25 @@ collective_wait(const std::vector<collective_place>& ranks) {
   return result;
 }
 
+std::optional<rank_wait> start_wait(const std::vector<start_place>& ranks,
+                                    const std::vector<int>& elsewhere) {
+  rank_wait result{.what = "the start of the group", .is_limited = false};
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    auto& x = ranks[i];
+    auto rank = static_cast<int>(i);
+    if (x.since) {
+      if (result.waiting.empty() || *x.since < result.since)
+        result.since = *x.since;
+      result.waiting.push_back(rank);
+    } else if (!x.came && std::ranges::count(elsewhere, rank) == 0) {
+      result.missing.push_back(rank);
+    }
+  }
+  if (result.waiting.empty() || result.missing.empty())
+    return std::nullopt;
+  return result;
+}
+
 std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
                                   const std::vector<int>& elsewhere,
                                   const std::vector<rank_wait>& waits) {

@@ -37,6 +37,18 @@ struct collective_place {
 std::optional<rank_wait>
 collective_wait(const std::vector<collective_place>& ranks);
 
+/// A rank's position at the start of its group, which needs all ranks.
+struct start_place {
+  bool came = false;                          ///< It has been there, or is.
+  std::optional<rank_wait::time_point> since; ///< When it began to wait there.
+};
+
+/// Ranks that wait at the start of their group, and those that have not come
+/// and are not in *elsewhere*, where they wait for something themselves; one
+/// entry of *ranks* per rank. Nothing if there are none of either.
+std::optional<rank_wait> start_wait(const std::vector<start_place>& ranks,
+                                    const std::vector<int>& elsewhere);
+
 /// Whether a rank has ended its loop, or is stopped.
 struct loop_place {
   std::optional<rank_wait::time_point> ended; ///< When its loop ended.

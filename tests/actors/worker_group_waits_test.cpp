@@ -397,6 +397,36 @@ TEST_F(worker_group_test, a_rank_that_waits_at_the_store_is_not_to_blame) {
               HasSubstr("report 10: rank 2 is missing"));
 }
 
+TEST_F(worker_group_test, ends_a_rank_that_never_comes_to_its_group) {
+  plan.hang_timeout = ms{60'000};
+  plan.world_size = 4;
+  start_all();
+  auto now = [this] {
+    return state().self->clock().now().time_since_epoch().count();
+  };
+  activity(0).at_start = activity(0).at_store = now();
+  activity(0).came_to_start = 1;
+  activity(2).asks_driver = now();
+  activity(3).came_to_start = 1; // It has seen that all are there.
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.launcher->lives[rank];
+  pass_seconds(9);
+  EXPECT_TRUE(record->warnings.empty());
+  pass_seconds(1);
+  ASSERT_EQ(record->warnings.size(), 1u);
+  EXPECT_THAT(record->warnings[0].text,
+              HasSubstr("the start of the group: rank 1 is missing for 10 s, "
+                        "rank 0 waits; rank 1 is in its train loop"));
+  auto status = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_EQ(status->value->ranks[0].place,
+            "at the start of the group for 10 s");
+  pass_seconds(52);
+  for (int rank = 0; rank < 4; ++rank)
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
 TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
   plan.world_size = 3;
   start_all();

@@ -189,6 +189,13 @@ TEST_P(torch_hangs_test, a_rank_without_a_sign_of_life_is_named_and_ended) {
   expect_stacks();
 }
 
+/// Rank 1 never comes to the group.
+void stay_away_from_the_group(train_context& context, const std::string&) {
+  if (context.rank() == 1)
+    stays_away("");
+  data_plane(context);
+}
+
 class torch_meetings_test : public testing::TestWithParam<backend> {
 protected:
   void SetUp() override {
@@ -218,6 +225,21 @@ TEST_P(torch_meetings_test, ranks_that_reduce_and_report_end_with_both_named) {
   EXPECT_EQ(outcome.error->message,
             "Rank 0, 1: misuse: the ranks are in different calls: rank 0 in "
             "collective 1, rank 1 in report 0");
+}
+
+TEST_P(torch_meetings_test, a_rank_that_never_comes_to_the_group_is_ended) {
+  if (GetParam() == backend::local)
+    GTEST_SKIP() << "ranks meet in its first collective";
+  auto outcome =
+    torch_trainer{stay_away_from_the_group, std::string{}, options()}.fit();
+  ASSERT_TRUE(outcome.error);
+  ASSERT_EQ(outcome.error->ranks.size(), 1u) << outcome.error->message;
+  auto& [rank, failure] = *outcome.error->ranks.begin();
+  EXPECT_EQ(rank, 1);
+  EXPECT_EQ(failure.kind, rank_failure::kind_type::timeout);
+  EXPECT_NE(failure.what.find("the start of the group: rank 1 is missing"),
+            std::string::npos)
+    << failure.what;
 }
 
 TEST_P(torch_meetings_test, a_loop_with_a_reduction_under_way_may_report) {

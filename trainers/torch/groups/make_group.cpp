@@ -71,6 +71,9 @@ group_of(const c10::intrusive_ptr<c10d::Store>& store,
 /// Waits until all ranks have reached *store*; an error names the missing ones.
 void meet(train_context& context, c10d::Store& store,
           std::chrono::milliseconds timeout) {
+  auto shown = context.link().activity();
+  activity_scope here{shown->at_start};
+  shown->came_to_start.store(1);
   auto key = [](int rank) { return "here/" + std::to_string(rank); };
   store.set(key(context.rank()), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;

@@ -262,6 +262,21 @@ TEST(rank_wait_test, a_collective_waits_for_ranks_that_have_not_come_so_far) {
   EXPECT_FALSE(wait->is_limited);
 }
 
+TEST(rank_wait_test, the_start_of_a_group_waits_for_ranks_that_never_came) {
+  using starts = std::vector<start_place>;
+  EXPECT_FALSE(start_wait(starts{{}, {}}, {})) << "no one waits";
+  EXPECT_FALSE(start_wait(starts{{true, t0}, {true, {}}}, {})) << "all came";
+  starts ranks{{true, t0 + 2s}, {}, {true, t0 + 1s}, {}, {true, {}}};
+  auto wait = start_wait(ranks, {3});
+  ASSERT_TRUE(wait);
+  EXPECT_EQ(wait->what, "the start of the group");
+  EXPECT_THAT(wait->waiting, ElementsAre(0, 2));
+  EXPECT_THAT(wait->missing, ElementsAre(1));
+  EXPECT_EQ(wait->since, t0 + 1s);
+  EXPECT_FALSE(wait->is_limited);
+  EXPECT_FALSE(start_wait(ranks, {1, 3})) << "they wait, too";
+}
+
 TEST(rank_wait_test, a_collective_waits_for_a_rank_that_is_stopped_inside) {
   auto wait = collective_wait({in(5, 12), in(5, 11), in(5, 12)});
   ASSERT_TRUE(wait);

@@ -127,10 +127,8 @@ expected<unique_fd> connect_to(const fs::path& path,
     return system_failure(ec::storage, "no socket for " + path.string());
   limit_waiting(fd.get(), timeout);
   auto generic = reinterpret_cast<const sockaddr*>(&*address);
-  int result;
-  do {
-    result = ::connect(fd.get(), generic, sizeof(*address));
-  } while (result != 0 && errno == EINTR);
+  auto result = uninterrupted(
+    [&] { return ::connect(fd.get(), generic, sizeof(*address)); });
   if (result != 0 && errno == EAGAIN)
     return failure(ec::timeout, "no process accepts connections at the socket "
                                   + path.string() + " within "

@@ -50,9 +50,8 @@ expected<void> read_chunks(const fs::path& path, std::uint64_t size,
   std::string buffer(chunk_size, '\0');
   while (size > 0) {
     auto wanted = std::min<std::uint64_t>(size, buffer.size());
-    auto count = ::read(file.get(), buffer.data(), wanted);
-    if (count < 0 && errno == EINTR)
-      continue;
+    auto count =
+      uninterrupted([&] { return ::read(file.get(), buffer.data(), wanted); });
     if (count < 0)
       return tl::unexpected{storage_error("read", path, errno)};
     size -= static_cast<std::uint64_t>(count);

@@ -132,10 +132,10 @@ expected<std::string> read_tail(const record_file& log, std::uint64_t from) {
   std::string result(log.size() - from, '\0');
   std::size_t done = 0;
   while (done < result.size()) {
-    auto n = ::pread(file.get(), result.data() + done, result.size() - done,
+    auto n = uninterrupted([&] {
+      return ::pread(file.get(), result.data() + done, result.size() - done,
                      static_cast<off_t>(from + done));
-    if (n < 0 && errno == EINTR)
-      continue;
+    });
     if (n <= 0)
       return tl::unexpected{storage_error("read", path, n < 0 ? errno : EIO)};
     done += static_cast<std::size_t>(n);

@@ -201,8 +201,7 @@ void child_program::end() noexcept {
   send_signal(process_, SIGTERM);
   if (!wait_for_end(process_, patience))
     send_signal(process_, SIGKILL);
-  while (::waitpid(pid_, nullptr, 0) < 0 && errno == EINTR) {
-  }
+  uninterrupted([&] { return ::waitpid(pid_, nullptr, 0); });
   pid_ = -1;
   for (auto& x : rest) {
     send_signal(x, SIGTERM);

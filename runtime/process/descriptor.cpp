@@ -34,11 +34,10 @@ tl::unexpected<error> system_failure(ec code, std::string what,
 
 expected<unique_fd> open_own_file(int above, const char* name, int flags,
                                   ec code, std::string what) {
-  int fd = -1;
-  do {
-    fd =
-      ::openat(above, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC, 0600);
-  } while (fd < 0 && errno == EINTR);
+  auto fd = uninterrupted([&] {
+    return ::openat(above, name, flags | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC,
+                    0600);
+  });
   unique_fd file{fd};
   struct stat found {};
   auto problem = !file || ::fstat(fd, &found) != 0 ? errno : 0;
@@ -67,8 +66,7 @@ void send_signal(const unique_fd& process, int signal) noexcept {
 
 bool has_ended(const unique_fd& process, int timeout_ms) noexcept {
   pollfd wait{process.get(), POLLIN, 0};
-  while (::poll(&wait, 1, timeout_ms) < 0 && errno == EINTR)
-    continue;
+  uninterrupted([&] { return ::poll(&wait, 1, timeout_ms); });
   return wait.revents != 0;
 }
 

@@ -41,6 +41,16 @@ private:
   int fd_ = -1;
 };
 
+/// Returns what *call*, a system call, returns; repeats it while signals
+/// interrupt it.
+template <class Call>
+auto uninterrupted(Call call) {
+  auto result = call();
+  while (result < 0 && errno == EINTR)
+    result = call();
+  return result;
+}
+
 /// A second descriptor, closed on exec, of what *fd* names; fails with
 /// `ec::spawn` if *fd* is not open or no descriptor is left.
 expected<unique_fd> duplicate(int fd);

@@ -40,11 +40,10 @@ std::string reap(const spawner_link& link, int timeout_ms) {
   if (!has_ended(link.process, kill_limit_ms))
     return "was killed but does not end";
   siginfo_t info{};
-  int rc = 0;
-  do {
-    rc =
-      ::waitid(P_PIDFD, static_cast<id_t>(link.process.get()), &info, WEXITED);
-  } while (rc != 0 && errno == EINTR);
+  auto rc = uninterrupted([&] {
+    return ::waitid(P_PIDFD, static_cast<id_t>(link.process.get()), &info,
+                    WEXITED);
+  });
   if (rc != 0) // The program itself waits for all children.
     return "ended";
   auto how = info.si_code == CLD_EXITED ? process_exit::kind::exited

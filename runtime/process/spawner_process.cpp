@@ -173,8 +173,7 @@ using clock_type = std::chrono::steady_clock;
 constexpr std::chrono::seconds orphan_limit{1};
 
 void wait_for(pid_t child) {
-  while (::waitpid(child, nullptr, 0) < 0 && errno == EINTR)
-    continue;
+  uninterrupted([&] { return ::waitpid(child, nullptr, 0); });
 }
 
 } // namespace
@@ -390,8 +389,7 @@ void spawner_loop::reap_rank(std::size_t index) {
   // Before its number can be reused.
   ::kill(-rank.pid, SIGKILL);
   int status = 0;
-  while (::waitpid(rank.pid, &status, 0) < 0 && errno == EINTR)
-    continue;
+  uninterrupted([&] { return ::waitpid(rank.pid, &status, 0); });
   endings_.push_back(
     {rank.id,
      process_exit_of(status,

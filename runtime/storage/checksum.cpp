@@ -42,10 +42,10 @@ expected<file_digest> digest_file(const unique_fd& file, const fs::path& path) {
   XXH3_64bits_reset(&state);
   file_digest result;
   for (;;) {
-    auto count = ::pread(file.get(), block.get(), block_size,
-                         static_cast<off_t>(result.size));
-    if (count < 0 && errno == EINTR)
-      continue;
+    auto count = uninterrupted([&] {
+      return ::pread(file.get(), block.get(), block_size,
+                     static_cast<off_t>(result.size));
+    });
     if (count < 0)
       return tl::unexpected{storage_error("read", path, errno)};
     if (count == 0)

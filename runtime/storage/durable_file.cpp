@@ -25,15 +25,6 @@ tl::unexpected<error> storage_failure(std::string_view action,
   return tl::unexpected{storage_error(action, path, code)};
 }
 
-// Repeats the call while signals interrupt it.
-template <class Call>
-auto uninterrupted(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR)
-    result = call();
-  return result;
-}
-
 fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path{"."};
 }

@@ -37,9 +37,8 @@ error copy_error(std::string_view action, const fs::path& path, int code) {
 int copy_by_reading(int from, int to, std::uint64_t& size) {
   std::vector<char> buffer(1 << 16);
   for (;;) {
-    auto count = ::read(from, buffer.data(), buffer.size());
-    if (count < 0 && errno == EINTR)
-      continue;
+    auto count =
+      uninterrupted([&] { return ::read(from, buffer.data(), buffer.size()); });
     if (count <= 0)
       return count < 0 ? errno : 0;
     for (ssize_t done = 0; done < count;) {

@@ -15,14 +15,6 @@ namespace troupe {
 
 namespace {
 
-template <class Call>
-auto without_interrupts(Call call) {
-  auto result = call();
-  while (result < 0 && errno == EINTR)
-    result = call();
-  return result;
-}
-
 struct closer {
   void operator()(DIR* x) const noexcept { ::closedir(x); }
 };
@@ -75,7 +67,7 @@ int remove_all(int above, const char* name) {
 
 expected<held_folder> held_folder::open_at(int above, const char* name,
                                            const fs::path& path) {
-  auto fd = without_interrupts([&] {
+  auto fd = uninterrupted([&] {
     return ::openat(above, name,
                     O_RDONLY | O_DIRECTORY | O_NOFOLLOW | O_CLOEXEC);
   });

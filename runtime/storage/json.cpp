@@ -34,15 +34,21 @@ void append_plain(std::string& out, std::string_view text) {
   out += '"';
 }
 
+// Appends *text*, if it is UTF-8; returns whether it is.
+bool append_valid(std::string& out, std::string_view text) {
+  if (is_plain(text)) {
+    append_plain(out, text);
+    return true;
+  }
+  if (!is_utf8(text))
+    return false;
+  append_json_string(out, text);
+  return true;
+}
+
 void append_name(std::string& out, std::string_view name) {
-  if (is_plain(name)) {
-    append_plain(out, name);
+  if (append_valid(out, name))
     return;
-  }
-  if (is_utf8(name)) {
-    append_json_string(out, name);
-    return;
-  }
   out += R"("\u0000)";
   append_hex(out, name);
   out += '"';
@@ -51,14 +57,8 @@ void append_name(std::string& out, std::string_view name) {
 } // namespace
 
 void append(std::string& out, std::string_view text) {
-  if (is_plain(text)) {
-    append_plain(out, text);
+  if (append_valid(out, text))
     return;
-  }
-  if (is_utf8(text)) {
-    append_json_string(out, text);
-    return;
-  }
   out += R"({"bytes":")";
   append_hex(out, text);
   out += R"("})";

@@ -51,11 +51,10 @@ expected<std::optional<std::string_view>> line_reader::next() {
 expected<bool> line_reader::fill() {
   auto old_size = buffer_.size();
   buffer_.resize(old_size + read_size);
-  ssize_t count;
-  do {
-    count = ::pread(file_.get(), buffer_.data() + old_size, read_size,
-                    static_cast<off_t>(offset_ + old_size));
-  } while (count < 0 && errno == EINTR);
+  auto count = uninterrupted([&] {
+    return ::pread(file_.get(), buffer_.data() + old_size, read_size,
+                   static_cast<off_t>(offset_ + old_size));
+  });
   auto code = errno;
   buffer_.resize(old_size + static_cast<std::size_t>(count > 0 ? count : 0));
   if (count < 0)

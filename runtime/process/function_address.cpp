@@ -151,9 +151,4 @@ expected<const void*> resolve(const function_address& address,
   return reinterpret_cast<const void*>(found->base + address.offset);
 }
 
-std::string program_build_id() {
-  auto program = module_of_path("");
-  return program ? program->build_id : std::string{};
-}
-
 } // namespace troupe

@@ -41,7 +41,4 @@ expected<function_address> locate(const void* fn,
 expected<const void*> resolve(const function_address& address,
                               std::string_view what = "the train loop");
 
-/// The build id of the running program, as in `function_address`.
-std::string program_build_id();
-
 } // namespace troupe

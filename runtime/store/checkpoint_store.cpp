@@ -48,10 +48,6 @@ checkpoint_store::checkpoint_store(held_folder folder, held_folder checkpoints,
     registry_(config, state_.checkpoints), save_state_(std::move(save)),
     log_(std::move(log)), check_(std::move(check)) {
   state_.retention = config;
-  if (!save_state_)
-    save_state_ = [path = folder_.path()](const saved_run& x) {
-      return save_run(x, path);
-    };
   if (!check_)
     check_ = [] { return expected<void>{}; };
 }

@@ -56,14 +56,14 @@ public:
   /// that the state does not know is adopted if it is newer than all it
   /// knows: the crash came between rename and state. From then on
   /// `checkpoints/` is held: everything is created, renamed or removed in
-  /// that folder, even if it is renamed. *save* replaces `state.json` in the
-  /// run's folder if it is unset. *log* records an event before a rotten
+  /// that folder, even if it is renamed. *log* records an event before a rotten
   /// checkpoint is set aside. *check*, if set, is asked before anything is
   /// renamed or removed.
-  static expected<checkpoint_store>
-  open(held_folder folder, run_identity run, const checkpoint_config& config,
-       saved_run state, save_function save = {}, log_function log = {},
-       check_function check = {});
+  static expected<checkpoint_store> open(held_folder folder, run_identity run,
+                                         const checkpoint_config& config,
+                                         saved_run state, save_function save,
+                                         log_function log = {},
+                                         check_function check = {});
 
   /// Makes the files that ranks staged for *batch* a checkpoint. An error
   /// leaves the registered checkpoints as they were; if only saving the state

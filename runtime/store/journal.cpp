@@ -28,12 +28,6 @@ void raise(std::atomic<std::uint64_t>& x, std::uint64_t value) {
 journal::journal(unique_fd file, fs::path path)
   : file_(std::move(file)), path_(std::move(path)) {}
 
-expected<std::unique_ptr<journal>> journal::open(const fs::path& path) {
-  return open_file(path, open_flags(), "open").and_then([&](unique_fd file) {
-    return open(std::move(file), path);
-  });
-}
-
 expected<std::unique_ptr<journal>> journal::open(unique_fd file,
                                                  const fs::path& path) {
   std::unique_ptr<journal> result{new journal{std::move(file), path}};

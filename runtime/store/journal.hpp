@@ -24,13 +24,10 @@ namespace troupe {
 /// may come from any thread.
 class journal {
 public:
-  /// Opens or makes the file *path*. What follows the last whole line (a torn
-  /// write) is cut off; damaged lines before it stay. Both give events. A file
-  /// with lines of which none is a journal's is `ec::corrupt` and left alone.
-  static expected<std::unique_ptr<journal>> open(const fs::path& path);
-
-  /// The same of *file*, which is open for reading and appending; *path* is
-  /// where it lies. Closes it after an error.
+  /// Takes over *file*, opened with `open_flags`, which lies at *path*. What
+  /// follows the last whole line (a torn write) is cut off; damaged lines
+  /// before it stay. Both give events. A file with lines of which none is a
+  /// journal's is `ec::corrupt` and left alone.
   static expected<std::unique_ptr<journal>> open(unique_fd file,
                                                  const fs::path& path);
 

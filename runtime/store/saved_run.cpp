@@ -239,13 +239,6 @@ expected<saved_run> saved_run_from_json(const std::string& text,
   return read_long_values(std::move(*state), run, lacking);
 }
 
-expected<void> save_run(const saved_run& x, const fs::path& run_path) {
-  const auto text = to_json(x);
-  return check_size(state_file(run_path), text, max_state_bytes).and_then([&] {
-    return replace_file(state_file(run_path), text);
-  });
-}
-
 expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
   TROUPE_TRY(auto found, look_up_link(state_file(run_path)));
   if (!found.exists())

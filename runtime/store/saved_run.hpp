@@ -57,9 +57,6 @@ std::string to_json(const saved_run& x);
 expected<saved_run> saved_run_from_json(const std::string& text,
                                         const held_folder& run);
 
-/// Replaces `state.json` of the run in *run_path* atomically.
-expected<void> save_run(const saved_run& x, const fs::path& run_path);
-
 /// Reads `state.json`; nothing if there is none yet.
 expected<std::optional<saved_run>> load_run(const fs::path& run_path);
 

@@ -6,6 +6,7 @@
 #include <utility>
 #include <vector>
 
+#include "tests/support/saved_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/run_description.hpp"

@@ -8,6 +8,7 @@
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/saved_state.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
@@ -442,7 +443,9 @@ TEST(checkpoint_test, keeps_all_that_ranks_add_to_the_metadata_at_once) {
 TEST(checkpoint_test, stays_complete_when_a_rank_dies_setting_metadata) {
   temporary_folder run;
   fs::create_directory(run / "checkpoints");
-  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {}).value();
+  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {},
+                                      saves_in(run.path()))
+                 .value();
   ASSERT_TRUE(store.begin_attempt(0));
   auto x =
     store.commit(0, stage_batch(run.path(), 0, 0, "c", {{{"a", "1"}}}).value())

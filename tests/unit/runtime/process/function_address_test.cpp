@@ -4,6 +4,8 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
+#include <utility>
+
 #include "tests/unit/runtime/process/rank_commands.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/spawner.hpp"
@@ -22,7 +24,6 @@ const void* own_function() {
 TEST(function_address_test, finds_a_function_of_the_program_again) {
   auto address = locate(own_function()).value();
   EXPECT_EQ(address.module, "");
-  EXPECT_EQ(address.build_id, program_build_id());
   EXPECT_EQ(address.build_id.size(), 40u); // SHA-1, the linker's default.
   EXPECT_EQ(resolve(address).value(), own_function());
 }
@@ -36,13 +37,13 @@ TEST(function_address_test, refuses_what_is_not_a_function) {
 
 TEST(function_address_test, names_both_builds_if_they_differ) {
   auto address = locate(own_function()).value();
-  address.build_id = "0123abcd";
+  auto here = std::exchange(address.build_id, "0123abcd");
   auto fn = resolve(address);
   ASSERT_FALSE(fn);
   EXPECT_EQ(fn.error().code, ec::invalid_config);
   EXPECT_THAT(fn.error().message, HasSubstr("process_test"));
   EXPECT_THAT(fn.error().message, HasSubstr("0123abcd"));
-  EXPECT_THAT(fn.error().message, HasSubstr(program_build_id()));
+  EXPECT_THAT(fn.error().message, HasSubstr(here));
 }
 
 TEST(function_address_test, refuses_an_offset_without_code) {

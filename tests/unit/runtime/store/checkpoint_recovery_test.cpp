@@ -176,7 +176,8 @@ TEST_F(checkpoint_store_test, strikes_no_checkpoint_while_look_ups_fail) {
     auto state = load_run(run.path()).value().value();
     ASSERT_TRUE(
       arm_failpoint("storage.look_up:" + std::to_string(nth) + "=eio"));
-    auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, state);
+    auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, state,
+                                        saves_in(run.path()));
     auto resume =
       store ? store->resume_checkpoint() : tl::unexpected{store.error()};
     auto again = load_run(run.path());
@@ -267,8 +268,9 @@ TEST_F(checkpoint_store_test, moves_no_rotten_one_before_its_event_is_stored) {
     stored.push_back(x.kind + " of " + std::to_string(next));
     return {};
   };
-  auto store =
-    checkpoint_store::open(held(run.path()), {"r"}, {}, state, {}, log).value();
+  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, state,
+                                      saves_in(run.path()), log)
+                 .value();
   state = load_run(run.path()).value().value();
   EXPECT_EQ(store.resume_checkpoint().error().message, "the disk is full");
   EXPECT_TRUE(fs::exists(folder(1)));

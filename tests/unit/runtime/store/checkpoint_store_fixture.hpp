@@ -4,6 +4,7 @@
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/mentions.hpp"
+#include "tests/support/saved_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
 
@@ -15,7 +16,8 @@ protected:
   checkpoint_store open(const checkpoint_config& config = {}) {
     auto state = load_run(run.path()).value();
     return checkpoint_store::open(held(run.path()), {"r"}, config,
-                                  state.value_or(saved_run{}))
+                                  state.value_or(saved_run{}),
+                                  saves_in(run.path()))
       .value();
   }
 

@@ -222,8 +222,9 @@ TEST_F(checkpoint_store_test, keeps_old_checkpoints_when_the_disk_is_full) {
   small_disk disk{run / "disk", "256k"};
   if (!disk)
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
-  auto store =
-    checkpoint_store::open(held(disk.path()), {"r"}, {1, "", {}}, {}).value();
+  auto store = checkpoint_store::open(held(disk.path()), {"r"}, {1, "", {}}, {},
+                                      saves_in(disk.path()))
+                 .value();
   ASSERT_TRUE(store.begin_attempt(0));
   auto first = store.commit(
     0, stage_batch(disk.path(), 0, 0, "first", {{{"a", "1"}}}).value());

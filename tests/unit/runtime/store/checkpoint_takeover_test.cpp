@@ -10,7 +10,8 @@ using namespace troupe::test;
 
 TEST_F(checkpoint_store_test, N6_checks_again_before_a_checkpoint_is_named) {
   auto taken = false;
-  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {}, {}, {},
+  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, {},
+                                      saves_in(run.path()), {},
                                       [&]() -> expected<void> {
                                         if (taken)
                                           return failure(ec::conflict, "taken");
@@ -122,9 +123,9 @@ TEST_F(checkpoint_store_test, sets_aside_nothing_of_the_driver_that_is_next) {
     return {};
   };
   auto state = load_run(run.path()).value().value();
-  auto store =
-    checkpoint_store::open(held(run.path()), {"r"}, {}, state, {}, take_over)
-      .value();
+  auto store = checkpoint_store::open(held(run.path()), {"r"}, {}, state,
+                                      saves_in(run.path()), take_over)
+                 .value();
   auto resume = store.resume_checkpoint();
   ASSERT_FALSE(resume);
   EXPECT_TRUE(mentions(resume.error(), folder(0).string()));

@@ -6,6 +6,7 @@
 
 #include "tests/support/checkpoint_files.hpp"
 #include "tests/support/child.hpp"
+#include "tests/support/saved_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
@@ -18,7 +19,7 @@ namespace {
 checkpoint_store open(const fs::path& run) {
   auto state = load_run(run).value().value_or(saved_run{});
   return checkpoint_store::open(held(run), {"r"}, {1, "", score_order::max},
-                                std::move(state))
+                                std::move(state), saves_in(run))
     .value();
 }
 

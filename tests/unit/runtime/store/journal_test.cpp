@@ -14,12 +14,18 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
 using namespace troupe;
 using namespace troupe::test;
 
 namespace {
+
+expected<std::unique_ptr<journal>> open_journal(const fs::path& path) {
+  TROUPE_TRY(auto file, open_file(path, journal::open_flags(), "open"));
+  return journal::open(std::move(file), path);
+}
 
 report_batch batch(std::uint64_t index, std::vector<metrics> values) {
   report_batch result;
@@ -42,7 +48,7 @@ std::uint64_t index_of(const journal_entry& x) {
 
 // A journal with batches 0, 1, 2, and where each of its lines ends.
 std::vector<std::size_t> write_three(const fs::path& path) {
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   for (std::uint64_t i = 0; i < 3; ++i)
     EXPECT_TRUE(log->append_batch(i, batch(i, {{{"loss", 0.5}}})));
   std::vector<std::size_t> ends;
@@ -82,7 +88,7 @@ TEST_F(journal_test, reads_the_values_of_the_first_ranks_on_request) {
                {",\"values\":[", 1}};
   auto row = batch(7, {hard, {}, {{"loss", 0.5}}, hard});
   row.step_s = {0.5, 0.25, 0.5, 0.5};
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   ASSERT_TRUE(log->append_batch(3, row, "c7", 0.5));
   ASSERT_TRUE(log->append_event("tracker_log", 3, hard));
   for (std::size_t ranks = 0; ranks <= 5; ++ranks) {
@@ -103,7 +109,7 @@ TEST_F(journal_test, gives_back_batches_and_events_as_they_were) {
   auto nan = std::numeric_limits<double>::quiet_NaN();
   std::vector<metrics> values{{{"loss", nan}, {"step", 7}}, {{"loss", 1.0}}};
   {
-    auto log = journal::open(path).value();
+    auto log = open_journal(path).value();
     EXPECT_TRUE(log->append_event("started", 3, {{"reason", "none"}}));
     EXPECT_TRUE(log->append_batch(3, batch(12, values), "epoch_1"));
     EXPECT_EQ(log->next_report(), 13u);
@@ -120,8 +126,8 @@ TEST_F(journal_test, gives_back_batches_and_events_as_they_were) {
   EXPECT_EQ(row.values, values);
   EXPECT_EQ(row.checkpoint, "epoch_1");
   EXPECT_GE(row.time, event.time);
-  EXPECT_EQ(journal::open(path).value()->next_report(), 13u);
-  EXPECT_EQ(journal::open(path).value()->next_attempt(), 4u);
+  EXPECT_EQ(open_journal(path).value()->next_report(), 13u);
+  EXPECT_EQ(open_journal(path).value()->next_attempt(), 4u);
 }
 
 TEST_F(journal_test, recovers_all_whole_lines_from_a_tear_at_any_byte) {
@@ -134,7 +140,7 @@ TEST_F(journal_test, recovers_all_whole_lines_from_a_tear_at_any_byte) {
       std::ranges::count_if(ends, [&](auto end) { return end <= size; }));
     auto expected_batches = whole > 0 ? whole - 1 : 0;
     EXPECT_EQ(read_all(path).size(), expected_batches) << size;
-    auto log = journal::open(path).value();
+    auto log = open_journal(path).value();
     EXPECT_EQ(log->next_report(), expected_batches) << size;
     auto torn = size != 0 && (whole == 0 || ends[whole - 1] != size);
     EXPECT_EQ(log->events().size(), torn ? 1u : 0u) << size;
@@ -149,7 +155,7 @@ TEST_F(journal_test, cuts_a_tail_of_zeros) {
   auto ends = write_three(path);
   auto bytes = bytes_of(path);
   write_bytes(path, bytes + std::string(4096, '\0'));
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   ASSERT_EQ(log->events().size(), 1u);
   EXPECT_EQ(log->events()[0],
             (store_event{"journal_tail_cut", {{"bytes", 4096}}}));
@@ -173,7 +179,7 @@ TEST_F(journal_test, reports_the_number_of_a_damaged_line_and_reads_on) {
     EXPECT_NE(bad.error().message.find(path.string() + " line 3 "),
               std::string::npos);
     EXPECT_EQ(index_of(**reader.next()), 2u);
-    auto log = journal::open(path).value();
+    auto log = open_journal(path).value();
     EXPECT_EQ(log->next_report(), 3u);
     ASSERT_EQ(log->events().size(), 1u);
     EXPECT_EQ(
@@ -184,7 +190,7 @@ TEST_F(journal_test, reports_the_number_of_a_damaged_line_and_reads_on) {
 
 TEST_F(journal_test, leaves_a_file_alone_that_is_not_a_journal) {
   write_bytes(path, "a,b\n1,2\n");
-  EXPECT_EQ(journal::open(path).error().code, ec::corrupt);
+  EXPECT_EQ(open_journal(path).error().code, ec::corrupt);
   EXPECT_EQ(bytes_of(path), "a,b\n1,2\n");
 }
 
@@ -193,7 +199,7 @@ TEST_F(journal_test, stays_usable_when_the_disk_is_full) {
   if (!disk)
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
   auto file = disk.path() / "journal.jsonl";
-  auto log = journal::open(file).value();
+  auto log = open_journal(file).value();
   std::uint64_t written = 0;
   auto big = metrics{{"text", std::string(3000, 'x')}};
   for (;;) {
@@ -216,7 +222,7 @@ TEST_F(journal_test, stays_usable_when_the_disk_is_full) {
 }
 
 TEST_F(journal_test, does_not_claim_durability_after_a_failed_sync) {
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   EXPECT_TRUE(log->sync());
   ASSERT_TRUE(arm_failpoint("journal.sync=eio"));
   EXPECT_EQ(log->sync().error().code, ec::storage);
@@ -232,7 +238,7 @@ TEST_F(journal_test, notices_that_its_file_is_missing) {
                       fs::remove(x);
                       write_bytes(x, "another file");
                     }}) {
-    auto log = journal::open(path).value();
+    auto log = open_journal(path).value();
     ASSERT_TRUE(log->sync());
     lose(path);
     auto synced = log->sync();
@@ -245,7 +251,7 @@ TEST_F(journal_test, notices_that_its_file_is_missing) {
 }
 
 TEST_F(journal_test, syncs_while_another_thread_appends) {
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   std::thread writer{[&] {
     for (std::uint64_t i = 0; i < 2000; ++i)
       EXPECT_TRUE(log->append_batch(0, batch(i, {{{"x", 1.5}}})));
@@ -257,7 +263,7 @@ TEST_F(journal_test, syncs_while_another_thread_appends) {
 }
 
 TEST_F(journal_test, can_be_read_while_it_grows) {
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   auto reader = journal_reader::open(path).value();
   EXPECT_FALSE(reader.next().value());
   ASSERT_TRUE(log->append_batch(0, batch(0, {})));
@@ -270,12 +276,12 @@ TEST_F(journal_test, can_be_read_while_it_grows) {
 
 TEST_F(journal_test, times_never_go_back_between_two_writers) {
   auto far = std::int64_t{4102444800} * 1000000; // the year 2100
-  { auto log = journal::open(path).value(); }
+  { auto log = open_journal(path).value(); }
   std::string line = R"({"event":"x","attempt":0,"time_us":)"
                      + std::to_string(far) + R"(,"fields":{})";
   append_sum(line);
   write_bytes(path, bytes_of(path) + line);
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   for (int i = 0; i < 1000; ++i)
     ASSERT_TRUE(log->append_event("y", 0));
   auto entries = read_all(path);
@@ -287,7 +293,7 @@ TEST_F(journal_test, times_never_go_back_between_two_writers) {
 
 TEST_F(journal_test, times_keep_their_pace_after_the_clock_was_set_back) {
   auto far = std::chrono::system_clock::now() + std::chrono::hours{1};
-  { auto log = journal::open(path).value(); }
+  { auto log = open_journal(path).value(); }
   std::string line =
     R"({"event":"x","attempt":0,"time_us":)"
     + std::to_string(std::chrono::duration_cast<std::chrono::microseconds>(
@@ -296,7 +302,7 @@ TEST_F(journal_test, times_keep_their_pace_after_the_clock_was_set_back) {
     + R"(,"fields":{})";
   append_sum(line);
   write_bytes(path, bytes_of(path) + line);
-  auto log = journal::open(path).value();
+  auto log = open_journal(path).value();
   ASSERT_TRUE(log->append_event("begin", 0));
   auto begin = std::chrono::system_clock::now();
   while (std::chrono::system_clock::now() - begin
@@ -311,8 +317,8 @@ TEST_F(journal_test, times_keep_their_pace_after_the_clock_was_set_back) {
 }
 
 TEST_F(journal_test, lines_of_two_writers_never_overlap) {
-  auto first = journal::open(path).value();
-  auto second = journal::open(path).value();
+  auto first = open_journal(path).value();
+  auto second = open_journal(path).value();
   for (std::uint64_t i = 0; i < 50; ++i) {
     ASSERT_TRUE(first->append_batch(0, batch(i, {{{"text", "of the first"}}})));
     ASSERT_TRUE(second->append_batch(1, batch(i, {{{"x", i}}})));
@@ -325,7 +331,7 @@ TEST_F(journal_test, refuses_a_format_it_does_not_know_and_changes_nothing) {
   append_sum(head);
   auto bytes = head + "a line that this version cannot judge\n and a torn one";
   write_bytes(path, bytes);
-  auto log = journal::open(path);
+  auto log = open_journal(path);
   ASSERT_FALSE(log);
   EXPECT_EQ(log.error().code, ec::unsupported);
   EXPECT_NE(log.error().message.find(path.string()), std::string::npos);
@@ -335,7 +341,7 @@ TEST_F(journal_test, refuses_a_format_it_does_not_know_and_changes_nothing) {
 TEST_F(journal_test, finds_the_last_batch_without_the_rest) {
   EXPECT_EQ(read_last_batch(path).error().code, ec::storage);
   write_three(path);
-  ASSERT_TRUE(journal::open(path).value()->append_event("end", 0));
+  ASSERT_TRUE(open_journal(path).value()->append_event("end", 0));
   auto last = read_last_batch(path).value();
   ASSERT_TRUE(last);
   EXPECT_EQ(last->index, 2u);

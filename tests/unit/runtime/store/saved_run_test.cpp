@@ -4,6 +4,7 @@
 
 #include <limits>
 
+#include "tests/support/saved_state.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/checksum.hpp"

@@ -40,7 +40,9 @@ struct shared_watch {
   int users = 0;
   bool is_over = false;     ///< Handled by a watch; later ones are too late.
   std::uint64_t heeded = 0; ///< Kinds of signals.
+  /// Never closed: a handler on another thread may be about to write to it.
   unique_fd event_owner;
+  pid_t event_process = 0; ///< Whose it is; forked processes make their own.
   std::map<int, struct sigaction> before; ///< Of the signals that are watched.
 };
 
@@ -78,7 +80,12 @@ void begin(shared_watch& state) {
   kinds_seen = 0;
   state.is_over = false;
   state.heeded = 0;
-  state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  if (std::exchange(state.event_process, ::getpid()) != ::getpid()
+      || !state.event_owner)
+    state.event_owner.reset(::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK));
+  std::uint64_t count = 0; // Of an earlier watch.
+  [[maybe_unused]] auto n =
+    ::read(state.event_owner.get(), &count, sizeof(count));
   event = state.event_owner.get();
   watching_process = ::getpid();
 }
@@ -107,7 +114,6 @@ void restore(shared_watch& state) {
   }
   state.before.clear();
   event = -1;
-  state.event_owner.reset();
 }
 
 /// The first signal that was not handled; 0: none.

@@ -2,6 +2,8 @@
 
 #include <csignal>
 #include <memory>
+#include <set>
+#include <string>
 #include <thread>
 
 #include <gtest/gtest.h>
@@ -204,6 +206,35 @@ TEST(interrupt_watch_test, leaves_at_once_at_the_third_signal) {
   auto status = program.wait();
   ASSERT_TRUE(WIFEXITED(status));
   EXPECT_EQ(WEXITSTATUS(status), 128 + SIGTERM);
+}
+
+// A handler that another thread entered before the watch ended may still write.
+TEST(interrupt_watch_test, leaves_no_number_of_a_file_to_a_late_handler) {
+  auto events = [] {
+    std::set<int> result;
+    char target[64];
+    for (int fd = 0; fd < 1024; ++fd) {
+      auto link = "/proc/self/fd/" + std::to_string(fd);
+      auto size = ::readlink(link.c_str(), target, sizeof(target));
+      if (size > 0 && std::string(target, size) == "anon_inode:[eventfd]")
+        result.insert(fd);
+    }
+    return result;
+  };
+  std::set<int> of_watch;
+  int own = -1;
+  {
+    interrupt_watch watch;
+    of_watch = events();
+    own = watch.fd();
+    ::raise(SIGINT);
+    EXPECT_TRUE(is_readable(own));
+    watch.answer(interrupt::stop);
+  }
+  of_watch.erase(own);
+  EXPECT_EQ(events(), of_watch);
+  interrupt_watch next;
+  EXPECT_FALSE(is_readable(next.fd()));
 }
 
 TEST(interrupt_watch_test, starts_again_and_restores_the_handlers) {

@@ -85,21 +85,26 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
   request.descriptors.push_back(std::move(*memory));
   request.descriptors.push_back(std::move(*socket));
   request.descriptors.push_back(std::move(ticket->file));
-  auto started = [rank, listener, pids = pids_](expected<pid_t> pid) {
+  auto started = [attempt, rank, listener, pids = pids_](expected<pid_t> pid) {
     if (!pid) {
       listener.failed(rank, pid.error());
       return;
     }
     {
       std::lock_guard guard{pids->mutex};
-      pids->of_rank[rank] = *pid;
+      auto& last = pids->of_rank[rank];
+      if (last.attempt <= attempt)
+        last = {attempt, *pid};
     }
     listener.launched(rank, *pid);
   };
-  auto ended = [rank, listener, pids = pids_](process_exit cause) {
+  auto ended = [attempt, rank, listener, pids = pids_](process_exit cause) {
     {
       std::lock_guard guard{pids->mutex};
-      pids->of_rank.erase(rank);
+      // A rank that was given up may end after its successor has started.
+      auto& last = pids->of_rank[rank];
+      if (last.attempt <= attempt)
+        last = {attempt, 0};
     }
     listener.exited(rank, std::move(cause));
   };
@@ -156,7 +161,7 @@ bool process_launcher::show_stacks(int rank) {
 pid_t process_launcher::pid_of(int rank) const {
   std::lock_guard guard{pids_->mutex};
   auto found = pids_->of_rank.find(rank);
-  return found != pids_->of_rank.end() ? found->second : 0;
+  return found != pids_->of_rank.end() ? found->second.pid : 0;
 }
 
 } // namespace troupe

@@ -60,10 +60,15 @@ private:
   /// Process of *rank*; 0 if it has none yet.
   pid_t pid_of(int rank) const;
 
+  struct last_process {
+    std::uint64_t attempt = 0;
+    pid_t pid = 0; ///< 0: it has ended.
+  };
+
   /// Filled and emptied by the threads that hear of processes.
   struct process_table {
     std::mutex mutex;
-    std::map<int, pid_t> of_rank;
+    std::map<int, last_process> of_rank;
   };
 
   process_launcher_args args_;

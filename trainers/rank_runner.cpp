@@ -121,8 +121,8 @@ std::string type_of_exception() {
   return type ? boost::core::demangle(type->name()) : std::string{};
 }
 
-loop_outcome call_loop(const train_loop& loop, train_context& context,
-                       loop_stage stage) {
+loop_outcome outcome_of(const train_loop& loop, train_context& context,
+                        loop_stage stage) {
   try {
     loop(context, stage);
     return {};
@@ -137,6 +137,14 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
             false,
             type_of_exception()};
   }
+}
+
+loop_outcome call_loop(const train_loop& loop, train_context& context,
+                       loop_stage stage) {
+  auto process = ::getpid();
+  auto outcome = outcome_of(loop, context, stage);
+  leave_if_forked(process, outcome.reason);
+  return outcome;
 }
 
 /// A loop that has failed keeps its own reason.

@@ -4,6 +4,8 @@
 #include <fcntl.h>
 #include <malloc.h>
 #include <sys/file.h>
+#include <sys/mman.h>
+#include <sys/socket.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -68,6 +70,21 @@ int end_of_child(int signal) {
 
 void end_child(train_context& context) {
   context.report({{"ended_by", end_of_child(SIGTERM)}});
+}
+
+/// Rank 0 forks a process that leaves the loop by the action of *plan*.
+void leave_in_child(train_context& context, const fault_plan& plan) {
+  int status = -1;
+  if (context.rank() == 0) {
+    auto child = fork();
+    if (child == 0 && plan.action == "throw")
+      throw std::runtime_error{"not of the rank"};
+    if (child == 0)
+      return;
+    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+      continue;
+  }
+  context.report({{"status", WEXITSTATUS(status)}});
 }
 
 void signal_spawner(int signal) {
@@ -464,6 +481,64 @@ TEST_F(run_test, what_ranks_and_callbacks_fork_off_is_ended_by_sigterm) {
   ASSERT_FALSE(outcome.error) << outcome.error->message;
   EXPECT_EQ(outcome.metrics.at("ended_by"), metric_value{SIGTERM});
   EXPECT_EQ(of_callback, SIGTERM);
+}
+
+TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  for (std::string action : {"return", "throw"})
+    for (auto where : {placement::processes, placement::in_process}) {
+      auto name =
+        action + (where == placement::processes ? "_process" : "_thread");
+      train_options options{.scaling = {.num_workers = 2, .where = where},
+                            .run = config(name)};
+      auto outcome =
+        data_parallel_trainer{leave_in_child, fault_plan{.action = action},
+                              options}
+          .fit();
+      ASSERT_FALSE(outcome.error) << name << ": " << outcome.error->message;
+      EXPECT_EQ(outcome.metrics.at("status"), metric_value{action == "throw"})
+        << name;
+    }
+}
+
+// A rank that was given up may end at any time.
+TEST_F(run_test, the_late_end_of_a_rank_takes_nothing_from_its_successor) {
+  auto store = run_store::open(resolve(config())).value();
+  ASSERT_TRUE(store->begin_attempt());
+  std::vector<unique_fd> doors;
+  process_launcher_args args;
+  args.spawner = *spawner();
+  args.let_in = [&]() -> expected<unique_fd> {
+    int ends[2];
+    if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+      return system_failure(ec::spawn, "socketpair");
+    doors.emplace_back(ends[0]);
+    return unique_fd{ends[1]};
+  };
+  args.log_path = storage_.path().string();
+  args.ticket = [&] { return store->ticket(); };
+  process_launcher launcher{args};
+  unique_fd memory{::memfd_create("segment", MFD_CLOEXEC)};
+  struct process {
+    std::promise<pid_t> launched;
+    std::promise<void> exited;
+  } first, second;
+  for (auto* x : {&first, &second}) {
+    launcher.launch(x == &first ? 1 : 2, 0, memory.get(),
+                    {[x](int, int pid) { x->launched.set_value(pid); },
+                     [](int, const error&) {},
+                     [x](int, const process_exit&) { x->exited.set_value(); }});
+  }
+  kill(first.launched.get_future().get(), SIGKILL);
+  auto pid = second.launched.get_future().get();
+  first.exited.get_future().get();
+  EXPECT_TRUE(launcher.vitals(0));
+  kill(pid, SIGKILL);
+  second.exited.get_future().get();
+  EXPECT_FALSE(launcher.vitals(0));
 }
 
 TEST_F(run_test, a_program_without_standard_descriptors_trains) {

@@ -10,6 +10,7 @@
 #include <csignal>
 #include <cstring>
 #include <set>
+#include <utility>
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
@@ -425,9 +426,14 @@ bool spawner_connection::next_frame() {
       sending_ = {make_frame(spawn_frame::signal, body.take()), 0, {}};
       return true;
     }
+    if (!next.made.bytes.empty()) {
+      sending_ = std::move(next.made);
+      return true;
+    }
     auto made = make_start(next.id, std::move(next.request));
     if (made) {
-      sending_ = {std::move(made->bytes), 0, std::move(made->descriptors)};
+      sending_ = {std::move(made->bytes), 0, std::move(made->descriptors),
+                  next.id};
       return true;
     }
     refuse(next.id, made.error());
@@ -464,6 +470,10 @@ void spawner_connection::lose_spawner(std::string why) {
   {
     std::lock_guard guard{mutex_};
     // Unsent requests go to the next spawner.
+    if (sending_.starts != 0 && sending_.sent == 0) {
+      orders_.push_front({sending_.starts, 0, {}, {}});
+      orders_.front().made = std::exchange(sending_, {});
+    }
     std::set<process_id> waiting;
     for (const auto& x : orders_)
       if (was_ready && x.signal == 0)

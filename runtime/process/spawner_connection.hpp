@@ -55,19 +55,21 @@ private:
 
   using process_map = std::map<process_id, process>;
 
+  /// A frame being sent; the descriptors go with its first byte.
+  struct frame {
+    std::string bytes;
+    std::size_t sent = 0;
+    std::vector<unique_fd> descriptors;
+    process_id starts = 0; ///< What it asks for; 0: it is a signal.
+  };
+
   /// Something to tell the spawner: a request, or a signal to a process without
   /// a pidfd.
   struct order {
     process_id id = 0;
     int signal = 0;
     spawn_request request;
-  };
-
-  /// A frame being sent; the descriptors go with its first byte.
-  struct frame {
-    std::string bytes;
-    std::size_t sent = 0;
-    std::vector<unique_fd> descriptors;
+    frame made = {}; ///< The request, once a spawner has died before it.
   };
 
   expected<void> push(order x);

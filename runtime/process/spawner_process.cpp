@@ -103,12 +103,28 @@ std::pair<char*, char*> environment_block() {
   return {reinterpret_cast<char*>(begin), reinterpret_cast<char*>(end)};
 }
 
+// Reads from an empty file: a value that the program gave to `putenv` may be in
+// constant memory, which the kernel refuses to write. As a part of the
+// program's file it stays there anyway.
+void overwrite(const unique_fd& zeros, char* value, std::size_t size) {
+  if (size == 0 || ::ftruncate(zeros.get(), static_cast<off_t>(size)) != 0)
+    return;
+  for (std::size_t done = 0; done < size;) {
+    auto n =
+      ::pread(zeros.get(), value + done, size - done, static_cast<off_t>(done));
+    if (n == 0 || (n < 0 && errno != EINTR))
+      return;
+    done += static_cast<std::size_t>(std::max<ssize_t>(n, 0));
+  }
+}
+
 // Overwrites the values as well: `unsetenv` alone leaves them in this process's
 // memory, in its core dumps and in `/proc`.
 void hide_variables(const std::vector<std::string>& hidden) {
   if (hidden.empty())
     return;
   std::vector<std::string> names;
+  unique_fd zeros{::memfd_create("troupe-zeros", MFD_CLOEXEC)};
   auto erase = [&](char* variable) {
     auto size = std::strlen(variable);
     auto sign = std::find(variable, variable + size, '=');
@@ -120,8 +136,8 @@ void hide_variables(const std::vector<std::string>& hidden) {
                })))
       return;
     names.emplace_back(name);
-    std::memset(sign + 1, 0,
-                static_cast<std::size_t>(variable + size - sign) - 1);
+    overwrite(zeros, sign + 1,
+              static_cast<std::size_t>(variable + size - sign) - 1);
   };
   auto [begin, end] = environment_block();
   while (begin < end) {
@@ -176,6 +192,16 @@ void wait_for(pid_t child) {
   uninterrupted([&] { return ::waitpid(child, nullptr, 0); });
 }
 
+/// Takes the *status* of an ended child, without waiting. Returns false if a
+/// debugger that traced it has still to take it, which may never happen.
+bool take_status(pid_t child, int& status) {
+  pid_t found = 0;
+  do {
+    found = ::waitpid(child, &status, WNOHANG);
+  } while (found < 0 && errno == EINTR);
+  return found != 0;
+}
+
 } // namespace
 
 spawner_loop::spawner_loop(unique_fd socket, pid_t parent, rank_main entry)
@@ -222,15 +248,42 @@ void spawner_loop::finish() {
     ::kill(-rank.pid, SIGKILL);
     send_signal(rank.process, SIGKILL);
   }
-  for (const auto& rank : ranks_)
-    wait_for(rank.pid);
-  ranks_.clear();
-  for (kill_orphans(); !orphans_.empty(); kill_orphans()) {
-    for (const auto& x : orphans_)
-      wait_for(x.pid);
-    orphans_.clear();
+  // As long as one of them is there, in a disk's hands, it may leave orphans.
+  for (kill_orphans(); !ranks_.empty() || !orphans_.empty(); kill_orphans()) {
+    std::vector<pollfd> waits;
+    watch_ends(waits);
+    if (::poll(waits.data(), waits.size(), -1) > 0)
+      reap_ended(waits.data());
   }
   ::_exit(EXIT_SUCCESS);
+}
+
+void spawner_loop::watch_ends(std::vector<pollfd>& waits) const {
+  for (const auto& rank : ranks_)
+    waits.push_back({rank.process.get(), POLLIN, 0});
+  for (const auto& x : orphans_)
+    waits.push_back({x.process.get(), POLLIN, 0});
+}
+
+bool spawner_loop::reap_ended(const pollfd* ends) {
+  int status = 0;
+  std::erase_if(traced_, [&](pid_t pid) { return take_status(pid, status); });
+  bool changed = false;
+  for (std::size_t i = orphans_.size(); i > 0; --i) {
+    if (ends[ranks_.size() + i - 1].revents == 0)
+      continue;
+    if (auto pid = orphans_[i - 1].pid; !take_status(pid, status))
+      traced_.push_back(pid);
+    orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(i - 1));
+    changed = true;
+  }
+  for (std::size_t i = ranks_.size(); i > 0; --i) {
+    if (ends[i - 1].revents == 0)
+      continue;
+    reap_rank(i - 1);
+    changed = true;
+  }
+  return changed;
 }
 
 void spawner_loop::await_socket() {
@@ -239,10 +292,7 @@ void spawner_loop::await_socket() {
     // threads that would take it.
     std::vector<pollfd> waits{{socket_.get(), POLLIN, 0},
                               {parent_process_.get(), POLLIN, 0}};
-    for (const auto& rank : ranks_)
-      waits.push_back({rank.process.get(), POLLIN, 0});
-    for (const auto& x : orphans_)
-      waits.push_back({x.process.get(), POLLIN, 0});
+    watch_ends(waits);
     int timeout_ms = -1;
     if (!endings_.empty())
       timeout_ms = static_cast<int>(
@@ -253,22 +303,7 @@ void spawner_loop::await_socket() {
       continue;
     if (waits[1].revents != 0)
       finish();
-    bool changed = false;
-    auto first_orphan = ranks_.size() + 2;
-    for (std::size_t i = orphans_.size(); i > 0; --i) {
-      if (waits[first_orphan + i - 1].revents == 0)
-        continue;
-      wait_for(orphans_[i - 1].pid);
-      orphans_.erase(orphans_.begin() + static_cast<std::ptrdiff_t>(i - 1));
-      changed = true;
-    }
-    for (std::size_t i = first_orphan - 2; i > 0; --i) {
-      if (waits[i + 1].revents == 0)
-        continue;
-      reap_rank(i - 1);
-      changed = true;
-    }
-    if (changed)
+    if (reap_ended(waits.data() + 2))
       kill_orphans();
     report_endings();
     if (waits[0].revents != 0)
@@ -388,13 +423,18 @@ void spawner_loop::reap_rank(std::size_t index) {
   ranks_.erase(ranks_.begin() + static_cast<std::ptrdiff_t>(index));
   // Before its number can be reused.
   ::kill(-rank.pid, SIGKILL);
-  int status = 0;
-  uninterrupted([&] { return ::waitpid(rank.pid, &status, 0); });
+  auto words = read_termination_message(rank.termination_message.get());
+  process_exit how;
+  if (int status = 0; take_status(rank.pid, status)) {
+    how = process_exit_of(status, std::move(words));
+  } else {
+    traced_.push_back(rank.pid);
+    how = {process_exit::kind::lost, 0,
+           words.empty() ? "ended; how, only the debugger knows that traced it"
+                         : std::move(words)};
+  }
   endings_.push_back(
-    {rank.id,
-     process_exit_of(status,
-                     read_termination_message(rank.termination_message.get())),
-     clock_type::now() + orphan_limit});
+    {rank.id, std::move(how), clock_type::now() + orphan_limit});
 }
 
 void spawner_loop::kill_orphans() {
@@ -402,8 +442,8 @@ void spawner_loop::kill_orphans() {
     auto same = [pid](const auto& x) { return x.pid == pid; };
     return std::any_of(ranks_.begin(), ranks_.end(), same)
            || std::any_of(orphans_.begin(), orphans_.end(), same)
-           || std::find(earlier_children_.begin(), earlier_children_.end(), pid)
-                != earlier_children_.end();
+           || std::ranges::count(earlier_children_, pid)
+           || std::ranges::count(traced_, pid);
   };
   for (auto pid : own_children()) {
     if (is_known(pid))

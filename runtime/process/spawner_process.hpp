@@ -1,5 +1,6 @@
 #pragma once
 
+#include <poll.h>
 #include <sys/types.h>
 
 #include <chrono>
@@ -85,6 +86,11 @@ private:
   void start(std::string_view body, std::vector<unique_fd> descriptors);
   void refuse(std::uint64_t id, std::string_view why);
   void signal_rank(std::string_view body);
+  /// Adds what to poll for the ends of ranks, then of orphans.
+  void watch_ends(std::vector<pollfd>& waits) const;
+  /// Reaps those that have ended, by *ends* of `watch_ends`. Returns whether
+  /// there was one.
+  bool reap_ended(const pollfd* ends);
   void reap_rank(std::size_t index);
   void kill_orphans();
   void report_endings();
@@ -97,7 +103,8 @@ private:
   std::vector<orphan> orphans_;
   std::vector<ending> endings_;
   std::vector<pid_t>
-    earlier_children_; ///< Children from before: not of any rank.
+    earlier_children_;        ///< Children from before: not of any rank.
+  std::vector<pid_t> traced_; ///< Ended; a debugger has yet to let go of them.
   char program_name_[16] = {};
 };
 

@@ -43,6 +43,30 @@ int hold_ranks() {
   return EXIT_FAILURE; // Not before it was killed.
 }
 
+/// Starts a rank that may be traced and one with a child in a session of its
+/// own, says the spawner, the rank and the child, and waits.
+int hold_traced() {
+  auto& client = **spawner();
+  auto said = make_pipe();
+  auto wait = make_pipe();
+  auto start = [&](const char* what, bool waits_first) {
+    auto request = command(what);
+    request.descriptors.push_back(
+      std::move(*duplicate((waits_first ? wait.reader : said.writer).get())));
+    request.descriptors.push_back(
+      std::move(*duplicate((waits_first ? said.writer : wait.reader).get())));
+    return start_rank(client, std::move(request));
+  };
+  auto traced = start("wait_traced", true);
+  read_line(said.reader.get());
+  auto other = start("keep_child session", false);
+  auto child = read_line(said.reader.get());
+  std::cout << client.spawner_pid() << " " << *traced.pid.get() << " " << child
+            << std::endl;
+  other.end.get();
+  return EXIT_FAILURE; // Not before it was killed.
+}
+
 /// A rank of a spawner that was executed finds a function of this process.
 int find_function() {
   auto address =
@@ -154,6 +178,8 @@ void prepare_mode(const std::string& mode) {
 int run_mode(const std::string& mode) {
   if (mode == "hold_ranks")
     return hold_ranks();
+  if (mode == "hold_traced")
+    return hold_traced();
   if (mode == "late")
     std::_Exit(find_function()); // The thread is still there.
   if (mode == "three_interrupts")

@@ -14,6 +14,10 @@ inline constexpr const char* mode_variable = "TROUPE_PROCESS_TEST_MODE";
 inline constexpr const char* no_spawner_variable =
   "TROUPE_PROCESS_TEST_NO_SPAWNER";
 
+/// Part of this program's environment, in its constant memory.
+inline constexpr const char* constant_variable =
+  "TROUPE_PROCESS_TEST_CONSTANT=a secret";
+
 /// Names, in the mode `spare_relatives`, what is to be killed.
 inline constexpr const char* kin_variable = "TROUPE_PROCESS_TEST_KIN";
 

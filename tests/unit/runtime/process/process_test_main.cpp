@@ -11,6 +11,7 @@ int main(int argc, char** argv) {
   using namespace troupe::test;
   if (std::getenv(no_spawner_variable) && std::getenv("TROUPE_SPAWNER"))
     return 5;
+  ::putenv(const_cast<char*>(constant_variable));
   const char* mode = std::getenv(mode_variable);
   if (mode)
     prepare_mode(mode);

@@ -12,6 +12,7 @@
 #include <thread>
 
 #include <fcntl.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -132,6 +133,12 @@ commands() {
          return 0;
        }},
       {"terminate", [](auto&, descriptors) -> int { std::terminate(); }},
+      {"wait_traced", // Says once any process may trace it.
+       [](auto&, descriptors d) {
+         ::prctl(PR_SET_PTRACER, PR_SET_PTRACER_ANY);
+         say(d.at(1), "traced\n");
+         return wait_for_end_of(d.at(0));
+       }},
       {"wait", [](auto&, descriptors d) { return wait_for_end_of(d.at(0)); }},
       {"say",
        [](auto& x, descriptors d) {
@@ -163,8 +170,8 @@ commands() {
          return 3;
        }},
       {"keep_child",
-       [](auto&, descriptors d) {
-         start_child("", d.at(0));
+       [](auto& x, descriptors d) {
+         start_child(x, d.at(0));
          return wait_for_end_of(d.at(1));
        }},
       {"keep_orphan",

@@ -5,6 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 #include <poll.h>
+#include <sys/ptrace.h>
 #include <sys/wait.h>
 
 #include "tests/support/no_new_threads.hpp"
@@ -68,6 +69,45 @@ TEST(spawner_death_test, nothing_is_left_of_a_program_killed_with_signal_9) {
 
 TEST(spawner_death_test, nothing_is_left_even_if_the_spawner_was_stopped) {
   kill_program_and_watch(true);
+}
+
+// The kernel gives the status of a traced process to its debugger first.
+TEST(spawner_death_test, waits_for_no_debugger_when_its_program_dies) {
+  auto program = start_program("hold_traced");
+  auto pids = read_pids(program.output.get());
+  ASSERT_EQ(pids.size(), 3u);
+  auto spawner = open_pidfd(pids[0]);
+  auto child = open_pidfd(pids[2]);
+  auto is_tracing = ::ptrace(PTRACE_SEIZE, pids[1], 0, 0) == 0;
+  ::kill(program.pid, SIGKILL);
+  program.wait();
+  wait_for_end(child);
+  wait_for_end(spawner);
+  if (!is_tracing)
+    GTEST_SKIP() << "this host lets no process trace another";
+  ::waitpid(pids[1], nullptr, __WALL);
+}
+
+TEST(spawner_death_test, reports_the_end_of_a_rank_that_a_debugger_holds) {
+  spawner_client client{exec_spawner().value()};
+  auto wait = make_pipe();
+  auto said = make_pipe();
+  auto request = command("wait_traced");
+  request.descriptors.push_back(std::move(wait.reader));
+  request.descriptors.push_back(std::move(said.writer));
+  auto rank = start_rank(client, std::move(request));
+  read_line(said.reader.get());
+  auto pid = rank.pid.get().value();
+  auto first = client.spawner_pid();
+  auto is_tracing = ::ptrace(PTRACE_SEIZE, pid, 0, 0) == 0;
+  client.kill(rank.id, SIGKILL);
+  auto end = rank.end.get();
+  if (!is_tracing)
+    GTEST_SKIP() << "this host lets no process trace another";
+  EXPECT_EQ(end.how, process_exit::kind::lost);
+  EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
+  EXPECT_EQ(client.spawner_pid(), first);
+  ::waitpid(pid, nullptr, __WALL);
 }
 
 TEST(spawner_death_test, ranks_end_with_a_program_that_exits) {
@@ -177,19 +217,25 @@ TEST(spawner_death_test, a_client_ends_although_its_spawner_is_stopped) {
   EXPECT_TRUE(has_ended(process, 0));
 }
 
-TEST(spawner_death_test, starts_another_for_the_first_request_if_need_be) {
-  auto link = exec_spawner().value();
-  auto pid = link.pid;
-  spawner_client client{std::move(link)};
-  EXPECT_EQ(run_rank(client, command("return 1")).code, 1);
-  ::kill(pid, SIGKILL);
-  // Before or after the client has seen the end, but never for nothing.
-  auto rank = start_rank(client, command("return 2"));
-  auto started = rank.pid.get();
-  if (!started) {
-    EXPECT_THAT(started.error().message, HasSubstr("killed by signal 9"));
+// Before or after the client has seen the end, but never for nothing.
+TEST(spawner_death_test, starts_another_for_a_request_that_was_not_sent) {
+  for (auto is_first : {true, false}) {
+    auto link = exec_spawner().value();
+    auto process = open_pidfd(link.pid);
+    pollfd hello{link.socket.get(), POLLIN, 0};
+    while (::poll(&hello, 1, -1) < 1)
+      continue;
+    spawner_client client{std::move(link)};
+    if (!is_first) {
+      EXPECT_EQ(run_rank(client, command("return 1")).code, 1);
+    }
+    send_signal(process, SIGKILL);
+    wait_for_end(process);
+    auto rank = start_rank(client, command("return 2"));
+    auto started = rank.pid.get();
+    ASSERT_TRUE(started) << started.error().message;
+    EXPECT_EQ(rank.end.get().code, 2);
   }
-  EXPECT_EQ(run_rank(client, command("return 3")).code, 3);
 }
 
 TEST(spawner_death_test, says_why_no_other_spawner_could_be_started) {

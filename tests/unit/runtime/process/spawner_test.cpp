@@ -14,6 +14,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/no_memory.hpp"
+#include "tests/unit/runtime/process/process_modes.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
@@ -157,6 +158,20 @@ TEST_F(spawner_test, leaves_nothing_of_a_hidden_variable_in_a_rank) {
   request.environment = {{"HOME", "asked for"}};
   EXPECT_THAT(answer_of(client, std::move(request)),
               HasSubstr("HOME=asked for"));
+}
+
+TEST_F(spawner_test, hides_a_variable_in_constant_memory) {
+  auto request = command("environ");
+  EXPECT_THAT(answer_of(client, std::move(request)),
+              HasSubstr(constant_variable));
+  auto pipe = make_pipe();
+  request = command("environ");
+  request.hidden = {"TROUPE_PROCESS_TEST_CONST*"};
+  request.descriptors.push_back(std::move(pipe.writer));
+  auto rank = start_rank(client, std::move(request));
+  EXPECT_THAT(read_all(pipe.reader.get()),
+              testing::Not(HasSubstr(constant_variable)));
+  EXPECT_EQ(to_string(rank.end.get()), "exited with code 0");
 }
 
 TEST_F(spawner_test, pins_a_rank_to_its_cores) {

@@ -9,6 +9,7 @@
 #include "tests/support/memory_link.hpp"
 #include "tests/support/no_new_threads.hpp"
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
+#include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
 

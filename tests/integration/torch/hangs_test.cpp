@@ -189,11 +189,10 @@ TEST_P(torch_hangs_test, a_rank_without_a_sign_of_life_is_named_and_ended) {
   expect_stacks();
 }
 
-/// Rank 1 never comes to the group.
-void stay_away_from_the_group(train_context& context, const std::string&) {
+/// Rank 1 never comes to the group, which is made before the loop.
+void stay_away_from_the_group(train_context& context) {
   if (context.rank() == 1)
     stays_away("");
-  data_plane(context);
 }
 
 class torch_meetings_test : public testing::TestWithParam<backend> {
@@ -230,8 +229,11 @@ TEST_P(torch_meetings_test, ranks_that_reduce_and_report_end_with_both_named) {
 TEST_P(torch_meetings_test, a_rank_that_never_comes_to_the_group_is_ended) {
   if (GetParam() == backend::local)
     GTEST_SKIP() << "ranks meet in its first collective";
-  auto outcome =
-    torch_trainer{stay_away_from_the_group, std::string{}, options()}.fit();
+  auto with = options();
+  with.run.rank_hooks.before_loop = stay_away_from_the_group;
+  auto outcome = torch_trainer{[](train_context&, const std::string&) {},
+                               std::string{}, with}
+                   .fit();
   ASSERT_TRUE(outcome.error);
   ASSERT_EQ(outcome.error->ranks.size(), 1u) << outcome.error->message;
   auto& [rank, failure] = *outcome.error->ranks.begin();

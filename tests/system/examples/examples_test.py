@@ -365,7 +365,7 @@ class FashionMnist(ExampleTest):
         first = self.storage / "first"
         self.assertRegex(out, r"validation accuracy 0\.\d+; files are in " + re.escape(str(first)))
         self.assertIn("finished", err)
-        self.assertEqual(config_names(first), ["data", "resume", "lr", "epochs", "batch_size", "limit"])
+        self.assertEqual(config_names(first), ["data", "resume", "lr", "seed", "epochs", "batch_size", "limit"])
         (batch,) = batches_of(first)
         values = batch["values"][0]
         self.assertEqual(values["epoch"], 0)

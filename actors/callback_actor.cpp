@@ -4,6 +4,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::shared_ptr<const callback_actor> as_callback(user_callback_actor actor,
                                                   std::string name) {
   auto home = actor ? &actor.home_system() : nullptr;

@@ -6,7 +6,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -363,4 +363,4 @@ callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
   };
 }
 
-} // namespace troupe
+} // namespace troupe::internal

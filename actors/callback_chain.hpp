@@ -20,7 +20,7 @@
 #include "troupe/runtime/run/callback_watchdog.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // -- callbacks that are classes
 
@@ -151,4 +151,4 @@ struct callback_chain_state {
 user_callback_actor::behavior_type
 callback_chain(callback_chain_state::pointer self, callback_chain_args args);
 
-} // namespace troupe
+} // namespace troupe::internal

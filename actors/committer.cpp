@@ -4,7 +4,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -53,4 +53,4 @@ committer_actor::behavior_type committer(committer_actor::pointer self,
   };
 }
 
-} // namespace troupe
+} // namespace troupe::internal

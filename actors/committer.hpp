@@ -8,7 +8,7 @@
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 struct committer_args {
   std::shared_ptr<run_store> store;
@@ -20,4 +20,4 @@ struct committer_args {
 committer_actor::behavior_type committer(committer_actor::pointer self,
                                          committer_args args);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/store/result.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -437,4 +437,4 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   };
 }
 
-} // namespace troupe
+} // namespace troupe::internal

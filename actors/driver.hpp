@@ -18,7 +18,7 @@
 #include "troupe/runtime/store/run_store.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 struct driver_args {
   std::shared_ptr<run_store> store;
@@ -144,4 +144,4 @@ struct driver_state {
 driver_actor::behavior_type driver(driver_state::pointer self,
                                    driver_args args);
 
-} // namespace troupe
+} // namespace troupe::internal

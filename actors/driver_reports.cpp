@@ -4,7 +4,7 @@
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -180,4 +180,4 @@ caf::result<void> driver_state::log(const log_event& x) {
   return caf::unit;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -150,7 +150,7 @@ std::optional<process_vitals> process_launcher::vitals(int rank) {
 
 bool process_launcher::is_stopped(int rank) {
   auto pid = pid_of(rank);
-  return pid != 0 && troupe::is_stopped(pid);
+  return pid != 0 && internal::is_stopped(pid);
 }
 
 bool process_launcher::show_stacks(int rank) {
@@ -164,4 +164,4 @@ pid_t process_launcher::pid_of(int rank) const {
   return found != pids_->of_rank.end() ? found->second.pid : 0;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

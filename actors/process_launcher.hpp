@@ -15,7 +15,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a new rank process gets. Its descriptors are the shared segment, the
 /// socket through which it asks its worker group for the rest, and the file of
@@ -77,4 +77,4 @@ private:
   std::vector<spawner_client::process_id> ids_; ///< By rank.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Starts and ends the processes or threads of ranks. Calls never block;
 /// `events` are called from any thread.
@@ -53,4 +53,4 @@ public:
   virtual void drain() {}
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/store/result.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // -- the lent thread
 
@@ -118,4 +118,4 @@ void thread_launcher::join() {
   shared_->changed.wait(guard, [this] { return shared_->running == 0; });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include "troupe/actors/rank_launcher.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The thread that waits in `fit()`, lent to a run for the loop of its only
 /// rank.
@@ -61,4 +61,4 @@ private:
   std::shared_ptr<lent_thread> lent_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -1,6 +1,6 @@
 #include "troupe/actors/trainer.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 trainer_actor::behavior_type trainer(trainer_actor::pointer self,
                                      trainer_args args) {
@@ -17,4 +17,4 @@ trainer_actor::behavior_type trainer(trainer_actor::pointer self,
   };
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 struct trainer_args {
   std::uint64_t attempt = 0;
@@ -21,4 +21,4 @@ struct trainer_args {
 trainer_actor::behavior_type trainer(trainer_actor::pointer self,
                                      trainer_args args);
 
-} // namespace troupe
+} // namespace troupe::internal

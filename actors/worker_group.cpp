@@ -5,7 +5,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -258,4 +258,4 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
   };
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -20,7 +20,7 @@
 #include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What stays the same for all attempts of a run.
 struct group_plan {
@@ -226,4 +226,4 @@ struct worker_group_state {
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
                                                worker_group_args args);
 
-} // namespace troupe
+} // namespace troupe::internal

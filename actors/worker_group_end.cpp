@@ -7,7 +7,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -334,4 +334,4 @@ void worker_group_state::check_over() {
     self->quit();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/report/report.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -198,4 +198,4 @@ void worker_group_state::end_for(const rank_mismatch& mismatch) {
   on_failure();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

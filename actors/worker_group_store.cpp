@@ -3,7 +3,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 caf::result<void> worker_group_state::set(store_set& x) {
   auto a = current(x.attempt);
@@ -76,4 +76,4 @@ void worker_group_state::release(const rendezvous_table::waiter_list& ids) {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

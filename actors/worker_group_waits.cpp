@@ -8,7 +8,7 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -239,4 +239,4 @@ rank_look worker_group_state::look_at(int rank) const {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include "numbers.hpp"
 #include "takes.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -48,4 +48,4 @@ figure after_report(workplace& place) {
           std::nullopt};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -10,7 +10,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -73,4 +73,4 @@ figure all_reduce(workplace& place) {
           median(times.part(samples, samples)) * 1e3};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

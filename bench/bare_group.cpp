@@ -8,7 +8,7 @@
 #include "shared_numbers.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 c10::intrusive_ptr<c10d::ProcessGroup> bare_gloo_group(const std::string& path,
                                                        int rank, int ranks) {
@@ -36,4 +36,4 @@ void bare_first_collective(const std::string& store, const std::string& times) {
   });
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

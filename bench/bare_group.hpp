@@ -4,7 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroup.hpp>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// Gloo over the loopback device between *ranks* processes of this host, which
 /// meet through the file *path*, without a run.
@@ -18,4 +18,4 @@ void bare_first_collective(const std::string& store, const std::string& times);
 /// Sums *x* over the ranks of *group*, in place.
 void all_reduce(c10d::ProcessGroup& group, at::Tensor& x);
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

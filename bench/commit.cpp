@@ -11,7 +11,7 @@
 #include "takes.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -101,4 +101,4 @@ figure commit(workplace& place) {
           gigabytes / median(times.part(rounds + 1, rounds - 1))};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

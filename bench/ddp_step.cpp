@@ -10,7 +10,7 @@
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
 #include <troupe/torch.hpp>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -153,4 +153,4 @@ figure ddp_step_local(workplace& place) {
   return run(place, backend::local, false);
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -2,7 +2,7 @@
 
 #include <optional>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// The result of a measurement, in the unit of its row.
 struct figure {
@@ -18,4 +18,4 @@ struct figure {
   }
 };
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -9,7 +9,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -55,4 +55,4 @@ int start_cold_child(const std::string& storage, const std::string& times) {
   return 0;
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

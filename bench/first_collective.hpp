@@ -5,7 +5,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "workplace.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// A run of two ranks that sum one tensor over the default backend and store
 /// the time after it in number *rank* of the file *times*. Throws if it fails.
@@ -23,4 +23,4 @@ int bare_start_child(const std::string& store, const std::string& times);
 /// After `init`: the run, with its files in *storage*.
 int start_cold_child(const std::string& storage, const std::string& times);
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -2,7 +2,7 @@
 
 #include "numbers.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 bool goal::reached_by(const figure& x) const {
   auto ratio = x.ratio();
@@ -27,4 +27,4 @@ std::string goal::text(const std::string& unit) const {
   return result;
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

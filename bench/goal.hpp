@@ -5,7 +5,7 @@
 
 #include "figure.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// The goal of a figure. All bounds that are set must hold.
 struct goal {
@@ -20,4 +20,4 @@ struct goal {
   std::string text(const std::string& unit) const;
 };
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -15,7 +15,7 @@
 #include "takes.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -152,4 +152,4 @@ figure idle(workplace& place) {
   return {percent, std::nullopt};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

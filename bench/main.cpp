@@ -14,7 +14,7 @@
 
 namespace {
 
-using namespace troupe::bench;
+using namespace troupe::internal::bench;
 
 struct options {
   std::string json;

@@ -7,7 +7,7 @@
 #include "goal.hpp"
 #include "workplace.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// A row of the table and how to get its numbers.
 struct measurement {
@@ -21,4 +21,4 @@ struct measurement {
 /// All that this build can measure, in the order of the table.
 std::vector<measurement> measurements();
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -1,7 +1,7 @@
 #include "measurement.hpp"
 #include "takes.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 std::vector<measurement> measurements() {
   return {
@@ -41,4 +41,4 @@ std::vector<measurement> measurements() {
   };
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -7,7 +7,7 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/torch.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -87,4 +87,4 @@ figure metric_sync(workplace& place) {
   return {counts[0], counts[1]};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -8,7 +8,7 @@
 #include "takes.hpp"
 #include "troupe/trainers/torch/metrics/classification/counts.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -69,4 +69,4 @@ figure metric_update(workplace&) {
   return {median(times) * 1e6, median(reference) * 1e6};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

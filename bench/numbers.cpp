@@ -6,7 +6,7 @@
 #include <cstdio>
 #include <stdexcept>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 double now() {
   using seconds = std::chrono::duration<double>;
@@ -42,4 +42,4 @@ std::string short_number(double x) {
   return result;
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// Seconds of the monotonic clock, which all processes of a host share.
 double now();
@@ -17,4 +17,4 @@ double median(std::vector<double> samples);
 /// *x* with three significant digits and no exponent.
 std::string short_number(double x);
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -10,7 +10,7 @@
 
 #include "troupe/runtime/process/cpu_plan.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -77,4 +77,4 @@ void run_self(std::vector<std::string> arguments) {
     throw std::runtime_error{"this program failed as " + arguments.at(1)};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

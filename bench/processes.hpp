@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// Pins the calling thread, and those it starts, to *cores*; empty: changes
 /// nothing.
@@ -18,4 +18,4 @@ void run_bare_ranks(int count, const std::function<void(int rank)>& work);
 /// fails.
 void run_self(std::vector<std::string> arguments);
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

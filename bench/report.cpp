@@ -8,7 +8,7 @@
 #include "star_barrier.hpp"
 #include "takes.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -155,4 +155,4 @@ figure reports_per_s(workplace& place) {
           rate(x.barriers, rounds, per_round)};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -8,7 +8,7 @@
 #include "tests/support/loopback_server.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -108,4 +108,4 @@ figure report_with_hung_tracker(workplace& place) {
   });
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -11,7 +11,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -73,4 +73,4 @@ figure restart(workplace& place) {
   return {median(ours) * 1e3, median(bare) * 1e3};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -7,7 +7,7 @@
 #include <sys/mman.h>
 #include <unistd.h>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 shared_numbers::shared_numbers(const std::string& path, std::size_t count) {
   auto bytes = count * sizeof(double);
@@ -36,4 +36,4 @@ double shared_numbers::max() const {
   return *std::max_element(numbers_.begin(), numbers_.end());
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

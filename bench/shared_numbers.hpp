@@ -5,7 +5,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// Numbers in a file that several processes map: ranks use them to pass their
 /// times to this program. All are 0 at first.
@@ -30,4 +30,4 @@ private:
   std::span<double> numbers_;
 };
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -11,7 +11,7 @@
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -110,4 +110,4 @@ figure sink_drain_mlflow(workplace& place) {
     std::nullopt};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

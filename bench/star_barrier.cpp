@@ -8,7 +8,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -94,4 +94,4 @@ void star_rank::barrier() {
     fail("reach the other ranks");
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

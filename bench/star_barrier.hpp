@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// The baseline that a report is compared with: every rank writes 64 bytes to a
 /// Unix socket and waits for 64 bytes back, which arrive once all ranks have
@@ -38,4 +38,4 @@ private:
   unique_fd hub_;
 };
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -3,7 +3,7 @@
 #include "processes.hpp"
 #include "takes.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -29,4 +29,4 @@ figure start_cold(workplace& place) {
   return {median(ours), median(bare)};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -3,7 +3,7 @@
 #include "numbers.hpp"
 #include "takes.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -36,4 +36,4 @@ figure start_warm(workplace& place) {
   return {median(ours) * 1e3, median(bare) * 1e3};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

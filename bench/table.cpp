@@ -6,7 +6,7 @@
 #include "numbers.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -63,4 +63,4 @@ std::string to_json(const std::vector<row>& rows) {
   return out + "\n]\n";
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

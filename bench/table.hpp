@@ -6,7 +6,7 @@
 
 #include "measurement.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// A measurement and its result.
 using row = std::pair<measurement, figure>;
@@ -20,4 +20,4 @@ void print_row(const row& x);
 /// ratio.
 std::string to_json(const std::vector<row>& rows);
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -4,7 +4,7 @@
 #include "shared_numbers.hpp"
 #include "takes.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -45,4 +45,4 @@ figure tail(workplace& place) {
   return {median(tails) * 1e3, std::nullopt};
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

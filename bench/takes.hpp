@@ -3,7 +3,7 @@
 #include "figure.hpp"
 #include "workplace.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 // One function per row, in the file of the same name. Values are in the unit of
 // the row.
@@ -30,4 +30,4 @@ figure metric_update(workplace& place);
 figure restart(workplace& place);
 figure idle(workplace& place);
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -8,7 +8,7 @@
 #include <sys/vfs.h>
 #include <unistd.h>
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 namespace {
 
@@ -54,4 +54,4 @@ run_config workplace::new_run() {
   return result;
 }
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

@@ -4,7 +4,7 @@
 
 #include "troupe/runtime/config/run_config.hpp"
 
-namespace troupe::bench {
+namespace troupe::internal::bench {
 
 /// A private folder on a real disk, removed at the end: below $TMPDIR, else
 /// below build/, else here; in a memory file system only if there is nothing
@@ -30,4 +30,4 @@ private:
   int given_out_ = 0;
 };
 
-} // namespace troupe::bench
+} // namespace troupe::internal::bench

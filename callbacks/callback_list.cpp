@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -104,4 +104,4 @@ callback_list::round(std::string_view hook,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The result of a round of callbacks.
 struct callback_outcome {
@@ -91,4 +91,4 @@ private:
   clock_function now_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

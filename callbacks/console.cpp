@@ -16,7 +16,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -201,4 +201,4 @@ std::string fit_to_line(std::string_view text, int columns) {
   return line;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include <string>
 #include <string_view>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Whether *fd* is a terminal that can redraw a line.
 bool is_live_terminal(int fd);
@@ -42,4 +42,4 @@ int display_width(std::string_view text);
 /// characters and ends in "…".
 std::string fit_to_line(std::string_view text, int columns);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -187,4 +187,4 @@ void console_progress::flush_partial() {
   partial_.clear();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How progress is shown.
 enum class console_style {
@@ -119,4 +119,4 @@ private:
   std::atomic<bool> hurried_{false};
 };
 
-} // namespace troupe
+} // namespace troupe::internal

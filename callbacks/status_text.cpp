@@ -9,7 +9,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/result.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -178,4 +178,4 @@ std::string to_string(const run_summary& x) {
   return text;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

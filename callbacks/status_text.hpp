@@ -9,6 +9,10 @@
 #include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe {
+struct result;
+} // namespace troupe
+
+namespace troupe::internal {
 
 /// "1 report", "2 reports".
 std::string counted(std::uint64_t n, const char* noun);
@@ -35,8 +39,6 @@ std::string progress_text(const epoch_progress& x);
 /// first.
 std::string live_text(const run_status& x, double elapsed_s, int columns);
 
-struct result;
-
 /// The state of a run that ended with *x*.
 run_state end_state_of(run_status_kind x);
 
@@ -60,4 +62,4 @@ run_summary summary_of(const result& x, std::uint64_t reports,
 /// Several lines, each ended by a newline.
 std::string to_string(const run_summary& x);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,6 +8,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::string user_callback::name() const {
   auto* mangled = typeid(*this).name();
   int status = 0;

@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::string_view to_string(ec code) noexcept {
   switch (code) {
     case ec::none:
@@ -60,7 +62,7 @@ error described(std::string_view what) {
 
 } // namespace
 
-error caught(std::string_view what) noexcept {
+error internal::caught(std::string_view what) noexcept {
   try {
     return described(what);
   } catch (...) {

@@ -39,13 +39,17 @@ enum class ec : std::uint8_t {
   unsupported,      ///< This build or this host lacks the feature.
 };
 
+namespace internal {
+
 inline constexpr ec last_ec = ec::unsupported;
+
+} // namespace internal
 
 std::string_view to_string(ec code) noexcept;
 
 template <class Inspector>
 bool inspect(Inspector& f, ec& x) {
-  return inspect_enum(f, x, last_ec);
+  return internal::inspect_enum(f, x, internal::last_ec);
 }
 
 /// A failure as a value: its kind, and one sentence that names the rank, the
@@ -74,9 +78,13 @@ inline tl::unexpected<error> failure(ec code, std::string message) {
   return tl::unexpected<error>{error{code, std::move(message)}};
 }
 
+namespace internal {
+
 /// The exception that is being handled, as an error that begins with *what*.
 /// For boundaries that no exception may cross.
 error caught(std::string_view what) noexcept;
+
+} // namespace internal
 
 } // namespace troupe
 

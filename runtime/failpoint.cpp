@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 #if TROUPE_FAILPOINTS
 
@@ -113,8 +113,6 @@ int act(action what) {
 
 } // namespace
 
-namespace detail {
-
 std::atomic<bool> failpoints_armed = false;
 
 int hit_failpoint(const char* name) {
@@ -133,8 +131,6 @@ int hit_failpoint(const char* name) {
   return 0;
 }
 
-} // namespace detail
-
 expected<void> arm_failpoint(const std::string& specs) {
   std::vector<armed_failpoint> all;
   for (std::size_t begin = 0; begin < specs.size();) {
@@ -146,7 +142,7 @@ expected<void> arm_failpoint(const std::string& specs) {
   auto& armed = plan();
   std::lock_guard guard{armed.mutex};
   armed.armed = std::move(all);
-  detail::failpoints_armed = !armed.armed.empty();
+  failpoints_armed = !armed.armed.empty();
   return {};
 }
 
@@ -159,4 +155,4 @@ expected<void> arm_failpoint(const std::string& spec) {
 
 #endif
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,19 +6,15 @@
 #include "troupe/build_options.hpp"
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 #if TROUPE_FAILPOINTS
-
-namespace detail {
 
 /// Whether any failpoint is armed. An unarmed one costs one load of
 /// it.
 extern std::atomic<bool> failpoints_armed;
 
 int hit_failpoint(const char* name);
-
-} // namespace detail
 
 /// A named point at which a test ends the process or makes a system call fail.
 /// Only builds configured with `TROUPE_FAILPOINTS` have them; in others this is
@@ -33,9 +29,9 @@ int hit_failpoint(const char* name);
 /// Each action is first noted, as "<pid> <name>", in the file that the variable
 /// `TROUPE_FAILPOINT_LOG` names.
 inline int failpoint(const char* name) {
-  if (!detail::failpoints_armed.load(std::memory_order_relaxed))
+  if (!failpoints_armed.load(std::memory_order_relaxed))
     return 0;
-  return detail::hit_failpoint(name);
+  return hit_failpoint(name);
 }
 
 #else
@@ -50,4 +46,4 @@ constexpr int failpoint(const char*) {
 /// `ec::unsupported`: this build has no failpoints.
 expected<void> arm_failpoint(const std::string& specs);
 
-} // namespace troupe
+} // namespace troupe::internal

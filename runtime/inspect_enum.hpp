@@ -2,7 +2,7 @@
 
 #include <type_traits>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Writes or reads *x* as its number. Numbers above that of *last*, the enum's
 /// last value, are refused.
@@ -17,4 +17,4 @@ bool inspect_enum(Inspector& f, Enum& x, Enum last) {
   return f.apply(get, set);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 
 #include <utf8.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -133,4 +133,4 @@ void append_real(std::string& out, double x) {
     out += ".0";
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include <string>
 #include <string_view>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Longest exception text that is sent or stored.
 inline constexpr std::size_t max_reason_size = std::size_t{64} * 1024;
@@ -59,4 +59,4 @@ void append_number(std::string& out, T x) {
 /// from floating-point numbers take it for the latter.
 void append_real(std::string& out, double x);
 
-} // namespace troupe
+} // namespace troupe::internal

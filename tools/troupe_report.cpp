@@ -20,14 +20,14 @@ struct arguments {
 troupe::expected<std::string> make_page(const arguments& x) {
   auto output = x.output.empty() ? troupe::fs::path{x.run} / "report.html"
                                  : troupe::fs::path{x.output};
-  auto page = troupe::render_report_page(x.run);
+  auto page = troupe::internal::render_report_page(x.run);
   if (x.output == "-")
     return page;
   return page
     .and_then([&](const std::string& html) {
-      return troupe::absolute_path(output).and_then(
+      return troupe::internal::absolute_path(output).and_then(
         [&](const troupe::fs::path& x) {
-          return troupe::replace_file(x, html);
+          return troupe::internal::replace_file(x, html);
         });
     })
     .map([&] { return output.string() + '\n'; });

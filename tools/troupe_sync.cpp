@@ -22,6 +22,7 @@
 namespace {
 
 using namespace troupe;
+using namespace troupe::internal;
 
 constexpr auto about =
   R"(Sends to the trackers of a run what they have not taken yet: because they were

@@ -5,7 +5,7 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 actor_link::actor_link(caf::actor_system& system, network_thread* network,
                        group_link args)
@@ -17,7 +17,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
     activity()->reported.store(index + 1);
   under_way_.push_back(
     self_->request(args_.group, caf::infinite,
-                   troupe::report{args_.attempt, std::move(x), wait}));
+                   internal::report{args_.attempt, std::move(x), wait}));
   std::size_t allowed = wait ? 0 : max_reports_ahead;
   while (under_way_.size() > allowed) {
     auto oldest = std::move(under_way_.front());
@@ -139,4 +139,4 @@ expected<void> actor_link::receive(report_request& answer) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/remote_store.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A rank's link to its worker group. In a rank process the loop's thread runs
 /// the network while it waits for answers, so that no other thread has to wake
@@ -41,7 +41,7 @@ private:
 
   using report_request = decltype(std::declval<caf::blocking_actor&>().request(
     std::declval<worker_group_actor&>(), caf::infinite,
-    std::declval<troupe::report>()));
+    std::declval<internal::report>()));
 
   template <class Answer, class Message>
   expected<Answer> ask(Message message);
@@ -57,4 +57,4 @@ private:
   remote_store store_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -53,4 +53,4 @@ void leave_if_forked(pid_t rank_process, const error& failure) {
   ::_exit(failure ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

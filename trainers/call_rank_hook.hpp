@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Calls the user's hook *name* and turns an exception into an error that names
 /// the hook; `ec::stopped` if it left because the run stops.
@@ -18,4 +18,4 @@ error call_rank_hook(std::string_view name, const std::function<void()>& call);
 /// stdio; exits with 0 or, after a failure, which it prints, with 1.
 void leave_if_forked(pid_t rank_process, const error& failure);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -1,6 +1,6 @@
 #include "troupe/trainers/context_of.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 run_context context_of(const run_request& request, const run_store& store) {
   run_context x;
@@ -13,4 +13,4 @@ run_context context_of(const run_request& request, const run_store& store) {
   return x;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,9 +4,9 @@
 #include "troupe/runtime/values/run_context.hpp"
 #include "troupe/trainers/run_request.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The context for callbacks of the run of *request* (resolved) in *store*.
 run_context context_of(const run_request& request, const run_store& store);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,6 +4,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 expected<run_handle>
 data_parallel_trainer::start(caf::actor_system& system) const {
   return run_handle::start(request_, system);

@@ -33,14 +33,17 @@ public:
   template <class F>
   explicit data_parallel_trainer(F loop, train_options options = {})
     : request_{std::move(options.scaling), std::move(options.run),
-               train_loop::make(std::move(loop), no_backend{}, no_config{})} {}
+               internal::train_loop::make(std::move(loop),
+                                          internal::no_backend{},
+                                          internal::no_config{})} {}
 
   template <class F, class Config>
     requires(!std::same_as<Config, train_options>)
   data_parallel_trainer(F loop, const Config& config,
                         train_options options = {})
     : request_{std::move(options.scaling), std::move(options.run),
-               train_loop::make(std::move(loop), no_backend{}, config)} {}
+               internal::train_loop::make(std::move(loop),
+                                          internal::no_backend{}, config)} {}
 
   /// Runs the loop and waits for the end. Never throws: the result has the
   /// error, and everything that was stored.
@@ -51,11 +54,11 @@ public:
   expected<run_handle> start(caf::actor_system& system) const;
 
 protected:
-  explicit data_parallel_trainer(run_request request)
+  explicit data_parallel_trainer(internal::run_request request)
     : request_(std::move(request)) {}
 
 private:
-  run_request request_;
+  internal::run_request request_;
 };
 
 } // namespace troupe

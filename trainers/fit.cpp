@@ -31,6 +31,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 using clock_type = std::chrono::steady_clock;

@@ -8,6 +8,6 @@ namespace troupe {
 /// Runs *request* from start to end; blocks the calling thread. SIGINT stops it
 /// in order; `run_config::preempt_signals` let ranks save a last checkpoint
 /// first. Never throws: the result has the error.
-result fit(const run_request& request) noexcept;
+result fit(const internal::run_request& request) noexcept;
 
 } // namespace troupe

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 void init(int, char**) {
   register_messages();
   // Exceeding a file size limit is an error of the write, not a signal.

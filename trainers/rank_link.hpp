@@ -14,7 +14,7 @@
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a rank's thread asks of the control plane. Calls block the rank's own
 /// thread, never an actor; once the attempt ends or the run is to stop they
@@ -62,4 +62,4 @@ public:
   virtual void on_abort(std::function<void(const error&)> f) = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -96,4 +96,4 @@ int rank_process(std::string payload, std::vector<int> descriptors) {
   return 1;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

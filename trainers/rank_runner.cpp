@@ -20,7 +20,7 @@
 #include "troupe/trainers/actor_link.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -213,4 +213,4 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/trainers/retired_contexts.hpp"
 #include "troupe/trainers/train_loop.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How a rank's loop ended.
 struct loop_outcome {
@@ -40,4 +40,4 @@ struct rank_args {
 /// error that it could not send to its worker group.
 expected<void> run_rank(caf::actor_system& system, const rank_args& args);
 
-} // namespace troupe
+} // namespace troupe::internal

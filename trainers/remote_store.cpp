@@ -2,7 +2,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -83,4 +83,4 @@ remote_store::compare_set(const std::string& key,
     store_compare_set{link_.attempt, key, expected_value, std::move(desired)});
 }
 
-} // namespace troupe
+} // namespace troupe::internal

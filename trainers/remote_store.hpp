@@ -13,7 +13,7 @@
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 #include "troupe/runtime/run/loop_control.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Where a rank shows its waits: in the memory that the ranks of its attempt
 /// share, until its loop has ended. Any thread.
@@ -100,4 +100,4 @@ private:
   group_link link_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

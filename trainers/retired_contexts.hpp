@@ -7,7 +7,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Contexts whose loops have ended. A thread that a loop left running may still
 /// call one, and gets an exception instead of a crash.
@@ -23,4 +23,4 @@ private:
   std::vector<std::unique_ptr<train_context>> contexts_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

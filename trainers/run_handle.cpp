@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 expected<run_handle> run_handle::start(run_request request,
                                        caf::actor_system& system,
                                        run_surroundings around) {

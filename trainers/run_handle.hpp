@@ -15,9 +15,11 @@
 
 namespace troupe {
 
+namespace internal {
 class lent_thread;
 class network_thread;
 struct run_parts;
+} // namespace internal
 
 /// What the caller provides for a run besides the request.
 struct run_surroundings {
@@ -27,9 +29,9 @@ struct run_surroundings {
   /// that starts the run, and only until the run has started.
   std::function<bool()> given_up;
   /// Runs the loop of a run without workers; unset: a separate thread does.
-  std::shared_ptr<lent_thread> thread;
+  std::shared_ptr<internal::lent_thread> thread;
   /// Of the actor system, for that thread alone. Unset: it has none.
-  network_thread* network = nullptr;
+  internal::network_thread* network = nullptr;
 };
 
 /// A run in an actor system. Its destructor stops the run and waits for
@@ -38,7 +40,7 @@ class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive
   /// the handle. A run without workers has one rank on a separate thread.
-  static expected<run_handle> start(run_request request,
+  static expected<run_handle> start(internal::run_request request,
                                     caf::actor_system& system,
                                     run_surroundings around = {});
 
@@ -68,10 +70,10 @@ public:
   result wait(const std::function<bool()>& hurried = {}) noexcept;
 
   /// The driver's status, notes and result; subscribe with on_change().
-  run_monitor& monitor();
+  internal::run_monitor& monitor();
 
   /// The DRIVER actor, to compose it with the caller's own actors.
-  const driver_actor& driver() const;
+  const internal::driver_actor& driver() const;
 
   /// Ranks' threads that did not leave their loops, and the thread of callbacks
   /// that did not return. They use the actor system, which must not end while
@@ -79,9 +81,9 @@ public:
   int threads_left_behind() const;
 
 private:
-  explicit run_handle(std::unique_ptr<run_parts> x);
+  explicit run_handle(std::unique_ptr<internal::run_parts> x);
 
-  std::unique_ptr<run_parts> parts_;
+  std::unique_ptr<internal::run_parts> parts_;
 };
 
 } // namespace troupe

@@ -16,7 +16,7 @@
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -203,7 +203,7 @@ expected<void> run_starter::open() {
 expected<void> run_starter::find_spawner() {
   if (here_)
     return {};
-  auto found = troupe::spawner();
+  auto found = internal::spawner();
   if (!found)
     return tl::unexpected<error>{std::move(found.error())};
   client_ = *found;
@@ -256,7 +256,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
   x.group =
     spawn_actor(worker_group, worker_group_args{x.launcher, std::move(plan_)});
   *x.group_cell = x.group;
-  x.driver = spawn_actor(troupe::driver, args_of_driver());
+  x.driver = spawn_actor(internal::driver, args_of_driver());
   x.store->on_loss([driver = x.driver, trackers = x.trackers,
                     folder = &x.store->folder()](const error& reason) {
     if (folder->is_ousted())
@@ -350,4 +350,4 @@ expected<std::unique_ptr<run_parts>> make_run(run_request request,
   });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

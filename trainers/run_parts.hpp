@@ -17,7 +17,7 @@
 #include "troupe/trainers/retired_contexts.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// All that lives as long as the run; the last member goes first.
 struct run_parts {
@@ -57,4 +57,4 @@ expected<std::unique_ptr<run_parts>> make_run(run_request request,
                                               caf::actor_system& system,
                                               run_surroundings around);
 
-} // namespace troupe
+} // namespace troupe::internal

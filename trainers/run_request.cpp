@@ -1,6 +1,6 @@
 #include "troupe/trainers/run_request.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -51,4 +51,4 @@ expected<void> validate(const run_request& x) {
   return refuse_closures(x.run.rank_hooks);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

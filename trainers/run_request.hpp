@@ -6,7 +6,7 @@
 #include "troupe/runtime/config/scaling_config.hpp"
 #include "troupe/trainers/train_loop.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Everything that defines a run.
 struct run_request {
@@ -33,4 +33,4 @@ inline constexpr std::size_t max_config_bytes = 3 * 1024 * 1024;
 /// started or written.
 expected<void> validate(const run_request& x);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,6 +15,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 metrics as_values(const metrics& values) {

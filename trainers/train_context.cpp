@@ -13,6 +13,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// Of the loops that run on this thread: a loop may call `fit()` for an inline

@@ -28,7 +28,9 @@
 
 namespace troupe {
 
+namespace internal {
 class rank_link;
+} // namespace internal
 
 /// Leaves the train loop when a call of its context cannot succeed: bad
 /// arguments, a failed peer, full storage.
@@ -71,7 +73,7 @@ class train_context {
 public:
   using report_hook = decltype(rank_hooks::on_report);
 
-  train_context(rank_facts facts, std::shared_ptr<rank_link> link,
+  train_context(rank_facts facts, std::shared_ptr<internal::rank_link> link,
                 std::optional<troupe::checkpoint> resume);
   ~train_context();
 
@@ -167,7 +169,7 @@ public:
   const error& hook_failure() const noexcept { return hook_failure_; }
 
   /// The control plane, for data planes and tests.
-  rank_link& link() noexcept { return *link_; }
+  internal::rank_link& link() noexcept { return *link_; }
 
   /// A slot for the data plane (group, device) of the trainer that started the
   /// loop, until the loop has ended.
@@ -188,17 +190,17 @@ private:
   }
 
   /// The link for *call*, if this thread may make it now.
-  rank_link& link_for(const char* call);
+  internal::rank_link& link_for(const char* call);
   std::string broadcast(expected<std::string> bytes);
   void call_before_report();
-  void warn_of_unread_checkpoint(rank_link& link);
+  void warn_of_unread_checkpoint(internal::rank_link& link);
   void send(const metrics& values, std::optional<staged_checkpoint> files,
             const report_options& options);
   void call_hook(const metrics& values,
                  const std::optional<troupe::checkpoint>& mine);
 
   rank_facts facts_;
-  std::shared_ptr<rank_link> link_;
+  std::shared_ptr<internal::rank_link> link_;
   std::optional<troupe::checkpoint> checkpoint_;
   /// Rank 0 has a checkpoint to resume from, and the loop does not know it.
   mutable std::atomic<bool> is_unread_;

@@ -17,6 +17,20 @@
 
 namespace troupe {
 
+/// Marks a loop that may be a closure. It runs in `placement::in_process` (or
+/// inline) only: a closure cannot be found again in another process.
+template <class F>
+struct in_process_loop {
+  F loop;
+};
+
+template <class F>
+in_process_loop(F) -> in_process_loop<F>;
+
+} // namespace troupe
+
+namespace troupe::internal {
+
 /// The config of a loop without one.
 struct no_config {
   template <class Archive>
@@ -30,16 +44,6 @@ struct no_backend {
   template <class Archive>
   void serialize(Archive&) {}
 };
-
-/// Marks a loop that may be a closure. It runs in `placement::in_process` (or
-/// inline) only: a closure cannot be found again in another process.
-template <class F>
-struct in_process_loop {
-  F loop;
-};
-
-template <class F>
-in_process_loop(F) -> in_process_loop<F>;
 
 /// The stages of a loop: `prepare` comes before the rank's hooks, so that the
 /// process is ready before user code runs.
@@ -164,4 +168,4 @@ private:
   }
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,6 +6,9 @@
 #include <string>
 #include <vector>
 
+#include <caf/result.hpp>
+#include <caf/typed_actor.hpp>
+
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -102,5 +105,16 @@ bool inspect(Inspector& f, callback_done& x) {
     f.field("failures", x.failures), f.field("times", x.times),
     f.field("skipped", x.skipped));
 }
+
+/// The USER CALLBACK actor: hands events to the user's callbacks, in order.
+using user_callback_actor = caf::typed_actor<
+  // The run begins.
+  caf::result<callback_done>(before_run),
+  // Metrics of all ranks and the checkpoint, once per index.
+  caf::result<callback_done>(after_report),
+  // Ranks failed.
+  caf::result<callback_done>(after_exception),
+  // The run is over.
+  caf::result<callback_done>(after_run)>;
 
 } // namespace troupe

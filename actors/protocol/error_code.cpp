@@ -5,6 +5,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 constexpr auto last_code = static_cast<std::uint8_t>(ec::unsupported);

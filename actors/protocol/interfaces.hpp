@@ -9,7 +9,7 @@
 #include "troupe/actors/protocol/store_messages.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The TRAINER actor: one per rank, beside the thread that runs the loop.
 using trainer_actor = caf::typed_actor<
@@ -85,15 +85,4 @@ using committer_actor = caf::typed_actor<
   // Answers with the registered checkpoints, after all commits before it.
   caf::result<checkpoint_list>(get_checkpoints)>;
 
-/// The USER CALLBACK actor: hands events to the user's callbacks, in order.
-using user_callback_actor = caf::typed_actor<
-  // The run begins.
-  caf::result<callback_done>(before_run),
-  // Metrics of all ranks and the checkpoint, once per index.
-  caf::result<callback_done>(after_report),
-  // Ranks failed.
-  caf::result<callback_done>(after_exception),
-  // The run is over.
-  caf::result<callback_done>(after_run)>;
-
-} // namespace troupe
+} // namespace troupe::internal

@@ -24,7 +24,7 @@
 // rendezvous store are in store_messages.hpp, those to callbacks in
 // callback_messages.hpp.
 
-namespace troupe {
+namespace troupe::internal {
 
 // -- driver and worker group --------------------------------------------------
 
@@ -480,4 +480,4 @@ bool inspect(Inspector& f, storage_lost& x) {
   return f.object(x).fields(f.field("reason", x.reason));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

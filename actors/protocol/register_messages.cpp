@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 void register_messages() {
   static std::once_flag once;
   std::call_once(once, [] {

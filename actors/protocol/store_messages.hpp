@@ -7,7 +7,7 @@
 // What a rank asks the rendezvous store of its worker group. Requests of
 // another attempt are refused.
 
-namespace troupe {
+namespace troupe::internal {
 
 struct store_set {
   std::uint64_t attempt = 0;
@@ -103,4 +103,4 @@ bool inspect(Inspector& f, store_compare_set& x) {
     f.field("expected_value", x.expected_value), f.field("desired", x.desired));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,6 +10,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 error explain(const caf::error& reason, const std::string& where,

@@ -23,7 +23,7 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
               const fs::path& path, std::chrono::milliseconds timeout);
 expected<caf::strong_actor_ptr>
 connect_actor(caf::actor_system& system, std::set<std::string> interface,
-              unique_fd socket, std::chrono::milliseconds timeout);
+              internal::unique_fd socket, std::chrono::milliseconds timeout);
 
 /// The actor that was published at the socket *path*, by a process of the same
 /// user. Blocks; not for use inside an actor.
@@ -45,7 +45,7 @@ expected<Handle> connect(caf::actor_system& system, const fs::path& path,
 /// The actor at the other end of *socket*, which came through its
 /// `private_door`. Fails as the other `connect`.
 template <class Handle>
-expected<Handle> connect(caf::actor_system& system, unique_fd socket,
+expected<Handle> connect(caf::actor_system& system, internal::unique_fd socket,
                          std::chrono::milliseconds timeout = connect_timeout) {
   return connect_actor(system,
                        system.message_types(caf::detail::type_list<Handle>{}),

@@ -8,7 +8,7 @@
 #include <caf/io/middleman.hpp>
 #include <caf/send.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -77,4 +77,4 @@ void publication::end() noexcept {
   slots.give_back(slot_);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Receives one sentence about a refused peer or connection.
 using refusal_handler = std::function<void(const std::string&)>;
@@ -58,4 +58,4 @@ private:
   std::uint16_t slot_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -2,7 +2,7 @@
 
 #include <caf/io/basp/header.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 using caf::io::basp::message_type;
 
@@ -33,4 +33,4 @@ frame_guard::check(std::span<const std::byte, header_size> header) {
   return std::nullopt;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include <span>
 #include <string>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Judges the header of every frame before CAF's BASP sees it.
 ///
@@ -43,4 +43,4 @@ private:
   bool greeted_ = false;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

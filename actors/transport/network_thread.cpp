@@ -4,7 +4,7 @@
 
 #include <caf/actor.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -126,4 +126,4 @@ network_waiter::~network_waiter() {
   self_->cleanup(caf::exit_reason::normal, &context_);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include <caf/typed_behavior.hpp>
 #include <caf/typed_event_based_actor.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 // -- a rank runs the event loop itself while it waits
 
@@ -134,4 +134,4 @@ caf::typed_actor<Signatures...> spawn_on_network_thread(
     config, std::move(init));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

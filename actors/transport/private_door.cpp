@@ -12,7 +12,7 @@
 #include "troupe/actors/transport/unix_scribe.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Passes connections to CAF's broker that need no accept. Everything but
 /// `enter` happens on the network thread.
@@ -117,4 +117,4 @@ expected<unique_fd> private_door::let_in() {
   return theirs;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 class pair_doorman;
 
@@ -50,4 +50,4 @@ expected<private_door> open_private_door(caf::actor_system& system,
     std::move(on_refusal));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -18,6 +18,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// Accepts connections on a Unix socket, from processes of this user only.

@@ -22,7 +22,8 @@ namespace troupe {
 /// system.
 class published_socket {
 public:
-  published_socket(publication published, fs::path path, door_ptr door);
+  published_socket(internal::publication published, fs::path path,
+                   internal::door_ptr door);
   published_socket(published_socket&& other) noexcept;
   published_socket& operator=(published_socket&& other) noexcept;
   ~published_socket();
@@ -41,10 +42,10 @@ public:
 private:
   void remove() noexcept;
 
-  publication published_;
+  internal::publication published_;
   fs::path path_; // empty: moved from
   struct stat file_ {};
-  door_ptr door_;
+  internal::door_ptr door_;
 };
 
 /// The untyped part of `publish`: *interface* has the signatures of *whom*.
@@ -52,7 +53,7 @@ expected<published_socket> publish_actor(caf::actor_system& system,
                                          caf::strong_actor_ptr whom,
                                          std::set<std::string> interface,
                                          const fs::path& path,
-                                         refusal_handler on_refusal);
+                                         internal::refusal_handler on_refusal);
 
 /// Opens the socket *path* and offers *whom* to peers that connect.
 ///
@@ -64,7 +65,7 @@ expected<published_socket> publish_actor(caf::actor_system& system,
 template <class Handle>
 expected<published_socket> publish(caf::actor_system& system,
                                    const Handle& whom, const fs::path& path,
-                                   refusal_handler on_refusal = {}) {
+                                   internal::refusal_handler on_refusal = {}) {
   return publish_actor(system, caf::actor_cast<caf::strong_actor_ptr>(whom),
                        system.message_types(caf::detail::type_list<Handle>{}),
                        path, std::move(on_refusal));

@@ -14,7 +14,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -147,4 +147,4 @@ bool is_own_peer(int fd) {
   return peer && peer->uid == geteuid();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

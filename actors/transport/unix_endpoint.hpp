@@ -6,7 +6,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A listening socket at *path* that only this user may connect to.
 ///
@@ -27,4 +27,4 @@ expected<unique_fd> connect_to(const fs::path& path,
 /// user.
 bool is_own_peer(int fd);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include <poll.h>
 #include <sys/socket.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 using caf::io::network::operation;
 
@@ -222,4 +222,4 @@ void unix_scribe::stream::release_unless_registered(operation op) {
     removed_from_loop(op);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

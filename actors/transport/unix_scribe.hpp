@@ -10,7 +10,7 @@
 #include "troupe/actors/transport/door.hpp"
 #include "troupe/actors/transport/frame_guard.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// One BASP connection over a Unix socket.
 ///
@@ -90,4 +90,4 @@ private:
   bool in_header_ = true;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

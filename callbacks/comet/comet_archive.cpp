@@ -12,7 +12,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -299,4 +299,4 @@ expected<std::vector<fs::path>> comet_archives(const comet_settings& settings) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 struct zip_entry {
   std::string name;
@@ -61,4 +61,4 @@ private:
 /// The archives of the experiment of *settings*, sorted by name.
 expected<std::vector<fs::path>> comet_archives(const comet_settings& settings);
 
-} // namespace troupe
+} // namespace troupe::internal

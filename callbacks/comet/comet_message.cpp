@@ -7,7 +7,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -129,4 +129,4 @@ void keep_latest_points(
     });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// One message to Comet: a point of a metric, a parameter, an `other` (Comet's
 /// word for a value without history), or a file.
@@ -80,4 +80,4 @@ public:
   virtual std::string state() const = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

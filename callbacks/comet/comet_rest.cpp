@@ -7,7 +7,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -204,4 +204,4 @@ sink_result comet_rest::call(http_request request, http_reply* reply) {
   return {};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/callbacks/comet/comet_settings.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Limits the calls per minute. The bucket holds a quarter of a minute's calls,
 /// so that a burst after a pause stays within the limit, too.
@@ -84,4 +84,4 @@ private:
   token_bucket other_calls_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

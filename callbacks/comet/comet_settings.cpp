@@ -6,7 +6,7 @@
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -77,4 +77,4 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
   return x;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include "troupe/callbacks/comet/comet.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The settings of one run, combined from options, train loop, variables and
 /// Comet's file.
@@ -26,4 +26,4 @@ struct comet_settings {
 expected<comet_settings> make_comet_settings(const comet_options& options,
                                              const tracked_run& run);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -175,9 +175,14 @@ sink_result comet_sink::finish(run_status_kind status,
   return backend_->finish(time);
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> comet_tracker(comet_options options,
                                        tracker_options tracking) {
-  return make_tracker<comet_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::comet_sink>(std::move(options),
+                                                      tracking);
 }
 
 } // namespace troupe

@@ -10,7 +10,7 @@
 #include "troupe/callbacks/comet/comet_settings.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Shows a run in Comet, over REST or by an archive for `comet upload`.
 ///
@@ -52,4 +52,4 @@ private:
   bool announced_ = false; ///< The user knows that there is no key.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -149,9 +149,14 @@ std::string csv_sink::state() const {
   return R"({"rows":)" + std::to_string(rows_.value_or(0)) + '}';
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> csv_tracker(csv_options options,
                                      tracker_options tracking) {
-  return make_tracker<csv_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::csv_sink>(std::move(options),
+                                                    tracking);
 }
 
 } // namespace troupe

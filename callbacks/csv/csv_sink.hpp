@@ -10,7 +10,7 @@
 #include "troupe/callbacks/csv/csv_table.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Writes reports and metrics that the train loop logged as rows of a CSV file
 /// in the run's folder.
@@ -48,4 +48,4 @@ private:
   std::optional<std::uint64_t> rows_; // confirmed
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe::csv {
+namespace troupe::internal::csv {
 
 namespace {
 
@@ -237,4 +237,4 @@ expected<void> table::append(const std::vector<metrics>& rows) {
   return done;
 }
 
-} // namespace troupe::csv
+} // namespace troupe::internal::csv

@@ -13,7 +13,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
-namespace troupe::csv {
+namespace troupe::internal::csv {
 
 // The text format is RFC 4180 with lines that end in "\n", in UTF-8.
 
@@ -87,4 +87,4 @@ private:
   std::uint64_t rows_ = 0;
 };
 
-} // namespace troupe::csv
+} // namespace troupe::internal::csv

@@ -3,7 +3,7 @@
 #include <array>
 #include <cstddef>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -46,4 +46,4 @@ std::uint32_t crc32c(std::string_view bytes) noexcept {
   return ~crc;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include <protozero/pbf_reader.hpp>
 #include <protozero/pbf_writer.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Appends the bytes of *x*, least significant first.
 template <std::unsigned_integral T>
@@ -44,4 +44,4 @@ void add_message(protobuf_writer& out, std::uint32_t field, Body body) {
   out.add_message(field, bytes);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 
 #include <zlib.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -28,15 +28,15 @@ unsigned char* compressed_rows(unsigned char* rows, int size, int* packed_size,
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal
 
 #define STB_IMAGE_WRITE_IMPLEMENTATION
 #define STB_IMAGE_WRITE_STATIC
 #define STBI_WRITE_NO_STDIO
-#define STBIW_ZLIB_COMPRESS troupe::compressed_rows
+#define STBIW_ZLIB_COMPRESS troupe::internal::compressed_rows
 #include <stb/stb_image_write.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -87,4 +87,4 @@ expected<std::string> encode_png(int width, int height, int channels,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A PNG file of *pixels*: rows from the top, pixels from the left, the
 /// channels of a pixel side by side (height x width x channels, 8 bits each).
@@ -17,4 +17,4 @@ namespace troupe {
 expected<std::string> encode_png(int width, int height, int channels,
                                  std::span<const std::uint8_t> pixels);
 
-} // namespace troupe
+} // namespace troupe::internal

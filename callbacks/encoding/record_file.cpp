@@ -10,7 +10,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -153,4 +153,4 @@ expected<void> record_file::commit() {
   return done;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// `ec::stopped` once a stop is requested through *over*: *path* may then
 /// belong to another driver of the run and must not be changed.
@@ -74,4 +74,4 @@ private:
   bool torn_ = false;     // the file may be longer than `end_`
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -100,4 +100,4 @@ void append_json(std::string& out, const metrics& x, json_non_finite how) {
   out += '}';
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,6 +13,10 @@ enum class json_non_finite : std::uint8_t {
   null,
 };
 
+} // namespace troupe
+
+namespace troupe::internal {
+
 // JSON for other programs: invalid UTF-8 is replaced (see runtime/text.hpp).
 // What must be read back exactly is written by runtime/storage/json.hpp.
 
@@ -29,4 +33,4 @@ void append_json_members(std::string& out, const metrics& x,
 void append_json(std::string& out, const metrics& x,
                  json_non_finite how = json_non_finite::text);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -16,7 +16,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -378,4 +378,4 @@ std::string percent_encoded(std::string_view text, std::string_view kept) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

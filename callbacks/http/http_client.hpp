@@ -14,7 +14,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Credentials, TLS and limits of a client. Proxies come from the environment
 /// (`http_proxy`, `https_proxy`, `no_proxy`).
@@ -123,4 +123,4 @@ private:
 /// those of *kept* become `%XX`.
 std::string percent_encoded(std::string_view text, std::string_view kept = {});
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -224,9 +224,14 @@ std::string result_json_sink::state() const {
     .dump();
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> result_json_tracker(result_json_options options,
                                              tracker_options tracking) {
-  return make_tracker<result_json_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::result_json_sink>(std::move(options),
+                                                            tracking);
 }
 
 } // namespace troupe

@@ -11,7 +11,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The times of a run that the lines of `result.json` need.
 struct result_clock {
@@ -82,4 +82,4 @@ private:
   result_clock clock_;                // confirmed
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -219,4 +219,4 @@ mlflow_client::reply mlflow_client::checked(const http_request& request,
                                        result->status, code_of(result->body)}};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,7 +13,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What one request of `runs/log-batch` may contain.
 struct mlflow_limits {
@@ -117,4 +117,4 @@ private:
   mlflow_login login_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

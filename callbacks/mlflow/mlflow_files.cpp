@@ -17,7 +17,7 @@
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -167,4 +167,4 @@ sink_result copy_artifact(const fs::path& file, const fs::path& target) {
                     ok.error());
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // The files of MLflow's file store: `meta.yaml`, metrics (one line per point)
 // and artifacts.
@@ -46,4 +46,4 @@ expected<std::uint64_t> cut_metric_lines(const fs::path& path,
 /// succeed.
 sink_result copy_artifact(const fs::path& file, const fs::path& target);
 
-} // namespace troupe
+} // namespace troupe::internal

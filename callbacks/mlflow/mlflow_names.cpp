@@ -9,7 +9,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -140,4 +140,4 @@ std::string mlflow_names::operator()(const std::string& name) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/metrics/metrics.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // Names and values in the form that MLflow accepts.
 
@@ -62,4 +62,4 @@ private:
   std::map<std::string, std::string> owner_; ///< By MLflow name.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -367,4 +367,4 @@ std::string mlflow_server::state() const {
   return id_.empty() ? std::string{} : dump({{"run_id", id_}});
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Stores files as artifacts of an MLflow run: through the server
 /// (`mlflow-artifacts:`), in a shared file system (`file:` or a path), or in
@@ -75,4 +75,4 @@ private:
   std::map<std::string, std::string> params_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -294,4 +294,4 @@ mlflow_run describe_mlflow_run(const mlflow_options& options,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Where MLflow is and how to log in, combined from options, environment and
 /// MLflow's own files. Contains secrets.
@@ -41,4 +41,4 @@ std::string to_json(mlflow_options options);
 mlflow_run describe_mlflow_run(const mlflow_options& options,
                                const tracked_run& run);
 
-} // namespace troupe
+} // namespace troupe::internal

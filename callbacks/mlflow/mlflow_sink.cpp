@@ -16,7 +16,7 @@
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -324,9 +324,14 @@ std::string mlflow_sink::state() const {
     .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> mlflow_tracker(mlflow_options options,
                                         tracker_options tracking) {
-  return make_tracker<mlflow_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::mlflow_sink>(std::move(options),
+                                                       tracking);
 }
 
 } // namespace troupe

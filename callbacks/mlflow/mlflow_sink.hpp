@@ -10,7 +10,7 @@
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Shows a run in MLflow, at a server or in a file store.
 ///
@@ -63,4 +63,4 @@ private:
   std::map<std::string, std::string> texts_; ///< Tags of values so far.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

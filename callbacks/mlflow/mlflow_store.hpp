@@ -10,7 +10,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// One point of a metric.
 struct mlflow_metric {
@@ -73,4 +73,4 @@ public:
   virtual std::string state() const = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

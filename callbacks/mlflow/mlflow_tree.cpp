@@ -18,7 +18,7 @@
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -364,4 +364,4 @@ std::string mlflow_tree::state() const {
   return nlohmann::json{{"run_id", id_}, {"sizes", sizes_}}.dump();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include "troupe/callbacks/mlflow/mlflow_store.hpp"
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Stores a run in the folder of MLflow's file store (`mlruns`), without a
 /// server and without Python.
@@ -69,4 +69,4 @@ private:
   std::map<std::string, std::string> params_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

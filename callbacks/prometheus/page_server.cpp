@@ -15,7 +15,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -225,4 +225,4 @@ std::string page_server::reply_to(const std::string& request) const {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

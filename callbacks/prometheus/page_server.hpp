@@ -11,7 +11,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Serves one page over HTTP/1.1 on its own thread.
 ///
@@ -81,4 +81,4 @@ private:
   std::thread thread_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

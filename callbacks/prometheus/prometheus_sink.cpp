@@ -9,7 +9,7 @@
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 prometheus_sink::prometheus_sink(prometheus_options options)
   : options_(std::move(options)) {}
@@ -95,9 +95,14 @@ std::string prometheus_sink::page() const {
   return out.text();
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> prometheus_tracker(prometheus_options options,
                                             tracker_options tracking) {
-  return make_tracker<prometheus_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::prometheus_sink>(std::move(options),
+                                                           tracking);
 }
 
 } // namespace troupe

@@ -10,7 +10,7 @@
 #include "troupe/callbacks/prometheus/run_gauges.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Serves `/metrics` for Prometheus until it is destroyed.
 class prometheus_sink final : public sink {
@@ -46,4 +46,4 @@ private:
   std::unique_ptr<page_server> server_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -177,4 +177,4 @@ void run_gauges::write_gauges(prometheus_text& out) const {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/text.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Writes Prometheus's text format 0.0.4.
 class prometheus_text {
@@ -117,4 +117,4 @@ private:
   std::size_t left_out_ = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

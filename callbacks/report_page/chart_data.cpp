@@ -10,7 +10,7 @@
 #include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -182,4 +182,4 @@ void append_charts(json::object_writer& out, const journal_digest& x) {
   curve_writer{out, x}.write();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -2,7 +2,7 @@
 
 #include "troupe/callbacks/report_page/journal_digest.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace json {
 class object_writer;
@@ -20,4 +20,4 @@ class object_writer;
 ///            stands for, if not one
 void append_charts(json::object_writer& out, const journal_digest& x);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -93,4 +93,4 @@ std::vector<curve_point> curve::reduced(std::size_t count) const {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

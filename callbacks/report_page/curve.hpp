@@ -6,7 +6,7 @@
 #include <span>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// One point of a curve, which stands for one or more samples.
 struct curve_point {
@@ -56,4 +56,4 @@ private:
   std::uint64_t stride_ = 1; ///< Samples that a full point stands for.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 
 #include "troupe/callbacks/tracking/record_reader.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -181,4 +181,4 @@ void journal_digest::add_text(const std::string& name,
     texts[name] = text;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

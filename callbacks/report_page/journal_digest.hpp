@@ -12,7 +12,7 @@
 #include "troupe/callbacks/report_page/curve.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a report page keeps of a run's journal. Its size does not grow with the
 /// number of reports, but for some bytes per checkpoint and attempt.
@@ -108,4 +108,4 @@ private:
   std::optional<time_point> last_report_; ///< Of the attempt under way.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

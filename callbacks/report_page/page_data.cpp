@@ -15,7 +15,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/retention.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -323,4 +323,4 @@ std::string summary_line(const run_facts& facts, const journal_digest& digest) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

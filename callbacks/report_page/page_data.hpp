@@ -5,7 +5,7 @@
 #include "troupe/callbacks/report_page/journal_digest.hpp"
 #include "troupe/callbacks/report_page/run_facts.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Everything that a report page shows, as one JSON object, which `page.js`
 /// draws:
@@ -37,4 +37,4 @@ std::string page_data(const run_facts& facts, const journal_digest& digest);
 /// 2 ranks, 1 attempt, 4 checkpoints, 30.0 s".
 std::string summary_line(const run_facts& facts, const journal_digest& digest);
 
-} // namespace troupe
+} // namespace troupe::internal

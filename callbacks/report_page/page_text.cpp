@@ -6,7 +6,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -154,4 +154,4 @@ void append_seconds(std::string& out, double x) {
   append_number(out, rounded(x, 1e3), 12);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

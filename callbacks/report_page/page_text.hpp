@@ -4,7 +4,7 @@
 #include <string>
 #include <string_view>
 
-namespace troupe {
+namespace troupe::internal {
 
 // The texts and numbers of a report page, all of which come from outside.
 
@@ -49,4 +49,4 @@ void append_seconds(std::string& out, double x);
 /// *x* in whole parts, *per* to one; the largest numbers stay as they are.
 double rounded(double x, double per);
 
-} // namespace troupe
+} // namespace troupe::internal

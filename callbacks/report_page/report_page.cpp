@@ -7,7 +7,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -144,4 +144,4 @@ expected<void> write_report_page(const fs::path& run_path) {
     [](report_page page) { return page.write(); });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

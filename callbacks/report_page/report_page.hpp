@@ -9,7 +9,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A run's page `report.html`: curves of its metrics, checkpoints and restarts,
 /// config, environment, times of the ranks and their last log lines, in one
@@ -48,4 +48,4 @@ expected<std::string> render_report_page(const fs::path& run_path);
 /// Replaces `report.html` of the run in *run_path* atomically.
 expected<void> write_report_page(const fs::path& run_path);
 
-} // namespace troupe
+} // namespace troupe::internal

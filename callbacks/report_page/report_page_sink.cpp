@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <variant>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -68,4 +68,4 @@ std::unique_ptr<sink> make_report_page_sink(const std::string&) {
   return std::make_unique<report_page_sink>();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

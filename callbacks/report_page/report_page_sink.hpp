@@ -9,7 +9,7 @@
 #include "troupe/callbacks/report_page/report_page.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Keeps a run's `report.html` up to date: it is rewritten when an attempt
 /// begins, after a checkpoint and at the end.
@@ -52,4 +52,4 @@ private:
 /// *options* is `{}`: there are none.
 std::unique_ptr<sink> make_report_page_sink(const std::string& options);
 
-} // namespace troupe
+} // namespace troupe::internal

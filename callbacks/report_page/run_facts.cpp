@@ -17,7 +17,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -211,4 +211,4 @@ run_facts read_run_facts(const fs::path& run_path) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The last lines that one rank printed.
 struct log_tail {
@@ -33,4 +33,4 @@ struct run_facts {
 /// a complaint.
 run_facts read_run_facts(const fs::path& run_path);
 
-} // namespace troupe
+} // namespace troupe::internal

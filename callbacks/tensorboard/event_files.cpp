@@ -11,7 +11,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 
 namespace {
 
@@ -140,4 +140,4 @@ event_place event_files::place() const {
   return {number_, seconds_, file_->path().filename().string(), file_->size()};
 }
 
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

@@ -11,7 +11,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 
 /// A writer's position in the event files of a folder.
 struct event_place {
@@ -72,4 +72,4 @@ private:
   std::optional<record_file> file_;
 };
 
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

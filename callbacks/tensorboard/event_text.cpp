@@ -7,7 +7,7 @@
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 
 namespace {
 
@@ -310,4 +310,4 @@ void append_session_end(std::string& out, time_point time,
   append_hparams(out, time, "_hparams_/session_end_info", content);
 }
 
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

@@ -10,7 +10,7 @@
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 
 using time_point = std::chrono::system_clock::time_point;
 
@@ -63,4 +63,4 @@ void append_session_start(std::string& out, time_point time,
 void append_session_end(std::string& out, time_point time,
                         run_status_kind status);
 
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

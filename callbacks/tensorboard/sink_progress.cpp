@@ -9,7 +9,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 
 namespace {
 
@@ -159,4 +159,4 @@ expected<sink_progress> progress_from_json(const std::string& text) {
     });
 }
 
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

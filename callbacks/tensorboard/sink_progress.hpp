@@ -12,7 +12,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 
 /// Finds the step from which on readers must discard events after a rollback.
 ///
@@ -87,4 +87,4 @@ sink_result append_record(std::string& out, const tracker_record& record,
 /// The step at which TensorBoard shows *record*; -1: none.
 std::int64_t step_of(const tracker_record& record);
 
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

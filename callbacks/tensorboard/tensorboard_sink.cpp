@@ -11,7 +11,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 using namespace tensorboard;
 
@@ -207,9 +207,14 @@ std::string tensorboard_sink::state() const {
   return to_json(done_);
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> tensorboard_tracker(tensorboard_options options,
                                              tracker_options tracking) {
-  return make_tracker<tensorboard_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::tensorboard_sink>(std::move(options),
+                                                            tracking);
 }
 
 } // namespace troupe

@@ -9,7 +9,7 @@
 #include "troupe/callbacks/tensorboard/tensorboard.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Writes event files for TensorBoard: numbers as scalars, texts when they
 /// change, histograms, images, and params for the page "HParams". Each attempt
@@ -52,4 +52,4 @@ private:
   bool warned_of_step_ = false;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -17,7 +17,7 @@
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -132,4 +132,4 @@ expected<folder_options> choose_options(const std::string& name,
   });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

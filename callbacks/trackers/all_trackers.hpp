@@ -8,7 +8,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // The one place that knows all trackers. The folders of the trackers do not
 // include each other, and `tracking/` includes none of them.
@@ -42,4 +42,4 @@ expected<folder_options> choose_options(const std::string& name,
                                         const std::string& in_folder,
                                         const given_options& given);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include "troupe/callbacks/report_page/report_page_sink.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 tracker_list default_trackers(const run_config& config) {
   tracker_list result;
@@ -31,4 +31,4 @@ tracker_list trackers_of(const run_config& config) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

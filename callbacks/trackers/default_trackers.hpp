@@ -3,7 +3,7 @@
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The trackers that every run has unless *config* turns them off:
 /// `metrics.csv` and `report.html`.
@@ -12,4 +12,4 @@ tracker_list default_trackers(const run_config& config);
 /// The trackers of *config*, then the default ones that they do not replace.
 tracker_list trackers_of(const run_config& config);
 
-} // namespace troupe
+} // namespace troupe::internal

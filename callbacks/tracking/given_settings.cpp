@@ -12,7 +12,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -155,4 +155,4 @@ std::map<std::string, std::string> ini_section(const fs::path& path,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // What users give to trackers in options, variables and files: paths, servers
 // and credentials. *from* names the option or variable in error messages, which
@@ -52,4 +52,4 @@ expected<void> check_credential(const std::string& text,
 std::map<std::string, std::string> ini_section(const fs::path& path,
                                                const std::string& section);
 
-} // namespace troupe
+} // namespace troupe::internal

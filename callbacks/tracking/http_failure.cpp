@@ -5,7 +5,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -95,4 +95,4 @@ sink_failure failure_of(const http_request& request, const http_reply& x,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

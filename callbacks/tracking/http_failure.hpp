@@ -3,7 +3,7 @@
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a refusal with *status* means for a sink: 408, 429, 500, 502, 503 and
 /// 504 are transient; redirects, 401 and 403 permanent; all others rejected.
@@ -19,4 +19,4 @@ sink_failure failure_of(const http_request& request, const http_failure& x);
 sink_failure failure_of(const http_request& request, const http_reply& x,
                         const std::string& hint = {});
 
-} // namespace troupe
+} // namespace troupe::internal

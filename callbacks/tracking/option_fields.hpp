@@ -16,7 +16,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // The options of a tracker are saved in the run's folder, so that `troupe-sync`
 // builds the same tracker. Their struct lists them once, for both directions,
@@ -146,4 +146,4 @@ std::unique_ptr<sink> sink_from_json(const std::string& options) {
     read_options<typename Sink::options_type>(options));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -271,4 +271,4 @@ expected<std::uint64_t> resume_offset(const sink_position& x,
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

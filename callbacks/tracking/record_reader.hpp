@@ -12,7 +12,7 @@
 #include "troupe/runtime/store/journal_reader.hpp"
 
 /// Kinds of the journal's events that trackers know.
-namespace troupe::event_kind {
+namespace troupe::internal::event_kind {
 
 // Written by the run itself.
 inline constexpr std::string_view attempt_begun = "attempt_begun";
@@ -37,9 +37,9 @@ inline constexpr bool is_of_loop(std::string_view kind) {
          || kind == tracker_finish;
 }
 
-} // namespace troupe::event_kind
+} // namespace troupe::internal::event_kind
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a train loop last said about its run.
 struct tracking_hints {
@@ -116,4 +116,4 @@ expected<std::string> line_end_at(const fs::path& journal,
 expected<std::uint64_t> resume_offset(const sink_position& x,
                                       const fs::path& run_path);
 
-} // namespace troupe
+} // namespace troupe::internal

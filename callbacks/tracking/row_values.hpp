@@ -27,10 +27,14 @@ constexpr std::array<std::string_view, 3> option_names(rank_values) {
   return {"first", "mean", "each"};
 }
 
+namespace internal {
+
 /// The number of ranks, from the first on, whose values that takes.
 constexpr std::size_t ranks_for(rank_values x) {
-  return x == rank_values::first ? 1 : all_ranks;
+  return x == rank_values::first ? 1 : internal::all_ranks;
 }
+
+} // namespace internal
 
 /// The values of *row* that a tracker shows.
 metrics values_of(const journaled_batch& row, rank_values which);
@@ -46,10 +50,14 @@ constexpr std::array<std::string_view, 2> option_names(non_finite) {
   return {"send", "skip"};
 }
 
+namespace internal {
+
 /// Whether a tracker gets *x*.
 inline bool is_sent(non_finite how, const metric_value& x) {
   const auto* number = std::get_if<double>(&x.variant());
   return how == non_finite::send || !number || std::isfinite(*number);
 }
+
+} // namespace internal
 
 } // namespace troupe

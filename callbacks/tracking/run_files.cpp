@@ -9,7 +9,7 @@
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -64,4 +64,4 @@ bool is_inside(const fs::path& run_path, std::string_view name) {
   return file ? !is_link(file) : errno == ENOENT;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

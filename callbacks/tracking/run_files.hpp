@@ -6,7 +6,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // The journal names files of the run's folder, which is on storage that others
 // may write to. Only files within the folder are sent or shown, and no link is
@@ -21,4 +21,4 @@ expected<unique_fd> open_inside(const fs::path& run_path,
 /// Whether *name* is within the folder *run_path*; true for a missing file.
 bool is_inside(const fs::path& run_path, std::string_view name);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -88,12 +88,16 @@ struct tracker_record {
   content_type content;
 };
 
+namespace internal {
+
 /// Milliseconds since 1970, UTC.
 inline std::int64_t unix_ms(std::chrono::system_clock::time_point x) {
   return std::chrono::duration_cast<std::chrono::milliseconds>(
            x.time_since_epoch())
     .count();
 }
+
+} // namespace internal
 
 /// Why a tracker did not take records, and what to do about it.
 struct sink_failure {
@@ -126,6 +130,8 @@ sink_fails(sink_failure::kind what, error reason, std::size_t accepted = 0) {
     sink_failure{what, std::move(reason), std::nullopt, accepted}};
 }
 
+namespace internal {
+
 /// The result of a sink that writes files. A failure is transient: storage may
 /// recover, and a batch is in a file completely or not at all.
 inline sink_result file_result(const expected<void>& x) {
@@ -133,6 +139,8 @@ inline sink_result file_result(const expected<void>& x) {
     return {};
   return sink_fails(sink_failure::kind::transient, x.error());
 }
+
+} // namespace internal
 
 /// Records that a tracker wrote to files only, not to its service.
 struct offline_files {
@@ -199,7 +207,7 @@ public:
 
   /// The number of ranks, from the first on, whose values it uses. The others
   /// are empty: that makes the journal of many ranks much faster to read.
-  virtual std::size_t ranks() const { return all_ranks; }
+  virtual std::size_t ranks() const { return internal::all_ranks; }
 
   /// Whether `finish` writes everything again: `log` then does not get the
   /// records right before the end.

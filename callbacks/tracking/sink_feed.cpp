@@ -7,7 +7,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -343,4 +343,4 @@ fs::path sink_feed::file(const char* ending) const {
   return run_.path / "sinks" / (target_->name() + ending);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

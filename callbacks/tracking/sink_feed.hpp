@@ -12,7 +12,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Feeds one sink from a run's journal and saves its position on disk. Decides
 /// what to do next, not when: its owner calls `pump` on a thread that may
@@ -132,4 +132,4 @@ private:
   int same_failures_ = 0; ///< In a row, of one batch.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 
 #include "troupe/callbacks/status_text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -303,4 +303,4 @@ std::string sink_thread::left_in_files() const {
   return state_->in_files;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/run/callback_watchdog.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Runs a sink's feed on its own thread. During the run it has the lowest
 /// priority: training comes first, the journal keeps what has to wait. At the
@@ -75,4 +75,4 @@ private:
   std::thread sender_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -125,4 +125,4 @@ tracked_run describe_tracked_run(const run_description& x,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -43,13 +43,17 @@ struct tracked_run {
   std::function<run_status()> status;
 };
 
+namespace internal {
+
 /// Describes the run in *run_path* for trackers.
-tracked_run describe_tracked_run(const run_description& x,
+tracked_run describe_tracked_run(const internal::run_description& x,
                                  const fs::path& run_path);
 
 /// The values of a JSON object by name, nested ones as `outer/inner`, elements
 /// of lists as `list/0`. Accepts the bare `NaN` and `Infinity` that cereal
 /// writes. Empty if *json* is not a JSON object.
 metrics config_values(std::string_view json);
+
+} // namespace internal
 
 } // namespace troupe

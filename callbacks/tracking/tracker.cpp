@@ -4,6 +4,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 backoff::milliseconds backoff::next(std::optional<milliseconds> asked) {
   auto doublings = std::min(failures_++, 20);
   auto bound = std::min(limits_.longest.count(),

@@ -99,6 +99,8 @@ private:
   mutable std::weak_ptr<std::shared_ptr<sink>> taken_;
 };
 
+namespace internal {
+
 /// The tracker of a new `Sink` with *options*.
 template <class Sink>
 std::shared_ptr<tracker> make_tracker(typename Sink::options_type options,
@@ -106,5 +108,7 @@ std::shared_ptr<tracker> make_tracker(typename Sink::options_type options,
   return std::make_shared<tracker>(std::make_shared<Sink>(std::move(options)),
                                    tracking);
 }
+
+} // namespace internal
 
 } // namespace troupe

@@ -7,7 +7,7 @@
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -128,4 +128,4 @@ tracker_set::finish(const std::function<bool()>& hurried, wait_time time) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

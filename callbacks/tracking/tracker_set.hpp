@@ -12,7 +12,7 @@
 #include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 using tracker_list = std::vector<std::shared_ptr<const tracker>>;
 
@@ -76,4 +76,4 @@ private:
   std::vector<std::unique_ptr<sink_thread>> threads_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

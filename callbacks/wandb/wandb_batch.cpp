@@ -8,7 +8,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -242,4 +242,4 @@ void wandb_batch::write(row x) {
   target_.log.append(target_.records.history(x.step, x.items));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/callbacks/wandb/wandb_files.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Decides which rows W&B gets, and their steps.
 ///
@@ -120,4 +120,4 @@ private:
   std::map<std::string, wandb_item> latest_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -230,4 +230,4 @@ expected<void> wandb_log::flush() {
     .map([this] { pending_.clear(); });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

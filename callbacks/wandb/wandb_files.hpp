@@ -12,7 +12,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The folder `offline-run-<time>-<id>` into which one process writes its part
 /// of a run. A resumed run has several; W&B's uploader orders them by time.
@@ -78,4 +78,4 @@ private:
   std::string pending_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,7 +13,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -153,4 +153,4 @@ std::vector<wandb_item> host_stats::sample() {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

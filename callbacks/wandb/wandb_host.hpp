@@ -7,7 +7,7 @@
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Measures this host and this process, from /proc, under W&B's own names. The
 /// use of the CPU is that between two samples, so the first has none.
@@ -29,4 +29,4 @@ std::uint64_t host_memory();
 std::vector<std::string> read_console(const fs::path& path,
                                       std::uint64_t& from);
 
-} // namespace troupe
+} // namespace troupe::internal

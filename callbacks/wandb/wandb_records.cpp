@@ -7,7 +7,7 @@
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -305,4 +305,4 @@ wandb_seen see_wandb_record(std::string_view record) try {
   return {};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 
 #include "troupe/runtime/metrics/metrics.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// One value of W&B's history, summary, config or system stats: a name, and
 /// JSON as W&B writes it, with bare `NaN` and `Infinity`.
@@ -102,4 +102,4 @@ inline constexpr std::string_view wandb_logged_key = "troupe/step";
 /// Reads *record*. Malformed bytes yield an empty result.
 wandb_seen see_wandb_record(std::string_view record);
 
-} // namespace troupe
+} // namespace troupe::internal

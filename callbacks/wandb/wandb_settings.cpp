@@ -5,7 +5,7 @@
 #include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -125,4 +125,4 @@ bool has_wandb_key(const wandb_options& options) {
          || is_in_netrc(service_host());
 }
 
-} // namespace troupe
+} // namespace troupe::internal

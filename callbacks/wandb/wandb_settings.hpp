@@ -6,7 +6,7 @@
 #include "troupe/callbacks/wandb/wandb.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The settings of one run, combined from options, train loop and W&B's
 /// variables.
@@ -25,4 +25,4 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
 /// WANDB_IDENTITY_TOKEN_FILE, or for the service's host in ~/.netrc.
 bool has_wandb_key(const wandb_options& options);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -17,7 +17,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -347,9 +347,14 @@ sink_result wandb_sink::upload(const tracked_run& run) {
   return upload_all(*settings, run.cancelled);
 }
 
+} // namespace troupe::internal
+
+namespace troupe {
+
 std::shared_ptr<tracker> wandb_tracker(wandb_options options,
                                        tracker_options tracking) {
-  return make_tracker<wandb_sink>(std::move(options), tracking);
+  return internal::make_tracker<internal::wandb_sink>(std::move(options),
+                                                      tracking);
 }
 
 } // namespace troupe

@@ -15,7 +15,7 @@
 #include "troupe/callbacks/wandb/wandb_upload.hpp"
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The state of the W&B sink, which a restarted one continues from.
 struct wandb_place {
@@ -85,4 +85,4 @@ private:
   std::optional<std::chrono::steady_clock::time_point> stats_time_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

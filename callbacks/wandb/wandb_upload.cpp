@@ -19,7 +19,7 @@
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -288,4 +288,4 @@ wandb_upload::start(const std::vector<std::string>& words,
                               print_of(fragments.front()));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

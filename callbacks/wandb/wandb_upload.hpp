@@ -15,7 +15,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/run/callback_watchdog.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The full path of program *name*, which is searched for in PATH unless it
 /// contains a slash. Empty if no such program can be run.
@@ -87,4 +87,4 @@ private:
   std::optional<child_program> follower_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,6 +15,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 constexpr std::size_t max_metadata_bytes = 16 * 1024 * 1024;

@@ -13,7 +13,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -218,4 +218,4 @@ expected<void> separate_file(const held_folder& folder, const fs::path& path,
   return above.sync();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

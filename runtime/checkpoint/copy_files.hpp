@@ -8,7 +8,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Copies every file below *source* to the same place below *target*, which is
 /// made if missing and may not lie in *source*; an existing file is replaced,
@@ -41,4 +41,4 @@ shared_files(const held_folder& folder, const std::vector<file_entry>& files);
 expected<void> separate_file(const held_folder& folder, const fs::path& path,
                              const held_folder& staging);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/metrics/packed_metrics.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A committed checkpoint as the driver keeps it and sends it to ranks. All
 /// copies share the metrics, so that a list of many checkpoints with many
@@ -31,4 +31,4 @@ bool inspect(Inspector& f, kept_checkpoint& x) {
     f.field("index", x.index), f.field("attempt", x.attempt));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

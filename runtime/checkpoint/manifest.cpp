@@ -9,7 +9,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 expected<void> validate_checkpoint_name(const std::string& name) {
   auto bad = [](unsigned char c) { return c == '/' || c < 0x20 || c == 0x7f; };
@@ -246,4 +246,4 @@ expected<std::vector<std::string>> unlisted_files(const fs::path& folder,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

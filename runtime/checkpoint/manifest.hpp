@@ -11,7 +11,7 @@
 #include "troupe/runtime/metrics/metrics.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Refuses a name that is not one path component of at most 200 bytes, has a
 /// control character, or begins with a dot (the run uses those).
@@ -95,4 +95,4 @@ expected<void> verify_files(const held_folder& above, const std::string& name,
 expected<std::vector<std::string>> unlisted_files(const fs::path& folder,
                                                   const manifest& x);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -19,6 +19,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 constexpr std::size_t max_list_bytes = std::size_t{1} << 30;
@@ -47,7 +49,7 @@ bool take(std::string_view& text, file_entry& x) {
 
 } // namespace
 
-bool is_long_list(const std::vector<file_entry>& files) {
+bool internal::is_long_list(const std::vector<file_entry>& files) {
   std::size_t bytes = 0;
   for (auto& x : files)
     bytes += x.path.size() + 2 * sizeof(std::uint64_t) + 4;
@@ -56,9 +58,9 @@ bool is_long_list(const std::vector<file_entry>& files) {
 
 // One entry is "<size> <checksum> <length of the path> <path>" and a line end;
 // a path may hold any byte. The last line is the checksum of all before it.
-expected<void> write_file_list(const held_folder& folder,
-                               const std::string& name,
-                               const std::vector<file_entry>& files) {
+expected<void> internal::write_file_list(const held_folder& folder,
+                                         const std::string& name,
+                                         const std::vector<file_entry>& files) {
   std::string out;
   for (auto& x : files) {
     out += std::to_string(x.size) + ' ' + checksum_text(x.checksum) + ' '
@@ -72,9 +74,9 @@ expected<void> write_file_list(const held_folder& folder,
   });
 }
 
-expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
-                                                 const std::string& name,
-                                                 std::uint64_t count) {
+expected<std::vector<file_entry>>
+internal::read_file_list(const held_folder& folder, const std::string& name,
+                         std::uint64_t count) {
   TROUPE_TRY(auto bytes, folder.read_file(name, max_list_bytes));
   constexpr std::size_t sum_line = 17;
   auto text = std::string_view{bytes};

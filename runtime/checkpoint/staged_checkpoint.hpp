@@ -11,6 +11,8 @@
 
 namespace troupe {
 
+namespace internal {
+
 /// Names in `checkpoints/` that begin like this are unfinished files of an
 /// attempt; the next start removes them.
 inline constexpr const char* staging_prefix = ".staging-";
@@ -46,14 +48,16 @@ inline std::string rank_list_file(int rank) {
 bool is_long_list(const std::vector<file_entry>& files);
 
 /// Writes *files* to the new file *name* in *folder*.
-expected<void> write_file_list(const held_folder& folder,
+expected<void> write_file_list(const internal::held_folder& folder,
                                const std::string& name,
                                const std::vector<file_entry>& files);
 
 /// What `write_file_list` wrote, *count* files; anything else is `ec::corrupt`.
-expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
-                                                 const std::string& name,
-                                                 std::uint64_t count);
+expected<std::vector<file_entry>>
+read_file_list(const internal::held_folder& folder, const std::string& name,
+               std::uint64_t count);
+
+} // namespace internal
 
 /// A checkpoint that a rank is writing: a folder on the run's storage, so that
 /// committing it copies nothing.
@@ -98,18 +102,18 @@ public:
   void remove_sources() noexcept;
 
 private:
-  staged_checkpoint(held_folder checkpoints, std::uint64_t attempt, int rank,
-                    fs::path path)
+  staged_checkpoint(internal::held_folder checkpoints, std::uint64_t attempt,
+                    int rank, fs::path path)
     : checkpoints_(std::move(checkpoints)), attempt_(attempt), rank_(rank),
       path_(std::move(path)) {}
 
   /// Its folder as it is now: the loop may have put another one in its place.
-  expected<held_folder> folder() const {
+  expected<internal::held_folder> folder() const {
     return checkpoints_.existing(path_.filename());
   }
-  expected<held_folder> hand_over(const std::string& staging);
+  expected<internal::held_folder> hand_over(const std::string& staging);
 
-  held_folder checkpoints_;
+  internal::held_folder checkpoints_;
   std::uint64_t attempt_ = 0;
   int rank_ = 0;
   fs::path path_; // empty once moved from or sealed

@@ -17,6 +17,8 @@ class train_context;
 template <class Signature>
 class rank_hook;
 
+namespace internal {
+
 template <class F, class Other>
 concept other_than = !std::same_as<std::decay_t<F>, Other>;
 
@@ -28,6 +30,8 @@ concept callable_with =
 template <class F, class Hook, class... Args>
 concept hook_body = other_than<F, Hook> && callable_with<F, Args...>;
 
+} // namespace internal
+
 /// The user's code that ranks call: a function or a captureless lambda, which
 /// another process of the same program finds by its address, or a closure,
 /// which runs in this process only.
@@ -38,7 +42,7 @@ public:
 
   rank_hook() = default;
 
-  template <hook_body<rank_hook, Args...> F>
+  template <internal::hook_body<rank_hook, Args...> F>
   rank_hook(F&& f) {
     if constexpr (std::is_convertible_v<F, function>)
       function_ = static_cast<function>(f);

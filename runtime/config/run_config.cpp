@@ -10,7 +10,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 expected<void> validate(const checkpoint_config& x) {
   if (x.num_to_keep && *x.num_to_keep < 1)
@@ -175,4 +175,4 @@ std::chrono::milliseconds longest_grace(const run_config& x) {
                   std::chrono::milliseconds{0});
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -27,8 +27,12 @@ struct checkpoint_config {
   score_order checkpoint_score_order = score_order::max;
 };
 
+namespace internal {
+
 /// Refuses `num_to_keep` < 1.
 expected<void> validate(const checkpoint_config& x);
+
+} // namespace internal
 
 /// How often a run may fail before it ends.
 struct failure_config {
@@ -50,8 +54,12 @@ enum class callback_errors {
   abort, ///< The run ends with `ec::callback_failed`.
 };
 
+namespace internal {
+
 /// SIGTERM, SIGUSR1 and SIGHUP.
 std::vector<int> default_preempt_signals() noexcept;
+
+} // namespace internal
 
 /// What a run is called, where it keeps its files and what may go wrong.
 struct run_config {
@@ -110,7 +118,7 @@ struct run_config {
   std::chrono::milliseconds stop_grace = std::chrono::seconds{30};
   /// Signals that preempt the run. SIGINT stops it, as do SIGTERM and SIGHUP if
   /// they are not listed.
-  std::vector<int> preempt_signals = default_preempt_signals();
+  std::vector<int> preempt_signals = internal::default_preempt_signals();
   /// How long whoever sends such a signal waits before it kills the process
   /// (`terminationGracePeriodSeconds` of Kubernetes, for example): the grace is
   /// shortened so that `stop_timeout` still fits. Unset: the environment
@@ -126,6 +134,8 @@ struct run_config {
   bool quiet = false;
 };
 
+namespace internal {
+
 /// Refuses names that are not a single path component, negative limits and what
 /// `validate(checkpoint_config)` refuses.
 expected<void> validate(const run_config& x);
@@ -140,5 +150,7 @@ run_config resolve(run_config x);
 
 /// The longest grace that the sender of a signal allows the ranks of *x*.
 std::chrono::milliseconds longest_grace(const run_config& x);
+
+} // namespace internal
 
 } // namespace troupe

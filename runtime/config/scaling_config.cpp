@@ -14,7 +14,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -125,4 +125,4 @@ expected<void> validate(const scaling_config& x, const host_resources& host) {
   return claim("gpus", gpus, ranks, host.gpus);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -36,6 +36,8 @@ struct scaling_config {
   placement where = placement::processes;
 };
 
+namespace internal {
+
 /// What a host has, as far as ranks can claim it.
 struct host_resources {
   double cpus = 0;
@@ -58,5 +60,7 @@ std::vector<int> gpus_of(const scaling_config& x, int rank);
 /// Refuses negative numbers, fractions of a GPU and claims that *host* can
 /// never hold.
 expected<void> validate(const scaling_config& x, const host_resources& host);
+
+} // namespace internal
 
 } // namespace troupe

@@ -10,6 +10,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 double metric_value::number() const noexcept {
   if (auto x = std::get_if<bool>(&value_))
     return *x ? 1.0 : 0.0;

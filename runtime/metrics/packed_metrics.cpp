@@ -5,7 +5,7 @@
 #include <cstring>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 // An entry is the length of the name (4 bytes), the name, the kind of the value
 // (1 byte, its index in `metric_value::variant_type`) and 8 bytes: the value,
@@ -179,4 +179,4 @@ std::vector<metrics> unpacked(const std::vector<packed_metrics>& ranks) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 
 #include "troupe/runtime/metrics/metrics.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Metrics in one piece of memory, which is never changed: how a report travels
 /// from its rank into the journal. A copy costs nothing, however many metrics
@@ -100,4 +100,4 @@ bool inspect(Inspector& f, packed_metrics& x) {
   return f.apply(get, set);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

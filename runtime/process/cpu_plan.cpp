@@ -6,7 +6,7 @@
 
 #include <sched.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 cpu_plan plan_cpus(std::vector<int> available, int ranks) {
   cpu_plan plan;
@@ -66,4 +66,4 @@ std::vector<int> available_cores() {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

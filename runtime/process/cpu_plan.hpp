@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How the ranks of one host share its cores.
 struct cpu_plan {
@@ -35,4 +35,4 @@ openmp_environment(const cpu_plan& plan);
 /// The cores this process may run on, in ascending order.
 std::vector<int> available_cores();
 
-} // namespace troupe
+} // namespace troupe::internal

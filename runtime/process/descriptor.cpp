@@ -10,7 +10,7 @@
 #include <cerrno>
 #include <system_error>
 
-namespace troupe {
+namespace troupe::internal {
 
 void unique_fd::reset(int fd) noexcept {
   if (fd_ >= 0)
@@ -82,4 +82,4 @@ expected<peer_credentials> peer_of(int fd) {
   return peer_credentials{peer.pid, peer.uid, peer.gid};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Owns one file descriptor and closes it once.
 class unique_fd {
@@ -91,4 +91,4 @@ struct peer_credentials {
 /// `ec::protocol` if it is not one.
 expected<peer_credentials> peer_of(int fd);
 
-} // namespace troupe
+} // namespace troupe::internal

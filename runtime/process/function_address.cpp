@@ -12,7 +12,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 struct module {
@@ -151,4 +151,4 @@ expected<const void*> resolve(const function_address& address,
   return reinterpret_cast<const void*>(found->base + address.offset);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Names a function independent of load addresses, for all processes of the
 /// same program.
@@ -41,4 +41,4 @@ expected<function_address> locate(const void* fn,
 expected<const void*> resolve(const function_address& address,
                               std::string_view what = "the train loop");
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include <time.h>
 #include <unistd.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 // The handler may only touch these.
@@ -235,4 +235,4 @@ void take_default_action(int signal) noexcept {
   ::raise(signal); // It waits for the handler's end, which blocks it.
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What signals ask of a run.
 enum class interrupt {
@@ -97,4 +97,4 @@ void leave_signals_to_the_driver() noexcept;
 /// the handler returns. For processes that have inherited the handler.
 void take_default_action(int signal) noexcept;
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 // What a pipe holds at most without privileges, in bytes.
@@ -187,4 +187,4 @@ expected<unique_fd> log_tee::writer() const {
   return duplicate(worker_->writer.get());
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Copies what a rank prints to its log file and to a sink, without ever
 /// making the rank wait for the sink. Serves the processes of all attempts, one
@@ -47,4 +47,4 @@ private:
   std::unique_ptr<worker> worker_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

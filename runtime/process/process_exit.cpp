@@ -12,7 +12,7 @@
 #include <memory>
 #include <typeinfo>
 
-namespace troupe {
+namespace troupe::internal {
 
 process_exit process_exit_of(int wait_status, std::string termination_message) {
   if (WIFSIGNALED(wait_status))
@@ -103,4 +103,4 @@ std::string read_termination_message(int fd) {
   return text;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

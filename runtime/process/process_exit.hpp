@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/inspect_enum.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How a process ended.
 struct process_exit {
@@ -61,4 +61,4 @@ void write_termination_message(std::string_view text) noexcept;
 /// What a process left in *fd*.
 std::string read_termination_message(int fd);
 
-} // namespace troupe
+} // namespace troupe::internal

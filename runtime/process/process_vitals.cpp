@@ -29,7 +29,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -339,4 +339,4 @@ std::optional<process_vitals> vitals_of(pid_t pid) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include <sys/types.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The name of threads that poll their sockets all the time: Gloo's. The bytes
 /// that they transfer count, their CPU time does not.
@@ -36,4 +36,4 @@ bool is_stopped(pid_t pid);
 /// The vitals of process *pid*; nothing if there is no such process.
 std::optional<process_vitals> vitals_of(pid_t pid);
 
-} // namespace troupe
+} // namespace troupe::internal

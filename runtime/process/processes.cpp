@@ -19,7 +19,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -378,4 +378,4 @@ void end_session(pid_t session, std::chrono::milliseconds limit) {
     limit);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

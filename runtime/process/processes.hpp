@@ -11,7 +11,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Identifies a process among all that ever ran on any host: process ids are
 /// reused, after a reboot and on other hosts.
@@ -88,4 +88,4 @@ std::vector<pid_t> processes_with(const struct stat& file,
 /// one started.
 void end_session(pid_t session, std::chrono::milliseconds limit);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 #include <chrono>
 #include <cstdint>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What made the first collective of a rank fail.
 enum class collective_failure : std::uint32_t {
@@ -138,4 +138,4 @@ private:
   std::atomic<rank_activity::clock::rep>& place_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

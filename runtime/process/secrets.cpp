@@ -8,7 +8,7 @@
 #include <set>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -453,4 +453,4 @@ std::string shown_url(std::string_view url) {
   return redacted(url);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include <string_view>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Environment variables that hold secrets, as names with `*` for any
 /// characters, or none. This is the only such list: rank processes do not get
@@ -103,4 +103,4 @@ std::string redacted_lines(std::string_view text);
 /// The scheme, host, port and path of *url*: no user info, no query.
 std::string shown_url(std::string_view url);
 
-} // namespace troupe
+} // namespace troupe::internal

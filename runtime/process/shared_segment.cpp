@@ -10,7 +10,6 @@
 #include <algorithm>
 #include <array>
 #include <atomic>
-#include <cerrno>
 #include <climits>
 #include <cstdint>
 #include <cstring>
@@ -18,7 +17,9 @@
 #include <string_view>
 #include <utility>
 
-namespace troupe {
+#include "troupe/runtime/process/descriptor.hpp"
+
+namespace troupe::internal {
 
 static_assert(sizeof(std::atomic<std::uint32_t>) == 4
               && std::atomic<std::uint32_t>::is_always_lock_free);
@@ -164,10 +165,6 @@ std::size_t size_for(int ranks) {
   return areas_offset(ranks) + area_bytes * static_cast<std::size_t>(ranks);
 }
 
-auto system_failure(const std::string& what) {
-  return failure(ec::spawn, what + ": " + std::strerror(errno));
-}
-
 } // namespace
 
 expected<shared_segment> shared_segment::create(int ranks,
@@ -179,18 +176,18 @@ expected<shared_segment> shared_segment::create(int ranks,
   int descriptor =
     ::memfd_create("troupe-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0)
-    return system_failure("the shared segment could not be created");
+    return system_failure(ec::spawn, "the shared segment could not be created");
   shared_segment result{nullptr, size_for(ranks), descriptor, true};
   // Sealed: a segment that shrinks would kill its readers with SIGBUS.
   if (::ftruncate(descriptor, static_cast<off_t>(result.size_)) != 0
       || ::fcntl(descriptor, F_ADD_SEALS,
                  F_SEAL_SHRINK | F_SEAL_GROW | F_SEAL_SEAL)
            != 0)
-    return system_failure("the shared segment could not be sized");
+    return system_failure(ec::spawn, "the shared segment could not be sized");
   void* base = ::mmap(nullptr, result.size_, PROT_READ | PROT_WRITE, MAP_SHARED,
                       descriptor, 0);
   if (base == MAP_FAILED)
-    return system_failure("the shared segment could not be mapped");
+    return system_failure(ec::spawn, "the shared segment could not be mapped");
   result.base_ = base;
   auto& header = result.header();
   header.magic = segment_header::expected_magic;
@@ -206,8 +203,8 @@ expected<shared_segment> shared_segment::attach(int descriptor,
                                                 const segment_owner& whose) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
-    return system_failure("descriptor " + std::to_string(descriptor)
-                          + " of the shared segment");
+    return system_failure(ec::spawn, "descriptor " + std::to_string(descriptor)
+                                       + " of the shared segment");
   auto size = static_cast<std::size_t>(status.st_size);
   auto foreign = [&] {
     return failure(ec::protocol,
@@ -219,7 +216,7 @@ expected<shared_segment> shared_segment::attach(int descriptor,
   void* base =
     ::mmap(nullptr, size, PROT_READ | PROT_WRITE, MAP_SHARED, descriptor, 0);
   if (base == MAP_FAILED)
-    return system_failure("the shared segment could not be mapped");
+    return system_failure(ec::spawn, "the shared segment could not be mapped");
   shared_segment result{base, size, descriptor, false};
   auto& header = result.header();
   if (header.magic != segment_header::expected_magic
@@ -319,4 +316,4 @@ std::byte* shared_segment::chunk_area(int rank,
   return inline_area(rank, 0) + 2 * inline_bytes + chunk_bytes * (parity & 1);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

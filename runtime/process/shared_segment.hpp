@@ -11,7 +11,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Sleeps while *word* is *value*, at most until *deadline*. May wake
 /// spuriously. The word may be in memory that several processes share.
@@ -150,4 +150,4 @@ private:
   bool owned_ = false; ///< Whether the descriptor is closed with this object.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 std::uint64_t spawn_reader::number() {
   std::uint64_t x = 0;
@@ -182,4 +182,4 @@ ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
   return n;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,7 +13,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A frame between a client and its spawner, both the same program on the same
 /// host: a header, then `size` bytes. The descriptors are attached to the
@@ -116,4 +116,4 @@ ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
                                  std::vector<unique_fd>& descriptors,
                                  int flags = 0, bool* dropped = nullptr);
 
-} // namespace troupe
+} // namespace troupe::internal

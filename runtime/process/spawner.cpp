@@ -24,7 +24,7 @@
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/spawner_process.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 /// How long killed processes may take to end. Only a process that waits for a
@@ -247,4 +247,4 @@ int thread_count() {
   return static_cast<int>(tasks.st_nlink) - 2;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Describes a new rank process.
 struct spawn_request {
@@ -153,4 +153,4 @@ void run_spawner_if_asked(rank_main entry);
 /// The number of threads of this process.
 int thread_count();
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -16,7 +16,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 // Loading LibTorch from a cold disk takes seconds; a minute is a hang.
@@ -111,7 +111,7 @@ bool spawner_connection::has_ended(process_id id) const {
     return true; // Told.
   auto& process = found->second;
   return process.gone || !process.lost.empty()
-         || (process.handle && troupe::has_ended(process.handle, 0));
+         || (process.handle && internal::has_ended(process.handle, 0));
 }
 
 pid_t spawner_connection::spawner_pid() const {
@@ -547,4 +547,4 @@ pid_t spawner_client::spawner_pid() const {
   return impl_->spawner_pid();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/process/spawn_wire.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The implementation of `spawner_client`: the socket, the only thread that
 /// uses it, and the pending requests.
@@ -119,4 +119,4 @@ private:
   frame sending_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -24,7 +24,7 @@
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 bool has_become_rank = false;
@@ -469,4 +469,4 @@ void spawner_loop::report_endings() {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/process/spawn_wire.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a process that was just forked needs to become a rank.
 struct rank_start {
@@ -108,4 +108,4 @@ private:
   char program_name_[16] = {};
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -29,7 +29,7 @@
 // `on_signal` and all functions that it calls run in a signal handler: no
 // allocation, no locks but the loader's, for which a thread has `patience_ms`.
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -454,4 +454,4 @@ bool ask_for_stacks(pid_t pid) {
   return false;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

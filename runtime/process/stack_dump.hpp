@@ -8,7 +8,7 @@
 #include <string>
 #include <string_view>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The functions of a program or library, read from its file: also those that
 /// it does not export, unless it was stripped.
@@ -73,4 +73,4 @@ void answer_with_stacks(const std::string& path);
 /// process answers such requests: the signal would kill any other.
 bool ask_for_stacks(pid_t pid);
 
-} // namespace troupe
+} // namespace troupe::internal

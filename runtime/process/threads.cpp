@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 expected<void> sync_thread::start(std::function<bool()> act) {
   std::lock_guard joining{join_mutex_};
@@ -52,4 +52,4 @@ void sync_thread::run(const std::function<bool()>& act) {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

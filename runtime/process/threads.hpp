@@ -17,7 +17,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A thread that runs *body* and no signal handler of the program, except that
 /// of `stack_signal`; `ec::spawn` if the system has no thread left: *body* is
@@ -115,4 +115,4 @@ private:
   std::thread thread_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

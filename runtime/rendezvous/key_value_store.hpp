@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The rendezvous store as a rank sees it: keys and values of one
 /// attempt.
@@ -47,4 +47,4 @@ public:
                                             std::string desired) = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 #include <charconv>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 rendezvous_table::waiter_list rendezvous_table::set(const std::string& key,
                                                     std::string value) {
@@ -95,4 +95,4 @@ rendezvous_table::release(const std::string& key) {
   return released;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The keys and values of one attempt's rendezvous, and which waiters wait for
 /// them: the logic behind every `key_value_store`.
@@ -76,4 +76,4 @@ private:
   std::uint64_t next_order_ = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -161,4 +161,4 @@ std::string hang_monitor::describe(int rank, const rank_look& look) {
               : ", at work");
 }
 
-} // namespace troupe
+} // namespace troupe::internal

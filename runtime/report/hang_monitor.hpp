@@ -13,7 +13,7 @@
 #include "troupe/runtime/report/idle_time.hpp"
 #include "troupe/runtime/report/rank_wait.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a rank that others wait for looks like from outside.
 struct rank_look {
@@ -109,4 +109,4 @@ private:
   std::vector<known_wait> known_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -42,4 +42,4 @@ void idle_time::look(const std::optional<process_vitals>& seen, time_point now,
   last_look_ = now;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

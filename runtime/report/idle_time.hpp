@@ -6,7 +6,7 @@
 #include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/runtime/report/rank_wait.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How long a rank has shown no sign of life, from looks about once a second.
 class idle_time {
@@ -31,4 +31,4 @@ private:
   duration idle_{0};
 };
 
-} // namespace troupe
+} // namespace troupe::internal

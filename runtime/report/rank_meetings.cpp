@@ -5,7 +5,7 @@
 #include <set>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 std::string_view to_string(meeting_kind x) noexcept {
   return x == meeting_kind::barrier ? "barrier" : "broadcast";
@@ -328,4 +328,4 @@ std::optional<rank_wait> rank_meetings::barrier_wait() const {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

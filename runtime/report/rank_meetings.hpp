@@ -11,7 +11,7 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/report/report_pairing.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What ranks do together through the control plane, reports aside.
 enum class meeting_kind : std::uint8_t { barrier, broadcast };
@@ -204,4 +204,4 @@ private:
   time_point last_commit_{};
 };
 
-} // namespace troupe
+} // namespace troupe::internal

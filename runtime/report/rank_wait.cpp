@@ -4,7 +4,7 @@
 #include <set>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -143,4 +143,4 @@ std::string to_string(const rank_wait& x, rank_wait::time_point now) {
   return text;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

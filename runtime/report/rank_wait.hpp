@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Ranks that wait for other ranks.
 struct rank_wait {
@@ -83,4 +83,4 @@ std::string rank_name(int rank);
 /// "rank 1" or "ranks 0, 2, 5", at most 16 by number and the rest counted.
 std::string rank_list(const std::vector<int>& ranks);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/report/rank_wait.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -80,4 +80,4 @@ expected<void> check_parts(const report_batch& x) {
   return check_folders(x, owner);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

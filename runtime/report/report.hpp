@@ -25,6 +25,8 @@ struct report_options {
   bool barrier = true;
 };
 
+namespace internal {
+
 /// How many reports without barrier a rank may have under way before `report`
 /// waits. Enough to hide a commit, small enough that a failure loses little.
 inline constexpr int max_reports_ahead = 16;
@@ -34,7 +36,7 @@ inline constexpr int max_reports_ahead = 16;
 struct rank_report {
   int rank = 0;
   std::uint64_t index = 0;
-  packed_metrics values;
+  internal::packed_metrics values;
   std::optional<checkpoint_part> part;
   double step_s = 0; ///< Seconds the loop ran since its previous report.
 
@@ -53,7 +55,8 @@ bool inspect(Inspector& f, rank_report& x) {
 /// made together, if any did.
 struct report_batch {
   std::uint64_t index = 0;
-  std::vector<packed_metrics> values; ///< One entry per rank, ordered by rank.
+  std::vector<internal::packed_metrics>
+    values; ///< One entry per rank, ordered by rank.
   /// One entry per rank, ordered by rank; unset where a rank reported no files.
   /// The names are equal and no file is in two parts.
   std::vector<std::optional<checkpoint_part>> parts;
@@ -83,5 +86,7 @@ bool inspect(Inspector& f, report_batch& x) {
 /// Refuses parts that do not form one checkpoint: names that differ between
 /// ranks, and a file that two ranks add. The error names ranks and names.
 expected<void> check_parts(const report_batch& x);
+
+} // namespace internal
 
 } // namespace troupe

@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/report/report.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -109,4 +109,4 @@ report_batch report_pairing::release(time_point now) {
   return batch;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/report/rank_wait.hpp"
 #include "troupe/runtime/report/report.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Pairs up the reports of one attempt by index until every rank has sent its
 /// own.
@@ -69,4 +69,4 @@ private:
   time_point last_release_{};
 };
 
-} // namespace troupe
+} // namespace troupe::internal

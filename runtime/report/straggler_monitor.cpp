@@ -5,7 +5,7 @@
 
 #include "troupe/runtime/report/rank_wait.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -58,4 +58,4 @@ straggler_monitor::count(const std::vector<double>& seconds) {
   return text.empty() ? std::nullopt : std::optional{text};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Finds ranks that are persistently slower than the others.
 ///
@@ -37,4 +37,4 @@ private:
   bool counting_ = false; ///< Some rank was slow not long ago.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -188,4 +188,4 @@ void attempt_tracker::fail(int rank, rank_failure failure) {
   failures_.emplace(rank, std::move(failure)); // the first one counts
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Follows the ranks of one attempt from launch to end and decides what a
 /// rank's end means.
@@ -130,4 +130,4 @@ private:
   bool end_ordered_ = false;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The batches of a run on their way into storage: one is stored at a time, in
 /// the order in which they came.
@@ -47,4 +47,4 @@ private:
   bool storing_ = false;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

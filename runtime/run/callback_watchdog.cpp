@@ -3,7 +3,7 @@
 #include <algorithm>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 void callback_watchdog::asked(time_point now, time_point real) {
   since_ = now;
@@ -49,4 +49,4 @@ callback_watchdog::next_check(time_point now) const {
                     interval);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include <optional>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How long its owner has been waiting, without time in which a signal had
 /// stopped the process. The owner calls `passed` at least once per `interval`;
@@ -93,4 +93,4 @@ private:
   time_point checked_; ///< By *real*.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

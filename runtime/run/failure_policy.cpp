@@ -4,7 +4,7 @@
 #include <random>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -66,4 +66,4 @@ failure_policy::on_start_failed(const error& reason) {
   return doubled(failed_starts_in_a_row_++);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Whether a group that failed to start with *code* may start on a retry. With
 /// an invalid configuration it cannot.
@@ -84,4 +84,4 @@ private:
   int failed_starts_in_a_row_ = 0;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

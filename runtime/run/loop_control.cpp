@@ -2,7 +2,7 @@
 
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 void loop_control::end(error reason) {
   std::lock_guard guard{mutex_};
@@ -57,4 +57,4 @@ void loop_control::on_end(std::function<void(const error&)> f) {
     listener_ = std::move(f);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

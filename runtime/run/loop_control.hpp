@@ -10,7 +10,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/values/run_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Asks the loop of one rank, from another thread, to end because the run
 /// stops or a peer has failed; or to leave by itself because the run is
@@ -58,4 +58,4 @@ private:
   std::function<void(const error&)> listener_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

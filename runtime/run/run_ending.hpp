@@ -3,7 +3,7 @@
 #include <cstddef>
 #include <cstdint>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The last steps of a run, in order: callbacks have answered for all reports,
 /// the end is stored, callbacks hear of it and answer, the driver quits.
@@ -50,4 +50,4 @@ private:
   bool may_be_killed_ = false;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

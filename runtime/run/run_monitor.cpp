@@ -4,7 +4,7 @@
 #include <numeric>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 void rate_meter::add(time_point now, std::uint64_t count) {
   auto slot = slot_of(now);
@@ -121,4 +121,4 @@ void run_monitor::changed() {
     listener_(status_.state);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

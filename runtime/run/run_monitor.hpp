@@ -16,7 +16,7 @@
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Events per second over the last few seconds, or over the last few events if
 /// these are rarer. The caller owns the clock.
@@ -109,4 +109,4 @@ private:
   listener listener_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

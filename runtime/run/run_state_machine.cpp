@@ -5,7 +5,7 @@
 #include <string>
 #include <utility>
 
-namespace troupe {
+namespace troupe::internal {
 
 bool is_about_group(const run_event& x) noexcept {
   using namespace run_events;
@@ -237,4 +237,4 @@ run_state_machine::refuse_attempt(std::uint64_t attempt) const {
                                  + std::to_string(group_));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The facts that a `run_state_machine` decides on. Those about a group name
 /// its attempt: one of another attempt is refused.
@@ -218,4 +218,4 @@ private:
   std::map<int, rank_failure> failures_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,7 +12,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -89,4 +89,4 @@ expected<void> verify_sum(std::string_view text, const std::string& what) {
                    + " bytes do not match the checksum at its end");
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// XXH3-64 of *bytes*.
 std::uint64_t checksum(std::string_view bytes) noexcept;
@@ -41,4 +41,4 @@ bool has_valid_sum(std::string_view text) noexcept;
 /// `ec::corrupt` naming *what* if the checksum is missing or wrong.
 expected<void> verify_sum(std::string_view text, const std::string& what);
 
-} // namespace troupe
+} // namespace troupe::internal

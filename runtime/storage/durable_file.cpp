@@ -16,7 +16,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -311,4 +311,4 @@ expected<void> rename_new_at(int from_folder, const fs::path& from,
   return storage_failure("rename " + from.string() + " to", to, errno);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

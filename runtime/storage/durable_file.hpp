@@ -12,7 +12,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// `ec::storage` with the sentence "cannot <action> <path>: <errno's text>".
 error storage_error(std::string_view action, const fs::path& path, int code);
@@ -125,4 +125,4 @@ expected<void> rename_new(const fs::path& from, const fs::path& to);
 expected<void> rename_new_at(int from_folder, const fs::path& from,
                              int to_folder, const fs::path& to);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -172,4 +172,4 @@ expected<void> copy_file(const fs::path& from, const fs::path& to,
     });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

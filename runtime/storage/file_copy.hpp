@@ -4,7 +4,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Whether the bytes of a copy are fsynced before it has its name.
 enum class copy_sync : bool { no, yes };
@@ -31,4 +31,4 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
 expected<void> copy_file(const fs::path& from, const fs::path& to,
                          copy_sync sync);
 
-} // namespace troupe
+} // namespace troupe::internal

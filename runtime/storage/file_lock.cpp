@@ -10,7 +10,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -92,4 +92,4 @@ void own_lock::reset() noexcept {
   file_.reset();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Takes the `flock` of *file*, which is open at *path*, without waiting; false
 /// if another process holds one.
@@ -46,4 +46,4 @@ private:
   unique_fd file_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -101,7 +101,7 @@ expected<held_folder> held_folder::follow(const fs::path& path) {
 }
 
 expected<held_folder> held_folder::duplicate() const {
-  return troupe::duplicate(folder_.get()).map([this](unique_fd x) {
+  return internal::duplicate(folder_.get()).map([this](unique_fd x) {
     return held_folder{std::move(x), path_};
   });
 }
@@ -290,4 +290,4 @@ expected<void> held_entry::rename(const std::string& to) const {
                    + " was just replaced: what is there now is left alone");
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A folder that is held by a descriptor: its files are reached even if it is
 /// renamed, and never through a symbolic link.
@@ -138,4 +138,4 @@ inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
   return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

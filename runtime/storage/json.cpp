@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/text.hpp"
 
-namespace troupe::json {
+namespace troupe::internal::json {
 
 namespace {
 
@@ -232,4 +232,4 @@ void check_format(const document& x, int known, const char* name,
                          + std::to_string(known)};
 }
 
-} // namespace troupe::json
+} // namespace troupe::internal::json

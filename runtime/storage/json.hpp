@@ -14,7 +14,7 @@
 
 // For sources only: the JSON library stays out of headers that others include.
 
-namespace troupe::json {
+namespace troupe::internal::json {
 
 // Appends JSON to a string without building a document first; the journal
 // writes tens of thousands of lines a second this way. Types survive exactly: a
@@ -144,4 +144,4 @@ expected<T> read(std::string_view text, const std::string& what,
   }
 }
 
-} // namespace troupe::json
+} // namespace troupe::internal::json

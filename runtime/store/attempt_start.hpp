@@ -5,7 +5,7 @@
 
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What an attempt starts from.
 struct attempt_start {
@@ -21,4 +21,4 @@ bool inspect(Inspector& f, attempt_start& x) {
                             f.field("resume", x.resume));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -147,4 +147,4 @@ open_callback_cursor(run_store& store, bool has_callbacks) {
     [](callback_cursor x) { return std::optional{std::move(x)}; });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

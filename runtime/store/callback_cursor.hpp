@@ -13,7 +13,7 @@
 #include "troupe/runtime/store/run_store.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A stored report that callbacks may not have received.
 struct pending_report {
@@ -77,4 +77,4 @@ private:
 expected<std::optional<callback_cursor>>
 open_callback_cursor(run_store& store, bool has_callbacks);
 
-} // namespace troupe
+} // namespace troupe::internal

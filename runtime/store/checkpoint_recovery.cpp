@@ -8,7 +8,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -251,4 +251,4 @@ expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
   return tl::unexpected{done.error()};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

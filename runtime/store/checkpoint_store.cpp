@@ -15,7 +15,7 @@
 #include "troupe/runtime/store/commit_folder.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -346,4 +346,4 @@ void checkpoint_store::note(std::string kind, const std::string& name,
   events_.push_back({std::move(kind), {{"name", name}, {"reason", reason}}});
 }
 
-} // namespace troupe
+} // namespace troupe::internal

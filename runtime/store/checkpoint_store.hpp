@@ -12,7 +12,7 @@
 #include "troupe/runtime/store/saved_run.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The run that checkpoints belong to.
 struct run_identity {
@@ -202,4 +202,4 @@ private:
   bool has_noted_unscored_ = false;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -158,4 +158,4 @@ expected<void> commit_folder(const held_folder& checkpoints,
   return done;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Makes the files that ranks staged for *batch* in the run's *checkpoints* the
 /// folder `<name>` there: whole, described by *x*, durable, in one
@@ -21,4 +21,4 @@ expected<void> commit_folder(const held_folder& checkpoints,
                              const report_batch& batch, manifest x,
                              const std::function<expected<void>()>& check = {});
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -202,4 +202,4 @@ std::int64_t journal::next_time() noexcept {
   return last_time_us_ = now;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

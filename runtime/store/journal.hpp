@@ -14,7 +14,7 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The append-only record of a run: one JSON object a line, each with a
 /// checksum as its last field. One process writes it; any may read it.
@@ -92,4 +92,4 @@ private:
   std::vector<store_event> events_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

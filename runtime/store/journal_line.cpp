@@ -6,7 +6,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -182,4 +182,4 @@ parse_line(std::string_view line, const std::string& what, std::size_t ranks) {
   });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

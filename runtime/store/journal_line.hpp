@@ -9,7 +9,7 @@
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 // The lines of a journal. The first is `{"journal":1,"sum":"…"}`, the format;
 // the others are
@@ -53,4 +53,4 @@ expected<std::optional<journal_entry>>
 parse_line(std::string_view line, const std::string& what,
            std::size_t ranks = all_ranks);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -156,4 +156,4 @@ expected<std::optional<journaled_batch>> batch_reader::next() {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

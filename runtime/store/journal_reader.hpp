@@ -11,7 +11,7 @@
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Reads the lines of a file that may still grow.
 class line_reader {
@@ -105,4 +105,4 @@ private:
   std::uint64_t first_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -20,7 +20,7 @@
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -351,4 +351,4 @@ expected<unique_fd> join_attempt(const ranks_ticket& ticket) {
   return file;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,7 +13,7 @@
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a rank process needs to join its attempt.
 struct ranks_ticket {
@@ -71,4 +71,4 @@ private:
 /// ends. `ec::stopped` if a later attempt has begun.
 expected<unique_fd> join_attempt(const ranks_ticket& ticket);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,6 +13,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 std::string known_numbers(const std::vector<reported_checkpoint>& all) {
@@ -59,8 +61,8 @@ expected<void> expect_run_folder(const fs::path& path) {
 
 } // namespace
 
-result make_result(const saved_run& x, const fs::path& path,
-                   metrics last_metrics) {
+result internal::make_result(const saved_run& x, const fs::path& path,
+                             metrics last_metrics) {
   result out;
   out.status = x.status;
   out.metrics = std::move(last_metrics);
@@ -74,8 +76,9 @@ result make_result(const saved_run& x, const fs::path& path,
   return out;
 }
 
-result unsaved_result(result x, run_status_kind status,
-                      std::optional<run_error> reason, const error& problem) {
+result internal::unsaved_result(result x, run_status_kind status,
+                                std::optional<run_error> reason,
+                                const error& problem) {
   x.status = reason ? status : run_status_kind::errored;
   if (!reason)
     reason = make_run_error(problem);
@@ -86,11 +89,11 @@ result unsaved_result(result x, run_status_kind status,
   return x;
 }
 
-std::string resume_hint(const std::string& name) {
+std::string internal::resume_hint(const std::string& name) {
   return "; the next run with run.name = \"" + name + "\" resumes it";
 }
 
-result failed_result(error reason) {
+result internal::failed_result(error reason) {
   result x;
   x.status = run_status_kind::errored;
   x.error = make_run_error(std::move(reason));

@@ -16,7 +16,9 @@
 
 namespace troupe {
 
+namespace internal {
 struct saved_run;
+} // namespace internal
 
 /// A run's reports, oldest first.
 struct run_history : std::vector<journaled_batch> {
@@ -69,9 +71,11 @@ struct result {
   static expected<result> from_path(const fs::path& path);
 };
 
+namespace internal {
+
 /// The result of the run in *path* with state *x*, whose rank 0 reported
 /// *last_metrics* last.
-result make_result(const saved_run& x, const fs::path& path,
+result make_result(const internal::saved_run& x, const fs::path& path,
                    metrics last_metrics);
 
 /// *x* as the result of a run that ended with *status* for *reason* (unset: it
@@ -85,5 +89,7 @@ std::string resume_hint(const std::string& name);
 
 /// The result of a run that failed for *reason* before it had a folder.
 result failed_result(error reason);
+
+} // namespace internal
 
 } // namespace troupe

@@ -5,7 +5,7 @@
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -112,4 +112,4 @@ checkpoint_page checkpoint_registry::page(std::uint64_t first,
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

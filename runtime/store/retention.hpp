@@ -10,7 +10,7 @@
 #include "troupe/runtime/checkpoint/kept_checkpoint.hpp"
 #include "troupe/runtime/config/run_config.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Ranks checkpoints by score and says which may go.
 ///
@@ -117,4 +117,4 @@ private:
   std::vector<retention::score_type> scores_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -166,4 +166,4 @@ expected<run_description> read_description(const fs::path& run_path) {
   });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What a run is and who runs it: the content of `run.json`.
 struct run_description {
@@ -45,4 +45,4 @@ expected<void> save_description(const held_folder& run,
 /// Reads the `run.json` of the run in *run_path*.
 expected<run_description> read_description(const fs::path& run_path);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -10,7 +10,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -386,4 +386,4 @@ expected<void> run_folder::check_state_file() const {
                                + ": this driver writes no more"});
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -19,7 +19,7 @@
 #include "troupe/runtime/store/ranks_lock.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The folder `<storage>/<name>` of a run, held by one driver at a time.
 ///
@@ -128,4 +128,4 @@ private:
   mutable error ousted_;              // why nothing may be written any more
 };
 
-} // namespace troupe
+} // namespace troupe::internal

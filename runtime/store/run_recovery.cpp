@@ -4,7 +4,7 @@
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -109,4 +109,4 @@ failure_counts failures_of(const saved_run& state, const last_attempt& last) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -13,7 +13,7 @@
 // What a start makes of the state and the journal that an earlier driver left:
 // each has what the other may lack.
 
-namespace troupe {
+namespace troupe::internal {
 
 struct found_state {
   saved_run state;
@@ -45,4 +45,4 @@ metrics end_fields(run_status_kind status,
 /// that attempt's own failure if its driver died before it could store it.
 failure_counts failures_of(const saved_run& state, const last_attempt& last);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "troupe/runtime/store/run_recovery.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -393,4 +393,4 @@ std::vector<store_event> run_store::take_events() {
   return std::exchange(events_, {});
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -22,7 +22,7 @@
 #include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The durable part of one run, from the moment its driver takes the name until
 /// the result.
@@ -202,4 +202,4 @@ private:
   sync_thread sync_; // the last member: it uses the others
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -249,4 +249,4 @@ expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
     [](saved_run x) { return std::optional{std::move(x)}; });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

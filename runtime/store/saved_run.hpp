@@ -11,7 +11,7 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 class held_folder;
 
@@ -60,4 +60,4 @@ expected<saved_run> saved_run_from_json(const std::string& text,
 /// Reads `state.json`; nothing if there is none yet.
 expected<std::optional<saved_run>> load_run(const fs::path& run_path);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -35,11 +35,15 @@ struct journal_event {
   metrics fields;
 };
 
+namespace internal {
+
 /// One line of a journal: a report batch or an event.
 using journal_entry = std::variant<journaled_batch, journal_event>;
 
 /// Kind of an event whose field `text` is shown on the console, too.
 inline constexpr const char* warning_kind = "warning";
+
+} // namespace internal
 
 /// An event that a train loop adds to the run's journal.
 struct loop_event {
@@ -49,6 +53,8 @@ struct loop_event {
   bool operator==(const loop_event&) const = default;
 };
 
+namespace internal {
+
 /// The text of *x* for people, if it is a warning.
 inline std::optional<std::string> text_of_warning(const loop_event& x) {
   auto text = x.fields.find("text");
@@ -57,11 +63,15 @@ inline std::optional<std::string> text_of_warning(const loop_event& x) {
   return to_string(*text);
 }
 
+} // namespace internal
+
 template <class Inspector>
 bool inspect(Inspector& f, loop_event& x) {
   return f.object(x).fields(f.field("kind", x.kind),
                             f.field("fields", x.fields));
 }
+
+namespace internal {
 
 /// A repair of a run's files: a rotten checkpoint set aside, a journal's tail
 /// cut. Each is recorded in the journal.
@@ -85,5 +95,7 @@ inline expected<void> ignore_store_event(store_event) {
 inline std::string to_string(const store_event& x) {
   return x.text.empty() ? x.kind + ": " + to_string(x.fields) : x.text;
 }
+
+} // namespace internal
 
 } // namespace troupe

@@ -11,6 +11,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 std::string with(std::string cause, const std::string& what) {
@@ -86,8 +88,8 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
 
 } // namespace
 
-run_error make_run_error(std::map<int, rank_failure> ranks,
-                         const fs::path& run_path) {
+run_error internal::make_run_error(std::map<int, rank_failure> ranks,
+                                   const fs::path& run_path) {
   run_error result{ec::rank_failed, {}, std::move(ranks)};
   for (auto& group : grouped(result.ranks)) {
     if (!result.message.empty())
@@ -97,7 +99,7 @@ run_error make_run_error(std::map<int, rank_failure> ranks,
   return result;
 }
 
-run_error make_run_error(error reason) {
+run_error internal::make_run_error(error reason) {
   return {reason.code, cut_reason(redacted(reason.message)), {}};
 }
 

@@ -43,7 +43,7 @@ std::string to_string(const rank_failure& x);
 
 template <class Inspector>
 bool inspect(Inspector& f, rank_failure::kind_type& x) {
-  return inspect_enum(f, x, rank_failure::kind_type::misuse);
+  return internal::inspect_enum(f, x, rank_failure::kind_type::misuse);
 }
 
 template <class Inspector>
@@ -62,6 +62,8 @@ struct run_error {
   bool operator==(const run_error&) const = default;
 };
 
+namespace internal {
+
 /// Longest text of one cause in `run_error::message`; the log has the rest.
 inline constexpr std::size_t max_cause_size = 1000;
 
@@ -74,12 +76,16 @@ run_error make_run_error(std::map<int, rank_failure> ranks,
 /// The error of a run that failed for *reason* without a rank to blame.
 run_error make_run_error(error reason);
 
+} // namespace internal
+
 template <class Inspector>
 bool inspect(Inspector& f, run_error& x) {
   return f.object(x).fields(f.field("code", x.code),
                             f.field("message", x.message),
                             f.field("ranks", x.ranks));
 }
+
+namespace internal {
 
 /// How many failures of each kind a run has had. Stored with the run, so that
 /// the next driver continues them.
@@ -89,6 +95,8 @@ struct failure_counts {
 
   bool operator==(const failure_counts&) const = default;
 };
+
+} // namespace internal
 
 /// Thrown by `result::value_or_throw` for a run that did not finish.
 class run_failed : public std::runtime_error {

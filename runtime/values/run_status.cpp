@@ -2,6 +2,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::string_view to_string(run_status_kind x) noexcept {
   switch (x) {
     case run_status_kind::running:

@@ -30,7 +30,7 @@ run_status_from_string(std::string_view name) noexcept;
 
 template <class Inspector>
 bool inspect(Inspector& f, run_status_kind& x) {
-  return inspect_enum(f, x, run_status_kind::preempted);
+  return internal::inspect_enum(f, x, run_status_kind::preempted);
 }
 
 /// The state of a run. The last four are final.
@@ -49,14 +49,18 @@ enum class run_state : std::uint8_t {
 
 std::string_view to_string(run_state x) noexcept;
 
+namespace internal {
+
 /// Whether *x* is final.
 constexpr bool is_terminal(run_state x) noexcept {
   return x >= run_state::finished;
 }
 
+} // namespace internal
+
 template <class Inspector>
 bool inspect(Inspector& f, run_state& x) {
-  return inspect_enum(f, x, run_state::preempted);
+  return internal::inspect_enum(f, x, run_state::preempted);
 }
 
 /// The time that one callback took.
@@ -66,6 +70,8 @@ struct callback_time {
 
   bool operator==(const callback_time&) const = default;
 };
+
+namespace internal {
 
 /// Adds a round to the *totals* of the callbacks of a run. Both have one entry
 /// per callback, in order; *totals* is empty before the first round.
@@ -79,6 +85,8 @@ inline void add_times(std::vector<callback_time>& totals,
   for (std::size_t i = 0; i < n; ++i)
     totals[i].seconds += round[i].seconds;
 }
+
+} // namespace internal
 
 template <class Inspector>
 bool inspect(Inspector& f, callback_time& x) {
@@ -162,7 +170,7 @@ struct rank_status {
 
 template <class Inspector>
 bool inspect(Inspector& f, rank_status::phase& x) {
-  return inspect_enum(f, x, rank_status::phase::failed);
+  return internal::inspect_enum(f, x, rank_status::phase::failed);
 }
 
 template <class Inspector>
@@ -172,6 +180,8 @@ bool inspect(Inspector& f, rank_status& x) {
                             f.field("reports", x.reports),
                             f.field("place", x.place));
 }
+
+namespace internal {
 
 /// How the group of one attempt is.
 struct group_status {
@@ -193,5 +203,7 @@ bool inspect(Inspector& f, group_status& x) {
     f.field("store_keys", x.store_keys),
     f.field("stale_messages", x.stale_messages));
 }
+
+} // namespace internal
 
 } // namespace troupe

@@ -9,7 +9,7 @@
 #include "tests/actors/driver_fixture.hpp"
 #include "tests/support/pending_reports.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using namespace std::chrono_literals;
 using testing::AllOf;
@@ -522,4 +522,4 @@ TEST_F(driver_with_chain_test, an_actor_that_fails_ends_the_run_if_it_is_to) {
   EXPECT_EQ(log.back(), "a after_run errored");
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

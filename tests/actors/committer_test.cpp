@@ -7,7 +7,7 @@
 #include "troupe/actors/committer.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 class committer_test : public testing::Test {
 protected:
@@ -162,4 +162,4 @@ TEST_F(committer_test, says_that_the_end_could_not_be_written) {
   EXPECT_EQ(answer->failure.code, ec::storage);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -5,7 +5,7 @@
 #include "tests/support/pending_reports.hpp"
 #include "tests/support/store_batch.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -326,4 +326,4 @@ TEST_F(driver_test, what_throws_in_the_last_callback_changes_no_result) {
   EXPECT_THAT(monitor->take_notes(), ElementsAre(HasSubstr("had enough")));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -15,7 +15,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A run of two ranks with all its actors and a folder on disk; only the ranks
 /// are played.
@@ -75,7 +75,7 @@ protected:
       args.callbacks = system.spawn(
         callback_chain,
         callback_chain_args{callbacks, actors, config.callback_errors});
-    driver = system.spawn(troupe::driver, std::move(args));
+    driver = system.spawn(troupe::internal::driver, std::move(args));
     system.settle();
   }
 
@@ -180,4 +180,4 @@ protected:
   played_ranks ranks{system};
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

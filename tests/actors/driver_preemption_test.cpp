@@ -2,7 +2,7 @@
 
 #include "tests/actors/driver_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::Contains;
 using testing::ElementsAre;
@@ -56,9 +56,9 @@ TEST_F(driver_preemption_test, ranks_that_run_ahead_leave_after_one_report) {
   run();
   auto ahead = [this](int rank, std::uint64_t index) {
     return system.ask<report_committed>(
-      ranks.group, troupe::report{ranks.attempt,
-                                  {rank, index, {}, std::nullopt},
-                                  /*waits*/ false});
+      ranks.group, troupe::internal::report{ranks.attempt,
+                                            {rank, index, {}, std::nullopt},
+                                            /*waits*/ false});
   };
   auto first = ahead(0, 0);
   ahead(0, 1);
@@ -175,4 +175,4 @@ TEST_F(driver_preemption_test, the_user_and_the_journal_are_informed) {
               Contains(HasSubstr("SIGTERM came; ranks have 1000 ms")));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

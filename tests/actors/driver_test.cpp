@@ -2,7 +2,7 @@
 
 #include "tests/actors/driver_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::AllOf;
 using testing::Contains;
@@ -608,4 +608,4 @@ TEST_F(driver_test, resumes_where_an_earlier_driver_stopped) {
   EXPECT_THAT(callback->calls, ElementsAre("before_run 1"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

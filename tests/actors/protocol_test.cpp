@@ -15,7 +15,7 @@
 #include "tests/support/stepped_system.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -338,4 +338,4 @@ TEST(protocol_test, an_error_passes_through_an_actor_unchanged) {
             ec::protocol);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

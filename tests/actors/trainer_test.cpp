@@ -4,7 +4,7 @@
 
 #include "tests/support/played_ranks.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 class trainer_test : public testing::Test {
 protected:
@@ -51,4 +51,4 @@ TEST_F(trainer_test, ends_the_loop_when_its_worker_group_is_gone) {
             (error{ec::protocol, "rank 1: the driver is gone"}));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

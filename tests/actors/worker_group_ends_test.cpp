@@ -4,7 +4,7 @@
 
 #include "tests/actors/worker_group_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -367,4 +367,4 @@ TEST_F(worker_group_test, threads_that_stop_when_asked_to_have_not_failed) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

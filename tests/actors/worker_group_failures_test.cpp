@@ -4,7 +4,7 @@
 
 #include "tests/actors/worker_group_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -382,4 +382,4 @@ TEST_F(worker_group_test, a_timeout_of_a_ranks_own_is_its_own_failure) {
   EXPECT_EQ(failure_of(0).kind, kind::exception);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 #include "tests/support/played_ranks.hpp"
 #include "tests/support/recorded_driver.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A worker group between a driver that records and ranks that the test plays.
 class worker_group_test : public testing::Test {
@@ -98,4 +98,4 @@ protected:
   std::vector<shared_segment> segments;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

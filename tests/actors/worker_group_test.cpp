@@ -5,7 +5,7 @@
 
 #include "tests/actors/worker_group_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::ElementsAre;
 
@@ -407,4 +407,4 @@ TEST_F(worker_group_test, tells_how_far_rank_0_is_in_its_epoch) {
   EXPECT_FALSE(record->progress[1].progress);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -4,7 +4,7 @@
 
 #include "tests/actors/worker_group_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -504,4 +504,4 @@ TEST_F(worker_group_test,
   EXPECT_THAT(failure_of(1).what, HasSubstr("barrier 0"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -326,7 +326,7 @@ void loop(train_context& context, const plan& x) {
     .text("state", hex(from.value.state))
     .to(record);
   if (!x.failpoint.empty() && claim(x.token))
-    (void) arm_failpoint(x.failpoint);
+    (void) internal::arm_failpoint(x.failpoint);
   auto left = [&](const char* why, const std::string& text) {
     line{why}
       .number("attempt", context.attempt())
@@ -508,11 +508,12 @@ std::uint64_t sum_of(const std::string& bytes) {
 
 int main(int argc, char** argv) {
   using namespace troupe;
+  using namespace troupe::internal;
   using namespace troupe::chaos;
   init(argc, argv);
   arguments from{argc, argv};
   if (auto spec = from.text("driver-failpoint"); !spec.empty())
-    if (auto ok = arm_failpoint(spec); !ok) {
+    if (auto ok = internal::arm_failpoint(spec); !ok) {
       std::fprintf(stderr, "%s\n", ok.error().message.c_str());
       return 7;
     }

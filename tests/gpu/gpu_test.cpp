@@ -17,7 +17,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/torch_ranks.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -259,7 +259,7 @@ TEST_F(gpu_test, fused_optimizers_step_as_on_the_cpu) {
   EXPECT_TRUE(torch::allclose(steps(at::kCUDA), steps(at::kCPU), 1e-4, 1e-5));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);

@@ -21,7 +21,7 @@
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -164,4 +164,4 @@ TEST_F(network_thread_test, without_a_network_the_thread_sleeps) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -34,7 +34,7 @@
 #include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -590,7 +590,7 @@ TEST_F(transport_test, a_socket_that_closes_at_once_is_gone) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal
 
 int main(int argc, char** argv) {
   caf::core::init_global_meta_objects();

@@ -16,7 +16,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Delivers records to a file sink as `sink_feed` does, in processes that are
 /// killed while they write. Each process resumes from the position and the
@@ -105,4 +105,4 @@ private:
   fs::path position_ = folder_ / "position";
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

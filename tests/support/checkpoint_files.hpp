@@ -9,7 +9,7 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/report/report.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The folder *path*, in the form that a store takes.
 inline held_folder held(const fs::path& path) {
@@ -51,4 +51,4 @@ stage_batch(const fs::path& run_path, std::uint64_t attempt,
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

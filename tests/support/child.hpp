@@ -8,7 +8,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Runs *body* in a forked child and returns the status of `waitpid`. A body
 /// that returns ends its child with exit code 0, an exception with 1.
@@ -58,4 +58,4 @@ bool holds_without_home(const fs::path& current, Check check) {
   return WIFEXITED(status) && WEXITSTATUS(status) == 0;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -13,7 +13,7 @@
 #include "tests/support/peer_process.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Debian's Chromium, or the program that TROUPE_CHROMIUM names.
 inline std::optional<std::string> chromium_program() {
@@ -92,13 +92,13 @@ inline chromium_page open_in_chromium(const fs::path& page,
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test
 
 /// Skips a test, or fails it in CI, if there is no browser.
 #define TROUPE_NEEDS_CHROMIUM()                                                \
   do {                                                                         \
-    if (!troupe::test::chromium_program()) {                                   \
-      if (troupe::test::chromium_is_required())                                \
+    if (!troupe::internal::test::chromium_program()) {                         \
+      if (troupe::internal::test::chromium_is_required())                      \
         FAIL() << "there is no chromium on PATH: run ./dev test";              \
       GTEST_SKIP() << "there is no chromium on PATH and TROUPE_CHROMIUM is "   \
                       "not set: run ./dev test";                               \

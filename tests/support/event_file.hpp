@@ -10,7 +10,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/encoding/binary.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The data of each record in an event file. Throws if one is torn or damaged.
 inline std::vector<std::string> event_records(const fs::path& path) {
@@ -57,4 +57,4 @@ inline std::vector<std::string> all_event_records(const fs::path& folder) {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

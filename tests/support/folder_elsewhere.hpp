@@ -2,7 +2,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A folder in another file system than `temporary_folder`: in shared memory.
 /// It is removed at the end with all its contents.
@@ -26,4 +26,4 @@ private:
   fs::path path_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -11,7 +11,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A free TCP port of the loopback interface.
 inline int free_port() {
@@ -59,4 +59,4 @@ inline std::optional<http_reply> http_get(int port, const std::string& path) {
   return http_reply{std::atoi(reply.c_str() + 9), reply.substr(end + 4)};
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

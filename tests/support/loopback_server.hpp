@@ -20,7 +20,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 struct loopback_request {
   std::string method;
@@ -307,4 +307,4 @@ private:
   std::thread acceptor_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 #include "tests/support/memory_store.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A link for ranks without a control plane: a store in memory, aborted by the
 /// test. A world that only trains needs no more.
@@ -61,4 +61,4 @@ inline std::shared_ptr<rank_link> make_memory_link() {
   return std::make_shared<memory_link>(store);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A rendezvous store for ranks that are threads of one process.
 class memory_store : public key_value_store {
@@ -82,4 +82,4 @@ private:
   std::map<std::string, std::string> values_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The number of this process's sockets that have a name, in a file system or
 /// abstract.
@@ -34,4 +34,4 @@ inline std::size_t named_sockets() {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -2,7 +2,7 @@
 
 #include <pthread.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// While it exists, every start of a thread fails with EAGAIN: no stack can be
 /// that large.
@@ -29,4 +29,4 @@ private:
   pthread_attr_t before_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

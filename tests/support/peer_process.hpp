@@ -18,7 +18,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A program in its own process group, which ends with its owner.
 class peer_process {
@@ -124,4 +124,4 @@ private:
   int exit_code_ = -1;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

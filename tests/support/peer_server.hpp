@@ -10,7 +10,7 @@
 #include "tests/support/http_get.hpp"
 #include "tests/support/peers.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 struct peer_server_options {
   /// Begins with a program's name; `{port}` stands for the port, `{home}` for
@@ -97,4 +97,4 @@ private:
   std::unique_ptr<peer_process> process_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -14,7 +14,7 @@
 #include "tests/support/peer_process.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The folder of the programs of the real trackers (python, mlflow,
 /// tensorboard, wandb, comet), installed by the bootstrap
@@ -93,13 +93,13 @@ run_peer_script(const std::string& script,
   return run_peer(command, environment);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test
 
 /// Skips a test, or fails it in CI, if its peers are missing.
 #define TROUPE_NEEDS_PEERS()                                                   \
   do {                                                                         \
-    if (!troupe::test::peer_programs()) {                                      \
-      if (troupe::test::peers_are_required())                                  \
+    if (!troupe::internal::test::peer_programs()) {                            \
+      if (troupe::internal::test::peers_are_required())                        \
         FAIL() << "TROUPE_PEERS_PYTHON is not set: run ./dev test";            \
       GTEST_SKIP() << "TROUPE_PEERS_PYTHON is not set: run ./dev test with "   \
                       "network once";                                          \

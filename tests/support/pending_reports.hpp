@@ -4,7 +4,7 @@
 
 #include "troupe/runtime/store/callback_cursor.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// All reports that *cursor* has yet to deliver.
 inline std::vector<pending_report> take_pending(callback_cursor& cursor) {
@@ -20,4 +20,4 @@ inline std::vector<pending_report> pending_reports(run_store& store) {
   return take_pending(cursor);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/worker_group.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The ranks of a worker group, played by the test, with real trainers.
 class played_ranks {
@@ -45,8 +45,8 @@ public:
   report_answer report(int rank, std::uint64_t index, metrics values = {},
                        std::optional<checkpoint_part> part = std::nullopt) {
     return system_.ask<report_committed>(
-      group, troupe::report{attempt,
-                            {rank, index, std::move(values), std::move(part)}});
+      group, troupe::internal::report{
+               attempt, {rank, index, std::move(values), std::move(part)}});
   }
 
   /// The rank's loop returns, or fails with *reason*.
@@ -91,4 +91,4 @@ private:
   stepped_system& system_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

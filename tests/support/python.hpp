@@ -12,7 +12,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The interpreter with torch, numpy and safetensors that the bootstrap
 /// installs for tests (TROUPE_TEST_PYTHON).
@@ -55,13 +55,13 @@ inline python_result run_python(const std::string& script,
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test
 
 /// Skips a test, or fails it in CI, if there is no interpreter.
 #define TROUPE_NEEDS_PYTHON()                                                  \
   do {                                                                         \
-    if (!troupe::test::test_python()) {                                        \
-      if (troupe::test::python_is_required())                                  \
+    if (!troupe::internal::test::test_python()) {                              \
+      if (troupe::internal::test::python_is_required())                        \
         FAIL() << "TROUPE_TEST_PYTHON is not set: run ./dev test";             \
       GTEST_SKIP() << "TROUPE_TEST_PYTHON is not set: run ./dev test";         \
     }                                                                          \

@@ -6,7 +6,7 @@
 
 #include "troupe/callbacks/user_callback.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Records its calls, and throws when asked to.
 class recorded_callback : public user_callback {
@@ -46,4 +46,4 @@ private:
   }
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -9,7 +9,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// What a worker group has sent to its driver.
 struct driver_record {
@@ -69,4 +69,4 @@ recorded_driver(driver_actor::pointer self,
   };
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -9,7 +9,7 @@
 
 #include "troupe/actors/rank_launcher.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Starts nothing and records the requests. The test informs the listener about
 /// the ranks.
@@ -63,4 +63,4 @@ public:
   std::map<int, process_vitals> lives; ///< By rank; others cannot be observed.
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

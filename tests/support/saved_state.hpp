@@ -4,7 +4,7 @@
 #include "troupe/runtime/store/checkpoint_store.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Replaces `state.json` in *run_path*.
 inline expected<void> save_run(const saved_run& x, const fs::path& run_path) {
@@ -16,4 +16,4 @@ inline checkpoint_store::save_function saves_in(const fs::path& run_path) {
   return [run_path](const saved_run& x) { return save_run(x, run_path); };
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

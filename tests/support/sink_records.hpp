@@ -13,7 +13,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The time of record *n* of the runs below.
 inline std::chrono::system_clock::time_point record_time(std::uint64_t n) {
@@ -96,4 +96,4 @@ inline std::vector<fs::path> files_with(const fs::path& folder,
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A file system of *size* bytes ("1m") at *path*, if mounting is permitted.
 class small_disk {
@@ -47,4 +47,4 @@ private:
   std::string reason_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

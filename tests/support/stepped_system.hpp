@@ -18,7 +18,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// What an actor has answered so far.
 template <class T>
@@ -124,4 +124,4 @@ private:
   std::set<caf::resumable*> held_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

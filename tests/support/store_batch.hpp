@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/store/run_store.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Stores *batch* as a driver does: commits its checkpoint if it has one, then
 /// appends it to the journal.
@@ -29,4 +29,4 @@ store_batch(run_store& store, std::uint64_t attempt,
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

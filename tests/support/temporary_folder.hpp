@@ -6,7 +6,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A folder that is removed at the end with all its contents.
 class temporary_folder {
@@ -47,4 +47,4 @@ inline void write_bytes(const fs::path& path, const std::string& bytes) {
   std::ofstream{path.string(), std::ios::binary} << bytes;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -9,7 +9,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A new self-signed certificate for 127.0.0.1, valid for an hour.
 struct tls_certificate {
@@ -46,4 +46,4 @@ struct tls_certificate {
                                                           &X509_free};
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -29,7 +29,7 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/trainers/torch/groups/local_group.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using group_ptr = c10::intrusive_ptr<c10d::ProcessGroup>;
 
@@ -210,4 +210,4 @@ run_processes(int size, const std::function<void(int)>& body) {
   return failures;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

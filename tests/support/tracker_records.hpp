@@ -10,7 +10,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Makes the records of a run as its journal would yield them: one per second,
 /// from 2026-01-01T00:00:00Z on.
@@ -103,4 +103,4 @@ inline tracker_records hard_run() {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -12,7 +12,7 @@
 #include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A run's folder, written line by line with times chosen by the test.
 class written_run {
@@ -101,4 +101,4 @@ private:
   temporary_folder folder_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

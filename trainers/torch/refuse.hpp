@@ -6,7 +6,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Throws a `train_error` for an invalid argument; *why* and *more*, texts and
 /// numbers, form one sentence.
@@ -15,4 +15,4 @@ template <class... Args>
   throw train_error{{ec::invalid_argument, c10::str(why, more...)}};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// OpenMP read the environment when the program was loaded; a forked rank got

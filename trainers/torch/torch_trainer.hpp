@@ -12,6 +12,8 @@ namespace troupe {
 
 class train_context;
 
+namespace internal {
+
 /// Gives a loop its data plane.
 struct torch_backend {
   torch_config config;
@@ -35,6 +37,8 @@ struct torch_backend {
   }
 };
 
+} // namespace internal
+
 /// How a `torch_trainer` runs its loop.
 struct torch_options {
   scaling_config scaling;
@@ -48,15 +52,16 @@ class torch_trainer : public data_parallel_trainer {
 public:
   template <class F>
   explicit torch_trainer(F loop, torch_options options = {})
-    : torch_trainer(std::move(loop), no_config{}, std::move(options)) {}
+    : torch_trainer(std::move(loop), internal::no_config{},
+                    std::move(options)) {}
 
   template <class F, class Config>
     requires(!std::same_as<Config, torch_options>)
   torch_trainer(F loop, const Config& config, torch_options options = {})
-    : data_parallel_trainer(
-      run_request{std::move(options.scaling), std::move(options.run),
-                  train_loop::make(std::move(loop),
-                                   torch_backend{options.torch}, config)}) {}
+    : data_parallel_trainer(internal::run_request{
+      std::move(options.scaling), std::move(options.run),
+      internal::train_loop::make(
+        std::move(loop), internal::torch_backend{options.torch}, config)}) {}
 };
 
 } // namespace troupe

@@ -17,9 +17,7 @@ struct Example;
 
 } // namespace torch::data
 
-namespace troupe {
-
-namespace detail {
+namespace troupe::internal {
 
 /// Hides functions at the place of the call: a type's own `for_each_tensor` is
 /// found by argument-dependent lookup only.
@@ -76,8 +74,6 @@ template <class T>
 concept range_of_elements = std::ranges::range<T> && std::is_lvalue_reference_v<
   std::ranges::range_reference_t<T>>;
 
-} // namespace detail
-
 /// Calls *f* with each tensor in *x* that is defined. Returns whether *T* is a
 /// type whose tensors are known; in any other it finds none.
 ///
@@ -93,31 +89,30 @@ bool visit_tensors(T& x, F&& f) {
     return true;
   } else if constexpr (std::is_same_v<T, const at::Tensor>) {
     return false; // no other tensor can take its place
-  } else if constexpr (
-    std::is_arithmetic_v<
-      T> || std::is_enum_v<T> || detail::range_of_numbers<T>) {
+  } else if constexpr (std::is_arithmetic_v<
+                         T> || std::is_enum_v<T> || range_of_numbers<T>) {
     return true;
-  } else if constexpr (detail::names_its_tensors<T>) {
-    detail::ask_for_tensors(x, [&f](at::Tensor& t) {
+  } else if constexpr (names_its_tensors<T>) {
+    ask_for_tensors(x, [&f](at::Tensor& t) {
       if (t.defined())
         f(t);
     });
     return true;
-  } else if constexpr (detail::is_optional<std::remove_const_t<T>>) {
+  } else if constexpr (is_optional<std::remove_const_t<T>>) {
     return !x || visit_tensors(*x, f);
-  } else if constexpr (detail::tuple_of_fields<T>) {
+  } else if constexpr (tuple_of_fields<T>) {
     return std::apply(
       [&f](auto&... fields) { return (visit_tensors(fields, f) & ... & true); },
       x);
-  } else if constexpr (detail::has_members<T>) {
+  } else if constexpr (has_members<T>) {
     auto fields = x.members();
     return visit_tensors(fields, f);
-  } else if constexpr (detail::is_example<std::remove_const_t<T>>) {
+  } else if constexpr (is_example<std::remove_const_t<T>>) {
     bool known = visit_tensors(x.data, f);
     if constexpr (requires { x.target; })
       known &= visit_tensors(x.target, f);
     return known;
-  } else if constexpr (detail::range_of_elements<T>) {
+  } else if constexpr (range_of_elements<T>) {
     bool known = true;
     for (auto& element : x)
       known &= visit_tensors(element, f);
@@ -127,4 +122,4 @@ bool visit_tensors(T& x, F&& f) {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

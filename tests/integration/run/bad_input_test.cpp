@@ -6,7 +6,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -213,4 +213,4 @@ TEST_F(run_test, more_ranks_than_a_host_may_have_leave_no_folder) {
   EXPECT_FALSE(fs::exists(run_path()));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

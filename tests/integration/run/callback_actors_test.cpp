@@ -12,7 +12,7 @@
 #include "tests/integration/run/listener.hpp"
 #include "tests/integration/run/run_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::ElementsAre;
 using testing::HasSubstr;
@@ -208,4 +208,4 @@ TEST_F(callback_actor_test, an_inline_run_is_in_the_system_of_the_users_actor) {
   caf::anon_send_exit(actor, caf::exit_reason::user_shutdown);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -15,7 +15,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace page {
 
@@ -130,4 +130,4 @@ TEST_F(callbacks_page_test, the_page_shows_this_code) {
   EXPECT_EQ(blocks, 6u);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

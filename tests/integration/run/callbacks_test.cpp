@@ -10,7 +10,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -217,4 +217,4 @@ TEST_P(placement_test, callbacks_have_the_signal_mask_of_who_called_fit) {
     EXPECT_EQ(sigismember(&seen->blocked, signal), 0) << signal;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -11,7 +11,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -167,4 +167,4 @@ const rank_failure& only_failure(const result& x, int rank) {
   return i == x.error->ranks.end() ? none : i->second;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

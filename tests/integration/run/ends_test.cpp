@@ -9,7 +9,7 @@
 #include "tests/support/child.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 TEST_F(run_test, a_run_of_two_processes_finishes_with_its_last_metrics) {
   auto outcome = run({});
@@ -366,4 +366,4 @@ TEST_P(ends_in_a_placement_test, a_callback_that_does_not_return_is_named) {
   EXPECT_TRUE(outcome.unsent.empty());
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

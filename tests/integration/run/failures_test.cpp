@@ -8,7 +8,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using kind = rank_failure::kind_type;
 
@@ -375,4 +375,4 @@ TEST_F(run_test, ranks_that_catch_every_error_end_all_the_same) {
   }
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -67,7 +67,7 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* options,
 }
 #endif
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -169,11 +169,11 @@ TEST(few_resources_test, fit_returns_however_few_descriptors_there_are) {
   expect_results("--late-descriptors", 4, 0);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test
 
 int main(int argc, char** argv) {
   if (argc == 5)
-    return troupe::test::be_poor(argc, argv);
+    return troupe::internal::test::be_poor(argc, argv);
   troupe::init(argc, argv);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();

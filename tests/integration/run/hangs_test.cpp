@@ -14,7 +14,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -311,4 +311,4 @@ TEST_F(run_test, a_rank_whose_child_computes_is_never_ended_for_it) {
   EXPECT_EQ(outcome.attempts, 1u);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -12,7 +12,7 @@
 
 extern char** environ;
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -97,4 +97,4 @@ int listener::wait() {
   return WIFEXITED(status) ? WEXITSTATUS(status) : 128 + WTERMSIG(status);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

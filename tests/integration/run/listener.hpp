@@ -4,7 +4,7 @@
 
 #include <string>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A process of its own, no child of a run, that publishes a callback actor at
 /// *socket* and writes a line per event into *file*. Told to, it ends at once
@@ -33,4 +33,4 @@ private:
 int be_listener(const std::string& socket, const std::string& file,
                 const std::string& deed);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -8,9 +8,9 @@
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   if (argc > 3 && std::string{argv[1]} == "--victim")
-    return troupe::test::be_victim(argv[2], argv[3]);
+    return troupe::internal::test::be_victim(argv[2], argv[3]);
   if (argc > 4 && std::string{argv[1]} == "--listener")
-    return troupe::test::be_listener(argv[2], argv[3], argv[4]);
+    return troupe::internal::test::be_listener(argv[2], argv[3], argv[4]);
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -3,7 +3,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Writes down every call.
 class recording_callback : public user_callback {
@@ -63,4 +63,4 @@ protected:
   }
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -11,7 +11,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/text.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -345,4 +345,4 @@ INSTANTIATE_TEST_SUITE_P(placements, placement_test,
                                     : "processes";
                          });
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

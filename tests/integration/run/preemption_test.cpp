@@ -19,7 +19,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -532,4 +532,4 @@ TEST_F(run_test, ranks_that_never_report_are_ended_at_the_deadline) {
   EXPECT_TRUE(outcome.checkpoint);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

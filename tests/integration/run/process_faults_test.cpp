@@ -30,7 +30,7 @@
 #include "troupe/runtime/store/run_store.hpp"
 #include "troupe/trainers/rank_process.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -671,4 +671,4 @@ TEST_F(run_test, a_slow_callback_holds_reports_back_and_misses_none) {
   EXPECT_EQ(most_ahead, queue);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

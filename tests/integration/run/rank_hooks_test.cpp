@@ -8,7 +8,7 @@
 
 #include "tests/integration/run/run_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using testing::AllOf;
 using testing::HasSubstr;
@@ -193,4 +193,4 @@ TEST_F(run_test, a_closure_is_refused_as_a_hook_in_processes) {
   EXPECT_FALSE(fs::exists(run_path()));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

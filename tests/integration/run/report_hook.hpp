@@ -6,7 +6,7 @@
 
 #include <troupe/train.hpp>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Does something of the test's when a report is stored.
 class report_hook : public user_callback {
@@ -35,4 +35,4 @@ inline std::shared_ptr<user_callback> on_report(std::uint64_t number,
     });
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -11,7 +11,7 @@
 #include "tests/integration/run/victim.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 TEST_F(run_test, a_finished_name_is_refused_with_what_to_do) {
   ASSERT_FALSE(run({}).error);
@@ -367,4 +367,4 @@ TEST_F(run_test, the_console_says_what_follows_from_a_rotten_checkpoint) {
       << said;
   }
 }
-} // namespace troupe::test
+} // namespace troupe::internal::test

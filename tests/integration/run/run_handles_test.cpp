@@ -10,7 +10,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 TEST_F(run_test, a_service_starts_asks_and_stops_a_run_in_its_own_system) {
   register_messages();
@@ -167,4 +167,4 @@ TEST_F(run_test, two_runs_at_once_in_one_process_do_not_meet) {
   }
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

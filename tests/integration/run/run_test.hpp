@@ -9,7 +9,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// What one rank does at one of its reports. Travels to rank processes as the
 /// loop's config.
@@ -72,4 +72,4 @@ protected:
 /// The only failed rank of *x*; fails the test if there is another number.
 const rank_failure& only_failure(const result& x, int rank);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

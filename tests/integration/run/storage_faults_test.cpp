@@ -8,7 +8,7 @@
 #include "tests/support/small_disk.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -218,4 +218,4 @@ INSTANTIATE_TEST_SUITE_P(
                               -1}),
   [](auto& info) { return info.param.name; });
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -11,7 +11,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "tests/support/named_sockets.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 class strangers_test : public run_test {
 protected:
@@ -139,4 +139,4 @@ TEST_P(late_call_test, a_report_after_the_loop_has_ended_is_refused) {
 
 INSTANTIATE_TEST_SUITE_P(workers, late_call_test, ::testing::Values(0, 2));
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -12,7 +12,7 @@
 #include "tests/integration/run/run_test.hpp"
 #include "troupe/actors/thread_launcher.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 TEST_F(run_test, the_loop_of_an_inline_run_is_on_the_thread_that_calls_fit) {
   std::vector<std::thread::id> threads;
@@ -195,4 +195,4 @@ TEST_F(run_test, a_thread_that_stays_in_its_loop_is_left_behind) {
     std::this_thread::yield();
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

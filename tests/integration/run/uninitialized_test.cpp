@@ -6,7 +6,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 TEST(uninitialized_test, ranks_in_processes_need_init) {
   temporary_folder storage;
@@ -35,4 +35,4 @@ TEST(uninitialized_test, ranks_in_this_process_do_not) {
   }
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -19,7 +19,7 @@
 
 extern char** environ;
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -224,4 +224,4 @@ bool gone_within(pid_t pid, int seconds) {
   return ended;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

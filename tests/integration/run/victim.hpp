@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Runs a counting loop without end in *storage*, as a program of its own that
 /// a test kills; every rank does *action* at its third report. With
@@ -60,4 +60,4 @@ std::vector<pid_t> descendants(pid_t root);
 /// Waits until *pid* has ended, at most *seconds*. Returns whether it has.
 bool gone_within(pid_t pid, int seconds);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

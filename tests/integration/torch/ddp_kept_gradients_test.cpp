@@ -10,7 +10,7 @@
 // What becomes of gradients that `no_sync` kept on a rank: they are averaged
 // with the next ones, or no report stores what was made of them.
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -303,4 +303,4 @@ INSTANTIATE_TEST_SUITE_P(over, gradients_kept_on_a_rank,
 
 } // namespace
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

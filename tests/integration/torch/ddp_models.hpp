@@ -3,7 +3,7 @@
 #include <torch/torch.h>
 
 // Small models, each with the shape of one problem of data-parallel training.
-namespace troupe::test {
+namespace troupe::internal::test {
 
 struct mlp : torch::nn::Module {
   mlp()
@@ -110,4 +110,4 @@ void for_each_tensor(two_heads::outputs& x, F&& f) {
   f(x.extra);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 #include "tests/integration/torch/ddp_models.hpp"
 #include "tests/integration/torch/ddp_support.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -132,4 +132,4 @@ TEST(outputs_with_the_umbrella, of_what_cannot_be_replaced_are_not_known) {
   EXPECT_EQ(found.size(), 2u);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

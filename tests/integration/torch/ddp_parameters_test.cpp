@@ -9,7 +9,7 @@
 // Which parameters are averaged when the model changes between steps, and what
 // becomes of a step whose gradients were not averaged.
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -373,4 +373,4 @@ TEST(a_world_of_one, forgets_the_gradients_of_an_unfrozen_layer) {
 
 } // namespace
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -18,7 +18,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/support/torch_ranks.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Where the ranks of a test live, and over what they meet.
 struct placement {
@@ -253,4 +253,4 @@ inline torch::jit::Module scripted(int seed) {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

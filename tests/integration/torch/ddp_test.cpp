@@ -12,7 +12,7 @@
 // T1-T9 are the cases that every change of group, reducer or LibTorch has to
 // pass.
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -743,4 +743,4 @@ TEST(the_tensors_of_an_output, are_found_in_any_nesting) {
 
 } // namespace
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -17,7 +17,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/torch_trainer.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -291,4 +291,4 @@ INSTANTIATE_TEST_SUITE_P(groups, torch_hangs_test,
                                           testing::Bool()),
                          name_of);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

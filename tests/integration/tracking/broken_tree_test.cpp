@@ -10,7 +10,7 @@
 #include "tests/integration/run/report_hook.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::AllOf;
@@ -72,4 +72,4 @@ TEST(broken_tree_test, a_loop_of_links_fails_the_tracker_and_not_the_run) {
   EXPECT_EQ(result.metrics_history()->size(), 10u);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

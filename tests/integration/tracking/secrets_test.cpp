@@ -19,7 +19,7 @@
 
 #include "tests/support/sink_records.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -156,13 +156,13 @@ TEST(secrets_test, what_a_rank_says_of_its_secrets_stays_in_its_log) {
   EXPECT_THAT(files_with(folder.path(), "asked-for"), testing::IsEmpty());
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test
 
 int main(int argc, char** argv) {
   troupe::init(argc, argv);
   std::string mode = argc > 2 ? argv[1] : "";
   if (mode == "--run" || mode == "--fail")
-    return troupe::test::run_with_trackers(argv[2], mode == "--fail");
+    return troupe::internal::test::run_with_trackers(argv[2], mode == "--fail");
   ::testing::InitGoogleTest(&argc, argv);
   return RUN_ALL_TESTS();
 }

@@ -10,7 +10,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 constexpr int names = 500;
@@ -55,4 +55,4 @@ TEST(whole_files_test, the_table_and_the_page_are_complete_when_fit_returns) {
             page.npos);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

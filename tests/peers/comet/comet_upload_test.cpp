@@ -11,7 +11,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using nlohmann::json;
@@ -158,4 +158,4 @@ TEST_F(comet_upload_test, refuses_an_archive_that_was_cut) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

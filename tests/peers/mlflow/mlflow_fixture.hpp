@@ -10,7 +10,7 @@
 #include "tests/support/peer_server.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// How tests start MLflow's server: without optional parts, in seconds instead
 /// of half a minute.
@@ -117,4 +117,4 @@ protected:
   tracked_run run;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

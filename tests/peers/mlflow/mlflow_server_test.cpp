@@ -6,7 +6,7 @@
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -398,4 +398,4 @@ TEST_F(mlflow_server_test, says_what_is_wrong_with_credentials) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -2,7 +2,7 @@
 
 #include "tests/peers/mlflow/mlflow_fixture.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 class mlflow_tree_test : public mlflow_fixture {
@@ -122,4 +122,4 @@ print(len(client.search_runs(['0'])), len(client.search_experiments()))
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

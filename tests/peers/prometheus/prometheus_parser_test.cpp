@@ -7,7 +7,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/prometheus/prometheus_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 // Reads the page as Prometheus' own client does; one line a sample.
@@ -83,4 +83,4 @@ TEST(prometheus_parser_test, reads_every_family_of_a_run) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

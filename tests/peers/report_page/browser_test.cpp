@@ -11,7 +11,7 @@
 #include "tests/support/written_run.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -581,4 +581,4 @@ TEST_F(browser_test, it_is_light_or_dark_as_the_system_or_the_reader_wishes) {
   EXPECT_THAT(look(chosen.screenshot), HasSubstr(">dark</p>"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The document *dom* as its reader sees it: without scripts, and without the
 /// data that one of them draws.
@@ -126,4 +126,4 @@ private:
   std::vector<tick> y_ticks_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

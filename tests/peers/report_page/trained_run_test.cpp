@@ -11,7 +11,7 @@
 #include "tests/peers/report_page/drawn_chart.hpp"
 #include "tests/support/chromium.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -98,4 +98,4 @@ TEST(trained_run_test, a_run_leaves_its_page_with_restart_and_checkpoints) {
   EXPECT_THAT(page.dom, HasSubstr("<th scope=\"row\">lr</th><td>0.5</td>"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

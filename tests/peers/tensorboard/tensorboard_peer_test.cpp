@@ -17,7 +17,7 @@
 #include "troupe/callbacks/encoding/png.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using nlohmann::json;
@@ -377,4 +377,4 @@ TEST_F(tensorboard_server_test, draws_the_curve_in_a_browser) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

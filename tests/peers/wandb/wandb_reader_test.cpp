@@ -10,7 +10,7 @@
 #include "troupe/callbacks/encoding/png.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using nlohmann::json;
@@ -217,4 +217,4 @@ TEST_F(wandb_reader_test, reads_everything_behind_a_torn_tail) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

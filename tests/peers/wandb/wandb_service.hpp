@@ -13,7 +13,7 @@
 
 #include "tests/support/loopback_server.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// What W&B's service holds of one run after its client has uploaded.
 struct wandb_service_run {
@@ -189,4 +189,4 @@ private:
   loopback_server server_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

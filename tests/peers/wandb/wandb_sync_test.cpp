@@ -10,7 +10,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::environment_guard;
@@ -193,4 +193,4 @@ TEST_F(wandb_sync_test, gives_up_in_time_while_the_service_is_down) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

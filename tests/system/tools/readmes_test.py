@@ -154,7 +154,22 @@ def reachable(file):
 def declares(header, name):
     """Whether *header* has a type, function or alias *name* that is not a mere mention in a comment."""
     text = re.sub(r"//.*", "", header.read_text(encoding="utf-8"))
-    return re.search(rf"\b(?:class|struct|using|enum class)\s+{name}\b(?!\s*;)|[>&*\w]\s+[&*]?{name}\(", text) is not None
+    return re.search(rf"\b(?:class|struct|using|concept|namespace|enum class)\s+{name}\b(?!\s*;)|[>&*\w]\s+[&*]?{name}(?:\(| =)", text) is not None
+
+
+INTERNAL = re.compile(r"^namespace (troupe::)?internal(::\w+)* \{$.*?^\} // namespace (troupe::)?internal(::\w+)*$", re.MULTILINE | re.DOTALL)
+NOT_LISTED = {"requires", "inspect", "to_string", "option_names",  # found by their arguments
+              "from_string", "from_integer", "text_of", "from_exception"}  # what CAF asks of an enumeration
+
+
+def names_in_troupe(header):
+    """The types and functions that *header* declares in `namespace troupe` itself, without forward declarations."""
+    text = re.sub(r"//.*", "", INTERNAL.sub("", header.read_text(encoding="utf-8")))
+    if "namespace troupe" not in text:
+        return set()
+    types = re.findall(r"^(?:class|struct|enum class|enum|concept|using) (\w+)\b(?!<)(?!\s*;)", text, re.MULTILINE)
+    functions = re.findall(r"^(?!using|namespace|[ #}])[^\n(={;]*?[\s&*](\w+)\(", text, re.MULTILINE)
+    return (set(types) | set(functions)) - NOT_LISTED
 
 
 class ReadmesTest(unittest.TestCase):
@@ -171,6 +186,17 @@ class ReadmesTest(unittest.TestCase):
                 with self.subTest(header=header):
                     names = re.findall(r"`(\w+)`", text)
                     self.assertEqual([x for x in names if not declares(ROOT / header, x)], [])
+                    self.assertEqual(names_in_troupe(ROOT / header) - set(names), set())
+
+    def test_what_the_reference_does_not_list_is_internal(self):
+        page = (ROOT / "docs/reference.md").read_text(encoding="utf-8")
+        listed = set(re.findall(r"^\| `([\w/]+\.hpp)` \|", page, re.MULTILINE))
+        for layer in ("runtime", "callbacks", "actors", "trainers"):
+            for header in (ROOT / layer).rglob("*.hpp"):
+                name = header.relative_to(ROOT).as_posix()
+                if name not in listed and header.parent.name != "umbrella":
+                    with self.subTest(header=name):
+                        self.assertEqual(names_in_troupe(header), set())
 
     def test_a_readme_names_each_folder_below_it(self):
         for folder in ("runtime", "callbacks", "actors", "trainers", "tests"):

@@ -5,7 +5,7 @@
 
 #include <gmock/gmock.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -218,4 +218,4 @@ TEST_F(callback_list_test, measures_the_time_that_callbacks_take) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

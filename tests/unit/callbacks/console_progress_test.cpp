@@ -17,7 +17,7 @@
 #include "tests/support/start_time.hpp"
 #include "troupe/callbacks/console.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -588,4 +588,4 @@ TEST(console_progress_test, threads_may_push_and_print_at_once) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

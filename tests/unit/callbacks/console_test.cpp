@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 TEST(console_test, keeps_text_that_fits) {
@@ -68,4 +68,4 @@ TEST(console_test, never_exceeds_the_width_whatever_the_bytes) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/store/result.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 TEST(elapsed_text_test, formats_seconds_for_people) {
@@ -89,4 +89,4 @@ TEST(run_summary_test, a_run_without_checkpoints_names_none) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

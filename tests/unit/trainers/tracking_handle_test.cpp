@@ -12,7 +12,7 @@
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::IsEmpty;
@@ -183,4 +183,4 @@ TEST_F(tracking_handle_test, does_nothing_on_other_ranks) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -10,7 +10,7 @@
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 void use_no_operator_threads() {
   // LibTorch sets the number once per thread, at the first use.
@@ -46,4 +46,4 @@ std::shared_ptr<rank_activity> loader_activity(train_context& context) {
   return context.link().activity();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -38,10 +38,14 @@ struct data_loader_options {
   bool move_to_device = true;
 };
 
+namespace internal {
+
 /// Makes LibTorch's operators run on the calling thread alone whenever this
 /// thread calls them; other threads keep their number. Does nothing in a
 /// LibTorch without OpenMP.
 void use_no_operator_threads();
+
+} // namespace internal
 
 /// This rank's batches of a dataset, epoch by epoch:
 ///
@@ -56,7 +60,7 @@ void use_no_operator_threads();
 template <map_dataset Dataset>
 class data_loader {
 public:
-  using batch = batch_type<Dataset>;
+  using batch = internal::batch_type<Dataset>;
 
   data_loader(std::shared_ptr<Dataset> dataset, distributed_sampler sampler,
               const data_loader_options& options, c10::Device device);
@@ -85,27 +89,28 @@ public:
   Dataset& dataset() noexcept { return *dataset_; }
 
   /// Shows in *x* how far the loop is, and when it waits for a batch.
-  void show_activity_in(std::shared_ptr<rank_activity> x) noexcept {
+  void show_activity_in(std::shared_ptr<internal::rank_activity> x) noexcept {
     activity_ = std::move(x);
   }
 
 private:
   struct loaded {
     batch data;
-    device_transfer::ticket ticket;
+    internal::device_transfer::ticket ticket;
   };
 
   static std::vector<at::Tensor*> tensors(batch& x) {
     std::vector<at::Tensor*> result;
-    visit_tensors(x, [&](at::Tensor& t) { result.push_back(&t); });
+    internal::visit_tensors(x, [&](at::Tensor& t) { result.push_back(&t); });
     return result;
   }
 
-  static loaded load(Dataset& dataset, const epoch_order& order,
+  static loaded load(Dataset& dataset, const internal::epoch_order& order,
                      const sample_generators& random,
-                     const device_transfer& transfer, std::int64_t k,
+                     const internal::device_transfer& transfer, std::int64_t k,
                      const std::stop_token& stop = {}) {
-    loaded result{read_batch(dataset, order.indices(k), random, stop), {}};
+    loaded result{internal::read_batch(dataset, order.indices(k), random, stop),
+                  {}};
     result.ticket = transfer.send(tensors(result.data));
     return result;
   }
@@ -114,8 +119,8 @@ private:
   std::vector<std::shared_ptr<Dataset>> per_worker_;
   distributed_sampler sampler_;
   data_loader_options options_;
-  device_transfer transfer_;
-  std::shared_ptr<rank_activity> activity_;
+  internal::device_transfer transfer_;
+  std::shared_ptr<internal::rank_activity> activity_;
 };
 
 /// Reads one pass; owns the threads that read ahead.
@@ -130,13 +135,13 @@ public:
     : loader_(&loader), order_(loader.sampler_.rest()),
       random_(loader.state().seed, loader.state().epoch) {
     if (loader.options_.workers > 0)
-      prefetcher_ = std::make_unique<ordered_prefetcher<loaded>>(
+      prefetcher_ = std::make_unique<internal::ordered_prefetcher<loaded>>(
         order_.batches(), loader.options_.workers,
         std::int64_t{loader.options_.workers} * loader.options_.prefetch,
         [order = order_, random = random_, transfer = loader.transfer_,
          datasets = loader.per_worker_](std::stop_token stop, int worker,
                                         std::int64_t k) {
-          use_no_operator_threads(); // one core a worker
+          internal::use_no_operator_threads(); // one core a worker
           return load(*datasets[worker], order, random, transfer, k, stop);
         });
     ++*this;
@@ -148,7 +153,7 @@ public:
     current_.reset();
     if (next_ < order_.batches()) {
       const auto k = next_++; // a batch that cannot be read is skipped
-      std::optional<activity_scope> waits;
+      std::optional<internal::activity_scope> waits;
       if (loader_->activity_)
         waits.emplace(loader_->activity_->in_data_loader);
       current_ = prefetcher_ ? prefetcher_->next()
@@ -177,12 +182,12 @@ private:
   }
 
   data_loader* loader_;
-  epoch_order order_;
-  rank_activity::clock::rep begun_ = rank_activity::now();
+  internal::epoch_order order_;
+  internal::rank_activity::clock::rep begun_ = internal::rank_activity::now();
   sample_generators random_;
   std::int64_t next_ = 0;
   mutable std::optional<loaded> current_;
-  std::unique_ptr<ordered_prefetcher<loaded>> prefetcher_;
+  std::unique_ptr<internal::ordered_prefetcher<loaded>> prefetcher_;
 };
 
 template <map_dataset Dataset>
@@ -193,7 +198,7 @@ data_loader<Dataset>::data_loader(std::shared_ptr<Dataset> dataset,
   : dataset_(std::move(dataset)), sampler_(std::move(sampler)),
     options_(options), transfer_(device) {
   for (int i = 0; i < options_.workers; ++i) {
-    if constexpr (shared_by_threads<Dataset>)
+    if constexpr (internal::shared_by_threads<Dataset>)
       per_worker_.push_back(dataset_);
     else
       per_worker_.push_back(std::make_shared<Dataset>(*dataset_));
@@ -206,13 +211,18 @@ auto data_loader<Dataset>::begin() -> iterator {
   return iterator{*this};
 }
 
+namespace internal {
+
 /// The device for batches under *options*; throws `train_error` for options out
 /// of range.
 c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
 /// Where this rank shows how far it is, and that it waits for a batch.
-std::shared_ptr<rank_activity> loader_activity(train_context& context);
+std::shared_ptr<internal::rank_activity>
+loader_activity(train_context& context);
+
+} // namespace internal
 
 /// This rank's loader over *dataset*: divided among the ranks of *context*, its
 /// batches on the rank's device. Must be called with equal arguments on every
@@ -234,8 +244,8 @@ template <map_dataset Dataset>
 data_loader<Dataset>
 prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                     const data_loader_options& options = {}) {
-  auto device = check_loader_options(context, options);
-  distributed_sampler sampler{dataset_size(*dataset),
+  auto device = internal::check_loader_options(context, options);
+  distributed_sampler sampler{internal::dataset_size(*dataset),
                               {.batch_size = options.batch_size,
                                .rank = context.rank(),
                                .world_size = context.world_size(),
@@ -244,7 +254,7 @@ prepare_data_loader(train_context& context, std::shared_ptr<Dataset> dataset,
                                .tail = options.tail}};
   data_loader<Dataset> result{std::move(dataset), std::move(sampler), options,
                               device};
-  result.show_activity_in(loader_activity(context));
+  result.show_activity_in(internal::loader_activity(context));
   return result;
 }
 

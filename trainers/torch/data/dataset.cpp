@@ -8,7 +8,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -47,4 +47,4 @@ void throw_dataset_error(std::span<const std::int64_t> indices) {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -21,7 +21,7 @@
 
 namespace troupe {
 
-namespace detail {
+namespace internal {
 
 /// `torch::data::Example`.
 template <class T>
@@ -45,7 +45,7 @@ template <class T>
 concept has_fields =
   tuple_of_fields<T> || has_members<T> || has_data_and_target<T>;
 
-} // namespace detail
+} // namespace internal
 
 /// Makes one batch of *samples*: tensors of equal shape are stacked in a new
 /// first dimension, numbers become a tensor `[n]` (float32 for float, float64
@@ -65,23 +65,23 @@ auto collate(std::vector<T> samples) {
       std::conditional_t<std::is_floating_point_v<T>, double, std::int64_t>;
     return at::tensor(std::vector<wide>(samples.begin(), samples.end()))
       .to(type);
-  } else if constexpr (detail::has_fields<T>) {
+  } else if constexpr (internal::has_fields<T>) {
     auto column = [&]<std::size_t I>(std::integral_constant<std::size_t, I>) {
-      using fields_type = decltype(detail::fields(samples.front()));
+      using fields_type = decltype(internal::fields(samples.front()));
       using field =
         std::remove_reference_t<std::tuple_element_t<I, fields_type>>;
       std::vector<field> values;
       values.reserve(samples.size());
       for (auto& sample : samples)
-        values.push_back(std::move(std::get<I>(detail::fields(sample))));
+        values.push_back(std::move(std::get<I>(internal::fields(sample))));
       return collate(std::move(values));
     };
     constexpr auto n =
-      std::tuple_size_v<decltype(detail::fields(samples.front()))>;
+      std::tuple_size_v<decltype(internal::fields(samples.front()))>;
     return [&]<std::size_t... I>(std::index_sequence<I...>) {
-      if constexpr (detail::has_members<T>) {
+      if constexpr (internal::has_members<T>) {
         T batch;
-        detail::fields(batch) =
+        internal::fields(batch) =
           std::tuple{column(std::integral_constant<std::size_t, I>{})...};
         return batch;
       } else if constexpr (n == 2) {
@@ -95,6 +95,8 @@ auto collate(std::vector<T> samples) {
     return samples;
   }
 }
+
+namespace internal {
 
 /// Call it in a catch block: throws a `train_error` that names the samples
 /// *indices* and what the dataset threw, with the original exception nested in
@@ -132,10 +134,15 @@ concept random_sample_dataset = requires(T& x, std::size_t index,
   x.get(index, random);
 };
 
+} // namespace internal
+
 /// Anything that `prepare_data_loader` reads.
 template <class T>
-concept map_dataset = batch_dataset<T> || random_batch_dataset<
-  T> || sample_dataset<T> || random_sample_dataset<T>;
+concept map_dataset =
+  internal::batch_dataset<T> || internal::random_batch_dataset<
+    T> || internal::sample_dataset<T> || internal::random_sample_dataset<T>;
+
+namespace internal {
 
 /// How datasets are read: the first of these ways that a dataset has.
 enum class reading { random_batches, random_samples, batches, samples, none };
@@ -213,6 +220,8 @@ auto read_batch(T& x, const std::vector<std::int64_t>& indices,
 template <map_dataset T>
 using batch_type = decltype(read_batch(std::declval<T&>(), {},
                                        std::declval<sample_generators>()));
+
+} // namespace internal
 
 /// The first *limit* samples of another dataset.
 template <class Dataset>

@@ -4,7 +4,7 @@
 #include <c10/core/StreamGuard.h>
 #include <c10/core/impl/VirtualGuardImpl.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 device_transfer::device_transfer(c10::Device device) : device_(device) {
   if (device.is_cuda())
@@ -48,4 +48,4 @@ void device_transfer::arrive(const ticket& x,
     tensor->record_stream(current);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include <c10/core/Event.h>
 #include <c10/core/Stream.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Moves batches to a rank's device while the device computes.
 ///
@@ -35,4 +35,4 @@ private:
   std::optional<c10::Stream> stream_; // empty: copies are plain
 };
 
-} // namespace troupe
+} // namespace troupe::internal

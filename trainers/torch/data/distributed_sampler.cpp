@@ -11,6 +11,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// Position at which the epoch ends if it continues at *first*.

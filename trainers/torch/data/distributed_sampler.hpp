@@ -43,6 +43,8 @@ struct sampler_state {
   }
 };
 
+namespace internal {
+
 /// What one rank sees of an epoch from a global cursor on. Immutable, so that
 /// threads may share it.
 ///
@@ -81,6 +83,8 @@ private:
   std::shared_ptr<const std::vector<std::int64_t>> order_;
 };
 
+} // namespace internal
+
 /// Divides the indices of a dataset among the ranks, batch by batch.
 ///
 /// The order is a pure function of seed and epoch. The cursor counts samples of
@@ -105,7 +109,7 @@ public:
   std::optional<std::vector<std::int64_t>> next();
 
   /// The rest of the epoch for this rank.
-  epoch_order rest() const;
+  internal::epoch_order rest() const;
 
   /// Moves to *cursor*, a value of `epoch_order::cursor_after` or `end`. What
   /// padding adds, which depends on the world size, is not counted.
@@ -126,7 +130,7 @@ public:
   const sampler_options& options() const noexcept { return options_; }
 
 private:
-  epoch_order from(std::int64_t cursor) const;
+  internal::epoch_order from(std::int64_t cursor) const;
 
   std::int64_t samples_;
   sampler_options options_;

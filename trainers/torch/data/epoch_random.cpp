@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+namespace internal {
+
 namespace {
 
 /// SplitMix64's output function.
@@ -59,6 +61,10 @@ std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
     std::swap(result[left - 1], result[random.below(left)]);
   return result;
 }
+
+} // namespace internal
+
+using namespace internal;
 
 sample_generators::sample_generators(std::uint64_t seed,
                                      std::uint64_t epoch) noexcept

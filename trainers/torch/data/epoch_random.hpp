@@ -9,6 +9,8 @@
 // number of threads and ranks sees the same.
 namespace troupe {
 
+namespace internal {
+
 /// The numbers 0 .. *size* - 1 in an order that depends only on *seed* and
 /// *epoch*: the same on every machine, with every compiler and standard
 /// library.
@@ -17,6 +19,8 @@ namespace troupe {
 /// number.
 std::vector<std::int64_t> permutation(std::int64_t size, std::uint64_t seed,
                                       std::uint64_t epoch);
+
+} // namespace internal
 
 /// Random numbers for the samples of an epoch: one LibTorch generator each,
 /// whose numbers depend only on seed, epoch and the sample's index. A sample is

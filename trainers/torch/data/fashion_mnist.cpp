@@ -19,6 +19,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 struct fashion_mnist::bytes {
   std::vector<std::uint8_t> images; // 784 per sample
   std::vector<std::uint8_t> labels;

@@ -12,7 +12,7 @@
 #include <utility>
 #include <vector>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Makes items 0 .. count - 1 on several threads and hands them out in order.
 ///
@@ -98,4 +98,4 @@ private:
   std::vector<std::jthread> threads_; // last: they use all of the above
 };
 
-} // namespace troupe
+} // namespace troupe::internal

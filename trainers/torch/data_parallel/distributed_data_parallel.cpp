@@ -18,7 +18,7 @@
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -231,7 +231,7 @@ void distributed_data_parallel::make_reducer() {
   sink_ = std::make_shared<gradient_sink_state>();
   sink_->static_graph = options_.static_graph;
   sink_->kept = kept_;
-  reducer_ = troupe::make_reducer(reduced_, group_, options_, sync_, sink_);
+  reducer_ = internal::make_reducer(reduced_, group_, options_, sync_, sink_);
   sink_->reducer = reducer_;
   logger_ = std::make_shared<c10d::Logger>(reducer_);
   reducer_->set_logger(logger_);
@@ -256,7 +256,7 @@ void distributed_data_parallel::zero_grad() {
 void distributed_data_parallel::check_backward() const {
   if (!active())
     return;
-  troupe::check_backward(*reducer_);
+  internal::check_backward(*reducer_);
   if (auto name = kept_->changed(); !name.empty())
     refuse("rank ", group_->getRank(), ": parameter ", name,
            " was changed after a backward whose gradients no_sync() kept on "
@@ -324,7 +324,7 @@ void distributed_data_parallel::before_forward() {
     return;
   on_rank([&] {
     if (learns)
-      troupe::check_backward(*reducer_);
+      internal::check_backward(*reducer_);
     // On a GPU this would wait for the device.
     if (learns && *sync_ && !join_ && device_.is_cpu() && kept_to_itself_) {
       const std::int64_t mine = kept_->changed().empty() ? 0 : 1;
@@ -382,4 +382,4 @@ void distributed_data_parallel::after_forward(
     pass_through_sink(outputs, sink_);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -22,9 +22,12 @@ class Reducer;
 } // namespace c10d
 
 namespace troupe {
+class train_context;
+} // namespace troupe
+
+namespace troupe::internal {
 
 class kept_gradients;
-class train_context;
 struct gradient_sink_state;
 
 /// While it exists, gradients stay on this rank and accumulate: for all but the
@@ -231,4 +234,4 @@ private:
   std::shared_ptr<void> at_reports_; // keeps the check there
 };
 
-} // namespace troupe
+} // namespace troupe::internal

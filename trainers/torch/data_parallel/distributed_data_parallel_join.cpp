@@ -21,7 +21,7 @@
 //
 // The first backward of a static graph sums that map before the buckets and
 // learns what this rank cannot: every rank has to run it itself.
-namespace troupe {
+namespace troupe::internal {
 
 void distributed_data_parallel::begin_join(join_options options) {
   if (!active())
@@ -94,4 +94,4 @@ void distributed_data_parallel::finish_join() {
   });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

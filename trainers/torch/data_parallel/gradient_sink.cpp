@@ -5,7 +5,7 @@
 #include <torch/csrc/autograd/functions/utils.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -65,4 +65,4 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs,
     }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

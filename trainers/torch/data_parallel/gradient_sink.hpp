@@ -10,7 +10,7 @@ namespace c10d {
 class Reducer;
 }
 
-namespace troupe {
+namespace troupe::internal {
 
 class kept_gradients;
 
@@ -34,4 +34,4 @@ struct gradient_sink_state {
 void pass_through_sink(const std::vector<at::Tensor*>& outputs,
                        const std::shared_ptr<gradient_sink_state>& state);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 
 #include <ATen/ATen.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -126,4 +126,4 @@ std::string kept_gradients::name_in(const at::Tensor& differences) const {
   return parameters_[index].name;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include "troupe/trainers/torch/data_parallel/model_tensors.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The gradients of one model that `no_sync` keeps on this rank until a
 /// backward averages them, and whether weights changed meanwhile: then a step
@@ -58,4 +58,4 @@ private:
   std::string followed_; // what changed under earlier parameters
 };
 
-} // namespace troupe
+} // namespace troupe::internal

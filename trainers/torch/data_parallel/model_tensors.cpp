@@ -8,7 +8,7 @@
 
 #include "troupe/trainers/torch/data_parallel/data_parallel_options.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -197,4 +197,4 @@ std::string problem_of(const model_tensors& model,
   return problem_of(model, options);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -19,8 +19,10 @@ class Module;
 } // namespace torch
 
 namespace troupe {
-
 struct data_parallel_options;
+} // namespace troupe
+
+namespace troupe::internal {
 
 /// A parameter or buffer of a model under its dotted name ("layer1.0.weight").
 struct named_tensor {
@@ -83,4 +85,4 @@ bool find_tensors(T& x, std::vector<at::Tensor*>& found) {
   return visit_tensors(x, [&found](at::Tensor& t) { found.push_back(&t); });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

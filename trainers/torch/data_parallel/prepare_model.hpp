@@ -28,10 +28,12 @@ public:
                       c10::intrusive_ptr<c10d::ProcessGroup> group,
                       data_parallel_options options = {})
     : module_(std::move(module)),
-      ddp_(std::make_unique<distributed_data_parallel>(
-        model_tensors_source{
-          [inner = module_] { return tensors_of(*inner); },
-          [inner = module_](auto& out) { append_parameters(*inner, out); }},
+      ddp_(std::make_unique<internal::distributed_data_parallel>(
+        internal::model_tensors_source{
+          [inner = module_] { return internal::tensors_of(*inner); },
+          [inner = module_](auto& out) {
+            internal::append_parameters(*inner, out);
+          }},
         std::move(group), std::move(options))) {}
 
   /// The module's own forward with its own arguments; of a TorchScript module
@@ -53,7 +55,7 @@ public:
   /// All parameters, frozen ones too, for an optimizer.
   std::vector<at::Tensor> parameters() const {
     std::vector<at::Tensor> result;
-    for (auto& x : tensors_of(*module_).parameters)
+    for (auto& x : internal::tensors_of(*module_).parameters)
       result.push_back(std::move(x.tensor));
     return result;
   }
@@ -66,7 +68,7 @@ public:
   /// `torch::optim` it allows gradients that are views of buckets.
   void zero_grad() { ddp_->zero_grad(); }
 
-  no_sync_guard no_sync() { return ddp_->no_sync(); }
+  internal::no_sync_guard no_sync() { return ddp_->no_sync(); }
 
   /// See `distributed_data_parallel::join`.
   template <class F>
@@ -77,7 +79,9 @@ public:
   void broadcast_buffers() { ddp_->broadcast_buffers(); }
 
   /// Further operations: `rebuild`, `drop`.
-  distributed_data_parallel& data_parallel() const noexcept { return *ddp_; }
+  internal::distributed_data_parallel& data_parallel() const noexcept {
+    return *ddp_;
+  }
 
 private:
   template <class... Args>
@@ -90,10 +94,10 @@ private:
   }
 
   std::shared_ptr<Module> module_;
-  std::unique_ptr<distributed_data_parallel> ddp_;
+  std::unique_ptr<internal::distributed_data_parallel> ddp_;
 };
 
-namespace detail {
+namespace internal {
 
 template <class T>
 std::shared_ptr<T> shared_module(std::shared_ptr<T> module) {
@@ -110,19 +114,19 @@ auto shared_module(T module) {
     return std::make_shared<T>(std::move(module));
 }
 
-} // namespace detail
-
 /// Trains *module* over *group*, for programs without a trainer: a
 /// `shared_ptr` to a module, a module holder, or a `torch::jit::Module`. A
 /// collective.
 template <class Module>
 auto make_ddp(Module module, c10::intrusive_ptr<c10d::ProcessGroup> group,
               data_parallel_options options = {}) {
-  auto inner = detail::shared_module(std::move(module));
+  auto inner = internal::shared_module(std::move(module));
   using inner_type = typename decltype(inner)::element_type;
   return data_parallel_model<inner_type>{std::move(inner), std::move(group),
                                          std::move(options)};
 }
+
+} // namespace internal
 
 /// Moves *module* to this rank's device and trains it over the group of the
 /// run. With one rank it adds nothing. Throws `train_error` if the loop was not
@@ -135,9 +139,10 @@ template <class Module>
 auto prepare_model(train_context& context, Module module,
                    data_parallel_options options = {}) {
   auto plane = data_plane(context);
-  auto inner = detail::shared_module(std::move(module));
+  auto inner = internal::shared_module(std::move(module));
   inner->to(plane->device);
-  auto model = make_ddp(std::move(inner), plane->group, std::move(options));
+  auto model =
+    internal::make_ddp(std::move(inner), plane->group, std::move(options));
   model.data_parallel().check_at_reports(context);
   return model;
 }

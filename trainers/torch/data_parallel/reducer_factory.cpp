@@ -16,7 +16,7 @@
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -89,7 +89,7 @@ public:
     }
   }
 
-  /// See `troupe::check_backward`.
+  /// See `check_backward`.
   void check_finished() const {
     {
       std::lock_guard lock{mutex_};
@@ -365,4 +365,4 @@ void check_backward(const c10d::Reducer& x) {
   static_cast<const guarded_reducer&>(x).check_finished();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

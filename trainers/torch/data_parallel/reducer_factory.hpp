@@ -11,7 +11,7 @@ namespace c10d {
 class Reducer;
 }
 
-namespace troupe {
+namespace troupe::internal {
 
 struct gradient_sink_state;
 
@@ -34,4 +34,4 @@ make_reducer(const std::vector<named_tensor>& parameters,
 /// `distributed_data_parallel::check_backward`.
 void check_backward(const c10d::Reducer& x);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -18,6 +18,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// *x* as dense memory of this host, in a storage of exactly its size: a

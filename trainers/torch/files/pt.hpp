@@ -15,7 +15,7 @@ struct trusted_source {};
 void save_pt(const fs::path& path, const tensor_map& tensors);
 
 /// Writes the parameters and buffers of *model* (see `named_tensors`).
-template <model_reference Model>
+template <internal::model_reference Model>
 void save_pt(const fs::path& path, Model&& model) {
   save_pt(path, named_tensors(model));
 }

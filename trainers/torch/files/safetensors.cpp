@@ -19,6 +19,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 using c10::ScalarType;

@@ -20,7 +20,7 @@ void save_safetensors(const fs::path& path, const tensor_map& tensors,
                       const file_metadata& metadata = {});
 
 /// Writes the parameters and buffers of *model* (see `named_tensors`).
-template <model_reference Model>
+template <internal::model_reference Model>
 void save_safetensors(const fs::path& path, Model&& model,
                       const file_metadata& metadata = {}) {
   save_safetensors(path, named_tensors(model), metadata);
@@ -36,7 +36,7 @@ file_metadata load_safetensors_metadata(const fs::path& path);
 
 /// Copies the tensors of *path* into the parameters and buffers of *model*.
 /// Throws as above and as `load_tensors` does.
-template <model_reference Model>
+template <internal::model_reference Model>
 void load_safetensors(const fs::path& path, Model&& model,
                       const load_options& options = {}) {
   load_tensors(load_safetensors(path), model, options);

@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -189,4 +189,4 @@ safetensors_header::data_offset(std::span<const std::byte> file) noexcept {
   return length_bytes + little_endian(file);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 
 #include "troupe/runtime/error.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The JSON header of a safetensors file. Knows no tensor.
 struct safetensors_header {
@@ -42,4 +42,4 @@ struct safetensors_header {
   static std::uint64_t data_offset(std::span<const std::byte> file) noexcept;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

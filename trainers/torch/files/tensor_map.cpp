@@ -8,7 +8,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -74,4 +74,4 @@ void load_into(const tensor_map& saved, const tensor_map& target,
     tensor.copy_(value);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -24,6 +24,8 @@ concept model_like = requires(T& x) {
   *x;
 };
 
+namespace internal {
+
 template <class T>
 concept model_reference = model_like<std::remove_reference_t<T>>;
 
@@ -43,13 +45,15 @@ auto& innermost_module(Model& model) {
   }
 }
 
+} // namespace internal
+
 /// Parameters and buffers of *model* with *prefix* before their names, as
 /// Python's `state_dict` has them: the tensors themselves, not copies. *model*
 /// is a module of LibTorch, a holder or shared pointer of one, a TorchScript
 /// module, or a wrapper with `module()`.
-template <model_reference Model>
+template <internal::model_reference Model>
 tensor_map named_tensors(Model&& model, const std::string& prefix = "") {
-  auto& module = innermost_module(model);
+  auto& module = internal::innermost_module(model);
   tensor_map result;
   auto add = [&](const auto& items) {
     for (const auto& item : items) {
@@ -73,17 +77,21 @@ struct load_options {
   std::string prefix;
 };
 
+namespace internal {
+
 /// Copies *saved* into the tensors of *target*; data types are converted.
 /// Throws `train_error` that lists all missing, unexpected and differently
 /// shaped names, and then nothing was copied.
 void load_into(const tensor_map& saved, const tensor_map& target,
                const load_options& options = {});
 
+} // namespace internal
+
 /// Copies *saved* into the parameters and buffers of *model*.
-template <model_reference Model>
+template <internal::model_reference Model>
 void load_tensors(const tensor_map& saved, Model&& model,
                   const load_options& options = {}) {
-  load_into(saved, named_tensors(model), options);
+  internal::load_into(saved, named_tensors(model), options);
 }
 
 } // namespace troupe

@@ -15,7 +15,7 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
   auto refuse = [&](int code) {
@@ -129,4 +129,4 @@ tl::unexpected<error> replacing_file::failed(int code) const {
                  path_.string() + " cannot be written: " + std::strerror(code));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

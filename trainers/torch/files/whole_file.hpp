@@ -8,7 +8,7 @@
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A whole file as memory. Writing to the memory changes this mapping alone.
 class mapped_file {
@@ -55,4 +55,4 @@ private:
   int file_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

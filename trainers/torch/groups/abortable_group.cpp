@@ -10,7 +10,7 @@
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -381,4 +381,4 @@ abortable_group::work_ptr abortable_group::reduce_scatter_tensor_coalesced(
   });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// A group around another one that cannot be woken from outside (Gloo):
 /// callers wait for works of our own, which the inner ones complete or an abort
@@ -97,4 +97,4 @@ private:
   std::shared_ptr<open_works> open_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

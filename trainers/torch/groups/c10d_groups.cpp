@@ -21,7 +21,7 @@
 #include "troupe/trainers/torch/groups/nccl/nccl_library.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -169,12 +169,6 @@ void load_cuda(int rank) {
                 "threads");
 }
 
-int gpu_count() {
-  if (!::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) || !at::hasCUDA())
-    return 0;
-  return c10::impl::VirtualGuardImpl{at::kCUDA}.deviceCount();
-}
-
 c10::intrusive_ptr<c10d::Backend>
 make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, c10::Device device,
@@ -265,6 +259,16 @@ void close_nccl_group(c10::intrusive_ptr<c10d::Backend> member,
   if (!closed)
     (void) finishes_within(abort_limit, [member] { member->abort(); });
   group_reaper::dispose(std::move(member));
+}
+
+} // namespace troupe::internal
+
+namespace troupe {
+
+int gpu_count() {
+  if (!::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL) || !at::hasCUDA())
+    return 0;
+  return c10::impl::VirtualGuardImpl{at::kCUDA}.deviceCount();
 }
 
 } // namespace troupe

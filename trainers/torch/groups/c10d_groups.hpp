@@ -8,6 +8,10 @@
 #include <torch/csrc/distributed/c10d/Store.hpp>
 
 namespace troupe {
+class train_context;
+} // namespace troupe
+
+namespace troupe::internal {
 
 /// Whether this build has Gloo.
 bool has_gloo() noexcept;
@@ -18,8 +22,6 @@ bool has_gloo() noexcept;
 c10::intrusive_ptr<c10d::Backend>
 make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, bool one_host, std::chrono::milliseconds timeout);
-
-class train_context;
 
 /// Loads the CUDA part of LibTorch, so that tensors can be on GPUs. Throws
 /// `train_error` with `ec::unsupported` if it or a GPU is missing.
@@ -86,4 +88,4 @@ public:
   static bool drain(std::chrono::milliseconds limit);
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::shared_ptr<torch_data_plane> data_plane(train_context& context) {
   auto plane =
     std::any_cast<std::shared_ptr<torch_data_plane>>(&context.data_plane());

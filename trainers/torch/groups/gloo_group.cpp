@@ -13,7 +13,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 #endif
 
-namespace troupe {
+namespace troupe::internal {
 
 #ifdef TROUPE_HAS_GLOO
 
@@ -93,4 +93,4 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>&, int rank, int, bool,
 
 #endif
 
-} // namespace troupe
+} // namespace troupe::internal

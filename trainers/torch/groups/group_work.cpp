@@ -5,7 +5,7 @@
 
 #include <pthread.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -190,4 +190,4 @@ void ordered_worker::run(queue& x) {
   x.changed.notify_all();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -15,7 +15,7 @@
 
 #include "troupe/runtime/process/rank_activity.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Shows the worker group which collectives of one group the loop calls, and
 /// which one it waits for. Made by the loop's thread; it may outlive the shared
@@ -134,4 +134,4 @@ private:
   std::thread thread_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -310,4 +310,4 @@ local_group::work_ptr local_group::reduce_scatter_tensor_coalesced(
     });
 }
 
-} // namespace troupe
+} // namespace troupe::internal

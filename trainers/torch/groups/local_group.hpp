@@ -7,7 +7,7 @@
 #include "troupe/trainers/torch/groups/group_work.hpp"
 #include "troupe/trainers/torch/groups/tensor_collectives.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The process group of ranks on one host, whether threads or processes:
 /// collectives on CPU tensors over a shared segment.
@@ -96,4 +96,4 @@ private:
   ordered_worker worker_;            // Last: its tasks use all of the above.
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/trainers/torch/groups/local_group.hpp"
 #include "troupe/trainers/torch/groups/rendezvous_store.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -206,20 +206,6 @@ group_ends join(train_context& context, const torch_config& config,
 
 } // namespace
 
-std::string_view to_string(backend x) noexcept {
-  switch (x) {
-    case backend::automatic:
-      return "automatic";
-    case backend::local:
-      return "local";
-    case backend::gloo:
-      return "gloo";
-    case backend::nccl:
-      return "nccl";
-  }
-  return "unknown";
-}
-
 std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config) {
   auto plane = std::make_unique<torch_data_plane>();
@@ -245,6 +231,24 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
             delete x; // Before the group closes: it holds one, too.
             close();
           }};
+}
+
+} // namespace troupe::internal
+
+namespace troupe {
+
+std::string_view to_string(backend x) noexcept {
+  switch (x) {
+    case backend::automatic:
+      return "automatic";
+    case backend::local:
+      return "local";
+    case backend::gloo:
+      return "gloo";
+    case backend::nccl:
+      return "nccl";
+  }
+  return "unknown";
 }
 
 } // namespace troupe

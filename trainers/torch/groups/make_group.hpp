@@ -5,7 +5,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/groups/torch_config.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Builds the data plane of this rank: its device and its group over the
 /// backend that *config* names. Every rank of the attempt calls it once, before
@@ -20,4 +20,4 @@ namespace troupe {
 std::shared_ptr<torch_data_plane> make_group(train_context& context,
                                              const torch_config& config);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -23,7 +23,7 @@
 #endif
 #define TROUPE_INLINE inline __attribute__((always_inline))
 
-namespace troupe {
+namespace troupe::internal {
 
 std::optional<element_type> element_type_of(at::ScalarType type) noexcept {
   switch (type) {
@@ -370,4 +370,4 @@ void reduction::apply(std::byte* out, std::byte* copy,
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

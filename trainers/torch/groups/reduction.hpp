@@ -6,7 +6,7 @@
 
 #include <c10/core/ScalarType.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 /// What the elements of a reduction are.
 enum class element_type : std::uint8_t {
@@ -64,4 +64,4 @@ struct reduction {
 void streaming_copy(std::byte* to, const std::byte* from,
                     std::size_t bytes) noexcept;
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -2,7 +2,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -61,4 +61,4 @@ void rendezvous_store::wait(const std::vector<std::string>& keys,
   value_or_throw(store_->wait(keys, timeout));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The run's key-value store as a `c10d::Store`. Failures of the store throw
 /// `train_error`.
@@ -44,4 +44,4 @@ private:
   key_value_store* store_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 
 #include "troupe/trainers/torch/groups/reduction.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -235,4 +235,4 @@ void segment_collectives::reduce_scatter(
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

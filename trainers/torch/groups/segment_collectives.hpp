@@ -7,7 +7,7 @@
 #include "troupe/trainers/torch/groups/reduction.hpp"
 #include "troupe/trainers/torch/groups/segment_exchange.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The collectives of ranks that share a segment, on plain memory. Every rank
 /// calls the same one with equal fingerprints; all throw like
@@ -56,4 +56,4 @@ private:
   segment_exchange& exchange_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -14,7 +14,7 @@
 #include "troupe/trainers/torch/groups/torch_config.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -215,4 +215,4 @@ void segment_exchange::fail(error reason) {
   throw train_error{std::move(reason)};
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 
 #include "troupe/runtime/process/shared_segment.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 enum class collective_kind : std::uint32_t {
   barrier,
@@ -110,4 +110,4 @@ private:
   std::optional<error> failure_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

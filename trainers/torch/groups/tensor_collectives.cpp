@@ -1,6 +1,6 @@
 #include "troupe/trainers/torch/groups/tensor_collectives.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -220,4 +220,4 @@ void tensor_collectives::reduce_scatter(const tensors& inputs,
     output.copy_(target);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 #include "troupe/trainers/torch/groups/segment_collectives.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// How the thread of a `local_group` touches tensors: without autograd, and
 /// without a second team of OpenMP threads beside that of the rank's own
@@ -73,4 +73,4 @@ private:
   segment_collectives collectives_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

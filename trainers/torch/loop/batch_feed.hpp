@@ -11,7 +11,7 @@
 
 #include "troupe/trainers/torch/visit_tensors.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The samples of all ranks in the order of a seed.
 struct divided_order {
@@ -59,8 +59,6 @@ public:
   virtual at::Tensor step(std::int64_t index) = 0;
   virtual void batch_end(const at::Tensor& loss, std::int64_t index) = 0;
 };
-
-namespace detail {
 
 /// *Source* is a loader, a reference to one, or a function that makes one.
 template <class Source>
@@ -207,6 +205,4 @@ private:
   std::shared_ptr<Module> module_;
 };
 
-} // namespace detail
-
-} // namespace troupe
+} // namespace troupe::internal

@@ -12,6 +12,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 early_stopping::early_stopping(early_stopping_options options)
   : options_(std::move(options)) {
   if (options_.monitor.empty())

@@ -16,6 +16,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 void check(const loop_options& x) {

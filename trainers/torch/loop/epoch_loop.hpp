@@ -59,8 +59,10 @@ struct loop_options {
 };
 
 class train_context;
+namespace internal {
 struct loop_progress;
 struct rank_progress;
+} // namespace internal
 
 /// Trains a `training_module` epoch by epoch, in the manner of Lightning:
 ///
@@ -91,7 +93,8 @@ public:
   /// steps and hooks throw, and `train_error` for what cannot work.
   template <class Module, class Train>
   void fit(std::shared_ptr<Module> module, Train&& train) {
-    detail::train_feed<Module, Train> feed{module, std::forward<Train>(train)};
+    internal::train_feed<Module, Train> feed{module,
+                                             std::forward<Train>(train)};
     fit_feeds(std::move(module), feed, nullptr);
   }
 
@@ -100,8 +103,9 @@ public:
   template <class Module, class Train, class Validation>
   void fit(std::shared_ptr<Module> module, Train&& train,
            Validation&& validation) {
-    detail::train_feed<Module, Train> feed{module, std::forward<Train>(train)};
-    detail::validation_feed<Module, Validation> other{
+    internal::train_feed<Module, Train> feed{module,
+                                             std::forward<Train>(train)};
+    internal::validation_feed<Module, Validation> other{
       module, std::forward<Validation>(validation)};
     fit_feeds(std::move(module), feed, &other);
   }
@@ -144,27 +148,32 @@ public:
   void save_checkpoint(const fs::path& folder);
 
 private:
-  void fit_feeds(std::shared_ptr<loop_module> module, batch_feed& train,
-                 batch_feed* validation);
-  void run(batch_feed& train, batch_feed* validation);
-  void prepare(batch_feed& train, batch_feed* validation);
+  void fit_feeds(std::shared_ptr<loop_module> module,
+                 internal::batch_feed& train, internal::batch_feed* validation);
+  void run(internal::batch_feed& train, internal::batch_feed* validation);
+  void prepare(internal::batch_feed& train, internal::batch_feed* validation);
   void gather_callbacks();
-  void check_order(batch_feed& feed, const char* use);
-  void check_batches(batch_feed& train);
+  void check_order(internal::batch_feed& feed, const char* use);
+  void check_batches(internal::batch_feed& train);
   void check_optimizer() const;
-  void restore_module(const fs::path& folder, const loop_progress& saved,
-                      const rank_progress& mine);
-  rank_progress my_progress() const;
-  void restore_progress(const loop_progress& saved, const rank_progress& mine);
-  void restore_lr(const loop_progress& saved);
-  void sanity_check(batch_feed& validation);
-  void train_epoch(batch_feed& train, batch_feed* validation);
-  void train_batch(batch_feed& train, std::int64_t index, std::int64_t batches);
-  at::Tensor backward(batch_feed& train, std::int64_t index, bool is_first,
-                      bool is_last);
+  void restore_module(const fs::path& folder,
+                      const internal::loop_progress& saved,
+                      const internal::rank_progress& mine);
+  internal::rank_progress my_progress() const;
+  void restore_progress(const internal::loop_progress& saved,
+                        const internal::rank_progress& mine);
+  void restore_lr(const internal::loop_progress& saved);
+  void sanity_check(internal::batch_feed& validation);
+  void train_epoch(internal::batch_feed& train,
+                   internal::batch_feed* validation);
+  void train_batch(internal::batch_feed& train, std::int64_t index,
+                   std::int64_t batches);
+  at::Tensor backward(internal::batch_feed& train, std::int64_t index,
+                      bool is_first, bool is_last);
   void step();
   void end_train_epoch();
-  void validate(batch_feed& validation, std::optional<std::int64_t> limit);
+  void validate(internal::batch_feed& validation,
+                std::optional<std::int64_t> limit);
   void agree_on_stop();
   void tell(const std::exception_ptr& what) noexcept;
 
@@ -186,7 +195,7 @@ private:
   std::shared_ptr<loop_module> module_;
   std::optional<data_parallel_model<loop_module>> model_;
   loop_optimizer optimizer_;
-  loop_log log_;
+  internal::loop_log log_;
   int epoch_ = 0;
   std::int64_t global_step_ = 0;
   bool sanity_checking_ = false;

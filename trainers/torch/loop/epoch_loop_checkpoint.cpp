@@ -9,6 +9,8 @@
 // How an `epoch_loop` saves what a resumed fit needs, and takes it up again.
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// Such as "0.1, 0.05".

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::string loop_callback::state_key() const {
   return c10::demangle(typeid(*this).name());
 }

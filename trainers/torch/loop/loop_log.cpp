@@ -10,6 +10,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 void epoch_means::add(const std::string& name, const at::Tensor& value,
                       double weight, bool over_ranks) {
   auto addend = value.detach().to(at::kDouble).reshape({}) * weight;

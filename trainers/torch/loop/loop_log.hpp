@@ -34,6 +34,8 @@ struct log_options {
 
 class train_context;
 
+namespace internal {
+
 /// Weighted means of the values logged during one epoch, by name. Sums are
 /// float64 and stay on the device of the values until the end.
 class epoch_means {
@@ -108,5 +110,7 @@ private:
   std::set<std::string> twofold_;            // logged per step and per epoch
   std::map<std::string, at::Tensor> values_; // doubles, on any device
 };
+
+} // namespace internal
 
 } // namespace troupe

@@ -6,6 +6,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::string loop_optimizer::name() const {
   std::string_view type = self_->type();
   if (auto colon = type.substr(0, type.find('<')).rfind(':');

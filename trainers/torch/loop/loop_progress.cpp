@@ -11,7 +11,7 @@
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -189,4 +189,4 @@ rank_progress read_rank_progress(const fs::path& folder, int rank) {
   return result;
 }
 
-} // namespace troupe
+} // namespace troupe::internal

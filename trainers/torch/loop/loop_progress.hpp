@@ -13,7 +13,7 @@
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 #include "troupe/trainers/torch/loop/loop_callback.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// The state of LibTorch's default generators, of the CPU and of *device*, as
 /// `cpu` and such as `cuda`.
@@ -61,4 +61,4 @@ void write_rank_progress(const fs::path& folder, int rank,
 /// values and nothing else.
 rank_progress read_rank_progress(const fs::path& folder, int rank);
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,6 +5,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 std::vector<std::shared_ptr<loop_callback>> loop_module::configure_callbacks() {
   return {};
 }

@@ -121,7 +121,7 @@ public:
 private:
   template <class T>
   static void move(T& x, at::Device device) {
-    visit_tensors(x, [device](at::Tensor& t) { t = t.to(device); });
+    internal::visit_tensors(x, [device](at::Tensor& t) { t = t.to(device); });
   }
 };
 

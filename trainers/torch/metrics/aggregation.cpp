@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// The minimum of no elements is infinity, the maximum -infinity.

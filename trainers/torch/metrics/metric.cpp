@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// Where `state()` keeps the number of updates.

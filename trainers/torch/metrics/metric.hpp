@@ -17,6 +17,10 @@
 
 namespace troupe {
 
+namespace internal {
+class metric_synchronization;
+} // namespace internal
+
 /// A number over all samples of all ranks, accumulated batch by batch.
 ///
 /// A metric declares its states with `add_state` in its constructor, changes
@@ -144,7 +148,7 @@ protected:
 
 private:
   friend class metric_collection;
-  friend class metric_synchronization;
+  friend class internal::metric_synchronization;
 
   /// Sets the states aside for one batch and restores them at the end, with the
   /// batch if it was committed.

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 void metric_collection::update(const at::Tensor& preds,
                                const at::Tensor& target) {
   for (auto& x : members_)

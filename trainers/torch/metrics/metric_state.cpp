@@ -75,12 +75,13 @@ void metric_states::to(at::Device where) {
   }
 }
 
-at::Tensor unshared(at::Tensor x) {
+at::Tensor internal::unshared(at::Tensor x) {
   auto shared = x.use_count() > 1 || x.storage().use_count() > 1;
   return shared ? x.clone() : x;
 }
 
-void combine_by_reduction(metric_states& into, const metric_states& from) {
+void internal::combine_by_reduction(metric_states& into,
+                                    const metric_states& from) {
   auto updates = into.updates + from.updates;
   auto share = updates == 0 ? 0.0
                             : static_cast<double>(from.updates)

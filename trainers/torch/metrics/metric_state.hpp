@@ -65,6 +65,8 @@ struct metric_states {
   }
 };
 
+namespace internal {
+
 /// *x*, copied if its memory is shared, so that later writes by others do not
 /// change it.
 at::Tensor unshared(at::Tensor x);
@@ -72,5 +74,7 @@ at::Tensor unshared(at::Tensor x);
 /// Adds *from* to *into*, state by state, by their reductions. Does not change
 /// the number of updates.
 void combine_by_reduction(metric_states& into, const metric_states& from);
+
+} // namespace internal
 
 } // namespace troupe

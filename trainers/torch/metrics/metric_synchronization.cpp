@@ -5,7 +5,7 @@
 
 #include <ATen/ATen.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -293,4 +293,4 @@ void metric_synchronization::compute_members() const {
   }
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include "troupe/trainers/torch/metrics/metric.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// Computes metrics over all ranks at once.
 ///
@@ -54,4 +54,4 @@ private:
   torch_data_plane plane_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,6 +9,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 at::Tensor clip_grad_norm(const std::vector<at::Tensor>& parameters,
                           double max_norm, double norm_type) {
   const c10::NoGradGuard no_grad;

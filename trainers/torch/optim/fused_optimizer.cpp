@@ -16,6 +16,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// Why no fused kernel can update *x*; empty if one can.

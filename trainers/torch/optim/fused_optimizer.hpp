@@ -49,17 +49,17 @@ struct parameter_group {
 };
 
 /// The tensors that Adam and AdamW keep per parameter.
-namespace adam_slot {
+namespace internal::adam_slot {
 inline constexpr auto step = "step";
 inline constexpr auto exp_avg = "exp_avg";
 inline constexpr auto exp_avg_sq = "exp_avg_sq";
 inline constexpr auto max_exp_avg_sq = "max_exp_avg_sq";
-} // namespace adam_slot
+} // namespace internal::adam_slot
 
 /// The tensor that SGD with momentum keeps per parameter.
-namespace sgd_slot {
+namespace internal::sgd_slot {
 inline constexpr auto momentum_buffer = "momentum_buffer";
-} // namespace sgd_slot
+} // namespace internal::sgd_slot
 
 /// What the fused optimizers share: parameter groups, learning rates, zeroing
 /// and saving.

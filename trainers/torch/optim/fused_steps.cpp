@@ -11,6 +11,8 @@
 // The steps of the fused optimizers.
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// The tensor *name* of every slot, in order.

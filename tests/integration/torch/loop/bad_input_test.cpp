@@ -2,7 +2,7 @@
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -271,4 +271,4 @@ TEST_F(bad_input_test, a_mean_over_all_ranks_needs_rank_0) {
     << x.error->message;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -372,4 +372,4 @@ INSTANTIATE_TEST_SUITE_P(with_ranks, killed_loop_test, testing::Bool(),
                            return x.param ? "that_differ" : "that_are_equal";
                          });
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

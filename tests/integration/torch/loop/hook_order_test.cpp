@@ -4,7 +4,7 @@
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -408,4 +408,4 @@ TEST_F(hook_order_test, a_checkpoint_is_saved_last_and_loaded_before_the_fit) {
                    + train_start + epoch + end);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

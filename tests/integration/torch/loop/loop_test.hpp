@@ -13,7 +13,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 using batch = std::pair<at::Tensor, at::Tensor>;
 
@@ -111,4 +111,4 @@ protected:
   temporary_folder storage_;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

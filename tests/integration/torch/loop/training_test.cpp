@@ -3,7 +3,7 @@
 
 #include "tests/integration/torch/loop/loop_test.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -245,4 +245,4 @@ TEST_F(values_test, validation_leaves_parts_in_the_mode_they_were_in) {
   EXPECT_FALSE(x.error) << x.error->message;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

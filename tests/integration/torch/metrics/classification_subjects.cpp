@@ -4,7 +4,7 @@
 #include "troupe/trainers/torch/metrics/classification/curves.hpp"
 #include "troupe/trainers/torch/metrics/classification/log_loss.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -146,4 +146,4 @@ subject_factories classification_subjects() {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -10,7 +10,7 @@
 #include "troupe/trainers/torch/metrics/classification/log_loss.hpp"
 #include "warnings.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -194,4 +194,4 @@ TEST(classification_test, refuses_options_that_can_never_work) {
               HasSubstr("thresholds must ascend"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

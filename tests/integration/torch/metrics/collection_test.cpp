@@ -7,7 +7,7 @@
 #include "refusal.hpp"
 #include "troupe/torch.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -114,4 +114,4 @@ TEST(collection_test, resumes_from_a_state) {
               HasSubstr("has no metric 'mape'"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

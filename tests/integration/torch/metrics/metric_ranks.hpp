@@ -5,7 +5,7 @@
 #include "tests/support/torch_ranks.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Runs *body* on *size* ranks, each a thread with a place in one local group,
 /// and returns what each threw (empty if nothing).
@@ -24,4 +24,4 @@ inline std::uint64_t collectives_of(const torch_data_plane& plane) {
   return plane.group->getBackend(at::kCPU)->getSequenceNumberForGroup();
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

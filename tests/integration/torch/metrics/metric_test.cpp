@@ -13,7 +13,7 @@
 #include "troupe/trainers/torch/metrics/regression/moments.hpp"
 #include "warnings.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -235,4 +235,4 @@ TEST(metric_test, names_the_shape_that_it_takes) {
               HasSubstr("had 2 outputs so far, now inputs of shape [4, 3]"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

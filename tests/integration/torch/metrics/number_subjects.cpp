@@ -3,7 +3,7 @@
 #include "troupe/trainers/torch/metrics/regression/errors.hpp"
 #include "troupe/trainers/torch/metrics/regression/moments.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -100,4 +100,4 @@ subject_factories number_subjects() {
   };
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The message of the `train_error` for bad arguments that *f* throws.
 template <class F>
@@ -21,4 +21,4 @@ std::string refusal(F&& f) {
   return {};
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -4,7 +4,7 @@
 #include <random>
 #include <vector>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Samples *begin* to *end* - 1.
 struct slice {
@@ -52,4 +52,4 @@ inline split split_of(long samples, int ranks, unsigned seed) {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -4,7 +4,7 @@
 
 #include "troupe/torch.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -210,4 +210,4 @@ std::vector<splittable> all_splittable() {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

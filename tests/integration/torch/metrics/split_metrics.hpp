@@ -10,7 +10,7 @@
 #include "split.hpp"
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A rank's metric, type-erased.
 struct split_metric {
@@ -34,4 +34,4 @@ struct splittable {
 /// Every metric.
 std::vector<splittable> all_splittable();
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -9,7 +9,7 @@
 #include "split_metrics.hpp"
 #include "warnings.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -131,4 +131,4 @@ TEST_P(any_split, waits_for_no_rank_without_updates) {
 INSTANTIATE_TEST_SUITE_P(all, any_split, testing::ValuesIn(all_splittable()),
                          [](auto& info) { return info.param.name; });
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

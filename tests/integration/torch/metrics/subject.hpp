@@ -8,7 +8,7 @@
 #include "troupe/trainers/torch/metrics/aggregation.hpp"
 #include "troupe/trainers/torch/metrics/metric.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Runs a type-erased metric. Each call starts from a new one.
 struct subject {
@@ -84,4 +84,4 @@ using subject_factories =
 subject_factories classification_subjects();
 subject_factories number_subjects();
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -10,7 +10,7 @@
 #include "troupe/torch.hpp"
 #include "warnings.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -163,4 +163,4 @@ TEST(synchronization_test, means_over_all_windows) {
   EXPECT_THAT(failures, Each(IsEmpty()));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 
 #include <ATen/Functions.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -121,4 +121,4 @@ std::string difference(const at::Tensor& actual, const json& expected) {
   return result.str();
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 #include <ATen/core/Tensor.h>
 #include <nlohmann/json.hpp>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The arguments of one update.
 using metric_batch = std::vector<at::Tensor>;
@@ -30,4 +30,4 @@ const std::vector<table_case>& metric_table();
 std::string difference(const at::Tensor& actual,
                        const nlohmann::json& expected);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -10,7 +10,7 @@
 #include "table.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -95,4 +95,4 @@ INSTANTIATE_TEST_SUITE_P(all, torchmetrics_table,
                          testing::ValuesIn(metrics_of_the_table()),
                          [](auto& info) { return info.param; });
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -12,7 +12,7 @@
 #include "troupe/torch.hpp"
 #include "warnings.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -272,4 +272,4 @@ TEST(regression_test, propagates_nan) {
   EXPECT_TRUE(std::isnan(value_of(r2_score{}, x, y)));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

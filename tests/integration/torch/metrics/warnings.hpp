@@ -5,7 +5,7 @@
 
 #include <c10/util/Exception.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// Keeps the warnings of this thread while it exists.
 class kept_warnings {
@@ -22,4 +22,4 @@ private:
   c10::WarningUtils::WarningHandlerGuard guard_{&handler_};
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::bytes_of;
@@ -198,4 +198,4 @@ TEST_F(comet_archive_test, says_where_the_archive_is_when_a_key_is_missing) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 
 #include "tests/support/sink_records.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -24,4 +24,4 @@ TEST(comet_message_test,
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

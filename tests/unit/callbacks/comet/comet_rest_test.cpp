@@ -14,7 +14,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/comet/comet_sink.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -277,4 +277,4 @@ TEST_F(comet_rest_test, thins_out_points_rather_than_exceed_the_limit) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/callbacks/comet/comet_sink.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::environment_guard;
@@ -136,4 +136,4 @@ TEST_F(comet_settings_test, refuses_addresses_and_keys_that_cannot_be_used) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "troupe/callbacks/csv/csv_sink.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 class csv_crash_test : public testing::Test {
@@ -67,4 +67,4 @@ TEST_F(csv_crash_test, loses_and_repeats_no_row_at_fifty_random_moments) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

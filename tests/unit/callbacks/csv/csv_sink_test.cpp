@@ -15,7 +15,7 @@
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::tracker_records;
@@ -348,4 +348,4 @@ TEST_F(csv_sink_test, can_be_rebuilt_from_its_options) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -11,7 +11,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 std::string text_of(const metric_value& x) {
@@ -129,4 +129,4 @@ TEST(csv_table_test, reads_its_own_lines_back) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

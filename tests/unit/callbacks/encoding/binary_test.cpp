@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 TEST(protobuf_writer_test, writes_messages_within_messages) {
@@ -48,4 +48,4 @@ TEST(crc32c_test, agrees_with_the_polynomial_for_every_length) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

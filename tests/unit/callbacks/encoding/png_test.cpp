@@ -11,7 +11,7 @@
 #define STBI_NO_STDIO
 #include <stb/stb_image.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using bytes = std::vector<std::uint8_t>;
@@ -76,4 +76,4 @@ TEST(png_test, refuses_what_is_not_an_image) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

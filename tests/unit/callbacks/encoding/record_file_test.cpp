@@ -8,7 +8,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/failpoint.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 class record_file_test : public testing::Test {
@@ -140,4 +140,4 @@ TEST_F(record_file_test, survives_a_disk_that_is_really_full) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

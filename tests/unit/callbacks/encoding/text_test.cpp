@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 constexpr auto nan = std::numeric_limits<double>::quiet_NaN();
@@ -60,4 +60,4 @@ TEST(json_text_test, stops_nesting_before_readers_overflow) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 #include "tests/support/loopback_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using kind = http_failure::kind;
@@ -231,4 +231,4 @@ TEST(http_client_test, ends_a_request_that_is_cancelled) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -15,7 +15,7 @@
 #include "tests/support/tls_certificate.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using kind = http_failure::kind;
@@ -149,4 +149,4 @@ TEST_F(http_tls_test, names_files_that_are_missing) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -15,7 +15,7 @@
 #include "tests/support/tracker_records.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using nlohmann::json;
@@ -274,4 +274,4 @@ TEST_F(result_json_test, can_be_rebuilt_from_its_options) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

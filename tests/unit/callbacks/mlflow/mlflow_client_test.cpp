@@ -7,7 +7,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using json = nlohmann::json;
@@ -128,4 +128,4 @@ TEST(mlflow_batch_test, splits_any_items_within_any_limits) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

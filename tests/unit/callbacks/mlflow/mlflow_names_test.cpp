@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 TEST(mlflow_names_test, keeps_valid_names) {
@@ -91,4 +91,4 @@ TEST(mlflow_text_test, marks_what_it_cuts) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

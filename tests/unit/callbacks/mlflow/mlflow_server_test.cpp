@@ -11,7 +11,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -352,4 +352,4 @@ TEST_F(databricks_test, uploads_artifacts_to_a_signed_url) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

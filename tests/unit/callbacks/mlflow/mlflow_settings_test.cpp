@@ -10,7 +10,7 @@
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -268,4 +268,4 @@ TEST_F(mlflow_settings_test, refuses_a_credential_with_a_line_break) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

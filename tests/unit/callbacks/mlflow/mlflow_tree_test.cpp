@@ -12,7 +12,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 class mlflow_tree_test : public testing::Test {
@@ -418,4 +418,4 @@ TEST_F(mlflow_tree_test, waits_where_nothing_can_be_written) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -17,7 +17,7 @@
 
 #include "troupe/runtime/fs.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 int port_of(const page_server& x) {
@@ -249,4 +249,4 @@ TEST_F(page_server_test, names_the_address_that_it_cannot_serve) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -9,7 +9,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::run_in;
@@ -182,4 +182,4 @@ TEST_F(prometheus_sink_test, can_be_rebuilt_from_its_options) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

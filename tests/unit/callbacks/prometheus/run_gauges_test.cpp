@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 TEST(prometheus_text_test, writes_families_and_samples) {
@@ -59,4 +59,4 @@ TEST(prometheus_text_test, counts_durations_in_cumulative_buckets) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -144,4 +144,4 @@ TEST(curve_test, reducing_keeps_to_the_count_and_leaves_the_curve_alone) {
   EXPECT_EQ(x.points().size(), 900u);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -167,4 +167,4 @@ TEST(journal_digest_test, many_names_events_and_complaints_stay_bounded) {
   EXPECT_LT(x.damages.size(), 10u);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 TEST(page_text_test, markup_in_a_text_is_escaped) {
   EXPECT_EQ(html_text(R"(<b a="1" c='2'>&</b>)"),
@@ -81,4 +81,4 @@ TEST(page_text_test, times_are_whole_milliseconds_as_long_as_they_are_small) {
   EXPECT_EQ(rounded(1e308, 10), 1e308);
 }
 
-} // namespace troupe
+} // namespace troupe::internal

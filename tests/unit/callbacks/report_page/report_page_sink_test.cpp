@@ -5,7 +5,7 @@
 
 #include "tests/support/written_run.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -102,4 +102,4 @@ TEST_F(report_page_sink_test, another_process_builds_an_equal_one) {
   EXPECT_EQ(again->state(), "");
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

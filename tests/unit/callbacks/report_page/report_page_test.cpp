@@ -10,7 +10,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -409,4 +409,4 @@ TEST(report_page_test, a_journal_of_another_version_is_refused) {
   EXPECT_EQ(page.error().code, ec::unsupported);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

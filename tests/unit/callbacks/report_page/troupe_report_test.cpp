@@ -11,7 +11,7 @@
 #include "tests/support/written_run.hpp"
 #include "troupe/callbacks/report_page/report_page.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -106,4 +106,4 @@ TEST(troupe_report_test, it_prints_the_page_if_asked) {
   EXPECT_FALSE(fs::exists("-"));
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

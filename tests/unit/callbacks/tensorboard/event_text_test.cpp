@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 namespace {
 
 using std::chrono::seconds;
@@ -69,4 +69,4 @@ TEST(event_text_test, replaces_invalid_utf8) {
 }
 
 } // namespace
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

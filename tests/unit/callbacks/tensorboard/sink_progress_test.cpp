@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::tensorboard {
+namespace troupe::internal::tensorboard {
 namespace {
 
 TEST(step_marks_test, discards_from_the_first_lost_report) {
@@ -42,4 +42,4 @@ TEST(step_marks_test, starts_over_with_the_run) {
 }
 
 } // namespace
-} // namespace troupe::tensorboard
+} // namespace troupe::internal::tensorboard

@@ -18,7 +18,7 @@
 #include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::tracker_records;
@@ -371,4 +371,4 @@ TEST_F(tensorboard_sink_test, can_be_rebuilt_from_its_options) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,6 +7,7 @@
 #include "troupe/callbacks/tracking/tracker.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 TEST(make_sink_test, refuses_an_unknown_name) {
   auto none = make_sink("carrier_pigeon", "{}");

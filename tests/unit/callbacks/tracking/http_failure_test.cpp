@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using sink_kind = sink_failure::kind;
@@ -90,4 +90,4 @@ TEST(http_failure_test, quotes_no_secret_even_if_a_quote_is_cut) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -53,6 +53,7 @@ struct line_sink : troupe::sink {
 
 TEST(line_sink_test, has_each_report_once_despite_a_restart) {
   using namespace troupe;
+  using namespace troupe::internal;
   test::temporary_folder storage;
   run_config config;
   config.name = "r";

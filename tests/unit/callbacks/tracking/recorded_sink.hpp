@@ -5,7 +5,7 @@
 
 #include "troupe/callbacks/tracking/sink.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A tracker in memory, which fails as the test says.
 class recorded_sink : public sink {
@@ -76,4 +76,4 @@ public:
   std::vector<run_status_kind> ends;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 
 TEST(row_values_test, shows_the_first_the_mean_or_each_rank) {
   journaled_batch row;

@@ -8,7 +8,7 @@
 #include "tests/support/written_run.hpp"
 #include "troupe/callbacks/tracking/record_reader.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -92,4 +92,4 @@ TEST_F(run_files_test, trackers_get_no_checkpoint_elsewhere) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

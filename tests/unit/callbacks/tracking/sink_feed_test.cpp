@@ -11,7 +11,8 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 using testing::ElementsAre;
 using testing::HasSubstr;
 

@@ -15,7 +15,8 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 using testing::HasSubstr;
 
 class sink_thread_test : public testing::Test {

@@ -9,6 +9,7 @@
 #include <cereal/types/string.hpp>
 
 using namespace troupe;
+using namespace troupe::internal;
 
 TEST(config_values_test, flattens_what_cereal_wrote) {
   auto values = config_values(

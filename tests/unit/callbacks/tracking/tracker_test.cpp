@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 using std::chrono::milliseconds;
 
 TEST(backoff_test, doubles_up_to_its_limit_with_jitter) {

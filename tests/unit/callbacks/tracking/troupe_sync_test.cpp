@@ -11,7 +11,7 @@
 
 #include "tests/support/written_run.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 namespace {
 
@@ -282,4 +282,4 @@ TEST_F(troupe_sync_test, names_the_limit_of_a_number) {
   EXPECT_THAT(output, HasSubstr("Value s not in range 0 to 2147483647"));
   EXPECT_EQ(sync("--timeout 2147483647"), 0) << output;
 }
-} // namespace troupe::test
+} // namespace troupe::internal::test

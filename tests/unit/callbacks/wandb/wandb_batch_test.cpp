@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 TEST(wandb_steps_test, uses_the_index_of_a_report_as_step) {
@@ -52,4 +52,4 @@ TEST(wandb_steps_test, continues_behind_rows_written_before_a_restart) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/wandb/wandb_records.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::bytes_of;
@@ -183,4 +183,4 @@ TEST(wandb_log_test, refuses_a_file_that_lost_what_was_confirmed) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

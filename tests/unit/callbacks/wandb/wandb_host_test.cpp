@@ -5,7 +5,7 @@
 
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::temporary_folder;
@@ -72,4 +72,4 @@ TEST(rank_console_test, begins_at_the_end_of_a_file_that_became_shorter) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

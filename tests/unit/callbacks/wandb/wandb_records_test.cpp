@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 TEST(wandb_records_test, reads_back_what_identifies_a_row) {
@@ -39,4 +39,4 @@ TEST(wandb_records_test, writes_values_as_json_of_python) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 #include "tests/support/sink_records.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::environment_guard;
@@ -176,4 +176,4 @@ TEST(wandb_settings_test, refuses_a_service_and_a_key_that_cannot_be_used) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/sink_records.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::bytes_of;
@@ -431,4 +431,4 @@ TEST_F(wandb_sink_test, ends_a_hanging_client_when_the_run_is_cancelled) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

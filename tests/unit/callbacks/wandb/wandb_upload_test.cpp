@@ -9,7 +9,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -90,4 +90,4 @@ TEST(child_program_test, finds_programs_without_a_current_folder) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

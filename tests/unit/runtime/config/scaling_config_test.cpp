@@ -3,7 +3,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 TEST(scaling_config_test, counts_the_gpus_that_cuda_shows) {
   EXPECT_EQ(visible_gpus(std::nullopt, 4), 4);
@@ -48,4 +48,4 @@ TEST(scaling_config_test, refuses_gpus_that_it_would_not_give) {
   EXPECT_TRUE(validate({.num_workers = 0, .use_gpu = true}, {4, 1}));
 }
 
-} // namespace troupe
+} // namespace troupe::internal

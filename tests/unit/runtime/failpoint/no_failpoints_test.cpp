@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 static_assert(failpoint("any") == 0, "is known when it is compiled");
 
@@ -20,4 +20,4 @@ TEST(no_failpoints_test, cannot_be_armed) {
   EXPECT_EQ(failpoint("here"), 0);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -6,7 +6,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 constexpr auto infinity = std::numeric_limits<double>::infinity();
@@ -82,4 +82,4 @@ TEST(aggregate_test, is_available_as_metrics_too) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

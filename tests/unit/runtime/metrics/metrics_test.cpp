@@ -8,6 +8,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 
 // A misspelled name was added, as false.
 TEST(metrics_test, reading_a_missing_name_adds_none) {

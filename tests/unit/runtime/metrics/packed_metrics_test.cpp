@@ -9,6 +9,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 using namespace std::literals;
 
 namespace {

@@ -6,6 +6,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 using testing::ElementsAre;
 using testing::IsEmpty;
 using testing::Pair;

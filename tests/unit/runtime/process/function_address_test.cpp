@@ -11,6 +11,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 using testing::HasSubstr;
 
 namespace {

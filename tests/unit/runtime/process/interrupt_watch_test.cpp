@@ -17,6 +17,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 namespace {
 

@@ -16,6 +16,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 namespace bfs = boost::filesystem;
 using testing::HasSubstr;
 

@@ -35,7 +35,7 @@ std::atomic<int> times_refused;
 
 #endif
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 no_memory_elsewhere::no_memory_elsewhere() {
   is_exempt = true;
@@ -51,4 +51,4 @@ int no_memory_elsewhere::refused() const {
   return times_refused;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

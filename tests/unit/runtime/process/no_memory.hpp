@@ -1,6 +1,6 @@
 #pragma once
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 #ifdef __SANITIZE_ADDRESS__
 /// AddressSanitizer has an operator new of its own, in which libraries are at
@@ -21,4 +21,4 @@ public:
   int refused() const;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,6 +7,7 @@
 #include "tests/unit/runtime/process/started_rank.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 TEST(peer_credentials_test, names_the_process_and_user_at_the_other_end) {
   int ends[2];

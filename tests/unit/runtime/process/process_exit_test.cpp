@@ -2,12 +2,12 @@
 
 #include <gtest/gtest.h>
 
-using troupe::process_exit;
+using troupe::internal::process_exit;
 
 TEST(process_exit_test, reads_the_status_of_waitpid) {
-  EXPECT_EQ(troupe::process_exit_of(3 << 8, {}),
+  EXPECT_EQ(troupe::internal::process_exit_of(3 << 8, {}),
             (process_exit{process_exit::kind::exited, 3, {}}));
-  EXPECT_EQ(troupe::process_exit_of(9, {}),
+  EXPECT_EQ(troupe::internal::process_exit_of(9, {}),
             (process_exit{process_exit::kind::signaled, 9, {}}));
 }
 

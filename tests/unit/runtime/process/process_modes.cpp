@@ -19,7 +19,7 @@
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 std::mutex held_for_ever;
@@ -230,4 +230,4 @@ program start_program(const std::string& mode) {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

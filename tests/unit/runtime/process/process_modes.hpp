@@ -5,7 +5,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The variable that makes this program do something else than its tests.
 inline constexpr const char* mode_variable = "TROUPE_PROCESS_TEST_MODE";
@@ -41,4 +41,4 @@ void wait_for_environment(pid_t pid);
 
 program start_program(const std::string& mode);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -19,7 +19,8 @@
 #include "tests/unit/runtime/process/started_rank.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 namespace {
 

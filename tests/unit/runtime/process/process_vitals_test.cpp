@@ -23,7 +23,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/started_rank.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using namespace std::chrono_literals;
@@ -405,4 +405,4 @@ TEST(process_vitals_test, a_process_that_has_ended_has_none) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

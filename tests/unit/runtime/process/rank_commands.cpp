@@ -20,7 +20,7 @@
 #include "troupe/runtime/process/function_address.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using descriptors = const std::vector<int>&;
@@ -234,4 +234,4 @@ int run_rank_command(std::string payload, std::vector<int> descriptors) {
   return commands().at(payload.substr(0, space))(argument, descriptors);
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -3,7 +3,7 @@
 #include <string>
 #include <vector>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The `rank_main` of this test program: does what the first word of *payload*
 /// says, with the rest as its argument.
@@ -13,4 +13,4 @@ int run_rank_command(std::string payload, std::vector<int> descriptors);
 /// *signal*.
 int end_of_child(int signal);
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

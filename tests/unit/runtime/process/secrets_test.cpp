@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 // -- variables that hold secrets
@@ -260,4 +260,4 @@ TEST(shown_url_test, leaves_users_and_queries_out) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

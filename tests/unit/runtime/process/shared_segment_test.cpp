@@ -8,7 +8,7 @@
 
 #include "tests/support/child.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -145,4 +145,4 @@ TEST(segment_rank_test, a_wait_ends_at_its_deadline) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

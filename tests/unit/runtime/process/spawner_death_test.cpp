@@ -15,7 +15,8 @@
 #include "troupe/runtime/process/spawner.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 using testing::HasSubstr;
 
 namespace {

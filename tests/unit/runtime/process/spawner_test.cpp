@@ -21,7 +21,8 @@
 #include "troupe/runtime/process/log_tee.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 using testing::HasSubstr;
 
 namespace {

@@ -21,7 +21,7 @@
 #include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/runtime/process/threads.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::HasSubstr;
@@ -244,4 +244,4 @@ TEST_F(stack_dump_test, a_process_that_was_forked_off_does_not_answer) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -10,7 +10,7 @@
 
 #include "troupe/runtime/process/spawner.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// A request under way, as futures.
 struct started_rank {
@@ -79,4 +79,4 @@ inline std::string answer_of(spawner_client& client, spawn_request request) {
   return answer;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

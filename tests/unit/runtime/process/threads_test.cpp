@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 TEST(sync_thread_test, a_call_that_throws_does_not_stop_the_next_one) {
@@ -22,4 +22,4 @@ TEST(sync_thread_test, a_call_that_throws_does_not_stop_the_next_one) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

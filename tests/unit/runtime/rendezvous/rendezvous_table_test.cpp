@@ -6,7 +6,7 @@
 
 #include <gmock/gmock.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -163,4 +163,4 @@ TEST(rendezvous_table_test, loses_no_waiter_over_random_calls) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

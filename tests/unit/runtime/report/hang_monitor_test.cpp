@@ -4,7 +4,7 @@
 
 #include "tests/support/start_time.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -342,4 +342,4 @@ TEST(rank_wait_test, lists_many_ranks_in_short) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 
 #include "tests/support/start_time.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -127,4 +127,4 @@ TEST(rank_barrier_test, names_ended_ranks_when_others_come_later) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -7,7 +7,7 @@
 
 #include "tests/support/start_time.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -486,4 +486,4 @@ TEST(rank_meetings_test, finds_exactly_the_deadlocks_in_long_runs) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 #include "tests/support/start_time.hpp"
 #include "troupe/runtime/report/report.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using test::t0;
@@ -242,4 +242,4 @@ TEST(report_pairing_test, refuses_a_report_after_the_loop_ended) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

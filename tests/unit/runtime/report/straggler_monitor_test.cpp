@@ -2,7 +2,7 @@
 
 #include <gmock/gmock.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using testing::HasSubstr;
@@ -79,4 +79,4 @@ TEST(straggler_monitor_test, a_world_of_one_has_no_others) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include "troupe/runtime/process/process_exit.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using kind = rank_failure::kind_type;
@@ -255,4 +255,4 @@ TEST_F(attempt_tracker_test,
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

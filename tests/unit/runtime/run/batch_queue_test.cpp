@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using queue = batch_queue<std::unique_ptr<int>>;
@@ -49,4 +49,4 @@ TEST(batch_queue_test, gives_back_all_while_none_is_being_stored) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using verdict = callback_watchdog::verdict;
@@ -92,4 +92,4 @@ TEST_F(callback_watchdog_test, without_limits_it_never_looks) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

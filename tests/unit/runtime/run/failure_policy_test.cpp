@@ -4,7 +4,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using std::chrono::milliseconds;
@@ -111,4 +111,4 @@ TEST(failure_policy_test, a_started_group_resets_the_wait_but_no_counter) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 const error first{ec::stopped, "first"};
@@ -116,4 +116,4 @@ TEST(loop_control_test, no_call_is_under_way_once_a_listener_is_taken_back) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

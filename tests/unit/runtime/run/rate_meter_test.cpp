@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace std::chrono_literals;
@@ -53,4 +53,4 @@ TEST(rate_meter_test, measures_events_that_are_rarer_than_its_window) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -2,7 +2,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using step = run_ending::step;
@@ -41,4 +41,4 @@ TEST(run_ending_test, begins_once) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

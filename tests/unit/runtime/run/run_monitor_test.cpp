@@ -5,7 +5,7 @@
 #include <gmock/gmock.h>
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using testing::ElementsAre;
@@ -95,4 +95,4 @@ TEST_F(run_monitor_test, needs_no_listener) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

@@ -8,7 +8,7 @@
 
 #include <gtest/gtest.h>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 using namespace run_events;
@@ -413,4 +413,4 @@ TEST(run_state_machine_test, keeps_its_invariants_over_random_events) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

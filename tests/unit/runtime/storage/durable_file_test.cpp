@@ -16,7 +16,8 @@
 #include "troupe/runtime/storage/file_copy.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST(durable_file_test, replaces_a_file_and_leaves_no_temporary_one) {
   temporary_folder folder;

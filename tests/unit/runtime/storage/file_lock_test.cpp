@@ -15,7 +15,8 @@
 #include "troupe/runtime/process/descriptor.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 class file_lock_test : public testing::Test {
 protected:

@@ -7,6 +7,7 @@
 #include "troupe/runtime/storage/json.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 namespace {
 

@@ -6,7 +6,7 @@
 #include <gtest/gtest.h>
 #include <nlohmann/json.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 std::string json_string(std::string_view text) {
@@ -78,4 +78,4 @@ TEST(text_test, replaces_as_often_as_another_writer_does) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

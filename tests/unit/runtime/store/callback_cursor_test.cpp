@@ -7,7 +7,7 @@
 #include "tests/support/store_batch.hpp"
 #include "tests/support/temporary_folder.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 namespace {
 
 using testing::ElementsAre;
@@ -199,4 +199,4 @@ TEST_F(callback_cursor_test, a_damaged_count_is_named_with_what_to_do) {
 }
 
 } // namespace
-} // namespace troupe::test
+} // namespace troupe::internal::test

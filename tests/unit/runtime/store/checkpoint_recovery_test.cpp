@@ -7,7 +7,8 @@
 #include "troupe/runtime/failpoint.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST_F(checkpoint_store_test, resumes_from_shared_files_that_it_cannot_copy) {
   auto store = open();

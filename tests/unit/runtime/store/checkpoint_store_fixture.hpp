@@ -8,7 +8,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The checkpoints of one run, on an empty disk.
 class checkpoint_store_test : public testing::Test {
@@ -54,4 +54,4 @@ protected:
   std::uint64_t attempt = 0;
 };
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

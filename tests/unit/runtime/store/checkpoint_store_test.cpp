@@ -7,7 +7,8 @@
 #include "troupe/runtime/failpoint.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST_F(checkpoint_store_test, joins_the_files_of_all_ranks) {
   auto store = open();

@@ -6,7 +6,8 @@
 #include "tests/unit/runtime/store/checkpoint_store_fixture.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST_F(checkpoint_store_test, N6_checks_again_before_a_checkpoint_is_named) {
   auto taken = false;

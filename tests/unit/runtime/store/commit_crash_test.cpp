@@ -12,7 +12,8 @@
 #include "troupe/runtime/store/checkpoint_store.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 namespace {
 

@@ -18,7 +18,8 @@
 #include "troupe/runtime/store/journal_reader.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 namespace {
 

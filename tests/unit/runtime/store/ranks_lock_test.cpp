@@ -26,7 +26,8 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 class ranks_lock_test : public testing::Test {
 protected:

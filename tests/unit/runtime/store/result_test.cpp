@@ -8,7 +8,8 @@
 #include "tests/support/temporary_folder.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST(result_test, is_of_no_run_where_none_began) {
   temporary_folder folder;

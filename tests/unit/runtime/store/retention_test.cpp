@@ -5,6 +5,7 @@
 #include <limits>
 
 using namespace troupe;
+using namespace troupe::internal;
 using testing::ElementsAre;
 using testing::IsEmpty;
 

@@ -23,7 +23,8 @@
 #include "troupe/runtime/store/run_store.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 namespace {
 

@@ -8,7 +8,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// One run on an empty disk.
 class run_store_test : public testing::Test {
@@ -44,4 +44,4 @@ inline report_batch metrics_only(std::uint64_t index,
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -10,7 +10,8 @@
 #include "troupe/runtime/values/run_error.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST_F(run_store_test, leaves_a_run_alone_whose_state_cannot_be_read) {
   ASSERT_TRUE(open().value()->finish(run_status_kind::finished));

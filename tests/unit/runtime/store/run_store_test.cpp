@@ -11,7 +11,8 @@
 #include "troupe/runtime/values/run_error.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
   auto store = open().value();

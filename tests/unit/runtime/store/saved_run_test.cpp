@@ -10,7 +10,8 @@
 #include "troupe/runtime/storage/checksum.hpp"
 
 using namespace troupe;
-using namespace troupe::test;
+using namespace troupe::internal;
+using namespace troupe::internal::test;
 
 namespace {
 

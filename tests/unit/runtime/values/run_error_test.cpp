@@ -7,6 +7,7 @@
 #include "troupe/runtime/text.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 using kind = rank_failure::kind_type;
 
 TEST(run_error_test, distinguishes_every_kind_of_failure) {

@@ -9,7 +9,7 @@
 #include "troupe/runtime/values/run_context.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 namespace {
 
 template <class T>
@@ -83,4 +83,4 @@ TEST(run_values_test, states_are_spelled_as_in_the_code) {
 }
 
 } // namespace
-} // namespace troupe
+} // namespace troupe::internal

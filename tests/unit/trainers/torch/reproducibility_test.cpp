@@ -13,6 +13,7 @@
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 namespace {
 

@@ -5,7 +5,7 @@
 
 #include <torch/csrc/distributed/c10d/ProcessGroupNCCL.hpp>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -27,13 +27,13 @@ void configure_watchdog(std::chrono::milliseconds timeout) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal
 
 extern "C" __attribute__((visibility("default"))) c10d::Backend*
 troupe_make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                        int size, c10::Device device,
                        std::chrono::milliseconds timeout) {
-  troupe::configure_watchdog(timeout);
+  troupe::internal::configure_watchdog(timeout);
   auto options = c10d::ProcessGroupNCCL::Options::create();
   options->timeout = timeout;
   // A blocking communicator cannot be aborted while it is being built.

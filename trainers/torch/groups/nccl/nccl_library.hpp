@@ -16,9 +16,9 @@ troupe_make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                        int size, c10::Device device,
                        std::chrono::milliseconds timeout);
 
-namespace troupe {
+namespace troupe::internal {
 
 using nccl_function = decltype(&::troupe_make_nccl_group);
 inline constexpr const char* nccl_symbol = "troupe_make_nccl_group";
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,6 +4,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// One matrix of all classes, or one of two classes for each column.

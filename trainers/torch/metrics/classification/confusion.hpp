@@ -12,7 +12,7 @@ namespace troupe {
 
 /// Base of metrics of the confusion matrix. Those of one task share their
 /// states in a collection.
-class confusion_metric : public label_metric {
+class confusion_metric : public internal::label_metric {
 public:
   std::string state_key() const override {
     return "confusion of " + to_string(task());
@@ -25,7 +25,7 @@ protected:
   at::Tensor confusion() const;
 
 private:
-  void count(const label_batch& batch) final;
+  void count(const internal::label_batch& batch) final;
 
   std::size_t cells_;
 };

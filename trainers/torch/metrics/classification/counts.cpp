@@ -6,6 +6,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// What the four counts of each class are made of.

@@ -19,7 +19,7 @@ struct score_options {
 
 /// Base of metrics of counts. Those of one task share their states in a
 /// collection.
-class count_metric : public label_metric {
+class count_metric : public internal::label_metric {
 public:
   std::string state_key() const override {
     return "counts of " + to_string(task());
@@ -32,7 +32,7 @@ protected:
   const at::Tensor& counts() const { return state(counts_); }
 
 private:
-  void count(const label_batch& batch) final;
+  void count(const internal::label_batch& batch) final;
 
   std::size_t counts_;
 };
@@ -147,7 +147,7 @@ public:
 /// The fraction of samples with all labels right: those at all positions of N x
 /// ... in a multiclass task, those of all labels in a multilabel task. Ignored
 /// positions count as right. 0 without samples.
-class exact_match : public label_metric {
+class exact_match : public internal::label_metric {
 public:
   /// Throws on a binary task.
   explicit exact_match(classification_task task);
@@ -157,7 +157,7 @@ public:
   }
 
 private:
-  void count(const label_batch& batch) override;
+  void count(const internal::label_batch& batch) override;
   at::Tensor score() const override;
 
   std::size_t right_;

@@ -8,6 +8,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 /// The thresholds of a binned curve, undefined for an exact one. Throws if they

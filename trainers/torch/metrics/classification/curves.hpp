@@ -63,8 +63,8 @@ private:
   void add(const at::Tensor& preds, const at::Tensor& target) override;
   at::Tensor result() const override;
 
-  void keep(const score_batch& batch);
-  void count(const score_batch& batch);
+  void keep(const internal::score_batch& batch);
+  void count(const internal::score_batch& batch);
   std::vector<ranking_curve> exact_curves() const;
   std::vector<ranking_curve> binned_curves() const;
 

@@ -2,7 +2,7 @@
 
 #include <ATen/Functions.h>
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -227,4 +227,4 @@ at::Tensor label_metric::result() const {
   return score();
 }
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -5,7 +5,7 @@
 #include "troupe/trainers/torch/metrics/classification/task.hpp"
 #include "troupe/trainers/torch/metrics/metric.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 /// One batch with its predictions decided: int64 labels.
 ///
@@ -85,4 +85,4 @@ private:
   std::size_t range_;
 };
 
-} // namespace troupe
+} // namespace troupe::internal

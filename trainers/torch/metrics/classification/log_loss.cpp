@@ -8,6 +8,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 log_loss::log_loss(std::string name, log_loss_options options)
   : name_(std::move(name)), options_(options), total_(add_sum("total")),
     elements_(add_count("elements")) {}

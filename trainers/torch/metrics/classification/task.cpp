@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 std::string excluding(const std::optional<std::int64_t>& ignore_index) {
@@ -61,7 +63,8 @@ struct task_describer {
 
 } // namespace
 
-void check_task(const std::string& metric, const classification_task& task) {
+void internal::check_task(const std::string& metric,
+                          const classification_task& task) {
   std::visit(task_checker{metric}, task);
 }
 
@@ -72,22 +75,22 @@ std::string to_string(const classification_task& task) {
   return result;
 }
 
-std::string exact_text(double x) {
+std::string internal::exact_text(double x) {
   std::ostringstream result;
   result.precision(std::numeric_limits<double>::max_digits10);
   result << x;
   return result.str();
 }
 
-bool is_binary(const classification_task& task) {
+bool internal::is_binary(const classification_task& task) {
   return std::holds_alternative<binary_task>(task);
 }
 
-bool is_multiclass(const classification_task& task) {
+bool internal::is_multiclass(const classification_task& task) {
   return std::holds_alternative<multiclass_task>(task);
 }
 
-std::int64_t columns_of(const classification_task& task) {
+std::int64_t internal::columns_of(const classification_task& task) {
   if (auto* classes = std::get_if<multiclass_task>(&task))
     return classes->num_classes;
   if (auto* labels = std::get_if<multilabel_task>(&task))
@@ -95,15 +98,17 @@ std::int64_t columns_of(const classification_task& task) {
   return 1;
 }
 
-std::int64_t classes_of(const classification_task& task) {
+std::int64_t internal::classes_of(const classification_task& task) {
   return is_multiclass(task) ? columns_of(task) : 2;
 }
 
-std::optional<std::int64_t> ignore_index_of(const classification_task& task) {
+std::optional<std::int64_t>
+internal::ignore_index_of(const classification_task& task) {
   return std::visit([](auto& x) { return x.ignore_index; }, task);
 }
 
-std::optional<score_kind> score_kind_of(const classification_task& task) {
+std::optional<score_kind>
+internal::score_kind_of(const classification_task& task) {
   return std::visit([](auto& x) { return x.scores; }, task);
 }
 

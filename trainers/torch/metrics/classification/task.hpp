@@ -59,12 +59,18 @@ enum class average {
   none,     ///< Not averaged: the value is a vector.
 };
 
+namespace internal {
+
 /// Throws in the name of *metric* if *task* is invalid: a threshold outside
 /// [0, 1], fewer than two classes or one label, or `top_k` out of range.
 void check_task(const std::string& metric, const classification_task& task);
 
+} // namespace internal
+
 /// Describes *task* completely, for the keys of states.
 std::string to_string(const classification_task& task);
+
+namespace internal {
 
 /// *x* with all digits: different numbers have different texts.
 std::string exact_text(double x);
@@ -82,5 +88,7 @@ std::int64_t classes_of(const classification_task& task);
 std::optional<std::int64_t> ignore_index_of(const classification_task& task);
 
 std::optional<score_kind> score_kind_of(const classification_task& task);
+
+} // namespace internal
 
 } // namespace troupe

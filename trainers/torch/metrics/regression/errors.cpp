@@ -6,6 +6,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 at::Tensor no_errors(const std::string& kind, std::int64_t num_outputs) {

@@ -100,9 +100,13 @@ private:
                     const at::Tensor& target) const override;
 };
 
+namespace internal {
+
 /// The lower bound of divisors below, as in TorchMetrics: where a target is 0,
 /// the error is huge but finite.
 inline constexpr double smallest_divisor = 1.17e-6;
+
+} // namespace internal
 
 /// The mean of |p - t| / max(|t|, `smallest_divisor`): 1 is 100 %.
 class mean_absolute_percentage_error final : public mean_error {

@@ -7,6 +7,8 @@
 
 namespace troupe {
 
+using namespace internal;
+
 namespace {
 
 constexpr auto epsilon = std::numeric_limits<double>::epsilon();

@@ -16,6 +16,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 namespace {
 

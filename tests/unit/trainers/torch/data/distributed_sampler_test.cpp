@@ -12,6 +12,7 @@
 #include "troupe/trainers/train_context.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 
 namespace {
 

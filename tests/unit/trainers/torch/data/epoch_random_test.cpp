@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 
 TEST(permutation_test, holds_every_number_once) {
   for (std::int64_t size : {0, 1, 2, 3, 10, 97, 1000, 60'000}) {

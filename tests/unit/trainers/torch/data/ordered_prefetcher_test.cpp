@@ -7,6 +7,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 
 TEST(ordered_prefetcher_test, hands_out_items_in_order) {
   ordered_prefetcher<std::int64_t> x{

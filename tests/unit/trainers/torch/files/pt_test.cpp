@@ -10,6 +10,7 @@
 #include "troupe/trainers/train_context.hpp"
 
 using namespace troupe;
+using namespace troupe::internal;
 using testing::HasSubstr;
 
 namespace {

@@ -3,6 +3,7 @@
 #include <gtest/gtest.h>
 
 using namespace troupe;
+using namespace troupe::internal;
 
 namespace {
 

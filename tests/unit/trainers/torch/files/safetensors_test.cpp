@@ -32,6 +32,7 @@ extern "C" mode_t umask(mode_t mask) noexcept {
 }
 
 using namespace troupe;
+using namespace troupe::internal;
 using testing::AllOf;
 using testing::HasSubstr;
 

@@ -4,7 +4,7 @@
 
 #include "troupe/trainers/torch/files/tensor_map.hpp"
 
-namespace troupe::test {
+namespace troupe::internal::test {
 
 /// The data types that both file formats and old Pythons know.
 inline constexpr at::ScalarType common_types[]{
@@ -34,4 +34,4 @@ inline tensor_map tensor_examples() {
   return result;
 }
 
-} // namespace troupe::test
+} // namespace troupe::internal::test

@@ -7,7 +7,7 @@
 #include "troupe/trainers/torch/groups/abortable_group.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -76,4 +76,4 @@ TEST(abortable_group_test, no_caller_destroys_what_an_abort_released) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

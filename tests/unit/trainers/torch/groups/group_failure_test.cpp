@@ -7,7 +7,7 @@
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -240,4 +240,4 @@ TEST(group_failure_test, refuses_what_it_cannot_do_before_anyone_waits) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -4,7 +4,7 @@
 
 #include "tests/support/torch_ranks.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -364,4 +364,4 @@ TEST(local_group_dtype_test, rounds_half_precision_once) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

@@ -16,7 +16,7 @@
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -426,4 +426,4 @@ TEST_F(make_group_test, gloo_names_the_ranks_that_do_not_come) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

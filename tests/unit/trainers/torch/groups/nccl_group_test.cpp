@@ -11,7 +11,7 @@
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 #include "troupe/trainers/train_context.hpp"
 
-namespace troupe {
+namespace troupe::internal {
 
 namespace {
 
@@ -231,4 +231,4 @@ TEST_F(nccl_group_test, ranks_without_parameters_agree_on_its_device) {
 
 } // namespace
 
-} // namespace troupe
+} // namespace troupe::internal

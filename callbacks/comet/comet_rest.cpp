@@ -66,9 +66,13 @@ sink_result comet_rest::start(const std::string& state) {
   if (key_.empty())
     key_ =
       state.empty() && settings_.is_known ? settings_.experiment_key : state;
-  if (!key_.empty()) // Marks the experiment as running again.
-    return get("set-status?experimentKey=" + percent_encoded(key_));
-  return create();
+  if (key_.empty()) {
+    TROUPE_TRY_VOID(create());
+    tags_are_due_ = !tags_.empty();
+  } else { // Marks the experiment as running again.
+    TROUPE_TRY_VOID(get("set-status?experimentKey=" + percent_encoded(key_)));
+  }
+  return tags_are_due_ ? send_tags() : sink_result{};
 }
 
 sink_result comet_rest::create() {
@@ -92,15 +96,20 @@ sink_result comet_rest::create() {
                       {ec::protocol, "Comet's reply to create has no "
                                      "experimentKey"});
   key_ = found->get<std::string>();
-  if (tags_.empty())
-    return {};
+  return {};
+}
+
+sink_result comet_rest::send_tags() {
   auto all = key_field() + ",\"addedTags\":[";
   for (auto& tag : tags_) {
     if (&tag != &tags_.front())
       all += ',';
     append_json_string(all, tag);
   }
-  return post("tags", all + "]}");
+  auto sent = post("tags", all + "]}");
+  // What Comet refuses once it refuses again.
+  tags_are_due_ = !sent && sent.error().what != failure_kind::rejected;
+  return sent;
 }
 
 std::size_t comet_rest::room() {

@@ -67,6 +67,7 @@ public:
 
 private:
   sink_result create();
+  sink_result send_tags();
   sink_result send(const comet_message& x);
   sink_result send_asset(const comet_message& x);
   sink_result post(const std::string& path, const std::string& body);
@@ -78,7 +79,8 @@ private:
   std::vector<std::string> tags_;
   std::int64_t start_ms_ = 0;
   std::stop_token stop_;
-  std::string key_; ///< Of the experiment; empty: none yet.
+  std::string key_;           ///< Of the experiment; empty: none yet.
+  bool tags_are_due_ = false; ///< It is new, and its tags were not accepted.
   http_client client_;
   token_bucket metric_calls_;
   token_bucket other_calls_;

@@ -219,6 +219,25 @@ TEST_F(comet_rest_test, makes_one_experiment_however_often_a_start_fails) {
   EXPECT_EQ(bodies("create").size(), 1u);
 }
 
+TEST_F(comet_rest_test, sends_the_tags_after_a_start_that_failed_at_them) {
+  auto failures = 0;
+  set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
+    if (!x.target.ends_with("tags") || ++failures > 2)
+      return std::nullopt;
+    loopback_reply result;
+    result.status = 503;
+    return result;
+  });
+  comet_sink x{options};
+  EXPECT_FALSE(x.start(run, ""));
+  EXPECT_FALSE(x.start(run, ""));
+  EXPECT_TRUE(x.start(run, ""));
+  EXPECT_EQ(bodies("create").size(), 1u);
+  EXPECT_EQ(bodies("tags").size(), 3u) << "until they are accepted";
+  EXPECT_TRUE(x.start(run, ""));
+  EXPECT_EQ(bodies("tags").size(), 3u) << "and not again";
+}
+
 TEST_F(comet_rest_test, names_the_settings_that_a_refusal_is_about) {
   for (auto status : {401, 403, 400, 404}) {
     set_fault([=](const loopback_request&) {

@@ -1,9 +1,9 @@
 # A layer is one static library with listed sources and a header file set.
 #
-#   troupe_layer(runtime SOURCES a.cpp HEADERS a.hpp LINK Boost::filesystem [PRIVATE_LINK ...])
+#   troupe_layer(runtime SOURCES a.cpp b.cpp HEADERS a.hpp INTERNAL_HEADERS b.hpp LINK Boost::filesystem [PRIVATE_LINK ...])
 #
 # makes troupe_runtime (troupe::runtime). Headers are found as "troupe/runtime/a.hpp" through one link per layer in
-# the build tree; the same list installs them.
+# the build tree. HEADERS are installed: those that the umbrella headers include, directly or not.
 set(TROUPE_INCLUDE_DIR ${PROJECT_BINARY_DIR}/include)
 file(MAKE_DIRECTORY ${TROUPE_INCLUDE_DIR}/troupe)
 foreach(folder runtime callbacks actors trainers)
@@ -28,7 +28,7 @@ file(CONFIGURE OUTPUT ${TROUPE_INCLUDE_DIR}/troupe/build_options.hpp CONTENT
 ")
 
 function(troupe_layer name)
-  cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;LINK;PRIVATE_LINK" ${ARGN})
+  cmake_parse_arguments(layer "" "FOLDER" "SOURCES;HEADERS;INTERNAL_HEADERS;LINK;PRIVATE_LINK" ${ARGN})
   file(RELATIVE_PATH folder ${PROJECT_SOURCE_DIR} ${CMAKE_CURRENT_SOURCE_DIR})
   # A source that includes its own header first proves that the header stands alone, if files are compiled one by one;
   # the other headers are compiled by themselves.
@@ -36,8 +36,10 @@ function(troupe_layer name)
   list(TRANSFORM layer_SOURCES REPLACE "\\.cpp$" ".hpp" OUTPUT_VARIABLE proven)
   list(REMOVE_ITEM layer_ALONE ${proven})
   list(REMOVE_ITEM layer_HEADERS ${layer_ALONE})
-  list(TRANSFORM layer_HEADERS PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
-  list(TRANSFORM layer_ALONE PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
+  list(REMOVE_ITEM layer_INTERNAL_HEADERS ${proven})
+  foreach(headers HEADERS ALONE INTERNAL_HEADERS)
+    list(TRANSFORM layer_${headers} PREPEND ${TROUPE_INCLUDE_DIR}/troupe/${folder}/)
+  endforeach()
   add_library(troupe_${name} STATIC ${layer_SOURCES})
   add_library(troupe::${name} ALIAS troupe_${name})
   set_target_properties(troupe_${name} PROPERTIES EXPORT_NAME ${name})
@@ -48,6 +50,11 @@ function(troupe_layer name)
     FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_HEADERS}
     FILE_SET headers_alone TYPE HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_ALONE})
   set_target_properties(troupe_${name} PROPERTIES INTERFACE_HEADER_SETS_TO_VERIFY headers_alone)
+  # An exported target must install all its file sets: what is not installed belongs to a target of its own.
+  add_library(troupe_${name}_internal INTERFACE)
+  target_sources(troupe_${name}_internal INTERFACE
+    FILE_SET HEADERS BASE_DIRS ${TROUPE_INCLUDE_DIR} FILES ${layer_INTERNAL_HEADERS})
+  target_link_libraries(troupe_${name}_internal INTERFACE troupe_${name} ${layer_PRIVATE_LINK})
   target_compile_features(troupe_${name} PUBLIC cxx_std_20)
   # A rank finds a train loop by module and build id.
   target_link_options(troupe_${name} INTERFACE -Wl,--build-id)

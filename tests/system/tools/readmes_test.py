@@ -198,6 +198,14 @@ class ReadmesTest(unittest.TestCase):
                     with self.subTest(header=name):
                         self.assertEqual(names_in_troupe(header), set())
 
+    def test_what_an_umbrella_header_reaches_is_installed_and_nothing_else(self):
+        installed = set()
+        for layer in ("runtime", "callbacks", "actors", "trainers", "trainers/torch"):
+            text = (ROOT / layer / "CMakeLists.txt").read_text(encoding="utf-8")
+            for headers in re.findall(r"^ *HEADERS\n((?: +[\w/]+\.hpp\n)+)", text, re.MULTILINE):
+                installed.update(f"{layer}/{name}" for name in headers.split())
+        self.assertEqual(installed, set().union(*(reachable(umbrella(name)) for name in REFERENCE)))
+
     def test_a_readme_names_each_folder_below_it(self):
         for folder in ("runtime", "callbacks", "actors", "trainers", "tests"):
             with self.subTest(folder):
@@ -236,7 +244,7 @@ class ReadmesTest(unittest.TestCase):
     def test_the_page_of_the_protocol_has_each_message(self):
         page = (ROOT / "docs/protocol.md").read_text(encoding="utf-8")
         record = (ROOT / "tests/data/protocol.txt").read_text(encoding="utf-8").split("\n# ")[0]
-        for message in set(re.findall(r"troupe::(\w+)", record)):
+        for message in set(re.findall(r"troupe::(?:internal::)?(\w+)", record)):
             if not message.endswith("_actor"):
                 with self.subTest(message):
                     self.assertIn(f"`{message}`", page)

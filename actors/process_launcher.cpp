@@ -69,7 +69,7 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
     listener.failed(rank, memory.error());
     return;
   }
-  auto socket = args_.let_in();
+  auto socket = args_.new_connection();
   if (!socket) {
     listener.failed(rank, socket.error());
     return;

@@ -32,7 +32,7 @@ struct rank_bootstrap {
 struct process_launcher_args {
   spawner_client* spawner = nullptr;
   /// A socket through which a rank reaches its worker group.
-  std::function<expected<unique_fd>()> let_in;
+  std::function<expected<unique_fd>()> new_connection;
   std::string log_path; ///< Folder of `rank_<r>.log`.
   cpu_plan cpus;
   std::map<std::string, std::string> environment; ///< What ranks get beside it.

@@ -49,24 +49,25 @@ bool send(const unique_fd& to, const message& x) {
 
 } // namespace
 
-star_hub::star_hub(std::string name, int ranks) : door_(new_socket()) {
+star_hub::star_hub(std::string name, int ranks) : listener_(new_socket()) {
   auto bound = with_address(name, [this](auto address, auto size) {
-    return ::bind(door_.get(), address, size);
+    return ::bind(listener_.get(), address, size);
   });
-  if (bound != 0 || ::listen(door_.get(), ranks) != 0)
+  if (bound != 0 || ::listen(listener_.get(), ranks) != 0)
     fail("listen");
   thread_ = std::thread{[this, ranks] { serve(ranks); }};
 }
 
 star_hub::~star_hub() {
-  ::shutdown(door_.get(), SHUT_RDWR); // if ranks never connected
+  ::shutdown(listener_.get(), SHUT_RDWR); // if ranks never connected
   thread_.join();
 }
 
 void star_hub::serve(int ranks) {
   std::vector<unique_fd> links;
   for (int i = 0; i < ranks; ++i) {
-    links.emplace_back(::accept4(door_.get(), nullptr, nullptr, SOCK_CLOEXEC));
+    links.emplace_back(
+      ::accept4(listener_.get(), nullptr, nullptr, SOCK_CLOEXEC));
     if (links.back().get() < 0)
       return;
   }

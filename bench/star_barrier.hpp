@@ -23,7 +23,7 @@ public:
 private:
   void serve(int ranks);
 
-  unique_fd door_;
+  unique_fd listener_;
   std::thread thread_;
 };
 

@@ -271,10 +271,10 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
   if (!here_)
     return std::make_shared<process_launcher>(
       process_launcher_args{client_,
-                            [door = x.door]() -> expected<unique_fd> {
-                              if (!*door)
+                            [endpoint = x.endpoint]() -> expected<unique_fd> {
+                              if (!*endpoint)
                                 return failure(ec::stopped, "the run is over");
-                              return (*door)->let_in();
+                              return (*endpoint)->new_connection();
                             },
                             (x.store->path() / "logs").string(), cpus_,
                             request_.run.worker_env, std::move(around_.console),
@@ -337,8 +337,8 @@ expected<void> run_parts::open_door(caf::actor_system& system) {
   if (threads)
     return {};
   auto note = [x = monitor](std::string why) { x->note(std::move(why)); };
-  return open_private_door(system, group, std::move(note))
-    .map([this](private_door x) { door->emplace(std::move(x)); });
+  return open_private_endpoint(system, group, std::move(note))
+    .map([this](private_endpoint x) { endpoint->emplace(std::move(x)); });
 }
 
 expected<std::unique_ptr<run_parts>> make_run(run_request request,

@@ -9,7 +9,7 @@
 
 #include "troupe/actors/protocol/interfaces.hpp"
 #include "troupe/actors/thread_launcher.hpp"
-#include "troupe/actors/transport/private_door.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/callbacks/tracking/tracker_set.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/callback_cursor.hpp"
@@ -22,8 +22,8 @@ namespace troupe::internal {
 /// All that lives as long as the run; the last member goes first.
 struct run_parts {
   // The group, and with it the launcher, may live as long as the actor system;
-  // the door must not.
-  ~run_parts() { door->reset(); }
+  // the endpoint must not.
+  ~run_parts() { endpoint->reset(); }
 
   /// Lets ranks reach the group that are processes.
   expected<void> open_door(caf::actor_system& system);
@@ -34,8 +34,8 @@ struct run_parts {
   std::shared_ptr<rank_launcher> launcher;
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
   /// Where its launcher finds the way to the group, which comes later.
-  std::shared_ptr<std::optional<private_door>> door =
-    std::make_shared<std::optional<private_door>>();
+  std::shared_ptr<std::optional<private_endpoint>> endpoint =
+    std::make_shared<std::optional<private_endpoint>>();
   std::shared_ptr<retired_contexts> contexts =
     std::make_shared<retired_contexts>();
   std::shared_ptr<std::atomic<bool>> callbacks_left_behind =

@@ -33,7 +33,7 @@ expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
     static_cast<unix_scribe::multiplexer&>(system.middleman().backend());
   caf::io::scribe_ptr scribe = caf::make_counted<unix_scribe>(
     loop, socket.release(), frame_guard::side::client,
-    std::make_shared<door>());
+    std::make_shared<refusals>());
   expected<caf::strong_actor_ptr> result;
   caf::scoped_actor self{system, true};
   self
@@ -76,7 +76,7 @@ expected<caf::strong_actor_ptr>
 connect_actor(caf::actor_system& system, std::set<std::string> interface,
               unique_fd socket, std::chrono::milliseconds timeout) {
   return greet(system, interface, std::move(socket),
-               "the other end of a private door", timeout);
+               "the other end of a private endpoint", timeout);
 }
 
 } // namespace troupe

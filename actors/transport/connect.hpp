@@ -43,7 +43,7 @@ expected<Handle> connect(caf::actor_system& system, const fs::path& path,
 }
 
 /// The actor at the other end of *socket*, which came through its
-/// `private_door`. Fails as the other `connect`.
+/// `private_endpoint`. Fails as the other `connect`.
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system, internal::unique_fd socket,
                          std::chrono::milliseconds timeout = connect_timeout) {

@@ -29,23 +29,24 @@ public:
 
   /// Takes ownership of *socket*, which listens. *slot* takes the role of the
   /// port in CAF: the key of the published actor.
-  unix_doorman(multiplexer& loop, int socket, std::uint16_t slot, door_ptr door)
+  unix_doorman(multiplexer& loop, int socket, std::uint16_t slot,
+               refusals_ptr counts)
     : doorman(caf::io::network::accept_hdl_from_socket(socket)),
-      acceptor_(loop, socket), slot_(slot), door_(std::move(door)) {}
+      acceptor_(loop, socket), slot_(slot), refusals_(std::move(counts)) {}
 
   bool new_connection() override {
     auto socket = unique_fd{acceptor_.accepted_socket()};
     if (detached())
       return false;
     if (!is_own_peer(socket.get())) {
-      ++door_->refused_peers;
-      if (door_->on_refusal)
-        door_->on_refusal("a connection of another user is refused");
+      ++refusals_->peers;
+      if (refusals_->handler)
+        refusals_->handler("a connection of another user is refused");
       return true;
     }
     auto& loop = acceptor_.backend();
     auto scribe = caf::make_counted<unix_scribe>(
-      loop, socket.release(), frame_guard::side::server, door_);
+      loop, socket.release(), frame_guard::side::server, refusals_);
     auto handle = scribe->hdl();
     parent()->add_scribe(std::move(scribe));
     return doorman::new_connection(&loop, handle);
@@ -64,7 +65,7 @@ public:
 
   void remove_from_loop() override {
     acceptor_.passivate();
-    // As for a scribe: nothing else releases a door that closes at once.
+    // As for a scribe: nothing else releases a doorman that closes at once.
     if (acceptor_.eventbf() == 0)
       acceptor_.removed_from_loop(caf::io::network::operation::read);
   }
@@ -92,22 +93,22 @@ private:
 
   caf::io::network::acceptor_impl<accept_policy> acceptor_;
   std::uint16_t slot_;
-  door_ptr door_;
+  refusals_ptr refusals_;
 };
 
 } // namespace
 
 published_socket::published_socket(publication published, fs::path path,
-                                   door_ptr door)
+                                   refusals_ptr counts)
   : published_(std::move(published)), path_(std::move(path)),
-    door_(std::move(door)) {
+    refusals_(std::move(counts)) {
   (void) ::lstat(path_.c_str(), &file_);
 }
 
 published_socket::published_socket(published_socket&& other) noexcept
   : published_(std::move(other.published_)),
     path_(std::exchange(other.path_, {})), file_(other.file_),
-    door_(other.door_) {}
+    refusals_(other.refusals_) {}
 
 published_socket&
 published_socket::operator=(published_socket&& other) noexcept {
@@ -116,7 +117,7 @@ published_socket::operator=(published_socket&& other) noexcept {
     published_ = std::move(other.published_);
     path_ = std::exchange(other.path_, {});
     file_ = other.file_;
-    door_ = other.door_;
+    refusals_ = other.refusals_;
   }
   return *this;
 }
@@ -145,8 +146,8 @@ expected<published_socket> publish_actor(caf::actor_system& system,
   auto socket = listen_at(path);
   if (!socket)
     return tl::unexpected{std::move(socket.error())};
-  auto shared = std::make_shared<door>();
-  shared->on_refusal = std::move(on_refusal);
+  auto shared = std::make_shared<refusals>();
+  shared->handler = std::move(on_refusal);
   auto& loop =
     static_cast<unix_doorman::multiplexer&>(system.middleman().backend());
   auto make = [&](std::uint16_t slot) -> caf::io::doorman_ptr {

@@ -9,7 +9,7 @@
 #include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 
-#include "troupe/actors/transport/door.hpp"
+#include "troupe/actors/transport/publication.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 
@@ -23,7 +23,7 @@ namespace troupe {
 class published_socket {
 public:
   published_socket(internal::publication published, fs::path path,
-                   internal::door_ptr door);
+                   internal::refusals_ptr counts);
   published_socket(published_socket&& other) noexcept;
   published_socket& operator=(published_socket&& other) noexcept;
   ~published_socket();
@@ -31,13 +31,11 @@ public:
   const fs::path& path() const noexcept { return path_; }
 
   /// Peers of another user whose connection was closed unread.
-  std::uint64_t refused_peers() const noexcept { return door_->refused_peers; }
+  std::uint64_t refused_peers() const noexcept { return refusals_->peers; }
 
   /// Connections that were closed because `frame_guard` refused a
   /// frame.
-  std::uint64_t refused_frames() const noexcept {
-    return door_->refused_frames;
-  }
+  std::uint64_t refused_frames() const noexcept { return refusals_->frames; }
 
 private:
   void remove() noexcept;
@@ -45,7 +43,7 @@ private:
   internal::publication published_;
   fs::path path_; // empty: moved from
   struct stat file_ {};
-  internal::door_ptr door_;
+  internal::refusals_ptr refusals_;
 };
 
 /// The untyped part of `publish`: *interface* has the signatures of *whom*.

@@ -33,9 +33,9 @@ void drop(caf::byte_buffer& buffer) {
 // -- scribe -------------------------------------------------------------------
 
 unix_scribe::unix_scribe(multiplexer& loop, int socket, frame_guard::side side,
-                         door_ptr door)
+                         refusals_ptr counts)
   : scribe(caf::io::network::conn_hdl_from_socket(socket)),
-    stream_(loop, socket, *this), guard_(side), door_(std::move(door)) {}
+    stream_(loop, socket, *this), guard_(side), refusals_(std::move(counts)) {}
 
 void unix_scribe::configure_read(caf::io::receive_policy::config config) {
   // BASP asks for exact sizes only.
@@ -94,9 +94,9 @@ bool unix_scribe::check_header() {
   auto reason = guard_.check(header);
   if (!reason)
     return true;
-  ++door_->refused_frames;
-  if (door_->on_refusal)
-    door_->on_refusal("the connection is closed because of " + *reason);
+  ++refusals_->frames;
+  if (refusals_->handler)
+    refusals_->handler("the connection is closed because of " + *reason);
   io_failure(&stream_.backend(), operation::read);
   return false;
 }

@@ -7,8 +7,8 @@
 #include <caf/io/network/event_handler.hpp>
 #include <caf/io/scribe.hpp>
 
-#include "troupe/actors/transport/door.hpp"
 #include "troupe/actors/transport/frame_guard.hpp"
+#include "troupe/actors/transport/publication.hpp"
 
 namespace troupe::internal {
 
@@ -24,7 +24,7 @@ public:
 
   /// Takes ownership of *socket*, which is connected.
   unix_scribe(multiplexer& loop, int socket, frame_guard::side side,
-              door_ptr door);
+              refusals_ptr counts);
 
   void configure_read(caf::io::receive_policy::config config) override;
   void ack_writes(bool enable) override;
@@ -84,7 +84,7 @@ private:
 
   stream stream_;
   frame_guard guard_;
-  door_ptr door_;
+  refusals_ptr refusals_;
   std::size_t wanted_ = frame_guard::header_size;
   std::uint32_t announced_ = 0; // payload of the latest header
   bool in_header_ = true;

@@ -28,7 +28,7 @@
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
-#include "troupe/actors/transport/private_door.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
@@ -265,19 +265,19 @@ TEST_F(transport_test, an_actor_on_the_network_thread_answers_from_there) {
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
-// -- doors without a name -----------------------------------------------------
+// -- endpoints without a name ------------------------------------------------
 
 TEST_F(transport_test,
-       a_process_with_the_other_end_gets_through_a_private_door) {
+       a_process_with_the_other_end_gets_through_a_private_endpoint) {
   system_config server_config;
   caf::actor_system system{server_config};
   auto actor = system.spawn(echo);
   auto before = test::named_sockets();
-  auto door = open_private_door(system, actor);
-  ASSERT_TRUE(door) << door.error().message;
+  auto endpoint = open_private_endpoint(system, actor);
+  ASSERT_TRUE(endpoint) << endpoint.error().message;
   std::vector<unique_fd> ends;
   for (int i = 0; i < 3; ++i)
-    ends.push_back(door->let_in().value());
+    ends.push_back(endpoint->new_connection().value());
   for (int i = 0; i < 3; ++i) {
     system_config config;
     caf::actor_system client{config};
@@ -289,16 +289,16 @@ TEST_F(transport_test,
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
-TEST_F(transport_test, noise_at_a_private_door_ends_its_connection_only) {
+TEST_F(transport_test, noise_at_a_private_endpoint_ends_its_connection_only) {
   std::promise<std::string> reason;
   system_config server_config;
   caf::actor_system system{server_config};
   auto actor = system.spawn(echo);
-  auto door = open_private_door(
+  auto endpoint = open_private_endpoint(
     system, actor, [&](const std::string& x) { reason.set_value(x); });
-  ASSERT_TRUE(door) << door.error().message;
-  auto noisy = door->let_in().value();
-  auto good = door->let_in().value();
+  ASSERT_TRUE(endpoint) << endpoint.error().message;
+  auto noisy = endpoint->new_connection().value();
+  auto good = endpoint->new_connection().value();
   send_all(noisy, caf::byte_buffer(1024, caf::byte{0xff}));
   await_close(noisy);
   EXPECT_NE(reason.get_future().get().find("handshake"), std::string::npos);
@@ -310,16 +310,16 @@ TEST_F(transport_test, noise_at_a_private_door_ends_its_connection_only) {
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 
-TEST_F(transport_test, a_private_door_leaves_nothing_behind) {
+TEST_F(transport_test, a_private_endpoint_leaves_nothing_behind) {
   auto before = open_descriptors();
   {
     system_config server_config;
     caf::actor_system system{server_config};
     auto actor = system.spawn(echo);
-    auto door = open_private_door(system, actor);
-    ASSERT_TRUE(door) << door.error().message;
-    auto unused = door->let_in();
-    auto used = door->let_in().value();
+    auto endpoint = open_private_endpoint(system, actor);
+    ASSERT_TRUE(endpoint) << endpoint.error().message;
+    auto unused = endpoint->new_connection();
+    auto used = endpoint->new_connection().value();
     system_config config;
     caf::actor_system client{config};
     EXPECT_FALSE(connect<doubler_actor>(client, std::move(used)));
@@ -485,7 +485,7 @@ TEST_F(transport_test, a_process_of_another_user_is_refused_unread) {
   });
   echo_server server{path};
   ASSERT_TRUE(server.socket) << server.socket.error().message;
-  // Two doors that stand open here, to reach the third.
+  // Two endpoints that are open here, to reach the third.
   chmod(folder.path().c_str(), 0711);
   chmod(path.c_str(), 0666);
   ASSERT_EQ(write(go[1], "g", 1), 1);
@@ -501,9 +501,9 @@ TEST_F(transport_test, noise_ends_its_connection_and_nothing_else) {
   system_config server_config;
   caf::actor_system system{server_config};
   auto actor = system.spawn(echo);
-  auto door = publish(system, actor, path,
-                      [&](const std::string& x) { reason.set_value(x); });
-  ASSERT_TRUE(door) << door.error().message;
+  auto endpoint = publish(system, actor, path,
+                          [&](const std::string& x) { reason.set_value(x); });
+  ASSERT_TRUE(endpoint) << endpoint.error().message;
   caf::byte_buffer noise(1024 * 1024);
   std::minstd_rand random{7};
   for (auto& x : noise)
@@ -513,7 +513,7 @@ TEST_F(transport_test, noise_ends_its_connection_and_nothing_else) {
   send_all(socket, noise);
   await_close(socket);
   EXPECT_NE(reason.get_future().get().find("handshake"), std::string::npos);
-  EXPECT_EQ(door->refused_frames(), 1u);
+  EXPECT_EQ(endpoint->refused_frames(), 1u);
   system_config config;
   caf::actor_system client{config};
   auto found = connect<echo_actor>(client, path);

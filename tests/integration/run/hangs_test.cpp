@@ -115,15 +115,16 @@ public:
     address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
     auto* place = reinterpret_cast<sockaddr*>(&address);
     socklen_t size = sizeof(address);
-    if (bind(door_.get(), place, size) != 0 || listen(door_.get(), 1) != 0
-        || getsockname(door_.get(), place, &size) != 0)
+    if (bind(listener_.get(), place, size) != 0
+        || listen(listener_.get(), 1) != 0
+        || getsockname(listener_.get(), place, &size) != 0)
       std::abort();
     port_ = ntohs(address.sin_port);
     serving_ = std::thread{[this] { serve(); }};
   }
 
   ~slow_service() {
-    shutdown(door_.get(), SHUT_RDWR);
+    shutdown(listener_.get(), SHUT_RDWR);
     serving_.join();
   }
 
@@ -145,7 +146,7 @@ public:
 
 private:
   void serve() {
-    unique_fd caller{accept(door_.get(), nullptr, nullptr)};
+    unique_fd caller{accept(listener_.get(), nullptr, nullptr)};
     char byte = 0;
     for (int i = 0; i < bytes_; ++i) {
       poll(nullptr, 0, 100); // That is how slow it is.
@@ -159,7 +160,7 @@ private:
 
   int bytes_;
   int port_ = 0;
-  unique_fd door_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  unique_fd listener_{socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   std::thread serving_;
 };
 

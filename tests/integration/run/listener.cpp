@@ -57,8 +57,8 @@ int be_listener(const std::string& socket, const std::string& file,
   system_config config;
   caf::actor_system system{config};
   auto actor = system.spawn<caf::detached>(line_writer, file, deed == "die");
-  auto door = publish(system, actor, socket);
-  if (!door || write(STDOUT_FILENO, "r", 1) != 1)
+  auto endpoint = publish(system, actor, socket);
+  if (!endpoint || write(STDOUT_FILENO, "r", 1) != 1)
     return 1;
   actor = nullptr;
   system.await_all_actors_done();

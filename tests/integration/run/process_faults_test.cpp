@@ -509,14 +509,14 @@ TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
 TEST_F(run_test, the_late_end_of_a_rank_takes_nothing_from_its_successor) {
   auto store = run_store::open(resolve(config())).value();
   ASSERT_TRUE(store->begin_attempt());
-  std::vector<unique_fd> doors;
+  std::vector<unique_fd> peers;
   process_launcher_args args;
   args.spawner = *spawner();
-  args.let_in = [&]() -> expected<unique_fd> {
+  args.new_connection = [&]() -> expected<unique_fd> {
     int ends[2];
     if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
       return system_failure(ec::spawn, "socketpair");
-    doors.emplace_back(ends[0]);
+    peers.emplace_back(ends[0]);
     return unique_fd{ends[1]};
   };
   args.log_path = storage_.path().string();

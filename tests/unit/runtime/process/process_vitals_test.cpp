@@ -152,13 +152,15 @@ std::pair<unique_fd, unique_fd> connection(int family) {
     reinterpret_cast<sockaddr_in6&>(address).sin6_addr = in6addr_loopback;
   auto* place = reinterpret_cast<sockaddr*>(&address);
   socklen_t size = sizeof(address);
-  unique_fd door{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  unique_fd listener{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
   unique_fd caller{::socket(family, SOCK_STREAM | SOCK_CLOEXEC, 0)};
-  if (::bind(door.get(), place, size) != 0 || ::listen(door.get(), 1) != 0
-      || ::getsockname(door.get(), place, &size) != 0
+  if (::bind(listener.get(), place, size) != 0
+      || ::listen(listener.get(), 1) != 0
+      || ::getsockname(listener.get(), place, &size) != 0
       || ::connect(caller.get(), place, size) != 0)
     return {};
-  return {std::move(caller), unique_fd{::accept(door.get(), nullptr, nullptr)}};
+  return {std::move(caller),
+          unique_fd{::accept(listener.get(), nullptr, nullptr)}};
 }
 
 TEST(process_vitals_test, sees_what_any_thread_sends_and_receives_over_tcp) {

@@ -17,27 +17,27 @@ namespace troupe::internal {
 /// Receives one sentence about a refused peer or connection.
 using refusal_handler = std::function<void(const std::string&)>;
 
-/// Counters of one open socket; shared by its doorman, its connections and its
-/// owner.
-struct door {
-  std::atomic<std::uint64_t> refused_peers{0};
-  std::atomic<std::uint64_t> refused_frames{0};
-  refusal_handler on_refusal;
+/// What one endpoint has refused; shared by its doorman, its connections and
+/// its owner.
+struct refusals {
+  std::atomic<std::uint64_t> peers{0};
+  std::atomic<std::uint64_t> frames{0};
+  refusal_handler handler;
 };
 
-using door_ptr = std::shared_ptr<door>;
+using refusals_ptr = std::shared_ptr<refusals>;
 
-/// An actor behind one of our doors in CAF's broker. Instead of the port of
+/// An actor at one of our endpoints in CAF's broker. Instead of the port of
 /// CAF's published actors it has a slot: a privileged port number, so that it
 /// never collides with a TCP port of an actor in the same system.
 ///
-/// Its destructor closes the door; existing connections stay. Destroy it before
-/// its actor system.
+/// Its destructor closes the endpoint; existing connections stay. Destroy it
+/// before its actor system.
 class publication {
 public:
   using doorman_maker = std::function<caf::io::doorman_ptr(std::uint16_t slot)>;
 
-  /// Publishes *whom*, whose signatures are *interface*, behind the door that
+  /// Publishes *whom*, whose signatures are *interface*, at the endpoint that
   /// *make* creates; `ec::conflict` if the process has no slot left.
   static expected<publication> begin(caf::actor_system& system,
                                      caf::strong_actor_ptr whom,

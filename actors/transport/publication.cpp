@@ -1,4 +1,4 @@
-#include "troupe/actors/transport/door.hpp"
+#include "troupe/actors/transport/publication.hpp"
 
 #include <bitset>
 #include <mutex>
@@ -44,7 +44,8 @@ expected<publication> publication::begin(caf::actor_system& system,
                                          const doorman_maker& make) {
   auto slot = slots.take();
   if (!slot)
-    return failure(ec::conflict, "this process has 1023 open doors already");
+    return failure(ec::conflict,
+                   "this process has 1023 published actors already");
   caf::anon_send(system.middleman().get_named_broker("BASP"),
                  caf::publish_atom_v, make(*slot), *slot, std::move(whom),
                  std::move(interface));

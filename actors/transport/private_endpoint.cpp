@@ -1,4 +1,4 @@
-#include "troupe/actors/transport/private_door.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
 
 #include <utility>
 #include <vector>
@@ -21,9 +21,9 @@ public:
   using multiplexer = unix_scribe::multiplexer;
 
   // The number only has to differ from those of sockets.
-  pair_doorman(multiplexer& loop, std::uint16_t slot, door_ptr door)
+  pair_doorman(multiplexer& loop, std::uint16_t slot, refusals_ptr counts)
     : doorman(caf::io::accept_handle::from_int(-1 - std::int64_t{slot})),
-      loop_(loop), slot_(slot), door_(std::move(door)) {}
+      loop_(loop), slot_(slot), refusals_(std::move(counts)) {}
 
   /// Takes *socket*, which is connected.
   void enter(unique_fd socket) {
@@ -31,7 +31,7 @@ public:
     auto shared = std::make_shared<unique_fd>(std::move(socket));
     loop_.post([self, shared] {
       self->waiting_.push_back(std::move(*shared));
-      self->let_in();
+      self->accept_waiting();
     });
   }
 
@@ -43,10 +43,10 @@ public:
   }
 
   void launch() override {
-    // Not now: the broker is still creating this door.
+    // Not now: the broker is still creating this doorman.
     loop_.post([self = caf::intrusive_ptr<pair_doorman>{this}] {
       self->open_ = true;
-      self->let_in();
+      self->accept_waiting();
     });
   }
 
@@ -56,14 +56,14 @@ public:
   void remove_from_loop() override {}
 
 private:
-  void let_in() {
+  void accept_waiting() {
     if (!open_)
       return;
     for (auto& socket : std::exchange(waiting_, {})) {
       if (detached())
         continue;
       auto scribe = caf::make_counted<unix_scribe>(
-        loop_, socket.release(), frame_guard::side::server, door_);
+        loop_, socket.release(), frame_guard::side::server, refusals_);
       auto handle = scribe->hdl();
       parent()->add_scribe(std::move(scribe));
       doorman::new_connection(&loop_, handle);
@@ -72,17 +72,17 @@ private:
 
   multiplexer& loop_;
   std::uint16_t slot_;
-  door_ptr door_;
+  refusals_ptr refusals_;
   std::vector<unique_fd> waiting_;
-  bool open_ = false; ///< The broker knows this door.
+  bool open_ = false; ///< The broker knows this doorman.
 };
 
-expected<private_door> private_door::open(caf::actor_system& system,
-                                          caf::strong_actor_ptr whom,
-                                          std::set<std::string> interface,
-                                          refusal_handler on_refusal) {
-  auto shared = std::make_shared<door>();
-  shared->on_refusal = std::move(on_refusal);
+expected<private_endpoint>
+private_endpoint::open(caf::actor_system& system, caf::strong_actor_ptr whom,
+                       std::set<std::string> interface,
+                       refusal_handler on_refusal) {
+  auto shared = std::make_shared<refusals>();
+  shared->handler = std::move(on_refusal);
   auto& loop =
     static_cast<pair_doorman::multiplexer&>(system.middleman().backend());
   caf::intrusive_ptr<pair_doorman> doorman;
@@ -94,20 +94,21 @@ expected<private_door> private_door::open(caf::actor_system& system,
     publication::begin(system, std::move(whom), std::move(interface), make);
   if (!published)
     return tl::unexpected{std::move(published.error())};
-  return private_door{std::move(*published), std::move(doorman)};
+  return private_endpoint{std::move(*published), std::move(doorman)};
 }
 
-private_door::private_door(publication published,
-                           caf::intrusive_ptr<pair_doorman> doorman)
+private_endpoint::private_endpoint(publication published,
+                                   caf::intrusive_ptr<pair_doorman> doorman)
   : published_(std::move(published)), doorman_(std::move(doorman)) {}
 
-private_door::private_door(private_door&&) noexcept = default;
+private_endpoint::private_endpoint(private_endpoint&&) noexcept = default;
 
-private_door& private_door::operator=(private_door&&) noexcept = default;
+private_endpoint&
+private_endpoint::operator=(private_endpoint&&) noexcept = default;
 
-private_door::~private_door() = default;
+private_endpoint::~private_endpoint() = default;
 
-expected<unique_fd> private_door::let_in() {
+expected<unique_fd> private_endpoint::new_connection() {
   int ends[2];
   if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
     return system_failure(ec::spawn, "cannot make a rank's socket");

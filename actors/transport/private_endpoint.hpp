@@ -6,7 +6,7 @@
 #include <caf/actor_cast.hpp>
 #include <caf/actor_system.hpp>
 
-#include "troupe/actors/transport/door.hpp"
+#include "troupe/actors/transport/publication.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
@@ -16,23 +16,24 @@ class pair_doorman;
 
 /// A connection point of an actor without a name: only a process that was given
 /// the other end of a socketpair can connect.
-class private_door {
+class private_endpoint {
 public:
-  static expected<private_door> open(caf::actor_system& system,
-                                     caf::strong_actor_ptr whom,
-                                     std::set<std::string> interface,
-                                     refusal_handler on_refusal);
+  static expected<private_endpoint> open(caf::actor_system& system,
+                                         caf::strong_actor_ptr whom,
+                                         std::set<std::string> interface,
+                                         refusal_handler on_refusal);
 
-  private_door(private_door&&) noexcept;
-  private_door& operator=(private_door&&) noexcept;
-  ~private_door();
+  private_endpoint(private_endpoint&&) noexcept;
+  private_endpoint& operator=(private_endpoint&&) noexcept;
+  ~private_endpoint();
 
   /// A new connection to the actor; the result is the end for `connect` in
   /// another process. From any thread; fails with `ec::spawn`.
-  expected<unique_fd> let_in();
+  expected<unique_fd> new_connection();
 
 private:
-  private_door(publication published, caf::intrusive_ptr<pair_doorman> doorman);
+  private_endpoint(publication published,
+                   caf::intrusive_ptr<pair_doorman> doorman);
 
   publication published_;
   caf::intrusive_ptr<pair_doorman> doorman_;
@@ -41,10 +42,10 @@ private:
 /// Opens a private door to *whom*. *on_refusal* gets one sentence per
 /// connection that is closed for invalid data, on the network thread.
 template <class Handle>
-expected<private_door> open_private_door(caf::actor_system& system,
-                                         const Handle& whom,
-                                         refusal_handler on_refusal = {}) {
-  return private_door::open(
+expected<private_endpoint>
+open_private_endpoint(caf::actor_system& system, const Handle& whom,
+                      refusal_handler on_refusal = {}) {
+  return private_endpoint::open(
     system, caf::actor_cast<caf::strong_actor_ptr>(whom),
     system.message_types(caf::detail::type_list<Handle>{}),
     std::move(on_refusal));

@@ -4,6 +4,7 @@
 #include <caf/byte_buffer.hpp>
 
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -240,7 +241,7 @@ void callback_chain_state::lose(std::size_t position,
 void callback_chain_state::fail(std::vector<error> failures) {
   auto& answer = rounds.front().answer;
   for (auto& x : failures) {
-    x.message = cut_reason(std::move(x.message));
+    x.message = cut_reason(redacted(x.message));
     answer.failures.push_back(std::move(x));
     answer.abort = args.callback_errors == callback_errors::abort;
   }

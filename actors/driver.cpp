@@ -3,6 +3,7 @@
 #include <algorithm>
 
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/store/result.hpp"
 
 namespace troupe::internal {
@@ -98,11 +99,11 @@ void driver_state::preempt_group(const run_action& action) {
                     std::chrono::duration_cast<std::chrono::milliseconds>(
                       unix_time.time_since_epoch())
                       .count()});
-  args.monitor->note(action.reason.message + "; ranks have "
-                     + std::to_string(grace.count())
+  auto why = redacted(action.reason.message);
+  args.monitor->note(why + "; ranks have " + std::to_string(grace.count())
                      + " ms to leave their loops after one of their reports");
   note_event("preempted",
-             {{"reason", action.reason.message},
+             {{"reason", why},
               {"grace_s", std::chrono::duration<double>(grace).count()}});
   self->run_delayed(grace, [this, attempt = action.attempt] {
     apply(run_events::grace_over{attempt});
@@ -220,7 +221,8 @@ void driver_state::ended(const attempt_ended& x) {
 
 void driver_state::failed(attempt_failed& x) {
   group_alive = false;
-  auto reason = x.ranks.empty() ? x.reason.message : error_of(x.ranks).message;
+  auto reason =
+    x.ranks.empty() ? redacted(x.reason.message) : error_of(x.ranks).message;
   note_event("ranks_failed", {{"reason", reason}, {"started", x.started}});
   if (!x.ranks.empty())
     call_back(after_exception{x.attempt, x.ranks});
@@ -289,9 +291,8 @@ void driver_state::group_gone(std::uint64_t attempt) {
 
 void driver_state::callbacks_lost(const error& reason) {
   args.callbacks = nullptr;
-  auto text = reason.message + "; the run continues without callbacks";
-  args.monitor->note(text);
-  note_event("callback_failed", {{"reason", text}});
+  note_callback_failure(reason.message
+                        + "; the run continues without callbacks");
 }
 
 // -- the end

@@ -114,6 +114,7 @@ struct driver_state {
   template <class Message>
   void call_back(Message message);
   void called_back(const callback_done& x, std::optional<std::uint64_t> report);
+  void note_callback_failure(const std::string& reason);
   void replay_pending();
 
   void show();

@@ -3,6 +3,7 @@
 
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe::internal {
 
@@ -150,10 +151,8 @@ void driver_state::called_back(const callback_done& x,
   replay_pending();
   shown.callback_s += x.seconds;
   add_times(shown.callbacks, x.times);
-  for (auto& failure : x.failures) {
-    args.monitor->note(failure.message);
-    note_event("callback_failed", {{"reason", failure.message}});
-  }
+  for (auto& failure : x.failures)
+    note_callback_failure(failure.message);
   if (x.abort && !ending.has_begun())
     apply(run_events::run_failed{x.failures.front()});
   if (ending.has_begun())
@@ -162,6 +161,13 @@ void driver_state::called_back(const callback_done& x,
     follow(machine->begin());
   else
     store_next();
+}
+
+void driver_state::note_callback_failure(const std::string& reason) {
+  // A list of callbacks cleans its own; what an actor answers may be anything.
+  auto text = redacted(reason);
+  args.monitor->note(text);
+  note_event("callback_failed", {{"reason", text}});
 }
 
 // -- what loops log

@@ -4,6 +4,7 @@
 #include <string>
 #include <utility>
 
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -82,8 +83,9 @@ callback_list::round(std::string_view hook,
     auto who = "callback " + std::to_string(i + 1) + " (" + name + ')';
     auto failed = [&](std::string_view what) {
       result.errors.push_back(
-        {ec::callback_failed, cut_reason(who + " threw in " + std::string{hook}
-                                         + ": " + std::string{what})});
+        {ec::callback_failed,
+         cut_reason(redacted(who + " threw in " + std::string{hook} + ": "
+                             + std::string{what}))});
       result.abort = policy_ == callback_errors::abort;
     };
     try {

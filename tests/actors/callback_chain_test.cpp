@@ -284,7 +284,8 @@ TEST_F(callback_chain_test, failures_of_an_answer_count_as_the_actors) {
   args.callback_errors = callback_errors::abort;
   auto own = system.spawn([]() -> user_callback_actor::behavior_type {
     auto answer = [] {
-      return callback_done{99, false, {{ec::storage, "disk"}}, {{"x", 9}}};
+      return callback_done{
+        99, false, {{ec::storage, "disk https://me:hunter2@nas"}}, {{"x", 9}}};
     };
     return {[=](const before_run&) { return answer(); },
             [=](const after_report&) { return answer(); },
@@ -296,7 +297,8 @@ TEST_F(callback_chain_test, failures_of_an_answer_count_as_the_actors) {
   auto first = report(0);
   EXPECT_THAT(
     failures(first),
-    ElementsAre("callback actor 1 (mine) failed in after_report: disk"));
+    ElementsAre("callback actor 1 (mine) failed in after_report: disk "
+                "https://***@nas"));
   EXPECT_TRUE(first->value->abort);
   EXPECT_EQ(first->value->seconds, 0);
   EXPECT_THAT(first->value->times, ElementsAre(callback_time{"mine", 0}));

@@ -52,6 +52,17 @@ TEST_F(driver_preemption_test, ranks_learn_of_it_with_their_next_report) {
   EXPECT_EQ(callback->calls.back(), "after_run preempted");
 }
 
+TEST_F(driver_preemption_test, no_secret_of_its_reason_is_kept) {
+  run();
+  caf::anon_send(driver, preempt_run{"https://me:hunter2@host said so", -1});
+  system.settle();
+  finish();
+  EXPECT_THAT(monitor->take_notes(),
+              Contains(HasSubstr("https://***@host said so; ranks have")));
+  EXPECT_EQ(bytes_of(store->folder().journal_file()).find("hunter2"),
+            std::string::npos);
+}
+
 TEST_F(driver_preemption_test, ranks_that_run_ahead_leave_after_one_report) {
   run();
   auto ahead = [this](int rank, std::uint64_t index) {

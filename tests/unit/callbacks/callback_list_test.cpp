@@ -5,6 +5,8 @@
 
 #include <gmock/gmock.h>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 namespace {
 
@@ -156,6 +158,22 @@ TEST_F(callback_list_test, cuts_long_messages_of_callbacks) {
   ASSERT_EQ(outcome.errors.size(), 1u);
   EXPECT_LT(outcome.errors[0].message.size(), 70'000u);
   EXPECT_THAT(outcome.errors[0].message, HasSubstr("… (cut; it has 1048"));
+}
+
+TEST_F(callback_list_test, removes_secrets_before_it_cuts) {
+  struct talker : user_callback {
+    void before_run(const run_context&) override {
+      std::string filler(max_reason_size - 220, 'x');
+      throw std::runtime_error(filler + " https://me:hunter2-"
+                               + std::string(300, 'y') + "@host failed");
+    }
+  };
+  callback_list list{{std::make_shared<talker>()}};
+  auto outcome = list.before_run(run);
+  ASSERT_EQ(outcome.errors.size(), 1u);
+  EXPECT_THAT(outcome.errors[0].message,
+              testing::AllOf(HasSubstr("https://***"),
+                             testing::Not(HasSubstr("hunter2"))));
 }
 
 TEST_F(callback_list_test, catches_what_is_not_a_std_exception) {

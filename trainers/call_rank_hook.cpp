@@ -2,11 +2,9 @@
 
 #include <unistd.h>
 
-#include <cstdio>
-#include <cstdlib>
-#include <iostream>
+#include <string>
 
-#include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
@@ -37,20 +35,8 @@ error result_of(std::string_view name, const std::function<void()>& call) {
 error call_rank_hook(std::string_view name, const std::function<void()>& call) {
   auto process = ::getpid();
   auto result = result_of(name, call);
-  leave_if_forked(process, result);
+  internal::leave_if_forked(process, "the hook " + std::string{name}, result);
   return result;
-}
-
-void leave_if_forked(pid_t rank_process, const error& failure) {
-  if (::getpid() == rank_process)
-    return;
-  if (failure)
-    std::fprintf(stderr, "troupe: process %d, which process %d forked: %s\n",
-                 ::getpid(), rank_process, redacted(failure.message).c_str());
-  std::cout.flush();
-  std::clog.flush();
-  std::fflush(nullptr);
-  ::_exit(failure ? EXIT_FAILURE : EXIT_SUCCESS);
 }
 
 } // namespace troupe::internal

@@ -12,6 +12,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
@@ -143,7 +144,7 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
                        loop_stage stage) {
   auto process = ::getpid();
   auto outcome = outcome_of(loop, context, stage);
-  leave_if_forked(process, outcome.reason);
+  internal::leave_if_forked(process, "the train loop", outcome.reason);
   return outcome;
 }
 

@@ -107,6 +107,8 @@ rank_link& train_context::link_for(const char* call) {
     refuse(" was called after the train loop had ended");
   if (std::this_thread::get_id() != owner_)
     refuse(" was called by a thread that is not the train loop's");
+  if (!process_.is_here()) // It has the ids of threads, too.
+    refuse(" was called in a process that the train loop forked");
   return *link_;
 }
 

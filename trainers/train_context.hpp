@@ -22,6 +22,7 @@
 #include "troupe/runtime/config/rank_hooks.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/report/report.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 #include "troupe/runtime/values/run_context.hpp"
@@ -66,9 +67,9 @@ inline constexpr std::size_t max_broadcast_bytes = 1024 * 1024;
 /// A rank's access to the run: its own identity, and all requests to the run.
 /// Every call that fails throws `train_error`.
 ///
-/// Belongs to the thread of the train loop: calls on other threads, and calls
-/// after the loop has ended, throw. The context itself stays until the run (in
-/// a rank process: the process) has ended.
+/// Belongs to the thread of the train loop: calls on other threads, in
+/// processes that the loop forks, and after it has ended, throw. The context
+/// itself stays until the run (in a rank process: the process) has ended.
 class train_context {
 public:
   using report_hook = decltype(rank_hooks::on_report);
@@ -211,6 +212,7 @@ private:
   bool in_hook_ = false;
   error hook_failure_;
   std::any data_plane_;
+  const internal::owner_process process_;
   const std::thread::id owner_;
   std::atomic<bool> ended_ = false;
 };

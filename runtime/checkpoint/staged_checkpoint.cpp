@@ -169,14 +169,15 @@ expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
 }
 
 staged_checkpoint::staged_checkpoint(staged_checkpoint&& other) noexcept
-  : checkpoints_(std::move(other.checkpoints_)), attempt_(other.attempt_),
-    rank_(other.rank_), path_(std::move(other.path_)),
+  : owner_(other.owner_), checkpoints_(std::move(other.checkpoints_)),
+    attempt_(other.attempt_), rank_(other.rank_), path_(std::move(other.path_)),
     sources_(std::move(other.sources_)) {
   other.path_.clear();
 }
 
 staged_checkpoint&
 staged_checkpoint::operator=(staged_checkpoint&& other) noexcept {
+  std::swap(owner_, other.owner_);
   std::swap(checkpoints_, other.checkpoints_);
   std::swap(attempt_, other.attempt_);
   std::swap(rank_, other.rank_);
@@ -186,7 +187,7 @@ staged_checkpoint::operator=(staged_checkpoint&& other) noexcept {
 }
 
 staged_checkpoint::~staged_checkpoint() {
-  if (!path_.empty())
+  if (!path_.empty() && owner_.is_here())
     (void) checkpoints_.remove_tree(path_.filename().string());
 }
 
@@ -207,6 +208,10 @@ expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
     return failure(ec::invalid_argument,
                    "this checkpoint was reported already, or moved to another "
                    "object: take a new one (new_checkpoint) for each report");
+  if (!owner_.is_here())
+    return failure(ec::invalid_argument,
+                   "the checkpoint in " + path_.string()
+                     + " belongs to the process that forked this one");
   TROUPE_TRY(auto there, checkpoints_.is_at_its_path());
   if (!there)
     return failure(ec::storage, "the run's folder "

@@ -7,6 +7,7 @@
 #include "troupe/runtime/checkpoint/checkpoint.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
 namespace troupe {
@@ -63,7 +64,8 @@ read_file_list(const internal::held_folder& folder, const std::string& name,
 /// committing it copies nothing.
 ///
 /// Write files below `path()`, then pass the object to any later
-/// `context.report`. If it is destroyed before that, it removes its folder.
+/// `context.report`. If it is destroyed before that, it removes its folder. In
+/// a process that the loop forks it removes nothing and cannot be reported.
 class staged_checkpoint {
 public:
   /// Makes a folder in `<run>/checkpoints/` that no other rank, attempt or
@@ -113,6 +115,7 @@ private:
   }
   expected<internal::held_folder> hand_over(const std::string& staging);
 
+  internal::owner_process owner_;
   internal::held_folder checkpoints_;
   std::uint64_t attempt_ = 0;
   int rank_ = 0;

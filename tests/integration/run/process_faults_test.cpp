@@ -72,19 +72,28 @@ void end_child(train_context& context) {
   context.report({{"ended_by", end_of_child(SIGTERM)}});
 }
 
-/// Rank 0 forks a process that leaves the loop by the action of *plan*.
+/// Rank 0 forks a process, while it writes a checkpoint, that leaves the loop
+/// by the action of *plan*.
 void leave_in_child(train_context& context, const fault_plan& plan) {
-  int status = -1;
-  if (context.rank() == 0) {
-    auto child = fork();
-    if (child == 0 && plan.action == "throw")
+  if (context.rank() != 0)
+    return context.report({{"status", -1}});
+  auto files = context.new_checkpoint();
+  write_bytes(files.path() / "before", "");
+  auto child = fork();
+  if (child == 0) {
+    if (plan.action == "throw")
       throw std::runtime_error{"not of the rank"};
-    if (child == 0)
-      return;
-    while (waitpid(child, &status, 0) < 0 && errno == EINTR)
-      continue;
+    if (plan.action == "report")
+      context.report({{"status", 100}});
+    if (plan.action == "log")
+      context.log({"not_of_the_rank", {}});
+    return;
   }
-  context.report({{"status", WEXITSTATUS(status)}});
+  int status = -1;
+  while (waitpid(child, &status, 0) < 0 && errno == EINTR)
+    continue;
+  write_bytes(files.path() / "after", "");
+  context.report({{"status", WEXITSTATUS(status)}}, std::move(files));
 }
 
 void signal_spawner(int signal) {
@@ -488,7 +497,7 @@ TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
                   "several threads forked";
 #endif
-  for (std::string action : {"return", "throw"})
+  for (std::string action : {"return", "throw", "report", "log"})
     for (auto where : {placement::processes, placement::in_process}) {
       auto name =
         action + (where == placement::processes ? "_process" : "_thread");
@@ -500,8 +509,19 @@ TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
           .fit();
       ASSERT_FALSE(outcome.error) << name << ": " << outcome.error->message;
       EXPECT_EQ(outcome.metrics.at("status").number(),
-                action == "throw" ? 1 : 0)
+                action == "return" ? 0 : 1)
         << name;
+      ASSERT_TRUE(outcome.checkpoint) << name;
+      for (auto file : {"before", "after"})
+        EXPECT_TRUE(fs::exists(outcome.checkpoint->path() / file)) << name;
+      auto run = storage_ / name;
+      if (where == placement::processes) {
+        auto log = bytes_of(run / "logs/rank_0.log");
+        EXPECT_NE(log.find("forked, left the train loop"), std::string::npos)
+          << log;
+      }
+      EXPECT_EQ(bytes_of(run / "journal.jsonl").find("not_of_the_rank"),
+                std::string::npos);
     }
 }
 

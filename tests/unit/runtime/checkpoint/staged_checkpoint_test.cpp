@@ -302,6 +302,19 @@ TEST_F(staged_checkpoint_test, leaves_out_no_file_of_the_user) {
   }
 }
 
+TEST_F(staged_checkpoint_test, belongs_to_the_process_that_made_it) {
+  auto staged = make();
+  write_bytes(staged.path() / "x", "1");
+  auto status = run_in_child([&] {
+    auto moved = std::move(staged);
+    auto sealed = seal(moved);
+    if (sealed || sealed.error().code != ec::invalid_argument)
+      ::_exit(2);
+  });
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(seal(staged).value().size(), 1u);
+}
+
 TEST_F(staged_checkpoint_test, reports_a_storage_that_vanished) {
   fs::remove_all(run.path());
   auto staged = staged_checkpoint::create(run.path(), 0, 0);

@@ -1,0 +1,29 @@
+#include "troupe/runtime/process/forked_process.hpp"
+
+#include <cstdio>
+#include <cstdlib>
+#include <iostream>
+#include <string>
+
+#include "troupe/runtime/process/secrets.hpp"
+
+namespace troupe::internal {
+
+void leave_if_forked(pid_t owner, std::string_view where,
+                     const error& failure) {
+  if (::getpid() == owner)
+    return;
+  std::cout.flush();
+  std::clog.flush();
+  std::fflush(nullptr);
+  auto text = "troupe: process " + std::to_string(::getpid())
+              + ", which process " + std::to_string(owner) + " forked, left "
+              + std::string{where} + " and ends";
+  if (failure)
+    text += ": " + redacted(failure.message);
+  text += '\n';
+  std::fputs(text.c_str(), stderr);
+  ::_exit(failure ? EXIT_FAILURE : EXIT_SUCCESS);
+}
+
+} // namespace troupe::internal

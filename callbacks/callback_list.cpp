@@ -1,9 +1,12 @@
 #include "troupe/callbacks/callback_list.hpp"
 
+#include <unistd.h>
+
 #include <exception>
 #include <string>
 #include <utility>
 
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -81,13 +84,13 @@ callback_list::round(std::string_view hook,
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
     auto& [callback, name] = callbacks_[i];
     auto who = "callback " + std::to_string(i + 1) + " (" + name + ')';
+    error failure;
     auto failed = [&](std::string_view what) {
-      result.errors.push_back(
-        {ec::callback_failed,
-         cut_reason(redacted(who + " threw in " + std::string{hook} + ": "
-                             + std::string{what}))});
-      result.abort = policy_ == callback_errors::abort;
+      failure = {ec::callback_failed,
+                 cut_reason(redacted(who + " threw in " + std::string{hook}
+                                     + ": " + std::string{what}))};
     };
+    auto process = ::getpid();
     try {
       watch_->set(who, hook);
       call(*callback);
@@ -95,6 +98,12 @@ callback_list::round(std::string_view hook,
       failed(x.what());
     } catch (...) {
       failed("an exception that is not a std::exception");
+    }
+    internal::leave_if_forked(process, std::string{hook} + " of " + who,
+                              failure);
+    if (failure) {
+      result.errors.push_back(std::move(failure));
+      result.abort = policy_ == callback_errors::abort;
     }
     auto now = now_();
     result.times.push_back(

@@ -525,6 +525,29 @@ TEST_F(run_test, a_process_that_a_loop_forked_ends_where_it_leaves_the_loop) {
     }
 }
 
+TEST_F(run_test, a_process_that_a_callback_forked_ends_where_it_leaves_it) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  for (auto throws : {false, true}) {
+    auto options = train_options{.scaling = {.num_workers = 2},
+                                 .run = config(throws ? "throws" : "returns")};
+    int status = -1;
+    options.run.callbacks = {on_report(0, [&] {
+      auto child = fork();
+      if (child == 0 && throws)
+        throw std::runtime_error{"not of the run"};
+      while (child > 0 && waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+    })};
+    auto outcome = run({}, options);
+    ASSERT_FALSE(outcome.error) << outcome.error->message;
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), throws ? 1 : 0);
+  }
+}
+
 // A rank that was given up may end at any time.
 TEST_F(run_test, the_late_end_of_a_rank_takes_nothing_from_its_successor) {
   auto store = run_store::open(resolve(config())).value();

@@ -112,6 +112,79 @@ TEST_P(changing_parameters, a_model_frozen_as_a_whole_passes_gradients_on) {
   });
 }
 
+// On one rank only, so that the others have to learn of it.
+TEST_P(changing_parameters, a_reducer_that_cannot_be_made_ends_the_group) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto last = self.rank + 1 == self.size;
+    auto inner = seeded<mlp>(0);
+    set_trainable(*inner->first, false);
+    int made = 0;
+    data_parallel_options options;
+    options.comm_hook = [&](const group_ptr& group) {
+      if (++made == 2 && last)
+        throw std::runtime_error{"no memory"};
+      return std::make_unique<summing_hook>(group);
+    };
+    auto model = prepare_model(*run.context, inner, options);
+    auto backward = [&] {
+      auto [x, y] = samples(self.size * 8, 0);
+      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+    };
+    backward();
+    set_trainable(*inner->first, true);
+    if (last)
+      EXPECT_THROW(backward(), std::runtime_error);
+    else
+      refusal(backward);
+    for (auto& message :
+         {refusal(backward), refusal([&] { run.report(); }),
+          refusal([&] { model.data_parallel().check_replicas(); })})
+      check(message.find("was dropped") != std::string::npos, message);
+    model.data_parallel().rebuild(self.group(1), false);
+    model.zero_grad();
+    backward();
+    run.report();
+    check(gradients(*inner).size() == 6, "a gradient is missing");
+    check_equal_on_ranks(self, gradients(*inner));
+  });
+}
+
+TEST_P(changing_parameters, a_change_that_was_refused_is_tried_again) {
+  for (auto mended : {false, true})
+    on_ranks([mended](rank_of_test& self) {
+      auto inner = seeded<mlp>(0);
+      set_trainable(*inner->second, false);
+      set_trainable(*inner->third, false);
+      auto model = make_ddp(inner, self.group());
+      auto backward = [&] {
+        auto [x, y] = samples(self.size * 8, 0);
+        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+      };
+      backward();
+      auto last = self.rank + 1 == self.size;
+      set_trainable(last ? *inner->third : *inner->second, true);
+      for (int step = 0; step < 2; ++step) {
+        auto message = refusal(backward);
+        check(message.find("rank " + std::to_string(self.size - 1))
+                != std::string::npos,
+              message);
+      }
+      if (mended) { // as the last rank has had it, or as all had it at first
+        set_trainable(*inner->second, false);
+        set_trainable(*inner->third, true);
+      } else {
+        set_trainable(*inner->second, false);
+        set_trainable(*inner->third, false);
+      }
+      model.zero_grad();
+      backward();
+      check(gradients(*inner).size() == (mended ? 4 : 2),
+            "the change is not followed");
+      check_equal_on_ranks(self, gradients(*inner));
+    });
+}
+
 TEST_P(changing_parameters, a_join_keeps_to_the_parameters_of_its_begin) {
   on_ranks([](rank_of_test& self) {
     auto inner = seeded<mlp>(self.rank);

@@ -8,6 +8,7 @@
 #include <utility>
 #include <vector>
 
+#include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/script.h>
 #include <torch/torch.h>
 
@@ -104,6 +105,25 @@ run_ranks(const placement& where,
   return where.processes ? run_processes(where.size, run)
                          : run_threads(where.size, run);
 }
+
+/// Sums without dividing.
+class summing_hook final : public c10d::CommHookInterface {
+public:
+  explicit summing_hook(group_ptr group) : group_(std::move(group)) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future>
+  runHook(c10d::GradBucket& bucket) override {
+    std::vector<at::Tensor> gradients{bucket.getBuffer()};
+    return group_->allreduce(gradients)->getFuture();
+  }
+
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return c10d::detail::parseCppCommHookResult(result);
+  }
+
+private:
+  group_ptr group_;
+};
 
 /// A model whose weights are a function of *seed*, also beside other threads:
 /// the generator is the process's.

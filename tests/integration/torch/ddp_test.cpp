@@ -628,25 +628,6 @@ TEST_P(data_parallel, a_static_graph_needs_a_loss_of_its_output) {
   });
 }
 
-/// Sums without dividing.
-class summing_hook final : public c10d::CommHookInterface {
-public:
-  explicit summing_hook(group_ptr group) : group_(std::move(group)) {}
-
-  c10::intrusive_ptr<c10::ivalue::Future>
-  runHook(c10d::GradBucket& bucket) override {
-    std::vector<at::Tensor> gradients{bucket.getBuffer()};
-    return group_->allreduce(gradients)->getFuture();
-  }
-
-  at::Tensor parseHookResult(const c10::IValue& result) override {
-    return c10d::detail::parseCppCommHookResult(result);
-  }
-
-private:
-  group_ptr group_;
-};
-
 TEST_P(data_parallel, a_hook_of_the_user_takes_the_place_of_the_mean) {
   on_ranks([](rank_of_test& self) {
     data_parallel_options options;

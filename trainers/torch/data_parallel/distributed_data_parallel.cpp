@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <bit>
+#include <exception>
 #include <initializer_list>
 #include <string>
 
@@ -107,7 +108,10 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   kept_to_itself_ = false;
 }
 
+/// Ranks that are refused are refused together: then all keep the Reducer that
+/// they have, and start again at their next forward.
 void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
+  starts_again_ = true;
   auto model = source_.tensors();
   model_ = model.model;
   auto trained = trained_now();
@@ -124,10 +128,8 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
       "which would not be averaged any more: freeze it after a step, or "
       "forget the gradient with zero_grad()");
   agree(problem);
-  trained_ = std::move(trained);
-  reduced_ = std::move(reduced);
   std::vector<at::Tensor> parameters;
-  for (auto& x : reduced_)
+  for (auto& x : reduced)
     parameters.push_back(x.tensor);
   std::string mismatch;
   try {
@@ -139,17 +141,37 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   const std::vector<named_tensor> none;
   auto names = name_mismatch(
     group_,
-    {&reduced_, with_parameters ? &model.parameters : &none,
+    {&reduced, with_parameters ? &model.parameters : &none,
      with_buffers || options_.sync_buffers ? &model.buffers : &none},
     options_, device_);
   if (mismatch.empty() && !names.empty())
     mismatch = "model " + model.model + names;
   agree(mismatch);
   copy_from(0, model, with_parameters, with_buffers);
+  trained_ = std::move(trained);
+  reduced_ = std::move(reduced);
   kept_->follow(reduced_);
   if (with_parameters)
     kept_->forget_changes();
-  make_reducer();
+  std::exception_ptr failure;
+  try {
+    make_reducer();
+  } catch (...) {
+    failure = std::current_exception();
+  }
+  auto rank = group_->getRank();
+  auto culprit = all_reduce(failure ? rank : -1, c10d::ReduceOp::MAX);
+  if (culprit >= 0) { // The others do not have one.
+    logger_.reset();
+    reducer_.reset();
+  }
+  if (failure)
+    std::rethrow_exception(failure);
+  if (culprit >= 0)
+    refuse("rank ", rank, ": rank ", culprit,
+           " could not prepare to average the gradients of this model; its own "
+           "error says why");
+  starts_again_ = false;
 }
 
 /// Throws on every rank if any has a *problem*: otherwise the others would wait
@@ -210,11 +232,12 @@ std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
 /// only passes gradients through: then nothing changes.
 void distributed_data_parallel::follow_parameters() {
   auto now = trained_now();
-  if (now == trained_)
+  if (now == trained_ && !starts_again_)
     return;
   auto is_same = [](auto& x, auto& y) { return x.tensor.is_same(y.tensor); };
   auto reduced = reduced_of(source_.tensors(), options_);
-  if (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same)) {
+  if (!starts_again_
+      && (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same))) {
     trained_ = std::move(now);
     return;
   }
@@ -231,18 +254,21 @@ void distributed_data_parallel::make_reducer() {
   sink_ = std::make_shared<gradient_sink_state>();
   sink_->static_graph = options_.static_graph;
   sink_->kept = kept_;
-  reducer_ = internal::make_reducer(reduced_, group_, options_, sync_, sink_);
-  sink_->reducer = reducer_;
-  logger_ = std::make_shared<c10d::Logger>(reducer_);
-  reducer_->set_logger(logger_);
+  auto reducer =
+    internal::make_reducer(reduced_, group_, options_, sync_, sink_);
+  sink_->reducer = reducer;
+  auto logger = std::make_shared<c10d::Logger>(reducer);
+  reducer->set_logger(logger);
   std::vector<int> devices;
   if (device_.has_index())
     devices.push_back(device_.index());
-  logger_->set_construction_data_and_log(
+  logger->set_construction_data_and_log(
     model_, devices, devices.empty() ? -1 : devices[0], options_.sync_buffers,
     false, options_.static_graph);
   if (options_.static_graph)
-    logger_->set_static_graph();
+    logger->set_static_graph();
+  reducer_ = std::move(reducer);
+  logger_ = std::move(logger);
 }
 
 void distributed_data_parallel::zero_grad() {
@@ -254,6 +280,7 @@ void distributed_data_parallel::zero_grad() {
 }
 
 void distributed_data_parallel::check_backward() const {
+  refuse_if_dropped();
   if (!active())
     return;
   internal::check_backward(*reducer_);
@@ -265,9 +292,13 @@ void distributed_data_parallel::check_backward() const {
            "that you made equal yourself pass check_replicas()");
 }
 
-void distributed_data_parallel::check_replicas() {
+void distributed_data_parallel::refuse_if_dropped() const {
   if (dropped_)
     refuse("the group was dropped; call `rebuild` to get another one");
+}
+
+void distributed_data_parallel::check_replicas() {
+  refuse_if_dropped();
   if (active())
     on_rank([&] { compare_replicas(); });
 }
@@ -306,8 +337,7 @@ void distributed_data_parallel::check_at_reports(train_context& context) {
 }
 
 void distributed_data_parallel::broadcast_buffers() {
-  if (dropped_)
-    refuse("the group was dropped; call `rebuild` to get another one");
+  refuse_if_dropped();
   if (active())
     on_rank([&] { buffers_from(0); });
 }
@@ -317,39 +347,46 @@ void distributed_data_parallel::buffers_from(int rank) {
 }
 
 void distributed_data_parallel::before_forward() {
-  if (dropped_)
-    refuse("the group was dropped; call `rebuild` to get another one");
+  refuse_if_dropped();
   auto learns = at::GradMode::is_enabled();
   if (!active() || (join_ && !learns))
     return;
-  on_rank([&] {
-    if (learns)
-      internal::check_backward(*reducer_);
-    // On a GPU this would wait for the device.
-    if (learns && *sync_ && !join_ && device_.is_cpu() && kept_to_itself_) {
-      const std::int64_t mine = kept_->changed().empty() ? 0 : 1;
-      if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
-        compare_replicas(); // One rank may see what another does not.
-    }
-    if (learns)
-      follow_parameters();
-    // A static graph is learned from the first backward, which has to be
-    // averaged.
-    if (learns && *sync_ && sink_->bypassed)
-      make_reducer();
-    if (learns && *sync_) {
-      logger_->set_runtime_stats_and_log();
-      reducer_->prepare_for_forward();
-    }
-    if (join_)
-      announce_data();
-    if (learns)
-      reducer_->rebuild_buckets();
-    if (buffers_are_due_ && options_.sync_buffers)
-      buffers_from(join_ ? common_rank(true) : 0);
-    if (join_)
-      announce_sync();
-  });
+  try {
+    on_rank([&] { prepare_forward(learns); });
+  } catch (...) {
+    if (!reducer_)
+      drop(); // without it, backward would not average and not be refused
+    throw;
+  }
+}
+
+void distributed_data_parallel::prepare_forward(bool learns) {
+  if (learns)
+    internal::check_backward(*reducer_);
+  // On a GPU this would wait for the device.
+  if (learns && *sync_ && !join_ && device_.is_cpu() && kept_to_itself_) {
+    const std::int64_t mine = kept_->changed().empty() ? 0 : 1;
+    if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
+      compare_replicas(); // One rank may see what another does not.
+  }
+  if (learns)
+    follow_parameters();
+  // A static graph is learned from the first backward, which has to be
+  // averaged.
+  if (learns && *sync_ && sink_->bypassed)
+    make_reducer();
+  if (learns && *sync_) {
+    logger_->set_runtime_stats_and_log();
+    reducer_->prepare_for_forward();
+  }
+  if (join_)
+    announce_data();
+  if (learns)
+    reducer_->rebuild_buckets();
+  if (buffers_are_due_ && options_.sync_buffers)
+    buffers_from(join_ ? common_rank(true) : 0);
+  if (join_)
+    announce_sync();
 }
 
 bool distributed_data_parallel::looks_at_outputs() const {

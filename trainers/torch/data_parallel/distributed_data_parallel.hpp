@@ -66,7 +66,9 @@ private:
 /// all ranks alike: the next forward with gradients averages those that require
 /// one then, and takes over rank 0's parameters as construction does. Not
 /// within a `join`. A parameter with a gradient that `no_sync` kept must not be
-/// frozen.
+/// frozen. A change that is refused is refused on all ranks, and looked at
+/// again by the next forward with gradients. If a rank cannot make the Reducer
+/// for it, all ranks drop the group.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -135,7 +137,7 @@ public:
   void rebuild(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
 
   /// Releases the group at once, without notifying the other ranks, such as
-  /// after a failure. Until `rebuild`, a forward is an error.
+  /// after a failure. Until `rebuild`, a forward and a check are errors.
   void drop();
 
   /// Whether gradients are averaged: there is a group of more than one rank.
@@ -200,8 +202,10 @@ private:
   void make_reducer();
   void compare_replicas();
   void follow_parameters();
+  void refuse_if_dropped() const;
   std::vector<c10::TensorImpl*> trained_now() const;
   void before_forward();
+  void prepare_forward(bool learns);
   bool looks_at_outputs() const;
   void after_forward(const std::vector<at::Tensor*>& outputs, bool known);
   void buffers_from(int rank);
@@ -229,6 +233,7 @@ private:
   bool kept_to_itself_ =
     false; // forwards of all ranks since a synchronized one
   bool buffers_are_due_ = true;
+  bool starts_again_ = false; // the last start failed, on all ranks
   bool dropped_ = false;
   std::optional<join_options> join_;
   std::shared_ptr<void> at_reports_; // keeps the check there

@@ -249,10 +249,16 @@ TEST_P(changing_parameters, what_a_failed_backward_left_is_not_reported) {
     auto [x, y] = samples(self.size * 8, 0);
     auto loss = cross_entropy(model.forward(self.share(x)), self.share(y));
     EXPECT_THROW(loss.backward(), std::runtime_error);
-    auto message = refusal([&] { run.report(); });
-    check(message.find("backward failed") != std::string::npos, message);
+    for (auto rebuilds : {false, true}) {
+      if (rebuilds)
+        model.data_parallel().rebuild(self.group(1), false);
+      for (auto& message : {refusal([&] { run.report(); }),
+                            refusal([&] { model.forward(self.share(x)); })})
+        check(message.find("backward failed") != std::string::npos, message);
+    }
     model.zero_grad();
     run.report();
+    model.forward(self.share(x));
   });
 }
 

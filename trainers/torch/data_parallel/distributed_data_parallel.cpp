@@ -81,6 +81,8 @@ distributed_data_parallel::~distributed_data_parallel() {
 }
 
 void distributed_data_parallel::drop() {
+  if (reducer_ && has_failed(*reducer_))
+    kept_->note_failure();
   // The logger reads the reducer while it goes.
   logger_.reset();
   reducer_.reset();
@@ -102,6 +104,8 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   } else if (auto problem = problem_of(source_.tensors(), options_);
              !problem.empty()) {
     refuse(problem); // what would be refused with a second rank
+  } else {
+    kept_->forget_failure();
   }
   dropped_ = false;
   buffers_are_due_ = true;

@@ -79,6 +79,7 @@ void kept_gradients::end() {
     return;
   changes_ = differences();
   before_.reset();
+  failed_ = false;
 }
 
 void kept_gradients::forget_changes() {
@@ -93,6 +94,14 @@ std::string kept_gradients::changed() const {
 }
 
 /// The samples of all parameters, as bytes: NaN equals itself.
+bool kept_gradients::has_gradients() const {
+  return std::ranges::any_of(parameters_, [](const named_tensor& x) {
+    auto& gradient = x.tensor.grad();
+    return gradient.defined()
+           && gradient.to_dense().count_nonzero().item<std::int64_t>() > 0;
+  });
+}
+
 at::Tensor kept_gradients::values() const {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {

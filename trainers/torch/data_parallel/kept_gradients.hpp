@@ -16,8 +16,8 @@ namespace troupe::internal {
 /// model, since such gradients do.
 ///
 /// Changes are found in a sample of each parameter, because optimizers hide
-/// their steps from the version counter. Nothing but `changed` waits for a
-/// device.
+/// their steps from the version counter. Only a function that says so waits
+/// for a device.
 class kept_gradients {
 public:
   /// The parameters that are averaged from now on.
@@ -38,6 +38,19 @@ public:
   /// No step will use the gradients any more: they were averaged or cleared.
   void end();
 
+  /// A backward failed, and its Reducer, which knows that, goes.
+  void note_failure() noexcept { failed_ = true; }
+
+  /// The gradients of a failed backward do no harm: no other rank has any.
+  void forget_failure() noexcept { failed_ = false; }
+
+  /// Whether a backward of an earlier Reducer failed, and nothing has ended
+  /// that since.
+  bool failed() const noexcept { return failed_; }
+
+  /// Whether a parameter has a gradient other than zeros. Waits for a device.
+  bool has_gradients() const;
+
   /// All ranks have equal weights now.
   void forget_changes();
 
@@ -56,6 +69,7 @@ private:
   at::Tensor before_;    // the samples at the first gradient; bytes
   at::Tensor changes_;   // where they changed until `end`
   std::string followed_; // what changed under earlier parameters
+  bool failed_ = false;
 };
 
 } // namespace troupe::internal

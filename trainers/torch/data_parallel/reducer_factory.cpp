@@ -91,33 +91,31 @@ public:
 
   /// See `check_backward`.
   void check_finished() const {
-    {
-      std::lock_guard lock{mutex_};
-      if (!require_finalize_)
-        return;
-    }
     auto on_rank = c10::str("rank ", process_group_->getRank());
-    if (sink_->ended == sink_->forwards)
+    if (waits() && sink_->ended == sink_->forwards)
       refuse(on_rank + ": the last backward gave no gradient to "
              + names_without_gradient()
              + ", and so the gradients of the other parameters were not all "
                "averaged with those of the other ranks: use all outputs of "
                "the forward in the loss, freeze parameters that are not used, "
                "or set data_parallel_options::find_unused_parameters");
-    if (std::any_of(params_.begin(), params_.end(), has_gradient))
+    if ((has_failed() || sink_->kept->failed()) && sink_->kept->has_gradients())
       refuse(on_rank
              + ": the last backward failed and left gradients that were not "
                "averaged with those of the other ranks: clear them with "
                "zero_grad()");
   }
 
+  /// Whether the last backward threw.
+  bool has_failed() const { return waits() && sink_->ended != sink_->forwards; }
+
 private:
   using variables = torch::autograd::variable_list;
 
-  static bool has_gradient(const at::Tensor& x) {
-    auto& gradient = x.grad();
-    return gradient.defined()
-           && gradient.to_dense().count_nonzero().item<std::int64_t>() > 0;
+  /// Whether a backward began and some gradients of it have not come.
+  bool waits() const {
+    std::lock_guard lock{mutex_};
+    return require_finalize_;
   }
 
   /// Names at most a few: a backward may have left out half of a large model.
@@ -363,6 +361,10 @@ make_reducer(const std::vector<named_tensor>& parameters,
 
 void check_backward(const c10d::Reducer& x) {
   static_cast<const guarded_reducer&>(x).check_finished();
+}
+
+bool has_failed(const c10d::Reducer& x) {
+  return static_cast<const guarded_reducer&>(x).has_failed();
 }
 
 } // namespace troupe::internal

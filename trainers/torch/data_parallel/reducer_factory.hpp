@@ -34,4 +34,7 @@ make_reducer(const std::vector<named_tensor>& parameters,
 /// `distributed_data_parallel::check_backward`.
 void check_backward(const c10d::Reducer& x);
 
+/// Whether the last backward of such a Reducer threw.
+bool has_failed(const c10d::Reducer& x);
+
 } // namespace troupe::internal

@@ -295,6 +295,42 @@ TEST_P(gradients_kept_on_a_rank, weights_that_ranks_change_alike_are_fine) {
   });
 }
 
+// A change of the type is one of the values, and then the model is used on.
+TEST_P(gradients_kept_on_a_rank, allow_weights_to_become_of_another_type) {
+  for (auto after_a_window : {false, true})
+    on_ranks([=](rank_of_test& self) {
+      context_of_test run{self};
+      auto inner = seeded<mlp>(0);
+      auto model = prepare_model(*run.context, inner);
+      auto backward = [&] {
+        auto [x, y] = samples(self.size * 8, 0);
+        auto share = self.share(x).to(inner->first->weight.dtype());
+        cross_entropy(model.forward(share), self.share(y)).backward();
+      };
+      auto backward_alone = [&] {
+        auto guard = model.no_sync();
+        backward();
+      };
+      backward();
+      if (after_a_window) {
+        backward_alone();
+        model.zero_grad();
+      }
+      backward_alone();
+      inner->to(at::kDouble);
+      auto message = refusal([&] { run.report(); });
+      check(message.find("parameter first.weight was changed")
+              != std::string::npos,
+            message);
+      model.zero_grad();
+      refusal([&] { run.report(); });
+      model.data_parallel().rebuild(self.group(1), true);
+      run.report();
+      backward();
+      check_equal_on_ranks(self, gradients(*inner));
+    });
+}
+
 INSTANTIATE_TEST_SUITE_P(over, gradients_kept_on_a_rank,
                          testing::Values(placement{false, false, 2},
                                          placement{true, false, 2},

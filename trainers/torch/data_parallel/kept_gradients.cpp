@@ -26,6 +26,11 @@ at::Tensor sample_of(const at::Tensor& x) {
   return values.as_strided({(n + distance - 1) / distance}, {distance});
 }
 
+/// Whether bytes of *x* can be compared with those of *y*.
+bool is_comparable(const at::Tensor& x, const at::Tensor& y) {
+  return x.numel() == y.numel() && x.device() == y.device();
+}
+
 auto holds(const at::Tensor& tensor) {
   return [&tensor](const named_tensor& x) { return x.tensor.is_same(tensor); };
 }
@@ -74,12 +79,12 @@ bool kept_gradients::has(std::size_t index) const {
 }
 
 void kept_gradients::end() {
+  failed_ = false;
   std::ranges::fill(kept_, false);
   if (!before_.defined())
     return;
   changes_ = differences();
   before_.reset();
-  failed_ = false;
 }
 
 void kept_gradients::forget_changes() {
@@ -89,11 +94,6 @@ void kept_gradients::forget_changes() {
     before_ = values();
 }
 
-std::string kept_gradients::changed() const {
-  return followed_.empty() ? name_in(differences()) : followed_;
-}
-
-/// The samples of all parameters, as bytes: NaN equals itself.
 bool kept_gradients::has_gradients() const {
   return std::ranges::any_of(parameters_, [](const named_tensor& x) {
     auto& gradient = x.tensor.grad();
@@ -102,6 +102,11 @@ bool kept_gradients::has_gradients() const {
   });
 }
 
+std::string kept_gradients::changed() const {
+  return followed_.empty() ? name_in(differences()) : followed_;
+}
+
+/// The samples of all parameters, as bytes: NaN equals itself.
 at::Tensor kept_gradients::values() const {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -113,12 +118,20 @@ at::Tensor kept_gradients::values() const {
   return at::cat(samples_).view(at::kByte);
 }
 
-/// Undefined if there is nothing to compare.
+/// Undefined if there is nothing to compare. Values of another type or on
+/// another device have all changed.
 at::Tensor kept_gradients::differences() const {
   if (!before_.defined())
     return changes_;
-  auto now = values().ne(before_);
-  return changes_.defined() ? now.logical_or_(changes_) : now;
+  auto now = values();
+  if (!is_comparable(now, before_))
+    return at::ones_like(now, at::kBool);
+  auto result = now.ne(before_);
+  if (!changes_.defined())
+    return result;
+  return result.logical_or_(is_comparable(result, changes_)
+                              ? changes_
+                              : changes_.any().to(result.device()));
 }
 
 std::string kept_gradients::name_in(const at::Tensor& differences) const {

@@ -54,8 +54,8 @@ public:
   /// All ranks have equal weights now.
   void forget_changes();
 
-  /// A parameter whose values changed while there were such gradients; empty if
-  /// there is none.
+  /// A parameter whose values changed while there were such gradients, or whose
+  /// type or device did; empty if there is none. Waits for a device.
   std::string changed() const;
 
 private:

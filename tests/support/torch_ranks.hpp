@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <csignal>
 #include <cstdio>
 #include <exception>
 #include <filesystem>
@@ -12,6 +13,8 @@
 #include <thread>
 #include <vector>
 
+#include <dlfcn.h>
+#include <execinfo.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -27,6 +30,7 @@
 #include <torch/csrc/distributed/c10d/ProcessGroupGloo.hpp>
 
 #include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/trainers/torch/groups/local_group.hpp"
 
 namespace troupe::internal::test {
@@ -168,7 +172,42 @@ run_threads(int size, const std::function<void(int)>& body) {
   return failures;
 }
 
-/// The same in a forked process each. The caller must have a single thread.
+/// Where a forked rank writes its failure.
+inline int words_of_rank = -1;
+
+/// Writes the stack of the thread that *signal* ends together with its process.
+inline void write_stack(int signal) {
+  void* frames[64];
+  auto n = backtrace(frames, 64);
+  dprintf(words_of_rank, "ended by signal %d at\n", signal);
+  symbol_table symbols;
+  for (int i = 0; i < n; ++i) {
+    Dl_info found{};
+    symbol_table::function x;
+    if (dladdr(frames[i], &found) != 0
+        && symbols.open(found.dli_fname, found.dli_fbase))
+      x = symbols.find(frames[i]);
+    dprintf(words_of_rank, "%.*s %s+%#zx\n", static_cast<int>(x.name.size()),
+            x.name.data(), found.dli_fname ? found.dli_fname : "?",
+            static_cast<size_t>(static_cast<char*>(frames[i])
+                                - static_cast<char*>(found.dli_fbase)));
+  }
+  raise(signal); // with its default action
+}
+
+inline void write_stack_at_end(int words) {
+  words_of_rank = words;
+  void* frame;
+  backtrace(&frame, 1); // loads what it needs
+  struct sigaction action {};
+  action.sa_handler = write_stack;
+  action.sa_flags = SA_RESETHAND | SA_NODEFER;
+  for (auto signal : {SIGSEGV, SIGBUS, SIGILL, SIGFPE, SIGABRT})
+    sigaction(signal, &action, nullptr);
+}
+
+/// The same in a forked process each. The caller must have a single thread. A
+/// rank that a signal ends gives its stack as its failure.
 inline std::vector<std::string>
 run_processes(int size, const std::function<void(int)>& body) {
   struct child {
@@ -183,6 +222,7 @@ run_processes(int size, const std::function<void(int)>& body) {
     auto pid = fork();
     check(pid >= 0, "no process");
     if (pid == 0) {
+      write_stack_at_end(ends[1]);
       std::string failure;
       try {
         body(rank);

@@ -1,3 +1,5 @@
+#include <csignal>
+
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/script.h>
@@ -720,6 +722,18 @@ TEST(the_tensors_of_an_output, are_found_in_any_nesting) {
   struct unknown {
   } y;
   EXPECT_FALSE(find_tensors(y, found));
+}
+
+TEST(forked_ranks, tell_where_a_signal_ended_them) {
+  auto failures = run_processes(2, [](int rank) {
+    if (rank == 1)
+      std::raise(SIGSEGV);
+  });
+  EXPECT_EQ(failures[0], "");
+  EXPECT_EQ(failures[1].find("ended by signal 11 at\n"), 0U) << failures[1];
+  EXPECT_NE(failures[1].find("tell_where_a_signal_ended_them"),
+            std::string::npos)
+    << failures[1];
 }
 
 } // namespace

@@ -181,8 +181,10 @@ void worker_group_state::check_collectives() {
       idle = {};
       continue;
     }
-    // The activity of threads is unknown, so that they have longer.
+    // That of ranks that are threads is unknown, so that they have longer.
     auto seen = plan.in_process ? process_vitals{} : vitals_of(rank);
+    if (seen && seen->stopped)
+      seen.reset(); // One that cannot work shows nothing of its threads.
     idle.look(seen, self->clock().now(), 2 * a.monitor.interval());
     calls[static_cast<std::size_t>(rank)].is_idle =
       (!plan.in_process && idle.get() >= call_patience)

@@ -153,13 +153,16 @@ std::vector<rank_wait> worker_group_state::waits() const {
   std::vector<start_place> starts;
   std::vector<int> elsewhere;
   std::vector<int> not_to_blame;
+  std::vector<int> stopped;
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
     auto& shown = attempt->segment->activity(rank);
     places.push_back(collective_place_of(attempt->segment->rank(rank)));
-    auto ended = attempt->loops[static_cast<std::size_t>(rank)].ended;
+    auto& loop = attempt->loops[static_cast<std::size_t>(rank)];
+    if (loop.stopped)
+      stopped.push_back(rank);
     starts.push_back(
       {shown.came_to_start.load() != 0, time_of(shown.at_start)});
-    at_gpus.push_back(gpu_place_of(shown, ended.has_value()));
+    at_gpus.push_back(gpu_place_of(shown, loop.ended.has_value()));
     if (time_of(shown.at_store) || time_of(shown.asks_driver))
       elsewhere.push_back(rank);
     if (at_gpus.back().inside || std::ranges::count(elsewhere, rank) > 0)
@@ -172,7 +175,7 @@ std::vector<rank_wait> worker_group_state::waits() const {
     wait->what = "work on the GPUs";
     result.push_back(std::move(*wait));
   }
-  blame_awaited(result, not_to_blame);
+  blame_awaited(result, not_to_blame, stopped);
   for (int rank = 0; rank < args.plan.world_size; ++rank)
     if (!attempt->meetings.call_of(rank).empty())
       elsewhere.push_back(rank);

@@ -98,16 +98,25 @@ std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
 }
 
 void blame_awaited(std::vector<rank_wait>& waits,
-                   const std::vector<int>& elsewhere) {
+                   const std::vector<int>& elsewhere,
+                   const std::vector<int>& stopped) {
   std::set<int> waiting{elsewhere.begin(), elsewhere.end()};
   for (auto& wait : waits)
     waiting.insert(wait.waiting.begin(), wait.waiting.end());
+  for (auto rank : stopped)
+    waiting.erase(rank);
   for (auto& wait : waits) {
     auto missing = wait.missing;
     std::erase_if(missing, [&](int rank) { return waiting.contains(rank); });
-    if (!missing.empty())
+    if (!missing.empty()) {
       wait.missing = std::move(missing);
+    } else if (!wait.missing.empty() && !stopped.empty()) {
+      wait.missing = stopped;
+      std::erase_if(wait.waiting,
+                    [&](int rank) { return !waiting.contains(rank); });
+    }
   }
+  std::erase_if(waits, [](auto& wait) { return wait.waiting.empty(); });
 }
 
 std::string wait_text(rank_wait::time_point::duration x) {

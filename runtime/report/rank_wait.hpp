@@ -67,9 +67,11 @@ std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
 /// Removes from the missing ranks of each of *waits* those that wait
 /// themselves, in one of *waits* or *elsewhere*: they are not to blame. A
 /// wait without missing ranks then is part of a circle, and stays
-/// unchanged.
+/// unchanged, unless a signal has *stopped* ranks: they keep the others there,
+/// and wait for no one.
 void blame_awaited(std::vector<rank_wait>& waits,
-                   const std::vector<int>& elsewhere);
+                   const std::vector<int>& elsewhere,
+                   const std::vector<int>& stopped);
 
 /// "report 3: rank 1 is missing for 30 s, ranks 0, 2 wait".
 std::string to_string(const rank_wait& x, rank_wait::time_point now);

@@ -173,6 +173,27 @@ TEST_F(other_thread_test, may_call_what_others_await_as_long_as_it_works) {
   EXPECT_TRUE(waits->pending());
 }
 
+TEST_F(other_thread_test, may_come_after_a_signal_stopped_its_process) {
+  plan.hang_timeout = ms{60'000};
+  start_waits();
+  activity(0).enter_collective();
+  ranks.launcher->lives[0];
+  ranks.launcher->lives[1].stopped = true;
+  pass_seconds(30);
+  ranks.launcher->lives[1].stopped = false;
+  pass_seconds(4);
+  EXPECT_TRUE(waits->pending());
+  ranks.launcher->lives[1].stopped = true;
+  pass_seconds(58);
+  EXPECT_TRUE(waits->pending());
+  pass_seconds(5);
+  for (int rank : {0, 1})
+    ranks.kill(rank, SIGKILL);
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u) << "rank 0 only waits for it";
+  EXPECT_EQ(failure_of(1).kind, kind::timeout);
+  EXPECT_THAT(failure_of(1).what, HasSubstr("stopped by a signal"));
+}
+
 TEST_F(other_thread_test, may_work_unseen) {
   plan.gpus = {{0}, {1}};
   start_waits();

@@ -296,7 +296,7 @@ TEST(rank_wait_test, a_collective_that_holds_all_ranks_lacks_none) {
 TEST(rank_wait_test, ranks_that_wait_elsewhere_are_not_to_blame) {
   std::vector<rank_wait> waits{{"report 1", {0}, {1, 2, 3, 4}, t0},
                                {"collective 5", {1, 2}, {0, 3, 4}, t0}};
-  blame_awaited(waits, {3});
+  blame_awaited(waits, {3}, {});
   EXPECT_THAT(waits[0].missing, ElementsAre(4));
   EXPECT_THAT(waits[1].missing, ElementsAre(4));
 }
@@ -304,9 +304,25 @@ TEST(rank_wait_test, ranks_that_wait_elsewhere_are_not_to_blame) {
 TEST(rank_wait_test, ranks_that_wait_for_each_other_are_both_to_blame) {
   std::vector<rank_wait> waits{{"report 1", {0}, {1}, t0},
                                {"collective 5", {1}, {0}, t0}};
-  blame_awaited(waits, {});
+  blame_awaited(waits, {}, {});
   EXPECT_THAT(waits[0].missing, ElementsAre(1));
   EXPECT_THAT(waits[1].missing, ElementsAre(0));
+}
+
+TEST(rank_wait_test, a_stopped_rank_of_a_circle_is_alone_to_blame) {
+  std::vector<rank_wait> waits{{"report 1", {0}, {1}, t0},
+                               {"collective 5", {1, 2}, {0}, t0}};
+  blame_awaited(waits, {}, {0});
+  ASSERT_EQ(waits.size(), 1u) << "a stopped rank waits for no one";
+  EXPECT_EQ(to_string(waits[0], t0 + 30s),
+            "collective 5: rank 0 is missing for 30 s, ranks 1, 2 wait");
+}
+
+TEST(rank_wait_test, a_stopped_rank_may_wait_for_one_that_works) {
+  std::vector<rank_wait> waits{{"report 1", {0}, {1}, t0}};
+  blame_awaited(waits, {}, {0});
+  ASSERT_EQ(waits.size(), 1u);
+  EXPECT_THAT(waits[0].missing, ElementsAre(1));
 }
 
 TEST(rank_wait_test, the_run_waits_for_the_last_loop) {

@@ -63,7 +63,8 @@ public:
 
   /// Copies all files into *target* (made if missing) and returns it. Files of
   /// the same name there are replaced, each atomically; others stay. A *target*
-  /// in the checkpoint itself is `ec::invalid_argument`.
+  /// in the checkpoint itself is `ec::invalid_argument`, as is a link in it
+  /// that leads back to a folder around it or to one around *target*.
   expected<fs::path> to_directory(const fs::path& target) const;
 
   /// A folder to read the files from; on local storage the checkpoint itself.

@@ -6,6 +6,7 @@
 
 #include <algorithm>
 #include <cerrno>
+#include <optional>
 #include <string>
 #include <utility>
 
@@ -89,67 +90,156 @@ expected<target_folder> open_target(const held_folder& x) {
   });
 }
 
+/// The folder *target* and those that it lies in, as far as they can be looked
+/// up: it may have been renamed.
+std::vector<struct stat> with_folders_above(const unique_fd& target) {
+  std::vector<struct stat> result;
+  unique_fd above;
+  for (auto folder = target.get();; folder = above.get()) {
+    struct stat found {};
+    if (::fstat(folder, &found) != 0
+        || (!result.empty() && is_same_file(result.back(), found)))
+      return result;
+    result.push_back(found);
+    unique_fd next{::openat(folder, "..", O_PATH | O_DIRECTORY | O_CLOEXEC)};
+    if (!next)
+      return result;
+    above = std::move(next);
+  }
+}
+
+/// The manifest in *folder*; nothing if there is none, or a user's own file of
+/// that name.
+expected<std::optional<manifest>> manifest_in(const fs::path& folder) {
+  TROUPE_TRY(auto file, look_up(folder / manifest_file_name));
+  if (!file.exists())
+    return std::nullopt;
+  auto found = read_manifest(folder);
+  if (found)
+    return std::optional{std::move(*found)};
+  if (found.error().code != ec::corrupt)
+    return tl::unexpected{std::move(found.error())};
+  return std::nullopt;
+}
+
+/// Whether *folder*, a path without links, is a checkpoint that a run has.
+expected<bool> is_checkpoint_of_run(const fs::path& folder) {
+  if (folder.parent_path().filename() != "checkpoints")
+    return false;
+  return manifest_in(folder).map([](const auto& x) { return x.has_value(); });
+}
+
+/// A folder that is copied, and how the copy came to it.
+struct source_folder {
+  fs::path path;
+  struct stat identity;
+  /// Its files are not those of the folder that is copied: it lies behind a
+  /// link, or in a checkpoint that a run has.
+  bool belongs_to_others = false;
+  const source_folder* above = nullptr;
+};
+
+/// The folder *path*, found in *above* (nullptr: it is the one to copy).
+/// Refuses one that would be copied without end: it leads back to a folder on
+/// the way, or to one of *targets*.
+expected<source_folder> enter(const fs::path& path, const source_folder* above,
+                              const std::vector<struct stat>& targets) {
+  source_folder result{path, {}, false, above};
+  if (::stat(path.c_str(), &result.identity) != 0)
+    return tl::unexpected{storage_error("look up", path, errno)};
+  auto is_this = [&](const struct stat& x) {
+    return is_same_file(x, result.identity);
+  };
+  for (auto x = above; x; x = x->above)
+    if (is_this(x->identity))
+      return failure(ec::invalid_argument,
+                     path.string() + " leads back to " + x->path.string()
+                       + ": a copy that follows it has no end");
+  if (std::ranges::any_of(targets, is_this))
+    return failure(ec::invalid_argument,
+                   path.string()
+                     + " leads to a folder in which the copy is made: the copy "
+                       "would contain itself");
+  if (above) {
+    TROUPE_TRY(auto itself, look_up_link(path));
+    result.belongs_to_others = above->belongs_to_others || itself.is_link();
+    if (!result.belongs_to_others) {
+      TROUPE_TRY(result.belongs_to_others, is_checkpoint_of_run(path));
+    }
+    return result;
+  }
+  boost::system::error_code code;
+  auto place = fs::canonical(path, code);
+  if (code)
+    return tl::unexpected{storage_error("look up", path, code.value())};
+  for (; place.has_relative_path() && !result.belongs_to_others;
+       place = place.parent_path()) {
+    TROUPE_TRY(result.belongs_to_others, is_checkpoint_of_run(place));
+  }
+  return result;
+}
+
 /// Whether the file *name* belongs to the folder *source* only and must not be
 /// copied: a run committed the folder, and its manifest does not list the file.
 /// Any other file is the user's.
 expected<bool> is_source_only(const fs::path& source, const std::string& name) {
   if (!is_own_file(name))
     return false;
-  auto found = read_manifest(source);
-  if (!found && found.error().code != ec::corrupt)
-    return tl::unexpected{found.error()};
-  return found
-         && std::ranges::find(found->files, name, &file_entry::path)
-              == found->files.end();
+  return manifest_in(source).map([&](const std::optional<manifest>& x) {
+    return x
+           && std::ranges::find(x->files, name, &file_entry::path)
+                == x->files.end();
+  });
 }
 
-/// Where a file lies in the folder that is copied.
-struct position {
-  bool is_top = true;
-  bool is_behind_link = false; ///< Below a link to a folder: not of this one.
-};
-
-/// Calls *place* with every file below *source*, its target folder and name,
-/// and its position.
+/// Calls *place* with every file in *from* and below, its target folder and
+/// name, and the folder it lies in.
 template <class Place>
-expected<void> for_each_file(const fs::path& source,
-                             const target_folder& target, const Place& place,
-                             position at = {}) {
-  TROUPE_TRY(auto folder, look_up(source));
-  if (!folder.is_folder())
-    return failure(ec::storage,
-                   "there is no checkpoint folder " + source.string());
+expected<void>
+for_each_file(const source_folder& from, const target_folder& target,
+              const std::vector<struct stat>& targets, const Place& place) {
   boost::system::error_code code;
-  for (fs::directory_iterator i{source, code}, end; !code && i != end;
+  for (fs::directory_iterator i{from.path, code}, end; !code && i != end;
        i.increment(code)) {
     auto name = i->path().filename();
     TROUPE_TRY(auto found, look_up(i->path()));
     auto ok = expected<void>{};
     if (found.is_folder()) {
-      TROUPE_TRY(auto itself, look_up_link(i->path()));
-      position below{false, at.is_behind_link || itself.is_link()};
+      TROUPE_TRY(auto folder, enter(i->path(), &from, targets));
       ok = target.below(name).and_then([&](const target_folder& to) {
-        return for_each_file(i->path(), to, place, below);
+        return for_each_file(folder, to, targets, place);
       });
     } else {
       TROUPE_TRY(auto stays,
-                 at.is_top ? is_source_only(source, name.string()) : false);
+                 from.above ? false : is_source_only(from.path, name.string()));
       if (!stays)
-        ok = place(i->path(), target, name, at);
+        ok = place(i->path(), target, name, from);
     }
     if (!ok)
       return ok;
   }
   if (code)
-    return tl::unexpected{storage_error("list", source, code.value())};
+    return tl::unexpected{storage_error("list", from.path, code.value())};
   return {};
+}
+
+template <class Place>
+expected<void> for_each_file(const fs::path& source,
+                             const target_folder& target, const Place& place) {
+  TROUPE_TRY(auto folder, look_up(source));
+  if (!folder.is_folder())
+    return failure(ec::storage,
+                   "there is no checkpoint folder " + source.string());
+  auto targets = with_folders_above(target.folder);
+  TROUPE_TRY(auto top, enter(source, nullptr, targets));
+  return for_each_file(top, target, targets, place);
 }
 
 expected<void> copy_all(const fs::path& source, const target_folder& target) {
   return for_each_file(
     source, target,
     [](const fs::path& from, const target_folder& to, const fs::path& name,
-       const position&) { return replace_by_copy(from, to, name); });
+       const source_folder&) { return replace_by_copy(from, to, name); });
 }
 
 } // namespace
@@ -170,8 +260,9 @@ expected<std::vector<fs::path>> link_files(const fs::path& source,
                                            const held_folder& target) {
   std::vector<fs::path> result;
   auto link = [&](const fs::path& from, const target_folder& to,
-                  const fs::path& name, const position& at) -> expected<void> {
-    if (at.is_behind_link) // It is not in *source*.
+                  const fs::path& name,
+                  const source_folder& above) -> expected<void> {
+    if (above.belongs_to_others)
       return replace_by_copy(from, to, name);
     result.push_back(from);
     TROUPE_TRY(auto found, look_up_link(from));

@@ -18,7 +18,8 @@ struct report_options {
   std::string checkpoint_name = {};
   /// Move the files of a given directory instead of copying them. `report`
   /// waits for the commit, even without `barrier`; a refused report leaves
-  /// them. Files behind a link to a folder are copied and stay.
+  /// them. Files behind a link to a folder, and those of a checkpoint that a
+  /// run has committed, are copied and stay.
   bool move_files = false;
   /// false: do not wait for the other ranks; a rank may run ahead of the
   /// slowest by at most `max_reports_ahead`.

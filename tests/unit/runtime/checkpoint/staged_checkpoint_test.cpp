@@ -266,6 +266,49 @@ TEST_F(staged_checkpoint_test, moves_only_what_lies_in_the_folder_itself) {
     EXPECT_FALSE(fs::exists(fs::symlink_status(source / name))) << name;
 }
 
+TEST_F(staged_checkpoint_test, moves_no_file_of_a_checkpoint_that_a_run_has) {
+  temporary_folder other;
+  auto committed = other.path() / "checkpoints" / "c";
+  fs::create_directories(committed / "sub");
+  write_bytes(committed / "x", "1");
+  write_bytes(committed / "sub" / "y", "2");
+  write_bytes(committed / "manifest.json", to_json(manifest{.name = "c"}));
+  fs::create_directory_symlink(committed, other / "link");
+  for (auto& source : {committed, committed / "sub", other / "link",
+                       other / "checkpoints", other.path()}) {
+    auto staged = make();
+    ASSERT_TRUE(staged.add_directory(source, true)) << source;
+    EXPECT_FALSE(staged.has_sources()) << source;
+    staged.remove_sources();
+    EXPECT_EQ(bytes_of(committed / "x"), "1") << source;
+    EXPECT_EQ(bytes_of(committed / "sub" / "y"), "2") << source;
+  }
+}
+
+TEST_F(staged_checkpoint_test, follows_no_link_that_leads_back) {
+  temporary_folder source;
+  fs::create_directories(source.path() / "a" / "b");
+  write_bytes(source.path() / "a" / "x", "1");
+  fs::create_directory_symlink(source / "a", source / "same"); // is no circle
+  for (auto& to : {source.path(), source / "a", run.path(), fs::path{"/"}}) {
+    auto link = source.path() / "a" / "b" / "back";
+    fs::create_directory_symlink(to, link);
+    for (auto move : {false, true}) {
+      auto staged = make();
+      auto added = staged.add_directory(source.path(), move);
+      ASSERT_FALSE(added) << to;
+      EXPECT_EQ(added.error().code, ec::invalid_argument);
+      EXPECT_NE(added.error().message.find("/back leads"), std::string::npos)
+        << added.error().message;
+    }
+    fs::remove(link);
+  }
+  auto staged = make();
+  ASSERT_TRUE(staged.add_directory(source.path(), false));
+  EXPECT_EQ(seal(staged).value().size(), 2u);
+  EXPECT_EQ(bytes_of(source.path() / "a" / "x"), "1");
+}
+
 TEST_F(staged_checkpoint_test, leaves_out_no_file_of_the_user) {
   temporary_folder source;
   fs::create_directory(source / "tok");

@@ -1,9 +1,11 @@
 // Ranks that never come to an all-reduce, or sit in their dataset, while the
 // others wait in the group: who is named, with what, and who is ended.
 
+#include <cerrno>
 #include <stdexcept>
 #include <thread>
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <ATen/ATen.h>
@@ -12,6 +14,7 @@
 #include <troupe/actors.hpp>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/data/data_loader.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
@@ -107,6 +110,39 @@ void break_beside_a_reduction(train_context& context,
   // Rank 1 may have come to the first one.
   group.allreduce(x)->wait();
   group.allreduce(x)->wait();
+}
+
+struct ones {
+  std::int64_t size() const { return 64; }
+  at::Tensor get(std::size_t) const { return at::ones({1}); }
+};
+
+/// Rank 0 forks a process that leaves the loop, with its group and the threads
+/// of its loader, by *action*.
+void leave_in_child(train_context& context, const std::string& action) {
+  auto loader = prepare_data_loader(context, ones{}, {.workers = 2});
+  int status = -1;
+  for (auto& batch : loader) {
+    all_reduce_sum(context, batch);
+    if (context.rank() != 0 || status >= 0)
+      continue;
+    auto child = ::fork();
+    if (child == 0) {
+      ::alarm(60); // SIGALRM, should it wait for what it does not have
+      if (action == "throw")
+        throw std::runtime_error{"not of the rank"};
+      if (action == "reduce")
+        all_reduce_sum(context, at::ones({1}));
+      if (action == "read")
+        continue;
+      return;
+    }
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR)
+      continue;
+  }
+  context.report(
+    {{"code", WIFEXITED(status) ? WEXITSTATUS(status) : -1},
+     {"left", static_cast<int>(context.link().activity()->left_group)}});
 }
 
 using parameters = std::tuple<backend, bool>;
@@ -272,6 +308,23 @@ TEST_P(torch_meetings_test, a_rank_that_breaks_amid_a_reduction_is_to_blame) {
   auto& [rank, failure] = *outcome.error->ranks.begin();
   EXPECT_EQ(rank, 1);
   EXPECT_EQ(failure.what, "bad input");
+}
+
+TEST_P(torch_meetings_test, a_process_that_a_loop_forked_leaves_its_group) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  for (std::string action : {"return", "throw", "reduce", "read"}) {
+    auto with = options();
+    with.run.name = action;
+    with.run.hang_timeout = std::chrono::seconds{60};
+    auto outcome = torch_trainer{leave_in_child, action, with}.fit();
+    ASSERT_FALSE(outcome.error) << action << ": " << outcome.error->message;
+    EXPECT_EQ(outcome.metrics.at("code").number(), action == "return" ? 0 : 1)
+      << action;
+    EXPECT_EQ(outcome.metrics.at("left").number(), 0) << action;
+  }
 }
 
 INSTANTIATE_TEST_SUITE_P(groups, torch_meetings_test,

@@ -135,7 +135,7 @@ public:
     : loader_(&loader), order_(loader.sampler_.rest()),
       random_(loader.state().seed, loader.state().epoch) {
     if (loader.options_.workers > 0)
-      prefetcher_ = std::make_unique<internal::ordered_prefetcher<loaded>>(
+      prefetcher_.reset(new internal::ordered_prefetcher<loaded>(
         order_.batches(), loader.options_.workers,
         std::int64_t{loader.options_.workers} * loader.options_.prefetch,
         [order = order_, random = random_, transfer = loader.transfer_,
@@ -143,7 +143,7 @@ public:
                                         std::int64_t k) {
           internal::use_no_operator_threads(); // one core a worker
           return load(*datasets[worker], order, random, transfer, k, stop);
-        });
+        }));
     ++*this;
   }
 
@@ -187,7 +187,7 @@ private:
   sample_generators random_;
   std::int64_t next_ = 0;
   mutable std::optional<loaded> current_;
-  std::unique_ptr<internal::ordered_prefetcher<loaded>> prefetcher_;
+  internal::owned_ptr<internal::ordered_prefetcher<loaded>> prefetcher_;
 };
 
 template <map_dataset Dataset>

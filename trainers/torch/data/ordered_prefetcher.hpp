@@ -7,17 +7,21 @@
 #include <map>
 #include <mutex>
 #include <optional>
+#include <stdexcept>
 #include <stop_token>
 #include <thread>
 #include <utility>
 #include <vector>
+
+#include "troupe/runtime/process/forked_process.hpp"
 
 namespace troupe::internal {
 
 /// Makes items 0 .. count - 1 on several threads and hands them out in order.
 ///
 /// At most *window* items are ready or being made. Destroying it stops and
-/// joins the threads without making further items.
+/// joins the threads without making further items. Hold it by `owned_ptr`: in a
+/// process forked from the one that made it there is nothing to join.
 template <class T>
 class ordered_prefetcher {
 public:
@@ -41,8 +45,12 @@ public:
   }
 
   /// Waits for the next item and returns it; nothing after the last one.
-  /// Rethrows the exception of the function that makes it.
+  /// Rethrows the exception of the function that makes it. Throws in a forked
+  /// process, which has none of the threads.
   std::optional<T> next() {
+    if (!owner_.is_here())
+      throw std::logic_error{"this process was forked by the one whose threads "
+                             "read ahead: it gets no more items"};
     if (given_ == count_)
       return std::nullopt;
     std::unique_lock guard{mutex_};
@@ -86,6 +94,7 @@ private:
     }
   }
 
+  const owner_process owner_;
   std::int64_t count_;
   std::int64_t window_;
   make_function make_;

@@ -225,6 +225,11 @@ std::uint64_t abortable_group::getSequenceNumberForGroup() {
 abortable_group::work_ptr
 abortable_group::forward(c10d::OpType type, std::vector<tensors> outputs,
                          const std::function<work_ptr(c10d::Backend&)>& start) {
+  if (!owner_.is_here())
+    throw train_error{
+      {ec::invalid_argument,
+       c10::str("the group of rank ", rank_,
+                " was called in a process that the train loop forked")}};
   const call_of_inner group{*this};
   auto ours = c10::make_intrusive<work>(rank_, type, std::move(outputs),
                                         calls_++, c10d::kUnsetTimeout, shown(),

@@ -8,6 +8,7 @@
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
 
@@ -87,6 +88,7 @@ private:
   /// Fails *started* if an abort came before it was known.
   void fail_if_aborted(work& started);
 
+  const owner_process owner_;
   const std::string name_;
   mutable std::mutex mutex_;
   c10::intrusive_ptr<c10d::Backend> inner_;

@@ -101,6 +101,9 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
                                            std::vector<tensors> outputs,
                                            clock_limit timeout,
                                            std::function<void(clock_limit)> f) {
+  if (!owner_.is_here())
+    refuse_call(ec::invalid_argument, "of rank ", rank_,
+                " was called in a process that the train loop forked");
   if (timeout == c10d::kUnsetTimeout)
     timeout = options_->timeout;
   auto work = c10::make_intrusive<group_work>(rank_, type, std::move(outputs),

@@ -4,6 +4,7 @@
 
 #include <torch/csrc/distributed/c10d/Backend.hpp>
 
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
 #include "troupe/trainers/torch/groups/tensor_collectives.hpp"
 
@@ -88,6 +89,7 @@ private:
   work_ptr enqueue(c10d::OpType type, std::vector<tensors> outputs,
                    clock_limit timeout, std::function<void(clock_limit)> f);
 
+  owner_process owner_;
   segment_exchange exchange_;
   tensor_collectives collectives_{exchange_};
   c10::intrusive_ptr<Options> options_;

@@ -8,6 +8,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/abortable_group.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
@@ -222,7 +223,12 @@ std::shared_ptr<torch_data_plane> make_group(train_context& context,
   auto link = context.link().weak_from_this();
   context.link().on_abort(std::move(ends.abort));
   return {plane.release(),
-          [link, close = std::move(ends.close)](torch_data_plane* x) {
+          [owner = owner_process{}, link,
+           close = std::move(ends.close)](torch_data_plane* x) {
+            // A process that the loop forked would leave for the rank, and wait
+            // for threads that it does not have.
+            if (!owner.is_here())
+              return;
             if (auto alive = link.lock()) {
               alive->on_abort({});
               // Set before other ranks can see the group close.

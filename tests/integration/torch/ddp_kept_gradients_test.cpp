@@ -202,6 +202,28 @@ TEST_P(gradients_kept_on_a_rank, may_exist_on_some_ranks_only) {
   });
 }
 
+// With buffers, which the first forward after a synchronized one sends.
+TEST_P(gradients_kept_on_a_rank, may_be_of_more_forwards_than_on_others) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto model = prepare_model(*run.context, seeded<convnet>(0));
+    auto backward = [&] {
+      auto [x, y] = samples(self.size * 8, 0, 36);
+      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+    };
+    for (int step = 0; step < 3; ++step) {
+      for (int part = 0; part <= self.rank; ++part) {
+        auto guard = model.no_sync();
+        backward();
+      }
+      backward();
+      check_equal_on_ranks(self, gradients(model.module()));
+      model.zero_grad();
+      run.report();
+    }
+  });
+}
+
 TEST_P(gradients_kept_on_a_rank, belong_to_layers_of_the_static_graph) {
   for (auto views : {false, true})
     on_ranks([views](rank_of_test& self) {

@@ -92,7 +92,9 @@ public:
     return output;
   }
 
-  /// Gradients of forwards while the guard exists are not averaged.
+  /// Gradients of forwards while the guard exists are not averaged. Between two
+  /// forwards whose gradients are, either all ranks make such forwards or none
+  /// does; in a `join`, all ranks make the same ones.
   no_sync_guard no_sync() { return no_sync_guard{*sync_}; }
 
   /// Runs *body*, this rank's steps, then takes part in the steps of the others

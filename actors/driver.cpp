@@ -23,26 +23,47 @@ run_status_kind status_of(run_state outcome) {
   }
 }
 
+/// The result of the run in *store* whose driver died for *reason*, perhaps for
+/// a lack of memory: then it says less.
+kept_result result_of_death(const run_store& store,
+                            const caf::error& reason) noexcept {
+  kept_result x;
+  try {
+    x = store.current_result();
+  } catch (...) {
+  }
+  x.head.status = run_status_kind::errored;
+  try {
+    x.head.error = make_run_error(
+      {ec::protocol, "the driver of the run died: " + text_of(reason)
+                       + "; the next run of this name resumes"});
+  } catch (...) {
+    x.head.error.emplace().code = ec::protocol;
+  }
+  return x;
+}
+
 /// Ensures that waiting callers get a result even if the driver
-/// dies.
+/// dies. CAF ends the program if this throws.
 void survive(driver_state::pointer self, const driver_args& args) {
   self->attach_functor([store = args.store, monitor = args.monitor,
                         group = args.group, committer = args.committer,
                         callbacks = args.callbacks](const caf::error& reason) {
     if (monitor->is_over())
-      return; // It has quit.
-    auto outcome = store->current_result();
-    outcome.status = run_status_kind::errored;
-    outcome.error = make_run_error(
-      {ec::protocol, "the driver of the run died: " + text_of(reason)
-                       + "; the next run of this name resumes"});
-    monitor->prepare(std::move(outcome));
-    caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
-    if (callbacks)
-      caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
-    // It ends its ranks before it exits.
-    group->attach_functor([monitor](const caf::error&) { monitor->finish(); });
-    caf::anon_send_exit(group, caf::exit_reason::user_shutdown);
+      return;                   // It has quit.
+    if (!monitor->has_result()) // Else the end of the run is stored.
+      monitor->prepare(result_of_death(*store, reason));
+    try {
+      // It ends its ranks before it exits.
+      group->attach_functor(
+        [monitor](const caf::error&) { monitor->finish(); });
+      caf::anon_send_exit(group, caf::exit_reason::user_shutdown);
+      caf::anon_send_exit(committer, caf::exit_reason::user_shutdown);
+      if (callbacks)
+        caf::anon_send_exit(callbacks, caf::exit_reason::user_shutdown);
+    } catch (...) { // No memory even for that: its caller must not wait.
+      monitor->finish();
+    }
   });
 }
 
@@ -344,7 +365,8 @@ void driver_state::store_end() {
   };
   auto tell = [this] {
     ending.stored();
-    call_back(after_run{args.monitor->prepared()});
+    if (args.callbacks) // Unpacked only if someone hears of it.
+      call_back(after_run{args.monitor->prepared().unpacked_if_possible()});
     take_next_step();
   };
   args.store->note_failures(machine->policy().counts());

@@ -55,7 +55,7 @@ run_handle::~run_handle() {
   if (!parts_)
     return;
   stop();
-  wait();
+  await_end({});
 }
 
 run_status run_handle::status() const {
@@ -73,7 +73,18 @@ void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
 }
 
 result run_handle::wait(const std::function<bool()>& hurried) noexcept {
-  auto outcome = parts_->monitor->wait();
+  await_end(hurried);
+  auto outcome = parts_->monitor->wait().unpacked_if_possible();
+  std::lock_guard guard{parts_->waiting};
+  try {
+    std::ranges::copy(parts_->unsent, std::back_inserter(outcome.unsent));
+  } catch (...) { // No memory: what matters is the outcome.
+  }
+  return outcome;
+}
+
+void run_handle::await_end(const std::function<bool()>& hurried) noexcept {
+  parts_->monitor->wait();
   std::lock_guard guard{parts_->waiting};
   try {
     parts_->launcher->drain();
@@ -82,14 +93,15 @@ result run_handle::wait(const std::function<bool()>& hurried) noexcept {
     if (auto cursor = std::exchange(parts_->cursor, nullptr))
       std::ranges::copy(cursor->skipped(), std::back_inserter(parts_->unsent));
   } catch (...) {
-    parts_->unsent.push_back(
-      caught("the run's last files may be incomplete").message);
-    parts_->monitor->note(parts_->unsent.back());
+    try {
+      parts_->unsent.push_back(
+        caught("the run's last files may be incomplete").message);
+      parts_->monitor->note(parts_->unsent.back());
+    } catch (...) { // No memory for the sentence.
+    }
   }
   // No part of the run writes to its folder any more.
   parts_->store->release();
-  outcome.unsent = parts_->unsent;
-  return outcome;
 }
 
 run_monitor& run_handle::monitor() {

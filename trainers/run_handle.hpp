@@ -83,6 +83,9 @@ public:
 private:
   explicit run_handle(std::unique_ptr<internal::run_parts> x);
 
+  /// Waits as `wait`, without the result.
+  void await_end(const std::function<bool()>& hurried) noexcept;
+
   std::unique_ptr<internal::run_parts> parts_;
 };
 

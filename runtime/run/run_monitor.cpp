@@ -58,14 +58,20 @@ void run_monitor::note(std::string line) {
   changed();
 }
 
-void run_monitor::prepare(result outcome) {
+void run_monitor::prepare(kept_result outcome) noexcept {
   std::lock_guard guard{mutex_};
   result_ = std::move(outcome);
+  has_result_ = true;
 }
 
-result run_monitor::prepared() const {
+kept_result run_monitor::prepared() const {
   std::lock_guard guard{mutex_};
   return result_;
+}
+
+bool run_monitor::has_result() const {
+  std::lock_guard guard{mutex_};
+  return has_result_;
 }
 
 void run_monitor::finish() {
@@ -95,7 +101,7 @@ std::vector<std::string> run_monitor::take_notes() {
   return result;
 }
 
-const result& run_monitor::wait() const {
+const kept_result& run_monitor::wait() const {
   std::unique_lock guard{mutex_};
   over_.wait(guard, [this] { return finished_; });
   return result_; // Never changes once it is there.
@@ -103,7 +109,7 @@ const result& run_monitor::wait() const {
 
 std::optional<result> run_monitor::outcome() const {
   std::lock_guard guard{mutex_};
-  return finished_ ? std::optional{result_} : std::nullopt;
+  return finished_ ? std::optional{result_.unpacked()} : std::nullopt;
 }
 
 bool run_monitor::is_over() const {

@@ -13,7 +13,7 @@
 #include <vector>
 
 #include "troupe/runtime/metrics/packed_metrics.hpp"
-#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/store/kept_result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe::internal {
@@ -71,10 +71,13 @@ public:
   void note(std::string line);
 
   /// The result is known; callbacks may still be under way.
-  void prepare(result outcome);
+  void prepare(kept_result outcome) noexcept;
 
   /// The result that was prepared last.
-  result prepared() const;
+  kept_result prepared() const;
+
+  /// Whether a result was prepared.
+  bool has_result() const;
 
   /// The run is over: waiting callers get the prepared result.
   void finish();
@@ -86,7 +89,7 @@ public:
   std::vector<std::string> take_notes();
 
   /// Waits for the end.
-  const result& wait() const;
+  const kept_result& wait() const;
 
   /// The result once the run is over.
   std::optional<result> outcome() const;
@@ -104,7 +107,8 @@ private:
   packed_metrics last_metrics_;
   std::deque<std::string> notes_;
   std::size_t notes_dropped_ = 0;
-  result result_;
+  kept_result result_;
+  bool has_result_ = false;
   bool finished_ = false;
   listener listener_;
 };

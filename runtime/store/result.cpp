@@ -1,12 +1,12 @@
 #include "troupe/runtime/store/result.hpp"
 
-#include <algorithm>
 #include <set>
 #include <utility>
 #include <variant>
 
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/kept_result.hpp"
 #include "troupe/runtime/store/retention.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 #include "troupe/runtime/values/run_error.hpp"
@@ -61,34 +61,6 @@ expected<void> expect_run_folder(const fs::path& path) {
 
 } // namespace
 
-result internal::make_result(const saved_run& x, const fs::path& path,
-                             metrics last_metrics) {
-  result out;
-  out.status = x.status;
-  out.metrics = std::move(last_metrics);
-  if (!x.checkpoints.empty())
-    out.checkpoint = x.checkpoints.back().data;
-  for (auto& one : retention{x.retention}.best(x.checkpoints))
-    out.best_checkpoints.push_back(one.unpacked());
-  out.path = path;
-  out.error = x.error;
-  out.attempts = x.next_attempt;
-  return out;
-}
-
-result internal::unsaved_result(result x, run_status_kind status,
-                                std::optional<run_error> reason,
-                                const error& problem) {
-  x.status = reason ? status : run_status_kind::errored;
-  if (!reason)
-    reason = make_run_error(problem);
-  else if (reason->message != problem.message)
-    reason->message +=
-      "; this end of the run could not be stored: " + problem.message;
-  x.error = std::move(reason);
-  return x;
-}
-
 std::string internal::resume_hint(const std::string& name) {
   return "; the next run with run.name = \"" + name + "\" resumes it";
 }
@@ -102,18 +74,25 @@ result internal::failed_result(error reason) {
 
 expected<reported_checkpoint> result::best_checkpoint(const std::string& metric,
                                                       score_order order) const {
-  std::vector<reported_checkpoint> scored;
-  std::ranges::copy_if(
-    best_checkpoints, std::back_inserter(scored),
-    [&](auto& x) { return x.values.number(metric).has_value(); });
-  if (scored.empty())
+  using key_type = std::pair<retention::score_type, std::uint64_t>;
+  const retention rule{{1, metric, order}};
+  const reported_checkpoint* best = nullptr;
+  key_type best_key;
+  for (auto& x : best_checkpoints) {
+    if (!x.values.number(metric))
+      continue;
+    key_type key{rule.score(x), x.index}; // Among equals the newer wins.
+    if (best && key < best_key)
+      continue;
+    best = &x;
+    best_key = key;
+  }
+  if (!best)
     return failure(ec::invalid_argument,
                    "no checkpoint of " + path.string()
                      + " has a numeric metric '" + metric
                      + "'; they have: " + known_numbers(best_checkpoints));
-  // Among equals the newer wins, and `best_checkpoints` is not in that order.
-  std::ranges::stable_sort(scored, {}, &reported_checkpoint::index);
-  return retention{{1, metric, order}}.best(scored).back();
+  return *best;
 }
 
 expected<run_history> result::metrics_history() const {
@@ -162,8 +141,8 @@ expected<result> result::from_path(const fs::path& given) {
                    "the run " + path.string()
                      + " has lost its state.json; starting it again under the "
                        "same name rebuilds it from the checkpoints");
-  return last_metrics(path).map([&](troupe::metrics values) {
-    return make_result(*state, path, std::move(values));
+  return last_metrics(path).map([&](const troupe::metrics& values) {
+    return make_result(*state, path, values).unpacked();
   });
 }
 

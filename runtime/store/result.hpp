@@ -49,7 +49,8 @@ struct result {
   /// One sentence for each tracker, `metrics.csv` and `report.html` included,
   /// that at the end had not taken all, or not uploaded it: the next start or
   /// `troupe-sync` sends the rest. And one for each callback that was given up:
-  /// the next start, if the run has not finished, calls it for the rest.
+  /// the next start, if the run has not finished, calls it for the rest. And
+  /// one if there was no memory for the metrics of this result.
   std::vector<std::string> unsent;
 
   /// The best of `best_checkpoints` by *metric*; ties go to the newer. An error
@@ -72,16 +73,6 @@ struct result {
 };
 
 namespace internal {
-
-/// The result of the run in *path* with state *x*, whose rank 0 reported
-/// *last_metrics* last.
-result make_result(const internal::saved_run& x, const fs::path& path,
-                   metrics last_metrics);
-
-/// *x* as the result of a run that ended with *status* for *reason* (unset: it
-/// finished), which *problem* kept from being stored.
-result unsaved_result(result x, run_status_kind status,
-                      std::optional<run_error> reason, const error& problem);
 
 /// The end of the sentence about a stopped or preempted run *name*: how to
 /// resume it.

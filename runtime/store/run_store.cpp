@@ -328,8 +328,8 @@ run_store::find_checkpoint(const std::string& name) {
   return free.map([&] { return result; });
 }
 
-expected<result> run_store::finish(run_status_kind status,
-                                   std::optional<run_error> error) {
+expected<kept_result> run_store::finish(run_status_kind status,
+                                        std::optional<run_error> error) {
   sync_.stop();
   auto outcome = store_end(status, std::move(error));
   (void) start_sync(); // Without a thread left, `release` syncs.
@@ -338,8 +338,8 @@ expected<result> run_store::finish(run_status_kind status,
   return outcome;
 }
 
-expected<result> run_store::store_end(run_status_kind status,
-                                      std::optional<run_error> error) {
+expected<kept_result> run_store::store_end(run_status_kind status,
+                                           std::optional<run_error> error) {
   auto append_end = [&] {
     return append_ours([&] {
       return journal_->append_event("run_ended", attempt_,
@@ -380,12 +380,12 @@ expected<result> run_store::store_end(run_status_kind status,
     (void) note_events(std::move(events));
   if (!noted)
     return tl::unexpected{noted.error()};
-  return make_result(checkpoints_.state(), path(), last_metrics().unpacked());
+  return make_result(checkpoints_.state(), path(), last_metrics());
 }
 
-result run_store::current_result() const {
+kept_result run_store::current_result() const {
   std::lock_guard guard{checkpoints_mutex_};
-  return make_result(checkpoints_.state(), path(), last_metrics().unpacked());
+  return make_result(checkpoints_.state(), path(), last_metrics());
 }
 
 std::vector<store_event> run_store::take_events() {

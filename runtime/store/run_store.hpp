@@ -18,7 +18,7 @@
 #include "troupe/runtime/store/attempt_start.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
 #include "troupe/runtime/store/journal.hpp"
-#include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/store/kept_result.hpp"
 #include "troupe/runtime/store/run_description.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
 
@@ -122,8 +122,8 @@ public:
   /// Notes the end of the run, in journal and state, and returns its
   /// result. Callbacks may still run: later lines are made durable as
   /// before.
-  expected<result> finish(run_status_kind status,
-                          std::optional<run_error> error = std::nullopt);
+  expected<kept_result> finish(run_status_kind status,
+                               std::optional<run_error> error = std::nullopt);
 
   /// Makes the last lines durable and releases the run's name: another driver
   /// may take it, and nothing more is written here. Call it when all other
@@ -131,7 +131,7 @@ public:
   void release();
 
   /// The result as it stands.
-  result current_result() const;
+  kept_result current_result() const;
 
   /// What was found on opening and by `begin_attempt` since the last call; it
   /// is in the journal already.
@@ -164,8 +164,8 @@ private:
   }
 
   expected<void> check() const;
-  expected<result> store_end(run_status_kind status,
-                             std::optional<run_error> error);
+  expected<kept_result> store_end(run_status_kind status,
+                                  std::optional<run_error> error);
   expected<void> start_sync() {
     return sync_.start([this] { return keep(); });
   }

@@ -145,7 +145,7 @@ TEST_F(committer_test, puts_the_result_on_the_board_once_it_is_durable) {
   auto answer =
     system.ask<void>(actor, finish_run{run_status_kind::aborted, reason});
   EXPECT_TRUE(answer->value);
-  auto prepared = monitor->prepared();
+  auto prepared = monitor->prepared().unpacked();
   EXPECT_EQ(prepared.status, run_status_kind::aborted);
   EXPECT_EQ(prepared.error, reason);
   EXPECT_FALSE(monitor->outcome()); // the driver's business

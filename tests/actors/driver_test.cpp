@@ -469,6 +469,18 @@ TEST_F(driver_test, a_driver_that_dies_leaves_an_error_and_no_rank) {
   EXPECT_TRUE(answer->failure);
 }
 
+TEST_F(driver_test, a_driver_that_dies_once_the_end_is_stored_changes_nothing) {
+  run();
+  report_checkpoint(0);
+  system.hold(callbacks); // for `after_run`
+  finish();
+  caf::anon_send_exit(driver, caf::exit_reason::kill);
+  system.settle();
+  system.release();
+  EXPECT_EQ(outcome().status, run_status_kind::finished);
+  EXPECT_FALSE(outcome().error);
+}
+
 TEST_F(driver_test, ranks_that_ignore_the_death_of_the_driver_are_killed) {
   config.stop_timeout = ms{400};
   run();

@@ -17,10 +17,10 @@ protected:
     monitor.on_change([this](run_state) { ++changes; });
   }
 
-  static result outcome(std::uint64_t attempts) {
-    result x;
-    x.status = run_status_kind::finished;
-    x.attempts = attempts;
+  static kept_result outcome(std::uint64_t attempts) {
+    kept_result x;
+    x.head.status = run_status_kind::finished;
+    x.head.attempts = attempts;
     return x;
   }
 
@@ -66,19 +66,21 @@ TEST_F(run_monitor_test, keeps_the_newest_notes_until_they_are_taken) {
 
 TEST_F(run_monitor_test, has_no_outcome_before_the_run_is_over) {
   EXPECT_FALSE(monitor.outcome());
+  EXPECT_FALSE(monitor.has_result());
   monitor.prepare(outcome(1));
+  EXPECT_TRUE(monitor.has_result());
   EXPECT_FALSE(monitor.outcome());
-  EXPECT_EQ(monitor.prepared().attempts, 1u);
+  EXPECT_EQ(monitor.prepared().head.attempts, 1u);
   monitor.prepare(outcome(2));
   monitor.finish();
   EXPECT_EQ(changes, 1);
   ASSERT_TRUE(monitor.outcome());
   EXPECT_EQ(monitor.outcome()->attempts, 2u);
-  EXPECT_EQ(monitor.wait().status, run_status_kind::finished);
+  EXPECT_EQ(monitor.wait().head.status, run_status_kind::finished);
 }
 
 TEST_F(run_monitor_test, wakes_all_that_wait_for_the_end) {
-  auto wait = [this] { return monitor.wait().attempts; };
+  auto wait = [this] { return monitor.wait().head.attempts; };
   auto one = std::async(std::launch::async, wait);
   auto other = std::async(std::launch::async, wait);
   monitor.prepare(outcome(7));

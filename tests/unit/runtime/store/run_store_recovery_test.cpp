@@ -79,7 +79,7 @@ TEST_F(run_store_test, resumes_all_but_finished_runs) {
   EXPECT_EQ(start.attempt, 4u);
   EXPECT_EQ(start.first_report, 8u);
   EXPECT_EQ(start.resume->data.name(), "c6");
-  EXPECT_EQ(store->current_result().metrics_history()->size(), 8u);
+  EXPECT_EQ(store->current_result().head.metrics_history()->size(), 8u);
 }
 
 TEST_F(run_store_test, can_be_taken_over_after_its_driver_was_killed) {
@@ -213,7 +213,7 @@ TEST_F(run_store_test, completes_the_journal_of_a_driver_killed_in_a_commit) {
     });
     ASSERT_TRUE(WIFSIGNALED(status)) << moment;
     auto store = open().value();
-    auto rows = store->current_result().metrics_history().value();
+    auto rows = store->current_result().head.metrics_history().value();
     ++index; // of `first`
     ASSERT_GE(rows.size(), index) << moment;
     for (std::size_t i = 0; i < rows.size(); ++i)

@@ -36,7 +36,7 @@ TEST_F(run_store_test, takes_a_run_from_its_begin_to_its_result) {
   auto done = store->finish(run_status_kind::finished);
   ASSERT_TRUE(done) << done.error().message;
   store.reset();
-  for (auto& x : {*done, result::from_path(run).value()}) {
+  for (auto& x : {done->unpacked(), result::from_path(run).value()}) {
     EXPECT_EQ(x.status, run_status_kind::finished);
     EXPECT_EQ(x.metrics, (metrics{{"x", 4}}));
     EXPECT_EQ(x.checkpoint, (*committed)->data);
@@ -77,7 +77,7 @@ TEST_F(run_store_test, gives_the_error_of_a_failed_run_back) {
   auto store = open().value();
   auto why = make_run_error(
     {{0, {rank_failure::kind_type::signal, 9, "", 1, "h"}}}, run);
-  auto done = store->finish(run_status_kind::errored, why).value();
+  auto done = store->finish(run_status_kind::errored, why)->unpacked();
   EXPECT_EQ(done.error, why);
   EXPECT_THROW(done.value_or_throw(), run_failed);
   EXPECT_EQ(result::from_path(run)->error, why);
@@ -135,7 +135,7 @@ TEST_F(run_store_test, appends_while_another_thread_commits) {
     EXPECT_TRUE(store->append(0, metrics_only(i, {{{"x", 1}}})));
   committer.join();
   EXPECT_EQ(store->checkpoints().size(), 20u);
-  EXPECT_EQ(store->current_result().metrics_history()->size(), 2000u);
+  EXPECT_EQ(store->current_result().head.metrics_history()->size(), 2000u);
 }
 
 TEST_F(run_store_test, skips_damaged_lines_of_its_history_and_says_so) {
@@ -144,11 +144,11 @@ TEST_F(run_store_test, skips_damaged_lines_of_its_history_and_says_so) {
   for (std::uint64_t i = 0; i < 4; ++i)
     ASSERT_TRUE(store->append(0, metrics_only(i, {{{"x", i}}})));
   auto journal = run / "journal.jsonl";
-  EXPECT_TRUE(store->current_result().metrics_history()->damaged.empty());
+  EXPECT_TRUE(store->current_result().head.metrics_history()->damaged.empty());
   auto bytes = bytes_of(journal);
   bytes[bytes.find("\"batch\":1") + 2] ^= 1;
   write_bytes(journal, bytes);
-  auto history = store->current_result().metrics_history();
+  auto history = store->current_result().head.metrics_history();
   ASSERT_TRUE(history) << history.error().message;
   ASSERT_EQ(history->size(), 3u);
   EXPECT_EQ((*history)[1].index, 2u);

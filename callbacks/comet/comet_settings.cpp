@@ -49,10 +49,10 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
                                          "offline_directory of Comet"));
   x.offline_directory = std::move(folder);
   TROUPE_TRY(auto url,
-             given_server(
-               host_of(first_of(options.url, variable("COMET_URL_OVERRIDE"),
-                                file["url_override"], "https://www.comet.com")),
-               "COMET_URL_OVERRIDE or url of Comet"));
+             given_server(host_of(first_of(
+                            given_address(options.url, "COMET_URL_OVERRIDE"),
+                            file["url_override"], "https://www.comet.com")),
+                          "COMET_URL_OVERRIDE or url of Comet"));
   x.url = std::move(url);
   if (auto ok =
         check_credential(x.api_key, "COMET_API_KEY or api_key of Comet");

@@ -21,27 +21,6 @@ bool is_true(const std::string& x) {
   return x == "true" || x == "True" || x == "1";
 }
 
-std::string without_user(const std::string& uri) {
-  auto host = uri.find("://");
-  if (host == uri.npos)
-    return uri;
-  host += 3;
-  auto at = uri.substr(0, uri.find('/', host)).rfind('@');
-  if (at == uri.npos || at < host)
-    return uri;
-  return uri.substr(0, host) + uri.substr(at + 1);
-}
-
-// An option that was saved as JSON has lost its user; the variable may still
-// have it.
-std::string address_of(const mlflow_options& options) {
-  auto from_environment = variable("MLFLOW_TRACKING_URI");
-  if (options.tracking_uri.empty()
-      || options.tracking_uri == without_user(from_environment))
-    return from_environment;
-  return options.tracking_uri;
-}
-
 std::string percent_decoded(const std::string& text) {
   std::string result;
   for (std::size_t i = 0; i < text.size(); ++i) {
@@ -251,7 +230,9 @@ std::vector<mlflow_pair> tags_of(const mlflow_options& options,
 
 expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
                                          const fs::path& run_path) {
-  auto result = settings_at(address_of(options), options, run_path);
+  auto result =
+    settings_at(given_address(options.tracking_uri, "MLFLOW_TRACKING_URI"),
+                options, run_path);
   if (!result)
     return result;
   auto text = variable("MLFLOW_HTTP_REQUEST_TIMEOUT");
@@ -263,8 +244,7 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
 }
 
 std::string to_json(mlflow_options x) {
-  x.tracking_uri =
-    without_user(first_of(x.tracking_uri, variable("MLFLOW_TRACKING_URI")));
+  x.tracking_uri = first_of(x.tracking_uri, variable("MLFLOW_TRACKING_URI"));
   x.databricks_config_file =
     first_of(x.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"));
   x.databricks_profile =

@@ -15,6 +15,7 @@
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::internal {
@@ -70,6 +71,9 @@ constexpr std::array<std::string_view, 25> harmless{
 };
 
 std::string shown(const std::string& name, const document& value) {
+  if (value.is_string())
+    if (auto text = value.get<std::string>(); text.find("://") != text.npos)
+      return name + "=\"" + shown_url(text) + '"';
   return name + '='
          + value.dump(-1, ' ', true, document::error_handler_t::replace);
 }

@@ -10,6 +10,7 @@
 #include <cstdlib>
 #include <sstream>
 
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal {
@@ -66,6 +67,13 @@ std::string trimmed(const std::string& x) {
 std::string variable(const char* name) {
   const auto* value = std::getenv(name);
   return value ? value : "";
+}
+
+std::string given_address(const std::string& option, const char* name) {
+  auto in_environment = variable(name);
+  return option.empty() || option == without_user(in_environment)
+           ? in_environment
+           : option;
 }
 
 fs::path in_home(const std::string& name) {

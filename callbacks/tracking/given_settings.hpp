@@ -24,6 +24,11 @@ std::string first_of(const Ts&... values) {
   return result;
 }
 
+/// *option*, or the environment variable *name* if that is empty. An option
+/// that was saved has lost its user and password: they are those of the
+/// variable if that has the same address.
+std::string given_address(const std::string& option, const char* name);
+
 /// *name* in HOME or, without HOME, in the home folder of the process's user.
 /// Empty if there is neither.
 fs::path in_home(const std::string& name);

@@ -15,6 +15,7 @@
 
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 
 namespace troupe::internal {
 
@@ -41,7 +42,8 @@ std::string_view option_name(Enum x) {
 }
 
 /// Writes the options that it visits as JSON. An `optional` without value is
-/// left out.
+/// left out, and so are user and password of an address: a run's folder holds
+/// no credentials.
 class option_writer {
 public:
   template <class T>
@@ -50,6 +52,8 @@ public:
       json_[name] = option_name(x);
     else if constexpr (std::is_same_v<T, fs::path>)
       json_[name] = x.string();
+    else if constexpr (std::is_same_v<T, std::string>)
+      json_[name] = without_user(x);
     else
       json_[name] = x;
   }

@@ -440,17 +440,24 @@ std::string redacted_lines(std::string_view text) {
   return result;
 }
 
+std::string without_user(std::string_view text) {
+  auto scheme = std::min(text.find("://"), text.size());
+  auto host = std::min(scheme + 3, text.size());
+  auto is_scheme = [](char c) {
+    return is_word(c) || c == '+' || c == '-' || c == '.';
+  };
+  auto authority = text.substr(host, text.find('/', host) - host);
+  auto at = authority.rfind('@');
+  if (scheme == 0 || at == authority.npos
+      || !std::ranges::all_of(text.substr(0, scheme), is_scheme)
+      || std::ranges::any_of(authority, is_blank))
+    return std::string{text};
+  return std::string{text.substr(0, host)}
+         + std::string{text.substr(host + at + 1)};
+}
+
 std::string shown_url(std::string_view url) {
-  url = url.substr(0, url.find_first_of("?#"));
-  auto scheme = url.find("://");
-  if (scheme == url.npos)
-    return redacted(url);
-  auto host = scheme + 3;
-  auto path = std::min(url.find('/', host), url.size());
-  if (auto at = url.substr(0, path).rfind('@'); at != url.npos && at >= host)
-    return redacted(std::string{url.substr(0, host)}
-                    + std::string{url.substr(at + 1)});
-  return redacted(url);
+  return redacted(without_user(url.substr(0, url.find_first_of("?#"))));
 }
 
 } // namespace troupe::internal

@@ -100,6 +100,10 @@ std::string redacted(std::string_view text, std::string_view secret);
 /// line.
 std::string redacted_lines(std::string_view text);
 
+/// *text* without the user and password of an address, `scheme://user@host`;
+/// any other text as it is.
+std::string without_user(std::string_view text);
+
 /// The scheme, host, port and path of *url*: no user info, no query.
 std::string shown_url(std::string_view url);
 

@@ -35,6 +35,18 @@ TEST_F(comet_settings_test, is_offline_without_a_key) {
   EXPECT_EQ(x->url, "https://www.comet.com");
 }
 
+TEST_F(comet_settings_test, saves_no_user_of_its_address) {
+  constexpr auto url = "https://me:hunter2@comet.local:1";
+  auto saved = options_json(comet_options{.url = url});
+  EXPECT_EQ(saved.find("hunter2"), saved.npos) << saved;
+  auto options = read_options<comet_options>(saved);
+  EXPECT_EQ(options.url, "https://comet.local:1");
+  EXPECT_EQ(make_comet_settings(options, run)->url, "https://comet.local:1");
+  // A process with the same variable gets the user back.
+  environment_guard more{{{"COMET_URL_OVERRIDE", url}}};
+  EXPECT_EQ(make_comet_settings(options, run)->url, url);
+}
+
 TEST_F(comet_settings_test, reads_no_file_for_a_user_without_a_home) {
   if (::geteuid() != 0)
     GTEST_SKIP() << "only root can be a user whom the host does not know";

@@ -23,3 +23,11 @@ TEST(default_trackers_test,
   EXPECT_EQ(named->options().finish_timeout, own->options().finish_timeout);
   EXPECT_EQ(named->options().failing_timeout, own->options().failing_timeout);
 }
+
+TEST(choose_options_test, shows_no_user_of_an_address) {
+  auto chosen = choose_options(
+    "comet", R"({"url": "https://me:hunter2@comet.local:1/x?token=abc"})", {});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  EXPECT_THAT(chosen->unconfirmed,
+              testing::ElementsAre("url=\"https://comet.local:1/x\""));
+}

@@ -3,9 +3,13 @@
 #include <gmock/gmock.h>
 
 #include <atomic>
+#include <cerrno>
 #include <latch>
 #include <semaphore>
 #include <stdexcept>
+
+#include <sys/wait.h>
+#include <unistd.h>
 
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
@@ -276,6 +280,30 @@ TEST_F(sink_thread_test, turns_an_exception_of_a_tracker_into_a_failure) {
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
   EXPECT_THAT(notes.front(), HasSubstr("Too many levels of symbolic links"));
   EXPECT_THAT(notes.back(), HasSubstr("takes records again"));
+}
+
+TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  auto status = -1;
+  target->answer = [&](auto) -> sink_result {
+    if (status >= 0)
+      return {};
+    auto child = ::fork();
+    if (child == 0)
+      status = 0; // It forks no other one.
+    while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
+      continue;
+    return {};
+  };
+  auto trackers = start().value();
+  report(0);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  EXPECT_TRUE(trackers->finish().empty());
+  EXPECT_EQ(status, 0);
+  EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 
 TEST_F(sink_thread_test, gives_a_tracker_that_keeps_throwing_nothing_more) {

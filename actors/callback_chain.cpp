@@ -18,7 +18,7 @@ std::string_view hook_of(const callback_chain_state::event& x) {
 }
 
 std::string name_of(std::size_t position, const std::string& name) {
-  return "callback actor " + std::to_string(position + 1) + " (" + name + ')';
+  return concat("callback actor ", position + 1, " (", name, ')');
 }
 
 std::string exit_text(const caf::error& reason) {
@@ -193,11 +193,10 @@ error callback_chain_state::too_large_for(const link& x) {
   if (bytes.size() <= args.longest_message)
     return {};
   return {ec::callback_failed,
-          name_of(current, x.who.name) + " was not called: its "
-            + std::string{hook_of(event)} + " takes "
-            + std::to_string(bytes.size())
-            + " bytes, and a message to another process holds "
-            + std::to_string(args.longest_message)};
+          concat(name_of(current, x.who.name), " was not called: its ",
+                 hook_of(event), " takes ", bytes.size(),
+                 " bytes, and a message to another process holds ",
+                 args.longest_message)};
 }
 
 void callback_chain_state::answered(std::vector<error> failures) {
@@ -285,7 +284,7 @@ void callback_chain_state::check_turn() {
   watchdog_is_set = false;
   auto now = self->clock().now();
   auto waited = [&] {
-    return std::to_string(watchdog.waited(now).count() / 1000) + " s";
+    return concat(watchdog.waited(now).count() / 1000, " s");
   };
   switch (watchdog.check(now, args.now())) {
     case callback_watchdog::verdict::wait:

@@ -5,6 +5,7 @@
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -70,10 +71,9 @@ void survive(driver_state::pointer self, const driver_args& args) {
 /// What a delayed restart means, for people.
 std::string text_of_delay(const run_state_machine& machine,
                           std::chrono::milliseconds delay) {
-  return "the ranks failed "
-         + std::to_string(machine.policy().failures_in_a_row())
-         + " times without a report in between: they are restarted in "
-         + std::to_string(delay.count()) + " ms";
+  return concat("the ranks failed ", machine.policy().failures_in_a_row(),
+                " times without a report in between: they are restarted in ",
+                delay.count(), " ms");
 }
 
 } // namespace
@@ -121,8 +121,9 @@ void driver_state::preempt_group(const run_action& action) {
                       unix_time.time_since_epoch())
                       .count()});
   auto why = redacted(action.reason.message);
-  args.monitor->note(why + "; ranks have " + std::to_string(grace.count())
-                     + " ms to leave their loops after one of their reports");
+  args.monitor->note(
+    concat(why, "; ranks have ", grace.count(),
+           " ms to leave their loops after one of their reports"));
   note_event("preempted",
              {{"reason", why},
               {"grace_s", std::chrono::duration<double>(grace).count()}});

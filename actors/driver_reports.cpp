@@ -4,6 +4,7 @@
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -19,7 +20,7 @@ constexpr auto all_callbacks = "all callbacks";
 caf::result<report_committed> driver_state::add(commit_batch& x) {
   if (!begun || x.attempt != begun->attempt)
     return to_caf(
-      error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+      error{ec::stopped, concat("attempt ", x.attempt, " is over")});
   if (refusal)
     return to_caf(refusal);
   auto promise = self->make_response_promise<report_committed>();
@@ -175,7 +176,7 @@ void driver_state::note_callback_failure(const std::string& reason) {
 caf::result<void> driver_state::log(const log_event& x) {
   if (!begun || x.attempt != begun->attempt)
     return to_caf(
-      error{ec::stopped, "attempt " + std::to_string(x.attempt) + " is over"});
+      error{ec::stopped, concat("attempt ", x.attempt, " is over")});
   auto ok = args.store->append_event(x.event.kind, x.attempt, x.event.fields);
   if (!ok) {
     apply(run_events::run_failed{ok.error()});

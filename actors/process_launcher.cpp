@@ -9,6 +9,7 @@
 
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -114,7 +115,7 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
 }
 
 expected<void> process_launcher::open_log(int rank, spawn_request& request) {
-  auto path = args_.log_path + "/rank_" + std::to_string(rank) + ".log";
+  auto path = concat(args_.log_path, "/rank_", rank, ".log");
   if (rank != 0 || !args_.console) {
     request.log_path = std::move(path);
     return {};

@@ -1,13 +1,15 @@
 #include "troupe/actors/trainer.hpp"
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 trainer_actor::behavior_type trainer(trainer_actor::pointer self,
                                      trainer_args args) {
   self->monitor(args.group);
   self->set_down_handler([args](caf::down_msg&) {
-    args.control->end({ec::protocol, "rank " + std::to_string(args.rank)
-                                       + ": the driver is gone"});
+    args.control->end(
+      {ec::protocol, concat("rank ", args.rank, ": the driver is gone")});
   });
   return {
     [args](stop_loop& x) {

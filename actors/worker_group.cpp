@@ -4,6 +4,7 @@
 #include <utility>
 
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -168,7 +169,7 @@ worker_group_state::current(std::uint64_t number) {
 }
 
 error worker_group_state::too_late(std::uint64_t number) const {
-  return {ec::stopped, "attempt " + std::to_string(number) + " is over"};
+  return {ec::stopped, concat("attempt ", number, " is over")};
 }
 
 group_status worker_group_state::status() const {

@@ -6,6 +6,7 @@
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -67,9 +68,8 @@ void worker_group_state::watch_exit(int rank) {
   after(limit, [this, rank, limit] {
     if (attempt->tracker.gone(rank))
       return;
-    auto what = "rank " + std::to_string(rank) + " was still there "
-                + std::to_string(limit.count())
-                + " ms after its loop had ended; its ";
+    auto what = concat("rank ", rank, " was still there ", limit.count(),
+                       " ms after its loop had ended; its ");
     if (args.plan.in_process) {
       what += "thread is left behind";
       attempt->tracker.give_up(rank);
@@ -111,10 +111,9 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
         return;
       if (args.launcher->has_ended(rank))
         after(kill_patience, [this, rank] {
-          lose(
-            rank,
-            "its connection broke, and its process was not seen to end within "
-              + std::to_string(kill_patience.count()) + " s");
+          lose(rank, concat("its connection broke, and its process was not "
+                            "seen to end within ",
+                            kill_patience.count(), " s"));
         });
       else
         lose(rank, "its connection broke but its process is still there");
@@ -165,8 +164,8 @@ void worker_group_state::on_failure() {
   if (!a->tracker.failed())
     return;
   auto& first = *a->tracker.failures().begin();
-  error reason{ec::stopped, "rank " + std::to_string(first.first)
-                              + " failed: " + to_string(first.second)};
+  error reason{ec::stopped, concat("rank ", first.first,
+                                   " failed: ", to_string(first.second))};
   if (args.plan.in_process
       || first.second.kind != rank_failure::kind_type::exception) {
     end_ranks(reason, args.plan.in_process ? args.plan.stop_timeout
@@ -208,8 +207,9 @@ void worker_group_state::wait_for_leavers() {
       if (!args.launcher->has_ended(rank)) // Else its end comes by itself.
         attempt->tracker.timed_out(
           rank,
-          "left the collectives of other ranks, and its loop had not ended "
-            + std::to_string(args.plan.exit_timeout.count()) + " ms later");
+          concat(
+            "left the collectives of other ranks, and its loop had not ended ",
+            args.plan.exit_timeout.count(), " ms later"));
     on_failure();
   });
 }
@@ -260,12 +260,12 @@ void worker_group_state::end_ranks(const error& reason,
 
 void worker_group_state::kill_ranks() {
   if (args.plan.on_lent_thread) {
-    self->send(driver, attempt_warning{
-                         attempt->number,
-                         "the loop was not left "
-                           + std::to_string(args.plan.stop_timeout.count())
-                           + " ms after it was asked to end: the run waits "
-                             "for it"});
+    self->send(
+      driver, attempt_warning{
+                attempt->number,
+                concat("the loop was not left ", args.plan.stop_timeout.count(),
+                       " ms after it was asked to end: the run waits "
+                       "for it")});
     return;
   }
   for (auto rank : attempt->tracker.still_there()) {
@@ -274,9 +274,8 @@ void worker_group_state::kill_ranks() {
       continue;
     }
     attempt->tracker.timed_out(
-      rank, "did not leave its loop "
-              + std::to_string(args.plan.stop_timeout.count())
-              + " ms after it was asked to; its thread is left behind");
+      rank, concat("did not leave its loop ", args.plan.stop_timeout.count(),
+                   " ms after it was asked to; its thread is left behind"));
     attempt->tracker.give_up(rank);
   }
   check_over();
@@ -289,9 +288,9 @@ void worker_group_state::kill_rank(int rank) {
       return;
     auto& tracker = attempt->tracker;
     if (!tracker.loop_over(rank))
-      tracker.lost(rank, "its process was still there "
-                           + std::to_string(kill_patience.count())
-                           + " s after it was killed; it is left behind");
+      tracker.lost(rank,
+                   concat("its process was still there ", kill_patience.count(),
+                          " s after it was killed; it is left behind"));
     tracker.give_up(rank);
     on_failure();
     check_over();

@@ -7,6 +7,7 @@
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -220,8 +221,7 @@ std::string worker_group_state::place_of(int rank) const {
   if (auto since = time_of(shown.at_device))
     return "waiting for its GPU for " + wait_text(now - *since);
   if (auto since = time_of(shown.in_collective))
-    return "in collective " + std::to_string(entered) + " for "
-           + wait_text(now - *since);
+    return concat("in collective ", entered, " for ", wait_text(now - *since));
   return "in its train loop";
 }
 

@@ -83,7 +83,7 @@ callback_list::round(std::string_view hook,
   auto last = begin;
   for (std::size_t i = 0; i < callbacks_.size(); ++i) {
     auto& [callback, name] = callbacks_[i];
-    auto who = "callback " + std::to_string(i + 1) + " (" + name + ')';
+    auto who = concat("callback ", i + 1, " (", name, ')');
     error failure;
     auto failed = [&](std::string_view what) {
       failure = {ec::callback_failed,

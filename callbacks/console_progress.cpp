@@ -5,6 +5,7 @@
 
 #include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -104,8 +105,8 @@ void console_progress::write(stream& to, std::string_view text) {
   }
   if (auto bytes = std::exchange(to.left_out, 0); bytes > 0)
     to.left_out = write_console(
-      to.fd, "\ntroupe: " + std::to_string(bytes)
-               + " bytes are missing here: the console was blocked\n");
+      to.fd, concat("\ntroupe: ", bytes,
+                    " bytes are missing here: the console was blocked\n"));
   to.left_out += write_console(to.fd, text);
 }
 

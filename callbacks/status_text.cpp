@@ -8,6 +8,7 @@
 #include "troupe/callbacks/console_progress.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -52,7 +53,7 @@ std::string hanging(const std::string& text, std::size_t indent) {
 } // namespace
 
 std::string counted(std::uint64_t n, const char* noun) {
-  return std::to_string(n) + ' ' + noun + (n == 1 ? "" : "s");
+  return concat(n, ' ', noun, (n == 1 ? "" : "s"));
 }
 
 std::string elapsed_text(double seconds) {
@@ -77,10 +78,10 @@ std::string metrics_text(const metrics& x, int columns) {
   for (auto& [name, value] : x) {
     auto next = (text.empty() ? "" : " ") + fit_to_line(name, widest) + '='
                 + fit_to_line(to_string(value), widest);
-    auto more = left > 1 ? " + " + std::to_string(left - 1) + " more" : "";
+    auto more = left > 1 ? concat(" + ", left - 1, " more") : "";
     // The first metric is always shown, or the line would show none.
     if (!text.empty() && display_width(text + next + more) > columns)
-      return text + " + " + std::to_string(left) + " more";
+      return concat(text, " + ", left, " more");
     text += next;
     --left;
   }
@@ -90,7 +91,7 @@ std::string metrics_text(const metrics& x, int columns) {
 std::string state_text(const run_status& x) {
   std::string text{to_string(x.state)};
   std::ranges::replace(text, '_', ' ');
-  text += ", attempt " + std::to_string(x.attempt);
+  text += concat(", attempt ", x.attempt);
   if (x.world_size > 0)
     text += ", " + counted(static_cast<std::uint64_t>(x.world_size), "rank");
   return text;
@@ -99,15 +100,14 @@ std::string state_text(const run_status& x) {
 std::string report_text(const run_status& x, int columns) {
   std::string text;
   if (x.last_report)
-    text = "report " + std::to_string(*x.last_report) + ", ";
+    text = concat("report ", *x.last_report, ", ");
   text += rate_text(x.reports_per_second) + ", " + elapsed_text(x.elapsed_s);
   return with_metrics(std::move(text), x, ": ", columns);
 }
 
 std::string progress_text(const epoch_progress& x) {
-  return "epoch " + std::to_string(x.epoch) + ": " + std::to_string(x.batch)
-         + '/' + std::to_string(x.batches) + ", " + elapsed_text(x.left_s)
-         + " left";
+  return concat("epoch ", x.epoch, ": ", x.batch, '/', x.batches, ", ",
+                elapsed_text(x.left_s), " left");
 }
 
 std::string live_text(const run_status& x, double elapsed_s, int columns) {
@@ -118,7 +118,7 @@ std::string live_text(const run_status& x, double elapsed_s, int columns) {
   if (x.progress)
     text += " | " + progress_text(*x.progress);
   if (x.callback_queue > 0)
-    text += " | " + std::to_string(x.callback_queue) + " wait for callbacks";
+    text += concat(" | ", x.callback_queue, " wait for callbacks");
   return with_metrics(std::move(text), x, " | ", columns);
 }
 

@@ -12,6 +12,8 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 #if TROUPE_FAILPOINTS
@@ -87,7 +89,7 @@ expected<armed_failpoint> parse_failpoint(const std::string& spec) {
 void log_action(const char* name) {
   if (!plan().log)
     return;
-  auto line = std::to_string(::getpid()) + ' ' + name + '\n';
+  auto line = concat(::getpid(), ' ', name, '\n');
   auto file =
     ::open(plan().log, O_WRONLY | O_CREAT | O_APPEND | O_CLOEXEC, 0600);
   if (file < 0)

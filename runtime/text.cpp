@@ -99,7 +99,7 @@ std::string cut_reason(std::string text) {
   if (size <= max_reason_size)
     return text;
   text.resize(cut_text(text, max_reason_size).size());
-  return text + "… (cut; it has " + std::to_string(size) + " bytes)";
+  return concat(text, "… (cut; it has ", size, " bytes)");
 }
 
 void append_hex(std::string& out, std::string_view bytes) {

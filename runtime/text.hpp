@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <string>
 #include <string_view>
+#include <type_traits>
 
 namespace troupe::internal {
 
@@ -39,13 +40,6 @@ std::string_view cut_text(std::string_view text, std::size_t size) noexcept;
 /// *text*, cut to `max_reason_size`; a cut text ends with its full length.
 std::string cut_reason(std::string text);
 
-/// Appends two lowercase hexadecimal digits for each byte of *bytes*.
-void append_hex(std::string& out, std::string_view bytes);
-
-/// Appends *text* in quotes, escaped for JSON, with invalid UTF-8 replaced as
-/// in `append_utf8`.
-void append_json_string(std::string& out, std::string_view text);
-
 /// Appends *x* as the shortest text that reads back as the same number, in any
 /// locale. Not for NaN and infinities: every format spells them differently.
 template <class T>
@@ -55,8 +49,36 @@ void append_number(std::string& out, T x) {
   out.append(text, std::to_chars(text, text + sizeof(text), x).ptr);
 }
 
-/// The same, always with a point or an exponent: readers that tell integers
-/// from floating-point numbers take it for the latter.
+/// Appends *x*: text, a character, or an integer in decimal digits.
+template <class T>
+void append_part(std::string& out, const T& x) {
+  if constexpr (std::is_same_v<T, char>) {
+    out += x;
+  } else if constexpr (std::integral<T>) {
+    static_assert(!std::is_same_v<T, bool>, "a text for true and false");
+    append_number(out, x);
+  } else {
+    out += std::string_view{x};
+  }
+}
+
+/// All *parts*, one after the other: texts, characters and integers.
+template <class... Parts>
+std::string concat(const Parts&... parts) {
+  std::string result;
+  (append_part(result, parts), ...);
+  return result;
+}
+
+/// Appends two lowercase hexadecimal digits for each byte of *bytes*.
+void append_hex(std::string& out, std::string_view bytes);
+
+/// Appends *text* in quotes, escaped for JSON, with invalid UTF-8 replaced as
+/// in `append_utf8`.
+void append_json_string(std::string& out, std::string_view text);
+
+/// As `append_number`, always with a point or an exponent: readers that tell
+/// integers from floating-point numbers take it for the latter.
 void append_real(std::string& out, double x);
 
 } // namespace troupe::internal

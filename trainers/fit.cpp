@@ -27,6 +27,7 @@
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/store/result.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/run_handle.hpp"
 
 namespace troupe {
@@ -45,8 +46,7 @@ constexpr auto could_not_continue = "the run could not continue";
 std::string by_signal(const char* what, int signal) {
   auto name = sigabbrev_np(signal);
   return std::string{"the run was "} + what + " by "
-         + (name ? std::string{"SIG"} + name
-                 : "signal " + std::to_string(signal));
+         + (name ? std::string{"SIG"} + name : concat("signal ", signal));
 }
 
 /// Passes on what signals ask for, each time they ask for more.
@@ -280,9 +280,10 @@ expected<void> expect_descriptors(std::size_t count) {
     unique_fd x{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
     if (!x)
       return system_failure(
-        ec::spawn, "the run needs " + std::to_string(count)
-                     + " more file descriptors, but this process may open only "
-                     + std::to_string(all.size()));
+        ec::spawn,
+        concat("the run needs ", count,
+               " more file descriptors, but this process may open only ",
+               all.size()));
     all.push_back(std::move(x));
   }
   return {};

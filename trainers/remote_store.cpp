@@ -1,6 +1,7 @@
 #include "troupe/trainers/remote_store.hpp"
 
 #include "troupe/actors/protocol/error_code.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -9,9 +10,8 @@ namespace {
 expected<void> name_key(expected<void> x, const std::string& key,
                         key_value_store::timeout limit) {
   if (!x && x.error().code == ec::timeout)
-    return failure(ec::timeout, "the rendezvous store has no key '" + key
-                                  + "' after " + std::to_string(limit.count())
-                                  + " ms");
+    return failure(ec::timeout, concat("the rendezvous store has no key '", key,
+                                       "' after ", limit.count(), " ms"));
   return x;
 }
 
@@ -22,8 +22,7 @@ error explain(const group_link& link, const caf::error& reason) {
     return link.control->reason();
   auto result = from_caf(reason);
   if (result.code == ec::protocol)
-    result.message =
-      "rank " + std::to_string(link.rank) + ": " + result.message;
+    result.message = concat("rank ", link.rank, ": ", result.message);
   return result;
 }
 

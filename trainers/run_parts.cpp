@@ -13,6 +13,7 @@
 #include "troupe/callbacks/trackers/default_trackers.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
@@ -95,8 +96,8 @@ find_actors(const run_config& config, caf::actor_system& system) {
     auto actor = x->find(system);
     if (!actor)
       return failure(actor.error().code,
-                     "callback actor " + std::to_string(result.size() + 1)
-                       + " (" + x->name() + "): " + actor.error().message);
+                     concat("callback actor ", result.size() + 1, " (",
+                            x->name(), "): ", actor.error().message));
     result.push_back({x->name(), std::move(*actor)});
   }
   return result;

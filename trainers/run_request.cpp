@@ -1,5 +1,7 @@
 #include "troupe/trainers/run_request.hpp"
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 namespace {
@@ -43,11 +45,11 @@ expected<void> validate(const run_request& x) {
                    "an in_process_loop cannot run in processes: set "
                    "scaling.where to placement::in_process");
   if (x.loop.config.size() > max_config_bytes)
-    return failure(
-      ec::invalid_config,
-      "the config of the train loop has " + std::to_string(x.loop.config.size())
-        + " bytes, the limit is " + std::to_string(max_config_bytes)
-        + ": give it the path of a file that ranks read");
+    return failure(ec::invalid_config,
+                   concat("the config of the train loop has ",
+                          x.loop.config.size(), " bytes, the limit is ",
+                          max_config_bytes,
+                          ": give it the path of a file that ranks read"));
   return refuse_closures(x.run.rank_hooks);
 }
 

@@ -142,11 +142,11 @@ void tracking_handle::log_image(const std::string& name,
   auto bytes = value_or_throw(
     encode_png(image.width, image.height, image.channels, image.pixels));
   auto folder = value_or_throw(folder_of_run(*context_).folder("media"));
-  auto begin = file_name(name) + '_' + std::to_string(step) + '_'
-               + std::to_string(context_->attempt()) + '_';
+  auto begin =
+    concat(file_name(name), '_', step, '_', context_->attempt(), '_');
   std::string file;
   do // Another handle of the loop may have written some.
-    file = begin + std::to_string(images_++) + ".png";
+    file = concat(begin, images_++, ".png");
   while (value_or_throw(folder.look_up(file)).exists());
   value_or_throw(folder.replace_file(file, bytes));
   send(event_kind::tracker_image, {{"name", name},

@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/call_rank_hook.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
@@ -100,8 +101,7 @@ void train_context::end() {
 
 rank_link& train_context::link_for(const char* call) {
   auto refuse = [&](const char* why) {
-    leave({ec::invalid_argument,
-           "rank " + std::to_string(rank()) + ": " + call + why});
+    leave({ec::invalid_argument, concat("rank ", rank(), ": ", call, why)});
   };
   if (ended_)
     refuse(" was called after the train loop had ended");
@@ -148,8 +148,8 @@ void train_context::send(const metrics& values,
                          const report_options& options) {
   auto& link = link_for("report()");
   if (in_hook_)
-    leave({ec::invalid_argument, "rank " + std::to_string(rank())
-                                   + ": report() was called by on_report"});
+    leave({ec::invalid_argument,
+           concat("rank ", rank(), ": report() was called by on_report")});
   call_before_report();
   value_or_leave(validate(values));
   std::chrono::duration<double> step =
@@ -185,11 +185,11 @@ void train_context::warn_of_unread_checkpoint(rank_link& link) {
   is_unread_ = false;
   value_or_leave(link.log(
     {warning_kind,
-     {{"text", "attempt " + std::to_string(attempt()) + " resumes from "
-                 + checkpoint_->name()
-                 + ", but the train loop of rank 0 reports without having "
-                   "asked for context.checkpoint(): a loop that does not load "
-                   "it trains from the beginning"}}}));
+     {{"text",
+       concat("attempt ", attempt(), " resumes from ", checkpoint_->name(),
+              ", but the train loop of rank 0 reports without having "
+              "asked for context.checkpoint(): a loop that does not load "
+              "it trains from the beginning")}}}));
 }
 
 std::shared_ptr<void> train_context::before_report(std::function<void()> f) {
@@ -222,10 +222,9 @@ void train_context::log(loop_event x) {
   auto& link = link_for("log()");
   value_or_leave(validate(x.fields));
   if (x.kind.size() > max_kind_bytes)
-    leave({ec::invalid_argument, "log(): a kind of "
-                                   + std::to_string(x.kind.size())
-                                   + " bytes is over the limit of "
-                                   + std::to_string(max_kind_bytes)});
+    leave({ec::invalid_argument,
+           concat("log(): a kind of ", x.kind.size(),
+                  " bytes is over the limit of ", max_kind_bytes)});
   if (std::ranges::find(kinds_of_the_run, x.kind) != kinds_of_the_run.end())
     leave({ec::invalid_argument,
            "log(): '" + x.kind + "' is an event of the run itself"});
@@ -239,10 +238,10 @@ void train_context::barrier() {
 std::string train_context::broadcast(expected<std::string> bytes) {
   auto& link = link_for("broadcast_from_rank_zero()");
   if (bytes && bytes->size() > max_broadcast_bytes)
-    bytes = failure(ec::invalid_argument,
-                    "a broadcast of " + std::to_string(bytes->size())
-                      + " bytes is over the limit of "
-                      + std::to_string(max_broadcast_bytes));
+    bytes =
+      failure(ec::invalid_argument,
+              concat("a broadcast of ", bytes->size(),
+                     " bytes is over the limit of ", max_broadcast_bytes));
   return value_or_leave(link.broadcast(std::move(bytes)));
 }
 

@@ -7,6 +7,7 @@
 
 #include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/actors/transport/unix_scribe.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -17,8 +18,8 @@ namespace {
 error explain(const caf::error& reason, const std::string& where,
               std::chrono::milliseconds timeout) {
   if (reason == caf::sec::request_timeout)
-    return {ec::timeout, "no answer at " + where + " within "
-                           + std::to_string(timeout.count()) + " ms"};
+    return {ec::timeout,
+            concat("no answer at ", where, " within ", timeout.count(), " ms")};
   return {ec::protocol,
           "no connection through " + where + ": " + caf::to_string(reason)};
 }

@@ -2,6 +2,8 @@
 
 #include <caf/io/basp/header.hpp>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 using caf::io::basp::message_type;
@@ -28,8 +30,7 @@ frame_guard::check(std::span<const std::byte, header_size> header) {
   auto limit = greeted_ ? max_payload : max_handshake;
   greeted_ = true;
   if (auto length = payload_length(header); length > limit)
-    return "a frame of " + std::to_string(length) + " bytes, the limit is "
-           + std::to_string(limit);
+    return concat("a frame of ", length, " bytes, the limit is ", limit);
   return std::nullopt;
 }
 

@@ -13,6 +13,7 @@
 #include <unistd.h>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -26,9 +27,9 @@ expected<sockaddr_un> address_of(const fs::path& path) {
   result.sun_family = AF_UNIX;
   constexpr auto limit = sizeof(result.sun_path) - 1;
   if (path.native().size() > limit)
-    return failure(ec::invalid_config, "the socket path " + path.string()
-                                         + " is longer than "
-                                         + std::to_string(limit) + " bytes");
+    return failure(ec::invalid_config,
+                   concat("the socket path ", path.string(), " is longer than ",
+                          limit, " bytes"));
   std::memcpy(result.sun_path, path.c_str(), path.native().size());
   return result;
 }
@@ -130,9 +131,9 @@ expected<unique_fd> connect_to(const fs::path& path,
   auto result = uninterrupted(
     [&] { return ::connect(fd.get(), generic, sizeof(*address)); });
   if (result != 0 && errno == EAGAIN)
-    return failure(ec::timeout, "no process accepts connections at the socket "
-                                  + path.string() + " within "
-                                  + std::to_string(timeout.count()) + " ms");
+    return failure(ec::timeout,
+                   concat("no process accepts connections at the socket ",
+                          path.string(), " within ", timeout.count(), " ms"));
   if (result != 0)
     return system_failure(ec::protocol,
                           "no process listens on the socket " + path.string());

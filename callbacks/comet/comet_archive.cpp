@@ -52,10 +52,9 @@ sink_result fails(const error& reason) {
 }
 
 error lost(const fs::path& path, std::uint64_t size, std::uint64_t wanted) {
-  return {ec::corrupt, path.string() + " has " + std::to_string(size) + " of "
-                         + std::to_string(wanted)
-                         + " bytes that were written: remove the run's file "
-                           "sinks/comet.offset to write the archive again"};
+  return {ec::corrupt, concat(path.string(), " has ", size, " of ", wanted,
+                              " bytes that were written: remove the run's file "
+                              "sinks/comet.offset to write the archive again")};
 }
 
 // Makes *bytes* follow the first *at* bytes of the file, durably. Returns
@@ -139,7 +138,7 @@ comet_archive::comet_archive(comet_settings settings,
 fs::path comet_archive::path() const {
   auto name = settings_.experiment_key;
   if (number_ > 0)
-    name += "-" + std::to_string(number_);
+    name += concat("-", number_);
   return settings_.offline_directory / (name + ".zip");
 }
 
@@ -241,8 +240,8 @@ std::string comet_archive::line_of(const comet_message& x,
       payload = R"("key":)" + name + R"(,"value":)" + value;
       break;
   }
-  return R"({"payload":{)" + payload + R"(,"message_id":)" + std::to_string(id)
-         + R"(},"type":")" + type + "\"}\n";
+  return concat(R"({"payload":{)", payload, R"(,"message_id":)", id,
+                R"(},"type":")", type, "\"}\n");
 }
 
 std::string comet_archive::experiment_json(std::int64_t end_ms) const {

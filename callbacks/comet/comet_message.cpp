@@ -6,6 +6,7 @@
 
 #include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -36,8 +37,8 @@ metrics buckets_of(const logged_histogram& x) {
   // The journal may be damaged or from another program, with fewer of one.
   auto buckets = std::min(x.limits.size(), x.counts.size());
   for (std::size_t i = 0; i < buckets; ++i) {
-    result["limits/" + std::to_string(i)] = x.limits[i];
-    result["counts/" + std::to_string(i)] = x.counts[i];
+    result[concat("limits/", i)] = x.limits[i];
+    result[concat("counts/", i)] = x.counts[i];
   }
   return result;
 }

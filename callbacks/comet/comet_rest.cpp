@@ -28,7 +28,7 @@ std::string field(const char* name, const std::string& text) {
 }
 
 std::string field(const char* name, std::int64_t x) {
-  return std::string{"\""} + name + "\":" + std::to_string(x);
+  return concat("\"", name, "\":", x);
 }
 
 // Comet does not deduplicate, so a call must not be repeated automatically.
@@ -162,7 +162,7 @@ sink_result comet_rest::send_asset(const comet_message& x) {
              + "&fileName=" + percent_encoded(name)
              + "&type=" + (x.is_image ? "image" : "asset");
   if (x.step)
-    url += "&step=" + std::to_string(*x.step);
+    url += concat("&step=", *x.step);
   http_part part;
   part.name = "file";
   part.file = x.file;

@@ -146,7 +146,7 @@ sink_result csv_sink::finish(run_status_kind,
 }
 
 std::string csv_sink::state() const {
-  return R"({"rows":)" + std::to_string(rows_.value_or(0)) + '}';
+  return concat(R"({"rows":)", rows_.value_or(0), '}');
 }
 
 } // namespace troupe::internal

@@ -36,6 +36,8 @@ unsigned char* compressed_rows(unsigned char* rows, int size, int* packed_size,
 #define STBIW_ZLIB_COMPRESS troupe::internal::compressed_rows
 #include <stb/stb_image_write.h>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 namespace {
@@ -45,26 +47,25 @@ expected<void> check(int width, int height, int channels, std::size_t bytes) {
   constexpr std::size_t max_bytes = 1 << 30; // stb counts in `int`.
   if (width < 1 || height < 1 || width > max_side || height > max_side)
     return failure(ec::invalid_argument,
-                   "an image of " + std::to_string(width) + " x "
-                     + std::to_string(height)
-                     + " pixels: each side must have 1 to 1048576");
+                   concat("an image of ", width, " x ", height,
+                          " pixels: each side must have 1 to 1048576"));
   if (channels < 1 || channels > 4)
     return failure(
       ec::invalid_argument,
-      "an image with " + std::to_string(channels)
-        + " channels: 1 (grey) to 4 (RGB with alpha) are possible");
+      concat("an image with ", channels,
+             " channels: 1 (grey) to 4 (RGB with alpha) are possible"));
   const auto wanted = std::size_t{1} * static_cast<std::size_t>(width)
                       * static_cast<std::size_t>(height)
                       * static_cast<std::size_t>(channels);
   if (bytes != wanted)
-    return failure(
-      ec::invalid_argument,
-      "an image of " + std::to_string(width) + " x " + std::to_string(height)
-        + " pixels with " + std::to_string(channels) + " channels needs "
-        + std::to_string(wanted) + " bytes, it has " + std::to_string(bytes));
+    return failure(ec::invalid_argument,
+                   concat("an image of ", width, " x ", height, " pixels with ",
+                          channels, " channels needs ", wanted,
+                          " bytes, it has ", bytes));
   if (bytes > max_bytes)
-    return failure(ec::unsupported, "an image of " + std::to_string(bytes)
-                                      + " bytes: at most 1 GiB is possible");
+    return failure(
+      ec::unsupported,
+      concat("an image of ", bytes, " bytes: at most 1 GiB is possible"));
   return {};
 }
 
@@ -81,9 +82,8 @@ expected<std::string> encode_png(int width, int height, int channels,
   if (stbi_write_png_to_func(append, &result, width, height, channels,
                              pixels.data(), width * channels)
       == 0)
-    return failure(ec::unsupported, "no memory to compress an image of "
-                                      + std::to_string(pixels.size())
-                                      + " bytes");
+    return failure(ec::unsupported, concat("no memory to compress an image of ",
+                                           pixels.size(), " bytes"));
   return result;
 }
 

@@ -9,6 +9,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -18,7 +19,7 @@ namespace {
 expected<void> set_aside(const fs::path& path) {
   for (int number = 1;; ++number) {
     auto kept = path;
-    kept += '.' + std::to_string(number);
+    kept += concat('.', number);
     auto done = rename_new(path, kept);
     if (done || done.error().code != ec::conflict)
       return done.and_then([&] { return sync_folder(path.parent_path()); });

@@ -15,6 +15,7 @@
 
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -265,8 +266,7 @@ std::size_t http_transfer::on_body(char* data, std::size_t, std::size_t size,
                                    void* self) {
   auto& x = *static_cast<http_transfer*>(self);
   if (x.reply_.body.size() + size > x.max_reply_) {
-    x.limit_ =
-      "the reply is longer than " + std::to_string(x.max_reply_) + " bytes";
+    x.limit_ = concat("the reply is longer than ", x.max_reply_, " bytes");
     return 0;
   }
   x.reply_.body.append(data, size);

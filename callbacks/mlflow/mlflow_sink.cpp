@@ -15,6 +15,7 @@
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -223,12 +224,12 @@ sink_result mlflow_sink::log_files(const tracker_record& record) {
   if (auto* params = std::get_if<logged_params>(&record.content))
     return log_params(params->values);
   if (auto* x = std::get_if<logged_text>(&record.content))
-    return put_text(x->text, artifact_path("texts/" + x->name + "/"
-                                           + std::to_string(x->step) + ".txt"));
+    return put_text(
+      x->text, artifact_path(concat("texts/", x->name, "/", x->step, ".txt")));
   if (auto* x = std::get_if<logged_histogram>(&record.content))
-    return put_text(histogram_json(*x),
-                    artifact_path("histograms/" + x->name + "/"
-                                  + std::to_string(x->step) + ".json"));
+    return put_text(
+      histogram_json(*x),
+      artifact_path(concat("histograms/", x->name, "/", x->step, ".json")));
   if (auto* x = std::get_if<logged_image>(&record.content))
     return put_image(*x, record);
   if (auto* x = std::get_if<logged_artifact>(&record.content))
@@ -286,9 +287,8 @@ sink_result mlflow_sink::put_image(const logged_image& x,
   std::snprintf(unique, sizeof(unique), "00000000-0000-4000-8000-%012llx",
                 static_cast<unsigned long long>(record.end)
                   & 0xFFFFFFFFFFFFull);
-  auto name = "images/" + key + "+step+" + std::to_string(x.step)
-              + "+timestamp+" + std::to_string(unix_ms(record.time)) + "+"
-              + unique + ".png";
+  auto name = concat("images/", key, "+step+", x.step, "+timestamp+",
+                     unix_ms(record.time), "+", unique, ".png");
   TROUPE_TRY_VOID(put(x.file, name));
   return set_tag("mlflow.loggedImages", "True");
 }

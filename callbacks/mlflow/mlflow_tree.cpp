@@ -17,6 +17,7 @@
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -57,8 +58,7 @@ std::string uri_of(const fs::path& path) {
 }
 
 std::string line_of(const mlflow_metric& x) {
-  return std::to_string(x.time_ms) + ' ' + mlflow_text(x.value) + ' '
-         + std::to_string(x.step) + '\n';
+  return concat(x.time_ms, ' ', mlflow_text(x.value), ' ', x.step, '\n');
 }
 
 expected<void> sync_all(const std::set<fs::path>& paths) {
@@ -243,15 +243,15 @@ expected<void> mlflow_tree::write_meta(run_status_kind status,
 
 std::string mlflow_tree::new_meta(const std::string& status,
                                   const std::string& end) const {
-  return "artifact_uri: " + yaml_text(uri_of(folder_ / "artifacts"))
-         + "\nend_time: " + end + "\nentry_point_name: ''\nexperiment_id: '"
-         + experiment_id_ + "'\nlifecycle_stage: active\nrun_id: "
-         + yaml_text(id_) + "\nrun_name: " + yaml_text(run_.name)
-         + "\nrun_uuid: " + yaml_text(id_)
-         + "\nsource_name: ''\nsource_type: 4\nsource_version: ''"
-           "\nstart_time: "
-         + std::to_string(run_.start_ms) + "\nstatus: " + status
-         + "\ntags: []\nuser_id: " + yaml_text(run_.user) + "\n";
+  return concat(
+    "artifact_uri: ", yaml_text(uri_of(folder_ / "artifacts")),
+    "\nend_time: ", end, "\nentry_point_name: ''\nexperiment_id: '",
+    experiment_id_, "'\nlifecycle_stage: active\nrun_id: ", yaml_text(id_),
+    "\nrun_name: ", yaml_text(run_.name), "\nrun_uuid: ", yaml_text(id_),
+    "\nsource_name: ''\nsource_type: 4\nsource_version: ''"
+    "\nstart_time: ",
+    run_.start_ms, "\nstatus: ", status,
+    "\ntags: []\nuser_id: ", yaml_text(run_.user), "\n");
 }
 
 // `a` cannot be both a file and, for `a/b`, a folder: the later of the two gets

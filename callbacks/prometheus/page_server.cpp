@@ -14,6 +14,7 @@
 #include <system_error>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -21,9 +22,9 @@ namespace {
 
 std::string reply(const char* status, const std::string& type,
                   const std::string& body, bool with_body = true) {
-  auto head = "HTTP/1.1 " + std::string{status} + "\r\nContent-Type: " + type
-              + "\r\nContent-Length: " + std::to_string(body.size())
-              + "\r\nConnection: close\r\n";
+  auto head =
+    concat("HTTP/1.1 ", status, "\r\nContent-Type: ", type,
+           "\r\nContent-Length: ", body.size(), "\r\nConnection: close\r\n");
   if (std::string_view{status}.starts_with("405"))
     head += "Allow: GET, HEAD\r\n";
   return head + "\r\n" + (with_body ? body : std::string{});
@@ -75,7 +76,7 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
   unique_fd listener{
     ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
   unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
-  auto where = address + ":" + std::to_string(port);
+  auto where = concat(address, ":", port);
   const int on = 1;
   auto* generic = reinterpret_cast<sockaddr*>(&name);
   socklen_t size = sizeof(name);
@@ -86,7 +87,7 @@ page_server::start(const std::string& address, std::uint16_t port, page what) {
       || ::listen(listener.get(), 16) != 0
       || ::getsockname(listener.get(), generic, &size) != 0)
     return system_failure(ec::conflict, "cannot serve at " + where);
-  where = address + ":" + std::to_string(ntohs(name.sin_port));
+  where = concat(address, ":", ntohs(name.sin_port));
   auto loopback = ntohl(name.sin_addr.s_addr) >> 24 == 127;
   try {
     return std::unique_ptr<page_server>{

@@ -8,6 +8,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -59,9 +60,9 @@ sink_result prometheus_sink::log(std::span<const tracker_record> records) {
     gauges_->add(x);
   if (gauges_->left_out() > 0 && !std::exchange(warned_, true))
     write_console(STDERR_FILENO,
-                  "troupe: Prometheus gets only the first "
-                    + std::to_string(options_.max_metrics)
-                    + " metrics (prometheus_options::max_metrics)\n");
+                  concat("troupe: Prometheus gets only the first ",
+                         options_.max_metrics,
+                         " metrics (prometheus_options::max_metrics)\n"));
   return {};
 }
 

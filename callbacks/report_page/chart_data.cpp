@@ -9,6 +9,7 @@
 
 #include "troupe/callbacks/report_page/page_text.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -76,8 +77,7 @@ private:
         "Step time over all ranks", "s", {{"all ranks", &digest_.step_times}}};
     chart result{"Step time of each rank", "s", {}};
     for (auto& x : digest_.of_ranks)
-      result.curves.emplace_back("rank " + std::to_string(result.curves.size()),
-                                 &x);
+      result.curves.emplace_back(concat("rank ", result.curves.size()), &x);
     return result;
   }
 
@@ -125,7 +125,7 @@ private:
     append_number(out += ',', x.last().x, 12);
     append_number(out += ',', total.min, 6);
     append_number(out += ',', total.max, 6);
-    (out += ',') += std::to_string(total.samples) + ']';
+    (out += ',') += concat(total.samples, ']');
   }
 
   // Curves of the same reports share an axis.

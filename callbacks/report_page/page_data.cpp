@@ -14,6 +14,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/retention.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -241,7 +242,7 @@ void append_ranks(object_writer& out, const journal_digest& digest) {
     append_number(to += '[', x.sum / count, 6);
     append_number(to += ',', x.max, 6);
     append_number(to += ',', x.last, 6);
-    (to += ',') += std::to_string(x.reports) + ']';
+    (to += ',') += concat(x.reports, ']');
   });
 }
 

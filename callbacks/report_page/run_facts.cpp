@@ -16,6 +16,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -178,10 +179,9 @@ void read_logs(const fs::path& run_path, run_facts& to) {
   auto folder = run_path / "logs";
   auto files = log_files(folder);
   if (files.size() > max_logs) {
-    to.complaints.push_back("The logs of " + std::to_string(files.size())
-                            + " ranks are in " + folder.string()
-                            + "; this page shows the first "
-                            + std::to_string(max_logs) + ".");
+    to.complaints.push_back(
+      concat("The logs of ", files.size(), " ranks are in ", folder.string(),
+             "; this page shows the first ", max_logs, "."));
     files.resize(max_logs);
   }
   auto limit = std::min(

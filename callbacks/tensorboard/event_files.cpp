@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal::tensorboard {
 
@@ -90,8 +91,7 @@ std::string event_files::name(std::int64_t seconds,
   const std::string head = std::string{"events.out.tfevents."} + digits;
   std::snprintf(digits, sizeof(digits), "%04llu",
                 static_cast<unsigned long long>(number));
-  return head + '.' + host_ + '.' + std::to_string(::getpid()) + ending_
-         + digits;
+  return concat(head, '.', host_, '.', ::getpid(), ending_, digits);
 }
 
 expected<void> event_files::begin(std::chrono::system_clock::time_point time) {

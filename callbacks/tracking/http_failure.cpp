@@ -84,7 +84,7 @@ sink_failure failure_of(const http_request& request, const http_reply& x,
   result.retry_after = x.retry_after;
   // Some servers fail on a body that they should reject.
   result.suspect = x.status == 500;
-  auto text = subject_of(request) + ": status " + std::to_string(x.status);
+  auto text = concat(subject_of(request), ": status ", x.status);
   if (!x.redirect.empty())
     text += ", it is at " + shown_url(x.redirect) + " now";
   if (auto said = server_text(x.body); !said.empty())

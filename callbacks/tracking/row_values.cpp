@@ -2,6 +2,8 @@
 
 #include <string>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe {
 
 namespace {
@@ -39,7 +41,7 @@ metrics values_of(const journaled_batch& row, rank_values which) {
   auto result = row.values.front();
   if (which == rank_values::each)
     for (std::size_t rank = 0; rank < row.values.size(); ++rank)
-      result.add_group("rank_" + std::to_string(rank), row.values[rank]);
+      result.add_group(internal::concat("rank_", rank), row.values[rank]);
   return result;
 }
 

@@ -6,6 +6,7 @@
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -247,8 +248,8 @@ sink_feed::threw(const char* what, clock::time_point now) {
   started_ = false;
   if (++throws_ < max_throws)
     return fail({ec::storage, what}, now);
-  block({ec::storage,
-         "it failed " + std::to_string(throws_) + " times in a row: " + what});
+  block(
+    {ec::storage, concat("it failed ", throws_, " times in a row: ", what)});
   return std::nullopt;
 }
 

@@ -6,6 +6,7 @@
 
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -89,10 +90,9 @@ void tracker_set::note_wait(wait_time::duration waited,
   for (auto& x : threads_) {
     auto left = x->options().finish_timeout - waited;
     if (left.count() > 0 && !x->has_ended())
-      names +=
-        (names.empty() ? "" : ", ") + x->name() + " (at most "
-        + std::to_string(std::chrono::ceil<std::chrono::seconds>(left).count())
-        + " s more)";
+      names += concat((names.empty() ? "" : ", "), x->name(), " (at most ",
+                      std::chrono::ceil<std::chrono::seconds>(left).count(),
+                      " s more)");
   }
   if (!names.empty())
     to_.note(

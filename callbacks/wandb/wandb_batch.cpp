@@ -7,6 +7,7 @@
 #include "troupe/callbacks/tracking/row_values.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -127,8 +128,8 @@ sink_result wandb_batch::add_image(const logged_image& x,
   if (!bytes)
     return rejected(bytes.error());
   auto sum = sha256(*bytes);
-  fs::path name{"media/images/" + x.name + "_" + std::to_string(x.step) + "_"
-                + sum.substr(0, 20) + ".png"};
+  fs::path name{concat("media/images/", x.name, "_", x.step, "_",
+                       sum.substr(0, 20), ".png")};
   TROUPE_TRY_VOID(add_file(x.file, name, true));
   auto image = row_at(x.step, record);
   if (!image)

@@ -11,6 +11,7 @@
 
 #include "troupe/callbacks/encoding/binary.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -124,10 +125,9 @@ std::size_t read_records(std::string_view bytes, std::uint64_t from,
 expected<std::string> read_tail(const record_file& log, std::uint64_t from) {
   auto& path = log.path();
   if (log.size() < from || log.size() - from > max_tail)
-    return failure(ec::corrupt, path.string() + " has "
-                                  + std::to_string(log.size()) + " bytes, but "
-                                  + std::to_string(from)
-                                  + " of them were confirmed");
+    return failure(ec::corrupt,
+                   concat(path.string(), " has ", log.size(), " bytes, but ",
+                          from, " of them were confirmed"));
   TROUPE_TRY(auto file, open_file(path, O_RDONLY, "read"));
   std::string result(log.size() - from, '\0');
   std::size_t done = 0;

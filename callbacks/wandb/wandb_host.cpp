@@ -12,6 +12,7 @@
 #include <string>
 
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -106,9 +107,9 @@ std::vector<std::string> read_console(const fs::path& path,
     // The first line is most likely cut; without a line end it is all we have.
     auto end = text.find('\n');
     at = end == text.npos ? 0 : end + 1;
-    result.push_back("[" + std::to_string(begin + at - from)
-                     + " bytes are left out; the complete log is in "
-                     + path.string() + "]\n");
+    result.push_back(concat("[", begin + at - from,
+                            " bytes are left out; the complete log is in ",
+                            path.string(), "]\n"));
   }
   for (auto end = text.find('\n', at); end != text.npos;
        end = text.find('\n', at)) {

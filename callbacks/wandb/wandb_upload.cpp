@@ -18,6 +18,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -75,7 +76,7 @@ std::vector<char*> pointers_to(const std::vector<std::string>& strings) {
 // session.
 void add_descendants(pid_t pid, std::vector<pid_t>& result) {
   boost::system::error_code code;
-  auto tasks = "/proc/" + std::to_string(pid) + "/task";
+  auto tasks = concat("/proc/", pid, "/task");
   for (fs::directory_iterator i{tasks, code}, end; !code && i != end;
        i.increment(code)) {
     std::ifstream in{(i->path() / "children").string()};
@@ -261,11 +262,11 @@ wandb_upload::finish(const std::vector<wandb_fragment>& fragments,
   return failure(stop.stop_requested() ? ec::stopped
                  : late                ? ec::timeout
                                        : ec::protocol,
-                 "W&B's client has not uploaded " + std::to_string(left.size())
-                   + " folder(s) of the run" + (late ? " in time" : "")
-                   + "; its last line is '"
-                   + redacted(last_line(left.front()), options_.api_key)
-                   + "'. Later: " + command_for(left));
+                 concat("W&B's client has not uploaded ", left.size(),
+                        " folder(s) of the run", (late ? " in time" : ""),
+                        "; its last line is '",
+                        redacted(last_line(left.front()), options_.api_key),
+                        "'. Later: ", command_for(left)));
 }
 
 expected<child_program>

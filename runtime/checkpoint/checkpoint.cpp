@@ -12,6 +12,7 @@
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -37,10 +38,10 @@ expected<unique_fd> lock_metadata(const fs::path& folder) {
     if (errno != EWOULDBLOCK && errno != EINTR)
       break;
     if (std::chrono::steady_clock::now() >= deadline)
-      return failure(ec::timeout, "another process has held the metadata of "
-                                    + folder.string() + " for "
-                                    + std::to_string(metadata_patience.count())
-                                    + " s");
+      return failure(ec::timeout,
+                     concat("another process has held the metadata of ",
+                            folder.string(), " for ", metadata_patience.count(),
+                            " s"));
     std::this_thread::sleep_for(std::chrono::milliseconds{1});
   }
   return lock;

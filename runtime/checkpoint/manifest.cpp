@@ -8,6 +8,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -104,9 +105,8 @@ expected<void> verify_file(const place& folder, const file_entry& x) {
   if (!found.is_file())
     return differs(path, "is missing from the checkpoint");
   if (found.size != x.size)
-    return differs(path, "has " + std::to_string(found.size)
-                           + " bytes, its manifest says "
-                           + std::to_string(x.size));
+    return differs(
+      path, concat("has ", found.size, " bytes, its manifest says ", x.size));
   auto digest = folder.open(x.path).and_then(
     [&](const unique_fd& file) { return digest_file(file, path); });
   if (!digest)

@@ -16,6 +16,7 @@
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe {
 
@@ -63,8 +64,8 @@ expected<void> internal::write_file_list(const held_folder& folder,
                                          const std::vector<file_entry>& files) {
   std::string out;
   for (auto& x : files) {
-    out += std::to_string(x.size) + ' ' + checksum_text(x.checksum) + ' '
-           + std::to_string(x.path.size()) + ' ';
+    out +=
+      concat(x.size, ' ', checksum_text(x.checksum), ' ', x.path.size(), ' ');
     out += x.path;
     out += '\n';
   }
@@ -87,9 +88,9 @@ internal::read_file_list(const held_folder& folder, const std::string& name,
   while (is_whole && !body.empty())
     is_whole = take(body, result.emplace_back());
   if (!is_whole || result.size() != count)
-    return failure(ec::corrupt,
-                   (folder.path() / name).string() + " is not the list of "
-                     + std::to_string(count) + " files that its rank wrote");
+    return failure(ec::corrupt, concat((folder.path() / name).string(),
+                                       " is not the list of ", count,
+                                       " files that its rank wrote"));
   return result;
 }
 

@@ -9,14 +9,16 @@
 #include <ctime>
 
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 expected<void> validate(const checkpoint_config& x) {
   if (x.num_to_keep && *x.num_to_keep < 1)
-    return failure(ec::invalid_config,
-                   "checkpoint_config.num_to_keep must be >= 1 or unset, got "
-                     + std::to_string(*x.num_to_keep));
+    return failure(
+      ec::invalid_config,
+      concat("checkpoint_config.num_to_keep must be >= 1 or unset, got ",
+             *x.num_to_keep));
   return {};
 }
 
@@ -69,9 +71,10 @@ expected<void> validate_preemption(const run_config& x) {
                    "run.sender_grace must be >= 0 or unset");
   for (auto signal : x.preempt_signals)
     if (signal < 1 || signal > 64 || signal == SIGKILL || signal == SIGSTOP)
-      return failure(ec::invalid_config,
-                     "run.preempt_signals has " + std::to_string(signal)
-                       + ", which is not a signal that a program can handle");
+      return failure(
+        ec::invalid_config,
+        concat("run.preempt_signals has ", signal,
+               ", which is not a signal that a program can handle"));
   return {};
 }
 
@@ -105,15 +108,17 @@ expected<void> validate(const run_config& x) {
   TROUPE_TRY_VOID(expanded(x.storage_path));
   if (x.failure.max_failures < -1)
     return failure(ec::invalid_config,
-                   "failure.max_failures must be >= -1, got "
-                     + std::to_string(x.failure.max_failures));
+                   concat("failure.max_failures must be >= -1, got ",
+                          x.failure.max_failures));
   if (x.failure.controller_failure_limit < -1)
-    return failure(ec::invalid_config,
-                   "failure.controller_failure_limit must be >= -1, got "
-                     + std::to_string(x.failure.controller_failure_limit));
+    return failure(
+      ec::invalid_config,
+      concat("failure.controller_failure_limit must be >= -1, got ",
+             x.failure.controller_failure_limit));
   if (x.callback_queue < 1)
-    return failure(ec::invalid_config, "run.callback_queue must be >= 1, got "
-                                         + std::to_string(x.callback_queue));
+    return failure(
+      ec::invalid_config,
+      concat("run.callback_queue must be >= 1, got ", x.callback_queue));
   if (x.callback_timeout.count() < 0)
     return failure(ec::invalid_config, "run.callback_timeout must be >= 0");
   if (x.callback_limit && x.callback_limit->count() <= 0)
@@ -150,7 +155,7 @@ std::string generated_name() {
   localtime_r(&now, &local);
   char stamp[32];
   std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-  return std::string{"troupe_run-"} + stamp + '-' + std::to_string(getpid());
+  return concat("troupe_run-", stamp, '-', getpid());
 }
 
 run_config resolve(run_config x) {

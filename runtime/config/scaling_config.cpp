@@ -13,6 +13,7 @@
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -49,10 +50,9 @@ expected<void> claim(const char* what, double each, int ranks, double have) {
                                          + what + " must be a number >= 0, got "
                                          + number(each));
   if (each * ranks > have)
-    return failure(ec::invalid_config, std::to_string(ranks)
-                                         + " workers ask for "
-                                         + number(each * ranks) + ' ' + what
-                                         + ", this host has " + number(have));
+    return failure(ec::invalid_config,
+                   concat(ranks, " workers ask for ", number(each * ranks), ' ',
+                          what, ", this host has ", number(have)));
   return {};
 }
 
@@ -104,13 +104,14 @@ std::vector<int> gpus_of(const scaling_config& x, int rank) {
 
 expected<void> validate(const scaling_config& x, const host_resources& host) {
   if (x.num_workers < 0)
-    return failure(ec::invalid_config, "scaling.num_workers must be >= 0, got "
-                                         + std::to_string(x.num_workers));
+    return failure(
+      ec::invalid_config,
+      concat("scaling.num_workers must be >= 0, got ", x.num_workers));
   if (x.num_workers > shared_segment::max_ranks)
     return failure(ec::invalid_config,
-                   "scaling.num_workers is " + std::to_string(x.num_workers)
-                     + ", a host has at most "
-                     + std::to_string(shared_segment::max_ranks) + " ranks");
+                   concat("scaling.num_workers is ", x.num_workers,
+                          ", a host has at most ", shared_segment::max_ranks,
+                          " ranks"));
   auto ranks = std::max(x.num_workers, 1);
   auto& each = x.resources_per_worker;
   TROUPE_TRY_VOID(claim("cpus", each.cpus.value_or(0), ranks, host.cpus));

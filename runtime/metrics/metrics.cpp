@@ -8,6 +8,8 @@
 #include <stdexcept>
 #include <vector>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe {
 
 using namespace internal;
@@ -116,11 +118,9 @@ expected<void> validate(const metrics& x) {
   }
   if (bytes > max_metrics_bytes)
     return failure(ec::invalid_argument,
-                   "the " + std::to_string(x.size())
-                     + " metrics of a report have " + std::to_string(bytes)
-                     + " bytes, more than the "
-                     + std::to_string(max_metrics_bytes)
-                     + " they may have (put files into a checkpoint)");
+                   concat("the ", x.size(), " metrics of a report have ", bytes,
+                          " bytes, more than the ", max_metrics_bytes,
+                          " they may have (put files into a checkpoint)"));
   return {};
 }
 

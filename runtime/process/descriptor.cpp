@@ -10,6 +10,8 @@
 #include <cerrno>
 #include <system_error>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 void unique_fd::reset(int fd) noexcept {
@@ -22,7 +24,7 @@ expected<unique_fd> duplicate(int fd) {
   unique_fd result{::fcntl(fd, F_DUPFD_CLOEXEC, 0)};
   if (!result)
     return system_failure(ec::spawn,
-                          "cannot duplicate descriptor " + std::to_string(fd));
+                          concat("cannot duplicate descriptor ", fd));
   return result;
 }
 

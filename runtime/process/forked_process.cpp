@@ -6,6 +6,7 @@
 #include <string>
 
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -16,9 +17,8 @@ void leave_if_forked(pid_t owner, std::string_view where,
   std::cout.flush();
   std::clog.flush();
   std::fflush(nullptr);
-  auto text = "troupe: process " + std::to_string(::getpid())
-              + ", which process " + std::to_string(owner) + " forked, left "
-              + std::string{where} + " and ends";
+  auto text = concat("troupe: process ", ::getpid(), ", which process ", owner,
+                     " forked, left ", where, " and ends");
   if (failure)
     text += ": " + redacted(failure.message);
   text += '\n';

@@ -144,10 +144,9 @@ expected<const void*> resolve(const function_address& address,
                      + " comes from build id " + or_none(address.build_id)
                      + "; start every process from the same build");
   if (!found->has_code_at(found->base + address.offset))
-    return failure(ec::invalid_config, readable(address.module)
-                                         + " has no code at offset "
-                                         + std::to_string(address.offset)
-                                         + ", where " + name + " should be");
+    return failure(ec::invalid_config,
+                   concat(readable(address.module), " has no code at offset ",
+                          address.offset, ", where ", name, " should be"));
   return reinterpret_cast<const void*>(found->base + address.offset);
 }
 

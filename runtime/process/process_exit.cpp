@@ -12,6 +12,8 @@
 #include <memory>
 #include <typeinfo>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 process_exit process_exit_of(int wait_status, std::string termination_message) {
@@ -27,9 +29,9 @@ std::string to_string(const process_exit& x) {
     return x.termination_message;
   switch (x.how) {
     case process_exit::kind::exited:
-      return "exited with code " + std::to_string(x.code);
+      return concat("exited with code ", x.code);
     case process_exit::kind::signaled: {
-      auto result = "killed by signal " + std::to_string(x.code);
+      auto result = concat("killed by signal ", x.code);
       if (auto* name = ::sigabbrev_np(x.code))
         result += std::string{" (SIG"} + name + ")";
       return result;

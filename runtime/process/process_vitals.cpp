@@ -28,6 +28,7 @@
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -48,7 +49,7 @@ constexpr auto traffic_age = std::chrono::milliseconds{100};
 using tcp_traffic = std::unordered_map<std::uint64_t, std::uint64_t>;
 
 std::string proc_path(pid_t pid) {
-  return "/proc/" + std::to_string(pid);
+  return concat("/proc/", pid);
 }
 
 /// The first bytes of a file of /proc; empty if it cannot be read.

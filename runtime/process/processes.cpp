@@ -18,6 +18,7 @@
 #include <string>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -55,8 +56,8 @@ std::optional<std::string> start_time_of(const std::string& pid) {
 }
 
 std::string to_line(const process_identity& x) {
-  return "pid " + std::to_string(x.pid) + " start " + x.start + " boot "
-         + (x.boot.empty() ? "unknown" : x.boot) + " host " + x.host + '\n';
+  return concat("pid ", x.pid, " start ", x.start, " boot ",
+                (x.boot.empty() ? "unknown" : x.boot), " host ", x.host, '\n');
 }
 
 std::optional<process_identity> process_from_line(const std::string& text) {
@@ -73,7 +74,7 @@ std::optional<process_identity> process_from_line(const std::string& text) {
 }
 
 std::string to_string(const process_identity& x) {
-  return "pid " + std::to_string(x.pid) + " on " + x.host;
+  return concat("pid ", x.pid, " on ", x.host);
 }
 
 namespace {
@@ -103,7 +104,7 @@ bool is_inherited(const opening& x, pid_t pid) {
 }
 
 std::string process_path(pid_t pid, const char* name) {
-  return "/proc/" + std::to_string(pid) + name;
+  return concat("/proc/", pid, name);
 }
 
 /// Inspects processes, and notes why one could not be inspected.
@@ -164,7 +165,7 @@ public:
                                    const std::string& name) {
     std::vector<opening> result;
     for (auto number : numbers_in(process_path(pid, "/fd"))) {
-      auto entry = '/' + std::to_string(number);
+      auto entry = concat('/', number);
       auto link = process_path(pid, "/fd") + entry;
       char target[PATH_MAX];
       auto size = ::readlink(link.c_str(), target, sizeof(target));
@@ -293,7 +294,7 @@ std::vector<pid_t> own_children() {
   std::vector<pid_t> result;
   bool known = false;
   for (auto thread : observer.numbers_in("/proc/self/task")) {
-    auto path = "/proc/self/task/" + std::to_string(thread) + "/children";
+    auto path = concat("/proc/self/task/", thread, "/children");
     known = known || ::access(path.c_str(), R_OK) == 0;
     std::istringstream children{observer.text_of(path)};
     for (pid_t child = 0; children >> child;)

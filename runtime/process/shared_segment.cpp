@@ -18,6 +18,7 @@
 #include <utility>
 
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -171,8 +172,8 @@ expected<shared_segment> shared_segment::create(int ranks,
                                                 const segment_owner& whose) {
   if (ranks < 1 || ranks > max_ranks)
     return failure(ec::invalid_argument,
-                   "a shared segment is for 1 to " + std::to_string(max_ranks)
-                     + " ranks, not " + std::to_string(ranks));
+                   concat("a shared segment is for 1 to ", max_ranks,
+                          " ranks, not ", ranks));
   int descriptor =
     ::memfd_create("troupe-segment", MFD_CLOEXEC | MFD_ALLOW_SEALING);
   if (descriptor < 0)
@@ -203,13 +204,13 @@ expected<shared_segment> shared_segment::attach(int descriptor,
                                                 const segment_owner& whose) {
   struct stat status {};
   if (::fstat(descriptor, &status) != 0)
-    return system_failure(ec::spawn, "descriptor " + std::to_string(descriptor)
-                                       + " of the shared segment");
+    return system_failure(
+      ec::spawn, concat("descriptor ", descriptor, " of the shared segment"));
   auto size = static_cast<std::size_t>(status.st_size);
   auto foreign = [&] {
     return failure(ec::protocol,
-                   "descriptor " + std::to_string(descriptor)
-                     + " is not a shared segment of this version");
+                   concat("descriptor ", descriptor,
+                          " is not a shared segment of this version"));
   };
   if (size < ranks_offset)
     return foreign();
@@ -228,11 +229,10 @@ expected<shared_segment> shared_segment::attach(int descriptor,
     std::min<std::size_t>(header.run_id_length, header.run_id.size())};
   if (header.attempt != whose.attempt
       || run_id != whose.run_id.substr(0, header.run_id.size()))
-    return failure(ec::protocol, "the shared segment is of attempt "
-                                   + std::to_string(header.attempt) + " of run "
-                                   + std::string{run_id} + ", not of attempt "
-                                   + std::to_string(whose.attempt) + " of run "
-                                   + whose.run_id);
+    return failure(ec::protocol,
+                   concat("the shared segment is of attempt ", header.attempt,
+                          " of run ", run_id, ", not of attempt ",
+                          whose.attempt, " of run ", whose.run_id));
   return result;
 }
 

@@ -7,6 +7,8 @@
 #include <sys/uio.h>
 #include <unistd.h>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 std::uint64_t spawn_reader::number() {
@@ -101,13 +103,14 @@ expected<unique_fd> open_output(const spawn_request& request, int standard) {
 
 expected<spawn_message> make_start(std::uint64_t id, spawn_request request) {
   if (request.payload.size() > max_spawn_payload)
-    return failure(ec::spawn, "a rank's payload of "
-                                + std::to_string(request.payload.size())
-                                + " bytes is over the limit of 64 MiB");
+    return failure(ec::spawn,
+                   concat("a rank's payload of ", request.payload.size(),
+                          " bytes is over the limit of 64 MiB"));
   if (request.descriptors.size() > max_spawn_descriptors)
-    return failure(ec::spawn, std::to_string(request.descriptors.size())
-                                + " descriptors for a rank are over the limit "
-                                  "of 200");
+    return failure(ec::spawn,
+                   concat(request.descriptors.size(),
+                          " descriptors for a rank are over the limit "
+                          "of 200"));
   spawn_message result;
   for (int standard : {STDOUT_FILENO, STDERR_FILENO}) {
     TROUPE_TRY(auto output, open_output(request, standard));

@@ -23,6 +23,7 @@
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/spawner_process.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 namespace {
@@ -78,7 +79,7 @@ std::vector<std::string> spawner_environment() {
   for (char** entry = environ; *entry; ++entry)
     if (!std::string_view{*entry}.starts_with(name))
       result.emplace_back(*entry);
-  result.push_back(name + std::to_string(::getpid()));
+  result.push_back(concat(name, ::getpid()));
   return result;
 }
 
@@ -177,9 +178,10 @@ expected<void> open_standard_descriptors() {
       continue;
     // Gets the lowest free number, which is this one.
     if (::open("/dev/null", O_RDWR) < 0)
-      return system_failure(ec::spawn, "cannot open /dev/null for the closed "
-                                       "standard descriptor "
-                                         + std::to_string(fd));
+      return system_failure(ec::spawn,
+                            concat("cannot open /dev/null for the closed "
+                                   "standard descriptor ",
+                                   fd));
   }
   return {};
 }

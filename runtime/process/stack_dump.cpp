@@ -25,6 +25,7 @@
 
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
+#include "troupe/runtime/text.hpp"
 
 // `on_signal` and all functions that it calls run in a signal handler: no
 // allocation, no locks but the loader's, for which a thread has `patience_ms`.
@@ -441,7 +442,7 @@ bool ask_for_stacks(pid_t pid) {
   auto process = open_pidfd(pid);
   if (!process)
     return false;
-  std::ifstream status{"/proc/" + std::to_string(pid) + "/status"};
+  std::ifstream status{concat("/proc/", pid, "/status")};
   std::string line;
   while (std::getline(status, line))
     if (line.starts_with("SigCgt:")) {

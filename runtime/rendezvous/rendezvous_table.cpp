@@ -4,6 +4,8 @@
 #include <charconv>
 #include <utility>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 rendezvous_table::waiter_list rendezvous_table::set(const std::string& key,
@@ -30,8 +32,8 @@ expected<rendezvous_table::sum> rendezvous_table::add(const std::string& key,
   }
   if (__builtin_add_overflow(value, amount, &value))
     return failure(ec::invalid_argument,
-                   "cannot add " + std::to_string(amount) + " to key \"" + key
-                     + "\": the sum does not fit 64 bits");
+                   concat("cannot add ", amount, " to key \"", key,
+                          "\": the sum does not fit 64 bits"));
   return sum{value, set(key, std::to_string(value))};
 }
 

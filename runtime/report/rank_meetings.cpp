@@ -5,6 +5,8 @@
 #include <set>
 #include <utility>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 std::string_view to_string(meeting_kind x) noexcept {
@@ -27,9 +29,8 @@ expected<std::optional<barrier_release>> rank_barrier::arrive(barrier_arrival x,
   if (static_cast<std::size_t>(arrived_) < ranks_.size())
     return std::nullopt;
   if (release_.refusal)
-    release_.refusal.message = "rank 0 refused broadcast "
-                               + std::to_string(next_) + ": "
-                               + release_.refusal.message;
+    release_.refusal.message = concat("rank 0 refused broadcast ", next_, ": ",
+                                      release_.refusal.message);
   for (auto& rank : ranks_)
     rank.here.reset();
   arrived_ = 0;
@@ -39,8 +40,8 @@ expected<std::optional<barrier_release>> rank_barrier::arrive(barrier_arrival x,
 
 expected<void> rank_barrier::loop_ended(int rank) {
   if (!is_rank(rank))
-    return failure(ec::protocol, "there is no " + rank_name(rank) + " among "
-                                   + std::to_string(ranks_.size()));
+    return failure(ec::protocol, concat("there is no ", rank_name(rank),
+                                        " among ", ranks_.size()));
   ranks_[static_cast<std::size_t>(rank)].ended = true;
   return check_ended();
 }
@@ -66,26 +67,25 @@ std::optional<rank_wait> rank_barrier::waiting() const {
 std::string rank_barrier::call_name() const {
   for (auto& x : ranks_)
     if (x.here)
-      return std::string{to_string(*x.here)} + " " + std::to_string(next_)
-             + (release_.refusal
-                  ? " (which rank 0 refused: " + release_.refusal.message + ")"
-                  : "");
+      return concat(std::string{to_string(*x.here)}, " ", next_,
+                    (release_.refusal ? " (which rank 0 refused: "
+                                          + release_.refusal.message + ")"
+                                      : ""));
   return {};
 }
 
 expected<void> rank_barrier::admit(const barrier_arrival& x) const {
   if (!is_rank(x.rank))
-    return failure(ec::protocol, "there is no " + rank_name(x.rank) + " among "
-                                   + std::to_string(ranks_.size()));
+    return failure(ec::protocol, concat("there is no ", rank_name(x.rank),
+                                        " among ", ranks_.size()));
   auto& slot = ranks_[static_cast<std::size_t>(x.rank)];
   if (slot.ended || slot.here || x.sequence != next_)
-    return failure(
-      ec::protocol,
-      rank_name(x.rank) + " joins " + std::string{to_string(x.kind)} + " "
-        + std::to_string(x.sequence)
-        + (slot.ended  ? " after its loop ended"
-           : slot.here ? " while it waits in " + std::to_string(next_)
-                       : " instead of " + std::to_string(next_)));
+    return failure(ec::protocol,
+                   concat(rank_name(x.rank), " joins ", to_string(x.kind), " ",
+                          x.sequence,
+                          (slot.ended  ? " after its loop ended"
+                           : slot.here ? concat(" while it waits in ", next_)
+                                       : concat(" instead of ", next_))));
   return {};
 }
 
@@ -107,10 +107,9 @@ expected<void> rank_barrier::check_kinds() const {
   if (in_barrier.empty() || in_broadcast.empty())
     return {};
   return failure(ec::conflict,
-                 "the ranks are in different calls: " + rank_list(in_barrier)
-                   + " in barrier " + std::to_string(next_) + ", "
-                   + rank_list(in_broadcast) + " in broadcast "
-                   + std::to_string(next_));
+                 concat("the ranks are in different calls: ",
+                        rank_list(in_barrier), " in barrier ", next_, ", ",
+                        rank_list(in_broadcast), " in broadcast ", next_));
 }
 
 expected<void> rank_barrier::check_ended() const {
@@ -134,7 +133,7 @@ expected<void> rank_barrier::check_ended() const {
 namespace {
 
 std::string report_name(std::uint64_t index) {
-  return "report " + std::to_string(index);
+  return concat("report ", index);
 }
 
 /// What *ranks* (ascending) fail for, with the call of each.
@@ -254,8 +253,7 @@ rank_meetings::mismatch(const std::vector<collective_calls>& ranks) const {
     return std::nullopt;
   return mismatch_of({stuck.begin(), stuck.end()}, [&](int rank) {
     auto call = call_of(rank);
-    return call.empty() ? "collective " + std::to_string(at(rank).entered)
-                        : call;
+    return call.empty() ? concat("collective ", at(rank).entered) : call;
   });
 }
 

@@ -4,6 +4,8 @@
 #include <set>
 #include <utility>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 namespace {
@@ -20,7 +22,7 @@ collective_wait(const std::vector<collective_place>& ranks) {
   std::pair<std::uint64_t, std::uint32_t> furthest;
   for (auto& x : ranks)
     furthest = std::max(furthest, place(x));
-  rank_wait result{.what = "collective " + std::to_string(furthest.first),
+  rank_wait result{.what = concat("collective ", furthest.first),
                    .is_limited = false};
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     auto& x = ranks[i];
@@ -121,21 +123,20 @@ void blame_awaited(std::vector<rank_wait>& waits,
 
 std::string wait_text(rank_wait::time_point::duration x) {
   auto ms = std::chrono::duration_cast<std::chrono::milliseconds>(x).count();
-  return ms < 1000 ? std::to_string(ms) + " ms"
-                   : std::to_string(ms / 1000) + " s";
+  return ms < 1000 ? concat(ms, " ms") : concat(ms / 1000, " s");
 }
 
 std::string rank_name(int rank) {
-  return "rank " + std::to_string(rank);
+  return concat("rank ", rank);
 }
 
 std::string rank_list(const std::vector<int>& ranks) {
   std::string text = ranks.size() == 1 ? "rank " : "ranks ";
   auto listed = std::min(ranks.size(), max_listed_ranks);
   for (std::size_t i = 0; i < listed; ++i)
-    text += (i == 0 ? "" : ", ") + std::to_string(ranks[i]);
+    text += concat((i == 0 ? "" : ", "), ranks[i]);
   if (ranks.size() > listed)
-    text += " and " + std::to_string(ranks.size() - listed) + " more";
+    text += concat(" and ", ranks.size() - listed, " more");
   return text;
 }
 

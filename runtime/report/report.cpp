@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/report/rank_wait.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -18,7 +19,7 @@ std::string in_quotes(std::string_view text) {
 }
 
 std::string report_name(const report_batch& x) {
-  return "report " + std::to_string(x.index);
+  return concat("report ", x.index);
 }
 
 expected<void> check_names(const report_batch& x) {
@@ -47,11 +48,11 @@ check_folders(const report_batch& x,
          end = path.find('/', end + 1))
       if (auto file = owner.find(path.substr(0, end)); file != owner.end())
         return failure(ec::conflict,
-                       report_name(x) + ": rank " + std::to_string(file->second)
-                         + " adds " + in_quotes(file->first) + " and rank "
-                         + std::to_string(rank) + ' ' + in_quotes(path)
-                         + " to checkpoint " + in_quotes(x.parts[rank]->name)
-                         + ": one is a file where the other has a folder");
+                       concat(report_name(x), ": rank ", file->second, " adds ",
+                              in_quotes(file->first), " and rank ", rank, ' ',
+                              in_quotes(path), " to checkpoint ",
+                              in_quotes(x.parts[rank]->name),
+                              ": one is a file where the other has a folder"));
   return {};
 }
 
@@ -70,9 +71,8 @@ expected<void> check_parts(const report_batch& x) {
           ec::conflict,
           report_name(x) + ": "
             + (i->second == rank
-                 ? "rank " + std::to_string(rank) + " adds "
-                 : "rank " + std::to_string(i->second) + " and rank "
-                     + std::to_string(rank) + " both add ")
+                 ? concat("rank ", rank, " adds ")
+                 : concat("rank ", i->second, " and rank ", rank, " both add "))
             + in_quotes(file.path) + (i->second == rank ? " twice to " : " to ")
             + "checkpoint " + in_quotes(x.parts[rank]->name));
     }

@@ -5,13 +5,14 @@
 #include <utility>
 
 #include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
 
 std::string counted_reports(std::uint64_t n) {
-  return std::to_string(n) + (n == 1 ? " report" : " reports");
+  return concat(n, (n == 1 ? " report" : " reports"));
 }
 
 } // namespace
@@ -36,8 +37,8 @@ expected<std::optional<report_batch>> report_pairing::add(rank_report x,
 
 expected<void> report_pairing::loop_ended(int rank) {
   if (!is_rank(rank))
-    return failure(ec::protocol, "there is no " + rank_name(rank) + " among "
-                                   + std::to_string(ranks_.size()));
+    return failure(ec::protocol, concat("there is no ", rank_name(rank),
+                                        " among ", ranks_.size()));
   ranks_[static_cast<std::size_t>(rank)].ended = true;
   return check_ended();
 }
@@ -52,17 +53,16 @@ bool report_pairing::is_rank(int rank) const noexcept {
 
 expected<void> report_pairing::admit(const rank_report& x) const {
   if (!is_rank(x.rank))
-    return failure(ec::protocol, "there is no " + rank_name(x.rank) + " among "
-                                   + std::to_string(ranks_.size()));
+    return failure(ec::protocol, concat("there is no ", rank_name(x.rank),
+                                        " among ", ranks_.size()));
   auto& queue = ranks_[static_cast<std::size_t>(x.rank)];
   if (queue.ended)
-    return failure(ec::protocol, rank_name(x.rank) + " sent report "
-                                   + std::to_string(x.index)
-                                   + " after its loop ended");
+    return failure(ec::protocol, concat(rank_name(x.rank), " sent report ",
+                                        x.index, " after its loop ended"));
   if (x.index != first_ + queue.sent)
-    return failure(ec::protocol, rank_name(x.rank) + " sent report "
-                                   + std::to_string(x.index) + " instead of "
-                                   + std::to_string(first_ + queue.sent));
+    return failure(ec::protocol,
+                   concat(rank_name(x.rank), " sent report ", x.index,
+                          " instead of ", first_ + queue.sent));
   // One more than without barrier: the report with a barrier after them.
   if (queue.pending.size() > static_cast<std::size_t>(max_reports_ahead))
     return failure(ec::protocol, rank_name(x.rank) + " is more than "
@@ -82,12 +82,12 @@ expected<void> report_pairing::check_ended() const {
       if (ranks_[j].sent > ranks_[i].sent)
         waiting.push_back(static_cast<int>(j));
     if (!waiting.empty())
-      return failure(ec::rank_failed,
-                     rank_name(static_cast<int>(i)) + " ended its loop after "
-                       + counted_reports(ranks_[i].sent) + ", "
-                       + rank_list(waiting)
-                       + (waiting.size() == 1 ? " waits" : " wait")
-                       + " with report " + std::to_string(lacking));
+      return failure(
+        ec::rank_failed,
+        concat(rank_name(static_cast<int>(i)), " ended its loop after ",
+               counted_reports(ranks_[i].sent), ", ", rank_list(waiting),
+               (waiting.size() == 1 ? " waits" : " wait"), " with report ",
+               lacking));
   }
   return {};
 }

@@ -4,6 +4,8 @@
 #include <numeric>
 #include <utility>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 void rate_meter::add(time_point now, std::uint64_t count) {
@@ -95,7 +97,7 @@ std::vector<std::string> run_monitor::take_notes() {
   std::lock_guard guard{mutex_};
   std::vector<std::string> result;
   if (auto gone = std::exchange(notes_dropped_, 0); gone > 0)
-    result.push_back(std::to_string(gone) + " older notes were dropped");
+    result.push_back(concat(gone, " older notes were dropped"));
   for (auto& line : std::exchange(notes_, {}))
     result.push_back(std::move(line));
   return result;

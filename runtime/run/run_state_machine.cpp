@@ -5,6 +5,8 @@
 #include <string>
 #include <utility>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 bool is_about_group(const run_event& x) noexcept {
@@ -34,7 +36,7 @@ std::string describe(const std::map<int, rank_failure>& failures) {
   std::string text;
   for (auto& [rank, failure] : failures) {
     text += text.empty() ? "rank " : "; rank ";
-    text += std::to_string(rank) + ": " + to_string(failure);
+    text += concat(rank, ": ", to_string(failure));
   }
   return text;
 }
@@ -232,9 +234,8 @@ tl::unexpected<error> run_state_machine::refuse(std::string_view event) const {
 
 tl::unexpected<error>
 run_state_machine::refuse_attempt(std::uint64_t attempt) const {
-  return failure(ec::protocol, "attempt " + std::to_string(attempt)
-                                 + " is not the current one, "
-                                 + std::to_string(group_));
+  return failure(ec::protocol, concat("attempt ", attempt,
+                                      " is not the current one, ", group_));
 }
 
 } // namespace troupe::internal

@@ -85,8 +85,8 @@ expected<void> verify_sum(std::string_view text, const std::string& what) {
   if (has_valid_sum(text))
     return {};
   return failure(ec::corrupt,
-                 what + " is damaged: its " + std::to_string(text.size())
-                   + " bytes do not match the checksum at its end");
+                 concat(what, " is damaged: its ", text.size(),
+                        " bytes do not match the checksum at its end"));
 }
 
 } // namespace troupe::internal

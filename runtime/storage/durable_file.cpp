@@ -15,6 +15,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -205,7 +206,7 @@ expected<void> replace_shared_file(const unique_fd& folder,
   std::random_device random;
   for (auto tries = 100;; --tries) {
     fs::path temporary =
-      path.string() + '.' + std::to_string(100'000 + random() % 900'000);
+      concat(path.string(), '.', 100'000 + random() % 900'000);
     unique_fd file{::openat(folder.get(), temporary.filename().c_str(),
                             O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
     if (file)
@@ -220,8 +221,8 @@ expected<void> check_size(const fs::path& path, std::string_view bytes,
   if (bytes.size() <= limit)
     return {};
   return failure(ec::storage,
-                 path.string() + " would have " + std::to_string(bytes.size())
-                   + " bytes, the limit is " + std::to_string(limit));
+                 concat(path.string(), " would have ", bytes.size(),
+                        " bytes, the limit is ", limit));
 }
 
 expected<std::string> read_file(const fs::path& path, std::size_t limit) {
@@ -237,9 +238,9 @@ expected<std::string> read_open_file(const unique_fd& file,
     return storage_failure("read", path, errno);
   auto size = static_cast<std::size_t>(info.st_size);
   if (size > limit)
-    return failure(ec::corrupt, path.string() + " has " + std::to_string(size)
-                                  + " bytes, more than the "
-                                  + std::to_string(limit) + " it may have");
+    return failure(ec::corrupt,
+                   concat(path.string(), " has ", size,
+                          " bytes, more than the ", limit, " it may have"));
   std::string result(size, '\0');
   std::size_t done = 0;
   while (done < size) {

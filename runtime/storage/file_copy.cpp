@@ -13,6 +13,7 @@
 #include <vector>
 
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -79,17 +80,16 @@ bool was_cut(int in, off_t size) {
 
 /// Why *size* bytes of *from*, which had *whole*, are not a copy of it.
 error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
-  return {ec::storage, from.string() + " had " + std::to_string(whole)
-                         + " bytes, and only " + std::to_string(size)
-                         + " could be copied: it was truncated meanwhile"};
+  return {ec::storage,
+          concat(from.string(), " had ", whole, " bytes, and only ", size,
+                 " could be copied: it was truncated meanwhile")};
 }
 
 /// A new file in *folder* that no other writer uses; *name* becomes its name.
 unique_fd new_file(int folder, std::string& name) {
   static std::atomic<std::uint64_t> serial = 0;
   for (;;) {
-    name =
-      ".copy-" + std::to_string(::getpid()) + '-' + std::to_string(serial++);
+    name = concat(".copy-", ::getpid(), '-', serial++);
     unique_fd file{::openat(folder, name.c_str(),
                             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
     if (file || (errno != EEXIST && errno != EINTR))

@@ -227,9 +227,8 @@ void check_format(const document& x, int known, const char* name,
   auto found = to_unsigned(field(x, name));
   if (found > static_cast<std::uint64_t>(known)
       || found < static_cast<std::uint64_t>(oldest.value_or(known)))
-    throw unknown_format{"has format " + std::to_string(found)
-                         + ", this version reads format "
-                         + std::to_string(known)};
+    throw unknown_format{
+      concat("has format ", found, ", this version reads format ", known)};
 }
 
 } // namespace troupe::internal::json

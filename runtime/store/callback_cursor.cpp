@@ -14,6 +14,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -104,8 +105,8 @@ callback_cursor::mark_delivered(std::uint64_t index,
 std::vector<std::string> callback_cursor::skipped() const {
   std::vector<std::string> result;
   for (auto& [who, index] : skipped_)
-    result.push_back("not called for report " + std::to_string(index)
-                     + " and later ones: " + who);
+    result.push_back(
+      concat("not called for report ", index, " and later ones: ", who));
   return result;
 }
 

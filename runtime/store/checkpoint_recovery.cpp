@@ -7,6 +7,7 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -29,11 +30,10 @@ expected<manifest> checkpoint_store::verify(const std::string& name,
     return found;
   if (found->index != index || found->attempt != attempt)
     return failure(ec::corrupt,
-                   (checkpoints_.path() / name).string() + " holds report "
-                     + std::to_string(found->index) + " of attempt "
-                     + std::to_string(found->attempt)
-                     + ", the run's state says report " + std::to_string(index)
-                     + " of attempt " + std::to_string(attempt));
+                   concat((checkpoints_.path() / name).string(),
+                          " holds report ", found->index, " of attempt ",
+                          found->attempt, ", the run's state says report ",
+                          index, " of attempt ", attempt));
   return verify_files(checkpoints_, name, *found).map([&] {
     return std::move(*found);
   });
@@ -172,7 +172,7 @@ expected<void> checkpoint_store::set_aside(const std::string& name,
   for (auto i = 2; i < 100; ++i) {
     auto moved = rotten->rename(aside);
     if (!moved && moved.error().code == ec::conflict) {
-      aside = rotten_prefix + std::to_string(i) + '-' + name;
+      aside = concat(rotten_prefix, i, '-', name);
       continue;
     }
     failpoint("rotten.renamed");
@@ -187,7 +187,7 @@ expected<void> checkpoint_store::keep_rotten(const std::string& name) {
   while (state_.rotten.size() > max_rotten) {
     auto oldest = state_.rotten.front();
     note("checkpoint_removed", oldest,
-         "more than " + std::to_string(max_rotten) + " rotten ones");
+         concat("more than ", max_rotten, " rotten ones"));
     auto gone =
       check().and_then([&] { return checkpoints_.remove_tree(oldest); });
     if (!gone)

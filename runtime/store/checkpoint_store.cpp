@@ -32,7 +32,7 @@ std::string listed(const std::vector<std::string>& names) {
   for (std::size_t i = 0; i < std::min(shown, names.size()); ++i)
     result += (i == 0 ? "" : ", ") + names[i];
   if (names.size() > shown)
-    result += " and " + std::to_string(names.size() - shown) + " more";
+    result += concat(" and ", names.size() - shown, " more");
   return result;
 }
 
@@ -134,8 +134,9 @@ expected<kept_checkpoint> checkpoint_store::commit(std::uint64_t attempt,
       });
   auto name = batch.checkpoint_name();
   if (!name)
-    return failure(ec::invalid_argument, "report " + std::to_string(batch.index)
-                                           + " has no checkpoint to commit");
+    return failure(
+      ec::invalid_argument,
+      concat("report ", batch.index, " has no checkpoint to commit"));
   if (attempt + 1 != state_.next_attempt)
     return failure(ec::stopped, "checkpoint '" + *name + "' comes from attempt "
                                   + std::to_string(attempt) + ", but attempt "
@@ -186,7 +187,7 @@ expected<void> checkpoint_store::make_room(const std::string& name) {
 }
 
 std::string checkpoint_store::evicted_name(const doomed_checkpoint& x) {
-  return evicted_prefix + std::to_string(x.index) + '-' + x.name;
+  return concat(evicted_prefix, x.index, '-', x.name);
 }
 
 expected<std::string>

@@ -10,6 +10,7 @@
 
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -44,9 +45,8 @@ private:
   expected<void> add(int rank, const file_entry& file) {
     if (!is_path_below(file.path) || file.path == manifest_file_name)
       return failure(ec::invalid_argument,
-                     "rank " + std::to_string(rank) + " adds the file '"
-                       + file.path
-                       + "', a name that no file of a checkpoint may have");
+                     concat("rank ", rank, " adds the file '", file.path,
+                            "', a name that no file of a checkpoint may have"));
     const fs::path path{file.path};
     TROUPE_TRY_VOID(enter(rank, path.parent_path()));
     auto name = path.filename().string();
@@ -56,10 +56,9 @@ private:
     if (!found.is_file())
       return failure(ec::storage, from.string() + " is not there any more");
     if (found.size != file.size)
-      return failure(ec::corrupt, from.string() + " has "
-                                    + std::to_string(found.size)
-                                    + " bytes; rank " + std::to_string(rank)
-                                    + " reported " + std::to_string(file.size));
+      return failure(ec::corrupt,
+                     concat(from.string(), " has ", found.size, " bytes; rank ",
+                            rank, " reported ", file.size));
     if (::renameat(from_.descriptor().get(), name.c_str(),
                    to_.descriptor().get(), name.c_str())
         != 0)

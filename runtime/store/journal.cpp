@@ -13,6 +13,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -66,9 +67,8 @@ expected<void> journal::recover() {
       raise(next_report_, *head->index + 1);
   }
   if (good == 0 && count > 1)
-    return failure(ec::corrupt, path_.string() + ": none of its "
-                                  + std::to_string(count)
-                                  + " lines is a line of a journal");
+    return failure(ec::corrupt, concat(path_.string(), ": none of its ", count,
+                                       " lines is a line of a journal"));
   if (damaged > 0)
     events_.push_back(
       {"journal_damaged", {{"lines", damaged}, {"first_line", first_bad}}});

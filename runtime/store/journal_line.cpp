@@ -5,6 +5,7 @@
 
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -104,7 +105,7 @@ std::optional<journal_entry> to_entry(const json::document& x) {
 } // namespace
 
 void append_header_line(std::string& out) {
-  out += "{\"journal\":" + std::to_string(journal_format);
+  out += concat("{\"journal\":", journal_format);
   append_sum(out);
 }
 

@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -76,8 +77,8 @@ expected<std::optional<journal_entry>> journal_reader::next() {
     TROUPE_TRY(auto line, lines_.next());
     if (!line)
       return std::optional<journal_entry>{};
-    auto what = lines_.path().string() + " line " + std::to_string(++line_)
-                + " (byte " + std::to_string(begin) + ")";
+    auto what =
+      concat(lines_.path().string(), " line ", ++line_, " (byte ", begin, ")");
     auto entry = parse_line(*line, what, ranks_);
     if (!entry || *entry)
       return entry;

@@ -19,6 +19,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -51,7 +52,7 @@ std::uint64_t new_token() {
 
 /// Opens the file behind *x* again: a lock of the one is no lock of the other.
 unique_fd opened_again(const unique_fd& x) {
-  auto path = "/proc/self/fd/" + std::to_string(x.get());
+  auto path = concat("/proc/self/fd/", x.get());
   return unique_fd{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
 }
 
@@ -72,7 +73,7 @@ tl::unexpected<error> stopped() {
 std::string list_of(const std::vector<pid_t>& pids) {
   std::string result;
   for (auto pid : pids)
-    result += (result.empty() ? "pid " : ", pid ") + std::to_string(pid);
+    result += concat((result.empty() ? "pid " : ", pid "), pid);
   return result;
 }
 
@@ -171,12 +172,12 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
   if (!killed.gone.empty())
     TROUPE_TRY_VOID(note(programs_killed(killed)));
   if (!killed.left.empty())
-    return failure(ec::timeout,
-                   "programs that ranks of an earlier attempt of the run "
-                     + path.parent_path().string()
-                     + " left have not ended within "
-                     + std::to_string(kill_limit.count())
-                     + " s after they were killed: " + list_of(killed.left));
+    return failure(
+      ec::timeout,
+      concat("programs that ranks of an earlier attempt of the run ",
+             path.parent_path().string(), " left have not ended within ",
+             kill_limit.count(),
+             " s after they were killed: ", list_of(killed.left)));
   if (killed.blind != 0)
     return note(programs_not_searched(
       last.variable, "processes could not be looked at: "
@@ -213,11 +214,12 @@ error ranks_are_left(own_lock& ranks, const fs::path& run,
   ranks.reset(); // This process does not belong to the list.
   auto found =
     known ? list_of(processes_with(file, ranks_name)) : std::string{};
-  return {ec::timeout,
-          "no attempt of the run " + run.string()
-            + " can begin: processes of an earlier one have not ended within "
-            + std::to_string(limit.count()) + " ms: "
-            + (found.empty() ? "none that can be seen from here" : found)};
+  return {
+    ec::timeout,
+    concat("no attempt of the run ", run.string(),
+           " can begin: processes of an earlier one have not ended within ",
+           limit.count(), " ms: ",
+           (found.empty() ? "none that can be seen from here" : found))};
 }
 
 /// Takes the lock alone, once no process of an earlier attempt has it.

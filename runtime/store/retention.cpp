@@ -4,6 +4,7 @@
 #include <numeric>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -61,11 +62,11 @@ checkpoint_registry::add(kept_checkpoint x) {
   if (find(name))
     return name_is_taken(name);
   if (latest() && x.index <= latest()->index)
-    return failure(ec::conflict, "checkpoint '" + name + "' of report "
-                                   + std::to_string(x.index)
-                                   + " is not newer than the latest, '"
-                                   + latest()->data.name() + "' of report "
-                                   + std::to_string(latest()->index));
+    return failure(ec::conflict,
+                   concat("checkpoint '", name, "' of report ", x.index,
+                          " is not newer than the latest, '",
+                          latest()->data.name(), "' of report ",
+                          latest()->index));
   scores_.push_back(retention_.score(x));
   all_.push_back(std::move(x));
   std::vector<kept_checkpoint> evicted;

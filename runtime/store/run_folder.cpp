@@ -9,6 +9,7 @@
 #include "troupe/runtime/config/run_config.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -40,7 +41,7 @@ bool makes_files_of(uid_t owner, const held_folder& folder) {
                              O_TMPFILE | O_WRONLY | O_CLOEXEC, 0600)};
   if (unnamed)
     return ::fstat(unnamed.get(), &made) == 0 && made.st_uid == owner;
-  auto name = ".owner-" + std::to_string(::getpid());
+  auto name = concat(".owner-", ::getpid());
   auto file = folder.open_file(name, O_WRONLY | O_CREAT | O_EXCL, "create");
   auto same = file && ::fstat(file->get(), &made) == 0 && made.st_uid == owner;
   if (file)
@@ -54,12 +55,11 @@ expected<void> refuse_other_owner(const held_folder& folder) {
     return tl::unexpected{storage_error("look up", folder.path(), errno)};
   if (found.st_uid == ::geteuid() || makes_files_of(found.st_uid, folder))
     return {};
-  return failure(ec::storage, "the folder " + folder.path().string()
-                                + " belongs to user "
-                                + std::to_string(found.st_uid)
-                                + ", and this process runs as user "
-                                + std::to_string(::geteuid())
-                                + ": choose another run.name or storage_path");
+  return failure(ec::storage,
+                 concat("the folder ", folder.path().string(),
+                        " belongs to user ", found.st_uid,
+                        ", and this process runs as user ", ::geteuid(),
+                        ": choose another run.name or storage_path"));
 }
 
 expected<held_folder> open_run_folder(const fs::path& path) {
@@ -97,7 +97,7 @@ run_folder::open_new(const fs::path& storage_path) {
   // The same second, or one that repeats because the clock was set back.
   auto base = generated_name();
   for (int n = 1;; ++n) {
-    auto path = storage_path / (n == 1 ? base : base + '-' + std::to_string(n));
+    auto path = storage_path / (n == 1 ? base : concat(base, '-', n));
     if (::mkdir(path.c_str(), 0700) == 0)
       return sync_folder(storage_path)
         .and_then([&] { return held_folder::open(path); })

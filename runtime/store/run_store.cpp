@@ -8,6 +8,7 @@
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/store/run_recovery.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -253,10 +254,10 @@ void run_store::show_start(const attempt_start& x) {
   if (!x.resume && x.first_report == 0)
     return; // There is nothing to resume.
   auto count = std::to_string(x.first_report);
-  auto text = "attempt " + std::to_string(x.attempt) + " resumes after " + count
-              + (x.first_report == 1 ? " report" : " reports");
-  text += x.resume ? " from " + x.resume->data.name() + ", which report "
-                       + std::to_string(x.resume->index) + " saved"
+  auto text = concat("attempt ", x.attempt, " resumes after ", count,
+                     (x.first_report == 1 ? " report" : " reports"));
+  text += x.resume ? concat(" from ", x.resume->data.name(), ", which report ",
+                            x.resume->index, " saved")
                    : ", without a checkpoint";
   std::lock_guard guard{notes_mutex_};
   // The journal has it in `attempt_begun`.

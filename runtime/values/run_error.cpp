@@ -21,7 +21,7 @@ std::string with(std::string cause, const std::string& what) {
 
 std::string signal_text(int signal) {
   auto name = sigabbrev_np(signal);
-  auto result = "killed by signal " + std::to_string(signal);
+  auto result = concat("killed by signal ", signal);
   return name ? result + " (SIG" + name + ')' : result;
 }
 
@@ -32,7 +32,7 @@ std::string to_string(const rank_failure& x) {
     case rank_failure::kind_type::exception:
       return with("exception", x.what);
     case rank_failure::kind_type::exit_code:
-      return with("exit(" + std::to_string(x.code) + ")", x.what);
+      return with(concat("exit(", x.code, ")"), x.what);
     case rank_failure::kind_type::signal:
       return with(signal_text(x.code), x.what);
     case rank_failure::kind_type::thread_exception:
@@ -73,7 +73,7 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
   std::string result = "Rank ";
   auto separator = "";
   for (auto rank : x.ranks) {
-    result += separator + std::to_string(rank);
+    result += concat(separator, rank);
     separator = ", ";
   }
   result += ": ";
@@ -82,7 +82,7 @@ std::string line_of(const cause_group& x, const fs::path& run_path) {
   result += cut_text(x.text, max_cause_size);
   if (run_path.empty())
     return result + "… (cut; `ranks` of the error has more)";
-  auto log = "rank_" + std::to_string(x.ranks.front()) + ".log";
+  auto log = concat("rank_", x.ranks.front(), ".log");
   return result + "… (cut; see " + (run_path / "logs" / log).string() + ')';
 }
 

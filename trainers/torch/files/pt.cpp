@@ -13,6 +13,7 @@
 #include <torch/csrc/jit/serialization/pickle.h>
 #include <torch/csrc/jit/serialization/pickler.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/files/whole_file.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -66,8 +67,7 @@ void write_archive(const fs::path& path, const tensor_map& tensors) {
     std::vector<at::Tensor> written;
     const auto pickle = pickled(tensors, written);
     for (std::size_t i = 0; i < written.size(); ++i)
-      archive.writeRecord("data/" + std::to_string(i),
-                          written[i].storage().data(),
+      archive.writeRecord(concat("data/", i), written[i].storage().data(),
                           written[i].storage().nbytes());
     archive.writeRecord("data.pkl", pickle.data(), pickle.size());
     const std::string order =

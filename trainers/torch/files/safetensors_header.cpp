@@ -8,6 +8,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 namespace {
@@ -105,8 +107,8 @@ to_entry(const std::string& name, const json& x, std::uint64_t data_size) {
                                &bytes))
       return bad("has a shape that is too large");
   if (bytes != result.end - result.begin)
-    return bad("has " + std::to_string(result.end - result.begin)
-               + " bytes where its shape needs " + std::to_string(bytes));
+    return bad(concat("has ", result.end - result.begin,
+                      " bytes where its shape needs ", bytes));
   return result;
 }
 
@@ -143,8 +145,8 @@ safetensors_header::decode(std::span<const std::byte> file) {
     return corrupt("it is too short for a safetensors file");
   const auto length = little_endian(file);
   if (length > max_header || length > file.size() - length_bytes)
-    return corrupt("its header of " + std::to_string(length)
-                   + " bytes does not fit into the file");
+    return corrupt(
+      concat("its header of ", length, " bytes does not fit into the file"));
   const auto* begin = reinterpret_cast<const char*>(file.data()) + length_bytes;
   std::string problem;
   const auto document = parse({begin, length}, problem);
@@ -179,8 +181,8 @@ safetensors_header::decode(std::span<const std::byte> file) {
     covered = x.end;
   }
   if (covered != data_size)
-    return corrupt("it has " + std::to_string(data_size - covered)
-                   + " bytes that belong to no tensor");
+    return corrupt(concat("it has ", data_size - covered,
+                          " bytes that belong to no tensor"));
   return result;
 }
 

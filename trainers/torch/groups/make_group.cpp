@@ -9,6 +9,7 @@
 #include <torch/csrc/distributed/c10d/PrefixStore.hpp>
 
 #include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/rank_link.hpp"
 #include "troupe/trainers/torch/groups/abortable_group.hpp"
 #include "troupe/trainers/torch/groups/c10d_groups.hpp"
@@ -75,7 +76,7 @@ void meet(train_context& context, c10d::Store& store,
   auto shown = context.link().activity();
   activity_scope here{shown->at_start};
   shown->came_to_start.store(1);
-  auto key = [](int rank) { return "here/" + std::to_string(rank); };
+  auto key = [](int rank) { return concat("here/", rank); };
   store.set(key(context.rank()), std::vector<std::uint8_t>{1});
   std::vector<std::string> keys;
   for (int rank = 0; rank < context.world_size(); ++rank)
@@ -88,7 +89,7 @@ void meet(train_context& context, c10d::Store& store,
     std::string missing;
     for (int rank = 0; rank < context.world_size(); ++rank)
       if (!store.check({key(rank)}))
-        missing += (missing.empty() ? "" : ", ") + std::to_string(rank);
+        missing += concat((missing.empty() ? "" : ", "), rank);
     refuse(context, ec::timeout, "rank ", missing,
            " did not join the group within ", timeout.count(), " ms");
   }
@@ -192,8 +193,7 @@ group_ends join(train_context& context, const torch_config& config,
   c10::intrusive_ptr<c10d::Store> base = c10::make_intrusive<rendezvous_store>(
     context.link().store(), config.timeout);
   auto store = c10::make_intrusive<c10d::PrefixStore>(
-    "attempt/" + std::to_string(context.attempt()) + "/"
-      + std::string{to_string(kind)},
+    concat("attempt/", context.attempt(), "/", to_string(kind)),
     std::move(base));
   switch (kind) {
     case backend::local:

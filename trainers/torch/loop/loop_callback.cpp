@@ -4,6 +4,7 @@
 
 #include <c10/util/Type.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -40,8 +41,8 @@ void learning_rate_monitor::log(epoch_loop& loop, schedule_interval now) const {
   const auto name = "lr-" + optimizer.name();
   const auto rates = optimizer.lr();
   for (std::size_t i = 0; i < rates.size(); ++i)
-    loop.log(rates.size() == 1 ? name : name + "/pg" + std::to_string(i + 1),
-             rates[i], {.on_step = true, .on_epoch = false});
+    loop.log(rates.size() == 1 ? name : concat(name, "/pg", i + 1), rates[i],
+             {.on_step = true, .on_epoch = false});
 }
 
 } // namespace troupe

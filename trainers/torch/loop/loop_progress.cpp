@@ -8,6 +8,7 @@
 
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -65,7 +66,7 @@ fs::path tensor_file(const fs::path& folder) {
 }
 
 fs::path rank_file(const fs::path& folder, int rank) {
-  return folder / ("rank_" + std::to_string(rank) + ".safetensors");
+  return folder / (concat("rank_", rank, ".safetensors"));
 }
 
 void append(std::string& out, const std::vector<double>& numbers) {
@@ -78,11 +79,10 @@ void append(std::string& out, const std::vector<double>& numbers) {
 }
 
 std::string to_json(const loop_progress& x) {
-  std::string out =
-    "{\"format\":" + std::to_string(known_format)
-    + ",\n\"finished_epochs\":" + std::to_string(x.finished_epochs)
-    + ",\n\"global_step\":" + std::to_string(x.global_step)
-    + ",\n\"stopping\":" + (x.stopping ? "true" : "false");
+  std::string out = concat("{\"format\":", known_format,
+                           ",\n\"finished_epochs\":", x.finished_epochs,
+                           ",\n\"global_step\":", x.global_step,
+                           ",\n\"stopping\":", (x.stopping ? "true" : "false"));
   out += ",\n\"first_lr\":";
   append(out, x.first_lr);
   if (!x.own_lr.empty()) {

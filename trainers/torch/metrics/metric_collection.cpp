@@ -5,6 +5,7 @@
 
 #include <ATen/ATen.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/metrics/metric_synchronization.hpp"
 
 namespace troupe {
@@ -54,7 +55,7 @@ metrics metric_collection::values() {
       put(key, x);
     else
       for (std::int64_t i = 0; i < flat.numel(); ++i)
-        put(key + '/' + std::to_string(i), flat[i]);
+        put(concat(key, '/', i), flat[i]);
   }
   return result;
 }

@@ -11,6 +11,7 @@
 #include <c10/core/GradMode.h>
 #include <c10/util/StringUtil.h>
 
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/refuse.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -88,7 +89,7 @@ void check_options(Options& options) {
 }
 
 std::string option_name(std::size_t group, const char* option) {
-  return "group." + std::to_string(group) + '.' + option;
+  return concat("group.", group, '.', option);
 }
 
 /// *gradient* in the memory layout and data type of *parameter*: the kernels
@@ -205,7 +206,7 @@ tensor_map fused_optimizer<Options>::state(const std::string& prefix) const {
     });
   for (std::size_t i = 0; i < slots_.size(); ++i)
     for (const auto& [name, value] : slots_[i])
-      result[prefix + "state." + std::to_string(i) + '.' + name] = value;
+      result[concat(prefix, "state.", i, '.', name)] = value;
   return result;
 }
 
@@ -241,7 +242,7 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
         complain(name, "is missing"); // of others older states have none
     });
     for (const auto& parameter : groups_[g].parameters) {
-      const auto stem = "state." + std::to_string(slots.size()) + '.';
+      const auto stem = concat("state.", slots.size(), '.');
       auto& slot = slots.emplace_back();
       const auto names = slot_names(options.back());
       for (const auto& name : names) {

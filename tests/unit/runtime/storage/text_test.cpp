@@ -27,6 +27,15 @@ std::string real(double x) {
   return out.substr(4);
 }
 
+TEST(text_test, joins_texts_characters_and_integers) {
+  EXPECT_EQ(concat("rank ", 3, ':', std::string_view{" a\0b", 4},
+                   std::string{" c "}, -7, ' ', std::uint8_t{255}),
+            (std::string{"rank 3: a\0b c -7 255", 20}));
+  EXPECT_EQ(concat(std::numeric_limits<std::uint64_t>::max()),
+            "18446744073709551615");
+  EXPECT_EQ(concat(), "");
+}
+
 TEST(text_test, writes_numbers_as_short_as_they_read_back) {
   EXPECT_EQ(number(0.1), "0.1");
   EXPECT_EQ(number(0.1f), "0.1");

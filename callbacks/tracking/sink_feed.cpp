@@ -2,9 +2,12 @@
 
 #include <algorithm>
 
+#include <unistd.h>
+
 #include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -30,6 +33,32 @@ bool is_end(const tracker_record& x) {
 
 sink_result transient(error reason) {
   return sink_fails(sink_failure::kind::transient, std::move(reason));
+}
+
+const error& reason_of(const error& x) {
+  return x;
+}
+
+const error& reason_of(const sink_failure& x) {
+  return x.reason;
+}
+
+/// Calls *f*, which calls *target*. A process that *target* forked ends right
+/// after: it must save no position and send no other record.
+template <class F>
+auto call(const sink& target, F f) {
+  auto process = ::getpid();
+  auto where = "a call of tracker " + target.name();
+  try {
+    auto result = f();
+    leave_if_forked(process, where,
+                    result ? error{} : reason_of(result.error()));
+    return result;
+  } catch (...) {
+    if (::getpid() != process)
+      leave_if_forked(process, where, caught("it failed"));
+    throw;
+  }
 }
 
 } // namespace
@@ -160,7 +189,8 @@ sink_result sink_feed::open() {
   run_.experiment = hints.experiment;
   run_.display_name = hints.display_name;
   run_.attempt = held_.front().attempt;
-  TROUPE_TRY_VOID(target_->start(run_, position_.state));
+  TROUPE_TRY_VOID(
+    call(*target_, [&] { return target_->start(run_, position_.state); }));
   started_ = true;
   is_resumed_ = true;
   // Before the first record, so that after a restart it finds the same run.
@@ -174,7 +204,9 @@ sink_result sink_feed::send_records(std::size_t count) {
   (void) failpoint("sink_feed.log");
   auto ends = count < held_.size() && is_end(held_[count]);
   if (!ends || !target_->finish_writes_all())
-    TROUPE_TRY_VOID(target_->log({held_.data(), count}));
+    TROUPE_TRY_VOID(call(*target_, [&] {
+      return target_->log({held_.data(), count});
+    }));
   // The end is sent next, and the position is saved then.
   return taken(count, !ends);
 }
@@ -182,7 +214,8 @@ sink_result sink_feed::send_records(std::size_t count) {
 sink_result sink_feed::send_end() {
   auto& record = held_.front();
   auto status = std::get<run_end_record>(record.content).status;
-  TROUPE_TRY_VOID(target_->finish(status, record.time));
+  TROUPE_TRY_VOID(
+    call(*target_, [&] { return target_->finish(status, record.time); }));
   started_ = false; // Another driver may resume the run.
   return taken(1);
 }
@@ -325,7 +358,7 @@ std::string sink_feed::refused() const {
 }
 
 std::string sink_feed::left_in_files() const {
-  auto left = target_->offline(run_);
+  auto left = call(*target_, [&] { return target_->offline(run_); });
   if (!left)
     return "what is in files only is unknown: " + left.error().message;
   return *left && !(*left)->wanted ? (*left)->text : std::string{};

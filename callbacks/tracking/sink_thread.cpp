@@ -11,7 +11,6 @@
 #include <utility>
 
 #include "troupe/callbacks/status_text.hpp"
-#include "troupe/runtime/process/forked_process.hpp"
 
 namespace troupe::internal {
 
@@ -116,11 +115,7 @@ struct sink_thread::state {
 std::optional<sink_thread::clock::time_point>
 sink_thread::state::pump() noexcept {
   try {
-    auto process = ::getpid();
-    auto next = feed.pump(clock::now());
-    leave_if_forked(process, "a call of tracker " + feed.target().name(),
-                    feed.trouble());
-    return next;
+    return feed.pump(clock::now());
   } catch (...) {
     return std::nullopt;
   }

@@ -4,6 +4,8 @@
 
 #include <atomic>
 #include <cerrno>
+#include <fstream>
+#include <iterator>
 #include <latch>
 #include <semaphore>
 #include <stdexcept>
@@ -25,8 +27,12 @@ using testing::HasSubstr;
 
 class sink_thread_test : public testing::Test {
 protected:
-  sink_thread_test() {
-    config.name = "r";
+  sink_thread_test() { reopen("r"); }
+
+  /// Another run, and a tracker that has seen nothing.
+  void reopen(const std::string& name) {
+    target = std::make_shared<recorded_sink>();
+    config.name = name;
     config.storage_path = storage.path();
     config.metrics_csv = false;
     config.report_page = false;
@@ -55,10 +61,15 @@ protected:
                                {}});
   }
 
+  static std::string text_of(const fs::path& path) {
+    std::ifstream in{path.string()};
+    return {std::istreambuf_iterator<char>{in}, {}};
+  }
+
   temporary_folder storage;
   run_config config;
   std::unique_ptr<run_store> store;
-  std::shared_ptr<recorded_sink> target = std::make_shared<recorded_sink>();
+  std::shared_ptr<recorded_sink> target;
   std::mutex mutex;
   std::vector<std::string> notes;
 };
@@ -287,22 +298,74 @@ TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
                   "several threads forked";
 #endif
+  for (std::string where : {"start", "log", "finish"})
+    for (auto throws : {false, true}) {
+      SCOPED_TRACE(where + (throws ? " throws" : ""));
+      reopen(where + (throws ? "-throws" : ""));
+      auto path = store->path() / "sinks" / "recorded.offset";
+      auto status = -1;
+      auto is_child = false;
+      std::string before, after;
+      target->answer = [&](std::span<const tracker_record> x) -> sink_result {
+        if (is_child)
+          ::_exit(7); // A second call.
+        auto is_here =
+          x.empty()
+            ? where == (target->ends.empty() ? "start" : "finish")
+            : where == "log"
+                && std::holds_alternative<journaled_batch>(x.back().content);
+        if (status >= 0 || !is_here)
+          return {};
+        before = text_of(path);
+        auto child = ::fork();
+        is_child = child == 0;
+        while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
+          continue;
+        after = text_of(path);
+        // In the one of two that is not to return.
+        if (throws && !is_child)
+          throw std::runtime_error{"the connection broke"};
+        return {};
+      };
+      auto trackers = start({.retry = {std::chrono::milliseconds{1}}}).value();
+      report(0);
+      ASSERT_TRUE(store->finish(run_status_kind::finished));
+      EXPECT_TRUE(trackers->finish().empty());
+      EXPECT_EQ(status, 0);
+      EXPECT_EQ(after, before);
+      EXPECT_EQ(where == "start", before.empty());
+      EXPECT_THAT(target->indices(), testing::Contains(0u));
+      EXPECT_FALSE(target->ends.empty());
+    }
+}
+
+TEST_F(sink_thread_test, ends_a_forked_process_that_a_tracker_leaves_throwing) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
   auto status = -1;
+  auto is_child = false;
   target->answer = [&](auto) -> sink_result {
+    if (is_child)
+      ::_exit(7); // A second call.
     if (status >= 0)
       return {};
     auto child = ::fork();
-    if (child == 0)
-      status = 0; // It forks no other one.
-    while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
+    if (child == 0) {
+      is_child = true;
+      throw std::runtime_error{"in the child"};
+    }
+    while (::waitpid(child, &status, 0) < 0 && errno == EINTR)
       continue;
     return {};
   };
-  auto trackers = start().value();
+  auto trackers = start({.retry = {std::chrono::milliseconds{1}}}).value();
   report(0);
   ASSERT_TRUE(store->finish(run_status_kind::finished));
   EXPECT_TRUE(trackers->finish().empty());
-  EXPECT_EQ(status, 0);
+  ASSERT_TRUE(WIFEXITED(status));
+  EXPECT_EQ(WEXITSTATUS(status), 1);
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
 }
 

@@ -174,6 +174,13 @@ void worker_group_state::check_collectives() {
   for (int rank = 0; rank < plan.world_size; ++rank)
     calls.push_back(collective_calls_of(a.segment->activity(rank)));
   auto suspected = a.meetings.mismatch(calls);
+  // What one that a signal has stopped would do, and what the others would do
+  // then, cannot be seen: `hang_timeout` is its limit.
+  auto is_stopped = [](const loop_place& x) { return x.stopped.has_value(); };
+  if (suspected && std::ranges::any_of(a.loops, is_stopped)) {
+    std::ranges::fill(a.idle_in_calls, idle_time{});
+    return;
+  }
   for (int rank = 0; rank < plan.world_size; ++rank) {
     auto& idle = a.idle_in_calls[static_cast<std::size_t>(rank)];
     if (!suspected || a.meetings.call_of(rank).empty()
@@ -183,8 +190,6 @@ void worker_group_state::check_collectives() {
     }
     // That of ranks that are threads is unknown, so that they have longer.
     auto seen = plan.in_process ? process_vitals{} : vitals_of(rank);
-    if (seen && seen->stopped)
-      seen.reset(); // One that cannot work shows nothing of its threads.
     idle.look(seen, self->clock().now(), 2 * a.monitor.interval());
     calls[static_cast<std::size_t>(rank)].is_idle =
       (!plan.in_process && idle.get() >= call_patience)

@@ -122,16 +122,20 @@ expected<std::optional<manifest>> manifest_in(const fs::path& folder) {
   return std::nullopt;
 }
 
-/// Whether *folder*, a path without links, is a checkpoint that a run has.
+/// Whether *folder*, a path without links, is a checkpoint that a run has, even
+/// if its manifest is damaged.
 expected<bool> is_checkpoint_of_run(const fs::path& folder) {
   if (folder.parent_path().filename() != "checkpoints")
     return false;
-  return manifest_in(folder).map([](const auto& x) { return x.has_value(); });
+  return look_up(folder / manifest_file_name).map([](const auto& x) {
+    return x.exists();
+  });
 }
 
 /// A folder that is copied, and how the copy came to it.
 struct source_folder {
-  fs::path path;
+  fs::path path; ///< As it was given.
+  fs::path real; ///< Without links; unset for what belongs to others.
   struct stat identity;
   /// Its files are not those of the folder that is copied: it lies behind a
   /// link, or in a checkpoint that a run has.
@@ -144,7 +148,7 @@ struct source_folder {
 /// the way, or to one of *targets*.
 expected<source_folder> enter(const fs::path& path, const source_folder* above,
                               const std::vector<struct stat>& targets) {
-  source_folder result{path, {}, false, above};
+  source_folder result{path, {}, {}, false, above};
   if (::stat(path.c_str(), &result.identity) != 0)
     return tl::unexpected{storage_error("look up", path, errno)};
   auto is_this = [&](const struct stat& x) {
@@ -164,7 +168,8 @@ expected<source_folder> enter(const fs::path& path, const source_folder* above,
     TROUPE_TRY(auto itself, look_up_link(path));
     result.belongs_to_others = above->belongs_to_others || itself.is_link();
     if (!result.belongs_to_others) {
-      TROUPE_TRY(result.belongs_to_others, is_checkpoint_of_run(path));
+      result.real = above->real / path.filename();
+      TROUPE_TRY(result.belongs_to_others, is_checkpoint_of_run(result.real));
     }
     return result;
   }
@@ -172,6 +177,7 @@ expected<source_folder> enter(const fs::path& path, const source_folder* above,
   auto place = fs::canonical(path, code);
   if (code)
     return tl::unexpected{storage_error("look up", path, code.value())};
+  result.real = place;
   for (; place.has_relative_path() && !result.belongs_to_others;
        place = place.parent_path()) {
     TROUPE_TRY(result.belongs_to_others, is_checkpoint_of_run(place));

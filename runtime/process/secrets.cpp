@@ -446,7 +446,7 @@ std::string without_user(std::string_view text) {
   auto is_scheme = [](char c) {
     return is_word(c) || c == '+' || c == '-' || c == '.';
   };
-  auto authority = text.substr(host, text.find('/', host) - host);
+  auto authority = text.substr(host, text.find_first_of("/?#", host) - host);
   auto at = authority.rfind('@');
   if (scheme == 0 || at == authority.npos
       || !std::ranges::all_of(text.substr(0, scheme), is_scheme)

@@ -12,6 +12,24 @@ namespace {
 
 constexpr std::size_t max_listed_ranks = 16;
 
+/// The *stopped* ranks that *wait* lacks: itself, or because a rank that it
+/// lacks waits for them.
+std::vector<int> stopped_behind(const rank_wait& wait,
+                                const std::vector<rank_wait>& waits,
+                                const std::vector<int>& stopped) {
+  std::set<int> lacking{wait.missing.begin(), wait.missing.end()};
+  auto is_lacking = [&](int rank) { return lacking.contains(rank); };
+  for (auto size = std::size_t{0}; size != lacking.size();) {
+    size = lacking.size();
+    for (auto& x : waits)
+      if (std::ranges::any_of(x.waiting, is_lacking))
+        lacking.insert(x.missing.begin(), x.missing.end());
+  }
+  auto result = stopped;
+  std::erase_if(result, [&](int rank) { return !is_lacking(rank); });
+  return result;
+}
+
 } // namespace
 
 std::optional<rank_wait>
@@ -107,18 +125,19 @@ void blame_awaited(std::vector<rank_wait>& waits,
     waiting.insert(wait.waiting.begin(), wait.waiting.end());
   for (auto rank : stopped)
     waiting.erase(rank);
+  const auto before = waits;
   for (auto& wait : waits) {
     auto missing = wait.missing;
     std::erase_if(missing, [&](int rank) { return waiting.contains(rank); });
     if (!missing.empty()) {
       wait.missing = std::move(missing);
-    } else if (!wait.missing.empty() && !stopped.empty()) {
-      wait.missing = stopped;
+    } else if (auto behind = stopped_behind(wait, before, stopped);
+               !behind.empty()) {
+      wait.missing = std::move(behind);
       std::erase_if(wait.waiting,
                     [&](int rank) { return !waiting.contains(rank); });
     }
   }
-  std::erase_if(waits, [](auto& wait) { return wait.waiting.empty(); });
 }
 
 std::string wait_text(rank_wait::time_point::duration x) {

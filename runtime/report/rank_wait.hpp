@@ -67,8 +67,8 @@ std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
 /// Removes from the missing ranks of each of *waits* those that wait
 /// themselves, in one of *waits* or *elsewhere*: they are not to blame. A
 /// wait without missing ranks then is part of a circle, and stays
-/// unchanged, unless a signal has *stopped* ranks: they keep the others there,
-/// and wait for no one.
+/// unchanged, unless a signal has *stopped* ranks of the circle: they keep the
+/// others there, and wait for no one.
 void blame_awaited(std::vector<rank_wait>& waits,
                    const std::vector<int>& elsewhere,
                    const std::vector<int>& stopped);

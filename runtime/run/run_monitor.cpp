@@ -62,6 +62,8 @@ void run_monitor::note(std::string line) {
 
 void run_monitor::prepare(kept_result outcome) noexcept {
   std::lock_guard guard{mutex_};
+  if (finished_) // It is being read.
+    return;
   result_ = std::move(outcome);
   has_result_ = true;
 }

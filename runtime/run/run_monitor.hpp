@@ -70,7 +70,8 @@ public:
   /// Adds *line*; beyond `max_notes` the oldest one is dropped.
   void note(std::string line);
 
-  /// The result is known; callbacks may still be under way.
+  /// The result is known; callbacks may still be under way. Without effect once
+  /// the run is over.
   void prepare(kept_result outcome) noexcept;
 
   /// The result that was prepared last.

@@ -274,8 +274,10 @@ TEST_F(staged_checkpoint_test, moves_no_file_of_a_checkpoint_that_a_run_has) {
   write_bytes(committed / "sub" / "y", "2");
   write_bytes(committed / "manifest.json", to_json(manifest{.name = "c"}));
   fs::create_directory_symlink(committed, other / "link");
-  for (auto& source : {committed, committed / "sub", other / "link",
-                       other / "checkpoints", other.path()}) {
+  fs::create_directory_symlink(other / "checkpoints", other / "all");
+  for (auto& source :
+       {committed, committed / "sub", other / "link", other / "checkpoints",
+        other.path(), other / "all", other.path() / "checkpoints" / "."}) {
     auto staged = make();
     ASSERT_TRUE(staged.add_directory(source, true)) << source;
     EXPECT_FALSE(staged.has_sources()) << source;
@@ -283,6 +285,10 @@ TEST_F(staged_checkpoint_test, moves_no_file_of_a_checkpoint_that_a_run_has) {
     EXPECT_EQ(bytes_of(committed / "x"), "1") << source;
     EXPECT_EQ(bytes_of(committed / "sub" / "y"), "2") << source;
   }
+  write_bytes(committed / "manifest.json", "{damaged");
+  auto staged = make();
+  ASSERT_TRUE(staged.add_directory(other / "checkpoints", true));
+  EXPECT_FALSE(staged.has_sources());
 }
 
 TEST_F(staged_checkpoint_test, follows_no_link_that_leads_back) {

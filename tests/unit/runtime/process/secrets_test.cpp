@@ -262,8 +262,10 @@ TEST(shown_url_test, leaves_users_and_queries_out) {
 TEST(without_user_test, changes_addresses_only) {
   EXPECT_EQ(without_user("http://u:p@host:80/a?b=c@d"),
             "http://host:80/a?b=c@d");
-  for (auto text : {"https://host/a@b", "me@host", "see http://u:p@host",
-                    "://@", "", "http://", "https://host is for me@host"})
+  EXPECT_EQ(without_user("https://u:p@host?b=c@d"), "https://host?b=c@d");
+  for (auto text : {"https://host/a@b", "https://host?a@b", "me@host",
+                    "see http://u:p@host", "://@", "", "http://",
+                    "https://host is for me@host"})
     EXPECT_EQ(without_user(text), text);
 }
 

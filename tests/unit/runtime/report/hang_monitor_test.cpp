@@ -313,9 +313,19 @@ TEST(rank_wait_test, a_stopped_rank_of_a_circle_is_alone_to_blame) {
   std::vector<rank_wait> waits{{"report 1", {0}, {1}, t0},
                                {"collective 5", {1, 2}, {0}, t0}};
   blame_awaited(waits, {}, {0});
-  ASSERT_EQ(waits.size(), 1u) << "a stopped rank waits for no one";
+  ASSERT_EQ(waits.size(), 2u) << "the limits of both go on";
   EXPECT_EQ(to_string(waits[0], t0 + 30s),
+            "report 1: rank 0 is missing for 30 s");
+  EXPECT_EQ(to_string(waits[1], t0 + 30s),
             "collective 5: rank 0 is missing for 30 s, ranks 1, 2 wait");
+}
+
+TEST(rank_wait_test, a_stopped_rank_outside_of_a_circle_is_not_to_blame) {
+  // Rank 1 asks the driver.
+  std::vector<rank_wait> waits{{"report 1", {0, 3}, {1}, t0}};
+  blame_awaited(waits, {1}, {3});
+  EXPECT_THAT(waits[0].missing, ElementsAre(1));
+  EXPECT_THAT(waits[0].waiting, ElementsAre(0, 3));
 }
 
 TEST(rank_wait_test, a_stopped_rank_may_wait_for_one_that_works) {

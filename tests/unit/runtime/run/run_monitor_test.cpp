@@ -75,6 +75,7 @@ TEST_F(run_monitor_test, has_no_outcome_before_the_run_is_over) {
   monitor.finish();
   EXPECT_EQ(changes, 1);
   ASSERT_TRUE(monitor.outcome());
+  monitor.prepare(outcome(3));
   EXPECT_EQ(monitor.outcome()->attempts, 2u);
   EXPECT_EQ(monitor.wait().head.status, run_status_kind::finished);
 }

@@ -71,6 +71,7 @@ private:
   };
 
   void work(std::stop_token stop, int worker) {
+    const auto process = ::getpid();
     for (;;) {
       std::unique_lock guard{mutex_};
       auto room = [this] {
@@ -82,11 +83,16 @@ private:
       auto k = taken_++;
       guard.unlock();
       entry item;
+      error failure;
       try {
         item.value.emplace(make_(stop, worker, k));
       } catch (...) {
         item.failure = std::current_exception();
+        if (::getpid() != process)
+          failure = caught("it failed");
       }
+      // One that the function forked has this thread alone, and would go on.
+      leave_if_forked(process, "a thread that reads ahead", failure);
       guard.lock();
       items_.emplace(k, std::move(item));
       guard.unlock();

@@ -1,6 +1,10 @@
 #include "troupe/trainers/torch/data/ordered_prefetcher.hpp"
 
+#include <sys/wait.h>
+#include <unistd.h>
+
 #include <atomic>
+#include <cerrno>
 #include <latch>
 #include <stdexcept>
 
@@ -71,4 +75,39 @@ TEST(ordered_prefetcher_test, asks_its_makers_to_stop_when_it_is_destroyed) {
     begun.wait();
   }
   EXPECT_EQ(stopped, 2);
+}
+
+TEST(ordered_prefetcher_test, ends_a_process_that_a_maker_forked) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  for (auto throws : {false, true}) {
+    std::atomic<int> status = -1;
+    auto is_child = false;
+    ordered_prefetcher<std::int64_t> x{
+      4, 2, 4, [&](std::stop_token, int, std::int64_t k) {
+        if (k != 1) {
+          if (is_child)
+            ::_exit(7); // It goes on.
+          return k;
+        }
+        auto child = ::fork();
+        if (child == 0) {
+          is_child = true;
+          if (throws)
+            throw std::runtime_error{"in the child"};
+          return k;
+        }
+        int result = -1;
+        while (::waitpid(child, &result, 0) < 0 && errno == EINTR)
+          continue;
+        status = result;
+        return k;
+      }};
+    for (std::int64_t k = 0; k < 4; ++k)
+      EXPECT_EQ(x.next(), k);
+    ASSERT_TRUE(WIFEXITED(status));
+    EXPECT_EQ(WEXITSTATUS(status), throws ? 1 : 0);
+  }
 }

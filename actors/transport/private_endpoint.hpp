@@ -39,7 +39,7 @@ private:
   caf::intrusive_ptr<pair_doorman> doorman_;
 };
 
-/// Opens a private door to *whom*. *on_refusal* gets one sentence per
+/// Opens a private endpoint of *whom*. *on_refusal* gets one sentence per
 /// connection that is closed for invalid data, on the network thread.
 template <class Handle>
 expected<private_endpoint>

@@ -3,9 +3,8 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <mutex>
+#include <atomic>
 #include <optional>
-#include <set>
 #include <utility>
 
 namespace troupe::internal {
@@ -36,17 +35,25 @@ void for_each_login(std::string_view value, const Use& use) {
   }
 }
 
-/// Values that runs of this process gave their ranks. Never destroyed: an
-/// abandoned thread may use it at exit.
-struct noted_secrets {
-  std::mutex mutex;
-  std::set<std::string, std::less<>> values;
-
-  static noted_secrets& instance() {
-    static auto& result = *new noted_secrets;
-    return result;
-  }
+/// A value that a run of this process gave its ranks.
+struct noted_secret {
+  std::string value;
+  const noted_secret* next;
 };
+
+/// A list that only grows: an abandoned thread may read it at exit, and a
+/// process that is forked while a thread adds to it reads it without a lock.
+std::atomic<const noted_secret*> noted_secrets;
+
+void note_secret(std::string_view value) {
+  auto first = noted_secrets.load();
+  for (auto x = first; x; x = x->next)
+    if (x->value == value)
+      return;
+  auto added = new noted_secret{std::string{value}, first};
+  while (!noted_secrets.compare_exchange_weak(added->next, added))
+    continue;
+}
 
 /// Calls *use* with each secret in the variable *name*.
 template <class Use>
@@ -103,21 +110,15 @@ bool holds_login(std::string_view value) noexcept {
 }
 
 void note_secrets(const std::map<std::string, std::string>& environment) {
-  auto& noted = noted_secrets::instance();
-  std::lock_guard guard{noted.mutex};
   for (auto& [name, value] : environment)
-    for_each_secret(name, value,
-                    [&](std::string_view x) { noted.values.emplace(x); });
+    for_each_secret(name, value, note_secret);
 }
 
 std::vector<std::string> secret_values() {
   std::vector<std::string> result;
   auto add = [&](std::string_view x) { result.emplace_back(x); };
-  {
-    auto& noted = noted_secrets::instance();
-    std::lock_guard guard{noted.mutex};
-    std::ranges::for_each(noted.values, add);
-  }
+  for (auto x = noted_secrets.load(); x; x = x->next)
+    add(x->value);
   for (auto variable = environ; variable && *variable; ++variable) {
     std::string_view text{*variable};
     if (auto sign = text.find('='); sign != text.npos)

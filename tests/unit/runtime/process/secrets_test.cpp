@@ -3,10 +3,15 @@
 #include <algorithm>
 #include <cstdlib>
 #include <iterator>
+#include <map>
 #include <random>
+#include <stop_token>
 #include <string>
+#include <thread>
 
 #include <gtest/gtest.h>
+
+#include "tests/support/child.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -250,6 +255,27 @@ TEST(redacted_test, takes_what_may_begin_a_secret_from_the_end_of_a_cut_text) {
   for (const auto* x : {"GET https://host/a", "the word bearer", "basic ", ""})
     EXPECT_EQ(clean.of_cut(x), x);
   ::unsetenv("HF_TOKEN");
+}
+
+TEST(note_secrets_test, a_process_forked_meanwhile_reads_them) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  const std::map<std::string, std::string> environment{
+    {"FORKED_TOKEN", "noted before the fork"}};
+  note_secrets(environment);
+  std::jthread other{[&](std::stop_token stop) {
+    while (!stop.stop_requested())
+      note_secrets(environment);
+  }};
+  for (int i = 0; i < 100; ++i) {
+    auto status = run_in_child([] {
+      ::alarm(20); // It waits for nothing.
+      ::_exit(redacted("noted before the fork") == "***" ? 0 : 2);
+    });
+    ASSERT_EQ(status, 0) << i;
+  }
 }
 
 TEST(shown_url_test, leaves_users_and_queries_out) {

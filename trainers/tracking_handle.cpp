@@ -139,6 +139,7 @@ void tracking_handle::log_image(const std::string& name,
                                 const image_view& image, std::int64_t step) {
   if (!active())
     return;
+  check_process();
   auto bytes = value_or_throw(
     encode_png(image.width, image.height, image.channels, image.pixels));
   auto folder = value_or_throw(folder_of_run(*context_).folder("media"));
@@ -177,6 +178,7 @@ void tracking_handle::log_artifact(const fs::path& path,
                                    const std::string& name) {
   if (!active())
     return;
+  check_process();
   boost::system::error_code code;
   auto source = fs::canonical(path, code);
   if (code)
@@ -204,6 +206,15 @@ void tracking_handle::log_artifact(const fs::path& path,
 void tracking_handle::finish(run_status_kind status) {
   send(event_kind::tracker_finish, {{"status", to_string(status)}});
   context_ = nullptr;
+}
+
+void tracking_handle::check_process() const {
+  if (!process_.is_here())
+    throw train_error{
+      {ec::invalid_argument,
+       concat("rank ", context_->rank(),
+              ": a tracking handle was called in a process that the train loop "
+              "forked")}};
 }
 
 void tracking_handle::send(std::string_view kind, metrics fields) {

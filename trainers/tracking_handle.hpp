@@ -7,6 +7,7 @@
 
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -78,11 +79,14 @@ public:
 
 private:
   void send(std::string_view kind, metrics fields);
+  /// Throws in a process that the loop forked, before a file is written.
+  void check_process() const;
 
   train_context* context_ = nullptr; ///< Unset: the handle does nothing.
   std::int64_t next_step_ = 0;
   std::uint64_t images_ = 0;
   int exceptions_ = 0; ///< Under way when the handle was made.
+  internal::owner_process process_;
 };
 
 /// Begins to log from the train loop of *context*. Names given before the run's

@@ -1,11 +1,13 @@
 #include "troupe/trainers/tracking_handle.hpp"
 
 #include <array>
+#include <fstream>
 #include <limits>
 #include <memory>
 
 #include <gmock/gmock.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/memory_link.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -64,6 +66,30 @@ TEST_F(tracking_handle_test, no_loop_notes_what_the_run_itself_does) {
   EXPECT_THROW(context.log({std::string(300, 'k'), {}}), train_error);
   context.log({"mine", {}});
   EXPECT_EQ(link->events.size(), 1u);
+}
+
+TEST_F(tracking_handle_test, writes_no_file_of_a_process_that_the_loop_forked) {
+  auto context = context_of(0);
+  auto handle = start_tracking(context);
+  std::ofstream{(elsewhere / "a.txt").string()} << "a";
+  std::vector<std::uint8_t> pixels(3);
+  auto status = run_in_child([&] {
+    auto refused = 0;
+    try {
+      handle.log_image("x", {pixels, 1, 1, 3}, 0);
+    } catch (const train_error&) {
+      ++refused;
+    }
+    try {
+      handle.log_artifact(elsewhere / "a.txt");
+    } catch (const train_error&) {
+      ++refused;
+    }
+    ::_exit(refused);
+  });
+  EXPECT_EQ(WEXITSTATUS(status), 2);
+  EXPECT_FALSE(fs::exists(run / "media"));
+  EXPECT_FALSE(fs::exists(run / "artifacts"));
 }
 
 TEST_F(tracking_handle_test, counts_values_in_buckets_of_equal_width) {

@@ -48,12 +48,17 @@ run_handle& run_handle::operator=(run_handle&& other) noexcept {
     return *this;
   run_handle before{std::move(*this)}; // ends its run when it goes
   parts_ = std::move(other.parts_);
+  owner_ = other.owner_;
   return *this;
 }
 
 run_handle::~run_handle() {
   if (!parts_)
     return;
+  if (!owner_.is_here()) {
+    (void) parts_.release(); // The run's threads are not here.
+    return;
+  }
   stop();
   await_end({});
 }

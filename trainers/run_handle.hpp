@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/actors/protocol/interfaces.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -35,7 +36,7 @@ struct run_surroundings {
 };
 
 /// A run in an actor system. Its destructor stops the run and waits for
-/// it.
+/// it; in a forked process it does nothing.
 class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive
@@ -87,6 +88,7 @@ private:
   void await_end(const std::function<bool()>& hurried) noexcept;
 
   std::unique_ptr<internal::run_parts> parts_;
+  internal::owner_process owner_;
 };
 
 } // namespace troupe

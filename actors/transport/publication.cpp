@@ -53,13 +53,15 @@ expected<publication> publication::begin(caf::actor_system& system,
 }
 
 publication::publication(publication&& other) noexcept
-  : system_(std::exchange(other.system_, nullptr)), slot_(other.slot_) {}
+  : system_(std::exchange(other.system_, nullptr)), slot_(other.slot_),
+    owner_(other.owner_) {}
 
 publication& publication::operator=(publication&& other) noexcept {
   if (this != &other) {
     end();
     system_ = std::exchange(other.system_, nullptr);
     slot_ = other.slot_;
+    owner_ = other.owner_;
   }
   return *this;
 }
@@ -69,7 +71,7 @@ publication::~publication() {
 }
 
 void publication::end() noexcept {
-  if (!system_)
+  if (!system_ || !owner_.is_here())
     return;
   // Needs no answer: the next owner of the slot comes later in the broker's
   // mailbox.

@@ -11,6 +11,7 @@
 #include <caf/io/doorman.hpp>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 
 namespace troupe::internal {
 
@@ -32,7 +33,8 @@ using refusals_ptr = std::shared_ptr<refusals>;
 /// never collides with a TCP port of an actor in the same system.
 ///
 /// Its destructor closes the endpoint; existing connections stay. Destroy it
-/// before its actor system.
+/// before its actor system. In a process forked from the one that made it, it
+/// does nothing: the network thread is not there, but its pipe is.
 class publication {
 public:
   using doorman_maker = std::function<caf::io::doorman_ptr(std::uint16_t slot)>;
@@ -56,6 +58,7 @@ private:
 
   caf::actor_system* system_; // null: moved from
   std::uint16_t slot_;
+  owner_process owner_;
 };
 
 } // namespace troupe::internal

@@ -108,7 +108,7 @@ published_socket::published_socket(publication published, fs::path path,
 published_socket::published_socket(published_socket&& other) noexcept
   : published_(std::move(other.published_)),
     path_(std::exchange(other.path_, {})), file_(other.file_),
-    refusals_(other.refusals_) {}
+    refusals_(other.refusals_), owner_(other.owner_) {}
 
 published_socket&
 published_socket::operator=(published_socket&& other) noexcept {
@@ -118,6 +118,7 @@ published_socket::operator=(published_socket&& other) noexcept {
     path_ = std::exchange(other.path_, {});
     file_ = other.file_;
     refusals_ = other.refusals_;
+    owner_ = other.owner_;
   }
   return *this;
 }
@@ -128,7 +129,7 @@ published_socket::~published_socket() {
 
 void published_socket::remove() noexcept {
   struct stat found {};
-  if (path_.empty() || ::lstat(path_.c_str(), &found) != 0
+  if (path_.empty() || !owner_.is_here() || ::lstat(path_.c_str(), &found) != 0
       || !is_same_file(file_, found))
     return;
   boost::system::error_code ignored;

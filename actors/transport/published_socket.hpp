@@ -12,14 +12,15 @@
 #include "troupe/actors/transport/publication.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 
 namespace troupe {
 
 /// An actor that processes of the same user can reach through a Unix socket.
 ///
 /// Its destructor closes the socket and removes its file, unless another one
-/// has taken that path; existing connections stay. Destroy it before its actor
-/// system.
+/// has taken that path; existing connections stay. In a forked process it does
+/// nothing. Destroy it before its actor system.
 class published_socket {
 public:
   published_socket(internal::publication published, fs::path path,
@@ -44,6 +45,7 @@ private:
   fs::path path_; // empty: moved from
   struct stat file_ {};
   internal::refusals_ptr refusals_;
+  internal::owner_process owner_;
 };
 
 /// The untyped part of `publish`: *interface* has the signatures of *whom*.

@@ -24,6 +24,7 @@
 #include <caf/send.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/named_sockets.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/transport/connect.hpp"
@@ -362,6 +363,18 @@ TEST_F(transport_test, a_socket_is_not_opened_where_it_cannot_be_private) {
   auto open = publish(server.system, server.actor, folder.path() / "open");
   ASSERT_FALSE(open);
   EXPECT_EQ(open.error().code, ec::invalid_config);
+}
+
+TEST_F(transport_test, a_forked_process_leaves_the_socket_as_it_is) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  echo_server server{path};
+  auto status =
+    test::run_in_child([&] { server.socket = failure(ec::stopped, ""); });
+  EXPECT_EQ(status, 0);
+  EXPECT_TRUE(fs::exists(path));
 }
 
 TEST_F(transport_test, a_killed_server_gives_way_to_the_next_one) {

@@ -4,8 +4,6 @@
 
 namespace troupe {
 
-using namespace internal;
-
 system_config::system_config(std::size_t scheduler_threads) {
   load<caf::io::middleman>(); // first: it declares its options
   // The default policy polls: 264 µs per round trip instead of 62, and busy

@@ -7,8 +7,6 @@
 
 namespace troupe {
 
-using namespace internal;
-
 void enable_reproducibility(std::uint64_t seed) {
   // Both libraries read these once, at their first call. The user's own values
   // are kept.

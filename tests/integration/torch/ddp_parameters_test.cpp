@@ -262,6 +262,107 @@ TEST_P(changing_parameters, what_a_failed_backward_left_is_not_reported) {
   });
 }
 
+// In a callback of c10d, when all gradients of the backward have come.
+TEST_P(changing_parameters, what_a_failed_reduction_left_is_not_reported) {
+  struct failing_hook : c10d::CommHookInterface {
+    failing_hook(group_ptr group, const bool& fails)
+      : sum(std::move(group)), fails(fails) {}
+    c10::intrusive_ptr<c10::ivalue::Future>
+    runHook(c10d::GradBucket& bucket) override {
+      auto result = sum.runHook(bucket);
+      if (!fails)
+        return result;
+      result->wait();
+      auto failed =
+        c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+      failed->setError(
+        std::make_exception_ptr(std::runtime_error{"lost a rank"}));
+      return failed;
+    }
+    at::Tensor parseHookResult(const c10::IValue& result) override {
+      return sum.parseHookResult(result);
+    }
+    summing_hook sum;
+    const bool& fails;
+  };
+  for (auto options : ways_to_train())
+    for (auto rebuilds : {false, true})
+      on_ranks([&options, rebuilds](rank_of_test& self) {
+        context_of_test run{self};
+        bool fails = false;
+        auto with_hook = options;
+        with_hook.comm_hook = [&](const group_ptr& group) {
+          return std::make_unique<failing_hook>(group, fails);
+        };
+        auto inner = seeded<mlp>(0);
+        auto model = prepare_model(*run.context, inner, with_hook);
+        auto x = self.share(samples(self.size * 8, 0).first);
+        auto backward = [&] { model.forward(x).sum().backward(); };
+        backward();
+        run.report();
+        model.zero_grad();
+        fails = self.rank + 1 == self.size;
+        if (fails)
+          EXPECT_THROW(backward(), std::runtime_error);
+        else
+          backward();
+        if (rebuilds)
+          model.data_parallel().rebuild(self.group(1), false);
+        if (fails)
+          for (auto& message :
+               {refusal([&] { run.report(); }), refusal(backward)})
+            check(message.find("backward failed") != std::string::npos,
+                  message);
+        else
+          run.report();
+        fails = false;
+        model.zero_grad();
+        run.report();
+        backward();
+        run.report();
+        check_equal_on_ranks(self, gradients(*inner));
+      });
+}
+
+TEST_P(changing_parameters, a_failed_backward_is_over_with_its_gradients) {
+  for (auto of_model : {false, true})
+    on_ranks([of_model](rank_of_test& self) {
+      context_of_test run{self};
+      auto inner = seeded<mlp>(0);
+      data_parallel_options options;
+      options.gradient_as_bucket_view = of_model; // the optimizer refuses them
+      auto model = prepare_model(*run.context, inner, options);
+      torch::optim::SGD optimizer{model.parameters(), sgd()};
+      auto fails = true;
+      inner->first->weight.register_hook([&](const at::Tensor& x) {
+        return fails ? throw std::runtime_error{"no memory"} : x;
+      });
+      auto x = self.share(samples(self.size * 8, 0).first);
+      auto backward = [&] { model.forward(x).sum().backward(); };
+      EXPECT_THROW(backward(), std::runtime_error);
+      fails = false;
+      if (of_model) {
+        model.zero_grad();
+        run.report();
+        auto message = refusal(backward);
+        check(message.find("call `rebuild`") != std::string::npos, message);
+      }
+      model.data_parallel().rebuild(self.group(1), false);
+      if (!of_model)
+        optimizer.zero_grad();
+      {
+        auto guard = model.no_sync();
+        backward();
+        backward();
+      }
+      run.report();
+      backward();
+      run.report();
+      check_equal_on_ranks(self, gradients(*inner));
+      optimizer.step();
+    });
+}
+
 TEST_P(changing_parameters, gradients_that_wait_for_nothing_are_reported) {
   on_ranks([](rank_of_test& self) {
     context_of_test run{self};

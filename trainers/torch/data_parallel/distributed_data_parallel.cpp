@@ -276,6 +276,8 @@ void distributed_data_parallel::make_reducer() {
 }
 
 void distributed_data_parallel::zero_grad() {
+  if (reducer_ && has_failed(*reducer_))
+    sink_->backward = backward_state::cleared;
   kept_->end();
   std::vector<c10::TensorImpl*> parameters;
   source_.append_parameters(parameters);
@@ -379,6 +381,8 @@ void distributed_data_parallel::prepare_forward(bool learns) {
   // averaged.
   if (learns && *sync_ && sink_->bypassed)
     make_reducer();
+  if (learns)
+    refuse_if_unfinished(*reducer_);
   if (learns && *sync_) {
     logger_->set_runtime_stats_and_log();
     reducer_->prepare_for_forward();
@@ -413,6 +417,7 @@ void distributed_data_parallel::after_forward(
     kept_to_itself_ = !*sync_;
   if (learns && *sync_) {
     ++sink_->forwards;
+    sink_->backward = backward_state::none;
     std::vector<at::Tensor> tensors;
     if (options_.find_unused_parameters && !options_.static_graph)
       for (auto x : outputs)

@@ -114,7 +114,8 @@ public:
   /// differ after a step until the next forward.
   void broadcast_buffers();
 
-  /// Clears the gradients of all parameters, frozen ones too.
+  /// Clears the gradients of all parameters, frozen ones too. After a backward
+  /// that failed, forwards may need a `rebuild` on all ranks beside that.
   void zero_grad();
 
   /// Throws `train_error` if gradients arrived since the last forward that were

@@ -14,6 +14,15 @@ namespace troupe::internal {
 
 class kept_gradients;
 
+/// What became of the backward of the last forward whose gradients are to be
+/// averaged.
+enum class backward_state {
+  none,    ///< No gradient of it has come.
+  begun,   ///< It runs, or it threw.
+  ended,   ///< It returned.
+  cleared, ///< It threw, and its gradients are gone.
+};
+
 /// What the sinks of one Reducer share. The graph may outlive the Reducer.
 struct gradient_sink_state {
   std::weak_ptr<c10d::Reducer> reducer;
@@ -23,7 +32,8 @@ struct gradient_sink_state {
   /// counted its gradients, so it must be replaced.
   bool bypassed = false;
   std::uint64_t forwards = 0; ///< Those whose gradients are to be averaged.
-  std::uint64_t ended = 0; ///< The last of them whose backward did not throw.
+  backward_state backward = backward_state::none;
+  bool has_averaged = false; ///< A backward returned.
   std::shared_ptr<kept_gradients> kept;
 };
 

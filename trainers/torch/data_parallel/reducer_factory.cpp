@@ -91,23 +91,40 @@ public:
 
   /// See `check_backward`.
   void check_finished() const {
-    auto on_rank = c10::str("rank ", process_group_->getRank());
-    if (waits() && sink_->ended == sink_->forwards)
-      refuse(on_rank + ": the last backward gave no gradient to "
-             + names_without_gradient()
-             + ", and so the gradients of the other parameters were not all "
-               "averaged with those of the other ranks: use all outputs of "
-               "the forward in the loss, freeze parameters that are not used, "
-               "or set data_parallel_options::find_unused_parameters");
-    if ((has_failed() || sink_->kept->failed()) && sink_->kept->has_gradients())
-      refuse(on_rank
-             + ": the last backward failed and left gradients that were not "
-               "averaged with those of the other ranks: clear them with "
-               "zero_grad()");
+    auto waiting = waits();
+    if (waiting && sink_->backward == backward_state::ended)
+      refuse("rank ", process_group_->getRank(),
+             ": the last backward gave no gradient to ",
+             names_without_gradient(),
+             ", and so the gradients of the other parameters were not all "
+             "averaged with those of the other ranks: use all outputs of "
+             "the forward in the loss, freeze parameters that are not used, "
+             "or set data_parallel_options::find_unused_parameters");
+    auto failed = has_failed(waiting);
+    if (!failed && !sink_->kept->failed())
+      return;
+    if (sink_->kept->has_gradients())
+      refuse("rank ", process_group_->getRank(),
+             ": the last backward failed and left gradients that were not "
+             "averaged with those of the other ranks: clear them with "
+             "zero_grad(); if training is to go on, `rebuild` on all ranks");
+    // Gradients that come now belong to another backward.
+    sink_->kept->forget_failure();
+    if (failed)
+      sink_->backward = backward_state::cleared;
   }
 
-  /// Whether the last backward threw.
-  bool has_failed() const { return waits() && sink_->ended != sink_->forwards; }
+  /// Whether the last backward threw and its gradients were not cleared.
+  bool has_failed() const { return has_failed(waits()); }
+
+  /// See `refuse_if_unfinished`.
+  void check_reusable() const {
+    if (waits())
+      refuse("rank ", process_group_->getRank(),
+             ": an earlier backward failed before all gradients were averaged, "
+             "so that this group averages no others: call `rebuild` on all "
+             "ranks");
+  }
 
 private:
   using variables = torch::autograd::variable_list;
@@ -116,6 +133,13 @@ private:
   bool waits() const {
     std::lock_guard lock{mutex_};
     return require_finalize_;
+  }
+
+  /// The first gradient of a backward may have failed in c10d's own hook, which
+  /// comes before this Reducer's.
+  bool has_failed(bool waiting) const {
+    return sink_->backward == backward_state::begun
+           || (waiting && sink_->backward == backward_state::none);
   }
 
   /// Names at most a few: a backward may have left out half of a large model.
@@ -178,7 +202,7 @@ private:
   /// Parameter *index* got a gradient that stays on this rank until the next
   /// backward that is averaged.
   void note_kept(std::size_t index) {
-    if (sink_->static_graph && sink_->ended > 0 && !is_used(index))
+    if (sink_->static_graph && sink_->has_averaged && !is_used(index))
       refuse("rank ", process_group_->getRank(), ": parameter ", names_[index],
              " got a gradient within no_sync(), but had none in the first "
              "backward, from which a static graph is learned: it would not be "
@@ -192,18 +216,23 @@ private:
     return local_used_map_[static_cast<std::int64_t>(index)].item<int>() != 0;
   }
 
-  /// Notes the end of this backward, which an exception would prevent.
+  /// Notes that this backward has begun, and its end, which an exception would
+  /// prevent: also one of the reductions, for which c10d waits in a callback
+  /// that is queued after the first one here, and before the second.
   void note_end() {
-    if (std::exchange(notes_end_of_, sink_->forwards) == sink_->forwards)
+    if (std::exchange(sink_->backward, backward_state::begun)
+        == backward_state::begun)
       return;
     auto& engine = torch::autograd::Engine::get_default_engine();
     engine.queue_callback([sink = sink_, shown = shown_, &engine] {
-      sink->ended = sink->forwards;
-      sink->kept->end();
-      // All reductions are under way. The Reducer's own callback, which comes
-      // before the one queued here, waits for them.
-      if (auto here = shown ? shown->wait_for(0) : nullptr)
-        engine.queue_callback([here]() mutable { here.reset(); });
+      // All reductions are under way.
+      auto here = shown ? shown->wait_for(0) : nullptr;
+      engine.queue_callback([sink, here]() mutable {
+        here.reset();
+        sink->backward = backward_state::ended;
+        sink->has_averaged = true;
+        sink->kept->end();
+      });
     });
   }
 
@@ -230,7 +259,6 @@ private:
   std::shared_ptr<shown_calls> shown_;
   bool checks_first_ = false;
   std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
-  std::uint64_t notes_end_of_ = 0;
   std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> guards_;
 };
 
@@ -361,6 +389,10 @@ make_reducer(const std::vector<named_tensor>& parameters,
 
 void check_backward(const c10d::Reducer& x) {
   static_cast<const guarded_reducer&>(x).check_finished();
+}
+
+void refuse_if_unfinished(const c10d::Reducer& x) {
+  static_cast<const guarded_reducer&>(x).check_reusable();
 }
 
 bool has_failed(const c10d::Reducer& x) {

@@ -34,7 +34,12 @@ make_reducer(const std::vector<named_tensor>& parameters,
 /// `distributed_data_parallel::check_backward`.
 void check_backward(const c10d::Reducer& x);
 
-/// Whether the last backward of such a Reducer threw.
+/// Throws `train_error` if such a Reducer can average no gradients any more,
+/// because a backward failed before all of its own had come.
+void refuse_if_unfinished(const c10d::Reducer& x);
+
+/// Whether the last backward of such a Reducer threw and its gradients were not
+/// cleared.
 bool has_failed(const c10d::Reducer& x);
 
 } // namespace troupe::internal

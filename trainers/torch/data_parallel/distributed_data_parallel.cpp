@@ -152,19 +152,23 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
     mismatch = "model " + model.model + names;
   agree(mismatch);
   copy_from(0, model, with_parameters, with_buffers);
-  trained_ = std::move(trained);
-  reduced_ = std::move(reduced);
-  kept_->follow(reduced_);
-  if (with_parameters)
-    kept_->forget_changes();
+  // Whatever fails from here on, this rank can tell the others.
+  auto flag = one_number(-1);
   std::exception_ptr failure;
   try {
+    trained_ = std::move(trained);
+    reduced_ = std::move(reduced);
+    kept_->follow(reduced_);
+    if (with_parameters)
+      kept_->forget_changes();
     make_reducer();
   } catch (...) {
     failure = std::current_exception();
   }
   auto rank = group_->getRank();
-  auto culprit = all_reduce(failure ? rank : -1, c10d::ReduceOp::MAX);
+  if (failure)
+    flag[0].fill_(rank);
+  auto culprit = all_reduce(flag, c10d::ReduceOp::MAX);
   if (culprit >= 0) { // The others do not have one.
     logger_.reset();
     reducer_.reset();
@@ -214,11 +218,21 @@ void distributed_data_parallel::copy_from(int rank, const model_tensors& model,
     group_, state, static_cast<size_t>(options_.broadcast_bytes), rank);
 }
 
+std::vector<at::Tensor>
+distributed_data_parallel::one_number(std::int64_t value) const {
+  return {at::full({1}, value, at::TensorOptions{at::kLong}.device(device_))};
+}
+
 std::int64_t
 distributed_data_parallel::all_reduce(std::int64_t value,
                                       c10d::ReduceOp::RedOpType op) {
-  std::vector<at::Tensor> x{
-    at::full({1}, value, at::TensorOptions{at::kLong}.device(device_))};
+  auto x = one_number(value);
+  return all_reduce(x, op);
+}
+
+std::int64_t
+distributed_data_parallel::all_reduce(std::vector<at::Tensor>& x,
+                                      c10d::ReduceOp::RedOpType op) {
   c10d::AllreduceOptions options;
   options.reduceOp = op;
   group_->allreduce(x, options)->wait();

@@ -68,7 +68,9 @@ private:
 /// within a `join`. A parameter with a gradient that `no_sync` kept must not be
 /// frozen. A change that is refused is refused on all ranks, and looked at
 /// again by the next forward with gradients. If a rank cannot make the Reducer
-/// for it, all ranks drop the group.
+/// for it, all ranks drop the group; one that cannot make another for a static
+/// graph after a backward without averaging drops it alone, since the others
+/// may have had none.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -201,7 +203,10 @@ private:
   void agree(const std::string& problem);
   void copy_from(int rank, const model_tensors& model, bool parameters,
                  bool buffers);
+  std::vector<at::Tensor> one_number(std::int64_t value) const;
   std::int64_t all_reduce(std::int64_t value, c10d::ReduceOp::RedOpType op);
+  std::int64_t all_reduce(std::vector<at::Tensor>& x,
+                          c10d::ReduceOp::RedOpType op);
   void make_reducer();
   void compare_replicas();
   void follow_parameters();

@@ -318,6 +318,45 @@ TEST_P(gradients_kept_on_a_rank, weights_that_ranks_change_alike_are_fine) {
 }
 
 // A change of the type is one of the values, and then the model is used on.
+// Of the values, which are the same, nothing is seen.
+TEST_P(gradients_kept_on_a_rank, a_type_of_one_layer_that_changes_is_told) {
+  struct mixed : torch::nn::Module {
+    mixed()
+      : first(register_module("first", torch::nn::Linear(20, 4))),
+        second(register_module("second", torch::nn::Linear(4, 5))) {
+      second->to(at::kDouble);
+    }
+    at::Tensor forward(const at::Tensor& x) {
+      return second(first(x).to(at::kDouble));
+    }
+    torch::nn::Linear first, second;
+  };
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto inner = seeded<mixed>(0);
+    inner->first->to(at::kBFloat16);
+    inner->first->to(at::kFloat);
+    auto model = prepare_model(*run.context, inner);
+    auto x = self.share(samples(self.size * 8, 0).first);
+    model.forward(x).sum().backward();
+    run.report();
+    {
+      auto guard = model.no_sync();
+      model.forward(x).sum().backward();
+    }
+    run.report();
+    inner->first->to(at::kBFloat16);
+    for (auto cleared : {false, true}) {
+      if (cleared)
+        model.zero_grad();
+      auto message = refusal([&] { run.report(); });
+      check(message.find("parameter first.weight was changed")
+              != std::string::npos,
+            message);
+    }
+  });
+}
+
 TEST_P(gradients_kept_on_a_rank, allow_weights_to_become_of_another_type) {
   for (auto after_a_window : {false, true})
     on_ranks([=](rank_of_test& self) {

@@ -31,6 +31,10 @@ bool is_comparable(const at::Tensor& x, const at::Tensor& y) {
   return x.numel() == y.numel() && x.device() == y.device();
 }
 
+bool is_of_kind(const at::Tensor& x, const at::TensorOptions& kind) {
+  return x.dtype() == kind.dtype() && x.device() == kind.device();
+}
+
 auto holds(const at::Tensor& tensor) {
   return [&tensor](const named_tensor& x) { return x.tensor.is_same(tensor); };
 }
@@ -53,7 +57,9 @@ void kept_gradients::follow(std::vector<named_tensor> parameters) {
   kept_ = std::move(kept);
   samples_.assign(parameters_.size(), {});
   changes_.reset();
-  before_ = watches ? values() : at::Tensor{};
+  before_.reset();
+  if (watches)
+    watch();
 }
 
 std::string
@@ -71,7 +77,7 @@ kept_gradients::left_behind(const model_tensors& model,
 void kept_gradients::note(std::size_t index) {
   kept_[index] = true;
   if (!before_.defined())
-    before_ = values();
+    watch();
 }
 
 bool kept_gradients::has(std::size_t index) const {
@@ -83,6 +89,8 @@ void kept_gradients::end() {
   std::ranges::fill(kept_, false);
   if (!before_.defined())
     return;
+  if (followed_.empty())
+    followed_ = of_other_kind();
   changes_ = differences();
   before_.reset();
 }
@@ -91,7 +99,7 @@ void kept_gradients::forget_changes() {
   followed_.clear();
   changes_.reset();
   if (before_.defined())
-    before_ = values();
+    watch();
 }
 
 bool kept_gradients::has_gradients() const {
@@ -103,10 +111,31 @@ bool kept_gradients::has_gradients() const {
 }
 
 std::string kept_gradients::changed() const {
-  return followed_.empty() ? name_in(differences()) : followed_;
+  if (!followed_.empty())
+    return followed_;
+  auto name = of_other_kind();
+  return name.empty() ? name_in(differences()) : name;
 }
 
-/// The samples of all parameters, as bytes: NaN equals itself.
+/// Looks for changes from now on.
+void kept_gradients::watch() {
+  before_ = values();
+  kinds_.clear();
+  for (auto& x : parameters_)
+    kinds_.push_back(x.tensor.options());
+}
+
+/// A parameter whose type or device changed; empty if there is none.
+std::string kept_gradients::of_other_kind() const {
+  if (before_.defined())
+    for (std::size_t i = 0; i < parameters_.size(); ++i)
+      if (!is_of_kind(parameters_[i].tensor, kinds_[i]))
+        return parameters_[i].name;
+  return {};
+}
+
+/// The samples of all parameters, as bytes: NaN equals itself. Of different
+/// types they are compared in a common one, on the device of the first.
 at::Tensor kept_gradients::values() const {
   const at::NoGradGuard no_grad;
   for (std::size_t i = 0; i < parameters_.size(); ++i) {
@@ -115,7 +144,10 @@ at::Tensor kept_gradients::values() const {
     if (!sample.defined() || sample.const_data_ptr() != x.const_data_ptr())
       sample = sample_of(x);
   }
-  return at::cat(samples_).view(at::kByte);
+  auto all = samples_;
+  for (auto& x : all)
+    x = x.to(all.front().device());
+  return at::cat(all).view(at::kByte);
 }
 
 /// Undefined if there is nothing to compare. Values of another type or on

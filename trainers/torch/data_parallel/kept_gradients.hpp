@@ -59,16 +59,19 @@ public:
   std::string changed() const;
 
 private:
+  void watch();
   at::Tensor values() const;
+  std::string of_other_kind() const;
   at::Tensor differences() const;
   std::string name_in(const at::Tensor& differences) const;
 
   std::vector<named_tensor> parameters_;
   std::vector<char> kept_;                  // by parameter
   mutable std::vector<at::Tensor> samples_; // views of the parameters
-  at::Tensor before_;    // the samples at the first gradient; bytes
-  at::Tensor changes_;   // where they changed until `end`
-  std::string followed_; // what changed under earlier parameters
+  at::Tensor before_; // the samples at the first gradient; bytes
+  std::vector<at::TensorOptions> kinds_; // type and device of each then
+  at::Tensor changes_;                   // where they changed until `end`
+  std::string followed_; // what changed under earlier parameters or kinds
   bool failed_ = false;
 };
 

@@ -54,9 +54,9 @@ protected:
     config.trackers = {std::make_shared<tracker>(target, options)};
     return tracker_set::start(trackers_of(config), store->description(),
                               store->path(),
-                              {[this](std::string text) {
-                                 std::lock_guard guard{mutex};
-                                 notes.push_back(std::move(text));
+                              {[list = shared_notes](std::string text) {
+                                 std::lock_guard guard{list->mutex};
+                                 list->notes.push_back(std::move(text));
                                },
                                {}});
   }
@@ -70,8 +70,13 @@ protected:
   run_config config;
   std::unique_ptr<run_store> store;
   std::shared_ptr<recorded_sink> target;
-  std::mutex mutex;
-  std::vector<std::string> notes;
+  /// Outlives the test with a tracker that is left behind.
+  struct note_list {
+    std::mutex mutex;
+    std::vector<std::string> notes;
+  };
+  std::shared_ptr<note_list> shared_notes = std::make_shared<note_list>();
+  std::vector<std::string>& notes = shared_notes->notes;
 };
 
 TEST_F(sink_thread_test, sends_during_the_run_and_the_rest_at_its_end) {

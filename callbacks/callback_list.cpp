@@ -86,9 +86,9 @@ callback_list::round(std::string_view hook,
     auto who = concat("callback ", i + 1, " (", name, ')');
     error failure;
     auto failed = [&](std::string_view what) {
-      failure = {ec::callback_failed,
-                 cut_reason(redacted(who + " threw in " + std::string{hook}
-                                     + ": " + std::string{what}))};
+      failure = {
+        ec::callback_failed,
+        cut_reason(redacted(concat(who, " threw in ", hook, ": ", what)))};
     };
     auto process = ::getpid();
     try {
@@ -99,8 +99,8 @@ callback_list::round(std::string_view hook,
     } catch (...) {
       failed("an exception that is not a std::exception");
     }
-    internal::leave_if_forked(process, std::string{hook} + " of " + who,
-                              failure);
+    if (::getpid() != process)
+      leave_if_forked(process, concat(hook, " of ", who), failure);
     if (failure) {
       result.errors.push_back(std::move(failure));
       result.abort = policy_ == callback_errors::abort;

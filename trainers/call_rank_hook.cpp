@@ -35,7 +35,7 @@ error result_of(std::string_view name, const std::function<void()>& call) {
 error call_rank_hook(std::string_view name, const std::function<void()>& call) {
   auto process = ::getpid();
   auto result = result_of(name, call);
-  internal::leave_if_forked(process, "the hook " + std::string{name}, result);
+  leave_if_forked(process, "the hook " + std::string{name}, result);
   return result;
 }
 

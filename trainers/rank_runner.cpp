@@ -144,7 +144,7 @@ loop_outcome call_loop(const train_loop& loop, train_context& context,
                        loop_stage stage) {
   auto process = ::getpid();
   auto outcome = outcome_of(loop, context, stage);
-  internal::leave_if_forked(process, "the train loop", outcome.reason);
+  leave_if_forked(process, "the train loop", outcome.reason);
   return outcome;
 }
 

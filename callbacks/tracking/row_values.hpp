@@ -31,7 +31,7 @@ namespace internal {
 
 /// The number of ranks, from the first on, whose values that takes.
 constexpr std::size_t ranks_for(rank_values x) {
-  return x == rank_values::first ? 1 : internal::all_ranks;
+  return x == rank_values::first ? 1 : all_ranks;
 }
 
 } // namespace internal

@@ -48,15 +48,19 @@ const error& reason_of(const sink_failure& x) {
 template <class F>
 auto call(const sink& target, F f) {
   auto process = ::getpid();
-  auto where = "a call of tracker " + target.name();
+  auto leave_if_child = [&](const error& failure) {
+    if (::getpid() != process)
+      leave_if_forked(process, "a call of tracker " + target.name(), failure);
+  };
   try {
     auto result = f();
-    leave_if_forked(process, where,
-                    result ? error{} : reason_of(result.error()));
+    if (result)
+      leave_if_child({});
+    else
+      leave_if_child(reason_of(result.error()));
     return result;
   } catch (...) {
-    if (::getpid() != process)
-      leave_if_forked(process, where, caught("it failed"));
+    leave_if_child(caught("it failed"));
     throw;
   }
 }

@@ -46,7 +46,7 @@ struct tracked_run {
 namespace internal {
 
 /// Describes the run in *run_path* for trackers.
-tracked_run describe_tracked_run(const internal::run_description& x,
+tracked_run describe_tracked_run(const run_description& x,
                                  const fs::path& run_path);
 
 /// The values of a JSON object by name, nested ones as `outer/inner`, elements

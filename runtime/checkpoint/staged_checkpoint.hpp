@@ -49,14 +49,14 @@ inline std::string rank_list_file(int rank) {
 bool is_long_list(const std::vector<file_entry>& files);
 
 /// Writes *files* to the new file *name* in *folder*.
-expected<void> write_file_list(const internal::held_folder& folder,
+expected<void> write_file_list(const held_folder& folder,
                                const std::string& name,
                                const std::vector<file_entry>& files);
 
 /// What `write_file_list` wrote, *count* files; anything else is `ec::corrupt`.
-expected<std::vector<file_entry>>
-read_file_list(const internal::held_folder& folder, const std::string& name,
-               std::uint64_t count);
+expected<std::vector<file_entry>> read_file_list(const held_folder& folder,
+                                                 const std::string& name,
+                                                 std::uint64_t count);
 
 } // namespace internal
 

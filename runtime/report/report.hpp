@@ -37,7 +37,7 @@ inline constexpr int max_reports_ahead = 16;
 struct rank_report {
   int rank = 0;
   std::uint64_t index = 0;
-  internal::packed_metrics values;
+  packed_metrics values;
   std::optional<checkpoint_part> part;
   double step_s = 0; ///< Seconds the loop ran since its previous report.
 
@@ -56,8 +56,7 @@ bool inspect(Inspector& f, rank_report& x) {
 /// made together, if any did.
 struct report_batch {
   std::uint64_t index = 0;
-  std::vector<internal::packed_metrics>
-    values; ///< One entry per rank, ordered by rank.
+  std::vector<packed_metrics> values; ///< One entry per rank, ordered by rank.
   /// One entry per rank, ordered by rank; unset where a rank reported no files.
   /// The names are equal and no file is in two parts.
   std::vector<std::optional<checkpoint_part>> parts;

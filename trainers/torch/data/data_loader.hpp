@@ -219,8 +219,7 @@ c10::Device check_loader_options(train_context& context,
                                  const data_loader_options& options);
 
 /// Where this rank shows how far it is, and that it waits for a batch.
-std::shared_ptr<internal::rank_activity>
-loader_activity(train_context& context);
+std::shared_ptr<rank_activity> loader_activity(train_context& context);
 
 } // namespace internal
 

@@ -120,7 +120,7 @@ auto shared_module(T module) {
 template <class Module>
 auto make_ddp(Module module, c10::intrusive_ptr<c10d::ProcessGroup> group,
               data_parallel_options options = {}) {
-  auto inner = internal::shared_module(std::move(module));
+  auto inner = shared_module(std::move(module));
   using inner_type = typename decltype(inner)::element_type;
   return data_parallel_model<inner_type>{std::move(inner), std::move(group),
                                          std::move(options)};

@@ -7,7 +7,7 @@
 #include <limits>
 #include <memory>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"

@@ -8,10 +8,10 @@
 #include <unordered_map>
 #include <vector>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/metrics/metrics.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 
 namespace troupe::internal::csv {
 

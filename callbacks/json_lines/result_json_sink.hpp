@@ -6,10 +6,10 @@
 #include <optional>
 #include <string>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/json_lines/result_json.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 
 namespace troupe::internal {
 

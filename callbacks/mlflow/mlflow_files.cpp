@@ -4,8 +4,7 @@
 #include <sys/file.h>
 #include <unistd.h>
 
-#include <algorithm>
-#include <cerrno>
+#include <optional>
 #include <set>
 #include <sstream>
 #include <string_view>
@@ -13,6 +12,7 @@
 #include <nlohmann/json.hpp>
 
 #include "troupe/runtime/failpoint.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/text.hpp"
@@ -49,26 +49,24 @@ expected<unique_fd> open_metric(const fs::path& path) {
   if (failed)
     return tl::unexpected{
       storage_error("make", path.parent_path(), failed.value())};
-  return open_file(path, O_RDWR | O_CREAT | O_APPEND, "open");
+  return open_file(path, append_file::open_flags() | O_CREAT, "open");
 }
 
-// Appends *lines* with one write to *file*, which has *size* bytes. Returns its
-// new size.
-expected<std::uint64_t> append(const unique_fd& file, const fs::path& path,
-                               std::uint64_t size, const std::string& lines) {
-  auto written = ::write(file.get(), lines.data(), lines.size());
-  if (written == static_cast<ssize_t>(lines.size())) {
-    failpoint("mlflow.appended");
-    return size + lines.size();
+// Appends *lines* behind the first *known* bytes, or all. Returns the new size.
+expected<std::uint64_t> append(unique_fd to, const fs::path& path,
+                               const std::string& lines,
+                               std::optional<std::uint64_t> known = {}) {
+  TROUPE_TRY(auto file, append_file::take(std::move(to), path));
+  if (known)
+    TROUPE_TRY_VOID(file.cut(*known));
+  if (auto done = file.append(lines); !done) {
+    boost::system::error_code failed;
+    if (file.size() == 0) // MLflow cannot read an empty file.
+      fs::remove(path, failed);
+    return tl::unexpected{std::move(done).error()};
   }
-  auto code = written < 0 ? errno : ENOSPC;
-  // MLflow reads a torn line as a wrong number and cannot read an empty file.
-  boost::system::error_code failed;
-  if (size == 0)
-    fs::remove(path, failed);
-  else if (::ftruncate(file.get(), static_cast<off_t>(size)) != 0)
-    code = errno;
-  return tl::unexpected{storage_error("write", path, code)};
+  failpoint("mlflow.appended");
+  return file.size();
 }
 
 // The complete lines of *lines* that *there* lacks. If *there* ends within the
@@ -113,10 +111,7 @@ expected<std::uint64_t> append_metric_lines(const fs::path& path,
                                             std::uint64_t known,
                                             const std::string& lines) {
   TROUPE_TRY(auto file, open_metric(path));
-  auto size = static_cast<std::uint64_t>(::lseek(file.get(), 0, SEEK_END));
-  if (size > known && ::ftruncate(file.get(), static_cast<off_t>(known)) != 0)
-    return tl::unexpected{storage_error("cut", path, errno)};
-  return append(file, path, std::min(size, known), lines);
+  return append(std::move(file), path, lines, known);
 }
 
 expected<std::uint64_t> add_metric_lines(const fs::path& path,
@@ -133,7 +128,7 @@ expected<std::uint64_t> add_metric_lines(const fs::path& path,
   }
   if (missing.empty())
     return known;
-  return append(file, path, size, missing);
+  return append(std::move(file), path, missing);
 }
 
 expected<std::uint64_t> cut_metric_lines(const fs::path& path,
@@ -145,12 +140,8 @@ expected<std::uint64_t> cut_metric_lines(const fs::path& path,
   if (keep == 0)
     fs::remove(path, failed);
   else if (keep < text.size())
-    return open_file(path, O_WRONLY, "open")
-      .and_then([&](const unique_fd& file) -> expected<std::uint64_t> {
-        if (::ftruncate(file.get(), static_cast<off_t>(keep)) != 0)
-          return tl::unexpected{storage_error("cut", path, errno)};
-        return keep;
-      });
+    TROUPE_TRY_VOID(append_file::open(path).and_then(
+      [&](append_file file) { return file.cut(keep); }));
   if (failed)
     return tl::unexpected{storage_error("cut", path, failed.value())};
   return keep;

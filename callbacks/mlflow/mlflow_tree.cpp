@@ -12,10 +12,10 @@
 
 #include <nlohmann/json.hpp>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 

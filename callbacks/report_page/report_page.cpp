@@ -1,9 +1,9 @@
 #include "troupe/callbacks/report_page/report_page.hpp"
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/report_page/page_assets.hpp"
 #include "troupe/callbacks/report_page/page_data.hpp"
 #include "troupe/callbacks/report_page/page_text.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 

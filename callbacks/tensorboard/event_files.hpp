@@ -7,9 +7,9 @@
 #include <string>
 #include <string_view>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 
 namespace troupe::internal::tensorboard {
 

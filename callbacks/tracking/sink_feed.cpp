@@ -4,10 +4,10 @@
 
 #include <unistd.h>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 

@@ -8,9 +8,9 @@
 #include <string_view>
 #include <vector>
 
-#include "troupe/callbacks/encoding/record_file.hpp"
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 
 namespace troupe::internal {
 

@@ -1,12 +1,10 @@
 #include "troupe/runtime/store/journal.hpp"
 
 #include <fcntl.h>
-#include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <chrono>
+#include <utility>
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
@@ -26,22 +24,38 @@ void raise(std::atomic<std::uint64_t>& x, std::uint64_t value) {
 
 } // namespace
 
-journal::journal(unique_fd file, fs::path path)
-  : file_(std::move(file)), path_(std::move(path)) {}
-
 expected<std::unique_ptr<journal>> journal::open(unique_fd file,
                                                  const fs::path& path) {
-  std::unique_ptr<journal> result{new journal{std::move(file), path}};
-  return result->recover().map([&] { return std::move(result); });
+  std::unique_ptr<journal> result{new journal};
+  return result->recover(std::move(file), path).map([&] {
+    return std::move(result);
+  });
 }
 
 int journal::open_flags() noexcept {
-  return O_RDWR | O_CREAT | O_APPEND;
+  return append_file::open_flags() | O_CREAT;
 }
 
-expected<void> journal::recover() {
-  TROUPE_TRY(auto file, duplicate(file_.get()));
-  line_reader lines{std::move(file), path_, 0};
+expected<void> journal::recover(unique_fd file, const fs::path& path) {
+  TROUPE_TRY(auto whole, read(file, path));
+  TROUPE_TRY(file_, append_file::take(std::move(file), path));
+  if (auto surplus = file_.size() - std::min(whole, file_.size())) {
+    TROUPE_TRY_VOID(file_.cut(whole));
+    failpoint("journal.cut");
+    events_.push_back(
+      {"journal_tail_cut", {{"bytes", static_cast<std::int64_t>(surplus)}}});
+  }
+  if (whole > 0)
+    return {};
+  append_header_line(line_);
+  return write_line().and_then([&] { return sync_folder(path.parent_path()); });
+}
+
+expected<std::uint64_t> journal::read(const unique_fd& file,
+                                      const fs::path& path) {
+  TROUPE_TRY(auto copy, duplicate(file.get()));
+  line_reader lines{std::move(copy), path, 0};
+  std::uint64_t whole = 0;
   std::int64_t good = 0, count = 0, damaged = 0, bad_run = 0, first_bad = 0;
   for (;;) {
     TROUPE_TRY(auto line, lines.next());
@@ -53,11 +67,11 @@ expected<void> journal::recover() {
       continue;
     }
     if (good++ == 0)
-      if (auto first = parse_line(*line, path_.string());
+      if (auto first = parse_line(*line, path.string());
           !first && first.error().code == ec::unsupported)
         return tl::unexpected{first.error()};
     damaged += std::exchange(bad_run, 0); // a good line follows: not a tail
-    size_ = lines.offset();
+    whole = lines.offset();
     auto head = parse_line_head(*line);
     if (!head)
       continue;
@@ -67,25 +81,12 @@ expected<void> journal::recover() {
       raise(next_report_, *head->index + 1);
   }
   if (good == 0 && count > 1)
-    return failure(ec::corrupt, concat(path_.string(), ": none of its ", count,
+    return failure(ec::corrupt, concat(path.string(), ": none of its ", count,
                                        " lines is a line of a journal"));
   if (damaged > 0)
     events_.push_back(
       {"journal_damaged", {{"lines", damaged}, {"first_line", first_bad}}});
-  struct stat info {};
-  if (::fstat(file_.get(), &info) != 0)
-    return tl::unexpected{storage_error("read", path_, errno)};
-  auto surplus = info.st_size - static_cast<off_t>(size_);
-  if (surplus > 0) {
-    TROUPE_TRY_VOID(cut());
-    events_.push_back(
-      {"journal_tail_cut", {{"bytes", static_cast<std::int64_t>(surplus)}}});
-  }
-  if (size_ > 0)
-    return {};
-  append_header_line(line_);
-  return write_line().and_then(
-    [&] { return sync_folder(path_.parent_path()); });
+  return whole;
 }
 
 expected<void> journal::append_batch(std::uint64_t attempt,
@@ -110,82 +111,38 @@ expected<void> journal::append_event(std::string_view kind,
 }
 
 expected<void> journal::sync() {
+  auto& path = file_.path();
   if (sync_failed_)
     return failure(ec::storage,
-                   path_.string() + " is not durable: an earlier sync failed");
-  if (is_lost()) {
+                   path.string() + " is not durable: an earlier sync failed");
+  // What cannot be determined is reported by the sync.
+  if (auto in_place = file_.is_in_place(); in_place && !*in_place) {
     sync_failed_ = true;
-    return failure(ec::storage, path_.string()
+    return failure(ec::storage, path.string()
                                   + " is gone: it was removed or renamed "
                                     "while the run was writing it");
   }
   has_unsynced_ = false;
   auto code = failpoint("journal.sync");
-  while (code == 0 && ::fdatasync(file_.get()) != 0)
-    code = errno == EINTR ? 0 : errno;
-  if (code == 0)
-    return {};
-  sync_failed_ = true;
-  return tl::unexpected{storage_error("make durable", path_, code)};
-}
-
-bool journal::is_lost() const {
-  struct stat ours {
-  }, found{};
-  if (::fstat(file_.get(), &ours) != 0)
-    return false; // The next write reports why.
-  if (::stat(path_.c_str(), &found) != 0)
-    return errno == ENOENT || errno == ENOTDIR;
-  return found.st_ino != ours.st_ino || found.st_dev != ours.st_dev;
+  auto done = code == 0
+                ? file_.sync()
+                : tl::unexpected{storage_error("make durable", path, code)};
+  if (!done)
+    sync_failed_ = true;
+  return done;
 }
 
 expected<void> journal::write_line() {
-  auto written = torn_ > 0 ? cut() : expected<void>{};
-  if (written)
-    written = write_all(line_);
+  auto code = failpoint("journal.append");
+  auto written =
+    code == 0 ? file_.append(line_)
+              : tl::unexpected{storage_error("append to", file_.path(), code)};
   line_.clear();
-  return written;
-}
-
-// One system call, unless the file system writes only a part.
-expected<void> journal::write_all(std::string_view line) {
-  std::size_t done = 0;
-  while (done < line.size()) {
-    auto code = failpoint("journal.append");
-    auto count =
-      code != 0 ? -1
-                : ::write(file_.get(), line.data() + done, line.size() - done);
-    if (count >= 0) {
-      done += static_cast<std::size_t>(count);
-      continue;
-    }
-    code = code != 0 ? code : errno;
-    if (code == EINTR)
-      continue;
-    torn_ = done;
-    if (torn_ > 0)
-      (void) cut(); // or else before the next line
-    return tl::unexpected{storage_error("append to", path_, code)};
+  if (written) {
+    has_unsynced_ = true;
+    failpoint("journal.appended");
   }
-  size_ += line.size();
-  has_unsynced_ = true;
-  failpoint("journal.appended");
-  return {};
-}
-
-expected<void> journal::cut() {
-  struct stat info {};
-  if (::fstat(file_.get(), &info) != 0)
-    return tl::unexpected{storage_error("read", path_, errno)};
-  if (torn_ > 0 && static_cast<std::uint64_t>(info.st_size) != size_ + torn_)
-    return failure(ec::storage, path_.string()
-                                  + " grew by more than this driver wrote to "
-                                    "it, so that its torn end stays");
-  if (::ftruncate(file_.get(), static_cast<off_t>(size_)) != 0)
-    return tl::unexpected{storage_error("cut the torn end of", path_, errno)};
-  torn_ = 0;
-  failpoint("journal.cut");
-  return {};
+  return written;
 }
 
 std::int64_t journal::next_time() noexcept {

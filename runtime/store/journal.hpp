@@ -12,6 +12,7 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/report/report.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/values/journal_entry.hpp"
 
 namespace troupe::internal {
@@ -31,8 +32,7 @@ public:
   static expected<std::unique_ptr<journal>> open(unique_fd file,
                                                  const fs::path& path);
 
-  /// How a journal's file is to be opened. Appended to, so that what two
-  /// writers add (one that was ousted and does not know yet) never overlaps.
+  /// How a journal's file is to be opened.
   static int open_flags() noexcept;
 
   /// One line for a report batch; *checkpoint* is the name of its checkpoint,
@@ -64,23 +64,17 @@ public:
   const std::vector<store_event>& events() const noexcept { return events_; }
 
 private:
-  journal(unique_fd file, fs::path path);
+  journal() = default;
 
-  expected<void> recover();
+  expected<void> recover(unique_fd file, const fs::path& path);
+  /// Returns where the last whole line of *file* ends.
+  expected<std::uint64_t> read(const unique_fd& file, const fs::path& path);
   expected<void> write_line();
-  expected<void> write_all(std::string_view line);
-  expected<void> cut();
-  /// Whether the file was removed, or its folder was renamed or replaced: later
-  /// writes would be lost.
-  bool is_lost() const;
   std::int64_t next_time() noexcept;
 
   std::mutex mutex_; // guards all up to `last_time_us_`
-  unique_fd file_;
-  fs::path path_;
-  std::string line_;       // kept, so that appends allocate nothing
-  std::uint64_t size_ = 0; // end of the last whole line, bytes
-  std::uint64_t torn_ = 0; // bytes of a line that could not be written whole
+  append_file file_;
+  std::string line_; // kept, so that appends allocate nothing
   // Times increase from line to line. If the clock is set back, they stay ahead
   // of it by the same amount.
   std::int64_t last_time_us_ = 0;

@@ -1,5 +1,6 @@
-#include "troupe/callbacks/encoding/record_file.hpp"
+#include "troupe/runtime/storage/append_file.hpp"
 
+#include <fcntl.h>
 #include <gtest/gtest.h>
 
 #include <stop_token>
@@ -11,20 +12,24 @@
 namespace troupe::internal {
 namespace {
 
-class record_file_test : public testing::Test {
+class grown_file_test : public testing::Test {
 protected:
   void TearDown() override { ASSERT_TRUE(arm_failpoint("")); }
-
-  record_file open() {
-    auto file = record_file::open(path_);
-    EXPECT_TRUE(file) << file.error().message;
-    return std::move(file.value());
-  }
 
   std::string content() const { return test::bytes_of(path_); }
 
   test::temporary_folder folder_;
   fs::path path_ = folder_ / "records";
+};
+
+class append_file_test : public grown_file_test {
+protected:
+  append_file open() { return append_file::open(path_, O_CREAT).value(); }
+};
+
+class record_file_test : public grown_file_test {
+protected:
+  record_file open() { return record_file::open(path_).value(); }
 };
 
 TEST_F(record_file_test, appends_to_existing_content) {
@@ -81,11 +86,10 @@ TEST_F(record_file_test, notices_that_its_file_was_removed) {
   fs::remove(path_);
   ASSERT_TRUE(file.append("one\n"));
   EXPECT_EQ(file.commit().error().message,
-            "cannot find " + path_.string() + ": No such file or directory");
+            path_.string() + " was removed or replaced while it was written");
   test::write_bytes(path_, "someone else's\n");
   ASSERT_TRUE(file.append("one\n"));
-  EXPECT_EQ(file.commit().error().message,
-            path_.string() + " was replaced while it was written");
+  EXPECT_EQ(file.commit().error().code, ec::storage);
   EXPECT_EQ(content(), "someone else's\n");
 }
 
@@ -122,6 +126,37 @@ TEST_F(record_file_test, names_the_missing_folder) {
   EXPECT_EQ(record_file::open(folder_ / "none" / "x").error().message,
             "cannot open " + (folder_ / "none" / "x").string()
               + ": No such file or directory");
+}
+
+TEST_F(append_file_test, cuts_off_what_it_gave_up_before_it_appends_again) {
+  auto file = open();
+  ASSERT_TRUE(file.append("one\ntwo\n"));
+  file.give_up(4);
+  EXPECT_EQ(file.size(), 4u);
+  EXPECT_EQ(content(), "one\ntwo\n");
+  ASSERT_TRUE(file.append("three\n"));
+  EXPECT_EQ(content(), "one\nthree\n");
+}
+
+TEST_F(append_file_test, appends_behind_another_writer_and_cuts_nothing_of_it) {
+  auto first = open(), second = open();
+  ASSERT_TRUE(first.append("one\n"));
+  ASSERT_TRUE(second.append("two\n"));
+  EXPECT_EQ(first.cut(0).error().code, ec::storage);
+  EXPECT_EQ(first.append("three\n").error().code, ec::storage);
+  ASSERT_TRUE(second.append("four\n"));
+  EXPECT_EQ(content(), "one\ntwo\nfour\n");
+}
+
+TEST_F(append_file_test, knows_whether_it_is_the_file_at_its_path) {
+  auto file = open();
+  EXPECT_TRUE(file.is_in_place().value());
+  fs::rename(path_, path_.string() + ".1");
+  EXPECT_FALSE(file.is_in_place().value());
+  test::write_bytes(path_, "another");
+  EXPECT_FALSE(file.is_in_place().value());
+  EXPECT_TRUE(file.append("one\n"));
+  EXPECT_EQ(content(), "another");
 }
 
 TEST_F(record_file_test, survives_a_disk_that_is_really_full) {

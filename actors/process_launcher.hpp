@@ -12,7 +12,7 @@
 #include "troupe/actors/rank_launcher.hpp"
 #include "troupe/runtime/process/cpu_plan.hpp"
 #include "troupe/runtime/process/log_tee.hpp"
-#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/store/ranks_lock.hpp"
 
 namespace troupe::internal {
@@ -30,7 +30,7 @@ struct rank_bootstrap {
 };
 
 struct process_launcher_args {
-  spawner_client* spawner = nullptr;
+  spawner_connection* spawner = nullptr;
   /// A socket through which a rank reaches its worker group.
   std::function<expected<unique_fd>()> new_connection;
   std::string log_path; ///< Folder of `rank_<r>.log`.
@@ -74,7 +74,7 @@ private:
   process_launcher_args args_;
   std::shared_ptr<process_table> pids_ = std::make_shared<process_table>();
   std::optional<log_tee> tee_; ///< Of rank 0, for all attempts.
-  std::vector<spawner_client::process_id> ids_; ///< By rank.
+  std::vector<spawner_connection::process_id> ids_; ///< By rank.
 };
 
 } // namespace troupe::internal

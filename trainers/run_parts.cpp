@@ -171,7 +171,7 @@ private:
   caf::actor_system& system_;
   run_surroundings around_;
   const bool here_;
-  spawner_client* client_ = nullptr;
+  spawner_connection* spawner_ = nullptr;
   std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
   listeners listeners_;
   cpu_plan cpus_;
@@ -207,7 +207,7 @@ expected<void> run_starter::find_spawner() {
   auto found = internal::spawner();
   if (!found)
     return tl::unexpected<error>{std::move(found.error())};
-  client_ = *found;
+  spawner_ = *found;
   if (!system_.has_middleman())
     return failure(ec::invalid_config,
                    "the actor system has no middleman: load "
@@ -271,7 +271,7 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
   auto& x = *run_;
   if (!here_)
     return std::make_shared<process_launcher>(
-      process_launcher_args{client_,
+      process_launcher_args{spawner_,
                             [endpoint = x.endpoint]() -> expected<unique_fd> {
                               if (!*endpoint)
                                 return failure(ec::stopped, "the run is over");

@@ -15,13 +15,15 @@
 #include <fstream>
 #include <iostream>
 #include <iterator>
-#include <memory>
 #include <mutex>
 #include <string_view>
 
+#include "troupe/runtime/process/become_rank.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/process/spawner_process.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -161,13 +163,18 @@ void run_spawner_if_asked(rank_main entry) {
 
 namespace {
 
-std::mutex client_mutex;
-pid_t client_owner = -1;
+std::mutex connection_mutex;
 
 // Ends with the process; a spawner and its ranks are forked before it exists.
-std::unique_ptr<spawner_client>& client() {
-  static std::unique_ptr<spawner_client> instance;
+// In a fork of the user's process its thread is missing, and the spawner is not
+// that process's to end.
+owned_ptr<spawner_connection>& connection() {
+  static owned_ptr<spawner_connection> instance;
   return instance;
+}
+
+bool is_connected() {
+  return connection() && connection().get_deleter().owner.is_here();
 }
 
 // If it were closed, the next socket or file would get its number, and all
@@ -196,19 +203,17 @@ expected<void> init_spawner(rank_main entry) {
   // Not under the lock: a fork would inherit it locked.
   TROUPE_TRY(auto link,
              thread_count() == 1 ? fork_spawner(entry) : exec_spawner());
-  auto made = std::make_unique<spawner_client>(std::move(link));
-  std::lock_guard guard{client_mutex};
-  if (client_owner == ::getpid())
-    return {}; // Another thread was faster.
-  client().swap(made);
-  client_owner = ::getpid();
+  owned_ptr<spawner_connection> made{new spawner_connection{std::move(link)}};
+  std::lock_guard guard{connection_mutex};
+  if (!is_connected()) // Another thread may have been faster.
+    connection().swap(made);
   return {};
 }
 
-expected<spawner_client*> spawner() {
-  std::lock_guard guard{client_mutex};
-  if (client() && client_owner == ::getpid())
-    return client().get();
+expected<spawner_connection*> spawner() {
+  std::lock_guard guard{connection_mutex};
+  if (is_connected())
+    return connection().get();
   if (is_rank())
     return failure(ec::invalid_argument,
                    "a train loop in a rank's process cannot start ranks in "

@@ -2,19 +2,17 @@
 
 #include <sys/types.h>
 
-#include <chrono>
 #include <cstdint>
-#include <functional>
-#include <memory>
 #include <string>
 #include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
-#include "troupe/runtime/process/process_exit.hpp"
 
 namespace troupe::internal {
+
+class spawner_connection;
 
 /// Describes a new rank process.
 struct spawn_request {
@@ -57,64 +55,6 @@ struct spawner_link {
 /// Says how it ended, e.g. "exited with code 0".
 std::string reap(const spawner_link& link, int timeout_ms);
 
-class spawner_connection;
-
-/// Asks the spawner for processes and reports how they end.
-/// Thread-safe.
-///
-/// All callbacks run on one thread of the client, which starts with the first
-/// request; they must not block. For each request `started` is called once,
-/// and, if it got a pid, later `ended` once. Without a thread or a descriptor
-/// for it `spawn` itself calls `started` with the failure.
-///
-/// The client holds a pidfd of each process: it kills and sees ends without the
-/// spawner, which only adds causes. If the spawner dies, its ranks die with it:
-/// once they have ended each is reported as `process_exit::kind::lost` with the
-/// cause in its message, requests under way fail with `ec::spawn`, and the
-/// next request starts a new spawner.
-///
-/// A spawner that does not answer within `answer_limit` hangs. The end of a
-/// rank is then reported without its cause, and the spawner is killed: at once
-/// if it was to start a process that is no longer wanted, otherwise when none
-/// of its ranks is left.
-class spawner_client {
-public:
-  using started_callback = std::function<void(expected<pid_t>)>;
-  using ended_callback = std::function<void(process_exit)>;
-
-  /// Names a request and its process.
-  using process_id = std::uint64_t;
-
-  static constexpr std::chrono::seconds answer_limit{2};
-
-  explicit spawner_client(spawner_link link);
-
-  spawner_client(const spawner_client&) = delete;
-  spawner_client& operator=(const spawner_client&) = delete;
-
-  /// Ends the spawner and all its ranks. Callbacks still due are dropped; none
-  /// runs after this.
-  ~spawner_client();
-
-  /// Queues *request* and returns at once.
-  process_id spawn(spawn_request request, started_callback started,
-                   ended_callback ended);
-
-  /// Sends *signal* to process *id*; does nothing if it has ended already. A
-  /// process that does not exist yet is not started.
-  void kill(process_id id, int signal);
-
-  /// Whether process *id* has ended, or ends with its spawner, even if that was
-  /// not reported yet: the spawner knows the cause.
-  bool has_ended(process_id id) const;
-
-  /// The process id of the spawner, -1 while there is none.
-  pid_t spawner_pid() const;
-
-private:
-  std::unique_ptr<spawner_connection> impl_;
-};
-
 /// What a rank process runs. *descriptors* are those of its `spawn_request`,
 /// owned by the callee. The process ends with the returned code after stdio is
 /// flushed; no static destructor of the program runs.
@@ -130,10 +70,10 @@ using rank_main = int (*)(std::string payload, std::vector<int> descriptors);
 /// spawner, however this process ends. A second call does nothing.
 expected<void> init_spawner(rank_main entry);
 
-/// The client of the spawner that `init_spawner` made, for the rest of the
+/// The connection to the spawner that `init_spawner` made, for the rest of the
 /// process; `ec::not_initialized` before that, `ec::invalid_argument` inside a
 /// rank.
-expected<spawner_client*> spawner();
+expected<spawner_connection*> spawner();
 
 /// How often the spawners of this process could not end leftover processes of
 /// ranks: one died, or did not answer in time. Counted before the ends of those

@@ -46,9 +46,8 @@ std::uint64_t spawner_losses() noexcept {
 }
 
 spawner_connection::spawner_connection(spawner_link link)
-  : owner_{::getpid()}, wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)},
-    link_{std::move(link)}, deadline_{std::chrono::steady_clock::now()
-                                      + hello_timeout} {}
+  : wake_{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)}, link_{std::move(link)},
+    deadline_{std::chrono::steady_clock::now() + hello_timeout} {}
 
 spawner_connection::~spawner_connection() {
   {
@@ -65,9 +64,8 @@ spawner_connection::~spawner_connection() {
 }
 
 spawner_connection::process_id
-spawner_connection::spawn(spawn_request request,
-                          spawner_client::started_callback started,
-                          spawner_client::ended_callback ended) {
+spawner_connection::spawn(spawn_request request, started_callback started,
+                          ended_callback ended) {
   order x;
   x.request = std::move(request);
   process made;
@@ -95,7 +93,7 @@ void spawner_connection::kill(process_id id, int signal) {
     if (process.handle)
       return send_signal(process.handle, signal);
     if (!process.due)
-      process.due = clock::now() + spawner_client::answer_limit;
+      process.due = clock::now() + answer_limit;
     if (process.pid < 0) {
       process.unwanted = true;
       return wake();
@@ -112,11 +110,6 @@ bool spawner_connection::has_ended(process_id id) const {
   auto& process = found->second;
   return process.gone || !process.lost.empty()
          || (process.handle && internal::has_ended(process.handle, 0));
-}
-
-pid_t spawner_connection::spawner_pid() const {
-  std::lock_guard guard{mutex_};
-  return link_.socket ? link_.pid : -1;
 }
 
 expected<void> spawner_connection::push(order x) {
@@ -249,7 +242,7 @@ void spawner_connection::see_end(process_id id) {
     auto& process = processes_.at(id);
     process.gone = true;
     // The spawner reports the cause.
-    process.due = clock::now() + spawner_client::answer_limit;
+    process.due = clock::now() + answer_limit;
     lost = process.lost;
   }
   if (!lost.empty())
@@ -364,7 +357,7 @@ void spawner_connection::handle(spawn_frame kind, std::string_view body,
 
 void spawner_connection::notify_started(process_id id, pid_t pid,
                                         unique_fd handle) {
-  spawner_client::started_callback started;
+  started_callback started;
   bool unwanted = false;
   {
     std::lock_guard guard{mutex_};
@@ -382,7 +375,7 @@ void spawner_connection::notify_started(process_id id, pid_t pid,
 }
 
 void spawner_connection::notify_ended(process_id id, process_exit how) {
-  spawner_client::ended_callback ended;
+  ended_callback ended;
   {
     std::lock_guard guard{mutex_};
     auto found = processes_.find(id);
@@ -442,7 +435,7 @@ bool spawner_connection::next_frame() {
 }
 
 void spawner_connection::refuse(process_id id, const error& why) {
-  spawner_client::started_callback started;
+  started_callback started;
   {
     std::lock_guard guard{mutex_};
     auto found = processes_.find(id);
@@ -517,34 +510,6 @@ void spawner_connection::fail_everything(const error& why) {
   }
   for (const auto& x : orders)
     refuse(x.id, why);
-}
-
-spawner_client::spawner_client(spawner_link link)
-  : impl_{std::make_unique<spawner_connection>(std::move(link))} {}
-
-spawner_client::~spawner_client() {
-  // A fork of the user's process has the object, but neither its thread nor
-  // the right to end its spawner.
-  if (impl_->owner() != ::getpid())
-    static_cast<void>(impl_.release());
-}
-
-spawner_client::process_id spawner_client::spawn(spawn_request request,
-                                                 started_callback started,
-                                                 ended_callback ended) {
-  return impl_->spawn(std::move(request), std::move(started), std::move(ended));
-}
-
-void spawner_client::kill(process_id id, int signal) {
-  impl_->kill(id, signal);
-}
-
-bool spawner_client::has_ended(process_id id) const {
-  return impl_->has_ended(id);
-}
-
-pid_t spawner_client::spawner_pid() const {
-  return impl_->spawner_pid();
 }
 
 } // namespace troupe::internal

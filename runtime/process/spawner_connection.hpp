@@ -5,6 +5,7 @@
 #include <chrono>
 #include <cstdint>
 #include <deque>
+#include <functional>
 #include <map>
 #include <mutex>
 #include <optional>
@@ -12,31 +13,60 @@
 #include <thread>
 #include <vector>
 
+#include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/spawn_wire.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::internal {
 
-/// The implementation of `spawner_client`: the socket, the only thread that
-/// uses it, and the pending requests.
+/// Asks the spawner for processes and reports how they end: the socket, the
+/// only thread that uses it, and the pending requests. Thread-safe.
+///
+/// All callbacks run on that thread, which starts with the first request; they
+/// must not block. For each request `started` is called once, and, if it got a
+/// pid, later `ended` once. Without a thread or a descriptor for it `spawn`
+/// itself calls `started` with the failure.
+///
+/// The connection holds a pidfd of each process: it kills and sees ends without
+/// the spawner, which only adds causes. If the spawner dies, its ranks die with
+/// it: once they have ended each is reported as `process_exit::kind::lost` with
+/// the cause in its message, requests under way fail with `ec::spawn`, and the
+/// next request starts a new spawner.
+///
+/// A spawner that does not answer within `answer_limit` hangs. The end of a
+/// rank is then reported without its cause, and the spawner is killed: at once
+/// if it was to start a process that is no longer wanted, otherwise when none
+/// of its ranks is left.
 class spawner_connection {
 public:
+  using started_callback = std::function<void(expected<pid_t>)>;
+  using ended_callback = std::function<void(process_exit)>;
+
+  /// Names a request and its process.
+  using process_id = std::uint64_t;
+
+  static constexpr std::chrono::seconds answer_limit{2};
+
   explicit spawner_connection(spawner_link link);
+
   spawner_connection(const spawner_connection&) = delete;
   spawner_connection& operator=(const spawner_connection&) = delete;
+
+  /// Ends the spawner and all its ranks. Callbacks still due are dropped; none
+  /// runs after this.
   ~spawner_connection();
 
-  using process_id = spawner_client::process_id;
+  /// Queues *request* and returns at once.
+  process_id spawn(spawn_request request, started_callback started,
+                   ended_callback ended);
 
-  process_id spawn(spawn_request request,
-                   spawner_client::started_callback started,
-                   spawner_client::ended_callback ended);
+  /// Sends *signal* to process *id*; does nothing if it has ended already. A
+  /// process that does not exist yet is not started.
   void kill(process_id id, int signal);
-  bool has_ended(process_id id) const;
-  pid_t spawner_pid() const;
 
-  /// The process that made this object.
-  pid_t owner() const noexcept { return owner_; }
+  /// Whether process *id* has ended, or ends with its spawner, even if that was
+  /// not reported yet: the spawner knows the cause.
+  bool has_ended(process_id id) const;
 
 private:
   using clock = std::chrono::steady_clock;
@@ -44,8 +74,8 @@ private:
   struct process {
     pid_t pid = -1;   ///< -1 until the spawner has answered.
     unique_fd handle; ///< Its pidfd; empty if there was no descriptor for it.
-    spawner_client::started_callback started;
-    spawner_client::ended_callback ended;
+    started_callback started;
+    ended_callback ended;
     bool unwanted = false; ///< Killed before it was started.
     bool gone = false;     ///< Its pidfd says so.
     /// When the spawner must have answered.
@@ -99,7 +129,6 @@ private:
   void lose_spawner(std::string why);
   void fail_everything(const error& why);
 
-  const pid_t owner_;
   unique_fd wake_;
 
   mutable std::mutex mutex_;

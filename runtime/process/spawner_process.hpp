@@ -7,36 +7,11 @@
 #include <string>
 #include <vector>
 
+#include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/spawn_wire.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::internal {
-
-/// What a process that was just forked needs to become a rank.
-struct rank_start {
-  rank_main entry = nullptr;
-  pid_t spawner = -1;
-  spawn_order order;
-
-  /// stdout, stderr, then those of the request.
-  std::vector<unique_fd> descriptors;
-
-  /// The memory file for `keep_termination_message_in`.
-  unique_fd termination_message;
-};
-
-/// Turns the calling process, a fork of the spawner that has closed the
-/// spawner's descriptors, into a rank and ends it with the result of
-/// `start.entry`.
-///
-/// The rank dies with the spawner. Its stdin is empty; SIGPIPE and SIGXFSZ are
-/// ignored so that a lost peer, or a file that may not grow, is an error of the
-/// call that meets it and not the death of the rank. What the other signals do
-/// is left to `start.entry`.
-[[noreturn]] void become_rank(rank_start start) noexcept;
-
-/// Whether this process has become a rank, or was forked off by one.
-bool is_rank() noexcept;
 
 /// The life of a spawner: takes orders from its socket, forks ranks, and tells
 /// how they end. Everything happens on one thread.

@@ -34,7 +34,7 @@ int hold_ranks() {
     request.descriptors.push_back(std::move(*duplicate(pipe.reader.get())));
     ranks.push_back(start_rank(client, std::move(request)));
   }
-  std::cout << client.spawner_pid();
+  std::cout << spawner_of(client);
   for (auto& rank : ranks)
     std::cout << " " << *rank.pid.get();
   std::cout << std::endl;
@@ -61,7 +61,7 @@ int hold_traced() {
   read_line(said.reader.get());
   auto other = start("keep_child session", false);
   auto child = read_line(said.reader.get());
-  std::cout << client.spawner_pid() << " " << *traced.pid.get() << " " << child
+  std::cout << spawner_of(client) << " " << *traced.pid.get() << " " << child
             << std::endl;
   other.end.get();
   return EXIT_FAILURE; // Not before it was killed.

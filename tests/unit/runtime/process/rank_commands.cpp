@@ -184,6 +184,11 @@ commands() {
          say(d.at(0), cores());
          return 0;
        }},
+      {"parent",
+       [](auto&, descriptors d) {
+         say(d.at(0), std::to_string(::getppid()));
+         return 0;
+       }},
       {"session",
        [](auto&, descriptors d) {
          say(d.at(0), std::to_string(::getsid(0)));

@@ -54,7 +54,7 @@ void kill_program_and_watch(bool stop_spawner_first) {
   EXPECT_EQ(read_all(program.output.get()), "");
 }
 
-started_rank start_waiting(spawner_client& client, unique_fd& writer) {
+started_rank start_waiting(spawner_connection& client, unique_fd& writer) {
   auto pipe = make_pipe();
   writer = std::move(pipe.writer);
   auto request = command("wait");
@@ -90,7 +90,7 @@ TEST(spawner_death_test, waits_for_no_debugger_when_its_program_dies) {
 }
 
 TEST(spawner_death_test, reports_the_end_of_a_rank_that_a_debugger_holds) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   auto wait = make_pipe();
   auto said = make_pipe();
   auto request = command("wait_traced");
@@ -99,7 +99,7 @@ TEST(spawner_death_test, reports_the_end_of_a_rank_that_a_debugger_holds) {
   auto rank = start_rank(client, std::move(request));
   read_line(said.reader.get());
   auto pid = rank.pid.get().value();
-  auto first = client.spawner_pid();
+  auto first = spawner_of(client);
   auto is_tracing = ::ptrace(PTRACE_SEIZE, pid, 0, 0) == 0;
   client.kill(rank.id, SIGKILL);
   auto end = rank.end.get();
@@ -107,7 +107,7 @@ TEST(spawner_death_test, reports_the_end_of_a_rank_that_a_debugger_holds) {
     GTEST_SKIP() << "this host lets no process trace another";
   EXPECT_EQ(end.how, process_exit::kind::lost);
   EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
-  EXPECT_EQ(client.spawner_pid(), first);
+  EXPECT_EQ(spawner_of(client), first);
   ::waitpid(pid, nullptr, __WALL);
 }
 
@@ -121,20 +121,19 @@ TEST(spawner_death_test, ranks_end_with_a_program_that_exits) {
 }
 
 TEST(spawner_death_test, reports_ranks_of_a_killed_spawner_and_starts_another) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   unique_fd writer;
   auto rank = start_waiting(client, writer);
   auto process = open_pidfd(rank.pid.get().value());
-  auto first = client.spawner_pid();
+  auto first = spawner_of(client);
   ::kill(first, SIGKILL);
   auto end = rank.end.get();
   EXPECT_EQ(end.how, process_exit::kind::lost);
   EXPECT_EQ(to_string(end), "ended with the spawner, which was killed by "
                             "signal 9 (SIGKILL)");
   wait_for_end(process);
-  EXPECT_EQ(client.spawner_pid(), -1);
   EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
-  EXPECT_NE(client.spawner_pid(), first);
+  EXPECT_NE(spawner_of(client), first);
 }
 
 TEST(spawner_death_test, a_spawner_ends_by_itself_at_bytes_of_someone_else) {
@@ -147,7 +146,7 @@ TEST(spawner_death_test, a_spawner_ends_by_itself_at_bytes_of_someone_else) {
 }
 
 TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   auto pipe = make_pipe();
   auto wait = make_pipe();
   auto request = command("keep_child");
@@ -158,19 +157,20 @@ TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {
   pid_t child = 0;
   ASSERT_TRUE(said >> child);
   auto process = open_pidfd(child);
-  ::kill(client.spawner_pid(), SIGKILL);
+  ::kill(spawner_of(client), SIGKILL);
   EXPECT_EQ(rank.end.get().how, process_exit::kind::lost);
   EXPECT_TRUE(has_ended(process, 0));
 }
 
 TEST(spawner_death_test, ranks_of_a_stopped_spawner_are_killed_and_reported) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   unique_fd first_writer, second_writer;
   auto first = start_waiting(client, first_writer);
   auto second = start_waiting(client, second_writer);
   auto process = open_pidfd(first.pid.get().value());
   ASSERT_TRUE(second.pid.get());
-  auto stopped = client.spawner_pid();
+  auto stopped = spawner_of(client);
+  auto spawner = open_pidfd(stopped);
   ::kill(stopped, SIGSTOP);
   client.kill(first.id, SIGKILL);
   auto end = first.end.get();
@@ -178,18 +178,18 @@ TEST(spawner_death_test, ranks_of_a_stopped_spawner_are_killed_and_reported) {
   EXPECT_THAT(end.termination_message, HasSubstr("did not say how within 2 s"));
   EXPECT_TRUE(has_ended(process, 0));
   // The other one is none the worse for it ...
-  EXPECT_EQ(client.spawner_pid(), stopped);
+  EXPECT_FALSE(has_ended(spawner, 0));
   second_writer.reset();
   EXPECT_EQ(second.end.get().how, process_exit::kind::lost);
   // ... and the next one gets a spawner that answers.
   EXPECT_EQ(run_rank(client, command("return 6")).code, 6);
-  EXPECT_NE(client.spawner_pid(), stopped);
+  EXPECT_NE(spawner_of(client), stopped);
 }
 
 TEST(spawner_death_test, a_rank_pending_at_a_stopped_spawner_can_be_given_up) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   ASSERT_EQ(run_rank(client, command("return 1")).code, 1);
-  ::kill(client.spawner_pid(), SIGSTOP);
+  ::kill(spawner_of(client), SIGSTOP);
   // One that was sent, one that waits because the socket is full.
   auto sent = start_rank(client, command("return 2"));
   auto large =
@@ -208,10 +208,10 @@ TEST(spawner_death_test, a_client_ends_although_its_spawner_is_stopped) {
   unique_fd writer;
   unique_fd process;
   {
-    spawner_client client{exec_spawner().value()};
+    spawner_connection client{exec_spawner().value()};
     auto rank = start_waiting(client, writer);
     process = open_pidfd(rank.pid.get().value());
-    ::kill(client.spawner_pid(), SIGSTOP);
+    ::kill(spawner_of(client), SIGSTOP);
     auto large =
       start_rank(client, command(std::string(std::size_t{8} << 20, 'x')));
   }
@@ -226,7 +226,7 @@ TEST(spawner_death_test, starts_another_for_a_request_that_was_not_sent) {
     pollfd hello{link.socket.get(), POLLIN, 0};
     while (::poll(&hello, 1, -1) < 1)
       continue;
-    spawner_client client{std::move(link)};
+    spawner_connection client{std::move(link)};
     if (!is_first) {
       EXPECT_EQ(run_rank(client, command("return 1")).code, 1);
     }
@@ -240,12 +240,12 @@ TEST(spawner_death_test, starts_another_for_a_request_that_was_not_sent) {
 }
 
 TEST(spawner_death_test, says_why_no_other_spawner_could_be_started) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   unique_fd writer;
   auto rank = start_waiting(client, writer);
   ASSERT_TRUE(rank.pid.get());
   ::setenv(no_spawner_variable, "1", 1);
-  ::kill(client.spawner_pid(), SIGKILL);
+  ::kill(spawner_of(client), SIGKILL);
   rank.end.get();
   auto pid = start_rank(client, command("return 0")).pid.get();
   ::unsetenv(no_spawner_variable);
@@ -256,7 +256,7 @@ TEST(spawner_death_test, says_why_no_other_spawner_could_be_started) {
 }
 
 TEST(spawner_death_test, refuses_a_request_if_there_is_no_thread_for_it) {
-  spawner_client client{exec_spawner().value()};
+  spawner_connection client{exec_spawner().value()};
   {
     no_new_threads none;
     auto pid = start_rank(client, command("return 1")).pid.get();
@@ -271,7 +271,7 @@ TEST(spawner_death_test, ends_its_ranks_with_the_client) {
   unique_fd writer;
   unique_fd process;
   {
-    spawner_client client{exec_spawner().value()};
+    spawner_connection client{exec_spawner().value()};
     auto rank = start_waiting(client, writer);
     process = open_pidfd(rank.pid.get().value());
   }

@@ -28,7 +28,7 @@ using testing::HasSubstr;
 namespace {
 
 struct spawner_test : testing::Test {
-  spawner_client& client = **spawner();
+  spawner_connection& client = **spawner();
 };
 
 struct spawn_many_test : spawner_test, testing::WithParamInterface<int> {};
@@ -259,7 +259,7 @@ TEST_F(spawner_test, leaves_nothing_of_the_spawner_open_in_a_rank) {
 TEST_F(spawner_test, keeps_ranks_away_from_the_terminal_of_the_program) {
   auto session = answer_of(client, command("session"));
   EXPECT_NE(session, std::to_string(::getsid(0)));
-  EXPECT_EQ(session, std::to_string(client.spawner_pid()));
+  EXPECT_EQ(session, std::to_string(spawner_of(client)));
 }
 
 TEST_F(spawner_test, kills_a_rank_on_request) {

@@ -8,18 +8,19 @@
 #include <fcntl.h>
 #include <unistd.h>
 
-#include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 
 namespace troupe::internal::test {
 
 /// A request under way, as futures.
 struct started_rank {
-  spawner_client::process_id id = 0;
+  spawner_connection::process_id id = 0;
   std::future<expected<pid_t>> pid;
   std::future<process_exit> end;
 };
 
-inline started_rank start_rank(spawner_client& client, spawn_request request) {
+inline started_rank start_rank(spawner_connection& client,
+                               spawn_request request) {
   auto started = std::make_shared<std::promise<expected<pid_t>>>();
   auto ended = std::make_shared<std::promise<process_exit>>();
   started_rank result{0, started->get_future(), ended->get_future()};
@@ -37,7 +38,8 @@ inline spawn_request command(std::string payload) {
 }
 
 /// How a rank with *request* ends.
-inline process_exit run_rank(spawner_client& client, spawn_request request) {
+inline process_exit run_rank(spawner_connection& client,
+                             spawn_request request) {
   return start_rank(client, std::move(request)).end.get();
 }
 
@@ -70,13 +72,19 @@ inline std::string read_all(int fd) {
 }
 
 /// What a rank says through its first descriptor.
-inline std::string answer_of(spawner_client& client, spawn_request request) {
+inline std::string answer_of(spawner_connection& client,
+                             spawn_request request) {
   auto pipe = make_pipe();
   request.descriptors.push_back(std::move(pipe.writer));
   auto rank = start_rank(client, std::move(request));
   auto answer = read_all(pipe.reader.get());
   rank.end.get();
   return answer;
+}
+
+/// The process id of the spawner that starts ranks now.
+inline pid_t spawner_of(spawner_connection& client) {
+  return std::stoi(answer_of(client, command("parent")));
 }
 
 } // namespace troupe::internal::test

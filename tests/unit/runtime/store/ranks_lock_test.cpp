@@ -22,6 +22,7 @@
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/spawner.hpp"
+#include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/run_store.hpp"
 
@@ -178,9 +179,9 @@ void lose_spawner() {
   }
   ::close(ends[1]);
   auto losses = spawner_losses();
-  spawner_client client{{unique_fd{ends[0]}, pid, open_pidfd(pid)}};
+  spawner_connection connection{{unique_fd{ends[0]}, pid, open_pidfd(pid)}};
   std::promise<bool> refused;
-  client.spawn(
+  connection.spawn(
     {}, [&](expected<pid_t> x) { refused.set_value(!x); }, [](process_exit) {});
   EXPECT_TRUE(refused.get_future().get());
   EXPECT_GT(spawner_losses(), losses);

@@ -1,29 +1,30 @@
 #include "troupe/trainers/rank_runner.hpp"
 
-#include <cxxabi.h>
 #include <unistd.h>
 
 #include <cstdio>
-#include <typeinfo>
 #include <utility>
 
-#include <boost/core/demangle.hpp>
 #include <caf/send.hpp>
 
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
-#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/runtime/store/result.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/actor_link.hpp"
-#include "troupe/trainers/call_rank_hook.hpp"
+#include "troupe/trainers/call_user_code.hpp"
 
 namespace troupe::internal {
 
 namespace {
+
+/// How a rank's loop ended.
+struct loop_outcome : call_outcome {
+  bool logged = false; ///< The rank's log has it.
+};
 
 std::string host_name() {
   char buffer[256] = {};
@@ -87,9 +88,53 @@ void log_failure(int rank, loop_outcome& x) {
                  rank, x.type.c_str(), x.reason.message.c_str());
 }
 
-loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
-                           start_loop start,
-                           const std::shared_ptr<loop_control>& control) {
+/// A loop that has failed keeps its own reason.
+void call_after_loop(const rank_hooks& hooks, train_context& context,
+                     loop_outcome& outcome) {
+  auto failure = call_rank_hook(
+    "after_loop", [&] { hooks.after_loop(context, outcome.reason); });
+  if (!failure)
+    return;
+  if (!outcome.reason)
+    outcome = {failure, failure.code == ec::stopped};
+  else
+    std::fprintf(stderr, "troupe: rank %d: %s\n", context.rank(),
+                 failure.message.c_str());
+}
+
+/// Prepares the process for *loop*, then calls it between its hooks. Calls
+/// *failed* with a failure before the last hook, which may take long.
+loop_outcome call_loop(const train_loop& loop, train_context& context,
+                       const std::function<void(loop_outcome&)>& failed) {
+  auto& hooks = loop.hooks;
+  auto call = [&](loop_stage stage) {
+    return loop_outcome{
+      call_user_code("the train loop", [&] { loop(context, stage); })};
+  };
+  if (auto ready = call(loop_stage::prepare); ready.reason)
+    return ready;
+  if (hooks.before_loop) {
+    auto failure =
+      call_rank_hook("before_loop", [&] { hooks.before_loop(context); });
+    if (failure)
+      return {failure, failure.code == ec::stopped};
+  }
+  context.on_report(hooks.on_report);
+  auto outcome = call(loop_stage::run);
+  // A loop may swallow what leaves `report`; the rank has failed all the same.
+  if (auto& failure = context.hook_failure())
+    outcome = {failure, false};
+  if (outcome.reason)
+    failed(outcome);
+  if (hooks.after_loop)
+    call_after_loop(hooks, context, outcome);
+  return outcome;
+}
+
+/// Gives the loop its link and its context, and takes both down after it.
+loop_outcome run_loop(caf::actor_system& system, const rank_args& args,
+                      start_loop start,
+                      const std::shared_ptr<loop_control>& control) {
   auto loop = args.find(start.loop);
   if (!loop)
     return {loop.error()};
@@ -100,7 +145,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
     group_link{args.group, args.attempt, args.rank, control, activity});
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
                                                  std::move(start.resume));
-  auto outcome = run_loop(*loop, *context, [&](loop_outcome& x) {
+  auto outcome = call_loop(*loop, *context, [&](loop_outcome& x) {
     x.stopped = x.stopped || control->ended();
     if (!context->facts().in_process)
       log_failure(args.rank, x);
@@ -117,75 +162,7 @@ loop_outcome run_with_link(caf::actor_system& system, const rank_args& args,
   return outcome;
 }
 
-std::string type_of_exception() {
-  auto type = abi::__cxa_current_exception_type();
-  return type ? boost::core::demangle(type->name()) : std::string{};
-}
-
-loop_outcome outcome_of(const train_loop& loop, train_context& context,
-                        loop_stage stage) {
-  try {
-    loop(context, stage);
-    return {};
-  } catch (const run_stopped& x) {
-    return {x.reason(), true};
-  } catch (const train_error& x) {
-    return {x.reason(), false, type_of_exception()};
-  } catch (const std::exception& x) {
-    return {{ec::rank_failed, x.what()}, false, type_of_exception()};
-  } catch (...) {
-    return {{ec::rank_failed, "an exception that is not a std::exception"},
-            false,
-            type_of_exception()};
-  }
-}
-
-loop_outcome call_loop(const train_loop& loop, train_context& context,
-                       loop_stage stage) {
-  auto process = ::getpid();
-  auto outcome = outcome_of(loop, context, stage);
-  leave_if_forked(process, "the train loop", outcome.reason);
-  return outcome;
-}
-
-/// A loop that has failed keeps its own reason.
-void call_after_loop(const rank_hooks& hooks, train_context& context,
-                     loop_outcome& outcome) {
-  auto failure = call_rank_hook(
-    "after_loop", [&] { hooks.after_loop(context, outcome.reason); });
-  if (!failure)
-    return;
-  if (!outcome.reason)
-    outcome = {failure, failure.code == ec::stopped};
-  else
-    std::fprintf(stderr, "troupe: rank %d: %s\n", context.rank(),
-                 failure.message.c_str());
-}
-
 } // namespace
-
-loop_outcome run_loop(const train_loop& loop, train_context& context,
-                      const std::function<void(loop_outcome&)>& failed) {
-  auto& hooks = loop.hooks;
-  if (auto ready = call_loop(loop, context, loop_stage::prepare); ready.reason)
-    return ready;
-  if (hooks.before_loop) {
-    auto failure =
-      call_rank_hook("before_loop", [&] { hooks.before_loop(context); });
-    if (failure)
-      return {failure, failure.code == ec::stopped};
-  }
-  context.on_report(hooks.on_report);
-  auto outcome = call_loop(loop, context, loop_stage::run);
-  // A loop may swallow what leaves `report`; the rank has failed all the same.
-  if (auto& failure = context.hook_failure())
-    outcome = {failure, false};
-  if (outcome.reason && failed)
-    failed(outcome);
-  if (hooks.after_loop)
-    call_after_loop(hooks, context, outcome);
-  return outcome;
-}
 
 expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   auto control = std::make_shared<loop_control>();
@@ -200,7 +177,7 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
     auto has_log = !start->facts.in_process;
     loop_outcome outcome;
     try {
-      outcome = run_with_link(system, args, std::move(*start), control);
+      outcome = run_loop(system, args, std::move(*start), control);
     } catch (...) { // Around the loop, such as the copy of a closure.
       outcome = {caught("the rank could not run its loop")};
     }

@@ -10,28 +10,14 @@
 
 namespace troupe::internal {
 
-/// How a rank's loop ended.
-struct loop_outcome {
-  error reason;          ///< `ec::none`: it returned.
-  bool stopped = false;  ///< It left because it was asked to.
-  std::string type = {}; ///< Type of its exception.
-  bool logged = false;   ///< The rank's log has it.
-};
-
-/// Runs *loop* with its hooks and turns exceptions into a value. Calls *failed*
-/// with a failure before the last hook, which may take long.
-loop_outcome run_loop(const train_loop& loop, train_context& context,
-                      const std::function<void(loop_outcome&)>& failed = {});
-
-/// Finds the loop that a rank is to run.
-using loop_finder = std::function<expected<train_loop>(const loop_spec&)>;
-
+/// What a rank starts with.
 struct rank_args {
   worker_group_actor group;
   std::uint64_t attempt = 0;
   int rank = 0;
   int segment = -1; ///< Descriptor of the shared segment in this process.
-  loop_finder find;
+  /// Finds its loop.
+  std::function<expected<train_loop>(const loop_spec&)> find;
   std::shared_ptr<retired_contexts> kept;
   network_thread* network = nullptr; ///< Of the rank's own process, if any.
 };

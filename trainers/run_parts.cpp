@@ -15,6 +15,7 @@
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/context_of.hpp"
+#include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
 namespace troupe::internal {
@@ -24,42 +25,6 @@ namespace {
 /// Actors of a run with their own thread: the committer, and the one that calls
 /// callbacks.
 constexpr std::size_t detached_actors = 2;
-
-template <class Hook>
-expected<std::optional<function_address>> address_of(const Hook& hook,
-                                                     std::string_view name) {
-  if (!hook)
-    return std::nullopt;
-  return locate(hook.address(), "the hook " + std::string{name})
-    .map([](function_address x) { return std::optional{std::move(x)}; });
-}
-
-expected<hook_spec> spec_of(const rank_hooks& hooks) {
-  auto before = address_of(hooks.before_loop, "before_loop");
-  if (!before)
-    return tl::unexpected<error>{std::move(before.error())};
-  auto after = address_of(hooks.after_loop, "after_loop");
-  if (!after)
-    return tl::unexpected<error>{std::move(after.error())};
-  auto report = address_of(hooks.on_report, "on_report");
-  if (!report)
-    return tl::unexpected<error>{std::move(report.error())};
-  return hook_spec{std::move(*before), std::move(*after), std::move(*report)};
-}
-
-expected<loop_spec> spec_of(const train_loop& loop) {
-  auto entry = locate(reinterpret_cast<const void*>(loop.entry));
-  if (!entry)
-    return tl::unexpected<error>{std::move(entry.error())};
-  auto body = locate(loop.loop);
-  if (!body)
-    return tl::unexpected<error>{std::move(body.error())};
-  auto hooks = spec_of(loop.hooks);
-  if (!hooks)
-    return tl::unexpected<error>{std::move(hooks.error())};
-  return loop_spec{std::move(*entry), std::move(*body), loop.config,
-                   std::move(*hooks)};
-}
 
 expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
                              const run_store& store) {
@@ -81,10 +46,7 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
   plan.exit_timeout = request.run.exit_timeout;
   if (plan.in_process) // Threads are handed the loop itself.
     return plan;
-  auto loop = spec_of(request.loop);
-  if (!loop)
-    return tl::unexpected<error>{std::move(loop.error())};
-  plan.loop = std::move(*loop);
+  TROUPE_TRY(plan.loop, locate_loop(request.loop));
   return plan;
 }
 

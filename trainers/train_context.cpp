@@ -9,7 +9,7 @@
 #include "troupe/runtime/checkpoint/manifest.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/trainers/call_rank_hook.hpp"
+#include "troupe/trainers/call_user_code.hpp"
 #include "troupe/trainers/rank_link.hpp"
 
 namespace troupe {

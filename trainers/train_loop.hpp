@@ -109,7 +109,7 @@ public:
   std::string config_text; ///< The config as a JSON object, for people.
   error problem; ///< The exception of the config; no run accepts the loop.
   std::function<void(train_context&, loop_stage)> closure;
-  rank_hooks hooks; ///< `run_config::rank_hooks`, for `run_loop`.
+  rank_hooks hooks; ///< `run_config::rank_hooks`, for every rank.
 
 private:
   /// Calls *write*, which calls user code.

@@ -52,9 +52,7 @@ expected<void> actor_link::drain() {
 }
 
 expected<void> actor_link::barrier() {
-  auto answer = join(false, std::string{});
-  if (!answer)
-    return tl::unexpected<error>{std::move(answer.error())};
+  TROUPE_TRY_VOID(join(false, std::string{}));
   return {};
 }
 
@@ -71,32 +69,26 @@ expected<std::string> actor_link::join(bool broadcast,
   else
     message.refusal = {payload.error().code,
                        cut_reason(std::move(payload.error().message))};
-  auto answer = ask<barrier_released>(std::move(message));
-  if (!answer)
-    return tl::unexpected<error>{std::move(answer.error())};
-  return std::move(answer->payload);
+  TROUPE_TRY(auto answer, ask<barrier_released>(std::move(message)));
+  return std::move(answer.payload);
 }
 
 expected<std::vector<reported_checkpoint>> actor_link::reported_checkpoints() {
-  if (auto ok = drain(); !ok)
-    return tl::unexpected<error>{std::move(ok.error())};
+  TROUPE_TRY_VOID(drain());
   auto shown = activity();
   activity_scope here{shown->asks_driver};
   std::vector<reported_checkpoint> result;
   for (get_checkpoints next;; next.first = result.back().index + 1) {
-    auto answer = ask<checkpoint_list>(next);
-    if (!answer)
-      return tl::unexpected<error>{std::move(answer.error())};
-    for (auto& x : answer->entries)
+    TROUPE_TRY(auto answer, ask<checkpoint_list>(next));
+    for (auto& x : answer.entries)
       result.push_back(x.unpacked());
-    if (!answer->more || result.empty())
+    if (!answer.more || result.empty())
       return result;
   }
 }
 
 expected<bool> actor_link::has_checkpoint(const std::string& name) {
-  if (auto ok = drain(); !ok)
-    return tl::unexpected<error>{std::move(ok.error())};
+  TROUPE_TRY_VOID(drain());
   auto shown = activity();
   activity_scope here{shown->asks_driver};
   return ask<checkpoint_list>(get_checkpoints{0, name})

@@ -19,15 +19,12 @@ expected<run_handle> run_handle::start(run_request request,
                                        run_surroundings around) {
   try {
     register_messages();
-    if (auto ok = validate(request); !ok)
-      return tl::unexpected<error>{std::move(ok.error())};
+    TROUPE_TRY_VOID(validate(request));
     request.run = resolve(std::move(request.run));
-    auto parts = make_run(std::move(request), system, std::move(around));
-    if (!parts)
-      return tl::unexpected<error>{std::move(parts.error())};
-    run_handle result{std::move(*parts)};
-    auto ok = result.parts_->open_door(system);
-    if (!ok) {
+    TROUPE_TRY(auto parts,
+               make_run(std::move(request), system, std::move(around)));
+    run_handle result{std::move(parts)};
+    if (auto ok = result.parts_->open_endpoint(system); !ok) {
       // This is not a requested stop: the driver stores the reason.
       caf::anon_send(result.driver(), storage_lost{ok.error()});
       return tl::unexpected<error>{std::move(ok.error())};

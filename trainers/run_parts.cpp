@@ -145,31 +145,22 @@ private:
 
 expected<void> run_starter::open() {
   TROUPE_TRY_VOID(find_spawner());
-  auto actors = find_actors(request_.run, system_);
-  if (!actors)
-    return tl::unexpected<error>{std::move(actors.error())};
+  TROUPE_TRY(auto actors, find_actors(request_.run, system_));
   if (around_.given_up && around_.given_up())
     return failure(ec::stopped, "the run was stopped before it began");
-  auto store = run_store::open(request_.run, request_.loop.config_text);
-  if (!store)
-    return tl::unexpected<error>{std::move(store.error())};
-  run_->store = std::move(*store);
+  TROUPE_TRY(run_->store,
+             run_store::open(request_.run, request_.loop.config_text));
   request_.run.name = run_->store->description().name;
   TROUPE_TRY_VOID(start_trackers());
-  auto found = find_listeners(request_.run, std::move(*actors), *run_->store);
-  if (!found)
-    return tl::unexpected<error>{std::move(found.error())};
-  listeners_ = std::move(*found);
+  TROUPE_TRY(listeners_,
+             find_listeners(request_.run, std::move(actors), *run_->store));
   return {};
 }
 
 expected<void> run_starter::find_spawner() {
   if (here_)
     return {};
-  auto found = internal::spawner();
-  if (!found)
-    return tl::unexpected<error>{std::move(found.error())};
-  spawner_ = *found;
+  TROUPE_TRY(spawner_, internal::spawner());
   if (!system_.has_middleman())
     return failure(ec::invalid_config,
                    "the actor system has no middleman: load "
@@ -179,12 +170,11 @@ expected<void> run_starter::find_spawner() {
 
 expected<void> run_starter::start_trackers() {
   auto& store = *run_->store;
-  auto trackers = tracker_set::start(
-    trackers_of(request_.run), store.description(), store.path(),
-    {note(), [monitor = run_->monitor] { return monitor->status(); }});
-  if (!trackers)
-    return tl::unexpected<error>{std::move(trackers.error())};
-  run_->trackers = std::move(*trackers);
+  TROUPE_TRY(
+    run_->trackers,
+    tracker_set::start(
+      trackers_of(request_.run), store.description(), store.path(),
+      {note(), [monitor = run_->monitor] { return monitor->status(); }}));
   store.on_append([trackers = run_->trackers] { trackers->notify(); });
   return {};
 }
@@ -194,10 +184,7 @@ expected<void> run_starter::start_trackers() {
 expected<void> run_starter::plan() {
   auto& store = *run_->store;
   cpus_ = plan_cpus(available_cores(), world_size_of(request_.scaling));
-  auto plan = plan_of(request_, cpus_, store);
-  if (!plan)
-    return tl::unexpected<error>{std::move(plan.error())};
-  plan_ = std::move(*plan);
+  TROUPE_TRY(plan_, plan_of(request_, cpus_, store));
   plan_.on_lent_thread = around_.thread != nullptr;
   // At its end, the system would wait for an actor that gets no exit message.
   TROUPE_TRY_VOID(expect_threads(detached_actors));
@@ -296,7 +283,7 @@ driver_args run_starter::args_of_driver() {
 
 } // namespace
 
-expected<void> run_parts::open_door(caf::actor_system& system) {
+expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   if (threads)
     return {};
   auto note = [x = monitor](std::string why) { x->note(std::move(why)); };

@@ -25,8 +25,8 @@ struct run_parts {
   // the endpoint must not.
   ~run_parts() { endpoint->reset(); }
 
-  /// Lets ranks reach the group that are processes.
-  expected<void> open_door(caf::actor_system& system);
+  /// Makes the endpoint through which ranks that are processes reach the group.
+  expected<void> open_endpoint(caf::actor_system& system);
 
   std::shared_ptr<run_store> store;
   std::shared_ptr<run_monitor> monitor = std::make_shared<run_monitor>();

@@ -16,18 +16,15 @@ fs::path journal_of(const fs::path& run_path) {
 }
 
 expected<void> expect_journal(const fs::path& run_path) {
-  auto folder = look_up(run_path);
-  auto journal = look_up(journal_of(run_path));
-  auto facts = look_up(run_path / "run.json");
-  auto state = look_up(run_path / "state.json");
-  for (auto x : {&folder, &journal, &facts, &state})
-    if (!*x)
-      return tl::unexpected{x->error()};
-  if (!folder->is_folder())
+  TROUPE_TRY(auto folder, look_up(run_path));
+  TROUPE_TRY(auto journal, look_up(journal_of(run_path)));
+  TROUPE_TRY(auto facts, look_up(run_path / "run.json"));
+  TROUPE_TRY(auto state, look_up(run_path / "state.json"));
+  if (!folder.is_folder())
     return failure(ec::storage, "there is no folder " + run_path.string());
-  if (journal->exists())
+  if (journal.exists())
     return {};
-  if (facts->exists() || state->exists())
+  if (facts.exists() || state.exists())
     return failure(ec::storage, "the run " + run_path.string()
                                   + " has lost its journal.jsonl");
   return failure(ec::invalid_argument,
@@ -80,34 +77,26 @@ std::string page_of(const run_facts& facts, const journal_digest& digest) {
 } // namespace
 
 expected<report_page> report_page::open(const fs::path& given) {
-  auto found = absolute_path(given);
-  if (!found)
-    return tl::unexpected{found.error()};
-  auto path = std::move(*found);
+  TROUPE_TRY(auto path, absolute_path(given));
   if (path.filename() == ".") // "run/" ends in one
     path = path.parent_path();
-  if (auto ok = expect_journal(path); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(expect_journal(path));
   return report_page{std::move(path)};
 }
 
 expected<void> report_page::read_journal(const std::stop_token& cancelled) {
-  auto found = look_up(journal_of(run_path_));
-  if (!found)
-    return tl::unexpected{found.error()};
-  if (found->exists() && found->size < offset_) { // It is another one now.
+  TROUPE_TRY(auto found, look_up(journal_of(run_path_)));
+  if (found.exists() && found.size < offset_) { // It is another one now.
     offset_ = 0;
     digest_ = {};
   }
-  auto reader = journal_reader::open(journal_of(run_path_), offset_);
-  if (!reader)
-    return tl::unexpected{reader.error()};
+  TROUPE_TRY(auto reader, journal_reader::open(journal_of(run_path_), offset_));
   for (;;) {
     if (cancelled.stop_requested())
       return failure(ec::stopped, "no one waits for the report page of "
                                     + run_path_.string());
-    auto entry = reader->next();
-    offset_ = reader->offset();
+    auto entry = reader.next();
+    offset_ = reader.offset();
     if (entry && !*entry)
       return {};
     if (entry)
@@ -120,8 +109,7 @@ expected<void> report_page::read_journal(const std::stop_token& cancelled) {
 }
 
 expected<std::string> report_page::render(const std::stop_token& cancelled) {
-  if (auto ok = read_journal(cancelled); !ok)
-    return tl::unexpected{ok.error()};
+  TROUPE_TRY_VOID(read_journal(cancelled));
   return page_of(read_run_facts(run_path_), digest_);
 }
 

@@ -157,14 +157,10 @@ expected<std::string> read_end(const unique_fd& file, const fs::path& path,
 // run would show the reader's own files.
 expected<log_tail> read_tail(const fs::path& run_path, const std::string& name,
                              std::size_t limit) {
-  auto file = open_inside(run_path, "logs/" + name);
-  if (!file)
-    return tl::unexpected{file.error()};
+  TROUPE_TRY(auto file, open_inside(run_path, "logs/" + name));
   std::size_t size = 0;
-  auto text = read_end(*file, run_path / "logs" / name, limit, size);
-  if (!text)
-    return tl::unexpected{text.error()};
-  log_tail result{name, std::move(*text), size <= limit};
+  TROUPE_TRY(auto text, read_end(file, run_path / "logs" / name, limit, size));
+  log_tail result{name, std::move(text), size <= limit};
   if (!result.whole) // begin with a whole line, if there is one
     if (auto end = result.text.find('\n'); end != std::string::npos)
       result.text.erase(0, end + 1);

@@ -164,10 +164,8 @@ safetensors_header::decode(std::span<const std::byte> file) {
       result.metadata = value.get<std::map<std::string, std::string>>();
       continue;
     }
-    auto x = to_entry(name, value, data_size);
-    if (!x)
-      return tl::unexpected{std::move(x.error())};
-    result.entries.push_back(std::move(*x));
+    TROUPE_TRY(auto x, to_entry(name, value, data_size));
+    result.entries.push_back(std::move(x));
   }
   std::ranges::sort(result.entries, {}, [](const entry& x) {
     return std::tuple{x.begin, x.end, std::string_view{x.name}};

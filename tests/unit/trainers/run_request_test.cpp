@@ -1,0 +1,88 @@
+#include "troupe/trainers/run_request.hpp"
+
+#include <functional>
+
+#include <gmock/gmock.h>
+
+#include "troupe/trainers/train_context.hpp"
+
+namespace troupe::internal::test {
+namespace {
+
+using testing::HasSubstr;
+
+run_request request_of(train_loop loop) {
+  return {{.num_workers = 2}, {}, std::move(loop)};
+}
+
+run_request plain_request() {
+  return request_of(
+    train_loop::make([](train_context&) {}, no_backend{}, no_config{}));
+}
+
+struct local_case {
+  std::string name;
+  std::function<run_request()> make;
+  std::string says;
+};
+
+class run_request_test : public testing::TestWithParam<local_case> {};
+
+} // namespace
+
+TEST_P(run_request_test, is_refused_in_processes_and_runs_in_this_one) {
+  auto request = GetParam().make();
+  auto ok = validate(request);
+  ASSERT_FALSE(ok);
+  EXPECT_EQ(ok.error().code, ec::invalid_config);
+  EXPECT_THAT(ok.error().message, HasSubstr(GetParam().says));
+  request.scaling.where = placement::in_process;
+  EXPECT_TRUE(validate(request));
+  request.scaling = {.num_workers = 0};
+  EXPECT_TRUE(validate(request));
+}
+
+INSTANTIATE_TEST_SUITE_P(
+  what_lies_in_this_process, run_request_test,
+  testing::Values(
+    local_case{"closure",
+               [] {
+                 return request_of(train_loop::make(
+                   in_process_loop{[n = 0](train_context&) { (void) n; }},
+                   no_backend{}, no_config{}));
+               },
+               "in_process_loop"},
+    local_case{"closure_as_hook",
+               [] {
+                 auto request = plain_request();
+                 request.run.rank_hooks.on_report =
+                   [n = 0](train_context&, const metrics&,
+                           const std::optional<checkpoint>&) { (void) n; };
+                 return request;
+               },
+               "run.rank_hooks.on_report"},
+    local_case{"large_config",
+               [] {
+                 return request_of(train_loop::make(
+                   [](train_context&, const std::string&) {}, no_backend{},
+                   std::string(max_config_bytes, 'x')));
+               },
+               "the limit is 3145728"}),
+  [](auto& x) { return x.param.name; });
+
+TEST(run_request_test, holds_no_null_pointers) {
+  ASSERT_TRUE(validate(plain_request()));
+  auto callback = plain_request();
+  callback.run.callbacks = {nullptr};
+  auto tracker = plain_request();
+  tracker.run.trackers = {nullptr};
+  auto actor = plain_request();
+  actor.run.callback_actors = {nullptr};
+  for (auto x : {&callback, &tracker, &actor}) {
+    auto ok = validate(*x);
+    ASSERT_FALSE(ok);
+    EXPECT_EQ(ok.error().code, ec::invalid_config);
+  }
+}
+
+} // namespace troupe::internal::test

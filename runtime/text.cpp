@@ -1,6 +1,8 @@
 #include "troupe/runtime/text.hpp"
 
 #include <algorithm>
+#include <cmath>
+#include <ctime>
 
 #include <utf8.h>
 
@@ -110,6 +112,32 @@ void append_hex(std::string& out, std::string_view bytes) {
   }
 }
 
+namespace {
+
+using to_parts = std::tm* (*) (const std::time_t*, std::tm*);
+
+std::string time_text(std::chrono::system_clock::time_point time,
+                      const char* format, to_parts convert) {
+  auto seconds = std::chrono::system_clock::to_time_t(
+    std::chrono::floor<std::chrono::seconds>(time));
+  std::tm parts{};
+  convert(&seconds, &parts);
+  char text[64];
+  return {text, std::strftime(text, sizeof(text), format, &parts)};
+}
+
+} // namespace
+
+std::string utc_text(std::chrono::system_clock::time_point time,
+                     const char* format) {
+  return time_text(time, format, ::gmtime_r);
+}
+
+std::string local_text(std::chrono::system_clock::time_point time,
+                       const char* format) {
+  return time_text(time, format, ::localtime_r);
+}
+
 void append_json_string(std::string& out, std::string_view text) {
   auto is_special = [](unsigned char c) {
     return c < 0x20 || c == '"' || c == '\\' || c == 0x7f;
@@ -124,6 +152,13 @@ void append_json_string(std::string& out, std::string_view text) {
     text.remove_prefix(static_cast<std::size_t>(special - text.begin()) + 1);
   }
   out += '"';
+}
+
+void append_plain(std::string& out, double x) {
+  if (std::isfinite(x))
+    append_number(out, x);
+  else
+    out += std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
 void append_real(std::string& out, double x) {

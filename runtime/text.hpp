@@ -1,11 +1,14 @@
 #pragma once
 
 #include <charconv>
+#include <chrono>
 #include <concepts>
 #include <cstddef>
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <variant>
 
 namespace troupe::internal {
 
@@ -73,9 +76,44 @@ std::string concat(const Parts&... parts) {
 /// Appends two lowercase hexadecimal digits for each byte of *bytes*.
 void append_hex(std::string& out, std::string_view bytes);
 
+/// Appends all lowercase hexadecimal digits of *x*, leading zeros included.
+template <std::unsigned_integral T>
+void append_hex(std::string& out, T x) {
+  char bytes[sizeof(T)];
+  for (auto i = sizeof(T); i > 0; x = static_cast<T>(x >> 8))
+    bytes[--i] = static_cast<char>(x & 0xff);
+  append_hex(out, {bytes, sizeof(T)});
+}
+
+/// *time* in UTC, as strftime's *format* shows it, in at most 63 bytes.
+std::string utc_text(std::chrono::system_clock::time_point time,
+                     const char* format);
+
+/// The same in the host's time zone.
+std::string local_text(std::chrono::system_clock::time_point time,
+                       const char* format);
+
+/// Appends *x*, a variant of a flag, an integer, a floating-point number and a
+/// text; the latter two as *append_real* and *append_text* do.
+template <class Variant, class Real, class Text>
+void append_scalar(std::string& out, const Variant& x, Real append_real,
+                   Text append_text) {
+  if (auto flag = std::get_if<bool>(&x))
+    out += *flag ? "true" : "false";
+  else if (auto integer = std::get_if<std::int64_t>(&x))
+    append_number(out, *integer);
+  else if (auto number = std::get_if<double>(&x))
+    append_real(*number);
+  else
+    append_text(std::string_view{std::get<3>(x)});
+}
+
 /// Appends *text* in quotes, escaped for JSON, with invalid UTF-8 replaced as
 /// in `append_utf8`.
 void append_json_string(std::string& out, std::string_view text);
+
+/// As `append_number`; NaN and infinities become nan, inf and -inf.
+void append_plain(std::string& out, double x);
 
 /// As `append_number`, always with a point or an exponent: readers that tell
 /// integers from floating-point numbers take it for the latter.

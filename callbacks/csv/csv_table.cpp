@@ -6,10 +6,8 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cmath>
 #include <string_view>
 #include <utility>
-#include <variant>
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -30,13 +28,6 @@ void append_quoted(std::string& out, std::string_view text) {
     text.remove_prefix(quote + 1);
   }
   out += '"';
-}
-
-void append_double(std::string& out, double x) {
-  if (std::isfinite(x))
-    append_number(out, x);
-  else
-    out += std::isnan(x) ? "nan" : x > 0 ? "inf" : "-inf";
 }
 
 constexpr std::size_t chunk_size = 1 << 16; // bytes read or written at once
@@ -80,15 +71,9 @@ void append_name(std::string& out, std::string_view name) {
 }
 
 void append_value(std::string& out, const metric_value& x) {
-  const auto& value = x.variant();
-  if (const auto* flag = std::get_if<bool>(&value))
-    out += *flag ? "true" : "false";
-  else if (const auto* integer = std::get_if<std::int64_t>(&value))
-    append_number(out, *integer);
-  else if (const auto* number = std::get_if<double>(&value))
-    append_double(out, *number);
-  else
-    append_quoted(out, std::get<std::string>(value));
+  append_scalar(
+    out, x.variant(), [&](double number) { append_plain(out, number); },
+    [&](std::string_view text) { append_quoted(out, text); });
 }
 
 std::vector<std::string> cells_of(std::string_view line) {

@@ -4,7 +4,6 @@
 #include <cmath>
 #include <cstddef>
 #include <iterator>
-#include <variant>
 
 #include "troupe/runtime/text.hpp"
 
@@ -78,15 +77,9 @@ private:
 } // namespace
 
 void append_json(std::string& out, const metric_value& x, json_non_finite how) {
-  const auto& value = x.variant();
-  if (const auto* flag = std::get_if<bool>(&value))
-    out += *flag ? "true" : "false";
-  else if (const auto* integer = std::get_if<std::int64_t>(&value))
-    append_number(out, *integer);
-  else if (const auto* number = std::get_if<double>(&value))
-    append_double(out, *number, how);
-  else
-    append_json_string(out, std::get<std::string>(value));
+  append_scalar(
+    out, x.variant(), [&](double number) { append_double(out, number, how); },
+    [&](std::string_view text) { append_json_string(out, text); });
 }
 
 void append_json_members(std::string& out, const metrics& x,

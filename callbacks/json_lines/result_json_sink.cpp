@@ -2,7 +2,6 @@
 
 #include <unistd.h>
 
-#include <ctime>
 #include <set>
 #include <stdexcept>
 #include <string_view>
@@ -14,6 +13,7 @@
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -23,20 +23,12 @@ double seconds(std::chrono::system_clock::duration x) {
   return std::chrono::duration<double>(x).count();
 }
 
-std::string date_text(std::int64_t unix_seconds) {
-  const auto time = static_cast<std::time_t>(unix_seconds);
-  std::tm parts{};
-  ::gmtime_r(&time, &parts);
-  char text[32];
-  return {text, std::strftime(text, sizeof(text), "%Y-%m-%d_%H-%M-%S", &parts)};
-}
-
 metrics own_members(const tracked_run& run, const tracker_record& record,
                     const journaled_batch& row, const result_clock& clock) {
   const auto time_ms = unix_ms(record.time);
   metrics result{{"training_iteration", row.index + 1},
                  {"timestamp", time_ms / 1000},
-                 {"date", date_text(time_ms / 1000)},
+                 {"date", utc_text(record.time, "%Y-%m-%d_%H-%M-%S")},
                  {"time_this_iter_s", seconds(clock.iteration)},
                  {"time_total_s", seconds(clock.total)},
                  {"time_since_restore", seconds(record.time - clock.restore)},

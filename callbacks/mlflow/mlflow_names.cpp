@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <clocale>
-#include <cmath>
 #include <cstdint>
 #include <cwctype>
 #include <vector>
@@ -12,28 +11,6 @@
 namespace troupe::internal {
 
 namespace {
-
-struct text_writer {
-  std::string operator()(bool x) const { return x ? "true" : "false"; }
-
-  std::string operator()(std::int64_t x) const {
-    std::string result;
-    append_number(result, x);
-    return result;
-  }
-
-  std::string operator()(double x) const {
-    if (std::isnan(x))
-      return "nan";
-    if (std::isinf(x))
-      return x > 0 ? "inf" : "-inf";
-    std::string result;
-    append_number(result, x);
-    return result;
-  }
-
-  std::string operator()(const std::string& x) const { return utf8_text(x); }
-};
 
 // Whether *code* is a letter or a digit of any script.
 bool is_letter(char32_t code) {
@@ -79,7 +56,11 @@ std::string as_plain_path(const std::string& path) {
 } // namespace
 
 std::string mlflow_text(const metric_value& x) {
-  return std::visit(text_writer{}, x.variant());
+  std::string result;
+  append_scalar(
+    result, x.variant(), [&](double number) { append_plain(result, number); },
+    [&](std::string_view text) { append_utf8(result, text); });
+  return result;
 }
 
 std::string cut_mlflow_text(const std::string& text, std::size_t limit) {
@@ -113,8 +94,7 @@ std::string mlflow_name_mark(std::string_view name) {
   for (unsigned char c : name)
     hash = (hash ^ c) * 16777619u;
   std::string result = "_";
-  for (int shift = 28; shift >= 0; shift -= 4)
-    result += "0123456789abcdef"[hash >> shift & 15];
+  append_hex(result, hash);
   return result;
 }
 

@@ -20,15 +20,11 @@ double seconds_of(std::chrono::system_clock::duration x) {
 }
 
 std::string sha256(std::string_view bytes) {
-  static constexpr char digits[] = "0123456789abcdef";
   unsigned char sum[EVP_MAX_MD_SIZE];
   unsigned size = 0;
   EVP_Digest(bytes.data(), bytes.size(), sum, &size, EVP_sha256(), nullptr);
   std::string result;
-  for (unsigned i = 0; i < size; ++i) {
-    result += digits[sum[i] >> 4];
-    result += digits[sum[i] & 0xf];
-  }
+  append_hex(result, {reinterpret_cast<const char*>(sum), size});
   return result;
 }
 

@@ -20,13 +20,7 @@ namespace {
 constexpr std::string_view prefix = "offline-run-";
 constexpr std::size_t time_size = 15; // 20260131_235959
 
-std::string time_text(std::chrono::sys_seconds x) {
-  auto seconds = std::chrono::system_clock::to_time_t(x);
-  std::tm parts{};
-  ::gmtime_r(&seconds, &parts);
-  char text[time_size + 1];
-  return {text, std::strftime(text, sizeof(text), "%Y%m%d_%H%M%S", &parts)};
-}
+constexpr const char* time_format = "%Y%m%d_%H%M%S";
 
 // The time in *name*; `nullopt` if it is not a folder of run *id*.
 std::optional<std::chrono::sys_seconds> time_of(const std::string& name,
@@ -37,8 +31,7 @@ std::optional<std::chrono::sys_seconds> time_of(const std::string& name,
     return std::nullopt;
   std::tm parts{};
   auto text = name.substr(prefix.size(), time_size);
-  if (::strptime(text.c_str(), "%Y%m%d_%H%M%S", &parts)
-      != text.c_str() + time_size)
+  if (::strptime(text.c_str(), time_format, &parts) != text.c_str() + time_size)
     return std::nullopt;
   return std::chrono::sys_seconds{std::chrono::seconds{::timegm(&parts)}};
 }
@@ -175,7 +168,7 @@ make_wandb_fragment(const fs::path& root, const std::string& id,
   TROUPE_TRY(auto others, wandb_fragments(root, id));
   if (!others.empty())
     time = std::max(time, others.back().time + 1s);
-  auto name = std::string{prefix} + time_text(time) + "-" + id;
+  auto name = std::string{prefix} + utc_text(time, time_format) + "-" + id;
   wandb_fragment result{root / name, id, time};
   for (auto& folder : {result.files(), result.path / "logs"})
     TROUPE_TRY_VOID(make_folders(folder));

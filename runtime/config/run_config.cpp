@@ -4,9 +4,9 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <chrono>
 #include <csignal>
 #include <cstdlib>
-#include <ctime>
 
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
@@ -150,12 +150,8 @@ expected<void> validate(const run_config& x) {
 }
 
 std::string generated_name() {
-  auto now = std::time(nullptr);
-  std::tm local{};
-  localtime_r(&now, &local);
-  char stamp[32];
-  std::strftime(stamp, sizeof(stamp), "%Y%m%d-%H%M%S", &local);
-  return concat("troupe_run-", stamp, '-', getpid());
+  auto now = std::chrono::system_clock::now();
+  return concat("troupe_run-", local_text(now, "%Y%m%d-%H%M%S"), '-', getpid());
 }
 
 run_config resolve(run_config x) {

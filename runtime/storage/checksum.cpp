@@ -27,11 +27,8 @@ std::uint64_t checksum(std::string_view bytes) noexcept {
 }
 
 std::string checksum_text(std::uint64_t x) {
-  XXH64_canonical_t bytes;
-  XXH64_canonicalFromHash(&bytes, x);
   std::string result;
-  append_hex(result, {reinterpret_cast<const char*>(bytes.digest),
-                      sizeof(bytes.digest)});
+  append_hex(result, x);
   return result;
 }
 

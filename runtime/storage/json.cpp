@@ -73,15 +73,9 @@ namespace {
 // Any variant of the four kinds of a metric.
 template <class Variant>
 void append_value(std::string& out, const Variant& value) {
-  if (auto flag = std::get_if<bool>(&value)) {
-    out += *flag ? "true" : "false";
-  } else if (auto integer = std::get_if<std::int64_t>(&value)) {
-    append_number(out, *integer);
-  } else if (auto number = std::get_if<double>(&value)) {
-    append_double(out, *number);
-  } else {
-    append(out, std::string_view{std::get<3>(value)});
-  }
+  append_scalar(
+    out, value, [&](double number) { append_double(out, number); },
+    [&](std::string_view text) { append(out, text); });
 }
 
 template <class Variant>

@@ -121,6 +121,17 @@ std::string to_text(const document& x);
 /// 64 bits as `checksum_text` wrote them.
 std::uint64_t to_checksum(const document& x);
 
+/// The value of an enum that was written as its number. One above *last* comes
+/// from a later version: `unknown_format`.
+template <class Enum>
+Enum to_enum(const document& x, Enum last) {
+  auto number = to_unsigned(x);
+  if (number > static_cast<std::uint64_t>(last))
+    throw unknown_format{"has a code " + x.dump()
+                         + " that this version does not know"};
+  return static_cast<Enum>(number);
+}
+
 /// What `json::append` wrote, with every type as it was.
 metric_value to_value(const document& x);
 metrics to_metrics(const document& x);

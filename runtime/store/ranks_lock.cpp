@@ -5,7 +5,6 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <cstdio>
 #include <future>
 #include <optional>
 #include <random>
@@ -32,10 +31,9 @@ constexpr const char* ranks_name = "ranks";
 constexpr std::size_t digits = 16;
 
 std::string to_text(std::uint64_t x) {
-  char text[digits + 1];
-  std::snprintf(text, sizeof(text), "%016llx",
-                static_cast<unsigned long long>(x));
-  return text;
+  std::string result;
+  append_hex(result, x);
+  return result;
 }
 
 expected<std::string> place_of(const unique_fd& file, const fs::path& path) {

@@ -6,13 +6,13 @@
 #include <unistd.h>
 
 #include <cerrno>
-#include <cstdio>
-#include <ctime>
+#include <chrono>
 #include <random>
 
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -36,15 +36,6 @@ std::string user_name() {
   return std::to_string(uid);
 }
 
-std::string utc_now() {
-  auto now = std::time(nullptr);
-  std::tm utc{};
-  gmtime_r(&now, &utc);
-  char text[32];
-  std::strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%SZ", &utc);
-  return text;
-}
-
 std::string program_path() {
   boost::system::error_code code;
   return fs::read_symlink("/proc/self/exe", code).string();
@@ -52,10 +43,10 @@ std::string program_path() {
 
 std::string new_id() {
   std::random_device random;
-  char text[33];
-  std::snprintf(text, sizeof(text), "%08x%08x%08x%08x", random(), random(),
-                random(), random());
-  return text;
+  std::string result;
+  for (int i = 0; i < 4; ++i)
+    append_hex(result, random());
+  return result;
 }
 
 constexpr const char* file_name = "run.json";
@@ -115,11 +106,12 @@ expected<run_description> from_json(const std::string& text,
 expected<run_description> describe_run(const held_folder& run,
                                        const std::string& name,
                                        const std::string& config) {
+  auto now = utc_text(std::chrono::system_clock::now(), "%Y-%m-%dT%H:%M:%SZ");
   run_description x{.name = name,
                     .id = new_id(),
                     .former_ids = {},
-                    .begun = utc_now(),
-                    .time = utc_now(),
+                    .begun = now,
+                    .time = now,
                     .host = host_name(),
                     .user = user_name(),
                     .program = program_path(),

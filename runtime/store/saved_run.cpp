@@ -104,12 +104,12 @@ checkpoint_config to_retention(const json::document& x) {
 
 run_error to_run_error(const json::document& x) {
   run_error result;
-  result.code = static_cast<ec>(json::to_unsigned(json::field(x, "code")));
+  result.code = json::to_enum(json::field(x, "code"), last_ec);
   result.message = json::to_text(json::field(x, "message"));
   for (auto& cause : json::field(x, "ranks")) {
     auto& to = result.ranks[to_int(json::field(cause, "rank"))];
-    to.kind = static_cast<rank_failure::kind_type>(
-      json::to_unsigned(json::field(cause, "kind")));
+    to.kind = json::to_enum(json::field(cause, "kind"),
+                            rank_failure::kind_type::misuse);
     to.code = to_int(json::field(cause, "code"));
     to.pid = to_int(json::field(cause, "pid"));
     to.host = json::to_text(json::field(cause, "host"));

@@ -36,6 +36,22 @@ TEST(text_test, joins_texts_characters_and_integers) {
   EXPECT_EQ(concat(), "");
 }
 
+TEST(text_test, writes_all_hexadecimal_digits_of_bytes_and_numbers) {
+  std::string out;
+  append_hex(out, "a\xff");
+  append_hex(out, std::uint32_t{0x1a2b});
+  append_hex(out, std::uint64_t{7});
+  EXPECT_EQ(out, "61ff"
+                 "00001a2b"
+                 "0000000000000007");
+}
+
+TEST(text_test, writes_times_as_a_format_says) {
+  auto time = std::chrono::sys_days{std::chrono::year{2026} / 3 / 4}
+              + std::chrono::milliseconds{3661999};
+  EXPECT_EQ(utc_text(time, "%Y-%m-%dT%H:%M:%SZ"), "2026-03-04T01:01:01Z");
+}
+
 TEST(text_test, writes_numbers_as_short_as_they_read_back) {
   EXPECT_EQ(number(0.1), "0.1");
   EXPECT_EQ(number(0.1f), "0.1");

@@ -145,6 +145,20 @@ TEST(saved_run_test, refuses_a_format_of_the_future_as_unsupported) {
   }
 }
 
+TEST(saved_run_test, refuses_codes_of_the_future_as_unsupported) {
+  temporary_folder folder;
+  auto run = held(folder);
+  saved_run code, kind;
+  code.error = run_error{static_cast<ec>(200), "", {}};
+  kind.error =
+    run_error{ec::rank_failed,
+              "",
+              {{0, {static_cast<rank_failure::kind_type>(200), 0, "", 0, ""}}}};
+  for (auto& x : {code, kind})
+    EXPECT_EQ(saved_run_from_json(to_json(x), run).error().code,
+              ec::unsupported);
+}
+
 TEST(saved_run_test, reads_the_first_format) {
   temporary_folder folder;
   auto run = held(folder);

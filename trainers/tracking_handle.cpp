@@ -7,7 +7,7 @@
 #include <vector>
 
 #include "troupe/callbacks/encoding/png.hpp"
-#include "troupe/callbacks/tracking/record_reader.hpp"
+#include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/runtime/checkpoint/copy_files.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
@@ -19,12 +19,6 @@ using namespace internal;
 
 namespace {
 
-metrics as_values(const metrics& values) {
-  metrics result;
-  result.add_group("v", values);
-  return result;
-}
-
 /// *name* as one path component.
 std::string file_name(std::string name) {
   std::ranges::replace_if(
@@ -34,44 +28,28 @@ std::string file_name(std::string name) {
   return name;
 }
 
-std::string joined(const std::vector<double>& numbers) {
-  std::string result;
-  for (auto x : numbers) {
-    if (!result.empty())
-      result += ' ';
-    append_number(result, x);
-  }
-  return result;
-}
-
-struct distribution {
-  double min = 0, max = 0, sum = 0, sum_squares = 0;
-  std::vector<double> limits, counts;
-};
-
-distribution distribution_of(std::span<const double> values, int buckets) {
+void distribute(logged_histogram& to, std::span<const double> values,
+                int buckets) {
   std::vector<double> finite;
   std::ranges::copy_if(values, std::back_inserter(finite),
                        [](double x) { return std::isfinite(x); });
-  distribution result;
   if (finite.empty())
-    return result;
+    return;
   auto [lowest, highest] = std::ranges::minmax_element(finite);
-  result.min = *lowest;
-  result.max = *highest;
-  auto count = result.min < result.max ? std::max(buckets, 1) : 1;
-  auto width = (result.max - result.min) / count;
+  to.min = *lowest;
+  to.max = *highest;
+  auto count = to.min < to.max ? std::max(buckets, 1) : 1;
+  auto width = (to.max - to.min) / count;
   for (int i = 1; i < count; ++i)
-    result.limits.push_back(result.min + width * i);
-  result.limits.push_back(result.max);
-  result.counts.resize(result.limits.size());
+    to.limits.push_back(to.min + width * i);
+  to.limits.push_back(to.max);
+  to.counts.resize(to.limits.size());
   for (auto x : finite) {
-    result.sum += x;
-    result.sum_squares += x * x;
-    auto bucket = std::ranges::lower_bound(result.limits, x);
-    ++result.counts[static_cast<std::size_t>(bucket - result.limits.begin())];
+    to.sum += x;
+    to.sum_squares += x * x;
+    auto bucket = std::ranges::lower_bound(to.limits, x);
+    ++to.counts[static_cast<std::size_t>(bucket - to.limits.begin())];
   }
-  return result;
 }
 
 /// *path* relative to the run's folder *run*; empty if it is not inside.
@@ -92,9 +70,7 @@ tracking_handle::tracking_handle(train_context& context,
                                  const tracking_options& options)
   : context_(context.rank() == 0 ? &context : nullptr),
     exceptions_(std::uncaught_exceptions()) {
-  send(event_kind::tracker_start, {{"project", options.project},
-                                   {"experiment", options.experiment},
-                                   {"display_name", options.name}});
+  send(loop_start{options.project, options.experiment, options.name});
 }
 
 tracking_handle::~tracking_handle() {
@@ -115,14 +91,12 @@ tracking_handle::~tracking_handle() {
 }
 
 void tracking_handle::log_params(const metrics& values) {
-  send(event_kind::tracker_params, as_values(values));
+  send(logged_params{values});
 }
 
 void tracking_handle::log(const metrics& values, std::int64_t step) {
-  auto fields = as_values(values);
-  fields["step"] = step;
   next_step_ = step + 1;
-  send(event_kind::tracker_log, std::move(fields));
+  send(logged_metrics{step, values});
 }
 
 void tracking_handle::log(const metrics& values) {
@@ -131,8 +105,7 @@ void tracking_handle::log(const metrics& values) {
 
 void tracking_handle::log_text(const std::string& name, const std::string& text,
                                std::int64_t step) {
-  send(event_kind::tracker_text,
-       {{"name", name}, {"text", text}, {"step", step}});
+  send(logged_text{step, name, text});
 }
 
 void tracking_handle::log_image(const std::string& name,
@@ -150,12 +123,8 @@ void tracking_handle::log_image(const std::string& name,
     file = concat(begin, images_++, ".png");
   while (value_or_throw(folder.look_up(file)).exists());
   value_or_throw(folder.replace_file(file, bytes));
-  send(event_kind::tracker_image, {{"name", name},
-                                   {"step", step},
-                                   {"file", "media/" + file},
-                                   {"width", image.width},
-                                   {"height", image.height},
-                                   {"channels", image.channels}});
+  send(logged_image{step, name, "media/" + file, image.width, image.height,
+                    image.channels});
 }
 
 void tracking_handle::log_histogram(const std::string& name,
@@ -163,15 +132,9 @@ void tracking_handle::log_histogram(const std::string& name,
                                     std::int64_t step, int buckets) {
   if (!active())
     return;
-  auto x = distribution_of(values, buckets);
-  send(event_kind::tracker_histogram, {{"name", name},
-                                       {"step", step},
-                                       {"min", x.min},
-                                       {"max", x.max},
-                                       {"sum", x.sum},
-                                       {"sum_squares", x.sum_squares},
-                                       {"limits", joined(x.limits)},
-                                       {"counts", joined(x.counts)}});
+  logged_histogram x{.step = step, .name = name};
+  distribute(x, values, buckets);
+  send(std::move(x));
 }
 
 void tracking_handle::log_artifact(const fs::path& path,
@@ -199,12 +162,11 @@ void tracking_handle::log_artifact(const fs::path& path,
                            : copy_file(source, run / kept, copy_sync::no);
     }));
   }
-  send(event_kind::tracker_artifact,
-       {{"name", shown}, {"file", kept.string()}});
+  send(logged_artifact{kept, shown});
 }
 
 void tracking_handle::finish(run_status_kind status) {
-  send(event_kind::tracker_finish, {{"status", to_string(status)}});
+  send(loop_finish{status});
   context_ = nullptr;
 }
 
@@ -217,9 +179,10 @@ void tracking_handle::check_process() const {
               "forked")}};
 }
 
-void tracking_handle::send(std::string_view kind, metrics fields) {
+template <class Record>
+void tracking_handle::send(Record x) {
   if (active())
-    context_->log({std::string{kind}, std::move(fields)});
+    context_->log(to_event(std::move(x)));
 }
 
 } // namespace troupe

@@ -78,7 +78,8 @@ public:
   void finish(run_status_kind status = run_status_kind::finished);
 
 private:
-  void send(std::string_view kind, metrics fields);
+  template <class Record>
+  void send(Record x);
   /// Throws in a process that the loop forked, before a file is written.
   void check_process() const;
 

@@ -5,6 +5,7 @@
 #include <string_view>
 #include <utility>
 
+#include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/callbacks/tracking/record_reader.hpp"
 
 namespace troupe::internal {
@@ -13,7 +14,6 @@ namespace {
 
 constexpr std::size_t max_left_out = 10'000;
 constexpr std::size_t max_damages = 5;
-constexpr std::string_view value_prefix = "v/";
 
 std::string text_of(const metrics& fields, std::string_view name) {
   auto x = fields.find(name);
@@ -111,13 +111,13 @@ void journal_digest::add_times(const journaled_batch& x) {
 }
 
 void journal_digest::add_event(const journal_event& x) {
-  if (event_kind::is_of_loop(x.kind)) {
-    if (x.kind == event_kind::tracker_log)
-      add_logged(x);
-    else if (x.kind == event_kind::tracker_params)
-      add_params(x);
-    else if (x.kind == event_kind::tracker_text)
-      add_text(text_of(x.fields, "name"), text_of(x.fields, "text"));
+  if (auto record = to_loop_record(x.kind, x.fields)) {
+    if (auto log = std::get_if<logged_metrics>(&*record))
+      add_logged(x, log->values);
+    else if (auto settings = std::get_if<logged_params>(&*record))
+      add_params(settings->values);
+    else if (auto text = std::get_if<logged_text>(&*record))
+      add_text(text->name, text->text);
     return;
   }
   if (x.kind == event_kind::attempt_begun) {
@@ -139,26 +139,23 @@ void journal_digest::add_event(const journal_event& x) {
     events.pop_front();
 }
 
-void journal_digest::add_logged(const journal_event& x) {
+void journal_digest::add_logged(const journal_event& x, const metrics& values) {
+  // A damaged journal may have any number.
   auto step = x.fields.number("step").value_or(0);
-  for (auto& [name, value] : x.fields) {
-    if (!name.starts_with(value_prefix))
-      continue;
-    auto shown = name.substr(value_prefix.size());
+  for (auto& [name, value] : values)
     if (value.is_number()) {
       std::array numbers{value.number()};
-      add_number(logged, shown,
+      add_number(logged, name,
                  point_of(step, seconds_at(x.time), segment(), numbers));
     } else {
-      add_text(shown, to_string(value));
+      add_text(name, to_string(value));
     }
-  }
 }
 
-void journal_digest::add_params(const journal_event& x) {
-  for (auto& [name, value] : x.fields)
-    if (name.starts_with(value_prefix) && params.size() < max_notes)
-      params[name.substr(value_prefix.size())] = to_string(value);
+void journal_digest::add_params(const metrics& values) {
+  for (auto& [name, value] : values)
+    if (params.size() < max_notes)
+      params[name] = to_string(value);
 }
 
 void journal_digest::add_number(curve_map& curves, const std::string& name,

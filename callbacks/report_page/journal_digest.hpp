@@ -95,8 +95,8 @@ struct journal_digest {
 private:
   void add_row(const journaled_batch& x);
   void add_event(const journal_event& x);
-  void add_logged(const journal_event& x);
-  void add_params(const journal_event& x);
+  void add_logged(const journal_event& x, const metrics& values);
+  void add_params(const metrics& values);
   void add_values(const journaled_batch& x);
   void add_times(const journaled_batch& x);
   void add_number(curve_map& curves, const std::string& name,

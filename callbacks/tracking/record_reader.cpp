@@ -5,9 +5,10 @@
 
 #include <algorithm>
 #include <cerrno>
-#include <charconv>
 #include <string_view>
+#include <type_traits>
 
+#include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -18,67 +19,6 @@
 namespace troupe::internal {
 
 namespace {
-
-std::string text_in(const metrics& fields, std::string_view name) {
-  auto value = fields.find(name);
-  if (!value)
-    return {};
-  auto text = std::get_if<std::string>(&value->variant());
-  return text ? *text : std::string{};
-}
-
-std::int64_t integer_of(const metrics& fields, std::string_view name) {
-  auto value = fields.find(name);
-  if (!value)
-    return 0;
-  auto number = std::get_if<std::int64_t>(&value->variant());
-  return number ? *number : 0;
-}
-
-/// The fields `v/<name>`.
-metrics values_in(const metrics& fields) {
-  constexpr std::string_view prefix = "v/";
-  metrics result;
-  for (auto& [name, value] : fields)
-    if (name.starts_with(prefix))
-      result[name.substr(prefix.size())] = value;
-  return result;
-}
-
-/// Numbers separated by blanks.
-std::vector<double> numbers_in(std::string_view text) {
-  std::vector<double> result;
-  auto at = text.data();
-  auto end = text.data() + text.size();
-  while (at < end) {
-    double x = 0;
-    auto [rest, code] = std::from_chars(at, end, x);
-    if (code != std::errc{})
-      break;
-    result.push_back(x);
-    at = rest + (rest < end ? 1 : 0);
-  }
-  return result;
-}
-
-logged_histogram histogram_of(const metrics& fields) {
-  auto number = [&](std::string_view name) {
-    return fields.number(name).value_or(0);
-  };
-  return {integer_of(fields, "step"),
-          text_in(fields, "name"),
-          number("min"),
-          number("max"),
-          number("sum"),
-          number("sum_squares"),
-          numbers_in(text_in(fields, "limits")),
-          numbers_in(text_in(fields, "counts"))};
-}
-
-run_status_kind status_in(const metrics& fields) {
-  return run_status_from_string(text_in(fields, "status"))
-    .value_or(run_status_kind::errored);
-}
 
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
 
@@ -159,51 +99,53 @@ std::optional<tracker_record> record_reader::convert(journal_entry entry) {
 
 std::optional<tracker_record::content_type>
 record_reader::content_of(const journal_event& event) {
-  using namespace event_kind;
   auto& fields = event.fields;
-  auto step = integer_of(fields, "step");
-  auto name = text_in(fields, "name");
-  auto file = text_in(fields, "file");
-  if ((event.kind == tracker_image || event.kind == tracker_artifact)
-      && !is_inside(run_path_, file))
-    return std::nullopt; // Troupe never writes such a name.
-  auto integer = [&](std::string_view field) {
-    return static_cast<int>(integer_of(fields, field));
-  };
-  if (event.kind == attempt_begun) {
+  if (event.kind == event_kind::attempt_begun) {
     hints_.status.reset();
     return attempt_record{
-      static_cast<std::uint64_t>(integer_of(fields, "first_report"))};
+      static_cast<std::uint64_t>(fields.number("first_report").value_or(0))};
   }
-  if (event.kind == run_ended) {
-    auto status = status_in(fields);
+  if (event.kind == event_kind::run_ended) {
+    auto name = fields.find("status");
+    auto status = run_status_from_string(name ? to_string(*name) : "")
+                    .value_or(run_status_kind::errored);
     if (status == run_status_kind::finished && hints_.status)
       status = *hints_.status;
     return run_end_record{status};
   }
-  if (event.kind == tracker_start)
-    hints_ = {text_in(fields, "project"), text_in(fields, "experiment"),
-              text_in(fields, "display_name"), hints_.status};
-  else if (event.kind == tracker_finish)
-    hints_.status = status_in(fields);
-  else if (event.kind == tracker_log)
-    return logged_metrics{step, values_in(fields)};
-  else if (event.kind == tracker_params)
-    return logged_params{values_in(fields)};
-  else if (event.kind == tracker_text)
-    return logged_text{step, name, text_in(fields, "text")};
-  else if (event.kind == tracker_image)
-    return logged_image{step,
-                        name,
-                        run_path_ / file,
-                        integer("width"),
-                        integer("height"),
-                        integer("channels")};
-  else if (event.kind == tracker_histogram)
-    return histogram_of(fields);
-  else if (event.kind == tracker_artifact)
-    return logged_artifact{run_path_ / file, name};
-  return std::nullopt;
+  auto record = to_loop_record(event.kind, fields);
+  if (!record)
+    return std::nullopt;
+  return std::visit([this](auto& x) { return content_of(std::move(x)); },
+                    *record);
+}
+
+template <class T>
+std::optional<tracker_record::content_type> record_reader::content_of(T x) {
+  if constexpr (std::is_same_v<T, loop_start>) {
+    hints_ = {std::move(x.project), std::move(x.experiment),
+              std::move(x.display_name), hints_.status};
+    return std::nullopt;
+  } else if constexpr (std::is_same_v<T, loop_finish>) {
+    hints_.status = x.status;
+    return std::nullopt;
+  } else {
+    if constexpr (std::is_same_v<T, logged_image>) {
+      if (!find_in_run(x.file))
+        return std::nullopt;
+    } else if constexpr (std::is_same_v<T, logged_artifact>) {
+      if (!find_in_run(x.path))
+        return std::nullopt;
+    }
+    return x;
+  }
+}
+
+bool record_reader::find_in_run(fs::path& file) const {
+  if (!is_inside(run_path_, file.string()))
+    return false; // Troupe never writes such a name.
+  file = run_path_ / file;
+  return true;
 }
 
 expected<void> save_position(const sink_position& x, const fs::path& path) {

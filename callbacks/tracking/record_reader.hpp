@@ -11,31 +11,12 @@
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
-/// Kinds of the journal's events that trackers know.
+/// Kinds of events that the run itself writes and trackers know; those of train
+/// loops are in loop_record.hpp.
 namespace troupe::internal::event_kind {
 
-// Written by the run itself.
 inline constexpr std::string_view attempt_begun = "attempt_begun";
 inline constexpr std::string_view run_ended = "run_ended";
-
-// Logged by the handle in a train loop. Names and values of metrics and
-// parameters are fields `v/<name>`; `step` is an integer.
-inline constexpr std::string_view tracker_start = "tracker_start";
-inline constexpr std::string_view tracker_log = "tracker_log";
-inline constexpr std::string_view tracker_params = "tracker_params";
-inline constexpr std::string_view tracker_text = "tracker_text";
-inline constexpr std::string_view tracker_image = "tracker_image";
-inline constexpr std::string_view tracker_histogram = "tracker_histogram";
-inline constexpr std::string_view tracker_artifact = "tracker_artifact";
-inline constexpr std::string_view tracker_finish = "tracker_finish";
-
-/// Whether a train loop may send *kind*.
-inline constexpr bool is_of_loop(std::string_view kind) {
-  return kind == tracker_start || kind == tracker_log || kind == tracker_params
-         || kind == tracker_text || kind == tracker_image
-         || kind == tracker_histogram || kind == tracker_artifact
-         || kind == tracker_finish;
-}
 
 } // namespace troupe::internal::event_kind
 
@@ -80,6 +61,11 @@ private:
   std::optional<tracker_record> convert(journal_entry entry);
   std::optional<tracker_record::content_type>
   content_of(const journal_event& event);
+  template <class T> // of `loop_record`
+  std::optional<tracker_record::content_type> content_of(T x);
+  /// Makes the path of *file* absolute; false if it leads out of the run's
+  /// folder.
+  bool find_in_run(fs::path& file) const;
 
   journal_reader journal_;
   fs::path run_path_;

@@ -185,4 +185,45 @@ ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
   return n;
 }
 
+ssize_t frame_reader::receive(int socket) {
+  char bytes[16384];
+  std::vector<unique_fd> descriptors;
+  bool dropped = false;
+  auto n = receive_with_descriptors(socket, bytes, sizeof(bytes), descriptors,
+                                    MSG_DONTWAIT, &dropped);
+  if (n <= 0)
+    return n;
+  // One call receives the descriptors of one frame.
+  if (dropped && descriptors.empty())
+    descriptors.emplace_back();
+  for (auto& x : descriptors)
+    descriptors_.push_back(std::move(x));
+  bytes_.append(bytes, static_cast<std::size_t>(n));
+  return n;
+}
+
+expected<std::optional<received_frame>> frame_reader::next() {
+  spawn_frame_header header;
+  if (bytes_.size() < sizeof(header))
+    return std::nullopt;
+  std::memcpy(&header, bytes_.data(), sizeof(header));
+  if (header.size > max_spawn_frame)
+    return failure(ec::protocol, "a spawner sent malformed data");
+  if (bytes_.size() - sizeof(header) < header.size)
+    return std::nullopt;
+  received_frame result{
+    header.kind, bytes_.substr(sizeof(header), header.size), {}};
+  if (header.descriptors > 0 && !descriptors_.empty()) {
+    result.descriptor = std::move(descriptors_.front());
+    descriptors_.pop_front();
+  }
+  bytes_.erase(0, sizeof(header) + header.size);
+  return result;
+}
+
+void frame_reader::clear() noexcept {
+  bytes_.clear();
+  descriptors_.clear();
+}
+
 } // namespace troupe::internal

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstdint>
+#include <deque>
+#include <optional>
 #include <string>
 #include <string_view>
 #include <type_traits>
@@ -115,5 +117,31 @@ ssize_t send_with_descriptors(int socket, std::string_view bytes,
 ssize_t receive_with_descriptors(int socket, char* data, std::size_t size,
                                  std::vector<unique_fd>& descriptors,
                                  int flags = 0, bool* dropped = nullptr);
+
+/// A frame that a spawner sent.
+struct received_frame {
+  spawn_frame kind = spawn_frame::hello;
+  std::string body;
+  unique_fd descriptor; ///< Empty: it has none, or there was no room for it.
+};
+
+/// Cuts what a spawner sends into frames, which have at most one descriptor
+/// each.
+class frame_reader {
+public:
+  /// Receives what has arrived, without waiting; 0 at the end, -1 with errno.
+  ssize_t receive(int socket);
+
+  /// Takes the next frame, if it has arrived whole; `ec::protocol` if the bytes
+  /// came from another sender.
+  expected<std::optional<received_frame>> next();
+
+  /// Forgets what has arrived. Needs no memory.
+  void clear() noexcept;
+
+private:
+  std::string bytes_;
+  std::deque<unique_fd> descriptors_; ///< Empty ones were dropped.
+};
 
 } // namespace troupe::internal

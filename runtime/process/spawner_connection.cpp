@@ -8,7 +8,6 @@
 #include <algorithm>
 #include <atomic>
 #include <csignal>
-#include <cstring>
 #include <set>
 #include <utility>
 
@@ -297,56 +296,35 @@ void spawner_connection::check_answers() {
 }
 
 void spawner_connection::receive() {
-  char bytes[16384];
-  std::vector<unique_fd> descriptors;
-  bool dropped = false;
-  auto n = receive_with_descriptors(link_.socket.get(), bytes, sizeof(bytes),
-                                    descriptors, MSG_DONTWAIT, &dropped);
+  auto n = frames_.receive(link_.socket.get());
   if (n == 0 || (n < 0 && errno != EINTR && errno != EAGAIN))
     return lose_spawner({});
   if (n < 0)
     return;
   hung_ = false;
-  // A frame has at most one, and one call receives those of one frame.
-  if (dropped && descriptors.empty())
-    descriptors.emplace_back();
-  for (auto& x : descriptors)
-    received_descriptors_.push_back(std::move(x));
-  received_.append(bytes, static_cast<std::size_t>(n));
-  std::string_view rest = received_;
-  spawn_frame_header header;
-  while (rest.size() >= sizeof(header)) {
-    std::memcpy(&header, rest.data(), sizeof(header));
-    if (header.size > max_spawn_frame)
+  for (;;) {
+    auto frame = frames_.next();
+    if (!frame)
       return lose_spawner("sent malformed data and was killed");
-    if (rest.size() - sizeof(header) < header.size)
-      break;
-    unique_fd descriptor;
-    if (header.descriptors > 0 && !received_descriptors_.empty()) {
-      descriptor = std::move(received_descriptors_.front());
-      received_descriptors_.pop_front();
-    }
-    handle(header.kind, rest.substr(sizeof(header), header.size),
-           std::move(descriptor));
-    rest.remove_prefix(sizeof(header) + header.size);
+    if (!*frame)
+      return;
+    handle(std::move(**frame));
   }
-  received_.erase(0, received_.size() - rest.size());
 }
 
-void spawner_connection::handle(spawn_frame kind, std::string_view body,
-                                unique_fd descriptor) {
-  if (kind == spawn_frame::hello) {
+void spawner_connection::handle(received_frame x) {
+  if (x.kind == spawn_frame::hello) {
     ready_ = true;
     return;
   }
-  spawn_reader in{body};
+  spawn_reader in{x.body};
   auto id = in.number();
-  if (kind == spawn_frame::refused)
+  if (x.kind == spawn_frame::refused)
     return refuse(id, {ec::spawn, in.text()});
-  if (kind == spawn_frame::started)
+  if (x.kind == spawn_frame::started)
     return notify_started(id, static_cast<pid_t>(in.number()),
-                          std::move(descriptor));
-  if (kind != spawn_frame::ended)
+                          std::move(x.descriptor));
+  if (x.kind != spawn_frame::ended)
     return;
   process_exit end;
   end.how = static_cast<process_exit::kind>(in.number());
@@ -491,8 +469,7 @@ void spawner_connection::lose_spawner(std::string why) {
     std::erase_if(orders_,
                   [&](const order& x) { return waiting.count(x.id) == 0; });
   }
-  received_.clear();
-  received_descriptors_.clear();
+  frames_.clear();
   sending_ = {};
   for (auto& [id, process] : refused)
     if (process.started)

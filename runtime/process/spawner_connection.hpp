@@ -120,7 +120,7 @@ private:
   void drop_cancelled();
   void check_answers();
   void receive();
-  void handle(spawn_frame kind, std::string_view body, unique_fd descriptor);
+  void handle(received_frame x);
   void notify_started(process_id id, pid_t pid, unique_fd handle);
   void notify_ended(process_id id, process_exit how);
   void send();
@@ -143,8 +143,7 @@ private:
   bool ready_ = false;         ///< The spawner has said hello.
   bool hung_ = false;          ///< It did not answer in time.
   clock::time_point deadline_; ///< For its hello.
-  std::string received_;
-  std::deque<unique_fd> received_descriptors_; ///< Empty ones were dropped.
+  frame_reader frames_;
   frame sending_;
 };
 

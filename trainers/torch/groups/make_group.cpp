@@ -38,6 +38,9 @@ template <class... Args>
 
 /// *config* with a timeout that does not overflow clocks.
 torch_config checked(const train_context& context, torch_config config) {
+  if (config.backend > backend::nccl)
+    refuse(context, ec::invalid_argument, "torch_config::backend is ",
+           static_cast<int>(config.backend), ", which is not a backend");
   if (config.timeout <= std::chrono::milliseconds::zero())
     refuse(context, ec::invalid_argument, "torch_config::timeout is ",
            config.timeout.count(), " ms, but must be positive");

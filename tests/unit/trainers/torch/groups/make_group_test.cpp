@@ -399,6 +399,15 @@ TEST_F(make_group_test, local_without_a_segment_is_refused) {
   EXPECT_EQ(reason.code, ec::unsupported);
 }
 
+TEST_F(make_group_test, a_number_that_is_not_a_backend_is_refused) {
+  auto reason =
+    refusal(store_, facts(1, 2), {.backend = static_cast<backend>(9)});
+  EXPECT_EQ(reason.code, ec::invalid_argument);
+  EXPECT_NE(reason.message.find("torch_config::backend is 9"),
+            std::string::npos)
+    << reason.message;
+}
+
 TEST_F(make_group_test, a_timeout_that_is_not_positive_is_refused) {
   for (auto timeout : {0ms, -5ms}) {
     auto reason = refusal(store_, facts(1, 2), {.timeout = timeout});

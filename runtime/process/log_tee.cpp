@@ -53,14 +53,8 @@ public:
     // The threads need no more than this: they must not run out of memory.
     waiting_.reserve(max_behind + note_size);
     printed_.reserve(max_behind + note_size);
-    auto printing = start_thread([this] { print(); });
-    if (!printing)
-      return tl::unexpected{std::move(printing.error())};
-    printing_ = std::move(*printing);
-    auto copying = start_thread([this] { copy(); });
-    if (!copying)
-      return tl::unexpected{std::move(copying.error())};
-    copying_ = std::move(*copying);
+    TROUPE_TRY(printing_, start_thread([this] { print(); }));
+    TROUPE_TRY(copying_, start_thread([this] { copy(); }));
     return {};
   }
 
@@ -155,11 +149,9 @@ private:
 };
 
 expected<log_tee> log_tee::start(const std::string& path, sink console) {
-  auto log =
-    open_own_file(AT_FDCWD, path.c_str(), O_WRONLY | O_APPEND | O_CREAT,
-                  ec::storage, "cannot open the log " + path);
-  if (!log)
-    return tl::unexpected{std::move(log.error())};
+  TROUPE_TRY(auto log, open_own_file(AT_FDCWD, path.c_str(),
+                                     O_WRONLY | O_APPEND | O_CREAT, ec::storage,
+                                     "cannot open the log " + path));
   int ends[2];
   if (::pipe2(ends, O_CLOEXEC) != 0)
     return system_failure(ec::storage, "cannot make a pipe for " + path);
@@ -169,7 +161,7 @@ expected<log_tee> log_tee::start(const std::string& path, sink console) {
   unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
   if (!stop)
     return system_failure(ec::storage, "cannot make an event for " + path);
-  auto made = std::make_unique<worker>(std::move(*log), std::move(reader),
+  auto made = std::make_unique<worker>(std::move(log), std::move(reader),
                                        std::move(writer), std::move(stop),
                                        std::move(console));
   if (auto ok = made->begin(); !ok)

@@ -114,10 +114,7 @@ bool spawner_connection::has_ended(process_id id) const {
 expected<void> spawner_connection::push(order x) {
   std::lock_guard guard{mutex_};
   if (!thread_.joinable()) {
-    auto made = start_thread([this] { run(); });
-    if (!made)
-      return tl::unexpected{std::move(made.error())};
-    thread_ = std::move(*made);
+    TROUPE_TRY(thread_, start_thread([this] { run(); }));
   }
   orders_.push_back(std::move(x));
   wake();

@@ -14,7 +14,6 @@
 #include "troupe/runtime/process/spawner.hpp"
 #include "troupe/runtime/process/threads.hpp"
 #include "troupe/runtime/text.hpp"
-#include "troupe/trainers/context_of.hpp"
 #include "troupe/trainers/loop_address.hpp"
 #include "troupe/trainers/rank_runner.hpp"
 
@@ -48,6 +47,18 @@ expected<group_plan> plan_of(const run_request& request, const cpu_plan& cpus,
     return plan;
   TROUPE_TRY(plan.loop, locate_loop(request.loop));
   return plan;
+}
+
+/// The context for callbacks of the run of *request* (resolved) in *store*.
+run_context context_of(const run_request& request, const run_store& store) {
+  run_context x;
+  x.name = *request.run.name;
+  x.path = store.path().string();
+  x.start_time = run_context::clock::now();
+  x.id = store.description().id;
+  x.world_size = world_size_of(request.scaling);
+  x.config = request.loop.config_text;
+  return x;
 }
 
 /// The user's actors. Waits for connections, so it comes before anything else.

@@ -127,9 +127,4 @@ expected<std::string> render_report_page(const fs::path& run_path) {
     [](report_page page) { return page.render(); });
 }
 
-expected<void> write_report_page(const fs::path& run_path) {
-  return report_page::open(run_path).and_then(
-    [](report_page page) { return page.write(); });
-}
-
 } // namespace troupe::internal

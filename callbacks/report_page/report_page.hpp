@@ -15,7 +15,7 @@ namespace troupe::internal {
 /// config, environment, times of the ranks and their last log lines, in one
 /// HTML file that needs no network.
 ///
-/// A function of the run's folder, whether the run goes on, has ended or is
+/// A function of the run's folder, whether the run is going, has ended or is
 /// damaged; the page says what it could not read. Keeps a digest of what it has
 /// read of the journal, in bounded memory, so that the next page costs little
 /// more than what is new.
@@ -44,8 +44,5 @@ private:
 
 /// The page of the run in *run_path*; see `report_page`.
 expected<std::string> render_report_page(const fs::path& run_path);
-
-/// Replaces `report.html` of the run in *run_path* atomically.
-expected<void> write_report_page(const fs::path& run_path);
 
 } // namespace troupe::internal

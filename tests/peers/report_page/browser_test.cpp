@@ -30,7 +30,7 @@ chromium_page open_page(const fs::path& file, const chromium_options& options) {
 }
 
 chromium_page page_of(const written_run& run) {
-  EXPECT_TRUE(write_report_page(run.path()));
+  EXPECT_TRUE(report_page::open(run.path()).value().write());
   return open_page(run.path() / "report.html", {});
 }
 
@@ -81,7 +81,7 @@ protected:
     run_.event(30, "run_ended", {{"status", "finished"}});
     run_.state(state);
     run_.log(0, "<b>not bold</b></script><script>console.error(1)</script>\n");
-    ASSERT_TRUE(write_report_page(run_.path()));
+    ASSERT_TRUE(report_page::open(run_.path()).value().write());
   }
 
   static written_run::row row(std::uint64_t i) {

@@ -349,7 +349,7 @@ TEST(report_page_test, it_shows_nothing_that_a_link_leads_to) {
 
 TEST(report_page_test, it_is_written_into_the_folder) {
   written_run run;
-  ASSERT_TRUE(write_report_page(run.path()));
+  ASSERT_TRUE(report_page::open(run.path()).value().write());
   EXPECT_EQ(bytes_of(run.path() / "report.html"),
             render_report_page(run.path()).value());
 }

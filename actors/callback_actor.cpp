@@ -14,10 +14,11 @@ std::shared_ptr<const callback_actor> as_callback(user_callback_actor actor,
     if (!actor)
       return failure(ec::invalid_config, "the handle names no actor");
     if (home != &system)
-      return failure(ec::invalid_config,
-                     "it lives in another actor system than the run; start the "
-                     "run in that system, or publish the actor and name its "
-                     "socket by callback_at");
+      return failure(
+        ec::invalid_config,
+        "it belongs to another actor system than the run; start the "
+        "run in that system, or publish the actor and name its "
+        "socket by callback_at");
     return actor;
   };
   return std::make_shared<callback_actor>(std::move(name), std::move(find),

@@ -47,7 +47,7 @@ struct named_callback_actor {
 struct callback_patience {
   std::chrono::milliseconds timeout{0}; ///< Zero: none is named.
   std::optional<std::chrono::milliseconds> limit;
-  /// Receives notes for people; may be empty.
+  /// Receives human-readable notes; may be empty.
   std::function<void(std::string)> note;
   /// Set once the thread of the classes was left behind.
   std::shared_ptr<std::atomic<bool>> left_behind;

@@ -68,7 +68,7 @@ void survive(driver_state::pointer self, const driver_args& args) {
   });
 }
 
-/// What a delayed restart means, for people.
+/// What a delayed restart means, human-readable.
 std::string text_of_delay(const run_state_machine& machine,
                           std::chrono::milliseconds delay) {
   return concat("the ranks failed ", machine.policy().failures_in_a_row(),
@@ -366,7 +366,7 @@ void driver_state::store_end() {
   };
   auto tell = [this] {
     ending.stored();
-    if (args.callbacks) // Unpacked only if someone hears of it.
+    if (args.callbacks) // Unpacked only for callbacks.
       call_back(after_run{args.monitor->prepared().unpacked_if_possible()});
     take_next_step();
   };

@@ -129,7 +129,8 @@ struct driver_state {
   error refusal; ///< Of every batch, since one could not be stored.
   run_ending ending;
   std::optional<run_error> end_reason; ///< Unset: none, or not ended.
-  /// Its group is gone; the machine hears of it once the commit under way ends.
+  /// Its group is gone; the machine receives that event once the commit under
+  /// way ends.
   std::optional<std::uint64_t> gone_attempt;
   std::set<std::string_view> noted_refusals; ///< By names of events.
   std::size_t callbacks_under_way = 0;

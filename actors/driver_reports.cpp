@@ -74,7 +74,7 @@ void driver_state::stored(std::optional<std::string> folder) {
   rate->add(clock::now());
   shown.last_report = index;
   shown.reports = index + 1;
-  std::vector<metrics> values; // Unpacked only if someone hears of them.
+  std::vector<metrics> values; // Unpacked only for callbacks.
   if (args.callbacks)
     values = unpacked(batch.message.batch.values);
   call_back(after_report{index, attempt, std::move(values), std::move(folder)});

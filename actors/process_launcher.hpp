@@ -65,7 +65,7 @@ private:
     pid_t pid = 0; ///< 0: it has ended.
   };
 
-  /// Filled and emptied by the threads that hear of processes.
+  /// Filled and emptied by the threads that process events arrive on.
   struct process_table {
     std::mutex mutex;
     std::map<int, last_process> of_rank;

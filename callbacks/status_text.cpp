@@ -42,8 +42,8 @@ std::string with_metrics(std::string text, const run_status& x,
 std::string hanging(const std::string& text, std::size_t indent) {
   std::string result;
   for (char c : text) {
-    auto obeyed = (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
-    result += obeyed ? '?' : c;
+    auto control = (c >= 0 && c < ' ' && c != '\n' && c != '\t') || c == 0x7f;
+    result += control ? '?' : c;
     if (c == '\n')
       result.append(indent, ' ');
   }

@@ -17,7 +17,7 @@ namespace troupe::internal {
 /// "1 report", "2 reports".
 std::string counted(std::uint64_t n, const char* noun);
 
-/// Seconds for people: "4.2 s", "1:05", "2:00:09".
+/// Seconds, human-readable: "4.2 s", "1:05", "2:00:09".
 std::string elapsed_text(double seconds);
 
 /// State, attempt and number of ranks: "running, attempt 0, 2 ranks".
@@ -42,7 +42,7 @@ std::string live_text(const run_status& x, double elapsed_s, int columns);
 /// The state of a run that ended with *x*.
 run_state end_state_of(run_status_kind x);
 
-/// The end of a run, for people.
+/// The end of a run in words.
 struct run_summary {
   run_state outcome = run_state::finished;
   std::string name;

@@ -116,7 +116,7 @@ expected<void> check_owner(const fs::path& path) {
                                    + std::to_string(info.st_uid)
                                    + ", not to you ("
                                    + std::to_string(::geteuid())
-                                   + "): whoever wrote it must send it");
+                                   + "): its owner must send it");
   return {};
 }
 

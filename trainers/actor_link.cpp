@@ -126,7 +126,7 @@ expected<void> actor_link::receive(report_request& answer) {
   expected<void> result;
   answer.receive([this](report_committed& x) { hear(x.stop); },
                  [&](caf::error& reason) {
-                   result = tl::unexpected<error>{explain(args_, reason)};
+                   result = tl::unexpected<error>{request_error(args_, reason)};
                  });
   return result;
 }

@@ -57,10 +57,10 @@ public:
 
   int fd() const noexcept { return signals_.fd(); }
 
-  /// Whether signals ask for anything, obeyed or not.
+  /// Whether a signal has asked for anything, handled already or not.
   bool any() const noexcept { return signals_.asked() != interrupt::none; }
 
-  /// Why no signal will ever ask for anything; empty: there may be some.
+  /// Why signals are not watched; empty if they are.
   std::string unwatched() const {
     if (fd() >= 0)
       return {};
@@ -71,19 +71,19 @@ public:
   }
 
   template <class Preempt, class Stop>
-  void obey(Preempt preempt, Stop stop) {
+  void apply(Preempt preempt, Stop stop) {
     auto asked = signals_.asked();
-    if (asked <= obeyed_)
+    if (asked <= applied_)
       return;
     if (asked == interrupt::stop)
       stop(why(asked));
     else
       preempt(why(asked));
-    obeyed_ = asked; // unless an exception is to be followed by another try
+    applied_ = asked; // Not after an exception: it is tried again.
   }
 
-  /// What signals ask for from now on, on whatever thread this is called, comes
-  /// too late for the run. Only the first call counts.
+  /// Signals that arrive from now on come too late for the run. Called on any
+  /// thread; only the first call counts.
   void outcome_is_fixed() noexcept {
     auto unknown = still_open;
     auto count = signals_.count();
@@ -137,13 +137,13 @@ private:
   }
 
   interrupt_watch signals_;
-  interrupt obeyed_ = interrupt::none;
+  interrupt applied_ = interrupt::none;
   /// What signals asked for before the outcome was fixed.
   std::atomic<int> in_time_{still_open};
   std::atomic<int> counted_in_time_{std::numeric_limits<int>::max()};
 };
 
-/// Calls *listener* at changes of *monitor* while it lives.
+/// Calls *listener* at changes of *monitor* until it is destroyed.
 class monitor_listener {
 public:
   monitor_listener(run_monitor& monitor, run_monitor::listener listener)
@@ -204,7 +204,7 @@ result watch(run_handle& run, console_progress& console,
         -1; // It stays readable; what comes later is seen by tick.
     if (signals.any())
       console.hurry();
-    signals.obey(
+    signals.apply(
       [&](std::string why) { run.preempt(std::nullopt, std::move(why)); },
       [&](std::string why) { run.stop(std::move(why)); });
   }

@@ -17,7 +17,7 @@ expected<void> name_key(expected<void> x, const std::string& key,
 
 } // namespace
 
-error explain(const group_link& link, const caf::error& reason) {
+error request_error(const group_link& link, const caf::error& reason) {
   if (link.control->ended())
     return link.control->reason();
   auto result = from_caf(reason);

@@ -50,7 +50,7 @@ struct group_link {
 
 /// Why a request of the rank behind *link* failed: because the loop is to end,
 /// or for *reason*.
-error explain(const group_link& link, const caf::error& reason);
+error request_error(const group_link& link, const caf::error& reason);
 
 /// Asks the worker group behind *link* and waits for the answer, at most
 /// *limit*.
@@ -60,7 +60,7 @@ expected<Answer> request_answer(caf::blocking_actor& self,
                                 Message message) {
   expected<Answer> result = failure(ec::protocol, "no answer");
   auto fail = [&](caf::error& reason) {
-    result = tl::unexpected<error>{explain(link, reason)};
+    result = tl::unexpected<error>{request_error(link, reason)};
   };
   auto answer = self.request(link.group, limit, std::move(message));
   if constexpr (std::is_void_v<Answer>)

@@ -22,7 +22,7 @@ caf::error to_caf(const error& x);
 /// `ec::timeout`.
 error from_caf(const caf::error& x);
 
-/// Why an actor ended, for people: the sentence of our error, or CAF's
+/// Why an actor ended, human-readable: the sentence of our error, or CAF's
 /// text.
 std::string text_of(const caf::error& x);
 

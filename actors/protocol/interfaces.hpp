@@ -22,7 +22,7 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(start_run),
   // Anyone ends it in good order.
   caf::result<void>(stop_run),
-  // Anyone says that it has to go: ranks get time for a last checkpoint.
+  // Anyone preempts it: ranks get time for a last checkpoint.
   caf::result<void>(preempt_run),
   // Anyone asks how the run is; answers at once from memory.
   caf::result<run_status>(get_status),

@@ -429,7 +429,7 @@ bool inspect(Inspector& f, finish_run& x) {
 
 // -- anyone and driver
 
-/// Starts the run; sent once by whoever spawned the driver.
+/// Starts the run; sent once by the one that spawned the driver.
 struct start_run {};
 
 template <class Inspector>

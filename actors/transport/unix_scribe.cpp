@@ -216,8 +216,8 @@ void unix_scribe::stream::fail(operation op) {
 }
 
 void unix_scribe::stream::release_unless_registered(operation op) {
-  // The event loop tells of a removal only if the socket was registered; what
-  // comes and goes in one round would keep itself alive for ever.
+  // The event loop reports a removal only if the socket was registered; one
+  // that opens and closes in one round would keep itself alive for ever.
   if ((eventbf() & (op == operation::read ? POLLIN : POLLOUT)) == 0)
     removed_from_loop(op);
 }

@@ -27,21 +27,22 @@ expected<comet_settings> make_comet_settings(const comet_options& options,
   auto config = in_home(".comet.config");
   auto file = ini_section(config, "comet");
   comet_settings x;
-  x.api_key =
-    first_of(options.api_key, variable("COMET_API_KEY"), file["api_key"]);
+  x.api_key = first_of(options.api_key, environment_variable("COMET_API_KEY"),
+                       file["api_key"]);
   x.workspace =
-    first_of(options.workspace, variable("COMET_WORKSPACE"), file["workspace"]);
-  x.project =
-    first_of(options.project, run.project, run.experiment,
-             variable("COMET_PROJECT_NAME"), file["project_name"], "general");
+    first_of(options.workspace, environment_variable("COMET_WORKSPACE"),
+             file["workspace"]);
+  x.project = first_of(options.project, run.project, run.experiment,
+                       environment_variable("COMET_PROJECT_NAME"),
+                       file["project_name"], "general");
   x.name = first_of(options.name, run.display_name, run.name);
-  auto known =
-    first_of(options.experiment_key, variable("COMET_EXPERIMENT_KEY"));
+  auto known = first_of(options.experiment_key,
+                        environment_variable("COMET_EXPERIMENT_KEY"));
   x.is_known = !known.empty();
   x.experiment_key = first_of(known, run.id);
-  auto directory =
-    first_of(options.offline_directory.string(),
-             variable("COMET_OFFLINE_DIRECTORY"), file["offline_directory"]);
+  auto directory = first_of(options.offline_directory.string(),
+                            environment_variable("COMET_OFFLINE_DIRECTORY"),
+                            file["offline_directory"]);
   TROUPE_TRY(auto folder,
              directory.empty()
                ? run.path / "comet"

@@ -79,17 +79,19 @@ expected<mlflow_settings> tree_at(const std::string& address) {
 }
 
 expected<void> read_credentials(mlflow_settings& x) {
-  x.http.user = variable("MLFLOW_TRACKING_USERNAME");
-  x.http.password = variable("MLFLOW_TRACKING_PASSWORD");
+  x.http.user = environment_variable("MLFLOW_TRACKING_USERNAME");
+  x.http.password = environment_variable("MLFLOW_TRACKING_PASSWORD");
   if (x.http.user.empty() && x.http.password.empty()) {
     auto saved = ini_section(in_home(".mlflow/credentials"), "mlflow");
     x.http.user = saved["mlflow_tracking_username"];
     x.http.password = saved["mlflow_tracking_password"];
   }
-  x.http.token = variable("MLFLOW_TRACKING_TOKEN");
-  x.http.insecure_tls = is_true(variable("MLFLOW_TRACKING_INSECURE_TLS"));
-  x.http.ca_file = variable("MLFLOW_TRACKING_SERVER_CERT_PATH");
-  x.http.client_certificate = variable("MLFLOW_TRACKING_CLIENT_CERT_PATH");
+  x.http.token = environment_variable("MLFLOW_TRACKING_TOKEN");
+  x.http.insecure_tls =
+    is_true(environment_variable("MLFLOW_TRACKING_INSECURE_TLS"));
+  x.http.ca_file = environment_variable("MLFLOW_TRACKING_SERVER_CERT_PATH");
+  x.http.client_certificate =
+    environment_variable("MLFLOW_TRACKING_CLIENT_CERT_PATH");
   return check_credential(x.http.user, "MLFLOW_TRACKING_USERNAME")
     .and_then([&] {
       return check_credential(x.http.password, "MLFLOW_TRACKING_PASSWORD");
@@ -104,14 +106,14 @@ expected<mlflow_settings> databricks_at(const std::string& address,
   result.databricks = true;
   auto named = address.starts_with("databricks://") ? address.substr(13) : "";
   auto profile = first_of(named, options.databricks_profile,
-                          variable("DATABRICKS_CONFIG_PROFILE"));
-  fs::path file =
-    first_of(options.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"),
-             in_home(".databrickscfg").string());
-  auto host = variable("DATABRICKS_HOST");
-  result.http.token = variable("DATABRICKS_TOKEN");
-  result.client_id = variable("DATABRICKS_CLIENT_ID");
-  result.client_secret = variable("DATABRICKS_CLIENT_SECRET");
+                          environment_variable("DATABRICKS_CONFIG_PROFILE"));
+  fs::path file = first_of(options.databricks_config_file,
+                           environment_variable("DATABRICKS_CONFIG_FILE"),
+                           in_home(".databrickscfg").string());
+  auto host = environment_variable("DATABRICKS_HOST");
+  result.http.token = environment_variable("DATABRICKS_TOKEN");
+  result.client_id = environment_variable("DATABRICKS_CLIENT_ID");
+  result.client_secret = environment_variable("DATABRICKS_CLIENT_SECRET");
   auto complete = [&] {
     return !host.empty()
            && (!result.http.token.empty()
@@ -159,7 +161,7 @@ expected<mlflow_settings> server_at(const std::string& address) {
   mlflow_settings result;
   result.server = std::move(server);
   TROUPE_TRY_VOID(read_credentials(result));
-  result.workspace = variable("MLFLOW_WORKSPACE");
+  result.workspace = environment_variable("MLFLOW_WORKSPACE");
   return result;
 }
 
@@ -192,7 +194,7 @@ constexpr std::size_t max_experiment_name = 500;
 
 std::string name_of(const mlflow_options& options, const tracked_run& run) {
   return first_of(options.run_name, run.display_name,
-                  variable("MLFLOW_RUN_NAME"), run.name);
+                  environment_variable("MLFLOW_RUN_NAME"), run.name);
 }
 
 std::vector<mlflow_pair> tags_of(const mlflow_options& options,
@@ -211,7 +213,7 @@ std::vector<mlflow_pair> tags_of(const mlflow_options& options,
     tags[i == of_mlflow.end() ? key : i->second] = value;
   }
   auto environment =
-    nlohmann::json::parse(variable("MLFLOW_TAGS"), nullptr, false);
+    nlohmann::json::parse(environment_variable("MLFLOW_TAGS"), nullptr, false);
   if (environment.is_object())
     for (auto& [key, value] : environment.items())
       tags[key] = value.is_string() ? value.get<std::string>() : value.dump();
@@ -235,7 +237,7 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
                 options, run_path);
   if (!result)
     return result;
-  auto text = variable("MLFLOW_HTTP_REQUEST_TIMEOUT");
+  auto text = environment_variable("MLFLOW_HTTP_REQUEST_TIMEOUT");
   long seconds = 0;
   std::from_chars(text.data(), text.data() + text.size(), seconds);
   if (seconds > 0)
@@ -244,11 +246,12 @@ expected<mlflow_settings> resolve_mlflow(const mlflow_options& options,
 }
 
 std::string to_json(mlflow_options x) {
-  x.tracking_uri = first_of(x.tracking_uri, variable("MLFLOW_TRACKING_URI"));
-  x.databricks_config_file =
-    first_of(x.databricks_config_file, variable("DATABRICKS_CONFIG_FILE"));
-  x.databricks_profile =
-    first_of(x.databricks_profile, variable("DATABRICKS_CONFIG_PROFILE"));
+  x.tracking_uri =
+    first_of(x.tracking_uri, environment_variable("MLFLOW_TRACKING_URI"));
+  x.databricks_config_file = first_of(
+    x.databricks_config_file, environment_variable("DATABRICKS_CONFIG_FILE"));
+  x.databricks_profile = first_of(
+    x.databricks_profile, environment_variable("DATABRICKS_CONFIG_PROFILE"));
   return options_json(std::move(x));
 }
 
@@ -258,15 +261,16 @@ mlflow_run describe_mlflow_run(const mlflow_options& options,
   result.experiment_id = options.experiment_id;
   result.experiment = first_of(options.experiment, run.experiment, run.project);
   if (result.experiment.empty() && result.experiment_id.empty())
-    result.experiment_id = variable("MLFLOW_EXPERIMENT_ID");
+    result.experiment_id = environment_variable("MLFLOW_EXPERIMENT_ID");
   if (result.experiment.empty())
-    result.experiment =
-      first_of(variable("MLFLOW_EXPERIMENT_NAME"), std::string{"Default"});
+    result.experiment = first_of(environment_variable("MLFLOW_EXPERIMENT_NAME"),
+                                 std::string{"Default"});
   result.experiment =
     std::string{cut_text(result.experiment, max_experiment_name)};
   result.name = name_of(options, run);
   result.uid = run.id;
-  result.run_id = first_of(options.run_id, variable("MLFLOW_RUN_ID"));
+  result.run_id =
+    first_of(options.run_id, environment_variable("MLFLOW_RUN_ID"));
   result.start_ms = unix_ms(run.start_time);
   result.tags = tags_of(options, run);
   if (auto user = run.tags.find("user"); user != run.tags.end())

@@ -75,7 +75,7 @@ expected<void> mlflow_sink::check(const tracked_run& run) const {
                      + "' is not an absolute path, which Databricks requires: "
                        "give one like /Shared/"
                      + named);
-  return check_tags(variable("MLFLOW_TAGS"));
+  return check_tags(environment_variable("MLFLOW_TAGS"));
 }
 
 sink_result mlflow_sink::start(const tracked_run& run,

@@ -32,7 +32,7 @@ struct journal_digest {
     std::uint64_t number = 0;
     time_point time;                ///< When it began.
     std::uint64_t first_report = 0; ///< Index of its first report.
-    std::string resume;             ///< Checkpoint it went on from, or empty.
+    std::string resume;             ///< Checkpoint it resumed from, or empty.
     std::uint64_t reports = 0;
     std::string failure; ///< Why it ended before its loops did, or empty.
   };
@@ -90,7 +90,7 @@ struct journal_digest {
   std::size_t world_size = 0; ///< Ranks of the last report.
   std::optional<time_point> first_time;
   time_point last_time;
-  std::optional<run_end> end; ///< Unless the run went on after it.
+  std::optional<run_end> end; ///< Unless the run continued after it.
 
 private:
   void add_row(const journaled_batch& x);

@@ -19,7 +19,8 @@ namespace {
 
 constexpr std::string_view separator = "://";
 
-tl::unexpected<error> refuse(const std::string& from, const char* why) {
+tl::unexpected<error> invalid_setting(const std::string& from,
+                                      const char* why) {
   return failure(ec::invalid_config, from + why);
 }
 
@@ -64,13 +65,13 @@ std::string trimmed(const std::string& x) {
 
 } // namespace
 
-std::string variable(const char* name) {
+std::string environment_variable(const char* name) {
   const auto* value = std::getenv(name);
   return value ? value : "";
 }
 
 std::string given_address(const std::string& option, const char* name) {
-  auto in_environment = variable(name);
+  auto in_environment = environment_variable(name);
   return option.empty() || option == without_user(in_environment)
            ? in_environment
            : option;
@@ -87,8 +88,9 @@ expected<fs::path> given_folder(const std::string& text,
     return absolute_path(text);
   auto home = home_of_user();
   if (home.empty())
-    return refuse(from, " begins with ~, but there is no home folder: HOME is "
-                        "not set");
+    return invalid_setting(
+      from, " begins with ~, but there is no home folder: HOME is "
+            "not set");
   return absolute_path(text == "~" ? home : home / text.substr(2));
 }
 
@@ -112,19 +114,21 @@ expected<std::string> given_server(const std::string& text,
                                    const std::string& from) {
   auto scheme = scheme_of(text);
   if (scheme != "http" && scheme != "https")
-    return refuse(from, " is not the address of a server: it must begin with "
-                        "http:// or https://");
+    return invalid_setting(
+      from, " is not the address of a server: it must begin with "
+            "http:// or https://");
   if (std::ranges::any_of(
         text, [](unsigned char x) { return is_control(x) || x == ' '; }))
-    return refuse(from, " has a blank or a control character");
+    return invalid_setting(from, " has a blank or a control character");
   auto rest = text.substr(scheme.size() + separator.size());
   auto authority = rest.substr(0, rest.find_first_of("/?#"));
   auto host = authority.substr(authority.rfind('@') + 1); // npos + 1 is 0
   if (host.empty() || host.front() == ':')
-    return refuse(from, " names no host: it must be http://host or "
-                        "http://host:port");
+    return invalid_setting(from, " names no host: it must be http://host or "
+                                 "http://host:port");
   if (!has_good_port(host))
-    return refuse(from, " has a port that is not a number up to 65535");
+    return invalid_setting(from,
+                           " has a port that is not a number up to 65535");
   while (rest.ends_with('/'))
     rest.pop_back();
   return scheme + std::string{separator} + rest;
@@ -133,8 +137,9 @@ expected<std::string> given_server(const std::string& text,
 expected<void> check_credential(const std::string& text,
                                 const std::string& from) {
   if (std::ranges::any_of(text, is_control))
-    return refuse(from, " has a control character, perhaps a line break at its "
-                        "end: a credential is one line");
+    return invalid_setting(
+      from, " has a control character, perhaps a line break at its "
+            "end: a credential is one line");
   return {};
 }
 

@@ -13,7 +13,7 @@ namespace troupe::internal {
 // show no part of an address or a credential.
 
 /// The value of an environment variable; empty if it is not set.
-std::string variable(const char* name);
+std::string environment_variable(const char* name);
 
 /// The first of *values* that is not empty: an option, then the variables and
 /// files that the tracker's own client reads.

@@ -36,7 +36,7 @@ std::optional<std::chrono::sys_seconds> time_of(const std::string& name,
   return std::chrono::sys_seconds{std::chrono::seconds{::timegm(&parts)}};
 }
 
-// A convenience for people and for W&B's tools, so a failure is ignored: some
+// A convenience for readers and for W&B's tools, so a failure is ignored: some
 // file systems have no links.
 void name_latest(const fs::path& root, const std::string& name) {
   boost::system::error_code ignored;

@@ -24,7 +24,7 @@ std::vector<std::string> split(const std::string& text, char separator) {
 expected<wandb_mode> mode_of(const wandb_options& options) {
   if (options.mode)
     return *options.mode;
-  auto name = variable("WANDB_MODE");
+  auto name = environment_variable("WANDB_MODE");
   if (name.empty() || name == "online" || name == "run")
     return wandb_mode::online;
   if (name == "offline" || name == "dryrun")
@@ -52,23 +52,25 @@ expected<void> check_names(const wandb_run& x) {
 }
 
 expected<void> check_service(const wandb_options& options) {
-  if (auto url = variable("WANDB_BASE_URL"); !url.empty())
+  if (auto url = environment_variable("WANDB_BASE_URL"); !url.empty())
     TROUPE_TRY_VOID(given_server(url, "WANDB_BASE_URL"));
-  return check_credential(first_of(options.api_key, variable("WANDB_API_KEY")),
-                          "WANDB_API_KEY or api_key of W&B");
+  return check_credential(
+    first_of(options.api_key, environment_variable("WANDB_API_KEY")),
+    "WANDB_API_KEY or api_key of W&B");
 }
 
 // The host of the service, as a netrc file names it.
 std::string service_host() {
-  auto url = first_of(variable("WANDB_BASE_URL"), "https://api.wandb.ai");
+  auto url =
+    first_of(environment_variable("WANDB_BASE_URL"), "https://api.wandb.ai");
   if (auto i = url.find("://"); i != url.npos)
     url.erase(0, i + 3);
   return url.substr(0, url.find_first_of(":/"));
 }
 
 bool is_in_netrc(const std::string& host) {
-  for (auto& path :
-       {fs::path{variable("NETRC")}, in_home(".netrc"), in_home("_netrc")}) {
+  for (auto& path : {fs::path{environment_variable("NETRC")}, in_home(".netrc"),
+                     in_home("_netrc")}) {
     auto text = read_file(path, max_netrc);
     if (!text)
       continue;
@@ -90,24 +92,25 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
   TROUPE_TRY(auto mode, mode_of(options));
   wandb_settings result;
   result.mode = mode;
-  auto dir = first_of(options.dir.string(), variable("WANDB_DIR"));
+  auto dir = first_of(options.dir.string(), environment_variable("WANDB_DIR"));
   TROUPE_TRY(auto root, given_folder(dir.empty() ? run.path.string() : dir,
                                      "WANDB_DIR or dir of W&B"));
   result.root = root / "wandb";
   if (auto ok = check_service(options); !ok && mode == wandb_mode::online)
     return tl::unexpected{ok.error()};
   auto& x = result.about;
-  x.id = first_of(options.run_id, variable("WANDB_RUN_ID"), run.id);
+  x.id = first_of(options.run_id, environment_variable("WANDB_RUN_ID"), run.id);
   x.project = first_of(options.project, run.project, run.experiment,
-                       variable("WANDB_PROJECT"), "uncategorized");
-  x.entity = first_of(options.entity, variable("WANDB_ENTITY"));
-  x.name =
-    first_of(options.name, run.display_name, variable("WANDB_NAME"), run.name);
-  x.group = first_of(options.group, variable("WANDB_RUN_GROUP"));
-  x.job_type = first_of(options.job_type, variable("WANDB_JOB_TYPE"));
-  x.notes = first_of(options.notes, variable("WANDB_NOTES"));
-  x.tags =
-    options.tags.empty() ? split(variable("WANDB_TAGS"), ',') : options.tags;
+                       environment_variable("WANDB_PROJECT"), "uncategorized");
+  x.entity = first_of(options.entity, environment_variable("WANDB_ENTITY"));
+  x.name = first_of(options.name, run.display_name,
+                    environment_variable("WANDB_NAME"), run.name);
+  x.group = first_of(options.group, environment_variable("WANDB_RUN_GROUP"));
+  x.job_type =
+    first_of(options.job_type, environment_variable("WANDB_JOB_TYPE"));
+  x.notes = first_of(options.notes, environment_variable("WANDB_NOTES"));
+  x.tags = options.tags.empty() ? split(environment_variable("WANDB_TAGS"), ',')
+                                : options.tags;
   if (auto host = run.tags.find("host"); host != run.tags.end())
     x.host = host->second;
   for (auto& [name, value] : run.config)
@@ -120,8 +123,9 @@ expected<wandb_settings> make_wandb_settings(const wandb_options& options,
 }
 
 bool has_wandb_key(const wandb_options& options) {
-  return !options.api_key.empty() || !variable("WANDB_API_KEY").empty()
-         || !variable("WANDB_IDENTITY_TOKEN_FILE").empty()
+  return !options.api_key.empty()
+         || !environment_variable("WANDB_API_KEY").empty()
+         || !environment_variable("WANDB_IDENTITY_TOKEN_FILE").empty()
          || is_in_netrc(service_host());
 }
 

@@ -39,7 +39,7 @@ expected<wandb_place> wandb_place_from_json(const std::string& text);
 /// joins them by the run's id.
 ///
 /// Invariants:
-///   WB-1  A row is in the files once, whatever was killed when.
+///   WB-1  A row is in the files once, whichever process was killed when.
 ///   WB-2  Steps increase strictly, across restarts too.
 ///   WB-3  Every log but the newest ends with its exit record.
 class wandb_sink final : public sink {

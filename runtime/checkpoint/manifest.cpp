@@ -80,7 +80,7 @@ manifest to_manifest(const json::document& x) {
 struct place {
   int above;
   fs::path name;
-  fs::path path; // for people
+  fs::path path; // for messages
 
   expected<file_status> look_up(const fs::path& file, int flags) const {
     return look_up_at(above, name / file, path / file, flags);

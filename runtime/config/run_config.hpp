@@ -119,7 +119,7 @@ struct run_config {
   /// Signals that preempt the run. SIGINT stops it, as do SIGTERM and SIGHUP if
   /// they are not listed.
   std::vector<int> preempt_signals = internal::default_preempt_signals();
-  /// How long whoever sends such a signal waits before it kills the process
+  /// How long the sender of such a signal waits before it kills the process
   /// (`terminationGracePeriodSeconds` of Kubernetes, for example): the grace is
   /// shortened so that `stop_timeout` still fits. Unset: the environment
   /// variable `TROUPE_SENDER_GRACE`, in seconds, if there is one.

@@ -72,7 +72,7 @@ void sign_offset(const unique_fd& file) noexcept;
 
 /// Kills every process that inherited, by a fork, an open *file* whose opener
 /// has signed it and has a shared `flock` on it, and waits as above. Spares
-/// this process, those that it descends from, and whoever opened the file
+/// this process, those that it descends from, and the ones that opened the file
 /// itself, wherever it reads. *name* is what the file is called.
 killed_processes end_inheritors(const struct stat& file,
                                 const std::string& name,

@@ -105,7 +105,7 @@ bool spawner_connection::has_ended(process_id id) const {
   std::lock_guard guard{mutex_};
   auto found = processes_.find(id);
   if (found == processes_.end())
-    return true; // Told.
+    return true; // Delivered.
   auto& process = found->second;
   return process.gone || !process.lost.empty()
          || (process.handle && internal::has_ended(process.handle, 0));

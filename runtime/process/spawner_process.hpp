@@ -13,7 +13,7 @@
 
 namespace troupe::internal {
 
-/// The life of a spawner: takes orders from its socket, forks ranks, and tells
+/// What a spawner does: takes orders from its socket, forks ranks, and reports
 /// how they end. Everything happens on one thread.
 ///
 /// Each rank leads a process group and adopts what its descendants leave
@@ -45,7 +45,7 @@ private:
   struct ending {
     std::uint64_t id = 0;
     process_exit how;
-    std::chrono::steady_clock::time_point due; ///< Told now at the latest.
+    std::chrono::steady_clock::time_point due; ///< Reported then at the latest.
   };
 
   void detach();

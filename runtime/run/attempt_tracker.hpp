@@ -16,12 +16,12 @@ namespace troupe::internal {
 /// rank's end means.
 ///
 /// Invariants:
-///   AT-1  A rank that ended after `order_end` because of it is no failure.
+///   AT-1  A rank that ended after `order_end` because of it has not failed.
 ///   AT-2  A rank that was gone before its loop ended is a failure with the
 ///         cause of its process.
 ///   AT-3  The attempt is over once every rank that was launched is gone.
-///   AT-4  A rank whose loop failed because others let it down is no failure if
-///         another rank is.
+///   AT-4  A rank whose loop failed because of other ranks does not count as a
+///         failure if another rank does.
 class attempt_tracker {
 public:
   explicit attempt_tracker(int world_size);

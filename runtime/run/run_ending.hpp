@@ -6,7 +6,7 @@
 namespace troupe::internal {
 
 /// The last steps of a run, in order: callbacks have answered for all reports,
-/// the end is stored, callbacks hear of it and answer, the driver quits.
+/// the end is stored, callbacks are called and answer, the driver quits.
 ///
 /// A run that was preempted or stopped may be killed soon: its end is stored
 /// while callbacks are still at work.

@@ -54,7 +54,7 @@ private:
 };
 
 /// What the driver publishes for those that wait for the run: the status, notes
-/// for people, and finally the result. Reading it involves no actor.
+/// in words, and finally the result. Reading it involves no actor.
 class run_monitor {
 public:
   /// Called on the driver's thread after a change that should be seen at once:

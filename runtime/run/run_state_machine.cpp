@@ -45,7 +45,7 @@ std::string describe(const std::map<int, rank_failure>& failures) {
 
 expected<run_decision> run_state_machine::apply(const run_event& x) {
   if (is_terminal(state_))
-    return refuse(name_of(x));
+    return refused_event(name_of(x));
   return std::visit([this](const auto& event) { return on(event); }, x);
 }
 
@@ -54,7 +54,7 @@ expected<run_decision> run_state_machine::on(const run_events::wait_over& x) {
     return refuse_attempt(x.attempt);
   if (stopping_
       || (state_ != run_state::restarting && state_ != run_state::rescheduling))
-    return refuse("wait_over");
+    return refused_event("wait_over");
   return start_group();
 }
 
@@ -65,7 +65,7 @@ run_state_machine::on(const run_events::group_started& x) {
   if (state_ == run_state::shutting_down && stopping_)
     return stay(); // it came up while it was stopping
   if (state_ != run_state::scheduling)
-    return refuse("group_started");
+    return refused_event("group_started");
   policy_.on_group_started();
   return go(run_state::running);
 }
@@ -77,7 +77,7 @@ run_state_machine::on(const run_events::group_start_failed& x) {
   if (state_ == run_state::shutting_down && stopping_)
     return stay(); // the answer to stop_group follows
   if (state_ != run_state::scheduling)
-    return refuse("group_start_failed");
+    return refused_event("group_start_failed");
   auto delay = policy_.on_start_failed(x.reason);
   if (!delay)
     return shut_down(run_state::errored, x.reason);
@@ -96,7 +96,7 @@ run_state_machine::on(const run_events::ranks_finished& x) {
   if (stopping_)
     return stay();
   if (state_ != run_state::running)
-    return refuse("ranks_finished");
+    return refused_event("ranks_finished");
   if (x.preempted)
     return shut_down(run_state::preempted, preemption_);
   return shut_down(run_state::finished, {});
@@ -115,7 +115,7 @@ run_state_machine::on(const run_events::ranks_failed& x) {
   // A loop may fail before the last rank has begun its own: that is a failure
   // of the loop, not of the start.
   if (state_ != run_state::running && state_ != run_state::scheduling)
-    return refuse("ranks_failed");
+    return refused_event("ranks_failed");
   failures_ = x.failures;
   if (preemption_)
     return shut_down(
@@ -134,7 +134,7 @@ run_state_machine::on(const run_events::group_stopped& x) {
   if (x.attempt != group_)
     return refuse_attempt(x.attempt);
   if (!stopping_)
-    return refuse("group_stopped");
+    return refused_event("group_stopped");
   stopping_ = false;
   if (state_ == run_state::restarting)
     return start_group_after(state_, restart_delay_, {});
@@ -169,7 +169,7 @@ expected<run_decision> run_state_machine::on(const run_events::grace_over& x) {
   if (x.attempt != group_)
     return refuse_attempt(x.attempt);
   if (state_ != run_state::running || !preemption_)
-    return refuse("grace_over");
+    return refused_event("grace_over");
   return shut_down(
     run_state::preempted,
     {ec::stopped,
@@ -227,7 +227,8 @@ run_decision run_state_machine::end() {
             {.what = kind::end, .attempt = attempt_, .reason = reason_});
 }
 
-tl::unexpected<error> run_state_machine::refuse(std::string_view event) const {
+tl::unexpected<error>
+run_state_machine::refused_event(std::string_view event) const {
   return failure(ec::protocol, "a run that is " + std::string{to_string(state_)}
                                  + " does not expect " + std::string{event});
 }

@@ -203,7 +203,7 @@ private:
   run_decision stop_group(run_state to, error why);
   run_decision shut_down(run_state outcome, error why);
   run_decision end();
-  tl::unexpected<error> refuse(std::string_view event) const;
+  tl::unexpected<error> refused_event(std::string_view event) const;
   tl::unexpected<error> refuse_attempt(std::uint64_t attempt) const;
 
   failure_policy policy_;

@@ -154,7 +154,8 @@ expected<kept_checkpoint> checkpoint_store::commit(std::uint64_t attempt,
                        batch.step_s, batch.wait_s, {}};
   remove_answered(); // Before the new one needs the room.
   remove_evicted([&](auto& x) { return x.name == *name; });
-  // Behind it, too: no state names what lies in a folder that was replaced.
+  // After the save as well: no state names what lies in a folder that was
+  // replaced.
   if (auto ok = commit_folder(checkpoints_, batch, std::move(description),
                               [this] { return check(); })
                   .and_then([this] { return check_place(); });
@@ -305,7 +306,7 @@ checkpoint_store::begin_attempt(std::uint64_t next_report) {
 expected<void> checkpoint_store::finish(run_status_kind status,
                                         const std::optional<run_error>& error,
                                         std::uint64_t next_report) {
-  // A run that has to go may be killed any moment: first comes how it ended.
+  // A preempted run may be killed any moment: how it ended is stored first.
   auto must_leave =
     status == run_status_kind::preempted || status == run_status_kind::aborted;
   if (!must_leave)

@@ -94,7 +94,7 @@ public:
     held_from_ = std::move(first);
   }
 
-  /// Removes what `hold_from` has kept, whoever may still read it.
+  /// Removes what `hold_from` has kept, even if it is still being read.
   void remove_held();
 
   /// Saves how the run ended. A staging folder that cannot be removed is an

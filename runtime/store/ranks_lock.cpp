@@ -48,7 +48,7 @@ std::uint64_t new_token() {
   return std::uint64_t{random()} << 32 | random();
 }
 
-/// Opens the file behind *x* again: a lock of the one is no lock of the other.
+/// Opens the file behind *x* again: locks belong to the open file.
 unique_fd opened_again(const unique_fd& x) {
   auto path = concat("/proc/self/fd/", x.get());
   return unique_fd{::open(path.c_str(), O_RDWR | O_CLOEXEC)};
@@ -145,7 +145,7 @@ expected<noted_attempt> read_attempt(const unique_fd& ranks,
 }
 
 // A spawner ends what its ranks leave behind. One that died, with its driver or
-// alone, did not: that falls to whoever begins the next attempt.
+// alone, did not: that is left to the next attempt.
 expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
                             const std::function<bool()>& given_up,
                             const store_event_listener& note) {

@@ -184,7 +184,7 @@ expected<bool> run_folder::take_over(std::uint64_t attempt) {
   TROUPE_TRY_VOID(make_claim(std::to_string(attempt)));
   // Two that take over at once oust each other.
   auto other_is_alive = remove_claims(others).and_then(
-    [&](bool lives) { return check().map([&] { return lives; }); });
+    [&](bool alive) { return check().map([&] { return alive; }); });
   if (!other_is_alive)
     take_back_claim();
   return other_is_alive;

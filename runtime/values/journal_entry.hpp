@@ -55,7 +55,7 @@ struct loop_event {
 
 namespace internal {
 
-/// The text of *x* for people, if it is a warning.
+/// The human-readable text of *x*, if it is a warning.
 inline std::optional<std::string> text_of_warning(const loop_event& x) {
   auto text = x.fields.find("text");
   if (x.kind != warning_kind || !text)
@@ -91,7 +91,7 @@ inline expected<void> ignore_store_event(store_event) {
   return {};
 }
 
-/// A line for people.
+/// A human-readable line.
 inline std::string to_string(const store_event& x) {
   return x.text.empty() ? x.kind + ": " + to_string(x.fields) : x.text;
 }

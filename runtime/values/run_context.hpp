@@ -85,7 +85,7 @@ bool inspect(Inspector& f, rank_facts& x) {
 struct stop_info {
   enum class kind_type : std::uint8_t {
     stopped,   ///< The run was stopped: the next `report` throws.
-    preempted, ///< The run has to go: reports and checkpoints are still taken.
+    preempted, ///< The run gives way: reports and checkpoints are still taken.
   };
 
   kind_type kind = kind_type::stopped;

@@ -98,7 +98,7 @@ TEST_F(driver_test, a_slow_callback_can_read_what_retention_evicts) {
 class driver_behind_another_test : public driver_test {
 protected:
   void start_behind(std::uint64_t reports) {
-    leave_untold(reports);
+    leave_undelivered(reports);
     spawn();
     system.hold(callbacks);
     caf::anon_send(driver, start_run{});
@@ -106,7 +106,7 @@ protected:
   }
 
 private:
-  void leave_untold(std::uint64_t reports) {
+  void leave_undelivered(std::uint64_t reports) {
     auto dead = run_store::open(config).value();
     auto attempt = dead->begin_attempt().value().attempt;
     ASSERT_TRUE(callback_cursor::open(*dead));

@@ -340,7 +340,7 @@ TEST_F(worker_group_test, a_timeout_of_the_loops_own_is_blamed_on_no_other) {
                                         {plan.run_id, 3});
   ASSERT_TRUE(segment);
   segment->activity(0).enter_collective();
-  segment->activity(0).give_up_collective(); // The loop went on from there.
+  segment->activity(0).give_up_collective(); // The loop continued.
   segment->activity(0).enter_collective();
   segment->activity(0).leave_collective();
   error locked{ec::timeout, "another process has held the metadata for 60 s"};

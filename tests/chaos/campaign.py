@@ -392,7 +392,7 @@ class Driver:
         return result
 
     def spoil(self, fault: dict) -> bool:
-        """Damages the newest checkpoint of a run that is to go on."""
+        """Damages the newest checkpoint of a run that is to continue."""
         state = run_reader.read_document(self.case.run / "state.json")
         found = [x for x in run_reader.read_checkpoints(self.case.run).values() if x.manifest and not x.problems]
         if len(found) < 2 or not state or state["status"] == "finished":

@@ -440,7 +440,7 @@ def a_checkpoint_is_of_another_attempt_than_its_report(p):
 
 @planted("N5")
 def a_folder_that_was_renamed_lost_reports(p):
-    """The run goes on elsewhere; what was promised for the old folder is still looked for in it."""
+    """The run continues elsewhere; what was promised for the old folder is still looked for in it."""
     shutil.copytree(p.run, p.run.with_name("moved"))
     path = p.run.with_name("moved") / "journal.jsonl"
     path.write_bytes(b"".join(path.read_bytes().splitlines(keepends=True)[:5]))

@@ -1,4 +1,4 @@
-// What callbacks hear of a run, wherever its ranks are, and what they do to it.
+// What callbacks receive of a run, wherever its ranks are, and what they cause.
 
 #include <algorithm>
 #include <csignal>

@@ -1,4 +1,4 @@
-// Ranks that fail: causes are told apart, groups start again, nothing is lost.
+// Ranks that fail: each cause is named, groups restart, nothing is lost.
 
 #include <unistd.h>
 

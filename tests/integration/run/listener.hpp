@@ -7,8 +7,8 @@
 namespace troupe::internal::test {
 
 /// A process of its own, no child of a run, that publishes a callback actor at
-/// *socket* and writes a line per event into *file*. Told to, it ends at once
-/// at a report: *deed* is "die".
+/// *socket* and writes a line per event into *file*. On request, it ends at
+/// once at a report: *deed* is "die".
 class listener {
 public:
   listener(std::string socket, std::string file, std::string deed = "listen");

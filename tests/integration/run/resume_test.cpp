@@ -65,7 +65,7 @@ TEST_F(run_test, a_killed_driver_leaves_no_process_and_loses_no_report) {
   auto rows = before->metrics_history();
   ASSERT_TRUE(rows) << rows.error().message;
   ASSERT_GE(rows->size(), 100u);
-  // Who comes next goes on with the same indices.
+  // The next driver continues with the same indices.
   auto after = run({.steps = 2, .checkpoint_by = -1});
   ASSERT_FALSE(after.error) << after.error->message;
   auto all = after.metrics_history();
@@ -127,15 +127,15 @@ TEST_F(run_test, a_restarted_driver_continues_the_failure_count) {
 
 class delivered_indices : public user_callback {
 public:
-  void before_run(const run_context&) override { told.clear(); }
+  void before_run(const run_context&) override { indices.clear(); }
 
   void after_report(const run_context& run, const std::vector<metrics>& values,
                     const std::optional<checkpoint>&) override {
     EXPECT_EQ(values.size(), 2u);
-    told.push_back(run.report_index);
+    indices.push_back(run.report_index);
   }
 
-  std::vector<std::uint64_t> told;
+  std::vector<std::uint64_t> indices;
 };
 
 // The driver dies between the checkpoint's commit and the journal's line.
@@ -155,8 +155,8 @@ TEST_F(run_test, a_report_is_delivered_and_kept_if_its_checkpoint_is) {
     // It was the last report of the run: there is nothing left to do.
     auto outcome = run({.steps = 3}, options);
     ASSERT_FALSE(outcome.error) << outcome.error->message;
-    ASSERT_FALSE(callback->told.empty()) << moment;
-    EXPECT_EQ(callback->told.back(), 2u) << moment;
+    ASSERT_FALSE(callback->indices.empty()) << moment;
+    EXPECT_EQ(callback->indices.back(), 2u) << moment;
     EXPECT_EQ(outcome.metrics.at("step"), metric_value{2});
     auto rows = outcome.metrics_history().value();
     ASSERT_EQ(rows.size(), 3u) << moment;
@@ -179,22 +179,22 @@ TEST_F(run_test, callbacks_receive_what_a_killed_driver_had_not_delivered) {
   program.wait();
   auto stored = result::from_path(run_path())->metrics_history()->size();
   ASSERT_GT(stored, 10u);
-  for (int life = 0; life < 2; ++life) {
+  for (int start = 0; start < 2; ++start) {
     auto callback = std::make_shared<delivered_indices>();
     auto options =
       train_options{.scaling = {.num_workers = 2}, .run = config()};
     options.run.callbacks = {callback};
-    // The first life of two ends early, so that there is one more to resume.
+    // The first start of two ends early, so that there is one more to resume.
     fault_plan plan{.steps = 2, .checkpoint_by = -1};
-    if (life == 0)
+    if (start == 0)
       plan = {.action = "throw", .step = 1, .attempt = -1, .checkpoint_by = -1};
-    EXPECT_EQ(run(plan, options).error.has_value(), life == 0);
+    EXPECT_EQ(run(plan, options).error.has_value(), start == 0);
     // The one that was under way comes first, no other comes twice.
-    auto first = life == 0 ? 2u : stored + 1;
-    auto last = life == 0 ? stored : stored + 2;
-    ASSERT_EQ(callback->told.size(), last - first + 1);
-    for (std::size_t i = 0; i < callback->told.size(); ++i)
-      EXPECT_EQ(callback->told[i], first + i);
+    auto first = start == 0 ? 2u : stored + 1;
+    auto last = start == 0 ? stored : stored + 2;
+    ASSERT_EQ(callback->indices.size(), last - first + 1);
+    for (std::size_t i = 0; i < callback->indices.size(); ++i)
+      EXPECT_EQ(callback->indices[i], first + i);
   }
 }
 

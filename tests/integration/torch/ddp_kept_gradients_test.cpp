@@ -116,7 +116,7 @@ TEST_P(gradients_kept_on_a_rank, keep_their_layer_from_being_frozen) {
 }
 
 // Whichever layer the optimizer has: the last one's gradients come first.
-TEST_P(gradients_kept_on_a_rank, are_told_if_one_layer_steps_with_them) {
+TEST_P(gradients_kept_on_a_rank, are_reported_if_one_layer_steps_with_them) {
   for (auto name : {"first", "second", "third"})
     on_ranks([name](rank_of_test& self) {
       context_of_test run{self};
@@ -243,7 +243,8 @@ TEST_P(gradients_kept_on_a_rank, belong_to_layers_of_the_static_graph) {
     });
 }
 
-TEST_P(gradients_kept_on_a_rank, a_step_with_gradients_of_one_rank_is_told) {
+TEST_P(gradients_kept_on_a_rank,
+       a_step_with_gradients_of_one_rank_is_reported) {
   for (auto fused : {false, true})
     on_ranks([fused](rank_of_test& self) {
       context_of_test run{self};
@@ -319,7 +320,7 @@ TEST_P(gradients_kept_on_a_rank, weights_that_ranks_change_alike_are_fine) {
 
 // A change of the type is one of the values, and then the model is used on.
 // Of the values, which are the same, nothing is seen.
-TEST_P(gradients_kept_on_a_rank, a_type_of_one_layer_that_changes_is_told) {
+TEST_P(gradients_kept_on_a_rank, a_type_of_one_layer_that_changes_is_reported) {
   struct mixed : torch::nn::Module {
     mixed()
       : first(register_module("first", torch::nn::Linear(20, 4))),

@@ -57,8 +57,8 @@ class CheckLayers(unittest.TestCase):
             actors__driver_DOT_hpp="namespace troupe {\nenum class kind { a };\n}\n",
             runtime__error_DOT_hpp="namespace troupe {\n\nenum class kind : int { b };\n}\n")
         code, output = self.check(
-            actors__driver_DOT_hpp="namespace troupe::events {\nstruct kind {\n};\nclass told;\n}\n",
-            runtime__error_DOT_hpp="namespace troupe {\nstruct kind {\n};\nclass told;\n}\n")
+            actors__driver_DOT_hpp="namespace troupe::events {\nstruct kind {\n};\nclass known;\n}\n",
+            runtime__error_DOT_hpp="namespace troupe {\nstruct kind {\n};\nclass known;\n}\n")
         self.assertEqual(code, 0, output)
 
     def test_finds_two_sources_of_a_library_that_hide_one_name(self):
@@ -121,7 +121,7 @@ class CheckLayers(unittest.TestCase):
     def test_finds_headers_that_do_not_exist_and_relative_paths(self):
         self.expect_violation("runtime/error.cpp:1: troupe/runtime/eror.hpp does not exist",
                               runtime__error_DOT_cpp='#include "troupe/runtime/eror.hpp"\n')
-        self.expect_violation('runtime/error.cpp:1: "error.hpp" is no path from troupe/',
+        self.expect_violation('runtime/error.cpp:1: "error.hpp" is not a path from troupe/',
                               runtime__error_DOT_cpp='#include "error.hpp"\n')
 
     def test_finds_look_ups_that_drop_their_error(self):

@@ -91,7 +91,8 @@ private:
         if (::getpid() != process)
           failure = caught("it failed");
       }
-      // One that the function forked has this thread alone, and would go on.
+      // A process that the function forked has this thread only, and would
+      // continue it.
       leave_if_forked(process, "a thread that reads ahead", failure);
       guard.lock();
       items_.emplace(k, std::move(item));

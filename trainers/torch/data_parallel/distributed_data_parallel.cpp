@@ -16,7 +16,7 @@
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
@@ -103,7 +103,7 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
     }
   } else if (auto problem = problem_of(source_.tensors(), options_);
              !problem.empty()) {
-    refuse(problem); // what would be refused with a second rank
+    throw_invalid_argument(problem); // what would be refused with a second rank
   } else {
     kept_->forget_failure();
   }
@@ -176,9 +176,10 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   if (failure)
     std::rethrow_exception(failure);
   if (culprit >= 0)
-    refuse("rank ", rank, ": rank ", culprit,
-           " could not prepare to average the gradients of this model; its own "
-           "error says why");
+    throw_invalid_argument(
+      "rank ", rank, ": rank ", culprit,
+      " could not prepare to average the gradients of this model; its own "
+      "error says why");
   starts_again_ = false;
 }
 
@@ -188,11 +189,12 @@ void distributed_data_parallel::agree(const std::string& problem) {
   auto rank = group_->getRank();
   auto culprit = all_reduce(problem.empty() ? -1 : rank, c10d::ReduceOp::MAX);
   if (!problem.empty())
-    refuse("rank ", rank, ": ", problem);
+    throw_invalid_argument("rank ", rank, ": ", problem);
   if (culprit >= 0)
-    refuse("rank ", rank, ": rank ", culprit,
-           " cannot train this model with the others; its own error says "
-           "why");
+    throw_invalid_argument(
+      "rank ", rank, ": rank ", culprit,
+      " cannot train this model with the others; its own error says "
+      "why");
 }
 
 /// Copies what the ranks share of *model* from *rank* to all. Hidden from
@@ -260,9 +262,10 @@ void distributed_data_parallel::follow_parameters() {
     return;
   }
   if (join_)
-    refuse("rank ", group_->getRank(), ": other parameters of model ", model_,
-           " require a gradient than before join(); a rank without data "
-           "could not follow");
+    throw_invalid_argument(
+      "rank ", group_->getRank(), ": other parameters of model ", model_,
+      " require a gradient than before join(); a rank without data "
+      "could not follow");
   start(options_.broadcast_at_start, false);
 }
 
@@ -305,16 +308,18 @@ void distributed_data_parallel::check_backward() const {
     return;
   internal::check_backward(*reducer_);
   if (auto name = kept_->changed(); !name.empty())
-    refuse("rank ", group_->getRank(), ": parameter ", name,
-           " was changed after a backward whose gradients no_sync() kept on "
-           "this rank, so that the ranks' weights may differ now: the last "
-           "backward before a step has to be outside of no_sync(); weights "
-           "that you made equal yourself pass check_replicas()");
+    throw_invalid_argument(
+      "rank ", group_->getRank(), ": parameter ", name,
+      " was changed after a backward whose gradients no_sync() kept on "
+      "this rank, so that the ranks' weights may differ now: the last "
+      "backward before a step has to be outside of no_sync(); weights "
+      "that you made equal yourself pass check_replicas()");
 }
 
 void distributed_data_parallel::refuse_if_dropped() const {
   if (dropped_)
-    refuse("the group was dropped; call `rebuild` to get another one");
+    throw_invalid_argument(
+      "the group was dropped; call `rebuild` to get another one");
 }
 
 void distributed_data_parallel::check_replicas() {
@@ -343,12 +348,13 @@ void distributed_data_parallel::compare_replicas() {
       : -1;
   mismatch = all_reduce(mismatch, c10d::ReduceOp::MAX);
   if (mismatch >= 0)
-    refuse("rank ", group_->getRank(), ": parameter ",
-           names[static_cast<std::size_t>(mismatch % stride)], " of rank ",
-           mismatch / stride,
-           " differs from that of rank 0, although their gradients are "
-           "averaged: has a rank made a step with gradients or with a "
-           "learning rate of its own, or loaded other weights?");
+    throw_invalid_argument(
+      "rank ", group_->getRank(), ": parameter ",
+      names[static_cast<std::size_t>(mismatch % stride)], " of rank ",
+      mismatch / stride,
+      " differs from that of rank 0, although their gradients are "
+      "averaged: has a rank made a step with gradients or with a "
+      "learning rate of its own, or loaded other weights?");
   kept_->forget_changes();
 }
 
@@ -423,9 +429,10 @@ void distributed_data_parallel::after_forward(
   if (join_ && !learns)
     return;
   if (!known)
-    refuse("rank ", group_->getRank(),
-           ": the forward's output has a type whose tensors are not known; "
-           "give it a function `for_each_tensor(output&, f)` beside it");
+    throw_invalid_argument(
+      "rank ", group_->getRank(),
+      ": the forward's output has a type whose tensors are not known; "
+      "give it a function `for_each_tensor(output&, f)` beside it");
   buffers_are_due_ = learns && *sync_;
   if (learns)
     kept_to_itself_ = !*sync_;

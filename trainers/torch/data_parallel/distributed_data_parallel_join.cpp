@@ -4,7 +4,7 @@
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 // Uneven inputs.
 //
@@ -58,10 +58,11 @@ bool distributed_data_parallel::shadow_step() {
   if (others[0].item<float>() == 0)
     return false;
   if (options_.static_graph && !sink_->delay_queued)
-    refuse("rank ", group_->getRank(),
-           " has no batch for the first step of a static graph, from which it "
-           "would learn the graph: give every rank at least one batch, or set "
-           "static_graph to false");
+    throw_invalid_argument(
+      "rank ", group_->getRank(),
+      " has no batch for the first step of a static graph, from which it "
+      "would learn the graph: give every rank at least one batch, or set "
+      "static_graph to false");
   reducer_->rebuild_buckets();
   if (buffers_are_due_ && options_.sync_buffers)
     buffers_from(common_rank(false));

@@ -13,7 +13,7 @@
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
@@ -93,21 +93,22 @@ public:
   void check_finished() const {
     auto waiting = waits();
     if (waiting && sink_->backward == backward_state::ended)
-      refuse("rank ", process_group_->getRank(),
-             ": the last backward gave no gradient to ",
-             names_without_gradient(),
-             ", and so the gradients of the other parameters were not all "
-             "averaged with those of the other ranks: use all outputs of "
-             "the forward in the loss, freeze parameters that are not used, "
-             "or set data_parallel_options::find_unused_parameters");
+      throw_invalid_argument(
+        "rank ", process_group_->getRank(),
+        ": the last backward gave no gradient to ", names_without_gradient(),
+        ", and so the gradients of the other parameters were not all "
+        "averaged with those of the other ranks: use all outputs of "
+        "the forward in the loss, freeze parameters that are not used, "
+        "or set data_parallel_options::find_unused_parameters");
     auto failed = has_failed(waiting);
     if (!failed && !sink_->kept->failed())
       return;
     if (sink_->kept->has_gradients())
-      refuse("rank ", process_group_->getRank(),
-             ": the last backward failed and left gradients that were not "
-             "averaged with those of the other ranks: clear them with "
-             "zero_grad(); if training is to go on, `rebuild` on all ranks");
+      throw_invalid_argument(
+        "rank ", process_group_->getRank(),
+        ": the last backward failed and left gradients that were not "
+        "averaged with those of the other ranks: clear them with "
+        "zero_grad(); to continue training, call `rebuild` on all ranks");
     // Gradients that come now belong to another backward.
     sink_->kept->forget_failure();
     if (failed)
@@ -120,10 +121,11 @@ public:
   /// See `refuse_if_unfinished`.
   void check_reusable() const {
     if (waits())
-      refuse("rank ", process_group_->getRank(),
-             ": an earlier backward failed before all gradients were averaged, "
-             "so that this group averages no others: call `rebuild` on all "
-             "ranks");
+      throw_invalid_argument(
+        "rank ", process_group_->getRank(),
+        ": an earlier backward failed before all gradients were averaged, "
+        "so that this group averages no others: call `rebuild` on all "
+        "ranks");
   }
 
 private:
@@ -177,13 +179,14 @@ private:
       return;
     }
     if (!expected)
-      refuse("rank ", process_group_->getRank(),
-             ": a backward reached parameter ", names_[index],
-             " without a forward of the data-parallel model since the last "
-             "backward, so its gradient would not be averaged with those of "
-             "the other ranks: call model.forward(...), not "
-             "model->forward(...); gradients that are to stay on this rank "
-             "need a no_sync() guard around forward and backward");
+      throw_invalid_argument(
+        "rank ", process_group_->getRank(), ": a backward reached parameter ",
+        names_[index],
+        " without a forward of the data-parallel model since the last "
+        "backward, so its gradient would not be averaged with those of "
+        "the other ranks: call model.forward(...), not "
+        "model->forward(...); gradients that are to stay on this rank "
+        "need a no_sync() guard around forward and backward");
     arrivals_[index] = sink_->forwards;
     note_end();
     if (sink_->static_graph && !sink_->delay_queued && !checks_first_) {
@@ -191,10 +194,11 @@ private:
       torch::autograd::Engine::get_default_engine().queue_callback(
         [sink = sink_, rank = process_group_->getRank()] {
           if (!sink->delay_queued)
-            refuse("rank ", rank,
-                   ": the first backward of a static graph did not begin at "
-                   "an output of the forward, so its gradients would not be "
-                   "averaged: compute the loss from what forward returns");
+            throw_invalid_argument(
+              "rank ", rank,
+              ": the first backward of a static graph did not begin at "
+              "an output of the forward, so its gradients would not be "
+              "averaged: compute the loss from what forward returns");
         });
     }
   }
@@ -203,10 +207,11 @@ private:
   /// backward that is averaged.
   void note_kept(std::size_t index) {
     if (sink_->static_graph && sink_->has_averaged && !is_used(index))
-      refuse("rank ", process_group_->getRank(), ": parameter ", names_[index],
-             " got a gradient within no_sync(), but had none in the first "
-             "backward, from which a static graph is learned: it would not be "
-             "averaged; set data_parallel_options::static_graph to false");
+      throw_invalid_argument(
+        "rank ", process_group_->getRank(), ": parameter ", names_[index],
+        " got a gradient within no_sync(), but had none in the first "
+        "backward, from which a static graph is learned: it would not be "
+        "averaged; set data_parallel_options::static_graph to false");
     sink_->kept->note(index);
   }
 

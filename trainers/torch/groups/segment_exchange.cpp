@@ -143,9 +143,9 @@ void segment_exchange::wait_for(int peer) {
     case segment_wait::reached:
       return;
     case segment_wait::left:
-      fail(explain(peer, false));
+      fail(failure_of(peer, false));
     case segment_wait::timed_out:
-      auto reason = explain(peer, true);
+      auto reason = failure_of(peer, true);
       if (reason.code == ec::timeout)
         segment_.activity(rank_).give_up_collective();
       fail(std::move(reason));
@@ -188,7 +188,7 @@ void segment_exchange::cancel() noexcept {
     futex_wake_all(segment_.rank(peer).progress);
 }
 
-error segment_exchange::explain(int peer, bool timed_out) const {
+error segment_exchange::failure_of(int peer, bool timed_out) const {
   auto here = c10::str("rank ", rank_, ": ", to_string(fingerprint_));
   if (segment_.aborted()) {
     auto reason = segment_.abort_reason();

@@ -97,7 +97,7 @@ private:
   void wait_for(int peer);
   void compare_fingerprints();
   [[noreturn]] void fail(error reason);
-  error explain(int peer, bool timed_out) const;
+  error failure_of(int peer, bool timed_out) const;
 
   shared_segment segment_;
   int rank_;

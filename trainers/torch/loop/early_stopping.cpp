@@ -8,7 +8,7 @@
 
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
 
@@ -17,13 +17,13 @@ using namespace internal;
 early_stopping::early_stopping(early_stopping_options options)
   : options_(std::move(options)) {
   if (options_.monitor.empty())
-    refuse("early_stopping was given no value to monitor");
+    throw_invalid_argument("early_stopping was given no value to monitor");
   if (options_.patience < 0)
-    refuse("early_stopping_options::patience is ", options_.patience,
-           ", but must be at least 0");
+    throw_invalid_argument("early_stopping_options::patience is ",
+                           options_.patience, ", but must be at least 0");
   if (!(options_.min_delta >= 0))
-    refuse("early_stopping_options::min_delta is ", options_.min_delta,
-           ", but must be at least 0");
+    throw_invalid_argument("early_stopping_options::min_delta is ",
+                           options_.min_delta, ", but must be at least 0");
 }
 
 void early_stopping::on_validation_end(epoch_loop& loop) {
@@ -68,9 +68,10 @@ double early_stopping::monitored(epoch_loop& loop) const {
   const auto logged = loop.callback_metrics();
   const auto mine = logged.number(options_.monitor);
   if (!mine)
-    refuse("early_stopping monitors '", options_.monitor, "', which rank ",
-           loop.context().rank(), " has not logged; it has logged: ",
-           logged.empty() ? "nothing" : to_string(logged));
+    throw_invalid_argument("early_stopping monitors '", options_.monitor,
+                           "', which rank ", loop.context().rank(),
+                           " has not logged; it has logged: ",
+                           logged.empty() ? "nothing" : to_string(logged));
   auto& context = loop.context();
   auto sum = at::scalar_tensor(
     *mine, at::TensorOptions{}.dtype(at::kDouble).device(device(context)));

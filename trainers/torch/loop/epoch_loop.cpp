@@ -12,7 +12,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
 #include "troupe/trainers/torch/optim/clip_grad_norm.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
 
@@ -23,8 +23,8 @@ namespace {
 void check(const loop_options& x) {
   auto at_least = [](std::int64_t value, std::int64_t least, const char* name) {
     if (value < least)
-      refuse("loop_options::", name, " is ", value, ", but must be at least ",
-             least);
+      throw_invalid_argument("loop_options::", name, " is ", value,
+                             ", but must be at least ", least);
   };
   at_least(x.max_epochs, 0, "max_epochs");
   at_least(x.limit_train_batches.value_or(1), 1, "limit_train_batches");
@@ -33,8 +33,8 @@ void check(const loop_options& x) {
   at_least(x.num_sanity_val_steps, -1, "num_sanity_val_steps");
   at_least(x.accumulate_grad_batches, 1, "accumulate_grad_batches");
   if (x.gradient_clip_val && !(*x.gradient_clip_val > 0))
-    refuse("loop_options::gradient_clip_val is ", *x.gradient_clip_val,
-           ", but must be positive");
+    throw_invalid_argument("loop_options::gradient_clip_val is ",
+                           *x.gradient_clip_val, ", but must be positive");
 }
 
 std::int64_t limited(std::int64_t n, std::optional<std::int64_t> limit) {
@@ -100,7 +100,7 @@ void epoch_loop::log(const std::string& name, double value,
 void epoch_loop::fit_feeds(std::shared_ptr<loop_module> module,
                            batch_feed& train, batch_feed* validation) {
   if (!module)
-    refuse("fit() was given no module");
+    throw_invalid_argument("fit() was given no module");
   module_ = std::move(module);
   optimizer_ = {};
   log_ = {};
@@ -139,8 +139,8 @@ void epoch_loop::run(batch_feed& train, batch_feed* validation) {
   }
   optimizer_ = module_->configure_optimizers();
   if (!optimizer_)
-    refuse("configure_optimizers of module " + module_->name()
-           + " returned no optimizer");
+    throw_invalid_argument("configure_optimizers of module " + module_->name()
+                           + " returned no optimizer");
   check_optimizer();
   optimizer_.follow_schedule(schedule_interval::epoch, 0);
   optimizer_.follow_schedule(schedule_interval::step, 0);
@@ -193,7 +193,7 @@ void epoch_loop::gather_callbacks() {
   for (auto& x : module_->configure_callbacks())
     all.push_back(std::move(x));
   if (std::ranges::find(all, nullptr) != all.end())
-    refuse("a callback of the loop is null");
+    throw_invalid_argument("a callback of the loop is null");
   active_ = std::move(all);
   std::ranges::stable_partition(active_, [](const callback_ptr& x) {
     return x->phase() != callback_phase::checkpoint;
@@ -210,32 +210,34 @@ void epoch_loop::check_order(batch_feed& feed, const char* use) {
     return c10::str(x.samples, " samples in the order of seed ", x.seed);
   };
   if (first != mine)
-    refuse("rank ", context_.rank(), ": the loader for ", use, " divides ",
-           text(mine), ", but rank 0's ", text(first),
-           ": give all ranks the same data and data_loader_options::seed");
+    throw_invalid_argument(
+      "rank ", context_.rank(), ": the loader for ", use, " divides ",
+      text(mine), ", but rank 0's ", text(first),
+      ": give all ranks the same data and data_loader_options::seed");
 }
 
 void epoch_loop::check_batches(batch_feed& train) {
   const auto mine = limited(train.size(), options_.limit_train_batches);
   if (mine < 1)
-    refuse("rank ", context_.rank(),
-           ": the loader for training has no batches");
+    throw_invalid_argument("rank ", context_.rank(),
+                           ": the loader for training has no batches");
   if (context_.world_size() == 1)
     return;
   if (auto first = context_.broadcast_from_rank_zero(mine); first != mine)
-    refuse("rank ", context_.rank(), " has ", mine,
-           " batches for training but rank 0 has ", first,
-           ": ranks train in step, so give them equal numbers "
-           "(troupe::tail::pad or drop_last)");
+    throw_invalid_argument("rank ", context_.rank(), " has ", mine,
+                           " batches for training but rank 0 has ", first,
+                           ": ranks train in step, so give them equal numbers "
+                           "(troupe::tail::pad or drop_last)");
 }
 
 void epoch_loop::check_optimizer() const {
   const auto known = model_->parameters();
   for (auto& x : optimizer_.parameters())
     if (std::ranges::none_of(known, [&](auto& y) { return y.is_same(x); }))
-      refuse("the optimizer has a parameter that module " + module_->name()
-             + " does not have: its gradients would not be averaged, and no "
-               "checkpoint would hold it; give it to register_parameter");
+      throw_invalid_argument(
+        "the optimizer has a parameter that module " + module_->name()
+        + " does not have: its gradients would not be averaged, and no "
+          "checkpoint would hold it; give it to register_parameter");
 }
 
 void epoch_loop::sanity_check(batch_feed& validation) {
@@ -261,8 +263,8 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
     const auto n = limited(train.size(), options_.limit_train_batches);
     for (std::int64_t i = 0; i < n; ++i) {
       if (!train.next())
-        refuse("the loader for training said that it has ", train.size(),
-               " batches, but gave ", i);
+        throw_invalid_argument("the loader for training said that it has ",
+                               train.size(), " batches, but gave ", i);
       train_batch(train, i, n);
     }
   }
@@ -299,9 +301,10 @@ at::Tensor epoch_loop::backward(batch_feed& train, std::int64_t index,
   auto loss = model_->data_parallel().forward([&] {
     auto x = train.step(index);
     if (!x.defined() || x.numel() != 1 || !x.requires_grad())
-      refuse("training_step of module ", module_->name(),
-             " returned no loss for batch ", index,
-             ": it must be one number that depends on the parameters");
+      throw_invalid_argument(
+        "training_step of module ", module_->name(),
+        " returned no loss for batch ", index,
+        ": it must be one number that depends on the parameters");
     return x;
   });
   auto result = loss.detach();

@@ -4,7 +4,7 @@
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/torch/loop/epoch_loop.hpp"
 #include "troupe/trainers/torch/loop/loop_progress.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 // How an `epoch_loop` saves what a resumed fit needs, and takes it up again.
 namespace troupe {
@@ -109,8 +109,9 @@ rank_progress epoch_loop::my_progress() const {
 
 void epoch_loop::save_checkpoint(const fs::path& folder) {
   if (!epoch_is_over_)
-    refuse("save_checkpoint() is called in the middle of an epoch, from where "
-           "no loop can resume");
+    throw_invalid_argument(
+      "save_checkpoint() is called in the middle of an epoch, from where "
+      "no loop can resume");
   loop_progress x{.finished_epochs = epoch_ + 1,
                   .global_step = global_step_,
                   .stopping = stopping_,
@@ -123,8 +124,8 @@ void epoch_loop::save_checkpoint(const fs::path& folder) {
     if (auto state = callback->state_dict(); !state.empty())
       if (auto key = callback->state_key();
           !x.callbacks.emplace(key, std::move(state)).second)
-        refuse("two callbacks have the state key '" + key
-               + "': override state_key() in one of them");
+        throw_invalid_argument("two callbacks have the state key '" + key
+                               + "': override state_key() in one of them");
   for (auto& callback : active_)
     callback->on_save_checkpoint(*this, x.added);
   module_->on_save_checkpoint(x.added);

@@ -6,7 +6,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "troupe/trainers/torch/groups/data_plane.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
 
@@ -20,7 +20,8 @@ void epoch_means::add(const std::string& name, const at::Tensor& value,
   if (is_new)
     known = {addend, 0, over_ranks};
   else if (known.over_ranks != over_ranks)
-    refuse("'" + name + "' is logged both with and without sync_dist");
+    throw_invalid_argument("'" + name
+                           + "' is logged both with and without sync_dist");
   else
     known.sum += addend.to(known.sum.device());
   known.weight += weight;
@@ -37,8 +38,9 @@ epoch_means::shared_names(train_context& context) const {
   auto names = context.broadcast_from_rank_zero(mine);
   for (auto& name : mine)
     if (!std::binary_search(names.begin(), names.end(), name))
-      refuse("rank ", context.rank(), " logged '", name,
-             "' with sync_dist in an epoch in which rank 0 did not log it");
+      throw_invalid_argument(
+        "rank ", context.rank(), " logged '", name,
+        "' with sync_dist in an epoch in which rank 0 did not log it");
   return names;
 }
 
@@ -124,16 +126,18 @@ void loop_log::end_validation(bool is_training) {
 void loop_log::add(train_context& context, const std::string& name,
                    const at::Tensor& value, const log_options& options) {
   if (name.empty())
-    refuse("a value is logged without a name");
+    throw_invalid_argument("a value is logged without a name");
   if (place_ == place::outside)
-    refuse("'" + name
-           + "' is logged outside of the epochs of a fit, where no mean or "
-             "report would ever hold it");
+    throw_invalid_argument(
+      "'" + name
+      + "' is logged outside of the epochs of a fit, where no mean or "
+        "report would ever hold it");
   if (!value.defined() || value.numel() != 1)
-    refuse("'" + name + "' is logged with "
-           + (value.defined() ? c10::str(value.numel(), " elements")
-                              : std::string{"an undefined tensor"})
-           + ", but a logged value is one number");
+    throw_invalid_argument("'" + name + "' is logged with "
+                           + (value.defined()
+                                ? c10::str(value.numel(), " elements")
+                                : std::string{"an undefined tensor"})
+                           + ", but a logged value is one number");
   const auto in_batch = place_ == place::batch && !validating_;
   const auto at_end = place_ == place::epoch_end;
   const auto on_step = options.on_step.value_or(in_batch) || at_end;
@@ -151,7 +155,8 @@ void loop_log::add(train_context& context, const std::string& name,
   if (on_epoch) {
     auto weight = options.batch_size.value_or(samples_);
     if (weight < 0)
-      refuse("'", name, "' is logged with a batch size of ", weight);
+      throw_invalid_argument("'", name, "' is logged with a batch size of ",
+                             weight);
     means().add(name, value, static_cast<double>(weight), options.sync_dist);
   }
 }

@@ -2,7 +2,7 @@
 
 #include <string_view>
 
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 namespace troupe {
 
@@ -34,9 +34,10 @@ void loop_optimizer::own_lr(const std::vector<double>& values) {
 
 void loop_optimizer::check_groups(const std::vector<double>& saved) const {
   if (saved.size() != first_lr_.size())
-    refuse("the optimizer has ", first_lr_.size(),
-           " parameter groups, but the checkpoint has learning rates for ",
-           saved.size());
+    throw_invalid_argument(
+      "the optimizer has ", first_lr_.size(),
+      " parameter groups, but the checkpoint has learning rates for ",
+      saved.size());
 }
 
 void loop_optimizer::follow_schedule(schedule_interval interval,

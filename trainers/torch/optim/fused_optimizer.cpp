@@ -12,7 +12,7 @@
 #include <c10/util/StringUtil.h>
 
 #include "troupe/runtime/text.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe {
@@ -79,11 +79,11 @@ void check_options(Options& options) {
       if (name == "dampening" ? !std::isnan(value)
                               : value >= 0 && (!is_beta || value < 1))
         return;
-      refuse("an optimizer's ", name, " must be ",
-             (name == "dampening" ? "a number"
-              : is_beta           ? "at least 0 and less than 1"
-                                  : "at least 0"),
-             ", got ", value);
+      throw_invalid_argument("an optimizer's ", name, " must be ",
+                             (name == "dampening" ? "a number"
+                              : is_beta           ? "at least 0 and less than 1"
+                                                  : "at least 0"),
+                             ", got ", value);
     }
   });
 }
@@ -116,12 +116,12 @@ fused_optimizer<Options>::fused_optimizer(std::vector<group_type> groups)
       if (why.empty() && !seen.insert(parameter.unsafeGetTensorImpl()).second)
         why = "appears twice";
       if (!why.empty())
-        refuse("parameter ", index, " of an optimizer ", why);
+        throw_invalid_argument("parameter ", index, " of an optimizer ", why);
       ++index;
     }
   }
   if (index == 0)
-    refuse("an optimizer was given no parameters");
+    throw_invalid_argument("an optimizer was given no parameters");
   slots_.resize(index);
 }
 
@@ -185,9 +185,10 @@ auto fused_optimizer<Options>::due(std::size_t group) -> std::vector<work> {
     if (!parameter.requires_grad() || !gradient.defined())
       continue;
     if (gradient.is_sparse())
-      refuse("parameter ", index - 1,
-             " has a sparse gradient, which the fused optimizers do not "
-             "support: make the embedding dense");
+      throw_invalid_argument(
+        "parameter ", index - 1,
+        " has a sparse gradient, which the fused optimizers do not "
+        "support: make the embedding dense");
     auto& x = bin(parameter);
     x.parameters.push_back(parameter);
     x.gradients.push_back(laid_out_as(parameter, gradient));
@@ -268,7 +269,7 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
     complain("*", c10::str("has ", given - static_cast<long>(used),
                            " tensors that this optimizer does not know"));
   if (!problems.empty())
-    refuse("the state of an optimizer does not fit" + problems);
+    throw_invalid_argument("the state of an optimizer does not fit" + problems);
   for (std::size_t g = 0; g < groups_.size(); ++g)
     groups_[g].options = options[g];
   slots_ = std::move(slots);

@@ -6,7 +6,7 @@
 #include <c10/core/GradMode.h>
 
 #include "troupe/trainers/torch/optim/fused_optimizer.hpp"
-#include "troupe/trainers/torch/refuse.hpp"
+#include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 // The steps of the fused optimizers.
 namespace troupe {
@@ -117,7 +117,8 @@ fused_sgd::fused_sgd(std::vector<group_type> groups)
   for (const auto& group : groups_)
     if (group.options.nesterov
         && (group.options.momentum <= 0 || group.options.dampening != 0))
-      refuse("Nesterov momentum needs a momentum and no dampening");
+      throw_invalid_argument(
+        "Nesterov momentum needs a momentum and no dampening");
 }
 
 void fused_sgd::step() {

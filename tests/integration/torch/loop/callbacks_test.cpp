@@ -1,4 +1,5 @@
-// Early stopping, learning rates, reports, and runs that go on after a failure.
+// Early stopping, learning rates, reports, and runs that continue after a
+// failure.
 
 #include <cmath>
 #include <csignal>

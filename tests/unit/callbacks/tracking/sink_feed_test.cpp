@@ -97,7 +97,7 @@ TEST_F(sink_feed_test, gives_everything_once_and_in_order) {
   EXPECT_TRUE(notes.empty());
 }
 
-// The run goes on while a sink takes what it has reported.
+// The run continues while a sink takes what it has reported.
 TEST_F(sink_feed_test, has_caught_up_although_more_came_while_it_sent) {
   report_until(3);
   target->answer = [&](auto) {

@@ -97,7 +97,8 @@ TEST_F(spawner_test,
             "ended by std::terminate without an exception");
 }
 
-TEST_F(spawner_test, takes_no_last_words_from_a_process_that_a_rank_forked) {
+TEST_F(spawner_test,
+       takes_no_termination_message_from_a_process_that_a_rank_forked) {
   EXPECT_EQ(to_string(run_rank(client, command("throw_in_child row 7"))),
             "exited with code 7");
 }

@@ -313,7 +313,7 @@ TEST(rank_wait_test, a_stopped_rank_of_a_circle_is_alone_to_blame) {
   std::vector<rank_wait> waits{{"report 1", {0}, {1}, t0},
                                {"collective 5", {1, 2}, {0}, t0}};
   blame_awaited(waits, {}, {0});
-  ASSERT_EQ(waits.size(), 2u) << "the limits of both go on";
+  ASSERT_EQ(waits.size(), 2u) << "the limits of both hold";
   EXPECT_EQ(to_string(waits[0], t0 + 30s),
             "report 1: rank 0 is missing for 30 s");
   EXPECT_EQ(to_string(waits[1], t0 + 30s),

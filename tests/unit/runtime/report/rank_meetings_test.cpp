@@ -405,7 +405,7 @@ const call_list with_collectives{model::call::report, model::call::report_ahead,
                                  model::call::barrier, model::call::reduce,
                                  model::call::reduce_ahead};
 
-/// Plays every way that ranks can go on from *state* in *depth* more of
+/// Plays every way that ranks can continue from *state* in *depth* more of
 /// *calls*. Returns how many states were compared.
 std::size_t play(const model& state, int depth, std::size_t& stuck,
                  const call_list& calls = calls_of_the_group) {

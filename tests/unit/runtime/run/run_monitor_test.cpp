@@ -92,9 +92,9 @@ TEST_F(run_monitor_test, wakes_all_that_wait_for_the_end) {
 
 TEST_F(run_monitor_test, needs_no_listener) {
   monitor.on_change({});
-  monitor.note("nobody hears it");
+  monitor.note("without a listener");
   EXPECT_EQ(changes, 0);
-  EXPECT_THAT(monitor.take_notes(), ElementsAre("nobody hears it"));
+  EXPECT_THAT(monitor.take_notes(), ElementsAre("without a listener"));
 }
 
 } // namespace

@@ -104,7 +104,7 @@ TEST_F(callback_cursor_test, a_stored_report_that_callbacks_missed_is_pending) {
   EXPECT_EQ(owed[0].batch.attempt, attempt);
   EXPECT_THAT(owed[0].batch.values,
               ElementsAre(metrics{{"x", 2}}, metrics{{"x", 2}}));
-  EXPECT_THAT(indices(pending()), ElementsAre(2, 3)) << "asking cursor nobody";
+  EXPECT_THAT(indices(pending()), ElementsAre(2, 3)) << "without a cursor";
 }
 
 TEST_F(callback_cursor_test, a_pending_report_is_returned_once) {

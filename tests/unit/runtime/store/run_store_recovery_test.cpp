@@ -289,7 +289,7 @@ TEST_F(run_store_test, names_the_attempt_whose_driver_was_lost) {
   auto first = lines.find("driver_lost");
   EXPECT_EQ(lines.find("driver_lost", first + 1), std::string::npos);
   EXPECT_EQ(open().value()->begin_attempt().value().attempt, 1u);
-  EXPECT_FALSE(read_last_attempt(journal).value().end) << "the run goes on";
+  EXPECT_FALSE(read_last_attempt(journal).value().end) << "the run continues";
 }
 
 TEST_F(run_store_test, reads_manifests_of_the_format_before) {

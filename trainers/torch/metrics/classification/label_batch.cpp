@@ -161,8 +161,10 @@ void check_range(const std::string& metric, const at::Tensor& range,
                 " is not one of the ", classes, " classes 0 to ", classes - 1);
 }
 
-label_batch decide(const std::string& metric, const classification_task& task,
-                   const at::Tensor& preds, const at::Tensor& target) {
+label_batch make_label_batch(const std::string& metric,
+                             const classification_task& task,
+                             const at::Tensor& preds,
+                             const at::Tensor& target) {
   check_shapes(metric, task, preds, target);
   label_batch result;
   auto labels = target.to(at::kLong);
@@ -217,7 +219,7 @@ label_metric::label_metric(std::string name, classification_task task)
 }
 
 void label_metric::add(const at::Tensor& preds, const at::Tensor& target) {
-  auto batch = decide(name_, task_, preds, target);
+  auto batch = make_label_batch(name_, task_, preds, target);
   state(range_) = at::maximum(state(range_), batch.range);
   count(batch);
 }

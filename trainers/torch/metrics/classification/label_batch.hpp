@@ -29,8 +29,9 @@ struct score_batch {
 /// shapes and types that do not fit the task, and on the CPU also on labels
 /// that are not among its classes. On other devices that check would wait for
 /// the device: labels are clamped there, and `check_range` finds out later.
-label_batch decide(const std::string& metric, const classification_task& task,
-                   const at::Tensor& preds, const at::Tensor& target);
+label_batch make_label_batch(const std::string& metric,
+                             const classification_task& task,
+                             const at::Tensor& preds, const at::Tensor& target);
 
 /// The same, with scores.
 score_batch keep_scores(const std::string& metric,

@@ -89,7 +89,7 @@ TEST(ordered_prefetcher_test, ends_a_process_that_a_maker_forked) {
       4, 2, 4, [&](std::stop_token, int, std::int64_t k) {
         if (k != 1) {
           if (is_child)
-            ::_exit(7); // It goes on.
+            ::_exit(7); // It has not left.
           return k;
         }
         auto child = ::fork();

@@ -49,14 +49,14 @@ protected:
       train_context context{facts(rank, 2, with_segment), link, std::nullopt};
       {
         auto plane = make_group(context, {.backend = kind, .timeout = 60s});
-        check(link->has_abort(), "nobody listens to aborts");
+        check(link->has_abort(), "no listener for aborts");
         context.data_plane() = plane;
         body(context, *plane, *link);
         context.data_plane().reset();
         check(link->activity()->left_group.load() == 0, "it left too early");
       }
       check(link->activity()->left_group.load() == 1, "no one sees it leave");
-      check(!link->has_abort(), "somebody still listens to aborts");
+      check(!link->has_abort(), "a listener for aborts is left");
     });
   }
 

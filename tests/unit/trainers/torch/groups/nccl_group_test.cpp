@@ -69,7 +69,7 @@ protected:
   std::shared_ptr<nccl_calls> calls_ = std::make_shared<nccl_calls>();
 };
 
-// NCCL's own start hears of nothing but its peers.
+// NCCL's own start listens to its peers only.
 TEST_F(nccl_group_test, an_abort_of_the_attempt_ends_a_start) {
   auto link = std::make_shared<test::memory_link>(store_);
   train_context context{facts(0, 2), link, std::nullopt};

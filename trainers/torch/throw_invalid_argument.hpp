@@ -11,7 +11,8 @@ namespace troupe::internal {
 /// Throws a `train_error` for an invalid argument; *why* and *more*, texts and
 /// numbers, form one sentence.
 template <class... Args>
-[[noreturn]] void refuse(std::string_view why, const Args&... more) {
+[[noreturn]] void throw_invalid_argument(std::string_view why,
+                                         const Args&... more) {
   throw train_error{{ec::invalid_argument, c10::str(why, more...)}};
 }
 

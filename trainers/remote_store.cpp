@@ -7,8 +7,10 @@ namespace troupe::internal {
 
 namespace {
 
-expected<void> name_key(expected<void> x, const std::string& key,
-                        key_value_store::timeout limit) {
+/// The answer *x*; the error of one that did not come in time names *key*.
+template <class T>
+expected<T> name_key(expected<T> x, const std::string& key,
+                     key_value_store::timeout limit) {
   if (!x && x.error().code == ec::timeout)
     return failure(ec::timeout, concat("the rendezvous store has no key '", key,
                                        "' after ", limit.count(), " ms"));
@@ -40,11 +42,8 @@ expected<void> remote_store::set(const std::string& key, std::string value) {
 expected<std::string> remote_store::get(const std::string& key, timeout limit) {
   auto shown = link_.activity->get();
   activity_scope here{shown->at_store};
-  auto answer = ask<std::string>(limit, store_get{link_.attempt, key});
-  if (!answer && answer.error().code == ec::timeout)
-    return tl::unexpected<error>{
-      name_key(tl::unexpected<error>{answer.error()}, key, limit).error()};
-  return answer;
+  return name_key(ask<std::string>(limit, store_get{link_.attempt, key}), key,
+                  limit);
 }
 
 expected<std::int64_t> remote_store::add(const std::string& key,

@@ -49,7 +49,43 @@ process_launcher::process_launcher(process_launcher_args args)
 }
 
 void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
-                              const events& listener) {
+                              const listener& tell) {
+  auto request = request_for(attempt, rank, segment);
+  if (!request) {
+    tell(rank_launch_failed{attempt, rank, request.error()});
+    return;
+  }
+  auto started = [attempt, rank, tell, pids = pids_](expected<pid_t> pid) {
+    if (!pid) {
+      tell(rank_launch_failed{attempt, rank, pid.error()});
+      return;
+    }
+    {
+      std::lock_guard guard{pids->mutex};
+      auto& last = pids->of_rank[rank];
+      if (last.attempt <= attempt)
+        last = {attempt, *pid};
+    }
+    tell(rank_launched{attempt, rank, *pid});
+  };
+  auto ended = [attempt, rank, tell, pids = pids_](process_exit cause) {
+    {
+      std::lock_guard guard{pids->mutex};
+      // A rank that was given up may end after its successor has started.
+      auto& last = pids->of_rank[rank];
+      if (last.attempt <= attempt)
+        last = {attempt, 0};
+    }
+    tell(rank_exited{attempt, rank, std::move(cause)});
+  };
+  auto local = static_cast<std::size_t>(rank);
+  ids_.resize(std::max(ids_.size(), local + 1));
+  ids_[local] = args_.spawner->spawn(std::move(*request), std::move(started),
+                                     std::move(ended));
+}
+
+expected<spawn_request> process_launcher::request_for(std::uint64_t attempt,
+                                                      int rank, int segment) {
   spawn_request request;
   request.hidden.assign(secret_variables.begin(), secret_variables.end());
   request.hidden.insert(request.hidden.end(), tracker_addresses.begin(),
@@ -61,57 +97,17 @@ void process_launcher::launch(std::uint64_t attempt, int rank, int segment,
   auto local = static_cast<std::size_t>(rank);
   if (local < args_.cpus.cores.size())
     request.cores = args_.cpus.cores[local];
-  if (auto ok = open_log(rank, request); !ok) {
-    listener.failed(rank, ok.error());
-    return;
-  }
-  auto memory = duplicate(segment);
-  if (!memory) {
-    listener.failed(rank, memory.error());
-    return;
-  }
-  auto socket = args_.new_connection();
-  if (!socket) {
-    listener.failed(rank, socket.error());
-    return;
-  }
-  auto ticket = args_.ticket();
-  if (!ticket) {
-    listener.failed(rank, ticket.error());
-    return;
-  }
+  TROUPE_TRY_VOID(open_log(rank, request));
+  TROUPE_TRY(auto memory, duplicate(segment));
+  TROUPE_TRY(auto socket, args_.new_connection());
+  TROUPE_TRY(auto ticket, args_.ticket());
   request.environment.emplace_back(attempt_variable,
-                                   attempt_value(ticket->token));
-  request.payload = rank_bootstrap{attempt, rank, ticket->token}.to_bytes();
-  request.descriptors.push_back(std::move(*memory));
-  request.descriptors.push_back(std::move(*socket));
-  request.descriptors.push_back(std::move(ticket->file));
-  auto started = [attempt, rank, listener, pids = pids_](expected<pid_t> pid) {
-    if (!pid) {
-      listener.failed(rank, pid.error());
-      return;
-    }
-    {
-      std::lock_guard guard{pids->mutex};
-      auto& last = pids->of_rank[rank];
-      if (last.attempt <= attempt)
-        last = {attempt, *pid};
-    }
-    listener.launched(rank, *pid);
-  };
-  auto ended = [attempt, rank, listener, pids = pids_](process_exit cause) {
-    {
-      std::lock_guard guard{pids->mutex};
-      // A rank that was given up may end after its successor has started.
-      auto& last = pids->of_rank[rank];
-      if (last.attempt <= attempt)
-        last = {attempt, 0};
-    }
-    listener.exited(rank, std::move(cause));
-  };
-  ids_.resize(std::max(ids_.size(), local + 1));
-  ids_[local] = args_.spawner->spawn(std::move(request), std::move(started),
-                                     std::move(ended));
+                                   attempt_value(ticket.token));
+  request.payload = rank_bootstrap{attempt, rank, ticket.token}.to_bytes();
+  request.descriptors.push_back(std::move(memory));
+  request.descriptors.push_back(std::move(socket));
+  request.descriptors.push_back(std::move(ticket.file));
+  return request;
 }
 
 expected<void> process_launcher::open_log(int rank, spawn_request& request) {
@@ -121,15 +117,10 @@ expected<void> process_launcher::open_log(int rank, spawn_request& request) {
     return {};
   }
   if (!tee_) {
-    auto tee = log_tee::start(path, args_.console);
-    if (!tee)
-      return tl::unexpected<error>{std::move(tee.error())};
-    tee_.emplace(std::move(*tee));
+    TROUPE_TRY(auto tee, log_tee::start(path, args_.console));
+    tee_.emplace(std::move(tee));
   }
-  auto writer = tee_->writer();
-  if (!writer)
-    return tl::unexpected<error>{std::move(writer.error())};
-  request.output = std::move(*writer);
+  TROUPE_TRY(request.output, tee_->writer());
   return {};
 }
 

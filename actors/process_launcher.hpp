@@ -47,7 +47,7 @@ public:
   explicit process_launcher(process_launcher_args args);
 
   void launch(std::uint64_t attempt, int rank, int segment,
-              const events& listener) override;
+              const listener& tell) override;
   void kill(int rank) override;
   bool has_ended(int rank) override;
   std::optional<process_vitals> vitals(int rank) override;
@@ -56,6 +56,8 @@ public:
   void drain() override { tee_.reset(); }
 
 private:
+  expected<spawn_request> request_for(std::uint64_t attempt, int rank,
+                                      int segment);
   expected<void> open_log(int rank, spawn_request& request);
   /// Process of *rank*; 0 if it has none yet.
   pid_t pid_of(int rank) const;

@@ -3,38 +3,36 @@
 #include <cstdint>
 #include <functional>
 #include <optional>
+#include <variant>
 
-#include "troupe/runtime/error.hpp"
-#include "troupe/runtime/process/process_exit.hpp"
+#include "troupe/actors/protocol/messages.hpp"
 #include "troupe/runtime/process/process_vitals.hpp"
 
 namespace troupe::internal {
 
 /// Starts and ends the processes or threads of ranks. Calls never block;
-/// `events` are called from any thread.
+/// listeners are called from any thread.
 class rank_launcher {
 public:
-  struct events {
-    std::function<void(int rank, int pid)> launched;
-    std::function<void(int rank, error reason)> failed;
-    std::function<void(int rank, process_exit cause)> exited;
-  };
+  /// What became of a launch.
+  using event = std::variant<rank_launched, rank_launch_failed, rank_exited>;
+  using listener = std::function<void(event)>;
 
   virtual ~rank_launcher() = default;
 
   /// Starts rank *rank* of *attempt*. *segment* is the descriptor of the
   /// attempt's shared segment or -1.
   virtual void launch(std::uint64_t attempt, int rank, int segment,
-                      const events& listener) = 0;
+                      const listener& tell) = 0;
 
   /// Ends *rank* of the last attempt at once, if that is possible: threads can
-  /// only be asked. A rank that does not exist yet is not started, and reported
-  /// as `failed`.
+  /// only be asked. A rank that does not exist yet is not started: its launch
+  /// has failed.
   virtual void kill(int rank) = 0;
 
   /// Whether *rank* of the last attempt is a process that has ended, or ends by
-  /// itself. Its `exited` may still be pending: that comes once the cause is
-  /// known, or cannot be known.
+  /// itself. Its `rank_exited` may still be pending: that comes once the cause
+  /// is known, or cannot be known.
   virtual bool has_ended(int) { return false; }
 
   /// The activity of *rank* of the last attempt, if it is a process.

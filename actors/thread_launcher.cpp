@@ -60,12 +60,12 @@ thread_launcher::thread_launcher(body_type body,
 }
 
 void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
-                             const events& listener) {
+                             const listener& tell) {
   // A duplicate: a thread that is left behind must not find the segment of
   // another attempt under the same number.
   auto memory = duplicate(segment);
   if (!memory) {
-    listener.failed(rank, memory.error());
+    tell(rank_launch_failed{attempt, rank, memory.error()});
     return;
   }
   auto own = std::make_shared<unique_fd>(std::move(*memory));
@@ -78,12 +78,12 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
              .termination_message = caught("the rank's thread").message};
     }
     own.reset();
-    listener.exited(rank, std::move(how));
+    tell(rank_exited{attempt, rank, std::move(how)});
   };
   if (lent_) {
-    listener.launched(rank, getpid());
+    tell(rank_launched{attempt, rank, getpid()});
     if (!lent_->run(std::move(run)))
-      listener.exited(rank, {.how = process_exit::kind::lost});
+      tell(rank_exited{attempt, rank, {.how = process_exit::kind::lost}});
     return;
   }
   {
@@ -97,12 +97,14 @@ void thread_launcher::launch(std::uint64_t attempt, int rank, int segment,
       --x->running;
       x->changed.notify_all();
     }}.detach();
-    listener.launched(rank, getpid());
+    tell(rank_launched{attempt, rank, getpid()});
   } catch (const std::system_error& problem) {
     std::lock_guard guard{shared_->mutex};
     --shared_->running;
-    listener.failed(rank, {ec::spawn, std::string{"no thread for the rank: "}
-                                        + problem.what()});
+    tell(rank_launch_failed{
+      attempt,
+      rank,
+      {ec::spawn, std::string{"no thread for the rank: "} + problem.what()}});
   }
 }
 

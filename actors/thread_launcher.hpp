@@ -46,7 +46,7 @@ public:
                            std::shared_ptr<lent_thread> lent = nullptr);
 
   void launch(std::uint64_t attempt, int rank, int segment,
-              const events& listener) override;
+              const listener& tell) override;
   void kill(int rank) override;
 
   /// Separate threads of ranks that are still in their loops.

@@ -78,24 +78,17 @@ void worker_group_state::watch_start() {
 }
 
 void worker_group_state::launch(int rank) {
-  auto number = attempt->number;
   caf::weak_actor_ptr me{self->ctrl()};
-  auto tell = [me](auto what) {
-    if (auto strong = me.lock())
-      caf::anon_send(caf::actor_cast<worker_group_actor>(strong),
-                     std::move(what));
+  auto tell = [me](rank_launcher::event x) {
+    auto send = [&](auto& what) {
+      if (auto strong = me.lock())
+        caf::anon_send(caf::actor_cast<worker_group_actor>(strong),
+                       std::move(what));
+    };
+    std::visit(send, x);
   };
-  rank_launcher::events events;
-  events.launched = [=](int r, int pid) {
-    tell(rank_launched{number, r, pid});
-  };
-  events.failed = [=](int r, error reason) {
-    tell(rank_launch_failed{number, r, std::move(reason)});
-  };
-  events.exited = [=](int r, process_exit cause) {
-    tell(rank_exited{number, r, std::move(cause)});
-  };
-  args.launcher->launch(number, rank, attempt->segment->descriptor(), events);
+  args.launcher->launch(attempt->number, rank, attempt->segment->descriptor(),
+                        tell);
 }
 
 rank_facts worker_group_state::facts_of(int rank) const {

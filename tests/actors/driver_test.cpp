@@ -137,7 +137,7 @@ TEST_F(driver_test, waits_a_little_longer_after_every_failed_start) {
   config.failure.controller_failure_limit = 2;
   start();
   auto fail = [this] {
-    ranks.launcher->listener(0).failed(0, {ec::spawn, "no more processes"});
+    ranks.launcher->fail(0, {ec::spawn, "no more processes"});
     ranks.kill(1, SIGKILL);
   };
   fail();
@@ -161,7 +161,7 @@ TEST_F(driver_test, waits_a_little_longer_after_every_failed_start) {
 TEST_F(driver_test, N6_reuses_no_number_after_ranks_began_their_loops) {
   start();
   ranks.rise(0); // Its loop begins.
-  ranks.launcher->listener(1).failed(1, {ec::spawn, "no more processes"});
+  ranks.launcher->fail(1, {ec::spawn, "no more processes"});
   ranks.kill(0, SIGKILL);
   system.pass(ms{100});
   ranks.attempt = 1;
@@ -227,7 +227,7 @@ TEST_F(driver_test, kills_ranks_that_do_not_leave_within_the_stop_timeout) {
 
 TEST_F(driver_test, can_be_stopped_while_it_waits_for_another_start) {
   start();
-  ranks.launcher->listener(0).failed(0, {ec::spawn, "no"});
+  ranks.launcher->fail(0, {ec::spawn, "no"});
   ranks.kill(1, SIGKILL);
   EXPECT_EQ(status().state, run_state::rescheduling);
   stop();

@@ -158,7 +158,7 @@ TEST_F(worker_group_test, a_group_that_is_up_has_no_start_timeout_any_more) {
 TEST_F(worker_group_test, a_rank_that_cannot_be_launched_ends_the_start) {
   start();
   ranks.launched(0);
-  ranks.launcher->listener(1).failed(1, {ec::spawn, "no more processes"});
+  ranks.launcher->fail(1, {ec::spawn, "no more processes"});
   system.settle();
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
   ranks.kill(0, SIGKILL);
@@ -187,7 +187,7 @@ TEST_F(worker_group_test, a_rank_that_was_never_launched_is_named_and_ended) {
   system.pass(ms{700});
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
   ranks.kill(0, SIGKILL);
-  ranks.launcher->listener(1).failed(1, {ec::spawn, "not wanted any more"});
+  ranks.launcher->fail(1, {ec::spawn, "not wanted any more"});
   system.settle();
   EXPECT_EQ(failure_of(1).kind, kind::timeout);
   EXPECT_EQ(failure_of(1).what, "was not started within 700 ms: its spawner "
@@ -199,7 +199,7 @@ TEST_F(worker_group_test, a_launch_that_a_stop_cancels_is_not_a_failure) {
   ranks.launched(0);
   stop(0);
   ranks.kill(0, SIGKILL);
-  ranks.launcher->listener(1).failed(1, {ec::spawn, "not wanted any more"});
+  ranks.launcher->fail(1, {ec::spawn, "not wanted any more"});
   system.settle();
   ASSERT_EQ(record->ended.size(), 1u);
   EXPECT_TRUE(record->ended[0].stopped);
@@ -220,7 +220,7 @@ TEST_F(worker_group_test, a_process_that_a_kill_does_not_end_is_left_behind) {
 
 TEST_F(worker_group_test, a_rank_launched_after_the_end_is_killed_at_once) {
   start();
-  ranks.launcher->listener(0).failed(0, {ec::spawn, "no"});
+  ranks.launcher->fail(0, {ec::spawn, "no"});
   system.settle();
   ranks.launcher->killed.clear();
   ranks.launched(1);

@@ -18,7 +18,7 @@ public:
 
   /// A rank's process has started, with pid 100 + rank.
   void launched(int rank) {
-    launcher->listener(rank).launched(rank, 100 + rank);
+    launcher->start(rank, 100 + rank);
     system_.settle();
   }
 
@@ -58,7 +58,7 @@ public:
 
   /// The rank's process has ended.
   void exit(int rank, process_exit cause = {}) {
-    launcher->listener(rank).exited(rank, std::move(cause));
+    launcher->exit(rank, std::move(cause));
     system_.settle();
   }
 

@@ -11,20 +11,20 @@
 
 namespace troupe::internal::test {
 
-/// Starts nothing and records the requests. The test informs the listener about
-/// the ranks.
+/// Starts nothing and records the requests. The test tells the listeners what
+/// became of the ranks.
 class recorded_launcher : public rank_launcher {
 public:
   struct launch_order {
     std::uint64_t attempt = 0;
     int rank = 0;
     int segment = -1;
-    events listener;
+    listener tell;
   };
 
   void launch(std::uint64_t attempt, int rank, int segment,
-              const events& listener) override {
-    launched.push_back({attempt, rank, segment, listener});
+              const listener& tell) override {
+    launched.push_back({attempt, rank, segment, tell});
   }
 
   void kill(int rank) override { killed.push_back(rank); }
@@ -46,14 +46,22 @@ public:
     return true;
   }
 
-  /// The listener for *rank* of the last attempt.
-  const events& listener(int rank) const {
-    auto i = std::find_if(launched.rbegin(), launched.rend(),
-                          [rank](auto& x) { return x.rank == rank; });
-    if (i == launched.rend())
-      throw std::out_of_range{"rank " + std::to_string(rank)
-                              + " was not launched"};
-    return i->listener;
+  /// The last launch of *rank* has succeeded with *pid* ...
+  void start(int rank, int pid) {
+    auto& order = last(rank);
+    order.tell(rank_launched{order.attempt, rank, pid});
+  }
+
+  /// ... or failed, ...
+  void fail(int rank, error reason) {
+    auto& order = last(rank);
+    order.tell(rank_launch_failed{order.attempt, rank, std::move(reason)});
+  }
+
+  /// ... or what it started has ended.
+  void exit(int rank, process_exit cause) {
+    auto& order = last(rank);
+    order.tell(rank_exited{order.attempt, rank, std::move(cause)});
   }
 
   std::vector<launch_order> launched;
@@ -61,6 +69,16 @@ public:
   std::set<int> ended;                 ///< Ranks whose processes have ended.
   std::vector<int> asked;              ///< Ranks whose stacks were requested.
   std::map<int, process_vitals> lives; ///< By rank; others cannot be observed.
+
+private:
+  const launch_order& last(int rank) const {
+    auto i = std::find_if(launched.rbegin(), launched.rend(),
+                          [rank](auto& x) { return x.rank == rank; });
+    if (i == launched.rend())
+      throw std::out_of_range{"rank " + std::to_string(rank)
+                              + " was not launched"};
+    return *i;
+  }
 };
 
 } // namespace troupe::internal::test

@@ -572,9 +572,12 @@ TEST_F(run_test, the_late_end_of_a_rank_takes_nothing_from_its_successor) {
   } first, second;
   for (auto* x : {&first, &second}) {
     launcher.launch(x == &first ? 1 : 2, 0, memory.get(),
-                    {[x](int, int pid) { x->launched.set_value(pid); },
-                     [](int, const error&) {},
-                     [x](int, const process_exit&) { x->exited.set_value(); }});
+                    [x](const rank_launcher::event& what) {
+                      if (auto launched = std::get_if<rank_launched>(&what))
+                        x->launched.set_value(launched->pid);
+                      else if (std::holds_alternative<rank_exited>(what))
+                        x->exited.set_value();
+                    });
   }
   kill(first.launched.get_future().get(), SIGKILL);
   auto pid = second.launched.get_future().get();

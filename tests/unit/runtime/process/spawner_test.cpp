@@ -1,6 +1,7 @@
 #include "troupe/runtime/process/spawner.hpp"
 
 #include <csignal>
+#include <cstdio>
 #include <fstream>
 #include <iterator>
 #include <set>
@@ -12,6 +13,7 @@
 #include <gtest/gtest.h>
 #include <sys/stat.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/runtime/process/no_memory.hpp"
 #include "tests/unit/runtime/process/process_modes.hpp"
@@ -337,6 +339,19 @@ TEST_F(spawner_test, serves_two_threads_at_once) {
 
 TEST_F(spawner_test, does_not_exist_inside_a_rank) {
   EXPECT_EQ(run_rank(client, command("has_spawner")).code, 0);
+}
+
+TEST_F(spawner_test, is_left_alone_by_a_process_that_the_program_forked) {
+  auto before = spawner_of(client);
+  std::fflush(nullptr); // Else both print it.
+  auto status = run_in_child([] {
+    auto found = spawner();
+    if (found || found.error().code != ec::not_initialized)
+      std::abort();
+    std::exit(0); // Destroys what is static.
+  });
+  EXPECT_TRUE(WIFEXITED(status)) << WTERMSIG(status);
+  EXPECT_EQ(spawner_of(client), before);
 }
 
 TEST_F(spawner_test, can_be_called_again_from_a_callback) {

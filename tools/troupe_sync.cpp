@@ -5,14 +5,18 @@
 #include <cstdio>
 #include <limits>
 #include <map>
+#include <memory>
 #include <optional>
+#include <span>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <sys/stat.h>
 #include <unistd.h>
 
 #include "tools/command_line.hpp"
+#include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
@@ -29,7 +33,8 @@ constexpr auto about =
 down, because the credential was missing, because the host had no network. It
 resumes where the run stopped; a second call sends nothing. What W&B and Comet
 have only in files is named with the reason and the next step; W&B's files are
-uploaded first, where its client and a key are found.
+uploaded first, where its client and a key are found. What a sink of your own has
+not taken is only counted: no other program can send it.
 )";
 
 constexpr auto notes =
@@ -203,22 +208,59 @@ bool may_be_offline(const std::string& name, const std::string& in_folder,
   return !left || *left;
 }
 
+/// In the place of a sink of the user's own, which this program cannot make: it
+/// has that sink's position.
+struct unknown_sink final : sink {
+  explicit unknown_sink(std::string x) : name_(std::move(x)) {}
+
+  std::string name() const override { return name_; }
+  std::string options() const override { return "{}"; }
+  std::string state() const override { return {}; }
+
+  sink_result start(const tracked_run&, const std::string&) override {
+    return cannot();
+  }
+  sink_result log(std::span<const tracker_record>) override { return cannot(); }
+  sink_result finish(run_status_kind,
+                     std::chrono::system_clock::time_point) override {
+    return cannot();
+  }
+
+private:
+  sink_result cannot() const {
+    return sink_fails(sink_failure::kind::permanent,
+                      {ec::unsupported, "there is no tracker called " + name_});
+  }
+
+  std::string name_;
+};
+
 /// Sends and uploads what tracker *name* lacks, whose options the folder has as
 /// *in_folder*.
 tracker_state send_to(const std::string& name, const std::string& in_folder,
                       const tracked_run& run, const arguments& x) {
-  auto plain = make_sink(name, "{}");
-  if (!plain)
-    return lacks(plain.error().message);
-  sink_feed feed{std::move(*plain), run, {}, note};
+  std::shared_ptr<sink> plain;
+  auto is_known = is_in_troupe_sync(name);
+  if (is_known) {
+    auto made = make_sink(name, "{}");
+    if (!made)
+      return lacks(made.error().message);
+    plain = std::move(*made);
+  } else {
+    plain = std::make_shared<unknown_sink>(name);
+  }
+  sink_feed feed{std::move(plain), run, {}, note};
   auto unsent = feed.unsent();
   if (!unsent)
     return lacks("what is unsent cannot be counted: " + unsent.error().message);
-  if (*unsent == 0 && !may_be_offline(name, in_folder, run)) {
+  if (*unsent == 0 && (!is_known || !may_be_offline(name, in_folder, run))) {
     auto refused = feed.refused();
     return refused.empty() ? tracker_state{}
                            : lacks("all else is sent; " + refused);
   }
+  if (!is_known)
+    return lacks(counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
+                 + " unsent; " + who_sends_the_rest(name));
   auto given = x.options.find(name);
   auto chosen =
     choose_options(name, in_folder,

@@ -14,6 +14,7 @@
 #include "troupe/callbacks/report_page/report_page_sink.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
+#include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -112,7 +113,7 @@ folder_options choose(const document& defaults, const document& in_folder,
 expected<std::unique_ptr<sink>> make_sink(const std::string& name,
                                           const std::string& options) {
   auto found = makers().find(name);
-  if (found == makers().end())
+  if (found == makers().end() || !is_in_troupe_sync(name))
     return failure(ec::unsupported, "there is no tracker called " + name);
   try {
     return found->second(options);

@@ -4,6 +4,7 @@
 #include <unistd.h>
 
 #include <algorithm>
+#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -33,16 +34,33 @@ std::string unsent_text(const sink_feed& feed) {
   if (!unsent)
     return text + (file.empty() ? "" : file + " may be incomplete, ")
            + "what is unsent cannot be counted (" + unsent.error().message
-           + "); troupe-sync sends what the journal has";
+           + "); where the journal has records, "
+           + who_sends_the_rest(feed.target().name());
   text += (file.empty() ? "" : file + " is incomplete, ")
           + counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
           + " unsent";
   if (auto& trouble = feed.trouble())
     text += " (" + trouble.message + ')';
-  return text + "; they are kept, troupe-sync sends them";
+  return text + "; " + who_sends_the_rest(feed.target().name());
 }
 
+/// In order.
+constexpr std::array<std::string_view, 8> in_troupe_sync{
+  "comet",       "csv",         "mlflow",      "prometheus",
+  "report_page", "result_json", "tensorboard", "wandb"};
+
 } // namespace
+
+bool is_in_troupe_sync(std::string_view name) {
+  return std::ranges::binary_search(in_troupe_sync, name);
+}
+
+std::string who_sends_the_rest(const std::string& name) {
+  return is_in_troupe_sync(name)
+           ? "they are kept, troupe-sync sends them"
+           : "they stay in the journal; troupe-sync does not know this "
+             "tracker: only a program with this tracker can send them";
+}
 
 // -- what the threads share
 
@@ -287,8 +305,9 @@ std::string sink_thread::join(wait_time& time, wait_time::duration limit,
   if (!over) {
     state_->feed.leave();
     return "tracker " + name_
-           + " did not return from a call; its thread is left behind, and "
-             "what it has not taken is kept: troupe-sync sends it";
+           + " did not return from a call; its thread is left behind; of the "
+             "records that it has not taken: "
+           + who_sends_the_rest(name_);
   }
   return unsent_text(state_->feed);
 }

@@ -59,7 +59,8 @@ expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
   if (!target) {
     left_out_.push_back("tracker " + name
                         + " still serves another run and gets no records of "
-                          "this one; they are kept, troupe-sync sends them");
+                          "this one; "
+                        + who_sends_the_rest(name));
     to_.note(left_out_.back());
     return {};
   }

@@ -4,6 +4,7 @@
 
 #include "troupe/callbacks/csv/csv.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
+#include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 
 using namespace troupe;
@@ -13,6 +14,14 @@ TEST(make_sink_test, refuses_an_unknown_name) {
   auto none = make_sink("carrier_pigeon", "{}");
   ASSERT_FALSE(none);
   EXPECT_THAT(none.error().message, testing::HasSubstr("carrier_pigeon"));
+}
+
+TEST(make_sink_test, has_every_tracker_that_sentences_send_to_troupe_sync) {
+  for (auto name : {"comet", "csv", "mlflow", "prometheus", "report_page",
+                    "result_json", "tensorboard", "wandb"}) {
+    EXPECT_TRUE(is_in_troupe_sync(name)) << name;
+    EXPECT_TRUE(make_sink(name, "{}")) << name;
+  }
 }
 
 TEST(default_trackers_test,

@@ -113,7 +113,8 @@ TEST_F(sink_thread_test, reports_what_is_unsent_after_the_time_limit) {
   ASSERT_FALSE(notes.empty());
   EXPECT_THAT(notes.back(), HasSubstr("2 records are unsent"));
   EXPECT_THAT(notes.back(), HasSubstr("connection refused"));
-  EXPECT_THAT(notes.back(), HasSubstr("troupe-sync"));
+  // It is no tracker of troupe-sync's.
+  EXPECT_THAT(notes.back(), HasSubstr("only a program with this tracker"));
 }
 
 TEST_F(sink_thread_test, counts_no_time_in_which_the_program_was_stopped) {
@@ -273,7 +274,7 @@ TEST_F(sink_thread_test, starts_no_tracker_that_an_earlier_run_still_has) {
   ASSERT_EQ(unsent.size(), 1u);
   EXPECT_THAT(unsent[0],
               HasSubstr("tracker recorded still serves another run"));
-  EXPECT_THAT(unsent[0], HasSubstr("troupe-sync"));
+  EXPECT_THAT(unsent[0], HasSubstr("only a program with this tracker"));
   EXPECT_EQ(calls, 1);
   over.count_down();
   // Once the call has returned, the tracker serves a run again.
@@ -434,6 +435,7 @@ TEST_F(sink_thread_test, names_the_incomplete_file) {
   auto unfinished = trackers->finish();
   ASSERT_EQ(unfinished.size(), 1u);
   EXPECT_THAT(unfinished[0], HasSubstr("metrics.csv is incomplete"));
+  EXPECT_THAT(unfinished[0], HasSubstr("troupe-sync sends them"));
 }
 
 TEST_F(sink_thread_test, reports_that_it_cannot_count_what_is_unsent) {

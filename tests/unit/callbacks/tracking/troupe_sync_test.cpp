@@ -10,6 +10,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/written_run.hpp"
+#include "troupe/callbacks/tracking/record_reader.hpp"
 
 namespace troupe::internal::test {
 
@@ -157,6 +158,20 @@ TEST_F(troupe_sync_test, names_what_was_refused) {
     EXPECT_THAT(output, HasSubstr("2 records were refused"));
     EXPECT_THAT(output, HasSubstr("csv.rejected.jsonl"));
   }
+}
+
+TEST_F(troupe_sync_test, counts_what_a_sink_of_the_users_own_has_not_taken) {
+  options("lines", "{}");
+  EXPECT_EQ(sync(), 1);
+  EXPECT_THAT(output, HasSubstr("lines: 3 records are unsent"));
+  EXPECT_THAT(output, HasSubstr("only a program with this tracker"));
+  sink_position taken;
+  auto journal = run.path() / "journal.jsonl";
+  taken.offset = fs::file_size(journal);
+  taken.line_end = line_end_at(journal, taken.offset).value();
+  ASSERT_TRUE(save_position(taken, run.path() / "sinks/lines.offset"));
+  EXPECT_EQ(sync(), 0) << output;
+  EXPECT_THAT(output, HasSubstr("lines: all is sent"));
 }
 
 TEST_F(troupe_sync_test, refuses_what_belongs_to_someone_else) {

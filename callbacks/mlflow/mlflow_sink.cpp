@@ -145,26 +145,34 @@ sink_result mlflow_sink::tag_changed_names() {
 sink_result mlflow_sink::log(std::span<const tracker_record> records) {
   gathered batch;
   std::size_t done = 0; // Records before the batch.
-  for (std::size_t i = 0; i < records.size(); ++i) {
-    gather(records[i], batch);
-    if (!has_files(records[i], options_.upload_checkpoints))
-      continue;
-    // In order: the values before a file are sent before it.
-    if (auto ok = flush(batch); !ok) {
+  auto flush_before = [&](std::size_t next) {
+    auto ok = flush(batch);
+    if (!ok)
       ok.error().accepted += done;
-      return ok;
-    }
+    batch = {};
+    done = next;
+    return ok;
+  };
+  for (std::size_t i = 0; i < records.size(); ++i) {
+    // In order: the values before a file are sent before it, those of its own
+    // record alone, to be sent again if the file fails.
+    auto with_files = has_files(records[i], options_.upload_checkpoints);
+    if (with_files)
+      TROUPE_TRY_VOID(flush_before(i));
+    gather(records[i], batch);
+    if (!with_files)
+      continue;
+    TROUPE_TRY_VOID(flush_before(i));
     if (auto ok = log_files(records[i]); !ok) {
+      // One that is refused alone is not given again.
+      if (ok.error().what != kind::rejected || records.size() > 1)
+        store_->expect_metrics_again();
       ok.error().accepted = i;
       return ok;
     }
-    batch = {};
     done = i + 1;
   }
-  auto ok = flush(batch);
-  if (!ok)
-    ok.error().accepted += done;
-  return ok;
+  return flush_before(records.size());
 }
 
 void mlflow_sink::gather(const tracker_record& record, gathered& to) {
@@ -234,15 +242,40 @@ sink_result mlflow_sink::log_files(const tracker_record& record) {
     return put_image(*x, record);
   if (auto* x = std::get_if<logged_artifact>(&record.content))
     return put(x->path, artifact_path(x->name));
-  auto& row = std::get<journaled_batch>(record.content);
+  return put_checkpoint(std::get<journaled_batch>(record.content));
+}
+
+// The manifest comes last: a copy without it is not complete.
+sink_result mlflow_sink::put_checkpoint(const journaled_batch& row) {
   auto checkpoint = run_path_ / "checkpoints" / row.checkpoint;
-  auto found = read_manifest(checkpoint);
-  if (!found && found.error().code != ec::corrupt)
-    return sink_fails(kind::transient, found.error());
-  // It was removed by `num_to_keep`, and another may have its name.
-  if (!found || found->index != row.index || found->attempt != row.attempt)
-    return {};
-  return put(checkpoint, "checkpoints/" + row.checkpoint);
+  auto name = artifact_path("checkpoints/" + row.checkpoint);
+  auto last = concat(name, '/', manifest_file_name);
+  // Without it: `num_to_keep` removed it, and another may have its name.
+  auto look = [&] {
+    return read_manifest(checkpoint)
+      .map([&](const manifest& x) {
+        return x.index == row.index && x.attempt == row.attempt;
+      })
+      .or_else([](const error& x) -> expected<bool> {
+        return x.code == ec::corrupt ? expected<bool>{false}
+                                     : tl::unexpected{x};
+      });
+  };
+  auto skip = [&] {
+    return store_->has_file(last) ? sink_result{} : store_->remove(name);
+  };
+  auto is_there = look();
+  if (!is_there)
+    return sink_fails(kind::transient, is_there.error());
+  if (!*is_there)
+    return skip();
+  TROUPE_TRY_VOID(store_->remove(last)); // Of an earlier one of this name.
+  auto ok = put(checkpoint, name);
+  if (ok)
+    return ok;
+  // Or it was removed meanwhile.
+  is_there = look();
+  return is_there && !*is_there ? skip() : ok;
 }
 
 sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
@@ -258,6 +291,9 @@ sink_result mlflow_sink::put(const fs::path& path, const std::string& name) {
   auto files = files_below(path);
   if (!files)
     return sink_fails(kind::rejected, files.error());
+  std::ranges::stable_partition(*files, [&](const fs::path& file) {
+    return file != path / manifest_file_name;
+  });
   for (auto& file : *files)
     TROUPE_TRY_VOID(store_->put_file(
       file, artifact_path(name + "/"

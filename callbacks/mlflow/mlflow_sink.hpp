@@ -49,6 +49,7 @@ private:
               gathered& to);
   sink_result flush(gathered& x);
   sink_result log_files(const tracker_record& record);
+  sink_result put_checkpoint(const journaled_batch& row);
   sink_result put(const fs::path& path, const std::string& name);
   sink_result put_text(const std::string& text, const std::string& name);
   sink_result put_image(const logged_image& x, const tracker_record& record);

@@ -58,6 +58,10 @@ public:
   /// `accepted` of a failure counts metrics.
   virtual sink_result log_metrics(std::span<const mlflow_metric> metrics) = 0;
 
+  /// The metrics of the last `log_metrics` will be given again: `state()` is as
+  /// if they had not been logged. A server recognizes them.
+  virtual void expect_metrics_again() {}
+
   /// None of *params* is in `params()`, and none occurs twice.
   virtual sink_result log_params(std::span<const mlflow_pair> params) = 0;
 
@@ -66,6 +70,14 @@ public:
   /// Stores a copy of *file* as artifact *name*, a relative path.
   virtual sink_result put_file(const fs::path& file,
                                const std::string& name) = 0;
+
+  /// Whether artifact *name* is complete where only this process writes it; a
+  /// server is not asked.
+  virtual bool has_file(const std::string&) const { return true; }
+
+  /// Removes artifact *name*, a file or a folder, if there is one. A server
+  /// keeps it.
+  virtual sink_result remove(const std::string&) { return {}; }
 
   virtual sink_result end(run_status_kind status, std::int64_t time_ms) = 0;
 

@@ -9,6 +9,7 @@
 #include <set>
 #include <sstream>
 #include <string_view>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -330,7 +331,7 @@ sink_result mlflow_tree::log_metrics(std::span<const mlflow_metric> metrics) {
   // least.
   if (auto ok = sync_all(written); !ok)
     return file_result(ok);
-  sizes_ = std::move(sizes);
+  former_sizes_ = std::exchange(sizes_, std::move(sizes));
   return {};
 }
 
@@ -352,6 +353,17 @@ sink_result mlflow_tree::put_file(const fs::path& file,
   if (auto ok = may_write(over_, copy); !ok)
     return file_result(ok);
   return copy_artifact(file, copy);
+}
+
+bool mlflow_tree::has_file(const std::string& name) const {
+  auto found = look_up(folder_ / "artifacts" / name);
+  return !found || found->is_file(); // What is unknown is not removed.
+}
+
+sink_result mlflow_tree::remove(const std::string& name) {
+  auto path = folder_ / "artifacts" / name;
+  return file_result(
+    may_write(over_, path).and_then([&] { return remove_tree(path); }));
 }
 
 sink_result mlflow_tree::end(run_status_kind status, std::int64_t time_ms) {

@@ -35,9 +35,12 @@ public:
   }
 
   sink_result log_metrics(std::span<const mlflow_metric> metrics) override;
+  void expect_metrics_again() override { sizes_ = former_sizes_; }
   sink_result log_params(std::span<const mlflow_pair> params) override;
   sink_result set_tags(std::span<const mlflow_pair> tags) override;
   sink_result put_file(const fs::path& file, const std::string& name) override;
+  bool has_file(const std::string& name) const override;
+  sink_result remove(const std::string& name) override;
   sink_result end(run_status_kind status, std::int64_t time_ms) override;
   std::string state() const override;
 
@@ -65,7 +68,8 @@ private:
   std::string id_;
   bool is_ours_ = true; ///< No one else writes to the run.
   std::string experiment_id_;
-  sizes_type sizes_; ///< Of the metric files, by key.
+  sizes_type sizes_;        ///< Of the metric files, by key.
+  sizes_type former_sizes_; ///< Before the last `log_metrics`.
   std::map<std::string, std::string> params_;
 };
 

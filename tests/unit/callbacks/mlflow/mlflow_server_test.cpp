@@ -1,6 +1,8 @@
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
 
+#include <algorithm>
 #include <atomic>
+#include <functional>
 #include <mutex>
 #include <thread>
 
@@ -10,6 +12,7 @@
 #include "tests/support/loopback_server.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/callbacks/mlflow/mlflow_sink.hpp"
+#include "troupe/runtime/checkpoint/manifest.hpp"
 
 namespace troupe::internal::test {
 namespace {
@@ -45,6 +48,8 @@ protected:
   }
 
   loopback_reply answer(const loopback_request& x) {
+    if (on_request)
+      on_request(x);
     std::lock_guard guard{mutex};
     for (const auto& [part, reply] : answers)
       if (x.target.find(part) != x.target.npos)
@@ -88,6 +93,7 @@ protected:
   tracked_run run;
   std::mutex mutex;
   std::map<std::string, loopback_reply> answers;
+  std::function<void(const loopback_request&)> on_request;
   loopback_server server{[this](const auto& x) { return answer(x); }};
 };
 
@@ -250,6 +256,30 @@ TEST_F(mlflow_failures_test, refuses_artifacts_that_only_the_server_can_write) {
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, kind::rejected);
   EXPECT_THAT(failed.error().reason.message, HasSubstr("--serve-artifacts"));
+}
+
+TEST_F(mlflow_failures_test,
+       skips_a_checkpoint_that_retention_removes_while_it_is_uploaded) {
+  auto best = run.path / "checkpoints" / "best";
+  fs::create_directories(best);
+  write_bytes(best / "a", "bytes");
+  write_bytes(best / "z", "bytes");
+  write_bytes(best / "manifest.json",
+              to_json(manifest{.run_name = run.name, .name = "best"}));
+  on_request = [&](const loopback_request& x) {
+    if (x.method == "PUT")
+      fs::rename(best, run.path / "evicted");
+  };
+  mlflow_sink x{{.tracking_uri = server.url(), .upload_checkpoints = true}};
+  ASSERT_TRUE(x.start(run, ""));
+  std::vector<tracker_record> records(1);
+  records[0].content =
+    journaled_batch{.values = {metrics{{"loss", 1}}}, .checkpoint = "best"};
+  auto ok = x.log(records);
+  EXPECT_TRUE(ok) << ok.error().reason.message;
+  auto requests = server.requests();
+  EXPECT_EQ(std::ranges::count(requests, "PUT", &loopback_request::method), 1);
+  EXPECT_THAT(requests.back().target, HasSubstr("best/a"));
 }
 
 TEST_F(mlflow_failures_test, shows_no_secret_from_a_file) {

@@ -12,7 +12,7 @@ namespace troupe {
 
 struct tensorboard_options {
   /// Folder of the run's event files, which no other run may use; a relative
-  /// path is relative to the run's folder.
+  /// path is relative to the run's folder, a leading `~` is the user's home.
   fs::path log_dir = "tensorboard";
   rank_values ranks = rank_values::first;
   non_finite numbers = non_finite::send;

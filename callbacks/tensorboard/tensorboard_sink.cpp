@@ -7,6 +7,7 @@
 
 #include "troupe/callbacks/tensorboard/event_text.hpp"
 #include "troupe/callbacks/tensorboard/sink_progress.hpp"
+#include "troupe/callbacks/tracking/given_settings.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -44,10 +45,11 @@ std::string tensorboard_sink::options() const {
   return options_json(options_);
 }
 
-expected<void> tensorboard_sink::check(const tracked_run&) const {
+expected<void> tensorboard_sink::check(const tracked_run& run) const {
   if (options_.log_dir.empty())
     return failure(ec::invalid_config, "log_dir is empty: give a folder that "
                                        "no other run writes to");
+  TROUPE_TRY_VOID(folder_in(run.path));
   return {};
 }
 
@@ -65,9 +67,11 @@ sink_result tensorboard_sink::start(const tracked_run& run,
   return file_result(open());
 }
 
-fs::path tensorboard_sink::folder() const {
-  return options_.log_dir.is_absolute() ? options_.log_dir
-                                        : run_.path / options_.log_dir;
+expected<fs::path> tensorboard_sink::folder_in(const fs::path& run) const {
+  auto& given = options_.log_dir;
+  if (!given.empty() && *given.begin() == "~")
+    return given_folder(given.string(), "log_dir");
+  return given.is_absolute() ? given : run / given;
 }
 
 expected<void> tensorboard_sink::open() {
@@ -76,7 +80,8 @@ expected<void> tensorboard_sink::open() {
   if (!found.exists())
     return failure(ec::storage,
                    "cannot find the run's folder " + run_.path.string());
-  TROUPE_TRY(auto files, event_files::open(folder(), run_.id, host_of(run_),
+  TROUPE_TRY(auto folder, folder_in(run_.path));
+  TROUPE_TRY(auto files, event_files::open(folder, run_.id, host_of(run_),
                                            done_.place, run_.cancelled));
   files_ = std::move(files);
   expected<void> done;

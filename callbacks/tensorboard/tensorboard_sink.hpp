@@ -32,7 +32,7 @@ public:
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
-  fs::path folder() const;
+  expected<fs::path> folder_in(const fs::path& run) const;
   expected<void> open();
   /// Appends the events of *record* to *out*; begins a file for an attempt.
   sink_result take(const tracker_record& record, std::string& out,

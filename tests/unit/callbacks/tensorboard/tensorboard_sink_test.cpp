@@ -1,9 +1,11 @@
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 
+#include <sys/wait.h>
 #include <unistd.h>
 
 #include <algorithm>
 #include <cmath>
+#include <cstdlib>
 #include <iostream>
 #include <random>
 #include <stop_token>
@@ -11,6 +13,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/broken_off.hpp"
+#include "tests/support/child.hpp"
 #include "tests/support/event_file.hpp"
 #include "tests/support/small_disk.hpp"
 #include "tests/support/temporary_folder.hpp"
@@ -356,6 +359,20 @@ TEST_F(tensorboard_sink_test, does_not_create_the_folder_of_a_removed_run) {
   tensorboard_sink sink;
   EXPECT_FALSE(sink.start(run_, {}));
   EXPECT_FALSE(fs::exists(run_.path));
+}
+
+TEST_F(tensorboard_sink_test, writes_to_a_folder_in_the_users_home) {
+  // In a process of its own: it changes the environment.
+  auto status = test::run_in_child([&] {
+    ::setenv("HOME", (folder_ / "home").c_str(), 1);
+    fs::create_directory(folder_ / "home");
+    tensorboard_sink sink{{.log_dir = "~/tb"}};
+    auto ok = sink.check(run_) && sink.start(run_, {})
+              && !test::event_files_in(folder_ / "home/tb").empty();
+    ::_exit(ok ? 0 : 2);
+  });
+  EXPECT_TRUE(WIFEXITED(status) && WEXITSTATUS(status) == 0);
+  EXPECT_FALSE(fs::exists(run_.path / "~"));
 }
 
 TEST_F(tensorboard_sink_test, can_be_rebuilt_from_its_options) {

@@ -1,5 +1,7 @@
 #include "troupe/trainers/tracking_handle.hpp"
 
+#include <fcntl.h>
+
 #include <algorithm>
 #include <cctype>
 #include <cmath>
@@ -9,6 +11,7 @@
 #include "troupe/callbacks/encoding/png.hpp"
 #include "troupe/callbacks/tracking/loop_record.hpp"
 #include "troupe/runtime/checkpoint/copy_files.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 #include "troupe/runtime/text.hpp"
@@ -56,6 +59,42 @@ void distribute(logged_histogram& to, std::span<const double> values,
 fs::path inside(const fs::path& path, const fs::path& run) {
   auto relative = path.lexically_relative(run);
   return relative.empty() || *relative.begin() == ".." ? fs::path{} : relative;
+}
+
+/// Whether *path*, relative to the run's folder, is of checkpoints: a report
+/// renames their folders, retention removes them.
+bool is_of_checkpoints(const fs::path& path) {
+  return !path.empty() && *path.begin() == "checkpoints";
+}
+
+expected<void> sync_path(const fs::path& path) {
+  return open_file(path, O_RDONLY, "open").and_then([&](const unique_fd& x) {
+    return sync_file(x, path);
+  });
+}
+
+/// Makes *path* below the folder *base* durable: with all below it, and its
+/// name.
+expected<void> sync_artifact(const fs::path& path, const fs::path& base) {
+  TROUPE_TRY(auto found, look_up(path));
+  if (found.is_folder()) {
+    boost::system::error_code code;
+    fs::recursive_directory_iterator i{path, code}, end;
+    for (; !code && i != end; i.increment(code)) {
+      TROUPE_TRY(auto entry, look_up_link(i->path()));
+      if (entry.is_file() || entry.is_folder())
+        TROUPE_TRY_VOID(sync_path(i->path()));
+    }
+    if (code)
+      return tl::unexpected{storage_error("list", path, code.value())};
+  }
+  if (found.is_file() || found.is_folder())
+    TROUPE_TRY_VOID(sync_path(path));
+  for (auto folder = path; folder != base;) {
+    folder = folder.parent_path();
+    TROUPE_TRY_VOID(sync_path(folder));
+  }
+  return {};
 }
 
 /// The run's folder; nothing is created if it was renamed or replaced.
@@ -149,7 +188,12 @@ void tracking_handle::log_artifact(const fs::path& path,
   auto shown = name.empty() ? source.filename().string() : name;
   auto run = context_->run_path();
   auto kept = inside(source, run);
-  if (kept.empty()) {
+  if (kept == ".")
+    throw train_error{
+      {ec::invalid_argument,
+       "the run's folder " + run.string()
+         + " cannot be an artifact of the run: name a file or a folder in it"}};
+  if (kept.empty() || is_of_checkpoints(kept)) {
     kept = (fs::path{"artifacts"} / shown).lexically_normal();
     if (inside(run / kept, run / "artifacts").empty())
       throw train_error{
@@ -162,6 +206,8 @@ void tracking_handle::log_artifact(const fs::path& path,
                            : copy_file(source, run / kept, copy_sync::no);
     }));
   }
+  // The journal, which names it, is durable within a second.
+  value_or_throw(sync_artifact(run / kept, run));
   send(logged_artifact{kept, shown});
 }
 

@@ -71,7 +71,9 @@ public:
                      std::int64_t step, int buckets = 30);
 
   /// A file or folder that belongs to the run. Files outside the run's folder
-  /// are copied to its `artifacts/<name>`.
+  /// are copied to its `artifacts/<name>`, and so are those of checkpoints,
+  /// which are renamed when they are reported and removed by retention. Durable
+  /// when this returns. Throws for the run's folder itself.
   void log_artifact(const fs::path& path, const std::string& name = {});
 
   /// Records how the loop ended; later calls do nothing.

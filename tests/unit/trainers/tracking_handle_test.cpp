@@ -11,7 +11,9 @@
 #include "tests/support/folder_elsewhere.hpp"
 #include "tests/support/memory_link.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
+#include "troupe/runtime/text.hpp"
 #include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal::test {
@@ -147,6 +149,51 @@ TEST_F(tracking_handle_test, leaves_a_file_of_the_run_where_it_is) {
   tracker.log_artifact(run / "own.txt");
   EXPECT_EQ(fields_of("tracker_artifact").at("file"), metric_value{"own.txt"});
   EXPECT_FALSE(fs::exists(run / "artifacts"));
+}
+
+TEST_F(tracking_handle_test, copies_what_a_checkpoint_has) {
+  for (std::string folder :
+       {"checkpoints/.staging-0-rank_0", "checkpoints/c"}) {
+    fs::create_directories(run / folder);
+    write_bytes(run / folder / "model.bin", "model");
+    auto context = context_of(0);
+    auto tracker = start_tracking(context);
+    link->events.clear();
+    tracker.log_artifact(run / folder / "model.bin");
+    EXPECT_EQ(fields_of("tracker_artifact").at("file"),
+              metric_value{"artifacts/model.bin"});
+    fs::remove_all(run / folder); // It is renamed, or evicted.
+    EXPECT_EQ(bytes_of(run / "artifacts/model.bin"), "model");
+  }
+}
+
+TEST_F(tracking_handle_test, refuses_the_runs_folder_as_an_artifact) {
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  link->events.clear();
+  EXPECT_THROW(tracker.log_artifact(context.run_path()), train_error);
+  EXPECT_THAT(link->events, IsEmpty());
+}
+
+TEST_F(tracking_handle_test, names_only_artifacts_that_survive_a_power_cut) {
+  write_bytes(elsewhere / "notes.txt", "notes");
+  fs::create_directories(elsewhere / "all/sub");
+  write_bytes(elsewhere / "all/sub/more.txt", "more");
+  auto context = context_of(0);
+  auto tracker = start_tracking(context);
+  // A file or its folder; `artifacts`, the run's folder.
+  for (auto& [path, syncs] : {std::pair{elsewhere / "notes.txt", 3},
+                              std::pair{elsewhere / "all", 5}}) {
+    for (auto i = 1; i <= syncs; ++i) {
+      link->events.clear();
+      ASSERT_TRUE(arm_failpoint(concat("storage.sync_file:", i, "=eio")));
+      EXPECT_THROW(tracker.log_artifact(path), train_error) << path << ' ' << i;
+      ASSERT_TRUE(arm_failpoint(""));
+      EXPECT_THAT(link->events, IsEmpty());
+    }
+    tracker.log_artifact(path);
+    EXPECT_EQ(link->events.size(), 1u);
+  }
 }
 
 TEST_F(tracking_handle_test, creates_nothing_at_the_runs_former_path) {

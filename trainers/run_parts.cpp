@@ -121,6 +121,7 @@ public:
 
 private:
   expected<void> find_spawner();
+  expected<void> check_trackers() const;
   expected<void> start_trackers();
   std::shared_ptr<rank_launcher> make_launcher();
   /// On the network thread if its messages come from other processes, or where
@@ -159,6 +160,7 @@ expected<void> run_starter::open() {
   TROUPE_TRY(auto actors, find_actors(request_.run, system_));
   if (around_.given_up && around_.given_up())
     return failure(ec::stopped, "the run was stopped before it began");
+  TROUPE_TRY_VOID(check_trackers());
   TROUPE_TRY(run_->store,
              run_store::open(request_.run, request_.loop.config_text));
   request_.run.name = run_->store->description().name;
@@ -177,6 +179,17 @@ expected<void> run_starter::find_spawner() {
                    "the actor system has no middleman: load "
                    "caf::io::middleman in its config");
   return {};
+}
+
+// A run that is refused leaves no folder.
+expected<void> run_starter::check_trackers() const {
+  auto& config = request_.run;
+  run_description run;
+  run.name = config.name.value_or("run");
+  run.id = std::string(32, '0');
+  run.config = request_.loop.config_text;
+  return tracker_set::check(trackers_of(config), run,
+                            config.storage_path / run.name);
 }
 
 expected<void> run_starter::start_trackers() {

@@ -172,7 +172,8 @@ public:
 
   /// Refuses what can never work, before any rank starts: a missing credential,
   /// an unusable name. Uses no network. The sentence names the variable, the
-  /// setting and the file that were looked for.
+  /// setting and the file that were looked for. Called before the run has its
+  /// folder and its id, and once more when it has them.
   virtual expected<void> check(const tracked_run&) const { return {}; }
 
   /// Opens or reopens the tracker's run. *state* is the value of `state()` when

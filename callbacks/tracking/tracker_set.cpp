@@ -38,6 +38,14 @@ expected<std::vector<std::shared_ptr<sink>>> take(const tracker_list& trackers,
 
 } // namespace
 
+expected<void> tracker_set::check(const tracker_list& trackers,
+                                  const run_description& run,
+                                  const fs::path& run_path) {
+  TROUPE_TRY_VOID(check_names(trackers));
+  TROUPE_TRY_VOID(take(trackers, describe_tracked_run(run, run_path)));
+  return {};
+}
+
 expected<std::unique_ptr<tracker_set>>
 tracker_set::start(const tracker_list& trackers, const run_description& run,
                    const fs::path& run_path, listeners to) {

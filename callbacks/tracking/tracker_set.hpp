@@ -26,6 +26,12 @@ public:
     std::function<run_status()> status;
   };
 
+  /// What `start` refuses, before the run has a folder: *run_path* need not
+  /// exist, and *run* has no id that lasts.
+  static expected<void> check(const tracker_list& trackers,
+                              const run_description& run,
+                              const fs::path& run_path);
+
   /// Checks each tracker, saves its options in `sinks/` of the run's folder
   /// *run_path* for `troupe-sync`, and starts it. `ec::invalid_config`: one
   /// lacks what it needs, or two have the same name. A tracker that another run

@@ -4,6 +4,8 @@
 
 #include <csignal>
 
+#include <troupe/trackers.hpp>
+
 #include "tests/integration/run/run_test.hpp"
 
 namespace troupe::internal::test {
@@ -188,7 +190,18 @@ INSTANTIATE_TEST_SUITE_P(
               "run.callbacks has a null"},
     bad_input{"null_tracker",
               [](auto& x) { x.run.trackers.push_back(nullptr); },
-              "run.trackers has a null"}),
+              "run.trackers has a null"},
+    bad_input{"setting_of_a_tracker",
+              [](auto& x) {
+                x.run.trackers.push_back(
+                  mlflow_tracker({.tracking_uri = "localhost:5000"}));
+              },
+              "tracker mlflow: "},
+    bad_input{"two_trackers_of_one_name",
+              [](auto& x) {
+                x.run.trackers = {csv_tracker(), csv_tracker()};
+              },
+              "two trackers named csv"}),
   [](auto& info) { return info.param.name; });
 
 TEST_F(run_test, storage_that_is_a_file_is_named) {

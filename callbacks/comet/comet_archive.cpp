@@ -39,12 +39,6 @@ using message_kind = comet_message::kind;
 
 constexpr std::size_t max_messages = std::size_t{1} << 30;
 
-std::string in_quotes(std::string_view text) {
-  std::string result;
-  append_json_string(result, text);
-  return result;
-}
-
 sink_result fails(const error& reason) {
   return sink_fails(reason.code == ec::corrupt ? sink_failure::kind::permanent
                                                : sink_failure::kind::transient,
@@ -215,33 +209,40 @@ sink_result comet_archive::send(std::span<const comet_message> messages) {
 
 std::string comet_archive::line_of(const comet_message& x,
                                    std::uint64_t id) const {
-  auto name = in_quotes(x.name), value = comet_json(x.value);
-  auto time = std::to_string(x.time_ms);
-  auto step = x.step ? std::to_string(*x.step) : std::string{"null"};
-  std::string type, payload;
+  auto value = json::value_of(comet_value(x.value));
+  auto step = x.step ? json::ordered_document(*x.step) : nullptr;
+  json::ordered_document payload;
+  std::string type;
   switch (x.what) {
     case message_kind::metric:
       type = "metric_msg";
-      payload = R"("local_timestamp":)" + time + R"(,"metric":{"metricName":)"
-                + name + R"(,"metricValue":)" + value + R"(,"step":)" + step
-                + R"(,"epoch":null})";
+      payload = {{"local_timestamp", x.time_ms},
+                 {"metric",
+                  {{"metricName", x.name},
+                   {"metricValue", value},
+                   {"step", step},
+                   {"epoch", nullptr}}}};
       break;
     case message_kind::parameter:
       type = "parameter_msg";
-      payload = R"("local_timestamp":)" + time + R"(,"param":{"paramName":)"
-                + name + R"(,"paramValue":)" + value
-                + R"(,"source":"manual","step":)" + step + "}";
+      payload = {{"local_timestamp", x.time_ms},
+                 {"param",
+                  {{"paramName", x.name},
+                   {"paramValue", value},
+                   {"source", "manual"},
+                   {"step", step}}}};
       break;
     case message_kind::asset: // An archive holds values only.
-      value = x.file ? in_quotes(x.file->string()) : value;
+      if (x.file)
+        value = x.file->string();
       [[fallthrough]];
     case message_kind::other:
       type = "log_other";
-      payload = R"("key":)" + name + R"(,"value":)" + value;
+      payload = {{"key", x.name}, {"value", value}};
       break;
   }
-  return concat(R"({"payload":{)", payload, R"(,"message_id":)", id,
-                R"(},"type":")", type, "\"}\n");
+  payload["message_id"] = id;
+  return json::text_of({{"payload", payload}, {"type", type}}) + '\n';
 }
 
 std::string comet_archive::experiment_json(std::int64_t end_ms) const {
@@ -256,7 +257,7 @@ std::string comet_archive::experiment_json(std::int64_t end_ms) const {
   out["workspace"] = settings_.workspace.empty()
                        ? json::document{}
                        : json::document(settings_.workspace);
-  return out.dump(-1, ' ', false, json::document::error_handler_t::replace);
+  return json::text_of(out);
 }
 
 sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {

@@ -45,12 +45,10 @@ metrics buckets_of(const logged_histogram& x) {
 
 } // namespace
 
-std::string comet_json(const metric_value& value) {
-  std::string result;
+metric_value comet_value(const metric_value& value) {
   if (auto flag = std::get_if<bool>(&value.variant()))
-    return *flag ? "1" : "0";
-  append_json(result, value);
-  return result;
+    return *flag ? 1 : 0;
+  return value;
 }
 
 expected<std::vector<comet_message>>

@@ -51,8 +51,8 @@ private:
   std::map<std::string, std::string> others_; ///< The latest of each name.
 };
 
-/// *value* in Comet's JSON: NaN and infinities are strings, flags are numbers.
-std::string comet_json(const metric_value& value);
+/// *value* as Comet takes it: flags are numbers.
+metric_value comet_value(const metric_value& value);
 
 /// Keeps the latest point of each metric, and all other messages. *all* holds
 /// the messages of each record, in the records' order.

@@ -1,10 +1,9 @@
 #include "troupe/callbacks/comet/comet_rest.hpp"
 
-#include <nlohmann/json.hpp>
-
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -20,16 +19,6 @@ constexpr double other_limit = 8'000 * 0.9;
 
 constexpr auto hint = "check COMET_API_KEY (or api_key in ~/.comet.config), "
                       "COMET_WORKSPACE and COMET_PROJECT_NAME";
-
-std::string field(const char* name, const std::string& text) {
-  std::string result = std::string{"\""} + name + "\":";
-  append_json_string(result, text);
-  return result;
-}
-
-std::string field(const char* name, std::int64_t x) {
-  return concat("\"", name, "\":", x);
-}
 
 // Comet does not deduplicate, so a call must not be repeated automatically.
 http_request post_request(const std::string& path, std::string body) {
@@ -58,10 +47,6 @@ comet_rest::comet_rest(comet_settings settings, std::vector<std::string> tags,
     start_ms_(unix_ms(run.start_time)), stop_(run.cancelled),
     metric_calls_(metric_limit), other_calls_(other_limit) {}
 
-std::string comet_rest::key_field() const {
-  return "{" + field("experimentKey", key_);
-}
-
 sink_result comet_rest::start(const std::string& state) {
   if (key_.empty())
     key_ =
@@ -76,12 +61,12 @@ sink_result comet_rest::start(const std::string& state) {
 }
 
 sink_result comet_rest::create() {
-  auto body = "{" + field("projectName", settings_.project) + ","
-              + field("experimentName", settings_.name) + ","
-              + field("experimentKey", settings_.experiment_key);
+  json::ordered_document body{{"projectName", settings_.project},
+                              {"experimentName", settings_.name},
+                              {"experimentKey", settings_.experiment_key}};
   if (!settings_.workspace.empty())
-    body += "," + field("workspaceName", settings_.workspace);
-  auto request = post_request("create", body + "}");
+    body["workspaceName"] = settings_.workspace;
+  auto request = post_request("create", json::text_of(body));
   http_reply reply;
   if (auto ok = call(std::move(request), &reply); !ok) {
     // Nothing can be sent without an experiment.
@@ -89,9 +74,10 @@ sink_result comet_rest::create() {
       ok.error().what = failure_kind::permanent;
     return ok;
   }
-  auto json = nlohmann::json::parse(reply.body, nullptr, false);
-  auto found = json.is_object() ? json.find("experimentKey") : json.end();
-  if (!json.is_object() || found == json.end() || !found->is_string())
+  auto created = json::document::parse(reply.body, nullptr, false);
+  auto found =
+    created.is_object() ? created.find("experimentKey") : created.end();
+  if (!created.is_object() || found == created.end() || !found->is_string())
     return sink_fails(failure_kind::transient,
                       {ec::protocol, "Comet's reply to create has no "
                                      "experimentKey"});
@@ -100,13 +86,8 @@ sink_result comet_rest::create() {
 }
 
 sink_result comet_rest::send_tags() {
-  auto all = key_field() + ",\"addedTags\":[";
-  for (auto& tag : tags_) {
-    if (&tag != &tags_.front())
-      all += ',';
-    append_json_string(all, tag);
-  }
-  auto sent = post("tags", all + "]}");
+  auto sent = post(
+    "tags", json::text_of({{"experimentKey", key_}, {"addedTags", tags_}}));
   // What Comet refuses once it refuses again.
   tags_are_due_ = !sent && sent.error().what != failure_kind::rejected;
   return sent;
@@ -135,21 +116,24 @@ sink_result comet_rest::send(std::span<const comet_message> messages) {
 }
 
 sink_result comet_rest::send(const comet_message& x) {
-  auto body = key_field();
+  json::ordered_document body{{"experimentKey", key_}};
+  auto value = json::value_of(comet_value(x.value));
   switch (x.what) {
     case comet_message::kind::metric:
-      body += "," + field("metricName", x.name) + ",\"metricValue\":"
-              + comet_json(x.value) + "," + field("timestamp", x.time_ms);
+      body["metricName"] = x.name;
+      body["metricValue"] = value;
+      body["timestamp"] = x.time_ms;
       if (x.step)
-        body += "," + field("step", *x.step);
-      return post("metric", body + "}");
+        body["step"] = *x.step;
+      return post("metric", json::text_of(body));
     case comet_message::kind::parameter:
-      body += "," + field("parameterName", x.name)
-              + ",\"parameterValue\":" + comet_json(x.value);
-      return post("parameter", body + "}");
+      body["parameterName"] = x.name;
+      body["parameterValue"] = value;
+      return post("parameter", json::text_of(body));
     case comet_message::kind::other:
-      body += "," + field("key", x.name) + ",\"value\":" + comet_json(x.value);
-      return post("log-other", body + "}");
+      body["key"] = x.name;
+      body["value"] = value;
+      return post("log-other", json::text_of(body));
     case comet_message::kind::asset:
       return send_asset(x);
   }
@@ -178,9 +162,10 @@ sink_result comet_rest::send_asset(const comet_message& x) {
 }
 
 sink_result comet_rest::finish(std::chrono::system_clock::time_point time) {
-  auto body = key_field() + "," + field("startTimeMillis", start_ms_) + ","
-              + field("endTimeMillis", unix_ms(time)) + "}";
-  TROUPE_TRY_VOID(post("set-start-end-time", body));
+  TROUPE_TRY_VOID(post("set-start-end-time",
+                       json::text_of({{"experimentKey", key_},
+                                      {"startTimeMillis", start_ms_},
+                                      {"endTimeMillis", unix_ms(time)}})));
   return get("stop?experimentKey=" + percent_encoded(key_));
 }
 

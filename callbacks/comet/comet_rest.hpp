@@ -73,7 +73,6 @@ private:
   sink_result post(const std::string& path, const std::string& body);
   sink_result get(const std::string& path);
   sink_result call(http_request request, http_reply* reply = nullptr);
-  std::string key_field() const;
 
   comet_settings settings_;
   std::vector<std::string> tags_;

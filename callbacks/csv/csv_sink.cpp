@@ -146,7 +146,7 @@ sink_result csv_sink::finish(run_status_kind,
 }
 
 std::string csv_sink::state() const {
-  return concat(R"({"rows":)", rows_.value_or(0), '}');
+  return json::document{{"rows", rows_.value_or(0)}}.dump();
 }
 
 } // namespace troupe::internal

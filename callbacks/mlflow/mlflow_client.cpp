@@ -3,35 +3,24 @@
 #include <algorithm>
 #include <string_view>
 
-#include <nlohmann/json.hpp>
-
-#include "troupe/callbacks/encoding/text.hpp"
 #include "troupe/callbacks/tracking/http_failure.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/storage/json.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 namespace {
 
-void append_item(std::string& out, const mlflow_metric& x) {
-  out += "{\"key\":";
-  append_json_string(out, x.key);
-  out += ",\"value\":";
-  append_json(out, x.value);
-  out += ",\"timestamp\":";
-  append_number(out, x.time_ms);
-  out += ",\"step\":";
-  append_number(out, x.step);
-  out += '}';
+json::ordered_document item_of(const mlflow_metric& x) {
+  return {{"key", x.key},
+          {"value", json::value_of(x.value)},
+          {"timestamp", x.time_ms},
+          {"step", x.step}};
 }
 
-void append_item(std::string& out, const mlflow_pair& x) {
-  out += "{\"key\":";
-  append_json_string(out, x.key);
-  out += ",\"value\":";
-  append_json_string(out, x.value);
-  out += '}';
+json::ordered_document item_of(const mlflow_pair& x) {
+  return {{"key", x.key}, {"value", x.value}};
 }
 
 // At most *max_items* per object `{"run_id":…,"<field>":[…]}`.
@@ -40,13 +29,12 @@ std::vector<mlflow_body> bodies(const std::string& run_id, const char* field,
                                 std::span<const T> items, std::size_t max_items,
                                 std::size_t max_bytes) {
   constexpr std::string_view end = "]}";
-  std::string begin = "{\"run_id\":";
-  append_json_string(begin, run_id);
-  begin.append(",\"").append(field).append("\":[");
+  auto none = json::ordered_document::array();
+  auto begin = json::text_of({{"run_id", run_id}, {field, none}});
+  begin.resize(begin.size() - end.size());
   std::vector<mlflow_body> result;
   for (auto& item : items) {
-    std::string text;
-    append_item(text, item);
+    auto text = json::text_of(item_of(item));
     if (result.empty() || result.back().items == max_items
         || result.back().json.size() + 1 + text.size() + end.size()
              > max_bytes) {
@@ -90,10 +78,10 @@ std::string hint_for(const http_reply& x, const mlflow_settings& settings) {
 }
 
 std::string code_of(const std::string& body) {
-  auto json = nlohmann::json::parse(body, nullptr, false);
-  if (json.is_object() && json.contains("error_code")
-      && json["error_code"].is_string())
-    return json["error_code"].get<std::string>();
+  auto reply = json::document::parse(body, nullptr, false);
+  if (reply.is_object() && reply.contains("error_code")
+      && reply["error_code"].is_string())
+    return reply["error_code"].get<std::string>();
   return {};
 }
 
@@ -147,17 +135,18 @@ mlflow_login::fetch(std::stop_token stop) {
       failed.what = sink_failure::kind::permanent;
     return tl::unexpected{failed};
   }
-  auto json = nlohmann::json::parse(reply->body, nullptr, false);
-  if (!json.is_object() || !json.contains("access_token")
-      || !json["access_token"].is_string())
+  auto answer = json::document::parse(reply->body, nullptr, false);
+  if (!answer.is_object() || !answer.contains("access_token")
+      || !answer["access_token"].is_string())
     return sink_fails(sink_failure::kind::permanent,
                       {ec::protocol, url_ + " answered without a token"});
-  auto lifetime = json.contains("expires_in") && json["expires_in"].is_number()
-                    ? json["expires_in"].get<double>()
-                    : 3600.0;
+  auto lifetime =
+    answer.contains("expires_in") && answer["expires_in"].is_number()
+      ? answer["expires_in"].get<double>()
+      : 3600.0;
   auto seconds = static_cast<long>(std::clamp(lifetime - 60, 0.0, 86400.0));
   due_ = clock::now() + std::chrono::seconds{seconds};
-  return json["access_token"].get<std::string>();
+  return answer["access_token"].get<std::string>();
 }
 
 mlflow_client::mlflow_client(mlflow_settings settings,

@@ -7,6 +7,7 @@
 #include "troupe/callbacks/http/http_client.hpp"
 #include "troupe/callbacks/mlflow/mlflow_files.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::internal {
 
@@ -47,10 +48,6 @@ tl::unexpected<sink_failure> permanent(const sink_failure& x) {
 // now will be refused again.
 tl::unexpected<sink_failure> unusable(const mlflow_refusal& x) {
   return permanent(x.failure);
-}
-
-std::string dump(const nlohmann::json& x) {
-  return x.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 
 nlohmann::json parse(const std::string& text) {
@@ -126,7 +123,7 @@ sink_result mlflow_artifacts::put_signed(const fs::path& file,
                                          const std::string& name) {
   const nlohmann::json question{{"run_id", run_id_}, {"path", {name}}};
   auto answer =
-    client_.post("artifacts/credentials-for-write", question.dump());
+    client_.post("artifacts/credentials-for-write", json::text_of(question));
   if (!answer)
     return tl::unexpected{answer.error().failure};
   http_request request{.method = "PUT", .file = file};
@@ -226,8 +223,8 @@ mlflow_server::found mlflow_server::experiment_by_name() {
 }
 
 mlflow_server::found mlflow_server::make_experiment() {
-  auto reply =
-    client_.post("experiments/create", dump({{"name", run_.experiment}}));
+  auto reply = client_.post("experiments/create",
+                            json::text_of({{"name", run_.experiment}}));
   if (!reply && reply.error().already_exists()) // Another run was first.
     return experiment_by_name();
   if (!reply)
@@ -236,11 +233,11 @@ mlflow_server::found mlflow_server::make_experiment() {
 }
 
 mlflow_server::found mlflow_server::find_run(const std::string& experiment_id) {
-  auto reply =
-    client_.post("runs/search",
-                 dump({{"experiment_ids", {experiment_id}},
-                       {"filter", "tags.`troupe.run_uid` = '" + run_.uid + "'"},
-                       {"max_results", 1}}));
+  auto reply = client_.post(
+    "runs/search",
+    json::text_of({{"experiment_ids", {experiment_id}},
+                   {"filter", "tags.`troupe.run_uid` = '" + run_.uid + "'"},
+                   {"max_results", 1}}));
   if (!reply)
     return unusable(reply.error());
   return text_at(parse(*reply), "/runs/0/info/run_id");
@@ -252,11 +249,11 @@ sink_result mlflow_server::make_run(const std::string& experiment_id,
   if (!replaced.empty())
     tags.push_back({"troupe.replaces", replaced});
   auto reply = client_.post("runs/create",
-                            dump({{"experiment_id", experiment_id},
-                                  {"start_time", run_.start_ms},
-                                  {"run_name", run_.name},
-                                  {"user_id", run_.user},
-                                  {"tags", pairs_json(tags)}}),
+                            json::text_of({{"experiment_id", experiment_id},
+                                           {"start_time", run_.start_ms},
+                                           {"run_name", run_.name},
+                                           {"user_id", run_.user},
+                                           {"tags", pairs_json(tags)}}),
                             false);
   if (!reply)
     return unusable(reply.error());
@@ -290,8 +287,8 @@ mlflow_server::load_run(const std::string& id) {
 }
 
 sink_result mlflow_server::resume() {
-  auto reply =
-    client_.post("runs/update", dump({{"run_id", id_}, {"status", "RUNNING"}}));
+  auto reply = client_.post(
+    "runs/update", json::text_of({{"run_id", id_}, {"status", "RUNNING"}}));
   if (!reply)
     return unusable(reply.error());
   return set_tags(run_.tags);
@@ -355,16 +352,16 @@ sink_result mlflow_server::put_file(const fs::path& file,
 
 sink_result mlflow_server::end(run_status_kind status, std::int64_t time_ms) {
   auto reply =
-    client_.post("runs/update", dump({{"run_id", id_},
-                                      {"status", status_text(status)},
-                                      {"end_time", time_ms}}));
+    client_.post("runs/update", json::text_of({{"run_id", id_},
+                                               {"status", status_text(status)},
+                                               {"end_time", time_ms}}));
   if (!reply)
     return tl::unexpected{reply.error().failure};
   return {};
 }
 
 std::string mlflow_server::state() const {
-  return id_.empty() ? std::string{} : dump({{"run_id", id_}});
+  return id_.empty() ? std::string{} : json::text_of({{"run_id", id_}});
 }
 
 } // namespace troupe::internal

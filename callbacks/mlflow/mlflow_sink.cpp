@@ -6,6 +6,8 @@
 
 #include <nlohmann/json.hpp>
 
+#include "troupe/runtime/storage/json.hpp"
+
 #include "troupe/callbacks/mlflow/mlflow.hpp"
 #include "troupe/callbacks/mlflow/mlflow_names.hpp"
 #include "troupe/callbacks/mlflow/mlflow_server.hpp"
@@ -35,11 +37,15 @@ bool has_files(const tracker_record& x, bool with_checkpoints) {
 }
 
 std::string histogram_json(const logged_histogram& x) {
-  return nlohmann::json{{"name", x.name},     {"step", x.step},
-                        {"min", x.min},       {"max", x.max},
-                        {"sum", x.sum},       {"sum_squares", x.sum_squares},
-                        {"limits", x.limits}, {"counts", x.counts}}
-    .dump(2, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json::text_of({{"name", x.name},
+                        {"step", x.step},
+                        {"min", x.min},
+                        {"max", x.max},
+                        {"sum", x.sum},
+                        {"sum_squares", x.sum_squares},
+                        {"limits", x.limits},
+                        {"counts", x.counts}},
+                       2);
 }
 
 expected<void> check_tags(const std::string& text) {
@@ -356,8 +362,8 @@ sink_result mlflow_sink::finish(run_status_kind status,
 std::string mlflow_sink::state() const {
   if (!store_)
     return {};
-  return nlohmann::json{{"store", store_->state()}, {"names", names_.changed()}}
-    .dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
+  return json::text_of(
+    nlohmann::json{{"store", store_->state()}, {"names", names_.changed()}});
 }
 
 } // namespace troupe::internal

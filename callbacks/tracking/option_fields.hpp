@@ -16,6 +16,7 @@
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/runtime/fs.hpp"
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/storage/json.hpp"
 
 namespace troupe::internal {
 
@@ -69,9 +70,7 @@ public:
   }
 
   /// Bytes that are not UTF-8 become U+FFFD.
-  std::string text() const {
-    return json_.dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
-  }
+  std::string text() const { return json::text_of(json_); }
 
 private:
   nlohmann::json json_ = nlohmann::json::object();

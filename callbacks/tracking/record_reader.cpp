@@ -12,7 +12,7 @@
 #include "troupe/callbacks/tracking/run_files.hpp"
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/store/journal_line.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
 
@@ -22,11 +22,6 @@ namespace {
 
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
 
-void append_field(std::string& out, const char* name, std::string_view text) {
-  out += std::string{",\""} + name + "\":";
-  json::append(out, text);
-}
-
 /// Whether a line was written after the record at *x*.
 bool is_later(const journal_line_head& line, const sink_position& x) {
   if (x.attempt && line.attempt != *x.attempt)
@@ -34,25 +29,25 @@ bool is_later(const journal_line_head& line, const sink_position& x) {
   return line.time_us > x.time_us;
 }
 
-sink_position to_position(const json::document& x) {
-  json::check_format(x, 1);
-  std::optional<std::uint64_t> attempt;
-  if (x.contains("attempt"))
-    attempt = json::to_unsigned(x["attempt"]);
-  auto text = [&x](const char* name) {
-    return json::to_text(json::field(x, name));
-  };
-  return {
-    json::to_unsigned(json::field(x, "offset")),
-    static_cast<std::int64_t>(json::to_unsigned(json::field(x, "time_us"))),
-    attempt,
-    text("line_end"),
-    text("state"),
-    {text("project"), text("experiment"), text("display_name"),
-     run_status_from_string(text("loop_status"))}};
+} // namespace
+
+namespace json {
+
+template <class Fields>
+void fields_of(Fields& f, sink_position& x) {
+  f.format(1)("offset", x.offset)("time_us", x.time_us);
+  f.if_set("attempt", x.attempt);
+  f("line_end", x.line_end)("state", x.state);
+  f("project", x.hints.project)("experiment", x.hints.experiment);
+  f("display_name", x.hints.display_name);
+  auto& status = x.hints.status;
+  f("loop_status", text_as([&] { return status ? to_string(*status) : ""; },
+                           [&](const document& in) {
+                             status = run_status_from_string(to_text(in));
+                           }));
 }
 
-} // namespace
+} // namespace json
 
 expected<record_reader> record_reader::open(const fs::path& run_path,
                                             std::uint64_t offset,
@@ -149,21 +144,7 @@ bool record_reader::find_in_run(fs::path& file) const {
 }
 
 expected<void> save_position(const sink_position& x, const fs::path& path) {
-  std::string out = "{\"format\":1,\"offset\":";
-  json::append(out, x.offset);
-  out += ",\"time_us\":";
-  json::append(out, static_cast<std::uint64_t>(x.time_us));
-  if (x.attempt) {
-    out += ",\"attempt\":";
-    json::append(out, *x.attempt);
-  }
-  append_field(out, "line_end", x.line_end);
-  append_field(out, "state", x.state);
-  append_field(out, "project", x.hints.project);
-  append_field(out, "experiment", x.hints.experiment);
-  append_field(out, "display_name", x.hints.display_name);
-  append_field(out, "loop_status",
-               x.hints.status ? to_string(*x.hints.status) : "");
+  auto out = json::open_object(x, ",");
   append_sum(out);
   // An older position is safe: the tracker then sends some records again.
   return check_size(path, out, max_bytes).and_then([&] {
@@ -177,8 +158,8 @@ expected<std::optional<sink_position>> load_position(const fs::path& path) {
     return std::optional<sink_position>{};
   return read_file(path, max_bytes).and_then([&](const std::string& text) {
     return verify_sum(text, path.string()).and_then([&] {
-      return json::read<std::optional<sink_position>>(text, path.string(),
-                                                      to_position);
+      return json::read<std::optional<sink_position>>(
+        text, path.string(), json::from_fields<sink_position>);
     });
   });
 }

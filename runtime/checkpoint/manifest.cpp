@@ -7,7 +7,7 @@
 
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -36,43 +36,6 @@ namespace {
 
 tl::unexpected<error> differs(const fs::path& file, const std::string& how) {
   return failure(ec::corrupt, file.string() + ' ' + how);
-}
-
-file_entry to_file_entry(const json::document& x) {
-  file_entry result;
-  result.path = json::to_text(json::field(x, "path"));
-  result.size = json::to_unsigned(json::field(x, "size"));
-  result.checksum = json::to_checksum(json::field(x, "checksum"));
-  if (!is_path_below(result.path))
-    throw json::format_error{"the path '" + result.path
-                             + "' leaves the checkpoint"};
-  return result;
-}
-
-manifest to_manifest(const json::document& x) {
-  json::check_format(x, manifest_format);
-  manifest result;
-  result.run_name = json::to_text(json::field(x, "run"));
-  result.attempt = json::to_unsigned(json::field(x, "attempt"));
-  result.index = json::to_unsigned(json::field(x, "index"));
-  if (x.contains("values"))
-    for (auto& values : x["values"])
-      result.values.push_back(json::to_metrics(values));
-  else // of an earlier version
-    result.values.push_back(json::to_metrics(json::field(x, "metrics")));
-  if (x.contains("run_id"))
-    result.run_id = json::to_text(x["run_id"]);
-  if (x.contains("name"))
-    result.name = json::to_text(x["name"]);
-  if (x.contains("step_us"))
-    for (auto& us : x["step_us"])
-      result.step_s.push_back(static_cast<double>(json::to_unsigned(us))
-                              * 1e-6);
-  if (x.contains("wait_us"))
-    result.wait_s = static_cast<double>(json::to_unsigned(x["wait_us"])) * 1e-6;
-  for (auto& file : json::field(x, "files"))
-    result.files.push_back(to_file_entry(file));
-  return result;
 }
 
 // A checkpoint's folder: a path, or one by its name in an open folder. It is
@@ -170,31 +133,42 @@ bool is_path_below(std::string_view path) noexcept {
   }
 }
 
+namespace json {
+
+static std::string to_path_below(const document& x) {
+  auto path = to_text(x);
+  if (!is_path_below(path))
+    throw format_error{"the path '" + path + "' leaves the checkpoint"};
+  return path;
+}
+
+template <class Fields>
+void fields_of(Fields& f, file_entry& x) {
+  f("path", checked(x.path, to_path_below))("size", x.size);
+  f("checksum",
+    text_as([&] { return checksum_text(x.checksum); },
+            [&](const document& in) { x.checksum = to_checksum(in); }));
+}
+
+template <class Fields>
+void fields_of(Fields& f, manifest& x) {
+  f.format(manifest_format)("run", x.run_name);
+  f.added("run_id", x.run_id).added("name", x.name);
+  f("attempt", x.attempt)("index", x.index);
+  // All that an earlier version has, and that its readers know.
+  f("metrics",
+    field_as{[&](std::string& out) { append(out, x.first_values()); },
+             [&](const document& in) { x.values = {to_metrics(in)}; }});
+  f.added("values", x.values);
+  f.added("step_us", list_of(x.step_s, append_us, to_seconds));
+  f.added("wait_us", us_of(x.wait_s));
+  f("files", x.files);
+}
+
+} // namespace json
+
 std::string to_json(const manifest& x) {
-  std::string out;
-  json::object_writer to{out, ",\n"};
-  to.field("format", manifest_format)
-    .field("run", x.run_name)
-    .field("run_id", x.run_id)
-    .field("name", x.name)
-    .field("attempt", x.attempt)
-    .field("index", x.index)
-    .field("metrics", x.first_values()) // for readers of an earlier version
-    .array_field(
-      "values", x.values,
-      [](auto& text, const metrics& one) { json::append(text, one); })
-    .array_field("step_us", x.step_s, json::append_us);
-  json::append_us(to.begin("wait_us"), x.wait_s);
-  to.array_field(
-    "files", x.files,
-    [](auto& text, const file_entry& file) {
-      json::object_writer{text}
-        .field("path", file.path)
-        .field("size", file.size)
-        .field("checksum", checksum_text(file.checksum))
-        .end();
-    },
-    ",\n");
+  auto out = json::open_object(x);
   append_sum(out);
   return out;
 }
@@ -202,7 +176,8 @@ std::string to_json(const manifest& x) {
 expected<manifest> manifest_from_json(const std::string& text,
                                       const fs::path& file) {
   return verify_sum(text, file.string()).and_then([&] {
-    return json::read<manifest>(text, file.string(), to_manifest);
+    return json::read<manifest>(text, file.string(),
+                                json::from_fields<manifest>);
   });
 }
 

@@ -156,6 +156,14 @@ metric_value to_special_value(const document& x) {
 
 } // namespace
 
+ordered_document value_of(const metric_value& x) {
+  auto number = std::get_if<double>(&x.variant());
+  if (!number || std::isfinite(*number))
+    return std::visit([](auto& value) { return ordered_document(value); },
+                      x.variant());
+  return std::isnan(*number) ? "NaN" : *number > 0 ? "Infinity" : "-Infinity";
+}
+
 const document& field(const document& object, const char* name) {
   if (!object.is_object())
     throw format_error{"there is no object around field '" + std::string{name}

@@ -1,11 +1,13 @@
 #pragma once
 
+#include <concepts>
 #include <cstdint>
 #include <optional>
 #include <stdexcept>
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <utility>
 
 #include <nlohmann/json.hpp>
 
@@ -100,6 +102,20 @@ inline constexpr auto append_text = [](std::string& out, std::string_view x) {
 
 using document = nlohmann::json;
 
+/// An object whose fields stay in the order in which they were set.
+using ordered_document = nlohmann::ordered_json;
+
+/// *x* for other programs: bytes that are not UTF-8 become U+FFFD. What is to
+/// be read back exactly is written by `append`.
+template <class Document = ordered_document>
+std::string text_of(const Document& x, int indent = -1) {
+  return x.dump(indent, ' ', false, Document::error_handler_t::replace);
+}
+
+/// *x* for other programs: NaN and infinities are the texts "NaN", "Infinity"
+/// and "-Infinity".
+ordered_document value_of(const metric_value& x);
+
 /// Thrown below `read`, which makes it `ec::corrupt`.
 class format_error : public std::runtime_error {
   using std::runtime_error::runtime_error;
@@ -115,6 +131,17 @@ class unknown_format : public std::runtime_error {
 const document& field(const document& object, const char* name);
 
 std::uint64_t to_unsigned(const document& x);
+
+/// An integer that *T* holds.
+template <std::integral T>
+T to_integer(const document& x) {
+  if (x.is_number_unsigned()
+        ? std::in_range<T>(x.get<std::uint64_t>())
+        : x.is_number_integer() && std::in_range<T>(x.get<std::int64_t>()))
+    return x.get<T>();
+  throw format_error{x.dump() + " is not an integer of the right size"};
+}
+
 /// A text as `json::append` wrote it, UTF-8 or not.
 std::string to_text(const document& x);
 

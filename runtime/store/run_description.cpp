@@ -11,7 +11,7 @@
 
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -51,53 +51,28 @@ std::string new_id() {
 
 constexpr const char* file_name = "run.json";
 
-std::string to_json(const run_description& x) {
-  std::string out;
-  json::object_writer{out, ",\n"}
-    .field("format", 1)
-    .field("name", x.name)
-    .field("id", x.id)
-    .field("begun", x.begun)
-    .field("time", x.time)
-    .field("host", x.host)
-    .field("user", x.user)
-    .field("program", x.program)
-    .field("pid", x.pid)
-    .field("troupe", x.troupe)
-    .field("compiler", x.compiler)
-    .field("config", x.config)
-    .array_field("former_ids", x.former_ids, json::append_text);
-  append_sum(out);
-  return out;
+} // namespace
+
+namespace json {
+
+template <class Fields>
+void fields_of(Fields& f, run_description& x) {
+  f.format(1)("name", x.name)("id", x.id);
+  f("begun", x.begun)("time", x.time);
+  f("host", x.host)("user", x.user)("program", x.program)("pid", x.pid);
+  f("troupe", x.troupe)("compiler", x.compiler)("config", x.config);
+  f.added("former_ids", x.former_ids);
 }
 
-run_description to_description(const json::document& x) {
-  json::check_format(x, 1);
-  auto text = [&x](const char* name) {
-    return json::to_text(json::field(x, name));
-  };
-  run_description result{.name = text("name"),
-                         .id = text("id"),
-                         .former_ids = {},
-                         .begun = text("begun"),
-                         .time = text("time"),
-                         .host = text("host"),
-                         .user = text("user"),
-                         .program = text("program"),
-                         .pid = json::to_unsigned(json::field(x, "pid")),
-                         .troupe = text("troupe"),
-                         .compiler = text("compiler"),
-                         .config = text("config")};
-  if (x.contains("former_ids")) // Earlier versions kept none.
-    for (auto& id : x["former_ids"])
-      result.former_ids.push_back(json::to_text(id));
-  return result;
-}
+} // namespace json
+
+namespace {
 
 expected<run_description> from_json(const std::string& text,
                                     const fs::path& path) {
   return verify_sum(text, path.string()).and_then([&] {
-    return json::read<run_description>(text, path.string(), to_description);
+    return json::read<run_description>(text, path.string(),
+                                       json::from_fields<run_description>);
   });
 }
 
@@ -145,7 +120,8 @@ expected<run_description> describe_run(const held_folder& run,
 
 expected<void> save_description(const held_folder& run,
                                 const run_description& x) {
-  auto text = to_json(x);
+  auto text = json::open_object(x);
+  append_sum(text);
   return check_size(run.path() / file_name, text, max_bytes).and_then([&] {
     return run.replace_file(file_name, text);
   });

@@ -24,7 +24,7 @@ TEST(mlflow_batch_test, writes_metrics_as_the_server_reads_them) {
   EXPECT_EQ(bodies[0].json,
             R"({"run_id":"r1","metrics":[)"
             R"({"key":"loss","value":0.1,"timestamp":1700,"step":-2},)"
-            R"({"key":"a \"b\"","value":3,"timestamp":1,"step":0}]})");
+            R"({"key":"a \"b\"","value":3.0,"timestamp":1,"step":0}]})");
 }
 
 TEST(mlflow_batch_test, has_no_bare_number_that_is_not_finite) {

@@ -20,6 +20,18 @@ metrics there_and_back(const Metrics& x) {
 
 } // namespace
 
+TEST(json_test, writes_for_other_programs_what_they_can_read) {
+  constexpr auto infinity = std::numeric_limits<double>::infinity();
+  EXPECT_EQ(json::text_of({{"z", json::value_of("\xff")},
+                           {"a", json::value_of(-infinity)},
+                           {"b", json::value_of(std::nan(""))},
+                           {"c", json::value_of(0.1)},
+                           {"d", json::value_of(true)},
+                           {"e", json::value_of(9007199254740993)}}),
+            "{\"z\":\"\xef\xbf\xbd\",\"a\":\"-Infinity\",\"b\":\"NaN\","
+            "\"c\":0.1,\"d\":true,\"e\":9007199254740993}");
+}
+
 TEST(json_test, keeps_type_and_value_of_every_metric) {
   using integers = std::numeric_limits<std::int64_t>;
   using doubles = std::numeric_limits<double>;

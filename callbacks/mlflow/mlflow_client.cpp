@@ -138,8 +138,9 @@ mlflow_login::fetch(std::stop_token stop) {
   auto answer = json::document::parse(reply->body, nullptr, false);
   if (!answer.is_object() || !answer.contains("access_token")
       || !answer["access_token"].is_string())
-    return sink_fails(sink_failure::kind::permanent,
-                      {ec::protocol, url_ + " answered without a token"});
+    return sink_fails(
+      sink_failure::kind::permanent,
+      {ec::protocol, shown_url(url_) + " answered without a token"});
   auto lifetime =
     answer.contains("expires_in") && answer["expires_in"].is_number()
       ? answer["expires_in"].get<double>()

@@ -86,7 +86,7 @@ const char* status_text(run_status_kind x) {
 
 // The message about a server that is not MLflow.
 std::string not_mlflow(const mlflow_settings& x) {
-  return x.server
+  return shown_url(x.server)
          + " does not answer as MLflow does: is MLFLOW_TRACKING_URI right?";
 }
 

@@ -133,6 +133,16 @@ TEST_F(mlflow_failures_test, waits_for_a_server_that_is_down) {
   EXPECT_EQ(failed.error().what, kind::transient);
 }
 
+TEST_F(mlflow_failures_test, names_a_server_that_is_not_mlflow_without_login) {
+  set("experiments/get-by-name", {.body = "<html>log in</html>"});
+  auto address = server.url();
+  mlflow_sink x{{.tracking_uri = "http://me:planted@" + address.substr(7)}};
+  auto failed = x.start(run, "");
+  ASSERT_FALSE(failed);
+  EXPECT_THAT(failed.error().reason.message,
+              testing::StartsWith(address + " does not answer as MLflow does"));
+}
+
 TEST_F(mlflow_failures_test, waits_as_long_as_a_busy_server_wants) {
   for (int status : {429, 503}) {
     set("log-batch", {.status = status, .headers = {{"Retry-After", "9"}}});

@@ -264,10 +264,11 @@ void driver_state::failed(attempt_failed& x) {
 }
 
 void driver_state::warned(const attempt_warning& x) {
-  shown.waits = x.waits ? x.text : std::string{};
+  auto text = redacted_lines(x.text); // It may quote an exception of a loop.
+  shown.waits = x.waits ? text : std::string{};
   show();
-  args.monitor->note(x.text);
-  note_event(warning_kind, {{"text", x.text}});
+  args.monitor->note(text);
+  note_event(warning_kind, {{"text", text}});
 }
 
 void driver_state::advanced(const epoch_advanced& x) {

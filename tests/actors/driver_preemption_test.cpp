@@ -63,6 +63,20 @@ TEST_F(driver_preemption_test, no_secret_of_its_reason_is_kept) {
             std::string::npos);
 }
 
+TEST_F(driver_preemption_test, no_secret_of_a_warning_is_kept) {
+  run();
+  caf::anon_send(
+    driver,
+    attempt_warning{0, "rank 0 failed in https://me:hunter2@host\nat x", true});
+  system.settle();
+  auto shown = HasSubstr("rank 0 failed in https://***@host\nat x");
+  EXPECT_THAT(status().waits, shown);
+  EXPECT_THAT(monitor->take_notes(), Contains(shown));
+  stop();
+  EXPECT_EQ(bytes_of(store->folder().journal_file()).find("hunter2"),
+            std::string::npos);
+}
+
 TEST_F(driver_preemption_test, ranks_that_run_ahead_leave_after_one_report) {
   run();
   auto ahead = [this](int rank, std::uint64_t index) {

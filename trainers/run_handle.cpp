@@ -65,16 +65,28 @@ run_status run_handle::status() const {
 }
 
 void run_handle::stop(std::string reason) {
+  if (!owner_.is_here())
+    return; // The actors' threads are not here.
   caf::anon_send(parts_->driver, stop_run{std::move(reason)});
 }
 
 void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
                          std::string reason) {
+  if (!owner_.is_here())
+    return;
   caf::anon_send(parts_->driver,
                  preempt_run{std::move(reason), grace ? grace->count() : -1});
 }
 
 result run_handle::wait(const std::function<bool()>& hurried) noexcept {
+  if (!owner_.is_here()) {
+    result outcome;
+    outcome.status = run_status_kind::errored;
+    outcome.error = make_run_error(
+      {ec::invalid_argument, "only the process that started a run can wait for "
+                             "it, not one forked from it"});
+    return outcome;
+  }
   await_end(hurried);
   auto outcome = parts_->monitor->wait().unpacked_if_possible();
   std::lock_guard guard{parts_->waiting};

@@ -36,7 +36,8 @@ struct run_surroundings {
 };
 
 /// A run in an actor system. Its destructor stops the run and waits for
-/// it; in a forked process it does nothing.
+/// it. In a forked process the run does not exist: the destructor, `stop` and
+/// `preempt` do nothing, and `wait` returns an error.
 class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive

@@ -2,12 +2,15 @@
 
 #include <thread>
 
+#include <unistd.h>
+
 #include <caf/actor_system.hpp>
 #include <caf/scoped_actor.hpp>
 #include <gmock/gmock.h>
 #include <troupe/actors.hpp>
 
 #include "tests/integration/run/run_test.hpp"
+#include "tests/support/child.hpp"
 #include "troupe/callbacks/csv/csv.hpp"
 
 namespace troupe::internal::test {
@@ -60,6 +63,41 @@ TEST_F(run_test, several_threads_may_wait_for_one_handle) {
     EXPECT_THAT(x.unsent, testing::IsEmpty());
   }
   EXPECT_EQ(handle->wait().status, run_status_kind::finished);
+}
+
+// The actors' threads are not in the forked process.
+TEST_F(run_test, a_forked_process_neither_ends_a_run_nor_waits_for_it) {
+#ifdef __SANITIZE_THREAD__
+  GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
+                  "several threads forked";
+#endif
+  register_messages();
+  system_config system_settings;
+  caf::actor_system system{system_settings};
+  fault_plan plan{.steps = 1'000'000'000, .checkpoint_by = -1};
+  auto handle =
+    data_parallel_trainer{
+      counting_loop, plan,
+      train_options{.scaling = {.num_workers = 2}, .run = config()}}
+      .start(system);
+  ASSERT_TRUE(handle) << handle.error().message;
+  while (handle->status().reports < 3)
+    std::this_thread::yield();
+  auto status = run_in_child([&] {
+    ::alarm(20); // Ends it if it waits.
+    handle->preempt();
+    handle->stop();
+    auto outcome = handle->wait();
+    ::_exit(outcome.error && outcome.error->code == ec::invalid_argument ? 0
+                                                                         : 1);
+  });
+  EXPECT_EQ(status, 0);
+  auto reports = handle->status().reports;
+  while (handle->status().reports < reports + 3)
+    std::this_thread::yield();
+  EXPECT_EQ(handle->status().state, run_state::running);
+  handle->stop();
+  EXPECT_EQ(handle->wait().status, run_status_kind::aborted);
 }
 
 TEST_F(run_test, a_handle_ends_its_run_before_it_takes_another) {

@@ -110,14 +110,16 @@ struct sink_failure {
 
   kind what = kind::transient;
   /// One sentence that names the variable or setting that would help. Contains
-  /// no secret.
+  /// no secret; those that this process knows are removed.
   error reason;
   /// How long the tracker asks to wait.
   std::optional<std::chrono::seconds> retry_after;
-  /// How many records, from the first on, the tracker has taken.
+  /// How many records, from the first on, the tracker has taken. Of a failure
+  /// of `log` only.
   std::size_t accepted = 0;
   /// For a transient failure: the tracker failed while handling the request
-  /// (HTTP 500), so these records may be the reason.
+  /// (HTTP 500), so these records may be the reason. One that still fails after
+  /// two minutes is refused.
   bool suspect = false;
 };
 

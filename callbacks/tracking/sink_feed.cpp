@@ -6,7 +6,7 @@
 
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/runtime/failpoint.hpp"
-#include "troupe/runtime/process/forked_process.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
@@ -21,6 +21,11 @@ constexpr std::uint64_t max_held_bytes = 4 * 1024 * 1024;
 /// How often a tracker may fail on one batch before the batch is halved.
 constexpr int max_same_failures = 5;
 
+/// How long a tracker must have failed on one record before the record is
+/// refused for it. A server that restarts, with its database, needs a minute or
+/// two.
+constexpr auto min_suspect_time = std::chrono::minutes{2};
+
 std::int64_t unix_us(std::chrono::system_clock::time_point x) {
   return std::chrono::duration_cast<std::chrono::microseconds>(
            x.time_since_epoch())
@@ -33,36 +38,6 @@ bool is_end(const tracker_record& x) {
 
 sink_result transient(error reason) {
   return sink_fails(sink_failure::kind::transient, std::move(reason));
-}
-
-const error& reason_of(const error& x) {
-  return x;
-}
-
-const error& reason_of(const sink_failure& x) {
-  return x.reason;
-}
-
-/// Calls *f*, which calls *target*. A process that *target* forked ends right
-/// after: it must save no position and send no other record.
-template <class F>
-auto call(const sink& target, F f) {
-  auto process = ::getpid();
-  auto leave_if_child = [&](const error& failure) {
-    if (::getpid() != process)
-      leave_if_forked(process, "a call of tracker " + target.name(), failure);
-  };
-  try {
-    auto result = f();
-    if (result)
-      leave_if_child({});
-    else
-      leave_if_child(reason_of(result.error()));
-    return result;
-  } catch (...) {
-    leave_if_child(caught("it failed"));
-    throw;
-  }
 }
 
 } // namespace
@@ -99,6 +74,7 @@ sink_feed::pump_once(clock::time_point now) {
     note_("tracker " + target_->name() + " takes records again");
   retry_.reset();
   same_failures_ = 0;
+  suspect_since_.reset();
   throws_ = 0;
   limit_ = std::min(max_batch_, limit_ * 2);
   return now;
@@ -194,7 +170,7 @@ sink_result sink_feed::open() {
   run_.display_name = hints.display_name;
   run_.attempt = held_.front().attempt;
   TROUPE_TRY_VOID(
-    call(*target_, [&] { return target_->start(run_, position_.state); }));
+    call_sink(*target_, [&] { return target_->start(run_, position_.state); }));
   started_ = true;
   is_resumed_ = true;
   // Before the first record, so that after a restart it finds the same run.
@@ -208,7 +184,7 @@ sink_result sink_feed::send_records(std::size_t count) {
   (void) failpoint("sink_feed.log");
   auto ends = count < held_.size() && is_end(held_[count]);
   if (!ends || !target_->finish_writes_all())
-    TROUPE_TRY_VOID(call(*target_, [&] {
+    TROUPE_TRY_VOID(call_sink(*target_, [&] {
       return target_->log({held_.data(), count});
     }));
   // The end is sent next, and the position is saved then.
@@ -219,7 +195,7 @@ sink_result sink_feed::send_end() {
   auto& record = held_.front();
   auto status = std::get<run_end_record>(record.content).status;
   TROUPE_TRY_VOID(
-    call(*target_, [&] { return target_->finish(status, record.time); }));
+    call_sink(*target_, [&] { return target_->finish(status, record.time); }));
   started_ = false; // Another driver may resume the run.
   return taken(1);
 }
@@ -245,24 +221,24 @@ sink_result sink_feed::taken(std::size_t count, bool saved) {
 
 std::optional<sink_feed::clock::time_point>
 sink_feed::handle(const sink_failure& x, clock::time_point now) {
-  if (x.accepted > 0) {
-    (void) taken(std::min(x.accepted, held_.size()));
+  auto end = std::ranges::find_if(held_, is_end);
+  auto sent = std::min(static_cast<std::size_t>(end - held_.begin()), limit_);
+  // Only `log` takes records.
+  auto in_log = started_ && sent > 0;
+  if (in_log && x.accepted > 0) {
+    auto count = std::min(x.accepted, sent);
+    (void) taken(count);
+    sent -= count;
     same_failures_ = 0;
+    suspect_since_.reset();
     retry_.reset();
   }
   if (x.what == sink_failure::kind::permanent) {
     block(x.reason);
     return std::nullopt;
   }
-  auto refused = x.what == sink_failure::kind::rejected;
-  if (x.suspect && ++same_failures_ >= max_same_failures) {
-    same_failures_ = 0;
-    refused = true;
-  }
-  if (!refused || !started_ || held_.empty() || is_end(held_.front()))
+  if (!in_log || sent == 0 || !is_refused(x, sent, now))
     return fail(x.reason, now, x.retry_after);
-  auto end = std::ranges::find_if(held_, is_end);
-  auto sent = std::min(static_cast<std::size_t>(end - held_.begin()), limit_);
   if (sent > 1) {
     limit_ = sent / 2;
   } else {
@@ -271,6 +247,21 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     (void) taken(1);
   }
   return now;
+}
+
+bool sink_feed::is_refused(const sink_failure& x, std::size_t sent,
+                           clock::time_point now) {
+  if (x.what == sink_failure::kind::rejected)
+    return true;
+  if (!x.suspect)
+    return false;
+  if (!suspect_since_)
+    suspect_since_ = now;
+  if (++same_failures_ < max_same_failures
+      || (sent == 1 && now - *suspect_since_ < min_suspect_time))
+    return false;
+  same_failures_ = 0;
+  return true;
 }
 
 // How far the sink came is unknown: it starts again from the saved position.
@@ -292,6 +283,7 @@ sink_feed::threw(const char* what, clock::time_point now) {
 
 void sink_feed::block(error reason) {
   blocked_ = true;
+  reason.message = redacted(reason.message); // A sink may throw anything.
   note_("tracker " + target_->name()
         + " gets no more records: " + reason.message);
   trouble_ = std::move(reason);
@@ -300,6 +292,7 @@ void sink_feed::block(error reason) {
 std::optional<sink_feed::clock::time_point>
 sink_feed::fail(error reason, clock::time_point now,
                 std::optional<std::chrono::seconds> asked) {
+  reason.message = redacted(reason.message);
   if (!trouble_)
     note_("tracker " + target_->name()
           + " does not take records at present; the run continues: "
@@ -310,7 +303,7 @@ sink_feed::fail(error reason, clock::time_point now,
 
 expected<void> sink_feed::reject(const tracker_record& x, const error& reason) {
   note_("tracker " + target_->name() + " refused a record, which is kept in "
-        + file(".rejected.jsonl").string() + ": " + reason.message);
+        + file(".rejected.jsonl").string() + ": " + redacted(reason.message));
   TROUPE_TRY(auto lines,
              line_reader::open(run_.path / "journal.jsonl", position_.offset));
   std::string text;
@@ -362,9 +355,10 @@ std::string sink_feed::refused() const {
 }
 
 std::string sink_feed::left_in_files() const {
-  auto left = call(*target_, [&] { return target_->offline(run_); });
+  auto left = call_sink(*target_, [&] { return target_->offline(run_); });
   if (!left)
-    return "what is in files only is unknown: " + left.error().message;
+    return "what is in files only is unknown: "
+           + redacted(left.error().message);
   return *left && !(*left)->wanted ? (*left)->text : std::string{};
 }
 

@@ -11,8 +11,39 @@
 #include "troupe/callbacks/tracking/record_reader.hpp"
 #include "troupe/callbacks/tracking/sink.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
 
 namespace troupe::internal {
+
+inline const error& reason_of(const error& x) {
+  return x;
+}
+
+inline const error& reason_of(const sink_failure& x) {
+  return x.reason;
+}
+
+/// Calls *f*, which calls *target*. A process that *target* forked ends right
+/// after: it must start no run, save no position and send no other record.
+template <class F>
+auto call_sink(const sink& target, F f) {
+  auto process = ::getpid();
+  auto leave_if_child = [&](const error& failure) {
+    if (::getpid() != process)
+      leave_if_forked(process, "a call of tracker " + target.name(), failure);
+  };
+  try {
+    auto result = f();
+    if (result)
+      leave_if_child({});
+    else
+      leave_if_child(reason_of(result.error()));
+    return result;
+  } catch (...) {
+    leave_if_child(caught("it failed"));
+    throw;
+  }
+}
 
 /// Feeds one sink from a run's journal and saves its position on disk. Decides
 /// what to do next, not when: its owner calls `pump` on a thread that may
@@ -25,7 +56,9 @@ namespace troupe::internal {
 ///     passes then: the records of a run belong together.
 ///   - A transient failure is retried after a `backoff`. A refused batch is
 ///     halved until the refused record is alone; that record goes to
-///     `sinks/<name>.rejected.jsonl`.
+///     `sinks/<name>.rejected.jsonl`. A batch is also refused if the tracker
+///     keeps failing because of it, a record only after two minutes of that: a
+///     server that restarts fails, too.
 ///   - After a permanent failure the sink gets nothing more from this feed.
 ///   - A damaged position is set aside, and the sink starts over with the first
 ///     record, without a state.
@@ -97,6 +130,9 @@ private:
   expected<void> find_place();
   std::optional<clock::time_point> handle(const sink_failure& x,
                                           clock::time_point now);
+  /// Whether the next *sent* records are to be halved, or refused, for *x*.
+  bool is_refused(const sink_failure& x, std::size_t sent,
+                  clock::time_point now);
   std::optional<clock::time_point>
   fail(error reason, clock::time_point now,
        std::optional<std::chrono::seconds> asked = std::nullopt);
@@ -130,6 +166,9 @@ private:
   int throws_ = 0;       ///< In a row.
   error trouble_;
   int same_failures_ = 0; ///< In a row, of one batch.
+  /// When the first record that is held began to look like the reason of
+  /// failures.
+  std::optional<clock::time_point> suspect_since_;
 };
 
 } // namespace troupe::internal

@@ -4,7 +4,9 @@
 #include <system_error>
 #include <utility>
 
+#include "troupe/callbacks/tracking/sink_feed.hpp"
 #include "troupe/callbacks/tracking/tracked_run.hpp"
+#include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -28,9 +30,9 @@ expected<std::vector<std::shared_ptr<sink>>> take(const tracker_list& trackers,
   for (auto& x : trackers) {
     auto target = x->take();
     if (target)
-      if (auto ok = target->check(run); !ok)
-        return failure(ec::invalid_config,
-                       "tracker " + target->name() + ": " + ok.error().message);
+      if (auto ok = call_sink(*target, [&] { return target->check(run); }); !ok)
+        return failure(ec::invalid_config, "tracker " + target->name() + ": "
+                                             + redacted(ok.error().message));
     result.push_back(std::move(target));
   }
   return result;

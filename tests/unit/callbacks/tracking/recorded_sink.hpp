@@ -13,7 +13,9 @@ public:
   std::string name() const override { return "recorded"; }
   std::string options() const override { return "{}"; }
 
-  expected<void> check(const tracked_run&) const override { return check_; }
+  expected<void> check(const tracked_run&) const override {
+    return on_check ? on_check() : expected<void>{};
+  }
 
   sink_result start(const tracked_run& run, const std::string& state) override {
     std::lock_guard guard{mutex};
@@ -65,7 +67,7 @@ public:
   std::mutex mutex;
   /// What the next call gets; unset: success.
   std::function<sink_result(std::span<const tracker_record>)> answer;
-  expected<void> check_;
+  std::function<expected<void>()> on_check; ///< Unset: success.
   expected<std::optional<offline_files>> files;
   std::size_t batch = 1000;
   bool writes_all_at_end = false;

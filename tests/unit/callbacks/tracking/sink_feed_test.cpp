@@ -29,6 +29,20 @@ sink_result down() {
                     {ec::storage, "the tracker is down"});
 }
 
+/// As after HTTP 500.
+sink_result broken() {
+  sink_failure result{sink_failure::kind::transient, {ec::storage, "500"}};
+  result.suspect = true;
+  return tl::unexpected{result};
+}
+
+bool has_report(std::span<const tracker_record> records, std::uint64_t index) {
+  return std::ranges::any_of(records, [&](auto& x) {
+    auto row = std::get_if<journaled_batch>(&x.content);
+    return row && row->index == index;
+  });
+}
+
 } // namespace
 
 class sink_feed_test : public testing::Test {
@@ -198,6 +212,51 @@ TEST_F(sink_feed_test, does_not_repeat_what_was_accepted) {
   EXPECT_EQ(target->indices(), up_to(10));
 }
 
+// A failure of `start` may count something else: tags.
+TEST_F(sink_feed_test, only_what_log_was_given_can_have_been_accepted) {
+  report_until(10);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  int starts = 0, logs = 0, ends = 0;
+  auto fails = [](int& calls, std::size_t accepted) -> sink_result {
+    if (calls++ > 0)
+      return {};
+    return sink_fails(sink_failure::kind::transient, {ec::storage, "cut"},
+                      accepted);
+  };
+  target->batch = 4;
+  target->answer = [&](std::span<const tracker_record> x) {
+    if (!x.empty())
+      return fails(logs, x.size());
+    return target->ends.empty() ? fails(starts, 6) : fails(ends, 1);
+  };
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(10));
+  EXPECT_THAT(target->ends, ElementsAre(run_status_kind::finished,
+                                        run_status_kind::finished));
+}
+
+TEST_F(sink_feed_test, says_no_secret_that_a_sink_puts_into_its_reason) {
+  report_until(3);
+  using kind = sink_failure::kind;
+  const error reason{ec::storage, "no http://me:planted@host/ here"};
+  for (auto what : {kind::transient, kind::rejected, kind::permanent}) {
+    target->answer = [&](auto) { return sink_fails(what, reason); };
+    auto feed = new_feed();
+    for (int i = 0; i < 20; ++i)
+      now = feed.pump(now).value_or(now);
+    EXPECT_THAT(feed.trouble().message, HasSubstr("no http://***@host/ here"));
+  }
+  target->answer = [&](auto) -> sink_result {
+    throw std::runtime_error{reason.message};
+  };
+  auto feed = new_feed();
+  (void) feed.pump(now);
+  EXPECT_THAT(feed.trouble().message, HasSubstr("no http://***@host/ here"));
+  EXPECT_FALSE(notes.empty());
+  EXPECT_THAT(notes, testing::Each(testing::Not(HasSubstr("planted"))));
+}
+
 TEST_F(sink_feed_test, skips_many_lines_that_are_not_records) {
   report_until(1);
   ASSERT_TRUE(store->append_event("warning", attempt,
@@ -253,22 +312,36 @@ TEST_F(sink_feed_test, sets_a_refused_record_aside_and_sends_the_others) {
 
 TEST_F(sink_feed_test, halves_a_batch_on_which_the_tracker_keeps_failing) {
   report_until(20);
-  target->answer = [&](std::span<const tracker_record> x) -> sink_result {
-    for (auto& record : x)
-      if (auto row = std::get_if<journaled_batch>(&record.content))
-        if (row->index == 3) {
-          sink_failure broken{sink_failure::kind::transient,
-                              {ec::storage, "500"}};
-          broken.suspect = true;
-          return tl::unexpected{broken};
-        }
-    return {};
+  target->answer = [&](auto x) {
+    return has_report(x, 3) ? broken() : sink_result{};
   };
   auto feed = new_feed();
   drain(feed);
   auto all = up_to(20);
   all.erase(all.begin() + 3);
   EXPECT_EQ(target->indices(), all);
+}
+
+// A server that restarts answers 500 for a while, whatever it gets.
+TEST_F(sink_feed_test, refuses_no_record_for_a_failure_of_less_than_2_minutes) {
+  auto time = [&] { return now.time_since_epoch(); };
+  auto end = std::chrono::seconds{119};
+  target->answer = [&](auto x) {
+    return has_report(x, 0) && time() < end ? broken() : sink_result{};
+  };
+  report_until(1);
+  auto feed = new_feed();
+  drain(feed);
+  EXPECT_EQ(target->indices(), up_to(1));
+  EXPECT_EQ(feed.refused(), "");
+  target->answer = [&](auto x) {
+    return has_report(x, 2) ? broken() : sink_result{};
+  };
+  report_until(4);
+  drain(feed);
+  EXPECT_THAT(target->indices(), ElementsAre(0, 1, 3));
+  EXPECT_THAT(feed.refused(), HasSubstr("1 record was refused"));
+  EXPECT_GE(time(), end + std::chrono::seconds{120});
 }
 
 TEST_F(sink_feed_test, delivers_nothing_after_a_permanent_failure) {

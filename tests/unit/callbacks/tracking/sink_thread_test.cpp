@@ -13,6 +13,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include "tests/support/child.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "tests/unit/callbacks/tracking/recorded_sink.hpp"
 #include "troupe/callbacks/trackers/default_trackers.hpp"
@@ -345,6 +346,30 @@ TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {
     }
 }
 
+TEST_F(sink_thread_test, ends_a_process_that_the_check_of_a_tracker_forked) {
+  for (auto refuses : {false, true}) {
+    auto status = -1;
+    target->on_check = [&]() -> expected<void> {
+      auto child = ::fork();
+      while (child > 0 && ::waitpid(child, &status, 0) < 0 && errno == EINTR)
+        continue;
+      if (child == 0 && refuses)
+        return failure(ec::storage, "no");
+      return {};
+    };
+    auto check = run_in_child([&] {
+      auto parent = ::getpid();
+      config.trackers = {std::make_shared<tracker>(target)};
+      auto ok = tracker_set::check(trackers_of(config), store->description(),
+                                   store->path());
+      if (::getpid() != parent)
+        ::_exit(7); // A second run.
+      ::_exit(ok && WEXITSTATUS(status) == (refuses ? 1 : 0) ? 0 : 8);
+    });
+    EXPECT_EQ(WEXITSTATUS(check), 0);
+  }
+}
+
 TEST_F(sink_thread_test, ends_a_forked_process_that_a_tracker_leaves_throwing) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "
@@ -449,7 +474,9 @@ TEST_F(sink_thread_test, reports_that_it_cannot_count_what_is_unsent) {
 }
 
 TEST_F(sink_thread_test, refuses_a_tracker_that_lacks_what_it_needs) {
-  target->check_ = failure(ec::invalid_config, "WANDB_API_KEY is not set");
+  target->on_check = []() -> expected<void> {
+    return failure(ec::invalid_config, "WANDB_API_KEY is not set");
+  };
   auto trackers = start();
   ASSERT_FALSE(trackers);
   EXPECT_EQ(trackers.error().code, ec::invalid_config);

@@ -264,27 +264,6 @@ TEST_P(changing_parameters, what_a_failed_backward_left_is_not_reported) {
 
 // In a callback of c10d, when all gradients of the backward have come.
 TEST_P(changing_parameters, what_a_failed_reduction_left_is_not_reported) {
-  struct failing_hook : c10d::CommHookInterface {
-    failing_hook(group_ptr group, const bool& fails)
-      : sum(std::move(group)), fails(fails) {}
-    c10::intrusive_ptr<c10::ivalue::Future>
-    runHook(c10d::GradBucket& bucket) override {
-      auto result = sum.runHook(bucket);
-      if (!fails)
-        return result;
-      result->wait();
-      auto failed =
-        c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
-      failed->setError(
-        std::make_exception_ptr(std::runtime_error{"lost a rank"}));
-      return failed;
-    }
-    at::Tensor parseHookResult(const c10::IValue& result) override {
-      return sum.parseHookResult(result);
-    }
-    summing_hook sum;
-    const bool& fails;
-  };
   for (auto options : ways_to_train())
     for (auto rebuilds : {false, true})
       on_ranks([&options, rebuilds](rank_of_test& self) {

@@ -125,6 +125,34 @@ private:
   group_ptr group_;
 };
 
+/// Sums, and then fails on this rank while *fails*.
+class failing_hook final : public c10d::CommHookInterface {
+public:
+  failing_hook(group_ptr group, const bool& fails)
+    : sum_(std::move(group)), fails_(fails) {}
+
+  c10::intrusive_ptr<c10::ivalue::Future>
+  runHook(c10d::GradBucket& bucket) override {
+    auto result = sum_.runHook(bucket);
+    if (!fails_)
+      return result;
+    result->wait();
+    auto failed =
+      c10::make_intrusive<c10::ivalue::Future>(c10::TensorType::get());
+    failed->setError(
+      std::make_exception_ptr(std::runtime_error{"lost a rank"}));
+    return failed;
+  }
+
+  at::Tensor parseHookResult(const c10::IValue& result) override {
+    return sum_.parseHookResult(result);
+  }
+
+private:
+  summing_hook sum_;
+  const bool& fails_;
+};
+
 /// A model whose weights are a function of *seed*, also beside other threads:
 /// the generator is the process's.
 template <class Model>

@@ -419,7 +419,7 @@ void distributed_data_parallel::prepare_forward(bool learns) {
 
 bool distributed_data_parallel::looks_at_outputs() const {
   if (options_.static_graph)
-    return *sync_ && !sink_->delay_queued && at::GradMode::is_enabled();
+    return *sync_ && !sink_->learned && at::GradMode::is_enabled();
   return options_.find_unused_parameters && at::GradMode::is_enabled();
 }
 
@@ -439,6 +439,7 @@ void distributed_data_parallel::after_forward(
   if (learns && *sync_) {
     ++sink_->forwards;
     sink_->backward = backward_state::none;
+    sink_->delay_queued = false;
     std::vector<at::Tensor> tensors;
     if (options_.find_unused_parameters && !options_.static_graph)
       for (auto x : outputs)

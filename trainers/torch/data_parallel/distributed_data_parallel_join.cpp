@@ -57,7 +57,7 @@ bool distributed_data_parallel::shadow_step() {
   group_->allreduce(others)->wait();
   if (others[0].item<float>() == 0)
     return false;
-  if (options_.static_graph && !sink_->delay_queued)
+  if (options_.static_graph && !sink_->learned)
     throw_invalid_argument(
       "rank ", group_->getRank(),
       " has no batch for the first step of a static graph, from which it "

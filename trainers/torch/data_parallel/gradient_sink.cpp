@@ -19,13 +19,10 @@ public:
 
   torch::autograd::variable_list
   apply(torch::autograd::variable_list&& gradients) override {
-    if (state_->static_graph && !state_->delay_queued) {
+    if (state_->static_graph && !state_->learned) {
       state_->delay_queued = true;
       torch::autograd::Engine::get_default_engine().queue_callback(
-        [reducer = state_->reducer] {
-          if (auto alive = reducer.lock())
-            alive->delay_all_reduce();
-        });
+        [state = state_] { average_first(*state); });
     }
     return std::move(gradients);
   }
@@ -33,6 +30,20 @@ public:
   std::string name() const override { return "gradient_sink"; }
 
 private:
+  /// The end of a backward. There may be one for each of several forwards.
+  static void average_first(gradient_sink_state& state) {
+    if (state.learned)
+      return;
+    if (state.backward == backward_state::none) {
+      state.delay_queued = false;
+      return;
+    }
+    if (auto reducer = state.reducer.lock()) {
+      reducer->delay_all_reduce();
+      state.learned = true;
+    }
+  }
+
   std::shared_ptr<gradient_sink_state> state_;
 };
 

@@ -27,7 +27,12 @@ enum class backward_state {
 struct gradient_sink_state {
   std::weak_ptr<c10d::Reducer> reducer;
   bool static_graph = false;
-  bool delay_queued = false; ///< The first backward of a static graph ran.
+  /// Since the last forward, a backward reached the sink that averages the
+  /// gradients at its end, if any come.
+  bool delay_queued = false;
+  /// A gradient of the backward from which c10d learns the static graph came,
+  bool learning = false;
+  bool learned = false; ///< and that backward's gradients were averaged.
   /// A backward without averaging ran before that first one. The Reducer has
   /// counted its gradients, so it must be replaced.
   bool bypassed = false;
@@ -39,8 +44,9 @@ struct gradient_sink_state {
 
 /// Sends *outputs* through one identity in the graph, so that backward reaches
 /// every parameter that any of them depends on, with an undefined gradient
-/// where the loss does not use an output. In the first backward of a static
-/// graph it also queues the reduction for the end of that backward.
+/// where the loss does not use an output. Until c10d has learned a static
+/// graph, it also queues the reduction for the end of a backward in which
+/// gradients come: `torch::autograd::grad` and a frozen model have none.
 void pass_through_sink(const std::vector<at::Tensor*>& outputs,
                        const std::shared_ptr<gradient_sink_state>& state);
 

@@ -91,16 +91,9 @@ public:
 
   /// See `check_backward`.
   void check_finished() const {
-    auto waiting = waits();
-    if (waiting && sink_->backward == backward_state::ended)
-      throw_invalid_argument(
-        "rank ", process_group_->getRank(),
-        ": the last backward gave no gradient to ", names_without_gradient(),
-        ", and so the gradients of the other parameters were not all "
-        "averaged with those of the other ranks: use all outputs of "
-        "the forward in the loss, freeze parameters that are not used, "
-        "or set data_parallel_options::find_unused_parameters");
-    auto failed = has_failed(waiting);
+    if (sink_->backward == backward_state::ended && expects_gradients())
+      refuse_unfinished();
+    auto failed = has_failed();
     if (!failed && !sink_->kept->failed())
       return;
     if (sink_->kept->has_gradients())
@@ -115,12 +108,17 @@ public:
       sink_->backward = backward_state::cleared;
   }
 
-  /// Whether the last backward threw and its gradients were not cleared.
-  bool has_failed() const { return has_failed(waits()); }
+  /// Whether the last backward threw and its gradients were not cleared. The
+  /// first gradient of a backward may have failed in c10d's own hook, which
+  /// comes before this Reducer's.
+  bool has_failed() const {
+    return sink_->backward == backward_state::begun
+           || (waits() && sink_->backward == backward_state::none);
+  }
 
   /// See `refuse_if_unfinished`.
   void check_reusable() const {
-    if (waits())
+    if (waits() || (sink_->learning && !sink_->learned))
       throw_invalid_argument(
         "rank ", process_group_->getRank(),
         ": an earlier backward failed before all gradients were averaged, "
@@ -137,14 +135,21 @@ private:
     return require_finalize_;
   }
 
-  /// The first gradient of a backward may have failed in c10d's own hook, which
-  /// comes before this Reducer's.
-  bool has_failed(bool waiting) const {
-    return sink_->backward == backward_state::begun
-           || (waiting && sink_->backward == backward_state::none);
+  /// The last backward returned, and c10d still expects gradients of it.
+  [[noreturn]] void refuse_unfinished() const {
+    auto names = names_without_gradient();
+    throw_invalid_argument(
+      "rank ", process_group_->getRank(), ": the last backward ",
+      names.empty() ? "used parameters less often than the first one"
+                    : "gave no gradient to " + names,
+      ", and so the gradients of the other parameters were not all "
+      "averaged with those of the other ranks: use all outputs of "
+      "the forward in the loss, freeze parameters that are not used, "
+      "or set data_parallel_options::find_unused_parameters");
   }
 
   /// Names at most a few: a backward may have left out half of a large model.
+  /// Empty if none was left out.
   std::string names_without_gradient() const {
     constexpr std::size_t most = 8;
     std::string result;
@@ -154,7 +159,7 @@ private:
         result += (n == 1 ? "" : ", ") + names_[i];
     if (n > most)
       result += c10::str(" and ", n - most, " more");
-    return (n == 1 ? "parameter " : "parameters ") + result;
+    return n == 0 ? result : (n == 1 ? "parameter " : "parameters ") + result;
   }
 
   struct hook final : torch::autograd::FunctionPostHook {
@@ -172,7 +177,8 @@ private:
   /// The gradient of parameter *index* has arrived.
   void check(std::size_t index) {
     auto expected = expects_gradients();
-    if (sink_->static_graph && !sink_->delay_queued && !(*sync_ && expected))
+    auto is_first = sink_->static_graph && !sink_->learned;
+    if (is_first && !(*sync_ && expected))
       sink_->bypassed = true;
     if (!*sync_) {
       note_kept(index);
@@ -189,18 +195,19 @@ private:
         "need a no_sync() guard around forward and backward");
     arrivals_[index] = sink_->forwards;
     note_end();
-    if (sink_->static_graph && !sink_->delay_queued && !checks_first_) {
-      checks_first_ = true;
+    if (is_first && !std::exchange(sink_->learning, true))
       torch::autograd::Engine::get_default_engine().queue_callback(
         [sink = sink_, rank = process_group_->getRank()] {
-          if (!sink->delay_queued)
-            throw_invalid_argument(
-              "rank ", rank,
-              ": the first backward of a static graph did not begin at "
-              "an output of the forward, so its gradients would not be "
-              "averaged: compute the loss from what forward returns");
+          if (sink->delay_queued)
+            return;
+          sink->learning = false;
+          sink->bypassed = true;
+          throw_invalid_argument(
+            "rank ", rank,
+            ": the first backward of a static graph did not begin at "
+            "an output of the forward, so its gradients would not be "
+            "averaged: compute the loss from what forward returns");
         });
-    }
   }
 
   /// Parameter *index* got a gradient that stays on this rank until the next
@@ -262,7 +269,6 @@ private:
   std::shared_ptr<const bool> sync_;
   std::shared_ptr<gradient_sink_state> sink_;
   std::shared_ptr<shown_calls> shown_;
-  bool checks_first_ = false;
   std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
   std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> guards_;
 };

@@ -196,8 +196,64 @@ TEST_P(changing_parameters, a_join_keeps_to_the_parameters_of_its_begin) {
         model.forward(torch::ones({1, 20}));
       });
     });
-    check(message.find("before join()") != std::string::npos, message);
+    check(message.find("require a gradient than before join()")
+            != std::string::npos,
+          message);
   });
+}
+
+TEST_P(changing_parameters, a_join_keeps_to_the_types_of_its_begin) {
+  on_ranks([](rank_of_test& self) {
+    auto inner = seeded<mlp>(self.rank);
+    auto model = make_ddp(inner, self.group());
+    auto message = refusal([&] {
+      model.join([&] {
+        inner->to(at::kDouble);
+        model.forward(torch::ones({1, 20}, at::kDouble));
+      });
+    });
+    check(message.find("another type or device than before join()")
+            != std::string::npos,
+          message);
+  });
+}
+
+// Forth and back leaves the addresses, the types and the values as they were.
+TEST_P(changing_parameters, weights_of_another_type_are_averaged_from_then_on) {
+  for (auto& options : ways_to_train())
+    for (auto back : {false, true})
+      for (auto in_window : {false, true})
+        on_ranks([=, &options](rank_of_test& self) {
+          context_of_test run{self};
+          auto inner = seeded<mlp>(self.rank);
+          auto alone = seeded<mlp>(0);
+          auto model = prepare_model(*run.context, inner, options);
+          auto backward = [&](int number) {
+            auto [x, y] = samples(self.size * 8, number);
+            x = x.to(inner->first->weight.dtype());
+            cross_entropy(model.forward(self.share(x)), self.share(y))
+              .backward();
+            cross_entropy(alone->forward(x), y).backward();
+          };
+          for (int step = 0; step < 5; ++step) {
+            model.zero_grad();
+            alone->zero_grad();
+            if (step == 2)
+              for (auto& x : {inner, alone}) {
+                x->to(at::kDouble);
+                if (back)
+                  x->to(at::kFloat);
+              }
+            if (in_window) {
+              auto guard = model.no_sync();
+              backward(2 * step);
+            }
+            backward(2 * step + 1);
+            check_close(gradients(*inner), gradients(*alone), 1e-6);
+            check_equal_on_ranks(self, gradients(*inner));
+            run.report();
+          }
+        });
 }
 
 TEST_P(changing_parameters, options_that_contradict_or_miss_are_refused) {

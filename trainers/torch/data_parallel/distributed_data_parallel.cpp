@@ -252,20 +252,22 @@ std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
 /// only passes gradients through: then nothing changes.
 void distributed_data_parallel::follow_parameters() {
   auto now = trained_now();
-  if (now == trained_ && !starts_again_)
+  auto receives = receives_all_gradients(*reducer_);
+  if (receives && now == trained_ && !starts_again_)
     return;
   auto is_same = [](auto& x, auto& y) { return x.tensor.is_same(y.tensor); };
   auto reduced = reduced_of(source_.tensors(), options_);
-  if (!starts_again_
-      && (reduced.empty() || std::ranges::equal(reduced, reduced_, is_same))) {
+  auto same = std::ranges::equal(reduced, reduced_, is_same);
+  if (!starts_again_ && (reduced.empty() || (receives && same))) {
     trained_ = std::move(now);
     return;
   }
   if (join_)
     throw_invalid_argument(
-      "rank ", group_->getRank(), ": other parameters of model ", model_,
-      " require a gradient than before join(); a rank without data "
-      "could not follow");
+      "rank ", group_->getRank(), ": ",
+      same ? "parameters of model " : "other parameters of model ", model_,
+      same ? " became of another type or device" : " require a gradient",
+      " than before join(); a rank without data could not follow");
   start(options_.broadcast_at_start, false);
 }
 

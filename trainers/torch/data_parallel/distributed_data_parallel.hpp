@@ -62,15 +62,15 @@ private:
 /// guard exists. An example is a backward after the module's own forward
 /// instead of `forward` of this object.
 ///
-/// Parameters may be frozen, unfrozen, replaced and added between steps, on
-/// all ranks alike: the next forward with gradients averages those that require
-/// one then, and takes over rank 0's parameters as construction does. Not
-/// within a `join`. A parameter with a gradient that `no_sync` kept must not be
-/// frozen. A change that is refused is refused on all ranks, and looked at
-/// again by the next forward with gradients. If a rank cannot make the Reducer
-/// for it, all ranks drop the group; one that cannot make another for a static
-/// graph after a backward without averaging drops it alone, since the others
-/// may have had none.
+/// Parameters may be frozen, unfrozen, replaced and added between steps, and
+/// become of another type or device, on all ranks alike: the next forward with
+/// gradients averages those that require one then, and takes over rank 0's
+/// parameters as construction does. Not within a `join`. A parameter with a
+/// gradient that `no_sync` kept must not be frozen. A change that is refused is
+/// refused on all ranks, and looked at again by the next forward with
+/// gradients. If a rank cannot make the Reducer for it, all ranks drop the
+/// group; one that cannot make another for a static graph after a backward
+/// without averaging drops it alone, since the others may have had none.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.

@@ -8,6 +8,7 @@
 #include <c10/util/StringUtil.h>
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
@@ -124,6 +125,15 @@ public:
         ": an earlier backward failed before all gradients were averaged, "
         "so that this group averages no others: call `rebuild` on all "
         "ranks");
+  }
+
+  /// See `receives_all_gradients`.
+  bool receives_all() const {
+    for (std::size_t i = 0; i < params_.size(); ++i)
+      if (torch::autograd::impl::try_get_grad_accumulator(params_[i])
+          != grad_accumulators_[i])
+        return false;
+    return true;
   }
 
 private:
@@ -408,6 +418,10 @@ void refuse_if_unfinished(const c10d::Reducer& x) {
 
 bool has_failed(const c10d::Reducer& x) {
   return static_cast<const guarded_reducer&>(x).has_failed();
+}
+
+bool receives_all_gradients(const c10d::Reducer& x) {
+  return static_cast<const guarded_reducer&>(x).receives_all();
 }
 
 } // namespace troupe::internal

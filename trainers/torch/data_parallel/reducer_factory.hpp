@@ -42,4 +42,9 @@ void refuse_if_unfinished(const c10d::Reducer& x);
 /// cleared.
 bool has_failed(const c10d::Reducer& x);
 
+/// Whether such a Reducer still receives the gradients of all its parameters.
+/// One that became of another type or device gets a gradient accumulator
+/// without the Reducer's hook.
+bool receives_all_gradients(const c10d::Reducer& x);
+
 } // namespace troupe::internal

@@ -571,6 +571,24 @@ TEST(a_world_of_one, refuses_options_that_more_ranks_would_refuse) {
   EXPECT_THROW(make_ddp(seeded<mlp>(0), nullptr, empty_buckets), train_error);
 }
 
+// The number of ranks with data is not known where such gradients are divided.
+TEST(a_world_of_one, refuses_a_join_that_more_ranks_would_refuse) {
+  std::vector<data_parallel_options> ways(3);
+  ways[0].compression = gradient_compression::fp16;
+  ways[1].compression = gradient_compression::bf16;
+  ways[2].comm_hook = [](const group_ptr& group) {
+    return std::make_unique<summing_hook>(group);
+  };
+  for (auto& options : ways) {
+    auto model = make_ddp(seeded<mlp>(0), nullptr, options);
+    model.join([] {});
+    auto message = refusal(
+      [&] { model.join([] {}, {.divide_by_initial_world_size = false}); });
+    EXPECT_NE(message.find("divide_by_initial_world_size"), std::string::npos)
+      << message;
+  }
+}
+
 TEST(a_world_of_one, forgets_the_gradients_of_an_unfrozen_layer) {
   auto inner = seeded<mlp>(0);
   set_trainable(*inner->first, false);

@@ -90,7 +90,8 @@ struct data_parallel_options {
 struct join_options {
   /// Gradients are divided by the size of the group to the end, so that each
   /// sample weighs the same. Off: by the number of ranks that still have data,
-  /// so that each step weighs the same.
+  /// so that each step weighs the same; not with a `compression` or a
+  /// `comm_hook`, which divide by the size of the group.
   bool divide_by_initial_world_size = true;
 };
 

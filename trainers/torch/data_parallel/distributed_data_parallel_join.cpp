@@ -24,6 +24,13 @@
 namespace troupe::internal {
 
 void distributed_data_parallel::begin_join(join_options options) {
+  if (!options.divide_by_initial_world_size
+      && (options_.comm_hook
+          || options_.compression != gradient_compression::none))
+    throw_invalid_argument(
+      "join_options::divide_by_initial_world_size is false, but what a "
+      "compression or a comm_hook divides by does not follow the number of "
+      "ranks that still have data: train without them, or set it to true");
   if (!active())
     return;
   join_ = options;

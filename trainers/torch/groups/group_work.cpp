@@ -3,7 +3,10 @@
 #include <algorithm>
 #include <chrono>
 
+#include <c10/util/StringUtil.h>
 #include <pthread.h>
+
+#include "troupe/trainers/train_context.hpp"
 
 namespace troupe::internal {
 
@@ -85,6 +88,14 @@ group_work::group_work(int rank, c10d::OpType type,
     call_(shown_->add()), needs_all_(needs_all) {}
 
 bool group_work::wait(std::chrono::milliseconds timeout) {
+  if (thread_ == std::this_thread::get_id() && !done_)
+    throw train_error{
+      {ec::invalid_argument,
+       c10::str("rank ", rank_,
+                ": a callback of a collective's future waits for another "
+                "collective of the same group, which runs on the same thread: "
+                "wait where the collectives are called, such as in runHook() "
+                "of a comm_hook")}};
   // With an explicit timeout the loop may continue without it.
   auto here = needs_all_ && call_ > 0 && timeout == kNoTimeout
                 ? shown_->wait_for(call_)

@@ -76,10 +76,16 @@ public:
              std::uint64_t sequence, std::chrono::milliseconds timeout,
              std::shared_ptr<shown_calls> shown, bool needs_all);
 
+  /// *x* completes this work, so it must not wait for it. Before other threads
+  /// see the work.
+  void set_thread(std::thread::id x) noexcept { thread_ = x; }
+
   /// Both return false if the work was completed before.
   bool succeed();
   bool fail(std::exception_ptr reason, collective_failure how);
 
+  /// Throws `train_error` in a callback of a future on the thread that would
+  /// have to complete this work.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
   std::vector<at::Tensor> result() override;
@@ -93,6 +99,7 @@ private:
   std::uint64_t sequence_;
   std::chrono::milliseconds timeout_;
   std::atomic<bool> done_{false};
+  std::thread::id thread_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   const std::shared_ptr<shown_calls> shown_;
   const std::uint64_t call_; ///< Its number there.
@@ -107,6 +114,9 @@ public:
 
   ordered_worker(const ordered_worker&) = delete;
   ordered_worker& operator=(const ordered_worker&) = delete;
+
+  /// Of the thread that runs the tasks.
+  std::thread::id id() const noexcept { return id_; }
 
   /// Tasks must not throw. False after `join` has begun.
   bool add(std::function<void()> task);
@@ -132,6 +142,7 @@ private:
 
   std::shared_ptr<queue> queue_ = std::make_shared<queue>();
   std::thread thread_;
+  const std::thread::id id_ = thread_.get_id();
 };
 
 } // namespace troupe::internal

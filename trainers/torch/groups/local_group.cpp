@@ -109,6 +109,7 @@ local_group::work_ptr local_group::enqueue(c10d::OpType type,
   auto work = c10::make_intrusive<group_work>(rank_, type, std::move(outputs),
                                               calls_++, timeout, shown(),
                                               /*needs_all*/ true);
+  work->set_thread(worker_.id());
   auto run = [this, work, timeout, f = std::move(f),
               state = at::ThreadLocalState{}] {
     // Callbacks of the future see the modes of the caller.

@@ -202,6 +202,35 @@ TEST(group_failure_test, a_callback_may_release_the_last_reference) {
   EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
+// As a comm_hook with two collectives may be written at first.
+TEST(group_failure_test, a_callback_must_not_wait_for_its_own_thread) {
+  auto segment = shared_segment::create(2).value();
+  std::latch attached{1}; // rank 0's callback, before rank 1 comes
+  auto failures = test::run_threads(2, [&](int rank) {
+    auto group = join(segment, rank);
+    if (rank == 0) {
+      tensors x{at::ones({4})};
+      auto second = group->allreduce(x)->getFuture()->then(
+        [&](c10::ivalue::Future&) {
+          group->allreduce(x)->wait();
+          return c10::IValue{};
+        },
+        c10::NoneType::get());
+      attached.count_down();
+      auto reason = failure_of([&] { second->waitAndThrow(); });
+      test::check(reason.code == ec::invalid_argument
+                    && mentions(reason, "runs on the same thread"),
+                  reason.message);
+    } else {
+      attached.wait();
+      for (int i = 0; i < 2; ++i) // The second one was called all the same.
+        test::check(reduce(*group, 4).code == ec::none, "the group failed");
+    }
+    test::check(reduce(*group, 8).code == ec::none, "the group failed later");
+  });
+  EXPECT_EQ(failures, std::vector<std::string>(2));
+}
+
 TEST(group_failure_test, a_collective_may_wait_forever) {
   auto segment = shared_segment::create(2).value();
   auto failures = test::run_threads(2, [&](int rank) {

@@ -89,6 +89,34 @@ TEST_P(changing_parameters, a_new_layer_begins_with_the_weights_of_rank_zero) {
     });
 }
 
+// The Reducer has no hook there yet.
+TEST_P(changing_parameters, an_unfrozen_layer_needs_the_forward_of_the_model) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto inner = seeded<mlp>(0);
+    set_trainable(*inner->third, false);
+    data_parallel_options options;
+    options.ignored = {"third.weight"};
+    auto model = prepare_model(*run.context, inner, options);
+    auto x = self.share(samples(self.size * 8, 0).first);
+    model.forward(x).sum().backward();
+    set_trainable(*inner, false);
+    set_trainable(*inner->third, true);
+    run.report();
+    inner->forward(x).sum().backward();
+    auto message = refusal([&] { run.report(); });
+    check(message.find("parameter third.bias has a gradient")
+            != std::string::npos,
+          message);
+    for (auto& x : inner->third->parameters())
+      x.mutable_grad().zero_();
+    run.report();
+    model.forward(x).sum().backward();
+    run.report();
+    check_equal_on_ranks(self, {inner->third->bias.grad()});
+  });
+}
+
 // As the critic of a GAN during the steps of the generator.
 TEST_P(changing_parameters, a_model_frozen_as_a_whole_passes_gradients_on) {
   on_ranks([](rank_of_test& self) {

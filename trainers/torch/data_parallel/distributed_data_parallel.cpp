@@ -248,6 +248,19 @@ std::vector<c10::TensorImpl*> distributed_data_parallel::trained_now() const {
   return result;
 }
 
+/// A parameter that is averaged only from the next forward on and has a
+/// gradient already, so that no hook saw it come; empty if there is none.
+std::string distributed_data_parallel::learns_unfollowed() const {
+  if (trained_now() == trained_)
+    return {};
+  for (auto& x : reduced_of(source_.tensors(), options_)) {
+    auto is_same = [&x](auto& y) { return x.tensor.is_same(y.tensor); };
+    if (std::ranges::none_of(reduced_, is_same) && has_gradient(x.tensor))
+      return x.name;
+  }
+  return {};
+}
+
 /// Averages from now on what requires a gradient now. A completely frozen model
 /// only passes gradients through: then nothing changes.
 void distributed_data_parallel::follow_parameters() {
@@ -309,6 +322,13 @@ void distributed_data_parallel::check_backward() const {
   if (!active())
     return;
   internal::check_backward(*reducer_);
+  if (auto name = learns_unfollowed(); !name.empty())
+    throw_invalid_argument(
+      "rank ", group_->getRank(), ": parameter ", name,
+      " has a gradient that was not averaged with those of the other ranks, "
+      "because it requires one only since the last model.forward(...): call "
+      "that instead of model->forward(...), or clear an old gradient with "
+      "zero_grad()");
   if (auto name = kept_->changed(); !name.empty())
     throw_invalid_argument(
       "rank ", group_->getRank(), ": parameter ", name,

@@ -123,7 +123,9 @@ public:
   /// Throws `train_error` if gradients arrived since the last forward that were
   /// not averaged: backward gave some parameters none, and so the Reducer still
   /// waits for them; or backward failed and its gradients were not cleared; or
-  /// weights were stepped with gradients that `no_sync` kept on this rank.
+  /// parameters that were unfrozen since have a gradient, of the module's own
+  /// forward; or weights were stepped with gradients that `no_sync` kept on
+  /// this rank.
   void check_backward() const;
 
   /// Throws `train_error` on every rank if the parameters of one differ from
@@ -212,6 +214,7 @@ private:
   void follow_parameters();
   void refuse_if_dropped() const;
   std::vector<c10::TensorImpl*> trained_now() const;
+  std::string learns_unfollowed() const;
   void before_forward();
   void prepare_forward(bool learns);
   bool looks_at_outputs() const;

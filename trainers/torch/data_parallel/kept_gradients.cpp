@@ -103,11 +103,8 @@ void kept_gradients::forget_changes() {
 }
 
 bool kept_gradients::has_gradients() const {
-  return std::ranges::any_of(parameters_, [](const named_tensor& x) {
-    auto& gradient = x.tensor.grad();
-    return gradient.defined()
-           && gradient.to_dense().count_nonzero().item<std::int64_t>() > 0;
-  });
+  return std::ranges::any_of(parameters_,
+                             [](auto& x) { return has_gradient(x.tensor); });
 }
 
 std::string kept_gradients::changed() const {

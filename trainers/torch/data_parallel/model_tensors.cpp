@@ -148,6 +148,12 @@ bool is_ignored(const data_parallel_options& options, const std::string& name) {
   return std::ranges::find(options.ignored, name) != options.ignored.end();
 }
 
+bool has_gradient(const at::Tensor& parameter) {
+  auto& gradient = parameter.grad();
+  return gradient.defined()
+         && gradient.to_dense().count_nonzero().item<std::int64_t>() > 0;
+}
+
 std::vector<named_tensor> reduced_of(const model_tensors& model,
                                      const data_parallel_options& options) {
   std::vector<named_tensor> result;

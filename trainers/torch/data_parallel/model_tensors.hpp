@@ -53,6 +53,9 @@ void append_parameters(const torch::jit::Module& module,
 /// Whether the tensor *name* stays local to each rank under *options*.
 bool is_ignored(const data_parallel_options& options, const std::string& name);
 
+/// Whether *parameter* has a gradient other than zeros. Waits for a device.
+bool has_gradient(const at::Tensor& parameter);
+
 /// What the group averages of *model*.
 std::vector<named_tensor> reduced_of(const model_tensors& model,
                                      const data_parallel_options& options);

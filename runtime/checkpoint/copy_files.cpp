@@ -218,7 +218,7 @@ for_each_file(const source_folder& from, const target_folder& target,
     } else {
       TROUPE_TRY(auto stays,
                  from.above ? false : is_source_only(from.path, name.string()));
-      if (!stays)
+      if (!stays && !is_unfinished_copy(i->path()))
         ok = place(i->path(), target, name, from);
     }
     if (!ok)

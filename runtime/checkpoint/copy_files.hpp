@@ -16,9 +16,9 @@ namespace troupe::internal {
 /// is self-contained; `ec::invalid_argument` for one that leads back to a
 /// folder on the way to it, or to one in which *target* lies. Files that belong
 /// to the folder *source* only are left out: the manifest and half-written
-/// metadata of a committed checkpoint. A file of the same name in a subfolder,
-/// or of the user, is copied. `ec::storage` for a file that shrinks meanwhile.
-/// Nothing is fsynced.
+/// metadata of a committed checkpoint, and what an earlier copy left that was
+/// killed. A file of the same name in a subfolder, or of the user, is copied.
+/// `ec::storage` for a file that shrinks meanwhile. Nothing is fsynced.
 expected<void> copy_files(const fs::path& source, const fs::path& target);
 
 /// The same into the folder *target*, even if it was renamed: nothing is

@@ -7,7 +7,6 @@
 #include <atomic>
 #include <cerrno>
 #include <charconv>
-#include <span>
 #include <string>
 #include <string_view>
 #include <utility>
@@ -120,27 +119,23 @@ expected<void> list_files(const held_folder& folder, const std::string& above,
   return {};
 }
 
-// Files that are sealed at a time: their descriptors are all open.
-constexpr std::size_t files_at_once = 64;
-
 // Lets the disk write all *paths* in *folder* while their checksums are
-// computed, and waits for it at the end.
-expected<void> seal_files(std::span<const std::string> paths,
-                          const held_folder& folder,
-                          std::vector<file_entry>& result) {
-  std::vector<unique_fd> files;
+// computed, and waits for it. Opens one file at a time: ranks may be threads,
+// which share a limit of descriptors.
+expected<std::vector<file_entry>>
+seal_files(const std::vector<std::string>& paths, const held_folder& folder) {
   for (auto& path : paths) {
     TROUPE_TRY(auto file, folder.open_file(path, O_RDONLY, "open"));
     ::sync_file_range(file.get(), 0, 0, SYNC_FILE_RANGE_WRITE);
-    files.push_back(std::move(file));
   }
-  for (std::size_t i = 0; i < paths.size(); ++i) {
-    TROUPE_TRY(auto digest, digest_file(files[i], folder.path() / paths[i]));
-    result.push_back({paths[i], digest.size, digest.checksum});
+  std::vector<file_entry> result;
+  for (auto& path : paths) {
+    TROUPE_TRY(auto file, folder.open_file(path, O_RDONLY, "open"));
+    TROUPE_TRY(auto digest, digest_file(file, folder.path() / path));
+    TROUPE_TRY_VOID(sync_file(file, folder.path() / path));
+    result.push_back({path, digest.size, digest.checksum});
   }
-  for (std::size_t i = 0; i < paths.size(); ++i)
-    TROUPE_TRY_VOID(sync_file(files[i], folder.path() / paths[i]));
-  return {};
+  return result;
 }
 
 } // namespace
@@ -231,11 +226,7 @@ expected<checkpoint_part> staged_checkpoint::seal(std::uint64_t index,
                    (path_ / manifest_file_name).string()
                      + " has the name of the run's own manifest");
   checkpoint_part result{std::move(name), {}, 0};
-  for (auto rest = std::span<const std::string>{paths}; !rest.empty();) {
-    auto some = rest.first(std::min(rest.size(), files_at_once));
-    TROUPE_TRY_VOID(seal_files(some, files, result.files));
-    rest = rest.subspan(some.size());
-  }
+  TROUPE_TRY(result.files, seal_files(paths, files));
   TROUPE_TRY(auto staging, hand_over(staging_folder(attempt_, index)));
   if (!is_long_list(result.files))
     return result;

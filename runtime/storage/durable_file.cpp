@@ -15,6 +15,7 @@
 
 #include "troupe/runtime/failpoint.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/storage/file_copy.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -117,7 +118,7 @@ expected<std::vector<fs::path>> files_below(const fs::path& path) {
   auto i = fs::recursive_directory_iterator{path, code};
   for (; !code && i != fs::recursive_directory_iterator{}; i.increment(code)) {
     TROUPE_TRY(auto found, look_up(i->path()));
-    if (found.is_file())
+    if (found.is_file() && !is_unfinished_copy(i->path()))
       result.push_back(i->path());
   }
   if (code)

@@ -47,7 +47,7 @@ expected<file_status> look_up_at(int above, const fs::path& name,
 expected<fs::path> absolute_path(const fs::path& path);
 
 /// Every regular file in the folder *path* and below, sorted; links to files
-/// count, links to folders are not followed.
+/// count, links to folders are not followed, unfinished copies are left out.
 expected<std::vector<fs::path>> files_below(const fs::path& path);
 
 /// What remains after a power cut right after a replacement.

@@ -10,6 +10,7 @@
 #include <cerrno>
 #include <cstdint>
 #include <string>
+#include <string_view>
 #include <vector>
 
 #include "troupe/runtime/storage/durable_file.hpp"
@@ -85,16 +86,59 @@ error cut_short(const fs::path& from, std::uint64_t size, off_t whole) {
                  " could be copied: it was truncated meanwhile")};
 }
 
-/// A new file in *folder* that no other writer uses; *name* becomes its name.
-unique_fd new_file(int folder, std::string& name) {
+constexpr std::string_view copy_prefix = ".troupe-copy-";
+
+/// The name of an unfinished copy has its own inode: no user's file is taken
+/// for one.
+expected<std::string> temporary_name(const unique_fd& file,
+                                     const fs::path& path) {
+  struct stat found {};
+  if (::fstat(file.get(), &found) != 0)
+    return tl::unexpected{copy_error("look up", path, errno)};
+  return concat(copy_prefix, found.st_ino);
+}
+
+/// A new file for the bytes of a copy.
+struct copy_file_in_work {
+  unique_fd file;
+  std::string name; ///< Empty: it has none, and is gone if the process ends.
+};
+
+std::string path_in_proc(const unique_fd& file) {
+  return concat("/proc/self/fd/", file.get());
+}
+
+/// A file without a name; none where the file system has no such files, or
+/// where `link_unnamed` finds none.
+copy_file_in_work new_unnamed_file(int folder) {
+  unique_fd file{::openat(folder, ".", O_WRONLY | O_TMPFILE | O_CLOEXEC, 0600)};
+  if (file && ::access(path_in_proc(file).c_str(), F_OK) != 0)
+    file = {};
+  return {std::move(file), {}};
+}
+
+expected<copy_file_in_work> new_named_file(const copy_target& to) {
   static std::atomic<std::uint64_t> serial = 0;
   for (;;) {
-    name = concat(".copy-", ::getpid(), '-', serial++);
-    unique_fd file{::openat(folder, name.c_str(),
+    auto name = concat(copy_prefix, ::getpid(), '-', serial++);
+    unique_fd file{::openat(to.folder, name.c_str(),
                             O_WRONLY | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-    if (file || (errno != EEXIST && errno != EINTR))
-      return file;
+    if (!file && (errno == EEXIST || errno == EINTR))
+      continue;
+    if (!file)
+      return tl::unexpected{copy_error("create", to.path, errno)};
+    TROUPE_TRY(auto own, temporary_name(file, to.path));
+    if (::renameat(to.folder, name.c_str(), to.folder, own.c_str()) != 0)
+      return tl::unexpected{copy_error("create", to.path, errno)};
+    return copy_file_in_work{std::move(file), std::move(own)};
   }
+}
+
+/// Links an unnamed file as *name*: 0, or what `errno` says.
+int link_unnamed(const unique_fd& file, int folder, const std::string& name) {
+  auto linked = ::linkat(AT_FDCWD, path_in_proc(file).c_str(), folder,
+                         name.c_str(), AT_SYMLINK_FOLLOW);
+  return linked == 0 ? 0 : errno;
 }
 
 /// Why the folder *path*, which could not be made, cannot be made.
@@ -112,6 +156,47 @@ int folder_problem(fs::path path) {
   return EAGAIN; // By now it can.
 }
 
+/// One way to make a copy, in *out*. False: *out*, without a name, cannot get
+/// one.
+expected<bool> copy_into(copy_file_in_work& out, const unique_fd& in,
+                         const fs::path& from, const copy_target& to,
+                         copy_sync sync) {
+  auto fail = [&](int code) {
+    return tl::unexpected{
+      copy_error("copy " + from.string() + " to", to.path, code)};
+  };
+  struct stat status {};
+  if (::fstat(in.get(), &status) != 0)
+    return fail(errno);
+  std::uint64_t size = 0;
+  if (auto code = copy_bytes(in.get(), out.file.get(), size); code != 0)
+    return fail(code);
+  // A longer file is fine: a log may grow.
+  if (size < static_cast<std::uint64_t>(status.st_size)
+      && was_cut(in.get(), status.st_size))
+    return tl::unexpected{cut_short(from, size, status.st_size)};
+  if (::fchmod(out.file.get(), status.st_mode & 0777) != 0)
+    return fail(errno);
+  if (sync == copy_sync::yes)
+    TROUPE_TRY_VOID(sync_file(out.file, to.path));
+  if (out.name.empty()) {
+    auto code = link_unnamed(out.file, to.folder, to.name.string());
+    if (code == 0)
+      return true;
+    if (code != EEXIST)
+      return false;
+    // A link replaces nothing.
+    TROUPE_TRY(auto name, temporary_name(out.file, to.path));
+    if (code = link_unnamed(out.file, to.folder, name); code != 0)
+      return fail(code);
+    out.name = std::move(name);
+  }
+  if (::renameat(to.folder, out.name.c_str(), to.folder, to.name.c_str()) != 0)
+    return fail(errno);
+  out.name.clear();
+  return true;
+}
+
 } // namespace
 
 expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
@@ -125,30 +210,22 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
     return fail(errno);
   if (!S_ISREG(status.st_mode))
     return fail(EINVAL);
-  std::string temporary;
-  auto out = new_file(to.folder, temporary);
-  if (!out)
-    return fail(errno);
-  std::uint64_t size = 0;
-  auto ok = [&]() -> expected<void> {
-    if (auto code = copy_bytes(in.get(), out.get(), size); code != 0)
-      return fail(code);
-    // A longer file is fine: a log may grow.
-    if (size < static_cast<std::uint64_t>(status.st_size)
-        && was_cut(in.get(), status.st_size))
-      return tl::unexpected{cut_short(from, size, status.st_size)};
-    if (::fchmod(out.get(), status.st_mode & 0777) != 0)
+  auto copy = [&](copy_file_in_work& out) {
+    auto done = copy_into(out, in, from, to, sync);
+    if (!out.name.empty())
+      ::unlinkat(to.folder, out.name.c_str(), 0);
+    return done;
+  };
+  if (auto out = new_unnamed_file(to.folder); out.file) {
+    TROUPE_TRY(auto done, copy(out));
+    if (done)
+      return {};
+    if (::lseek(in.get(), 0, SEEK_SET) != 0)
       return fail(errno);
-    if (sync == copy_sync::yes)
-      TROUPE_TRY_VOID(sync_file(out, to.path));
-    if (::renameat(to.folder, temporary.c_str(), to.folder, to.name.c_str())
-        != 0)
-      return fail(errno);
-    return {};
-  }();
-  if (!ok)
-    ::unlinkat(to.folder, temporary.c_str(), 0);
-  return ok;
+  }
+  TROUPE_TRY(auto out, new_named_file(to));
+  TROUPE_TRY_VOID(copy(out));
+  return {};
 }
 
 expected<void> copy_file(const fs::path& from, const fs::path& to,
@@ -170,6 +247,13 @@ expected<void> copy_file(const fs::path& from, const fs::path& to,
     .and_then([&]() -> expected<void> {
       return sync == copy_sync::yes ? sync_folder(folder) : expected<void>{};
     });
+}
+
+bool is_unfinished_copy(const fs::path& path) {
+  auto name = path.filename().string();
+  struct stat found {};
+  return name.starts_with(copy_prefix) && ::lstat(path.c_str(), &found) == 0
+         && S_ISREG(found.st_mode) && name == concat(copy_prefix, found.st_ino);
 }
 
 } // namespace troupe::internal

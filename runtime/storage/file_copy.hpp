@@ -20,6 +20,9 @@ struct copy_target {
 /// mode: a reader finds the old file or the new one, even with concurrent
 /// writers. Copies between any two file systems. *from* may grow meanwhile.
 ///
+/// A process that is killed meanwhile leaves nothing, or, on a file system
+/// without unnamed files (NFS), an `is_unfinished_copy`.
+///
 /// `ec::invalid_argument` for permanent failures: a name that is too long, a
 /// missing permission, a folder or a pipe in the place of a file. `ec::storage`
 /// for failures that may pass, such as a full disk.
@@ -30,5 +33,9 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
 /// missing above *to* is made, with the mode that the user's umask leaves.
 expected<void> copy_file(const fs::path& from, const fs::path& to,
                          copy_sync sync);
+
+/// Whether a killed process left the file *path*, unfinished or in the place of
+/// an older copy. Its name has its inode, so that no user's file is one.
+bool is_unfinished_copy(const fs::path& path);
 
 } // namespace troupe::internal

@@ -1,8 +1,12 @@
 #include "troupe/runtime/checkpoint/staged_checkpoint.hpp"
 
+#include <csignal>
 #include <thread>
 
+#include <fcntl.h>
 #include <gmock/gmock.h>
+#include <sys/mount.h>
+#include <sys/resource.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -17,6 +21,7 @@
 #include "troupe/runtime/storage/checksum.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/checkpoint_store.hpp"
+#include "troupe/runtime/text.hpp"
 
 using namespace troupe;
 using namespace troupe::internal;
@@ -66,11 +71,21 @@ TEST_F(staged_checkpoint_test, lists_its_files_with_sizes_and_checksums) {
                                              {"b", 5, checksum("hello")}}));
 }
 
-TEST_F(staged_checkpoint_test, seals_more_files_than_it_opens_at_once) {
+// Ranks that are threads share the descriptors of their process.
+TEST_F(staged_checkpoint_test, seals_any_number_of_files_with_few_descriptors) {
   auto staged = make();
   for (int i = 0; i < 200; ++i)
     write_bytes(staged.path() / std::to_string(i), std::to_string(i));
-  EXPECT_EQ(seal(staged).value().size(), 200u);
+  rlimit before{};
+  ::getrlimit(RLIMIT_NOFILE, &before);
+  unique_fd next{::open("/dev/null", O_RDONLY | O_CLOEXEC)};
+  auto few = before;
+  few.rlim_cur = static_cast<rlim_t>(next.get()) + 10;
+  ::setrlimit(RLIMIT_NOFILE, &few);
+  auto files = seal(staged);
+  ::setrlimit(RLIMIT_NOFILE, &before);
+  ASSERT_TRUE(files) << files.error().message;
+  EXPECT_EQ(files->size(), 200u);
 }
 
 TEST_F(staged_checkpoint_test,
@@ -554,6 +569,80 @@ TEST(checkpoint_test, copies_every_file_but_its_own_manifest) {
   ASSERT_TRUE(x.to_directory(folder / "again"));
   EXPECT_EQ(bytes_of(folder.path() / "again" / "manifest.json"),
             bytes_of(from / "manifest.json"));
+}
+
+namespace {
+
+/// Ends this process in the middle of each large file that it writes.
+void die_at_one_megabyte() {
+  ::signal(SIGXFSZ, SIG_DFL);
+  const rlimit most{1 << 20, 1 << 20}, no_core{0, 0};
+  ::setrlimit(RLIMIT_FSIZE, &most);
+  ::setrlimit(RLIMIT_CORE, &no_core);
+}
+
+/// Hides `/proc` from this process, without which a file cannot get a name
+/// later: as on a file system without unnamed files.
+bool hide_proc() {
+  return ::unshare(CLONE_NEWNS) == 0
+         && ::mount("", "/", nullptr, MS_PRIVATE | MS_REC, nullptr) == 0
+         && ::umount2("/proc", MNT_DETACH) == 0;
+}
+
+} // namespace
+
+TEST(checkpoint_test, leaves_nothing_that_a_report_takes_if_it_is_killed) {
+  temporary_folder folder;
+  fs::create_directory(folder / "from");
+  write_bytes(folder.path() / "from" / "x", std::string(4 << 20, 'x'));
+  auto x = checkpoint::from_directory(folder / "from");
+  for (auto named : {false, true})
+    for (std::string before : {"", "an earlier copy"}) {
+      SCOPED_TRACE((named ? "named " : "unnamed ") + before);
+      auto to = folder / concat(named ? "named" : "unnamed", before.size());
+      fs::create_directory(to);
+      if (!before.empty())
+        write_bytes(to / "x", before);
+      auto status = run_in_child([&] {
+        if (named && !hide_proc())
+          ::_exit(9);
+        die_at_one_megabyte();
+        (void) x.to_directory(to);
+      });
+      if (WIFEXITED(status) && WEXITSTATUS(status) == 9)
+        GTEST_SKIP() << "/proc cannot be hidden";
+      ASSERT_TRUE(WIFSIGNALED(status));
+      using names = std::vector<std::string>;
+      EXPECT_EQ(names_below(to), before.empty() ? names{} : names{"x"});
+      write_bytes(to / ".troupe-copy-1", "mine");
+      write_bytes(to / "y", "");
+      ASSERT_TRUE(
+        checkpoint::from_directory(to).to_directory(to.string() + ".reported"));
+      EXPECT_EQ(names_below(to.string() + ".reported"),
+                (before.empty() ? names{".troupe-copy-1", "y"}
+                                : names{".troupe-copy-1", "x", "y"}));
+    }
+}
+
+TEST(checkpoint_test, is_copied_where_files_cannot_get_a_name_later) {
+  temporary_folder folder;
+  fs::create_directory(folder / "from");
+  write_bytes(folder.path() / "from" / "x", "1");
+  auto x = checkpoint::from_directory(folder / "from");
+  auto status = run_in_child([&] {
+    if (!hide_proc())
+      ::_exit(9);
+    for (int i = 0; i < 2; ++i)
+      if (!x.to_directory(folder / "to"))
+        ::_exit(1);
+  });
+  if (WIFEXITED(status) && WEXITSTATUS(status) == 9)
+    GTEST_SKIP() << "/proc cannot be hidden";
+  ASSERT_EQ(status, 0);
+  EXPECT_EQ(bytes_of(folder.path() / "to" / "x"), "1");
+  EXPECT_EQ(std::distance(fs::directory_iterator{folder / "to"},
+                          fs::directory_iterator{}),
+            1);
 }
 
 TEST(checkpoint_test, refuses_a_file_that_became_shorter) {

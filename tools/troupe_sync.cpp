@@ -16,6 +16,7 @@
 #include <unistd.h>
 
 #include "tools/command_line.hpp"
+#include "troupe/callbacks/console.hpp"
 #include "troupe/callbacks/status_text.hpp"
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 #include "troupe/callbacks/tracking/sink_thread.hpp"
@@ -157,8 +158,15 @@ expected<std::map<std::string, std::string>> options_in(const fs::path& run) {
   return result;
 }
 
+/// Prints *text* as one line. Names in the folder may have control characters,
+/// which must not get to the terminal.
+void say(std::FILE* out, const std::string& text) {
+  auto line = fit_to_line(text, std::numeric_limits<int>::max());
+  std::fprintf(out, "%s\n", line.c_str());
+}
+
 void note(const std::string& text) {
-  std::fprintf(stderr, "%s\n", text.c_str());
+  say(stderr, text);
 }
 
 /// Sends the rest to one tracker; empty, or what is unsent.
@@ -268,7 +276,7 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   if (!chosen)
     return lacks(chosen.error().message);
   for (auto& option : chosen->taken)
-    std::printf("%s: the run's folder says %s\n", name.c_str(), option.c_str());
+    say(stdout, name + ": the run's folder says " + option);
   std::string unconfirmed;
   for (auto& option : chosen->unconfirmed)
     unconfirmed += (unconfirmed.empty() ? "" : ", ") + option;
@@ -315,7 +323,7 @@ expected<int> send_all(const arguments& x) {
       continue;
     auto state =
       send_to(name, text, describe_tracked_run(description, x.run), x);
-    std::printf("%s: %s\n", name.c_str(), state.text.c_str());
+    say(stdout, name + ": " + state.text);
     status = state.is_whole ? status : 1;
   }
   return status;
@@ -339,7 +347,7 @@ int main(int argc, char** argv) {
     return send_all(given);
   });
   if (!status) {
-    std::fprintf(stderr, "troupe-sync: %s\n", status.error().message.c_str());
+    say(stderr, "troupe-sync: " + status.error().message);
     return status.error().code == ec::invalid_argument ? wrong_arguments : 1;
   }
   return *status;

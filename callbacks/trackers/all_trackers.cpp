@@ -71,10 +71,11 @@ constexpr std::array<std::string_view, 25> harmless{
   "workspace",
 };
 
-std::string shown(const std::string& name, const document& value) {
+// As JSON of ASCII characters: a folder must not control a terminal.
+std::string shown(const std::string& name, document value) {
   if (value.is_string())
     if (auto text = value.get<std::string>(); text.find("://") != text.npos)
-      return name + "=\"" + shown_url(text) + '"';
+      value = shown_url(text);
   return name + '='
          + value.dump(-1, ' ', true, document::error_handler_t::replace);
 }

@@ -1,5 +1,7 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 
+#include <algorithm>
+
 #include <gmock/gmock.h>
 
 #include "troupe/callbacks/csv/csv.hpp"
@@ -39,4 +41,18 @@ TEST(choose_options_test, shows_no_user_of_an_address) {
   ASSERT_TRUE(chosen) << chosen.error().message;
   EXPECT_THAT(chosen->unconfirmed,
               testing::ElementsAre("url=\"https://comet.local:1/x\""));
+}
+
+TEST(choose_options_test, shows_no_control_character) {
+  auto chosen = choose_options("comet",
+                               R"({"url": "https://comet.local/\u001b[2J\u007f",
+        "workspace": "\u001b[2J"})",
+                               {});
+  ASSERT_TRUE(chosen) << chosen.error().message;
+  for (auto& all : {chosen->unconfirmed, chosen->taken})
+    for (auto& text : all)
+      EXPECT_TRUE(
+        std::ranges::all_of(text, [](char c) { return c >= ' ' && c <= '~'; }))
+        << text;
+  EXPECT_EQ(chosen->unconfirmed.size() + chosen->taken.size(), 2u);
 }

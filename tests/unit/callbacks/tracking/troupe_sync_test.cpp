@@ -3,6 +3,7 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <array>
 #include <cstdio>
 
@@ -104,6 +105,18 @@ TEST_F(troupe_sync_test, refuses_an_unknown_option) {
   EXPECT_THAT(output, HasSubstr("shell="));
   EXPECT_EQ(sync("--set csv.no_such=1"), 1);
   EXPECT_THAT(output, HasSubstr("there is no option no_such"));
+}
+
+TEST_F(troupe_sync_test, prints_no_control_character_of_the_folder) {
+  options("csv", R"({"\u001b[2J":"http://host/\u001b[2J","\u009b":1})");
+  options("own\033[2J", "{}");
+  for (auto args : {"", "--tracker none"}) {
+    EXPECT_NE(sync(args), 0);
+    EXPECT_TRUE(std::ranges::all_of(
+      output, [](char c) { return c == '\n' || (c >= ' ' && c <= '~'); }))
+      << testing::PrintToString(output);
+  }
+  EXPECT_THAT(output, HasSubstr("it has csv, own?[2J"));
 }
 
 TEST_F(troupe_sync_test, names_what_is_wrong_with_its_arguments) {

@@ -71,6 +71,28 @@ expected<spawn_order> decode_spawn_order(std::string_view bytes) {
   return x;
 }
 
+std::string encode(const rank_end& x) {
+  spawn_writer out;
+  out.put(x.id);
+  out.put(static_cast<std::uint64_t>(x.how.how));
+  out.put(static_cast<std::uint64_t>(x.how.code));
+  out.put(std::string_view{x.how.termination_message});
+  return out.take();
+}
+
+expected<rank_end> decode_rank_end(std::string_view bytes) {
+  spawn_reader in{bytes};
+  rank_end x;
+  x.id = in.number();
+  auto how = in.number();
+  x.how.code = static_cast<int>(in.number());
+  x.how.termination_message = in.text();
+  if (!in.ok() || how > static_cast<std::uint64_t>(process_exit::kind::lost))
+    return failure(ec::protocol, "a spawner sent an end that is none");
+  x.how.how = static_cast<process_exit::kind>(how);
+  return x;
+}
+
 std::string make_frame(spawn_frame kind, std::string_view body,
                        std::size_t descriptors) {
   spawn_frame_header header{kind, static_cast<std::uint32_t>(descriptors),

@@ -13,6 +13,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/process_exit.hpp"
 #include "troupe/runtime/process/spawner.hpp"
 
 namespace troupe::internal {
@@ -26,7 +27,7 @@ enum class spawn_frame : std::uint32_t {
   signal,  ///< To the spawner: id, signal.
   started, ///< From the spawner: id, pid; with a pidfd of the process.
   refused, ///< From the spawner: id, why.
-  ended,   ///< From the spawner: id, `process_exit`.
+  ended,   ///< From the spawner: a `rank_end`.
 };
 
 struct spawn_frame_header {
@@ -90,6 +91,15 @@ private:
 
 std::string encode(const spawn_order& x);
 expected<spawn_order> decode_spawn_order(std::string_view bytes);
+
+/// Rank process *id* has ended.
+struct rank_end {
+  std::uint64_t id = 0;
+  process_exit how;
+};
+
+std::string encode(const rank_end& x);
+expected<rank_end> decode_rank_end(std::string_view bytes);
 
 /// *body* with its header in front.
 std::string make_frame(spawn_frame kind, std::string_view body,

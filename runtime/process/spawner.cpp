@@ -55,6 +55,12 @@ std::string reap(const spawner_link& link, int timeout_ms) {
   return how == process_exit::kind::signaled ? "was " + text : text;
 }
 
+std::string dismiss(spawner_link& link, int timeout_ms) {
+  ::shutdown(link.socket.get(), SHUT_RDWR);
+  link.socket.reset();
+  return reap(link, timeout_ms);
+}
+
 namespace {
 
 /// Holds the process id of the user's process; the socket is always

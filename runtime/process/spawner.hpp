@@ -55,6 +55,10 @@ struct spawner_link {
 /// Says how it ended, e.g. "exited with code 0".
 std::string reap(const spawner_link& link, int timeout_ms);
 
+/// Closes the socket and `reap`s. The spawner ends although a process that the
+/// program forked still has the socket open.
+std::string dismiss(spawner_link& link, int timeout_ms);
+
 /// What a rank process runs. *descriptors* are those of its `spawn_request`,
 /// owned by the callee. The process ends with the returned code after stdio is
 /// flushed; no static destructor of the program runs.

@@ -58,8 +58,7 @@ spawner_connection::~spawner_connection() {
     thread_.join();
   if (!link_.socket)
     return;
-  link_.socket.reset();
-  reap(link_, farewell_timeout_ms);
+  dismiss(link_, farewell_timeout_ms);
 }
 
 spawner_connection::process_id
@@ -323,11 +322,10 @@ void spawner_connection::handle(received_frame x) {
                           std::move(x.descriptor));
   if (x.kind != spawn_frame::ended)
     return;
-  process_exit end;
-  end.how = static_cast<process_exit::kind>(in.number());
-  end.code = static_cast<int>(in.number());
-  end.termination_message = in.text();
-  notify_ended(id, std::move(end));
+  if (auto end = decode_rank_end(x.body))
+    notify_ended(end->id, std::move(end->how));
+  else
+    lose_spawner("sent malformed data and was killed");
 }
 
 void spawner_connection::notify_started(process_id id, pid_t pid,

@@ -299,12 +299,7 @@ void spawner_loop::report_endings() {
          && (orphans_.empty() || endings_.front().due <= clock_type::now())) {
     auto [id, how, due] = std::move(endings_.front());
     endings_.erase(endings_.begin());
-    spawn_writer answer;
-    answer.put(id);
-    answer.put(static_cast<std::uint64_t>(how.how));
-    answer.put(static_cast<std::uint64_t>(how.code));
-    answer.put(std::string_view{how.termination_message});
-    send(spawn_frame::ended, answer.take());
+    send(spawn_frame::ended, encode(rank_end{id, std::move(how)}));
   }
 }
 

@@ -65,6 +65,22 @@ TEST_F(frame_reader_test, refuses_bytes_of_someone_else) {
   EXPECT_EQ(frame.error().code, ec::protocol);
 }
 
+TEST(rank_end_test, arrives_as_it_was_sent_or_not_at_all) {
+  using kind = process_exit::kind;
+  for (auto how : {kind::exited, kind::signaled, kind::lost}) {
+    const process_exit sent{how, 9, "words"};
+    auto bytes = encode(rank_end{7, sent});
+    auto end = decode_rank_end(bytes);
+    ASSERT_TRUE(end);
+    EXPECT_EQ(end->id, 7u);
+    EXPECT_EQ(end->how, sent);
+    for (std::size_t size = 0; size < bytes.size(); ++size)
+      EXPECT_FALSE(decode_rank_end(std::string_view{bytes}.substr(0, size)));
+  }
+  const process_exit none{static_cast<kind>(3), 0, {}};
+  EXPECT_FALSE(decode_rank_end(encode(rank_end{7, none})));
+}
+
 TEST_F(frame_reader_test, forgets_what_an_earlier_spawner_sent) {
   auto bytes = make_frame(spawn_frame::ended, "old");
   send(bytes.substr(0, bytes.size() - 1), true);

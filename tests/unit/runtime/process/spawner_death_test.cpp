@@ -145,6 +145,19 @@ TEST(spawner_death_test, a_spawner_ends_by_itself_at_bytes_of_someone_else) {
   EXPECT_EQ(reap(link, -1), "exited with code 0");
 }
 
+TEST(spawner_death_test, ends_though_a_child_of_its_program_has_its_socket) {
+  auto link = exec_spawner().value();
+  auto wait = make_pipe();
+  auto child = ::fork();
+  if (child == 0) {
+    wait.writer.reset();
+    ::_exit(read_line(wait.reader.get()).empty() ? 0 : 1);
+  }
+  EXPECT_EQ(dismiss(link, 2000), "exited with code 0");
+  wait.writer.reset();
+  ::waitpid(child, nullptr, 0);
+}
+
 TEST(spawner_death_test, ends_what_ranks_of_a_killed_spawner_started) {
   spawner_connection client{exec_spawner().value()};
   auto pipe = make_pipe();

@@ -6,9 +6,9 @@
 
 namespace troupe::internal {
 
-/// Where other processes of this program find *loop*, which is no closure, and
-/// its hooks; `ec::invalid_config` for what is not a function of the program or
-/// of one of its libraries.
+/// Where other processes of this program find *loop* and its hooks;
+/// `ec::invalid_config` for a closure, and for what is not a function of the
+/// program or of one of its libraries.
 expected<loop_spec> locate_loop(const train_loop& loop);
 
 /// The loop at *spec* with its hooks in this process; `ec::invalid_config` as

@@ -27,7 +27,7 @@ struct image_view {
   std::span<const std::uint8_t> pixels;
   int width = 0;
   int height = 0;
-  int channels = 3; ///< 1 grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
+  int channels = 3; ///< 1 gray, 2 gray with alpha, 3 RGB, 4 RGB with alpha.
 };
 
 /// Logs from inside a train loop to the trackers of the run, in addition to its

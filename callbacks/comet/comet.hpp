@@ -37,8 +37,8 @@ struct comet_options {
   std::string experiment_key = {};
   /// Unset: online if a key is found, else offline.
   std::optional<comet_mode> mode = {};
-  fs::path offline_directory =
-    {};                 ///< COMET_OFFLINE_DIRECTORY, else `<run>/comet`.
+  /// COMET_OFFLINE_DIRECTORY, else `<run>/comet`.
+  fs::path offline_directory = {};
   std::string url = {}; ///< COMET_URL_OVERRIDE, else Comet's cloud.
 
   /// Prefer COMET_API_KEY or ~/.comet.config, which every program reads. A key

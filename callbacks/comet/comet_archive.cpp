@@ -9,7 +9,7 @@
 
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -123,6 +123,15 @@ expected<std::string> zip_member(std::string_view archive,
   return failure(ec::corrupt, "the zip archive has no complete entry " + name);
 }
 
+namespace json {
+
+template <class Fields>
+void fields_of(Fields& f, comet_archive_place& x) {
+  f("archive", x.number)("size", x.size)("count", x.count)("packed", x.packed);
+}
+
+} // namespace json
+
 comet_archive::comet_archive(comet_settings settings,
                              std::vector<std::string> tags,
                              const tracked_run& run)
@@ -131,8 +140,8 @@ comet_archive::comet_archive(comet_settings settings,
 
 fs::path comet_archive::path() const {
   auto name = settings_.experiment_key;
-  if (number_ > 0)
-    name += concat("-", number_);
+  if (place_.number > 0)
+    name += concat("-", place_.number);
   return settings_.offline_directory / (name + ".zip");
 }
 
@@ -141,29 +150,21 @@ fs::path comet_archive::messages_path() const {
 }
 
 std::string comet_archive::state() const {
-  return json::document{{"archive", number_},
-                        {"size", size_},
-                        {"count", count_},
-                        {"packed", packed_}}
-    .dump();
+  return json::open_object(place_, ",") + '}';
 }
 
 sink_result comet_archive::start(const std::string& state) {
   if (!state.empty()) {
-    auto read = json::read<bool>(
-      state, "the state of tracker comet", [&](const json::document& in) {
-        number_ = json::to_unsigned(in.at("archive"));
-        size_ = json::to_unsigned(in.at("size"));
-        count_ = json::to_unsigned(in.at("count"));
-        packed_ = in.at("packed").get<bool>();
-        return true;
-      });
+    auto read =
+      json::read<comet_archive_place>(state, "the state of tracker comet",
+                                      json::from_fields<comet_archive_place>);
     if (!read)
       return sink_fails(sink_failure::kind::permanent, read.error());
+    place_ = *read;
   }
   if (auto made = make_folders(settings_.offline_directory, 0755); !made)
     return fails(made.error());
-  if (packed_)
+  if (place_.packed)
     return {};
   if (auto ok = restore_messages(); !ok)
     return fails(ok.error());
@@ -174,16 +175,17 @@ sink_result comet_archive::start(const std::string& state) {
 // them and saving its state, they are only in the archive.
 expected<void> comet_archive::restore_messages() {
   TROUPE_TRY(auto found, look_up(messages_path()));
-  if (found.size >= size_)
-    return write_tail(messages_path(), size_, {}, over_);
+  if (found.size >= place_.size)
+    return write_tail(messages_path(), place_.size, {}, over_);
   TROUPE_TRY(auto archive, look_up(path()));
   if (!archive.exists())
-    return tl::unexpected{lost(messages_path(), found.size, size_)};
+    return tl::unexpected{lost(messages_path(), found.size, place_.size)};
   TROUPE_TRY(auto zip, read_file(path(), max_messages));
   auto messages = zip_member(zip, "messages.json");
-  if (!messages || messages->size() < size_)
-    return tl::unexpected{lost(messages_path(), found.size, size_)};
-  return write_tail(messages_path(), 0, messages->substr(0, size_), over_);
+  if (!messages || messages->size() < place_.size)
+    return tl::unexpected{lost(messages_path(), found.size, place_.size)};
+  return write_tail(messages_path(), 0, messages->substr(0, place_.size),
+                    over_);
 }
 
 std::size_t comet_archive::room() {
@@ -191,19 +193,19 @@ std::size_t comet_archive::room() {
 }
 
 sink_result comet_archive::send(std::span<const comet_message> messages) {
-  if (packed_) {
-    ++number_;
-    size_ = count_ = 0;
-    packed_ = false;
+  if (place_.packed) {
+    ++place_.number;
+    place_.size = place_.count = 0;
+    place_.packed = false;
   }
   std::string text;
-  auto count = count_;
+  auto count = place_.count;
   for (auto& x : messages)
     text += line_of(x, ++count);
-  if (auto ok = write_tail(messages_path(), size_, text, over_); !ok)
+  if (auto ok = write_tail(messages_path(), place_.size, text, over_); !ok)
     return fails(ok.error());
-  size_ += text.size();
-  count_ = count;
+  place_.size += text.size();
+  place_.count = count;
   return {};
 }
 
@@ -251,7 +253,7 @@ std::string comet_archive::experiment_json(std::int64_t end_ms) const {
                      {"start_time", start_ms_},
                      {"stop_time", end_ms},
                      {"tags", tags_},
-                     {"resume_strategy", number_ > 0 || settings_.is_known
+                     {"resume_strategy", place_.number > 0 || settings_.is_known
                                            ? "get_or_create"
                                            : "create"}};
   out["workspace"] = settings_.workspace.empty()
@@ -261,13 +263,13 @@ std::string comet_archive::experiment_json(std::int64_t end_ms) const {
 }
 
 sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
-  if (packed_)
+  if (place_.packed)
     return {};
   auto messages = read_file(messages_path(), max_messages);
   if (!messages)
     return fails(messages.error());
   auto zip = make_zip({{"experiment.json", experiment_json(unix_ms(time))},
-                       {"messages.json", messages->substr(0, size_)}});
+                       {"messages.json", messages->substr(0, place_.size)}});
   if (!zip)
     return sink_fails(sink_failure::kind::permanent, zip.error());
   auto ok = may_write(over_, path()).and_then([&] {
@@ -275,7 +277,7 @@ sink_result comet_archive::finish(std::chrono::system_clock::time_point time) {
   });
   if (!ok)
     return fails(ok.error());
-  packed_ = true;
+  place_.packed = true;
   boost::system::error_code ignored; // The archive has all messages.
   fs::remove(messages_path(), ignored);
   return {};

@@ -1,5 +1,6 @@
 #pragma once
 
+#include <cstdint>
 #include <string>
 #include <string_view>
 #include <vector>
@@ -24,6 +25,14 @@ expected<std::string> make_zip(const std::vector<zip_entry>& entries);
 /// `ec::corrupt` if it is missing or its checksum is wrong.
 expected<std::string> zip_member(std::string_view archive,
                                  const std::string& name);
+
+/// The state of the archives, which a restarted one continues from.
+struct comet_archive_place {
+  std::uint64_t number = 0; ///< Of the archive.
+  std::uint64_t size = 0;   ///< Confirmed bytes of the messages.
+  std::uint64_t count = 0;  ///< Messages.
+  bool packed = false;      ///< The archive holds them all.
+};
 
 /// Writes archives for `comet upload`: `<key>.zip` when the experiment ends,
 /// and `<key>-<n>.zip` with the messages since then each time it ends again.
@@ -52,10 +61,7 @@ private:
   std::vector<std::string> tags_;
   std::int64_t start_ms_ = 0;
   std::stop_token over_;
-  std::uint64_t number_ = 0; ///< Of the archive.
-  std::uint64_t size_ = 0;   ///< Confirmed bytes of the messages.
-  std::uint64_t count_ = 0;  ///< Messages.
-  bool packed_ = false;
+  comet_archive_place place_;
 };
 
 /// The archives of the experiment of *settings*, sorted by name.

@@ -45,9 +45,8 @@ expected<void> comet_sink::check(const tracked_run& run) const {
 }
 
 std::string comet_sink::state() const {
-  return nlohmann::json{{"mode", option_name(mode_)},
-                        {"backend", backend_ ? backend_->state() : ""},
-                        {"greeted", greeted_}}
+  return json::document{{"mode", option_name(mode_)},
+                        {"backend", backend_ ? backend_->state() : ""}}
     .dump();
 }
 

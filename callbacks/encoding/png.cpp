@@ -53,7 +53,7 @@ expected<void> check(int width, int height, int channels, std::size_t bytes) {
     return failure(
       ec::invalid_argument,
       concat("an image with ", channels,
-             " channels: 1 (grey) to 4 (RGB with alpha) are possible"));
+             " channels: 1 (gray) to 4 (RGB with alpha) are possible"));
   const auto wanted = std::size_t{1} * static_cast<std::size_t>(width)
                       * static_cast<std::size_t>(height)
                       * static_cast<std::size_t>(channels);

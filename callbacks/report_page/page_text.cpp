@@ -18,7 +18,7 @@ bool is_control(char c) {
 }
 
 /// Length of the escape sequence at the begin of *x*, which is an ESC: a CSI
-/// (colours, cursor), an OSC (titles, links) or a short one.
+/// (colors, cursor), an OSC (titles, links) or a short one.
 std::size_t escape_length(std::string_view x) {
   auto within = [&x](std::size_t i) { return i < x.size(); };
   if (!within(1))

@@ -12,7 +12,7 @@ namespace troupe::internal {
 /// broken bytes and control characters become U+FFFD.
 std::string clean_text(std::string_view text);
 
-/// What a terminal would show of *text* in the end: without colours and other
+/// What a terminal would show of *text* in the end: without colors and other
 /// escape sequences; of a line that was overwritten (`\r`) the last version.
 std::string without_terminal_codes(std::string_view text);
 

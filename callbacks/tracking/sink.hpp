@@ -43,7 +43,7 @@ struct logged_image {
   fs::path file; ///< Absolute.
   int width = 0; ///< Pixels.
   int height = 0;
-  int channels = 0; ///< 1 grey, 2 grey with alpha, 3 RGB, 4 RGB with alpha.
+  int channels = 0; ///< 1 gray, 2 gray with alpha, 3 RGB, 4 RGB with alpha.
 };
 
 /// The number of values in each bucket.

@@ -15,7 +15,7 @@
 #include "troupe/callbacks/wandb/wandb_settings.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 
 namespace troupe::internal {
 
@@ -64,33 +64,27 @@ sink_result transient(const error& reason) {
 
 } // namespace
 
+namespace json {
+
+template <class Fields>
+void fields_of(Fields& f, wandb_place& x) {
+  f("fragment", x.fragment)("size", x.size)("closed", x.closed);
+  f("ended", x.ended)("step", x.steps.last)("report", x.steps.report);
+  f("logged", x.steps.logged)("repeated", x.steps.repeated);
+  f("console", x.console);
+}
+
+} // namespace json
+
 std::string to_json(const wandb_place& x) {
-  return json::document{
-    {"fragment", x.fragment},   {"size", x.size},
-    {"closed", x.closed},       {"ended", x.ended},
-    {"step", x.steps.last},     {"report", x.steps.report},
-    {"logged", x.steps.logged}, {"repeated", x.steps.repeated},
-    {"console", x.console}}
-    .dump();
+  return json::open_object(x, ",") + '}';
 }
 
 expected<wandb_place> wandb_place_from_json(const std::string& text) {
   if (text.empty())
     return wandb_place{};
   return json::read<wandb_place>(text, "the state of tracker wandb",
-                                 [](const json::document& in) {
-                                   wandb_place x;
-                                   in.at("fragment").get_to(x.fragment);
-                                   in.at("size").get_to(x.size);
-                                   in.at("closed").get_to(x.closed);
-                                   in.at("ended").get_to(x.ended);
-                                   in.at("step").get_to(x.steps.last);
-                                   in.at("report").get_to(x.steps.report);
-                                   in.at("logged").get_to(x.steps.logged);
-                                   in.at("repeated").get_to(x.steps.repeated);
-                                   in.at("console").get_to(x.console);
-                                   return x;
-                                 });
+                                 json::from_fields<wandb_place>);
 }
 
 wandb_sink::wandb_sink(wandb_options options)

@@ -46,6 +46,8 @@ bool append_valid(std::string& out, std::string_view text) {
   return true;
 }
 
+} // namespace
+
 void append_name(std::string& out, std::string_view name) {
   if (append_valid(out, name))
     return;
@@ -53,8 +55,6 @@ void append_name(std::string& out, std::string_view name) {
   append_hex(out, name);
   out += '"';
 }
-
-} // namespace
 
 void append(std::string& out, std::string_view text) {
   if (append_valid(out, text))
@@ -135,12 +135,6 @@ std::string from_hex(std::string_view digits) {
   return result;
 }
 
-// A name that is not UTF-8 is written as "\0" and hexadecimal digits.
-std::string to_name(const std::string& x) {
-  return !x.empty() && x[0] == '\0' ? from_hex(std::string_view{x}.substr(1))
-                                    : x;
-}
-
 metric_value to_special_value(const document& x) {
   if (x.contains("bytes"))
     return to_text(x);
@@ -213,6 +207,11 @@ metric_value to_value(const document& x) {
   if (x.is_object())
     return to_special_value(x);
   throw format_error{x.dump() + " is not a metric"};
+}
+
+std::string to_name(const std::string& x) {
+  return !x.empty() && x[0] == '\0' ? from_hex(std::string_view{x}.substr(1))
+                                    : x;
 }
 
 metrics to_metrics(const document& x) {

@@ -31,6 +31,9 @@ void append(std::string& out, const metric_value& x);
 void append(std::string& out, const metrics& x);
 void append(std::string& out, const packed_metrics& x);
 
+/// The name of a field, for names that nobody here chose.
+void append_name(std::string& out, std::string_view name);
+
 /// A time as whole microseconds.
 void append_us(std::string& out, double seconds);
 
@@ -144,6 +147,9 @@ T to_integer(const document& x) {
 
 /// A text as `json::append` wrote it, UTF-8 or not.
 std::string to_text(const document& x);
+
+/// What `append_name` has written.
+std::string to_name(const std::string& x);
 
 /// 64 bits as `checksum_text` wrote them.
 std::uint64_t to_checksum(const document& x);

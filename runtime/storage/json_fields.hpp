@@ -2,6 +2,7 @@
 
 #include <concepts>
 #include <cstdint>
+#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
@@ -24,9 +25,9 @@ namespace troupe::internal::json {
 //     }
 //
 // Fields are flags, integers, floating-point numbers, texts, metrics, other
-// structs with fields, vectors of these, and optionals, which may be null. What
-// looks different in the document is a `field_as`. The functions are in this
-// namespace; to write a document does not change it.
+// structs with fields, vectors of these, maps of them by text, and optionals,
+// which may be null. What looks different in the document is a `field_as`. The
+// functions are in this namespace; to write a document does not change it.
 
 /// A field with its own functions: *write* appends the value to a text, *read*
 /// takes it from a document.
@@ -168,6 +169,20 @@ private:
     out_ += ']';
   }
 
+  template <class T>
+  void write(std::map<std::string, T>& all) {
+    std::string_view separator;
+    out_ += '{';
+    for (auto& [key, x] : all) {
+      out_ += separator;
+      append_name(out_, key);
+      out_ += ':';
+      write(x);
+      separator = between_;
+    }
+    out_ += '}';
+  }
+
   std::string& out_;
   std::string_view between_;
   object_writer object_;
@@ -235,6 +250,13 @@ private:
     x.clear();
     for (auto& one : in)
       read(one, x.emplace_back());
+  }
+
+  template <class T>
+  static void read(const document& in, std::map<std::string, T>& x) {
+    x.clear();
+    for (auto& [key, value] : in.items())
+      read(value, x[to_name(key)]);
   }
 
   const document& in_;

@@ -7,7 +7,7 @@
 #include <ATen/Context.h>
 
 #include "troupe/runtime/storage/durable_file.hpp"
-#include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/storage/json_fields.hpp"
 #include "troupe/runtime/text.hpp"
 #include "troupe/trainers/torch/files/safetensors.hpp"
 #include "troupe/trainers/train_context.hpp"
@@ -49,9 +49,20 @@ void set_random_state(const tensor_map& saved, at::Device device) {
   }
 }
 
+namespace json {
+
+template <class Fields>
+void fields_of(Fields& f, loop_progress& x) {
+  f.format(1)("finished_epochs", x.finished_epochs);
+  f("global_step", x.global_step)("stopping", x.stopping);
+  f.added("first_lr", x.first_lr).added("own_lr", x.own_lr);
+  f("added", x.added.values)("callbacks", x.callbacks);
+}
+
+} // namespace json
+
 namespace {
 
-constexpr int known_format = 1;
 constexpr std::size_t max_bytes = 64 * 1024 * 1024;
 const std::string optimizer_prefix = "optimizer.";
 const std::string added_prefix = "added.";
@@ -69,59 +80,6 @@ fs::path rank_file(const fs::path& folder, int rank) {
   return folder / (concat("rank_", rank, ".safetensors"));
 }
 
-void append(std::string& out, const std::vector<double>& numbers) {
-  out += '[';
-  for (auto separator = ""; auto x : numbers) {
-    out += std::exchange(separator, ",");
-    json::append(out, metric_value{x});
-  }
-  out += ']';
-}
-
-std::string to_json(const loop_progress& x) {
-  std::string out = concat("{\"format\":", known_format,
-                           ",\n\"finished_epochs\":", x.finished_epochs,
-                           ",\n\"global_step\":", x.global_step,
-                           ",\n\"stopping\":", (x.stopping ? "true" : "false"));
-  out += ",\n\"first_lr\":";
-  append(out, x.first_lr);
-  if (!x.own_lr.empty()) {
-    out += ",\n\"own_lr\":";
-    append(out, x.own_lr);
-  }
-  out += ",\n\"added\":";
-  json::append(out, x.added.values);
-  out += ",\n\"callbacks\":{";
-  auto separator = "";
-  for (auto& [key, state] : x.callbacks) {
-    out += separator;
-    json::append(out, std::string_view{key});
-    out += ':';
-    json::append(out, state);
-    separator = ",\n";
-  }
-  out += "}}\n";
-  return out;
-}
-
-loop_progress from_json(const json::document& x) {
-  json::check_format(x, known_format);
-  loop_progress result;
-  result.finished_epochs =
-    static_cast<int>(json::to_unsigned(json::field(x, "finished_epochs")));
-  result.global_step =
-    static_cast<std::int64_t>(json::to_unsigned(json::field(x, "global_step")));
-  result.stopping = json::field(x, "stopping").get<bool>();
-  if (x.contains("first_lr"))
-    result.first_lr = x.at("first_lr").get<std::vector<double>>();
-  if (x.contains("own_lr"))
-    result.own_lr = x.at("own_lr").get<std::vector<double>>();
-  result.added.values = json::to_metrics(json::field(x, "added"));
-  for (auto& [key, state] : json::field(x, "callbacks").items())
-    result.callbacks[key] = json::to_metrics(state);
-  return result;
-}
-
 bool is_there(const fs::path& path) {
   return value_or_throw(look_up(path)).exists();
 }
@@ -130,7 +88,7 @@ bool is_there(const fs::path& path) {
 
 void write_progress(const fs::path& folder, const loop_progress& x) {
   auto path = text_file(folder);
-  auto text = to_json(x);
+  auto text = json::open_object(x) + "}\n";
   value_or_throw(check_size(path, text, max_bytes).and_then([&] {
     return write_new_file(path, text);
   }));
@@ -146,7 +104,8 @@ std::optional<loop_progress> read_progress(const fs::path& folder) {
     return std::nullopt;
   auto result =
     value_or_throw(read_file(path, max_bytes).and_then([&](std::string text) {
-      return json::read<loop_progress>(text, path.string(), from_json);
+      return json::read<loop_progress>(text, path.string(),
+                                       json::from_fields<loop_progress>);
     }));
   for (auto& [name, value] : load_safetensors(tensor_file(folder))) {
     if (name.starts_with(optimizer_prefix))

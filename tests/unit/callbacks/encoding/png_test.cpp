@@ -44,7 +44,7 @@ TEST(png_test, preserves_every_pixel) {
       }
 }
 
-TEST(png_test, names_the_colours_by_the_number_of_channels) {
+TEST(png_test, names_the_colors_by_the_number_of_channels) {
   const char types[] = {0, 4, 2, 6};
   for (int channels = 1; channels <= 4; ++channels) {
     const auto png =
@@ -68,7 +68,7 @@ TEST(png_test, refuses_what_is_not_an_image) {
   EXPECT_EQ(encode_png(0, 1, 1, {}).error().code, ec::invalid_argument);
   EXPECT_EQ(encode_png(1, -1, 1, {}).error().code, ec::invalid_argument);
   EXPECT_EQ(encode_png(1, 1, 5, bytes(5)).error().message,
-            "an image with 5 channels: 1 (grey) to 4 (RGB with alpha) are "
+            "an image with 5 channels: 1 (gray) to 4 (RGB with alpha) are "
             "possible");
   EXPECT_EQ(encode_png(2, 2, 3, bytes(11)).error().message,
             "an image of 2 x 2 pixels with 3 channels needs 12 bytes, it has "

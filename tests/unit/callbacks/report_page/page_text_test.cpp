@@ -39,7 +39,7 @@ TEST(page_text_test, a_text_in_the_script_cannot_end_it) {
   EXPECT_EQ(script_json("[1]"), "[1]");
 }
 
-TEST(page_text_test, colours_titles_and_links_of_terminals_are_dropped) {
+TEST(page_text_test, colors_titles_and_links_of_terminals_are_dropped) {
   EXPECT_EQ(without_terminal_codes("\x1b[1;32mgreen\x1b[0m"), "green");
   EXPECT_EQ(without_terminal_codes("\x1b]0;title\aafter"), "after");
   EXPECT_EQ(without_terminal_codes("\x1b]8;;http://x\x1b\\link\x1b]8;;\x1b\\"),

@@ -20,6 +20,7 @@ struct listed {
   metrics values;
   std::vector<listed_part> parts;
   std::vector<double> numbers;
+  std::map<std::string, metrics> by_name;
   ec code = ec::none;
   double seconds = 0;
   std::string later = "before";
@@ -34,7 +35,7 @@ template <class Fields>
 void fields_of(Fields& f, listed& x) {
   f.format(3, 2)("flag", x.flag)("number", x.number)("perhaps", x.perhaps);
   f.if_set("left_out", x.left_out)("text", x.text)("values", x.values);
-  f("parts", x.parts)("numbers", x.numbers);
+  f("parts", x.parts)("numbers", x.numbers)("by_name", x.by_name);
   f("code", number_of(x.code, last_ec))("us", us_of(x.seconds));
   f.added("later", x.later);
 }
@@ -52,6 +53,7 @@ std::string example() {
            .values = {{"a", 0.5}},
            .parts = {{"p", 1}, {"q", 255}},
            .numbers = {1, std::numeric_limits<double>::infinity()},
+           .by_name = {{"\xfe", {{"b", 1}}}, {"\"", {}}},
            .code = ec::storage,
            .seconds = 0.25,
            .later = "now"};
@@ -69,6 +71,8 @@ TEST(json_fields_test, writes_fields_in_order_and_reads_them_back) {
 "parts":[{"name":"p","small":1},
 {"name":"q","small":255}],
 "numbers":[1.0,{"float":"inf"}],
+"by_name":{"\"":{},
+"\u0000fe":{"b":1}},
 "code":5,
 "us":250000,
 "later":"now"})");

@@ -7,16 +7,19 @@ include(CMakePackageConfigHelpers)
 set(package_dir ${CMAKE_INSTALL_LIBDIR}/cmake/troupe)
 
 set(libraries troupe_runtime troupe_callbacks troupe_actors troupe_trainers)
-set(umbrella_headers train actors trackers)
+set(umbrella_headers train actors)
 install(TARGETS ${libraries} EXPORT troupeTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
   FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
 install(EXPORT troupeTargets NAMESPACE troupe:: DESTINATION ${package_dir})
 
 # A separate set: programs without trackers need not install libcurl, OpenSSL and libzip.
-list(APPEND libraries troupe_trackers)
-install(TARGETS troupe_trackers EXPORT troupeTrackersTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
-  FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
-install(EXPORT troupeTrackersTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+if(TROUPE_WITH_TRACKERS)
+  list(APPEND libraries troupe_trackers)
+  list(APPEND umbrella_headers trackers)
+  install(TARGETS troupe_trackers EXPORT troupeTrackersTargets FILE_SET HEADERS DESTINATION ${CMAKE_INSTALL_INCLUDEDIR}
+    FILE_SET headers_alone DESTINATION ${CMAKE_INSTALL_INCLUDEDIR})
+  install(EXPORT troupeTrackersTargets NAMESPACE troupe:: DESTINATION ${package_dir})
+endif()
 
 # Likewise: programs that train without LibTorch need not install it.
 if(TROUPE_WITH_TORCH)
@@ -47,7 +50,7 @@ add_custom_target(troupe_libraries DEPENDS ${libraries})
 # Everything at once, for the programs of this tree and, in troupeConfig.cmake, for others.
 add_library(troupe_troupe INTERFACE)
 add_library(troupe::troupe ALIAS troupe_troupe)
-target_link_libraries(troupe_troupe INTERFACE troupe::trainers troupe::trackers)
+target_link_libraries(troupe_troupe INTERFACE troupe::trainers $<TARGET_NAME_IF_EXISTS:troupe::trackers>)
 if(TROUPE_WITH_TORCH)
   target_link_libraries(troupe_troupe INTERFACE troupe::torch)
 endif()

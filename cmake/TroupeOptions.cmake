@@ -1,5 +1,6 @@
 # What a build of Troupe contains, and how our own code is compiled.
 option(TROUPE_WITH_TORCH "Build trainers/torch (needs LibTorch)" ON)
+option(TROUPE_WITH_TRACKERS "Build troupe::trackers (needs libcurl, OpenSSL, libzip and protozero); tests and benchmarks use it" ON)
 option(TROUPE_WITH_GLOO "Build the Gloo backend where its headers are found" ON)
 option(TROUPE_WITH_NCCL "Build the troupe_nccl library where its headers are found" ON)
 option(TROUPE_BUILD_TESTS "Build the tests" ${PROJECT_IS_TOP_LEVEL})

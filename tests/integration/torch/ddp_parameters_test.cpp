@@ -599,6 +599,51 @@ TEST(a_world_of_one, refuses_options_that_more_ranks_would_refuse) {
   EXPECT_THROW(make_ddp(seeded<mlp>(0), nullptr, empty_buckets), train_error);
 }
 
+// Forward would change the rows of each rank's own batch.
+TEST(a_world_of_one, refuses_weights_that_change_in_forward) {
+  struct net : torch::nn::Module {
+    at::Tensor forward(const at::Tensor& x) { return x; }
+  };
+  auto make = [](const std::shared_ptr<net>& model,
+                 const std::vector<std::string>& ignored) {
+    data_parallel_options options;
+    options.ignored = ignored;
+    make_ddp(model, nullptr, options);
+  };
+  auto of_norm = [](const auto& table) {
+    auto result = std::make_shared<net>();
+    result->register_module("table", table);
+    return result;
+  };
+  using torch::nn::Embedding;
+  using torch::nn::EmbeddingBag;
+  torch::nn::EmbeddingOptions embedding{4, 2};
+  torch::nn::EmbeddingBagOptions bag{4, 2};
+  make(of_norm(Embedding{embedding}), {});
+  make(of_norm(EmbeddingBag{bag}), {});
+  embedding.max_norm(1);
+  bag.max_norm(1);
+  for (auto& model :
+       {of_norm(Embedding{embedding}), of_norm(EmbeddingBag{bag})}) {
+    auto message = refusal([&] { make(model, {}); });
+    EXPECT_NE(message.find("table.weight belongs to an embedding with a max_"),
+              std::string::npos)
+      << message;
+    make(model, {"table.weight"});
+  }
+  for (auto is_set : {false, true}) {
+    torch::jit::Module scripted{"Embedding"};
+    scripted.register_parameter("weight", torch::ones({4, 2}), false);
+    scripted.register_attribute(
+      "max_norm", c10::OptionalType::create(c10::FloatType::get()),
+      is_set ? c10::IValue{1.0} : c10::IValue{});
+    if (is_set)
+      refusal([&] { make_ddp(scripted, nullptr); });
+    else
+      make_ddp(scripted, nullptr);
+  }
+}
+
 // The number of ranks with data is not known where such gradients are divided.
 TEST(a_world_of_one, refuses_a_join_that_more_ranks_would_refuse) {
   std::vector<data_parallel_options> ways(3);

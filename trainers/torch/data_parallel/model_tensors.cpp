@@ -17,9 +17,10 @@ class collector {
 public:
   explicit collector(std::vector<named_tensor>& out) : out_(out) {}
 
-  void add(std::string name, const at::Tensor& x, bool sparse = false) {
-    if (x.defined() && seen_.insert(x.unsafeGetTensorImpl()).second)
-      out_.push_back({std::move(name), x, sparse});
+  void add(named_tensor x) {
+    if (x.tensor.defined()
+        && seen_.insert(x.tensor.unsafeGetTensorImpl()).second)
+      out_.push_back(std::move(x));
   }
 
 private:
@@ -27,42 +28,55 @@ private:
   std::unordered_set<const void*> seen_;
 };
 
-bool gradient_is_sparse(const torch::nn::Module& owner) {
+/// What an embedding does with its weight.
+struct embedding_traits {
+  bool sparse = false;
+  bool has_max_norm = false;
+};
+
+embedding_traits traits_of(const torch::nn::Module& owner) {
+  auto of = [](auto& x) {
+    return embedding_traits{x.sparse(), x.max_norm().has_value()};
+  };
   if (auto embedding = owner.as<torch::nn::EmbeddingImpl>())
-    return embedding->options.sparse();
+    return of(embedding->options);
   if (auto bag = owner.as<torch::nn::EmbeddingBagImpl>())
-    return bag->options.sparse();
-  return false;
+    return of(bag->options);
+  return {};
+}
+
+/// A scripted embedding keeps its options as attributes or constants.
+embedding_traits traits_of(const torch::jit::Module& owner) {
+  auto type = owner.type();
+  if (!type->name() || type->name()->name().find("Embedding") != 0)
+    return {};
+  auto option = [&](const std::string& name) {
+    if (type->hasConstant(name))
+      return type->getConstant(name);
+    return owner.hasattr(name) ? owner.attr(name) : c10::IValue{};
+  };
+  auto sparse = option("sparse");
+  return {sparse.isBool() && sparse.toBool(), !option("max_norm").isNone()};
 }
 
 void collect(const torch::nn::Module& module, const std::string& prefix,
              collector& parameters, collector& buffers) {
-  auto sparse = gradient_is_sparse(module);
+  auto [sparse, has_max_norm] = traits_of(module);
   for (auto& x : module.named_parameters(/*recurse*/ false))
-    parameters.add(prefix + x.key(), x.value(), sparse);
+    parameters.add({prefix + x.key(), x.value(), sparse, has_max_norm});
   for (auto& x : module.named_buffers(/*recurse*/ false))
-    buffers.add(prefix + x.key(), x.value());
+    buffers.add({prefix + x.key(), x.value()});
   for (auto& child : module.named_children())
     collect(*child.value(), prefix + child.key() + '.', parameters, buffers);
 }
 
-/// A scripted embedding keeps its `sparse` as an attribute or a constant.
-bool gradient_is_sparse(const torch::jit::Module& owner) {
-  auto type = owner.type();
-  if (!type->name() || type->name()->name().find("Embedding") != 0)
-    return false;
-  if (type->hasConstant("sparse"))
-    return type->getConstant("sparse").toBool();
-  return owner.hasattr("sparse") && owner.attr("sparse").toBool();
-}
-
 void collect(const torch::jit::Module& module, const std::string& prefix,
              collector& parameters, collector& buffers) {
-  auto sparse = gradient_is_sparse(module);
+  auto [sparse, has_max_norm] = traits_of(module);
   for (auto x : module.named_parameters(/*recurse*/ false))
-    parameters.add(prefix + x.name, x.value, sparse);
+    parameters.add({prefix + x.name, x.value, sparse, has_max_norm});
   for (auto x : module.named_buffers(/*recurse*/ false))
-    buffers.add(prefix + x.name, x.value);
+    buffers.add({prefix + x.name, x.value});
   for (auto child : module.named_children())
     collect(child.value, prefix + child.name + '.', parameters, buffers);
 }
@@ -171,6 +185,13 @@ std::string problem_of(const model_tensors& model,
           && !is_ignored(options, x.name))
         return "gradients of " + x.name
                + " are sparse and cannot be compressed";
+  for (auto& x : model.parameters)
+    if (x.changes_in_forward && !is_ignored(options, x.name))
+      return x.name
+             + " belongs to an embedding with a max_norm, whose forward scales "
+               "the rows of its own batch, so that the ranks' weights would "
+               "differ: leave it out, and after each step call "
+               "weight.renorm_(...) without gradients instead";
   if ((options.bucket_bytes && *options.bucket_bytes <= 0)
       || std::any_of(options.bucket_bytes_list.begin(),
                      options.bucket_bytes_list.end(),

@@ -30,6 +30,8 @@ struct named_tensor {
   at::Tensor tensor;
   /// Its gradient will be sparse: the weight of an embedding that says so.
   bool sparse_gradient = false;
+  /// Forward scales the rows that it reads: the same, with a `max_norm`.
+  bool changes_in_forward = false;
 };
 
 /// What data-parallel training needs to know about a model. Tensors come in the

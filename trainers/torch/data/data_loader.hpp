@@ -86,6 +86,9 @@ public:
   /// The next loop begins right after the batch at which *x* was taken.
   void load_state(const sampler_state& x) { sampler_.load_state(x); }
 
+  /// The dataset that is read without workers. With workers each reads a copy
+  /// of its own, made at the start, unless the dataset can be read when const:
+  /// then all read this one, and it must not change during a pass.
   Dataset& dataset() noexcept { return *dataset_; }
 
   /// Shows in *x* how far the loop is, and when it waits for a batch.

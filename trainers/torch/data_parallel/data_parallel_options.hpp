@@ -43,8 +43,9 @@ struct data_parallel_options {
   /// only for models that are known to be equal.
   bool broadcast_at_start = true;
 
-  /// Buffers (running means of batch norms) follow rank 0's before each
-  /// synchronized forward, so that all ranks normalize alike.
+  /// Buffers (running means of batch norms) follow rank 0's before the first
+  /// forward and the first one after each whose gradients are averaged: of a
+  /// window of small batches before the first, and before an evaluation.
   bool sync_buffers = true;
 
   /// Searches the graph after each forward for parameters without a gradient.

@@ -1,8 +1,6 @@
 #include "troupe/actors/callback_chain.hpp"
 
-#include <caf/binary_serializer.hpp>
-#include <caf/byte_buffer.hpp>
-
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/text.hpp"
@@ -22,7 +20,7 @@ std::string name_of(std::size_t position, const std::string& name) {
 }
 
 std::string exit_text(const caf::error& reason) {
-  if (!reason || reason == caf::exit_reason::normal)
+  if (reason == caf::none || reason == caf::exit_reason::normal)
     return "has ended";
   if (reason == caf::exit_reason::remote_link_unreachable)
     return "can no longer be reached";
@@ -55,7 +53,7 @@ callback_done done(callback_outcome x) {
 user_callback_actor::behavior_type
 callback_runner(user_callback_actor::stateful_pointer<run_context> self,
                 user_callback_args args) {
-  auto& run = self->state;
+  auto& run = state_of(self);
   return {
     [&run, args](const before_run& x) {
       run = x.run;
@@ -106,7 +104,7 @@ void callback_chain_state::call_classes() {
   open_turn();
   auto send = [this, mine = turn, last = links.empty()](auto& message) {
     auto copy = last ? std::move(message) : message;
-    self->request(args.classes, caf::infinite, std::move(copy))
+    request(self, args.classes, caf::infinite, std::move(copy))
       .then(
         [this, mine](callback_done& x) {
           if (calling_classes && mine == turn)
@@ -164,7 +162,7 @@ bool callback_chain_state::ask(link& x) {
   }
   waiting = true;
   auto send = [this, &x, mine = turn](const auto& message) {
-    self->request(x.who.actor, caf::infinite, message)
+    request(self, x.who.actor, caf::infinite, message)
       .then(
         [this, mine](callback_done& done) {
           if (waiting && mine == turn)
@@ -188,7 +186,7 @@ error callback_chain_state::too_large_for(const link& x) {
       report && most_bytes_of(*report) <= args.longest_message)
     return {};
   caf::byte_buffer bytes;
-  caf::binary_serializer sink{self->system(), bytes};
+  auto sink = serializer_to(bytes);
   std::visit([&](auto& message) { (void) sink.apply(message); }, event);
   if (bytes.size() <= args.longest_message)
     return {};
@@ -339,10 +337,15 @@ void callback_chain_state::give_up(const std::string& waited) {
 
 user_callback_actor::behavior_type
 callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
-  auto& state = self->state;
+  auto& state = state_of(self);
   state.self = self;
+  auto on_down = [&state](const caf::down_msg& x) {
+    for (std::size_t i = 0; i < state.links.size(); ++i)
+      if (state.links[i].who.actor.address() == x.source)
+        state.lose(i, x.reason);
+  };
   for (auto& x : args.actors) {
-    self->monitor(x.actor);
+    monitor(self, x.actor, on_down);
     state.links.push_back({std::move(x)});
   }
   state.args = std::move(args);
@@ -350,11 +353,6 @@ callback_chain(callback_chain_state::pointer self, callback_chain_args args) {
     callback_watchdog{state.args.patience.timeout, state.args.patience.limit};
   if (state.args.classes)
     self->link_to(state.args.classes);
-  self->set_down_handler([&state](const caf::down_msg& x) {
-    for (std::size_t i = 0; i < state.links.size(); ++i)
-      if (state.links[i].who.actor.address() == x.source)
-        state.lose(i, x.reason);
-  });
   return {
     [&state](before_run& x) { return state.add(std::move(x)); },
     [&state](after_report& x) { return state.add(std::move(x)); },

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -114,12 +115,11 @@ void driver_state::preempt_group(const run_action& action) {
     return;
   leave_by = deadline;
   auto unix_time = std::chrono::system_clock::now() + grace;
-  self->send(
-    args.group,
-    preempt_attempt{action.attempt, action.reason.message,
-                    std::chrono::duration_cast<std::chrono::milliseconds>(
-                      unix_time.time_since_epoch())
-                      .count()});
+  send(self, args.group,
+       preempt_attempt{action.attempt, action.reason.message,
+                       std::chrono::duration_cast<std::chrono::milliseconds>(
+                         unix_time.time_since_epoch())
+                         .count()});
   auto why = redacted(action.reason.message);
   args.monitor->note(
     concat(why, "; ranks have ", grace.count(),
@@ -171,8 +171,9 @@ void driver_state::act(const run_action& action) {
       return;
     case kind::stop_group:
       if (group_alive)
-        self->send(args.group, stop_attempt{action.attempt, action.reason,
-                                            args.stop_timeout.count()});
+        send(self, args.group,
+             stop_attempt{action.attempt, action.reason,
+                          args.stop_timeout.count()});
       else
         group_gone(action.attempt);
       return;
@@ -200,7 +201,7 @@ void driver_state::start_group(const run_action& action) {
     return;
   }
   args.store->note_failures(machine->policy().counts());
-  self->request(args.committer, caf::infinite, begin_attempt{})
+  request(self, args.committer, caf::infinite, begin_attempt{})
     .then([this](const attempt_start& x) { launch(x); },
           [this](caf::error& reason) {
             apply(run_events::run_failed{from_caf(reason)});
@@ -224,7 +225,7 @@ void driver_state::launch(const attempt_start& x) {
   start_attempt message{x.attempt, std::nullopt, x.first_report};
   if (x.resume)
     message.resume = x.resume->data;
-  self->send(args.group, std::move(message), driver_actor{self});
+  send(self, args.group, std::move(message), driver_actor{self});
 }
 
 // -- facts about the group
@@ -372,9 +373,8 @@ void driver_state::store_end() {
     take_next_step();
   };
   args.store->note_failures(machine->policy().counts());
-  self
-    ->request(args.committer, caf::infinite,
-              finish_run{status_of(machine->state()), end_reason})
+  request(self, args.committer, caf::infinite,
+          finish_run{status_of(machine->state()), end_reason})
     .then(tell, [unsaved, tell](caf::error& problem) {
       unsaved(from_caf(problem));
       tell();
@@ -422,7 +422,7 @@ void driver_state::note_event(std::string_view kind, const metrics& fields) {
 
 driver_actor::behavior_type driver(driver_state::pointer self,
                                    driver_args args) {
-  auto& state = self->state;
+  auto& state = state_of(self);
   state.self = self;
   state.args = std::move(args);
   auto& first = state.args.first;
@@ -434,11 +434,11 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   state.rate.emplace(state.start_time);
   state.shown.reports = first.first_report;
   state.show();
-  self->monitor(state.args.group);
-  self->monitor(state.args.committer);
+  auto on_down = [&state](const caf::down_msg& x) { state.lost(x); };
+  monitor(self, state.args.group, on_down);
+  monitor(self, state.args.committer, on_down);
   if (state.args.callbacks)
-    self->monitor(state.args.callbacks);
-  self->set_down_handler([&state](caf::down_msg& x) { state.lost(x); });
+    monitor(self, state.args.callbacks, on_down);
   self->set_exception_handler(from_exception);
   survive(self, state.args);
   return {
@@ -454,7 +454,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
     [&state](commit_batch& x) { return state.add(x); },
     [&state](const log_event& x) { return state.log(x); },
     [&state, self](get_checkpoints& x) {
-      return self->delegate(state.args.committer, std::move(x));
+      return delegate(self, state.args.committer, std::move(x));
     },
     [&state](storage_lost& x) {
       state.apply(run_events::run_failed{std::move(x.reason)});

@@ -1,6 +1,7 @@
 // What the DRIVER does with reports: has them stored, answers, and tells
 // callbacks.
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -40,7 +41,7 @@ void driver_state::store_next() {
     return;
   }
   next->commit_begin = clock::now();
-  self->request(args.committer, caf::infinite, next->message)
+  request(self, args.committer, caf::infinite, next->message)
     .then(
       [this](report_committed& committed) {
         show_store_events();
@@ -113,7 +114,7 @@ void driver_state::call_back(Message message) {
     return;
   }
   ++callbacks_under_way;
-  self->request(args.callbacks, caf::infinite, std::move(message))
+  request(self, args.callbacks, caf::infinite, std::move(message))
     .then([this, report](const callback_done& x) { called_back(x, report); },
           [this, report](caf::error& reason) {
             called_back({0, false, {from_caf(reason)}, {}, {all_callbacks}},

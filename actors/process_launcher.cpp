@@ -3,10 +3,7 @@
 #include <algorithm>
 #include <csignal>
 
-#include <caf/binary_deserializer.hpp>
-#include <caf/binary_serializer.hpp>
-#include <caf/byte_buffer.hpp>
-
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
 #include "troupe/runtime/text.hpp"
@@ -26,7 +23,7 @@ bool inspect_bootstrap(Inspector& f, rank_bootstrap& x) {
 
 std::string rank_bootstrap::to_bytes() const {
   caf::byte_buffer buffer;
-  caf::binary_serializer sink{nullptr, buffer};
+  auto sink = serializer_to(buffer);
   auto copy = *this;
   inspect_bootstrap(sink, copy);
   return {reinterpret_cast<const char*>(buffer.data()), buffer.size()};
@@ -34,8 +31,7 @@ std::string rank_bootstrap::to_bytes() const {
 
 expected<rank_bootstrap> rank_bootstrap::from_bytes(const std::string& bytes) {
   rank_bootstrap result;
-  caf::binary_deserializer source{
-    nullptr, caf::as_bytes(caf::make_span(bytes.data(), bytes.size()))};
+  auto source = deserializer_of(bytes);
   if (!inspect_bootstrap(source, result))
     return failure(ec::protocol, "a rank process got malformed bootstrap data");
   return result;

@@ -1,13 +1,13 @@
 #include "troupe/actors/trainer.hpp"
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
 trainer_actor::behavior_type trainer(trainer_actor::pointer self,
                                      trainer_args args) {
-  self->monitor(args.group);
-  self->set_down_handler([args](caf::down_msg&) {
+  monitor(self, args.group, [args](const caf::down_msg&) {
     args.control->end(
       {ec::protocol, concat("rank ", args.rank, ": the driver is gone")});
   });

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/text.hpp"
 
@@ -37,7 +38,7 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
   auto segment =
     shared_segment::create(plan.world_size, {plan.run_id, x.attempt});
   if (!segment) {
-    self->send(driver, attempt_failed{x.attempt, false, segment.error(), {}});
+    send(self, driver, attempt_failed{x.attempt, false, segment.error(), {}});
     attempt.reset();
     return;
   }
@@ -78,11 +79,11 @@ void worker_group_state::watch_start() {
 }
 
 void worker_group_state::launch(int rank) {
-  caf::weak_actor_ptr me{self->ctrl()};
+  auto me = self->address();
   auto tell = [me](rank_launcher::event x) {
     auto send = [&](auto& what) {
-      if (auto strong = me.lock())
-        caf::anon_send(caf::actor_cast<worker_group_actor>(strong),
+      if (auto strong = caf::actor_cast<caf::strong_actor_ptr>(me))
+        send_anonymous(caf::actor_cast<worker_group_actor>(strong),
                        std::move(what));
     };
     std::visit(send, x);
@@ -140,11 +141,12 @@ caf::result<start_loop> worker_group_state::welcome(const trainer_ready& x,
     return to_caf(a->end_reason);
   a->tracker.launched(x.rank, x.pid);
   a->tracker.ready(x.rank, x.host);
-  self->monitor(trainer);
+  monitor(self, trainer,
+          [this](const caf::down_msg& x) { trainer_lost(x.source); });
   a->trainers[static_cast<std::size_t>(x.rank)] = std::move(trainer);
   if (!a->started && a->tracker.all_ready()) {
     a->started = true;
-    self->send(driver, attempt_started{a->number, args.plan.world_size});
+    send(self, driver, attempt_started{a->number, args.plan.world_size});
     a->last_check = args.now();
     watch_ranks();
   }
@@ -190,21 +192,20 @@ group_status worker_group_state::status() const {
 
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
                                                worker_group_args args) {
-  auto& state = self->state;
+  auto& state = state_of(self);
   state.self = self;
   state.args = std::move(args);
-  self->set_down_handler(
-    [&state](caf::down_msg& x) { state.trainer_lost(x.source); });
-  self->set_exit_handler([&state](caf::exit_msg&) { state.leave(); });
   self->set_exception_handler(from_exception);
   // A group that dies of a defect kills its ranks.
   self->attach_functor(
     [launcher = state.args.launcher,
      ranks = state.args.plan.world_size](const caf::error& reason) {
-      for (int rank = 0; reason && launcher && rank < ranks; ++rank)
+      if (reason == caf::none || !launcher)
+        return;
+      for (int rank = 0; rank < ranks; ++rank)
         launcher->kill(rank);
     });
-  return {
+  worker_group_actor::behavior_type behavior{
     [&state](const start_attempt& x, driver_actor& from) {
       state.start(x, std::move(from));
     },
@@ -220,10 +221,10 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state, self](log_event& x) -> caf::result<void> {
       if (!state.current(x.attempt))
         return to_caf(state.too_late(x.attempt));
-      return self->delegate(state.driver, std::move(x));
+      return delegate(self, state.driver, std::move(x));
     },
     [&state, self](get_checkpoints& x) {
-      return self->delegate(state.driver, std::move(x));
+      return delegate(self, state.driver, std::move(x));
     },
     [&state](store_set& x) { return state.set(x); },
     [&state](const store_get& x) { return state.get(x); },
@@ -250,6 +251,8 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
     [&state](const rank_exited& x) { state.exited(x); },
     [&state](const rank_launch_failed& x) { state.launch_failed(x); },
   };
+  return with_exit_handler(
+    self, [&state] { state.leave(); }, std::move(behavior));
 }
 
 } // namespace troupe::internal

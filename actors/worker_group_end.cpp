@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/text.hpp"
@@ -77,7 +78,7 @@ void worker_group_state::watch_exit(int rank) {
       what += "process was killed";
       kill_rank(rank);
     }
-    self->send(driver, attempt_warning{attempt->number, std::move(what)});
+    send(self, driver, attempt_warning{attempt->number, std::move(what)});
     check_over();
   });
 }
@@ -141,7 +142,7 @@ void worker_group_state::leave() {
 void worker_group_state::stop(const stop_attempt& x) {
   auto a = current(x.attempt);
   if (!a) {
-    self->send(driver, attempt_ended{x.attempt, true});
+    send(self, driver, attempt_ended{x.attempt, true});
     return;
   }
   // Whatever the reason, ranks are asked to leave: they have not failed.
@@ -251,7 +252,7 @@ void worker_group_state::end_ranks(const error& reason,
   answer_all(reason);
   for (auto& trainer : a.trainers)
     if (trainer)
-      self->send(trainer, stop_loop{a.number, reason});
+      send(self, trainer, stop_loop{a.number, reason});
   if (grace.count() == 0)
     kill_ranks();
   else
@@ -260,12 +261,12 @@ void worker_group_state::end_ranks(const error& reason,
 
 void worker_group_state::kill_ranks() {
   if (args.plan.on_lent_thread) {
-    self->send(
-      driver, attempt_warning{
-                attempt->number,
-                concat("the loop was not left ", args.plan.stop_timeout.count(),
-                       " ms after it was asked to end: the run waits "
-                       "for it")});
+    send(self, driver,
+         attempt_warning{attempt->number,
+                         concat("the loop was not left ",
+                                args.plan.stop_timeout.count(),
+                                " ms after it was asked to end: the run waits "
+                                "for it")});
     return;
   }
   for (auto rank : attempt->tracker.still_there()) {
@@ -320,14 +321,14 @@ void worker_group_state::check_over() {
   auto& a = *attempt;
   answer_all({ec::stopped, "the attempt is over"});
   if (a.tracker.failed())
-    self->send(driver,
-               attempt_failed{a.number, a.started || a.tracker.loop_failed(),
-                              a.end_reason, a.tracker.failures()});
+    send(self, driver,
+         attempt_failed{a.number, a.started || a.tracker.loop_failed(),
+                        a.end_reason, a.tracker.failures()});
   else
-    self->send(driver,
-               attempt_ended{a.number, !a.tracker.all_returned(),
-                             a.leave_after
-                               && a.meetings.next_report() > *a.leave_after});
+    send(self, driver,
+         attempt_ended{a.number, !a.tracker.all_returned(),
+                       a.leave_after
+                         && a.meetings.next_report() > *a.leave_after});
   attempt.reset();
   if (leaving)
     self->quit();

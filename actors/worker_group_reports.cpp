@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
@@ -77,8 +78,9 @@ void worker_group_state::note_steps(const report_batch& batch) {
     own[rank] = std::max(0.0, own[rank] - here.count());
   }
   if (auto text = attempt->stragglers.stepped(own))
-    self->send(driver, attempt_warning{attempt->number, std::move(*text),
-                                       attempt->named_wait});
+    send(
+      self, driver,
+      attempt_warning{attempt->number, std::move(*text), attempt->named_wait});
 }
 
 void worker_group_state::commit(report_batch batch) {
@@ -94,7 +96,7 @@ void worker_group_state::commit(report_batch batch) {
       i->second.deliver(answer);
     attempt->reports.erase(first, last);
   };
-  self->request(driver, caf::infinite, commit_batch{number, std::move(batch)})
+  request(self, driver, caf::infinite, commit_batch{number, std::move(batch)})
     .then(
       [this, number, deliver](report_committed& x) {
         if (attempt && attempt->number == number)

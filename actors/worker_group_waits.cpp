@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/worker_group.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
@@ -115,10 +116,10 @@ void worker_group_state::check_waits() {
     stacks = "; the stacks of its threads are in " + stacks;
   attempt->named_wait = attempt->monitor.has_named();
   for (auto& text : verdict.over)
-    self->send(driver,
-               attempt_warning{attempt->number, text, attempt->named_wait});
+    send(self, driver,
+         attempt_warning{attempt->number, text, attempt->named_wait});
   for (auto& text : verdict.named)
-    self->send(driver, attempt_warning{attempt->number, text + stacks, true});
+    send(self, driver, attempt_warning{attempt->number, text + stacks, true});
   for (auto& [rank, why] : verdict.hung)
     attempt->tracker.timed_out(rank, why);
   if (!verdict.hung.empty())
@@ -134,7 +135,7 @@ void worker_group_state::show_progress() {
   if (batch_of(progress) == batch_of(attempt->progress))
     return;
   attempt->progress = progress;
-  self->send(driver, epoch_advanced{attempt->number, progress});
+  send(self, driver, epoch_advanced{attempt->number, progress});
 }
 
 void worker_group_state::look_for_stopped() {

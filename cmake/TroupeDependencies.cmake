@@ -18,7 +18,12 @@ function(troupe_find_header variable header package)
 endfunction()
 
 find_package(Threads REQUIRED)
-find_package(CAF 0.18.7 REQUIRED COMPONENTS core io)
+find_package(CAF QUIET COMPONENTS core io)
+if(NOT CAF_FOUND OR NOT CAF_VERSION MATCHES "^(0\\.18\\.7|1\\.1\\..*)$")
+  unset(CAF_DIR CACHE) # the next configuration looks for another one
+  message(FATAL_ERROR "Troupe needs CAF 0.18.7 or 1.1 with its modules core and io; found: \"${CAF_VERSION}\" ${CAF_CONFIG}. "
+    "tools/bootstrap.sh builds it, CAF_ROOT names another one")
+endif()
 find_package(Boost 1.74 REQUIRED COMPONENTS filesystem)
 find_package(nlohmann_json 3.11 REQUIRED)
 find_package(cereal REQUIRED)

@@ -16,13 +16,13 @@ expected<void> actor_link::report(rank_report x, bool wait) {
   if (!wait)
     activity()->reported.store(index + 1);
   under_way_.push_back(
-    self_->request(args_.group, caf::infinite,
-                   internal::report{args_.attempt, std::move(x), wait}));
+    request(self_, args_.group, caf::infinite,
+            internal::report{args_.attempt, std::move(x), wait}));
   std::size_t allowed = wait ? 0 : max_reports_ahead;
   while (under_way_.size() > allowed) {
     auto oldest = std::move(under_way_.front());
     under_way_.pop_front();
-    TROUPE_TRY_VOID(receive(oldest));
+    TROUPE_TRY_VOID(receive(std::move(oldest)));
   }
   args_.control->reported(index);
   return {};
@@ -31,7 +31,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
 expected<void> actor_link::log(loop_event x) {
   log_event message{args_.attempt, std::move(x)};
   if (++logged_ < max_events_ahead) {
-    self_->anon_send(args_.group, std::move(message));
+    send_anonymous(args_.group, std::move(message));
     return {};
   }
   logged_ = 0;
@@ -42,11 +42,11 @@ expected<void> actor_link::log(loop_event x) {
 
 expected<void> actor_link::drain() {
   if (!under_way_.empty())
-    self_->anon_send(args_.group, reports_awaited{args_.attempt, args_.rank});
+    send_anonymous(args_.group, reports_awaited{args_.attempt, args_.rank});
   while (!under_way_.empty()) {
     auto oldest = std::move(under_way_.front());
     under_way_.pop_front();
-    TROUPE_TRY_VOID(receive(oldest));
+    TROUPE_TRY_VOID(receive(std::move(oldest)));
   }
   return {};
 }
@@ -122,12 +122,13 @@ expected<Answer> actor_link::ask(Message message) {
                                 std::move(message));
 }
 
-expected<void> actor_link::receive(report_request& answer) {
+expected<void> actor_link::receive(report_request answer) {
   expected<void> result;
-  answer.receive([this](report_committed& x) { hear(x.stop); },
-                 [&](caf::error& reason) {
-                   result = tl::unexpected<error>{request_error(args_, reason)};
-                 });
+  std::move(answer).receive([this](report_committed& x) { hear(x.stop); },
+                            [&](caf::error& reason) {
+                              result = tl::unexpected<error>{
+                                request_error(args_, reason)};
+                            });
   return result;
 }
 

@@ -39,13 +39,13 @@ private:
   /// Events that may be under way before `log` waits for the journal.
   static constexpr std::size_t max_events_ahead = 64;
 
-  using report_request = decltype(std::declval<caf::blocking_actor&>().request(
-    std::declval<worker_group_actor&>(), caf::infinite,
-    std::declval<internal::report>()));
+  using report_request = decltype(request(
+    std::declval<caf::blocking_actor*>(), std::declval<worker_group_actor&>(),
+    caf::infinite, std::declval<internal::report>()));
 
   template <class Answer, class Message>
   expected<Answer> ask(Message message);
-  expected<void> receive(report_request& answer);
+  expected<void> receive(report_request answer);
   void hear(std::optional<stop_notice>& x);
   expected<std::string> join(bool broadcast, expected<std::string> payload);
 

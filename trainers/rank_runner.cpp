@@ -5,8 +5,7 @@
 #include <cstdio>
 #include <utility>
 
-#include <caf/send.hpp>
-
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -35,9 +34,8 @@ std::string host_name() {
 expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
   expected<start_loop> result = failure(ec::protocol, "no answer");
-  self
-    ->request(args.group, caf::infinite,
-              trainer_ready{args.attempt, args.rank, getpid(), host_name()}, me)
+  request(self, args.group, caf::infinite,
+          trainer_ready{args.attempt, args.rank, getpid(), host_name()}, me)
     .receive([&](start_loop& x) { result = std::move(x); },
              [&](caf::error& reason) {
                result = tl::unexpected<error>{from_caf(reason)};
@@ -50,10 +48,9 @@ expected<void> say_goodbye(network_waiter& self, const rank_args& args,
   // Before it is cut: a part of a secret would not be recognized.
   outcome.reason.message = cut_reason(redacted(outcome.reason.message));
   expected<void> result;
-  self
-    ->request(args.group, caf::infinite,
-              loop_ended{args.attempt, args.rank, std::move(outcome.reason),
-                         outcome.stopped})
+  request(self, args.group, caf::infinite,
+          loop_ended{args.attempt, args.rank, std::move(outcome.reason),
+                     outcome.stopped})
     .receive([] {},
              [&](caf::error& reason) {
                result = tl::unexpected<error>{from_caf(reason)};

@@ -8,6 +8,7 @@
 #include <caf/scoped_actor.hpp>
 #include <caf/typed_actor.hpp>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/rendezvous/key_value_store.hpp"
@@ -62,11 +63,11 @@ expected<Answer> request_answer(caf::blocking_actor& self,
   auto fail = [&](caf::error& reason) {
     result = tl::unexpected<error>{request_error(link, reason)};
   };
-  auto answer = self.request(link.group, limit, std::move(message));
+  auto answer = request(&self, link.group, limit, std::move(message));
   if constexpr (std::is_void_v<Answer>)
-    answer.receive([&] { result = {}; }, fail);
+    std::move(answer).receive([&] { result = {}; }, fail);
   else
-    answer.receive([&](Answer& x) { result = std::move(x); }, fail);
+    std::move(answer).receive([&](Answer& x) { result = std::move(x); }, fail);
   return result;
 }
 

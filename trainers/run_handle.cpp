@@ -3,8 +3,7 @@
 #include <algorithm>
 #include <iterator>
 
-#include <caf/send.hpp>
-
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/register_messages.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/store/result.hpp"
@@ -26,10 +25,10 @@ expected<run_handle> run_handle::start(run_request request,
     run_handle result{std::move(parts)};
     if (auto ok = result.parts_->open_endpoint(system); !ok) {
       // This is not a requested stop: the driver stores the reason.
-      caf::anon_send(result.driver(), storage_lost{ok.error()});
+      send_anonymous(result.driver(), storage_lost{ok.error()});
       return tl::unexpected<error>{std::move(ok.error())};
     }
-    caf::anon_send(result.driver(), start_run{});
+    send_anonymous(result.driver(), start_run{});
     return result;
   } catch (...) {
     return tl::unexpected<error>{caught("the run could not start")};
@@ -67,14 +66,14 @@ run_status run_handle::status() const {
 void run_handle::stop(std::string reason) {
   if (!owner_.is_here())
     return; // The actors' threads are not here.
-  caf::anon_send(parts_->driver, stop_run{std::move(reason)});
+  send_anonymous(parts_->driver, stop_run{std::move(reason)});
 }
 
 void run_handle::preempt(std::optional<std::chrono::milliseconds> grace,
                          std::string reason) {
   if (!owner_.is_here())
     return;
-  caf::anon_send(parts_->driver,
+  send_anonymous(parts_->driver,
                  preempt_run{std::move(reason), grace ? grace->count() : -1});
 }
 

@@ -1,11 +1,11 @@
 #include "troupe/trainers/run_parts.hpp"
 
 #include <caf/io/middleman.hpp>
-#include <caf/send.hpp>
 
 #include "troupe/actors/callback_actor.hpp"
 #include "troupe/actors/callback_chain.hpp"
 #include "troupe/actors/committer.hpp"
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
@@ -235,7 +235,7 @@ std::unique_ptr<run_parts> run_starter::spawn() {
                     folder = &x.store->folder()](const error& reason) {
     if (folder->is_ousted())
       trackers->abandon();
-    caf::anon_send(driver, storage_lost{reason});
+    send_anonymous(driver, storage_lost{reason});
   });
   return std::move(run_);
 }

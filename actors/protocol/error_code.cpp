@@ -13,10 +13,9 @@ constexpr auto last_code = static_cast<std::uint8_t>(ec::unsupported);
 
 } // namespace
 
-bool from_string(caf::string_view text, ec& x) {
+bool from_string(std::string_view text, ec& x) {
   for (std::uint8_t value = 0; value <= last_code; ++value) {
-    auto name = to_string(static_cast<ec>(value));
-    if (text == caf::string_view{name.data(), name.size()}) {
+    if (text == to_string(static_cast<ec>(value))) {
       x = static_cast<ec>(value);
       return true;
     }
@@ -38,7 +37,7 @@ caf::error to_caf(const error& x) {
 }
 
 error from_caf(const caf::error& x) {
-  if (!x)
+  if (x == caf::none)
     return {};
   if (x.category() == caf::type_id_v<ec>) {
     error result{static_cast<ec>(x.code()), {}};

@@ -2,15 +2,21 @@
 
 #include <exception>
 #include <string>
+#include <string_view>
 
 #include <caf/error.hpp>
-#include <caf/string_view.hpp>
 
 #include "troupe/actors/protocol/type_ids.hpp"
 
 namespace troupe {
 
-bool from_string(caf::string_view text, ec& x);
+bool from_string(std::string_view text, ec& x);
+
+/// For CAF 0.18, which has string views of its own.
+template <class StringView>
+bool from_string(const StringView& text, ec& x) {
+  return from_string(std::string_view{text.data(), text.size()}, x);
+}
 
 bool from_integer(std::uint8_t value, ec& x);
 

@@ -5,6 +5,8 @@
 #include <caf/io/middleman.hpp>
 #include <caf/scoped_actor.hpp>
 
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/transport/publication.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
 #include "troupe/actors/transport/unix_scribe.hpp"
 #include "troupe/runtime/text.hpp"
@@ -37,9 +39,8 @@ expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
     std::make_shared<refusals>());
   expected<caf::strong_actor_ptr> result;
   caf::scoped_actor self{system, true};
-  self
-    ->request(system.middleman().get_named_broker("BASP"), timeout,
-              caf::connect_atom_v, scribe, std::uint16_t{0})
+  request(self, broker_of(system), timeout, caf::connect_atom_v, scribe,
+          std::uint16_t{0})
     .receive(
       [&](const caf::node_id&, caf::strong_actor_ptr& actor,
           const std::set<std::string>& found) {

@@ -34,9 +34,7 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system, const fs::path& path,
                          std::chrono::milliseconds timeout = connect_timeout) {
-  return connect_actor(system,
-                       system.message_types(caf::detail::type_list<Handle>{}),
-                       path, timeout)
+  return connect_actor(system, system.message_types<Handle>(), path, timeout)
     .map([](caf::strong_actor_ptr x) {
       return caf::actor_cast<Handle>(std::move(x));
     });
@@ -47,8 +45,7 @@ expected<Handle> connect(caf::actor_system& system, const fs::path& path,
 template <class Handle>
 expected<Handle> connect(caf::actor_system& system, internal::unique_fd socket,
                          std::chrono::milliseconds timeout = connect_timeout) {
-  return connect_actor(system,
-                       system.message_types(caf::detail::type_list<Handle>{}),
+  return connect_actor(system, system.message_types<Handle>(),
                        std::move(socket), timeout)
     .map([](caf::strong_actor_ptr x) {
       return caf::actor_cast<Handle>(std::move(x));

@@ -13,25 +13,18 @@ namespace {
 /// bounds the delay of incoming messages.
 constexpr auto grace = std::chrono::milliseconds{1};
 
-class waiting_actor : public caf::blocking_actor {
+class waiting_actor : public mailbox_actor {
 public:
   waiting_actor(caf::actor_config& config, network_thread* network)
-    : blocking_actor(config), network_(network) {}
-
-  void act() override {}
+    : mailbox_actor(config), network_(network) {}
 
   const char* name() const override { return "network-waiter"; }
 
-  void launch(caf::execution_unit*, bool, bool) override {
-    register_at_system();
-    initialize();
-  }
-
-  using blocking_actor::enqueue;
+  using mailbox_actor::enqueue;
 
   /// Actors of other threads than the event loop's may answer, too.
-  bool enqueue(caf::mailbox_element_ptr x, caf::execution_unit* from) override {
-    auto accepted = blocking_actor::enqueue(std::move(x), from);
+  bool enqueue(caf::mailbox_element_ptr x, execution_unit* from) override {
+    auto accepted = mailbox_actor::enqueue(std::move(x), from);
     if (network_ && from != &home_system().middleman().backend())
       network_->wake();
     return accepted;
@@ -39,9 +32,8 @@ public:
 
   void await_data() override {
     if (!network_)
-      return blocking_actor::await_data();
-    network_->drive_until(
-      [this] { return !mailbox().queue().empty() || mailbox().fetch_more(); });
+      return mailbox_actor::await_data();
+    network_->drive_until([this] { return has_messages(); });
   }
 
 private:
@@ -50,10 +42,7 @@ private:
 
 } // namespace
 
-network_thread::network_thread(caf::actor_system& system) : system_(system) {
-  // Messages of all threads go through the event loop's pipe: CAF assumes that
-  // the thread which made the system always runs the loop.
-  system.middleman().backend().thread_id({});
+network_thread::network_thread(caf::actor_system& system) : loop_(system) {
   thread_ = std::thread{[this] { run(); }};
 }
 
@@ -68,7 +57,7 @@ network_thread::~network_thread() {
 }
 
 void network_thread::wake() {
-  system_.middleman().backend().post([] {}); // Ends its wait for an event.
+  loop_.wake();
 }
 
 void network_thread::drive_until(const std::function<bool()>& done) {
@@ -89,7 +78,7 @@ void network_thread::drive_until(const std::function<bool()>& done) {
 void network_thread::drive(std::unique_lock<std::mutex>& lock) {
   driving_ = true;
   lock.unlock();
-  system_.middleman().backend().run_once();
+  loop_.run_once();
   lock.lock();
   driving_ = false;
 }
@@ -114,16 +103,13 @@ void network_thread::run() {
 
 network_waiter::network_waiter(caf::actor_system& system,
                                network_thread* network)
-  : context_(&system) {
-  caf::actor_config config{&context_};
-  handle_ =
-    system.spawn_impl<waiting_actor, caf::no_spawn_options>(config, network);
+  : handle_(spawn_with<waiting_actor>(system, config_on(), network)) {
   self_ = static_cast<caf::blocking_actor*>(
     caf::actor_cast<caf::abstract_actor*>(handle_));
 }
 
 network_waiter::~network_waiter() {
-  self_->cleanup(caf::exit_reason::normal, &context_);
+  self_->cleanup(caf::exit_reason::normal, nullptr);
 }
 
 } // namespace troupe::internal

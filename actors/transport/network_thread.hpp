@@ -6,14 +6,13 @@
 #include <thread>
 #include <utility>
 
-#include <caf/actor_system.hpp>
-#include <caf/blocking_actor.hpp>
-#include <caf/io/middleman.hpp>
-#include <caf/scoped_execution_unit.hpp>
+#include <caf/actor.hpp>
 #include <caf/stateful_actor.hpp>
 #include <caf/typed_actor.hpp>
 #include <caf/typed_behavior.hpp>
 #include <caf/typed_event_based_actor.hpp>
+
+#include "troupe/actors/compat/event_loop.hpp"
 
 namespace troupe::internal {
 
@@ -46,7 +45,7 @@ private:
   /// One round of the event loop, which waits for something to happen.
   void drive(std::unique_lock<std::mutex>& lock);
 
-  caf::actor_system& system_;
+  shared_loop loop_;
   std::mutex mutex_;
   std::condition_variable changed_;
   bool driving_ = false;  ///< Some thread runs the event loop.
@@ -74,7 +73,6 @@ public:
   caf::blocking_actor& operator*() const noexcept { return *self_; }
 
 private:
-  caf::scoped_execution_unit context_;
   caf::actor handle_; // keeps it alive
   caf::blocking_actor* self_;
 };
@@ -87,25 +85,13 @@ private:
 /// thread switch. In return its handlers must not wait for anything, not even
 /// for a disk: they would block all connections of the system.
 template <class Base>
-class network_thread_actor : public Base {
+class network_thread_actor : public event_loop_actor<Base> {
 public:
   using behavior_type = typename Base::behavior_type;
   using init_function = std::function<behavior_type(Base*)>;
 
   network_thread_actor(caf::actor_config& config, init_function init)
-    : Base(config), loop_(config.host), init_(std::move(init)) {}
-
-  using Base::enqueue;
-
-  bool enqueue(caf::mailbox_element_ptr x, caf::execution_unit*) override {
-    return Base::enqueue(std::move(x), loop_);
-  }
-
-  /// Makes CAF's event loop run this actor itself instead of passing it to the
-  /// scheduler.
-  caf::resumable::subtype_t subtype() const override {
-    return caf::resumable::io_actor;
-  }
+    : event_loop_actor<Base>(config), init_(std::move(init)) {}
 
 protected:
   behavior_type make_behavior() override {
@@ -113,7 +99,6 @@ protected:
   }
 
 private:
-  caf::execution_unit* loop_;
   init_function init_;
 };
 
@@ -125,13 +110,12 @@ caf::typed_actor<Signatures...> spawn_on_network_thread(
   Args&&... args) {
   static_assert(
     std::is_base_of_v<caf::typed_event_based_actor<Signatures...>, Base>);
-  caf::actor_config config{&system.middleman().backend()};
   auto init = [behavior, ... xs = Parameters(std::forward<Args>(args))](
                 Base* self) mutable {
     return behavior(self, std::move(xs)...);
   };
-  return system.spawn_class<network_thread_actor<Base>, caf::no_spawn_options>(
-    config, std::move(init));
+  return spawn_with<network_thread_actor<Base>>(
+    system, config_on(&system.middleman().backend()), std::move(init));
 }
 
 } // namespace troupe::internal

@@ -27,7 +27,7 @@ public:
 
   /// Takes *socket*, which is connected.
   void enter(unique_fd socket) {
-    auto self = caf::intrusive_ptr<pair_doorman>{this};
+    auto self = retain(this);
     auto shared = std::make_shared<unique_fd>(std::move(socket));
     loop_.post([self, shared] {
       self->waiting_.push_back(std::move(*shared));
@@ -38,13 +38,13 @@ public:
   bool new_connection() override { return false; }
 
   void graceful_shutdown() override {
-    auto guard = caf::intrusive_ptr<pair_doorman>{this};
+    auto guard = retain(this);
     detach(&loop_, false);
   }
 
   void launch() override {
     // Not now: the broker is still creating this doorman.
-    loop_.post([self = caf::intrusive_ptr<pair_doorman>{this}] {
+    loop_.post([self = retain(this)] {
       self->open_ = true;
       self->accept_waiting();
     });

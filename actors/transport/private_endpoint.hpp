@@ -47,8 +47,7 @@ open_private_endpoint(caf::actor_system& system, const Handle& whom,
                       refusal_handler on_refusal = {}) {
   return private_endpoint::open(
     system, caf::actor_cast<caf::strong_actor_ptr>(whom),
-    system.message_types(caf::detail::type_list<Handle>{}),
-    std::move(on_refusal));
+    system.message_types<Handle>(), std::move(on_refusal));
 }
 
 } // namespace troupe::internal

@@ -5,8 +5,10 @@
 #include <optional>
 #include <utility>
 
+#include <caf/io/basp_broker.hpp>
 #include <caf/io/middleman.hpp>
-#include <caf/send.hpp>
+
+#include "troupe/actors/compat/messaging.hpp"
 
 namespace troupe::internal {
 
@@ -38,6 +40,10 @@ slot_pool slots;
 
 } // namespace
 
+caf::actor broker_of(caf::actor_system& system) {
+  return system.middleman().named_broker<caf::io::basp_broker>("BASP");
+}
+
 expected<publication> publication::begin(caf::actor_system& system,
                                          caf::strong_actor_ptr whom,
                                          std::set<std::string> interface,
@@ -46,9 +52,8 @@ expected<publication> publication::begin(caf::actor_system& system,
   if (!slot)
     return failure(ec::conflict,
                    "this process has 1023 published actors already");
-  caf::anon_send(system.middleman().get_named_broker("BASP"),
-                 caf::publish_atom_v, make(*slot), *slot, std::move(whom),
-                 std::move(interface));
+  send_anonymous(broker_of(system), caf::publish_atom_v, make(*slot), *slot,
+                 std::move(whom), std::move(interface));
   return publication{system, *slot};
 }
 
@@ -75,8 +80,7 @@ void publication::end() noexcept {
     return;
   // Needs no answer: the next owner of the slot comes later in the broker's
   // mailbox.
-  caf::anon_send(system_->middleman().get_named_broker("BASP"),
-                 caf::close_atom_v, slot_);
+  send_anonymous(broker_of(*system_), caf::close_atom_v, slot_);
   slots.give_back(slot_);
 }
 

@@ -7,6 +7,7 @@
 #include <set>
 #include <string>
 
+#include <caf/actor.hpp>
 #include <caf/actor_system.hpp>
 #include <caf/io/doorman.hpp>
 
@@ -27,6 +28,9 @@ struct refusals {
 };
 
 using refusals_ptr = std::shared_ptr<refusals>;
+
+/// The actor of CAF that owns all connections of *system*.
+caf::actor broker_of(caf::actor_system& system);
 
 /// An actor at one of our endpoints in CAF's broker. Instead of the port of
 /// CAF's published actors it has a slot: a privileged port number, so that it

@@ -53,7 +53,7 @@ public:
   }
 
   void graceful_shutdown() override {
-    auto guard = caf::intrusive_ptr<unix_doorman>{this};
+    auto guard = retain(this);
     acceptor_.graceful_shutdown();
     detach(&acceptor_.backend(), false);
   }

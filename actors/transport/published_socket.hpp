@@ -67,8 +67,8 @@ expected<published_socket> publish(caf::actor_system& system,
                                    const Handle& whom, const fs::path& path,
                                    internal::refusal_handler on_refusal = {}) {
   return publish_actor(system, caf::actor_cast<caf::strong_actor_ptr>(whom),
-                       system.message_types(caf::detail::type_list<Handle>{}),
-                       path, std::move(on_refusal));
+                       system.message_types<Handle>(), path,
+                       std::move(on_refusal));
 }
 
 } // namespace troupe

@@ -2,7 +2,11 @@
 
 #include <caf/io/middleman.hpp>
 
+#include "troupe/actors/compat/event_loop.hpp"
+
 namespace troupe {
+
+using namespace internal;
 
 system_config::system_config(std::size_t scheduler_threads) {
   load<caf::io::middleman>(); // first: it declares its options
@@ -22,7 +26,7 @@ system_config::system_config(std::size_t scheduler_threads) {
 }
 
 system_config& system_config::with_own_network_thread() {
-  set("caf.middleman.manual-multiplexing", true);
+  shared_loop::prepare(*this);
   return *this;
 }
 

@@ -48,7 +48,7 @@ void unix_scribe::ack_writes(bool enable) {
 }
 
 void unix_scribe::graceful_shutdown() {
-  auto guard = caf::intrusive_ptr<unix_scribe>{this};
+  auto guard = retain(this);
   stream_.graceful_shutdown();
   detach(&stream_.backend(), false);
 }
@@ -70,7 +70,8 @@ bool unix_scribe::accept(std::span<const std::byte> bytes) {
   auto& buffer = stream_.incoming;
   while (!bytes.empty()) {
     auto part = bytes.first(std::min(wanted_ - buffer.size(), bytes.size()));
-    auto first = reinterpret_cast<const caf::byte*>(part.data());
+    auto first =
+      reinterpret_cast<const caf::byte_buffer::value_type*>(part.data());
     buffer.insert(buffer.end(), first, first + part.size());
     bytes = bytes.subspan(part.size());
     if (buffer.size() < wanted_)
@@ -108,7 +109,7 @@ unix_scribe::stream::stream(multiplexer& loop, int socket, unix_scribe& owner)
 
 void unix_scribe::stream::start() {
   if (!reader_) {
-    reader_.reset(&owner_);
+    reader_ = retain(&owner_);
     activate();
   }
 }
@@ -194,7 +195,7 @@ bool unix_scribe::stream::send() {
 
 void unix_scribe::stream::wait_for_room() {
   state_.writing = true;
-  writer_.reset(&owner_);
+  writer_ = retain(&owner_);
   backend().add(operation::write, fd(), this);
 }
 
@@ -206,7 +207,7 @@ void unix_scribe::stream::stop_waiting() {
 }
 
 void unix_scribe::stream::fail(operation op) {
-  auto guard = caf::io::scribe_ptr{&owner_};
+  auto guard = retain(&owner_);
   owner_.io_failure(&backend(), op);
   passivate();
   if (state_.writing) {

@@ -7,6 +7,7 @@
 #include <caf/io/network/event_handler.hpp>
 #include <caf/io/scribe.hpp>
 
+#include "troupe/actors/compat/event_loop.hpp"
 #include "troupe/actors/transport/frame_guard.hpp"
 #include "troupe/actors/transport/publication.hpp"
 

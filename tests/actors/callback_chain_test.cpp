@@ -8,6 +8,7 @@
 
 #include "tests/actors/driver_fixture.hpp"
 #include "tests/support/pending_reports.hpp"
+#include "troupe/actors/compat/event_loop.hpp"
 
 namespace troupe::internal::test {
 
@@ -92,7 +93,7 @@ protected:
     auto broker = args.actors[0].actor;
     caf::node_id::default_data::host_id_type host{};
     host.fill(7);
-    caf::actor_config config;
+    auto config = config_on();
     auto proxy = caf::make_actor<caf::forwarding_actor_proxy, caf::actor>(
       99, caf::make_node_id(4711, host), &broker.home_system(), config,
       caf::actor_cast<caf::actor>(broker));

@@ -101,7 +101,7 @@ protected:
     leave_undelivered(reports);
     spawn();
     system.hold(callbacks);
-    caf::anon_send(driver, start_run{});
+    send_anonymous(driver, start_run{});
     system.settle();
   }
 
@@ -261,7 +261,7 @@ TEST_F(driver_test, N4_all_callbacks_receive_the_report_that_ends_the_run) {
 TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
   spawn();
   system.hold(callbacks);
-  caf::anon_send(driver, start_run{});
+  send_anonymous(driver, start_run{});
   system.settle();
   EXPECT_EQ(status().state, run_state::initializing);
   EXPECT_TRUE(ranks.launcher->launched.empty());
@@ -272,7 +272,7 @@ TEST_F(driver_test, no_rank_starts_before_callbacks_know_of_the_run) {
 TEST_F(driver_test, a_stop_ends_a_run_whose_callbacks_have_yet_to_answer) {
   spawn();
   system.hold(callbacks);
-  caf::anon_send(driver, start_run{});
+  send_anonymous(driver, start_run{});
   stop();
   system.release();
   EXPECT_TRUE(ranks.launcher->launched.empty());

@@ -81,7 +81,7 @@ protected:
 
   void start() {
     spawn();
-    caf::anon_send(driver, start_run{});
+    send_anonymous(driver, start_run{});
     system.settle();
   }
 
@@ -92,7 +92,7 @@ protected:
   }
 
   void stop() {
-    caf::anon_send(driver, stop_run{"the test is over"});
+    send_anonymous(driver, stop_run{"the test is over"});
     system.settle();
   }
 

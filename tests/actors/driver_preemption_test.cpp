@@ -13,7 +13,7 @@ protected:
   driver_preemption_test() { config.stop_grace = ms{1000}; }
 
   void preempt(std::int64_t grace_ms = -1) {
-    caf::anon_send(driver, preempt_run{"SIGTERM came", grace_ms});
+    send_anonymous(driver, preempt_run{"SIGTERM came", grace_ms});
     system.settle();
   }
 
@@ -54,7 +54,7 @@ TEST_F(driver_preemption_test, ranks_learn_of_it_with_their_next_report) {
 
 TEST_F(driver_preemption_test, no_secret_of_its_reason_is_kept) {
   run();
-  caf::anon_send(driver, preempt_run{"https://me:hunter2@host said so", -1});
+  send_anonymous(driver, preempt_run{"https://me:hunter2@host said so", -1});
   system.settle();
   finish();
   EXPECT_THAT(monitor->take_notes(),
@@ -65,7 +65,7 @@ TEST_F(driver_preemption_test, no_secret_of_its_reason_is_kept) {
 
 TEST_F(driver_preemption_test, no_secret_of_a_warning_is_kept) {
   run();
-  caf::anon_send(
+  send_anonymous(
     driver,
     attempt_warning{0, "rank 0 failed in https://me:hunter2@host\nat x", true});
   system.settle();

@@ -13,7 +13,7 @@ TEST_F(driver_test, goes_through_the_states_of_a_run_that_finishes) {
   spawn();
   EXPECT_EQ(status().state, run_state::initializing);
   EXPECT_TRUE(ranks.launcher->launched.empty());
-  caf::anon_send(driver, start_run{});
+  send_anonymous(driver, start_run{});
   system.settle();
   EXPECT_EQ(status().state, run_state::scheduling);
   EXPECT_EQ(ranks.launcher->launched.size(), 2u);
@@ -348,7 +348,7 @@ TEST_F(driver_test, says_that_an_end_could_not_be_stored) {
 
 TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
   spawn();
-  caf::anon_send(driver, storage_lost{{ec::invalid_config, "no door"}});
+  send_anonymous(driver, storage_lost{{ec::invalid_config, "no door"}});
   system.settle();
   auto x = outcome();
   EXPECT_EQ(x.status, run_status_kind::errored);
@@ -359,7 +359,7 @@ TEST_F(driver_test, a_run_that_is_lost_before_it_starts_says_why) {
 TEST_F(driver_test, a_journal_that_is_not_durable_ends_the_run) {
   run();
   report(0);
-  caf::anon_send(driver, storage_lost{{ec::storage, "the disk is gone"}});
+  send_anonymous(driver, storage_lost{{ec::storage, "the disk is gone"}});
   system.settle();
   EXPECT_EQ(status().state, run_state::shutting_down);
   ranks.obey(0);
@@ -568,7 +568,7 @@ TEST_F(driver_test, notes_once_an_impossible_event_of_a_group) {
   refused = 1;
   run();
   for (std::uint64_t attempt : {7, 7, 0}) {
-    caf::anon_send(driver, attempt_started{attempt});
+    send_anonymous(driver, attempt_started{attempt});
     system.settle();
   }
   EXPECT_THAT(monitor->take_notes(),
@@ -591,10 +591,10 @@ TEST_F(driver_test, shows_warnings_and_writes_them_down) {
 TEST_F(driver_test, shows_how_far_the_epoch_of_this_attempt_is) {
   run();
   epoch_progress progress{1, 2, 3, 4.5};
-  caf::anon_send(driver, epoch_advanced{0, progress});
+  send_anonymous(driver, epoch_advanced{0, progress});
   system.settle();
   EXPECT_EQ(status().progress, progress);
-  caf::anon_send(driver, epoch_advanced{7, std::nullopt});
+  send_anonymous(driver, epoch_advanced{7, std::nullopt});
   system.settle();
   EXPECT_EQ(status().progress, progress);
 }

@@ -15,7 +15,7 @@ protected:
   }
 
   void tell(std::uint64_t attempt, const std::string& why) {
-    caf::anon_send(actor, stop_loop{attempt, {ec::stopped, why}});
+    send_anonymous(actor, stop_loop{attempt, {ec::stopped, why}});
     system.settle();
   }
 

@@ -32,7 +32,7 @@ protected:
       system.spawn(worker_group, worker_group_args{ranks.launcher, plan,
                                                    [this] { return real; }});
     driver = system.spawn(recorded_driver, record);
-    caf::anon_send(
+    send_anonymous(
       ranks.group,
       start_attempt{3, checkpoint::from_directory("/checkpoints/c"), 10},
       driver);
@@ -46,7 +46,7 @@ protected:
   }
 
   void stop(std::int64_t grace_ms = 5000) {
-    caf::anon_send(ranks.group,
+    send_anonymous(ranks.group,
                    stop_attempt{ranks.attempt,
                                 {ec::stopped, "the run was asked to stop"},
                                 grace_ms});
@@ -59,7 +59,7 @@ protected:
   }
 
   void commit() {
-    caf::anon_send(driver, start_run{});
+    send_anonymous(driver, start_run{});
     system.settle();
   }
 
@@ -83,9 +83,8 @@ protected:
   }
 
   const worker_group_state& state() {
-    return dynamic_cast<worker_group_state::pointer>(
-             caf::actor_cast<caf::abstract_actor*>(ranks.group))
-      ->state;
+    return state_of(dynamic_cast<worker_group_state::pointer>(
+      caf::actor_cast<caf::abstract_actor*>(ranks.group)));
   }
 
   stepped_system system;

@@ -179,9 +179,9 @@ TEST_F(worker_group_test, refuses_and_counts_messages_of_another_attempt) {
   EXPECT_EQ(system.ask<std::string>(group, store_compare_set{2, "k", "", "v"})
               ->failure.code,
             ec::stopped);
-  caf::anon_send(group, rank_exited{2, 0, {process_exit::kind::exited, 1, {}}});
-  caf::anon_send(group, rank_launched{2, 0, 1});
-  caf::anon_send(group, rank_launch_failed{2, 0, {ec::spawn, "no"}});
+  send_anonymous(group, rank_exited{2, 0, {process_exit::kind::exited, 1, {}}});
+  send_anonymous(group, rank_launched{2, 0, 1});
+  send_anonymous(group, rank_launch_failed{2, 0, {ec::spawn, "no"}});
   system.settle();
   EXPECT_EQ(state().stale_messages, 15u);
   EXPECT_TRUE(record->failed.empty());
@@ -210,9 +210,9 @@ TEST_F(worker_group_test, shows_how_its_ranks_are) {
 TEST_F(worker_group_test, knows_nothing_of_ranks_that_it_does_not_have) {
   start_all();
   auto& group = ranks.group;
-  caf::anon_send(group, rank_exited{3, 2, {process_exit::kind::exited, 1, {}}});
-  caf::anon_send(group, rank_launched{3, -1, 1});
-  caf::anon_send(group, rank_launch_failed{3, 9, {ec::spawn, "no"}});
+  send_anonymous(group, rank_exited{3, 2, {process_exit::kind::exited, 1, {}}});
+  send_anonymous(group, rank_launched{3, -1, 1});
+  send_anonymous(group, rank_launch_failed{3, 9, {ec::spawn, "no"}});
   system.settle();
   EXPECT_TRUE(ranks.report(7, 10)->failure);
   EXPECT_TRUE(ranks.end_loop(-1)->failure);
@@ -301,10 +301,10 @@ TEST_F(worker_group_test,
     system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
   system.ask<report_committed>(ranks.group,
                                report{3, {.rank = 0, .index = 10}, false});
-  caf::anon_send(ranks.group, reports_awaited{2, 0});
+  send_anonymous(ranks.group, reports_awaited{2, 0});
   system.settle();
   EXPECT_TRUE(barrier->pending());
-  caf::anon_send(ranks.group, reports_awaited{3, 0});
+  send_anonymous(ranks.group, reports_awaited{3, 0});
   system.settle();
   EXPECT_TRUE(barrier->failure);
 }
@@ -375,7 +375,7 @@ TEST_F(worker_group_test, a_new_attempt_finds_an_empty_store) {
   system.ask<void>(ranks.group, store_set{3, "k", "v"});
   ranks.finish(0);
   ranks.finish(1);
-  caf::anon_send(ranks.group, start_attempt{4, std::nullopt, 12}, driver);
+  send_anonymous(ranks.group, start_attempt{4, std::nullopt, 12}, driver);
   system.settle();
   EXPECT_EQ(system.ask<std::int64_t>(ranks.group, store_size{4})->value, 0);
   EXPECT_EQ(ranks.launcher->launched.size(), 4u);

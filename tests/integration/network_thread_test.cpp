@@ -16,6 +16,7 @@
 #include <gtest/gtest.h>
 
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/published_socket.hpp"
@@ -93,7 +94,7 @@ struct network_thread_test : testing::Test {
   template <class Self>
   std::optional<std::int32_t> ask(Self& self, std::int32_t x) {
     std::optional<std::int32_t> result;
-    self->request(*rank.server, caf::infinite, x)
+    request(self, *rank.server, caf::infinite, x)
       .receive([&](std::int32_t answer) { result = answer; },
                [](const caf::error&) {});
     return result;
@@ -127,7 +128,7 @@ TEST_F(network_thread_test, messages_arrive_while_no_one_waits) {
     std::promise<std::int32_t> got;
     auto answer = got.get_future();
     rank.system.spawn([&](caf::event_based_actor* asker) {
-      asker->request(*rank.server, caf::infinite, 2 * i)
+      request(asker, *rank.server, caf::infinite, 2 * i)
         .then([&](std::int32_t x) { got.set_value(x); });
     });
     ASSERT_EQ(answer.get(), i);
@@ -136,13 +137,13 @@ TEST_F(network_thread_test, messages_arrive_while_no_one_waits) {
 
 TEST_F(network_thread_test, an_answer_that_was_there_first_is_not_lost) {
   network_waiter self{rank.system, &rank.network};
-  auto first = self->request(*rank.server, caf::infinite, 2);
-  auto second = self->request(*rank.server, caf::infinite, 4);
+  auto first = request(self, *rank.server, caf::infinite, 2);
+  auto second = request(self, *rank.server, caf::infinite, 4);
   std::int32_t sum = 0;
   auto add = [&](std::int32_t x) { sum += x; };
   auto fail = [](const caf::error&) {};
-  second.receive(add, fail);
-  first.receive(add, fail);
+  std::move(second).receive(add, fail);
+  std::move(first).receive(add, fail);
   EXPECT_EQ(sum, 3);
 }
 

@@ -14,19 +14,18 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <caf/binary_serializer.hpp>
 #include <caf/event_based_actor.hpp>
 #include <caf/init_global_meta_objects.hpp>
 #include <caf/io/basp/header.hpp>
 #include <caf/io/middleman.hpp>
 #include <caf/node_id.hpp>
 #include <caf/scoped_actor.hpp>
-#include <caf/send.hpp>
 #include <gtest/gtest.h>
 
 #include "tests/support/child.hpp"
 #include "tests/support/named_sockets.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
@@ -70,7 +69,7 @@ std::string ask(caf::actor_system& system, const echo_actor& server,
                 std::string text) {
   std::string result;
   caf::scoped_actor self{system};
-  self->request(server, 10s, std::move(text))
+  request(self, server, 10s, std::move(text))
     .receive([&](std::string& x) { result = std::move(x); },
              [&](const caf::error& x) { result = caf::to_string(x); });
   return result;
@@ -137,7 +136,7 @@ caf::byte_buffer frame(caf::io::basp::message_type operation,
                        std::uint32_t announced,
                        const caf::byte_buffer& payload = {}) {
   caf::byte_buffer result;
-  caf::binary_serializer sink{nullptr, result};
+  auto sink = serializer_to(result);
   EXPECT_TRUE(
     sink.apply(caf::io::basp::header{operation, 0, announced, 0, 0, 0}));
   result.insert(result.end(), payload.begin(), payload.end());
@@ -146,8 +145,8 @@ caf::byte_buffer frame(caf::io::basp::message_type operation,
 
 void send_all(const unique_fd& socket, const caf::byte_buffer& bytes) {
   for (std::size_t sent = 0; sent < bytes.size();) {
-    auto size = send(socket.get(), bytes.data() + sent, bytes.size() - sent,
-                     MSG_NOSIGNAL);
+    auto size = ::send(socket.get(), bytes.data() + sent, bytes.size() - sent,
+                       MSG_NOSIGNAL);
     if (size <= 0)
       return; // closed: what some tests want to see
     sent += static_cast<std::size_t>(size);
@@ -260,7 +259,7 @@ TEST_F(transport_test, an_actor_on_the_network_thread_answers_from_there) {
   auto actor = spawn_on_network_thread(system, where, "hello");
   caf::scoped_actor self{system};
   auto answer = false;
-  self->request(actor, 10s, "hello")
+  request(self, actor, 10s, "hello")
     .receive([&](bool x) { answer = x; }, [](const caf::error&) {});
   EXPECT_TRUE(answer);
   caf::anon_send_exit(actor, caf::exit_reason::kill);
@@ -300,7 +299,7 @@ TEST_F(transport_test, noise_at_a_private_endpoint_ends_its_connection_only) {
   ASSERT_TRUE(endpoint) << endpoint.error().message;
   auto noisy = endpoint->new_connection().value();
   auto good = endpoint->new_connection().value();
-  send_all(noisy, caf::byte_buffer(1024, caf::byte{0xff}));
+  send_all(noisy, caf::byte_buffer(1024, caf::byte_buffer::value_type{0xff}));
   await_close(noisy);
   EXPECT_NE(reason.get_future().get().find("handshake"), std::string::npos);
   system_config config;
@@ -520,8 +519,8 @@ TEST_F(transport_test, noise_ends_its_connection_and_nothing_else) {
   caf::byte_buffer noise(1024 * 1024);
   std::minstd_rand random{7};
   for (auto& x : noise)
-    x = static_cast<caf::byte>(random());
-  noise[0] = caf::byte{0xff}; // no operation of BASP
+    x = static_cast<caf::byte_buffer::value_type>(random());
+  noise[0] = caf::byte_buffer::value_type{0xff}; // no operation of BASP
   auto socket = connect_raw(path);
   send_all(socket, noise);
   await_close(socket);
@@ -540,7 +539,7 @@ TEST_F(transport_test, what_a_frame_announces_is_not_allocated) {
   constexpr std::uint32_t gigabyte = 1u << 30;
   echo_server server{path};
   caf::byte_buffer node;
-  caf::binary_serializer sink{nullptr, node};
+  auto sink = serializer_to(node);
   auto stranger = caf::make_node_id(1, caf::hashed_node_id::host_id_type{});
   ASSERT_TRUE(sink.apply(stranger));
   auto greeting = frame(message_type::client_handshake,

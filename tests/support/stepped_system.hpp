@@ -12,10 +12,10 @@
 #include <caf/actor_system.hpp>
 #include <caf/actor_system_config.hpp>
 #include <caf/event_based_actor.hpp>
-#include <caf/scheduler/test_coordinator.hpp>
-#include <caf/send.hpp>
 #include <gtest/gtest.h>
 
+#include "tests/support/manual_scheduler.hpp"
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 
 namespace troupe::internal::test {
@@ -35,17 +35,12 @@ struct answer {
 /// and whose clock is advanced by hand.
 class stepped_system {
 public:
-  stepped_system() {
-    config_.set("caf.scheduler.policy", "testing");
-    system_ = std::make_unique<caf::actor_system>(config_);
-  }
-
   ~stepped_system() {
     held_.clear();
     for (auto& end : ends_)
       end();
     settle();
-    scheduler().clock().schedule.clear();
+    scheduler_.drop_timers();
   }
 
   caf::actor_system& operator*() { return *system_; }
@@ -63,16 +58,17 @@ public:
 
   /// Runs actors until none has anything to do at this time.
   void settle() {
+    auto may_run = [this](caf::resumable* x) { return !held_.contains(x); };
     do {
-      scheduler().run_jobs_filtered(
-        [this](caf::resumable* x) { return !held_.contains(x); });
-    } while (scheduler().advance_time(caf::timespan{0}) > 0 || can_run());
+      scheduler_.run(may_run);
+    } while (scheduler_.advance(caf::timespan{0}) > 0
+             || scheduler_.can_run(may_run));
   }
 
   /// Advances the clock.
   void pass(std::chrono::milliseconds time) {
     settle();
-    scheduler().advance_time(time);
+    scheduler_.advance(time);
     settle();
   }
 
@@ -95,10 +91,10 @@ public:
     system_->spawn([=](caf::event_based_actor* self) {
       auto failed = [result](caf::error& x) { result->failure = from_caf(x); };
       if constexpr (std::is_void_v<T>)
-        self->request(whom, caf::infinite, xs...)
+        request(self, whom, caf::infinite, xs...)
           .then([result] { result->value.emplace(); }, failed);
       else
-        self->request(whom, caf::infinite, xs...)
+        request(self, whom, caf::infinite, xs...)
           .then([result](T& x) { result->value = std::move(x); }, failed);
     });
     settle();
@@ -106,20 +102,10 @@ public:
   }
 
 private:
-  caf::scheduler::test_coordinator& scheduler() {
-    return dynamic_cast<caf::scheduler::test_coordinator&>(
-      system_->scheduler());
-  }
-
-  bool can_run() {
-    for (auto job : scheduler().jobs)
-      if (!held_.contains(job))
-        return true;
-    return false;
-  }
-
   caf::actor_system_config config_;
-  std::unique_ptr<caf::actor_system> system_;
+  std::unique_ptr<caf::actor_system> system_ =
+    manual_scheduler::make_system(config_);
+  manual_scheduler scheduler_{*system_};
   std::vector<std::function<void()>> ends_;
   std::set<caf::resumable*> held_;
 };

@@ -151,7 +151,7 @@ private:
     for (int i = 0; i < bytes_; ++i) {
       poll(nullptr, 0, 100); // That is how slow it is.
       if (recv(caller.get(), &byte, 1, 0) <= 0
-          || send(caller.get(), &byte, 1, MSG_NOSIGNAL) <= 0)
+          || ::send(caller.get(), &byte, 1, MSG_NOSIGNAL) <= 0)
         return;
     }
     while (recv(caller.get(), &byte, 1, 0) > 0)
@@ -173,7 +173,7 @@ void upload_in_a_thread_of_rank_0(train_context& context,
       auto service = slow_service::call(plan.step);
       char byte = 0;
       for (int i = 0; i < plan.steps; ++i)
-        if (send(service.get(), "x", 1, MSG_NOSIGNAL) <= 0
+        if (::send(service.get(), "x", 1, MSG_NOSIGNAL) <= 0
             || recv(service.get(), &byte, 1, 0) <= 0)
           return;
     }}.join();

@@ -51,6 +51,13 @@ class CheckLayers(unittest.TestCase):
             "callbacks/csv.hpp:2: callbacks/ lies above trainers/ and may not include troupe/trainers/trainer.hpp",
             callbacks__csv_DOT_hpp='\n#include "troupe/trainers/trainer.hpp"\n')
 
+    def test_finds_a_source_that_asks_for_the_version_of_caf(self):
+        self.expect_violation(
+            "actors/driver.hpp:2: only actors/compat/ may ask for the version of CAF",
+            actors__driver_DOT_hpp="// CAF_VERSION\n#if CAF_VERSION >= 10000\n#endif\n")
+        code, output = self.check(actors__compat__messaging_DOT_hpp="#if CAF_VERSION >= 10000\n#endif\n")
+        self.assertEqual(code, 0, output)
+
     def test_finds_two_types_of_one_name(self):
         self.expect_violation(
             "runtime/error.hpp:3: actors/driver.hpp has another troupe::kind",

@@ -1,0 +1,160 @@
+#pragma once
+
+#include <utility>
+
+#include <caf/actor_config.hpp>
+#include <caf/actor_system.hpp>
+#include <caf/actor_system_config.hpp>
+#include <caf/blocking_actor.hpp>
+#include <caf/config.hpp>
+#include <caf/intrusive_ptr.hpp>
+#include <caf/io/middleman.hpp>
+#include <caf/mailbox_element.hpp>
+
+#if CAF_VERSION >= 10000
+#include <future>
+#include <thread>
+
+#include <caf/scheduler.hpp>
+#else
+#include <caf/execution_unit.hpp>
+#endif
+
+// What CAF 0.18 and 1.x name differently about the threads that run actors.
+// Beside `messaging.hpp` because CAF's network module takes long to compile.
+namespace troupe::internal {
+
+#if CAF_VERSION >= 10000
+using execution_unit = caf::scheduler;
+#else
+using execution_unit = caf::execution_unit;
+#endif
+
+/// One more reference to *x*.
+template <class T>
+caf::intrusive_ptr<T> retain(T* x) {
+#if CAF_VERSION >= 10000
+  return {x, caf::add_ref};
+#else
+  return {x};
+#endif
+}
+
+/// For an actor that runs on *loop*; without one, on the scheduler.
+inline caf::actor_config config_on(execution_unit* loop = nullptr) {
+#if CAF_VERSION >= 10000
+  return caf::actor_config{caf::no_spawn_options, loop};
+#else
+  return caf::actor_config{loop};
+#endif
+}
+
+/// Spawns an actor of the class *Impl* as *config* says.
+template <class Impl, class... Ts>
+auto spawn_with(caf::actor_system& system, caf::actor_config config,
+                Ts&&... args) {
+#if CAF_VERSION >= 10000
+  return system.spawn_class<Impl>(config, std::forward<Ts>(args)...);
+#else
+  return system.spawn_class<Impl, caf::no_spawn_options>(
+    config, std::forward<Ts>(args)...);
+#endif
+}
+
+/// An actor that only the event loop of its `config_on` runs.
+template <class Base>
+class event_loop_actor : public Base {
+public:
+#if CAF_VERSION >= 10000
+  explicit event_loop_actor(caf::actor_config& config)
+    : Base(config), loop_(config.sched) {}
+
+  caf::scheduler* pinned_scheduler() const noexcept override {
+    return loop_;
+  }
+#else
+  explicit event_loop_actor(caf::actor_config& config)
+    : Base(config), loop_(config.host) {}
+
+  using Base::enqueue;
+
+  bool enqueue(caf::mailbox_element_ptr x, caf::execution_unit*) override {
+    return Base::enqueue(std::move(x), loop_);
+  }
+
+  /// Makes CAF's event loop run this actor itself instead of passing it to the
+  /// scheduler.
+  caf::resumable::subtype_t subtype() const override {
+    return caf::resumable::io_actor;
+  }
+#endif
+
+private:
+  execution_unit* loop_;
+};
+
+/// A mailbox without a thread: the one that made it receives the messages.
+class mailbox_actor : public caf::blocking_actor {
+public:
+  using blocking_actor::blocking_actor;
+
+  void act() override {}
+
+#if CAF_VERSION >= 10000
+  // Not detached, unlike other blocking actors.
+  static constexpr auto forced_spawn_options =
+    caf::spawn_options::blocking_flag;
+
+  void launch(caf::detail::private_thread*, caf::scheduler* context) override {
+    initialize(context);
+  }
+
+  bool has_messages() {
+    return !mailbox().empty();
+  }
+#else
+  void launch(caf::execution_unit*, bool, bool) override {
+    register_at_system();
+    initialize();
+  }
+
+  bool has_messages() {
+    return !mailbox().queue().empty() || mailbox().fetch_more();
+  }
+#endif
+};
+
+/// The event loop of an actor system whose `system_config` asked for no network
+/// thread. Any thread may run it, one at a time.
+class shared_loop {
+public:
+  /// Makes a system with *config* one for this class.
+  static void prepare(caf::actor_system_config& config);
+
+  /// *system* must outlive this.
+  explicit shared_loop(caf::actor_system& system);
+
+  shared_loop(const shared_loop&) = delete;
+
+  shared_loop& operator=(const shared_loop&) = delete;
+
+  /// No thread may be in `run_once`.
+  ~shared_loop();
+
+  /// Waits for an event and handles it.
+  void run_once() { loop_.run_once(); }
+
+  /// Ends the wait of the thread in `run_once`. Any thread.
+  void wake() {
+    loop_.post([] {});
+  }
+
+private:
+  caf::io::network::multiplexer& loop_;
+#if CAF_VERSION >= 10000
+  std::thread::id owner_;
+  std::promise<void> given_back_;
+#endif
+};
+
+} // namespace troupe::internal

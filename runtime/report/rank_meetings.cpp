@@ -39,9 +39,7 @@ expected<std::optional<barrier_release>> rank_barrier::arrive(barrier_arrival x,
 }
 
 expected<void> rank_barrier::loop_ended(int rank) {
-  if (!is_rank(rank))
-    return failure(ec::protocol, concat("there is no ", rank_name(rank),
-                                        " among ", ranks_.size()));
+  TROUPE_TRY_VOID(check_rank(rank, ranks_.size()));
   ranks_[static_cast<std::size_t>(rank)].ended = true;
   return check_ended();
 }
@@ -75,9 +73,7 @@ std::string rank_barrier::call_name() const {
 }
 
 expected<void> rank_barrier::admit(const barrier_arrival& x) const {
-  if (!is_rank(x.rank))
-    return failure(ec::protocol, concat("there is no ", rank_name(x.rank),
-                                        " among ", ranks_.size()));
+  TROUPE_TRY_VOID(check_rank(x.rank, ranks_.size()));
   auto& slot = ranks_[static_cast<std::size_t>(x.rank)];
   if (slot.ended || slot.here || x.sequence != next_)
     return failure(ec::protocol,
@@ -87,10 +83,6 @@ expected<void> rank_barrier::admit(const barrier_arrival& x) const {
                            : slot.here ? concat(" while it waits in ", next_)
                                        : concat(" instead of ", next_))));
   return {};
-}
-
-bool rank_barrier::is_rank(int rank) const noexcept {
-  return rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size();
 }
 
 std::vector<int> rank_barrier::ranks_here(meeting_kind kind) const {
@@ -189,8 +181,6 @@ void rank_meetings::committed(std::uint64_t index, time_point now) {
 }
 
 void rank_meetings::await_reports(int rank, time_point now) {
-  if (rank < 0 || rank >= world_size())
-    return;
   if (auto sent = reports_of(rank); sent > 0)
     block(rank, first_ + sent - 1, now);
 }

@@ -77,7 +77,6 @@ private:
     bool ended = false;
   };
 
-  bool is_rank(int rank) const noexcept;
   expected<void> admit(const barrier_arrival& x) const;
   std::vector<int> ranks_here(meeting_kind kind) const;
   expected<void> check_kinds() const;

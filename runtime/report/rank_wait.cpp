@@ -145,6 +145,13 @@ std::string wait_text(rank_wait::time_point::duration x) {
   return ms < 1000 ? concat(ms, " ms") : concat(ms / 1000, " s");
 }
 
+expected<void> check_rank(int rank, std::size_t world_size) {
+  if (static_cast<std::size_t>(rank) < world_size) // a negative one is huge
+    return {};
+  return failure(ec::protocol, concat("there is no ", rank_name(rank),
+                                      " among ", world_size));
+}
+
 std::string rank_name(int rank) {
   return concat("rank ", rank);
 }

@@ -1,10 +1,13 @@
 #pragma once
 
 #include <chrono>
+#include <cstddef>
 #include <cstdint>
 #include <optional>
 #include <string>
 #include <vector>
+
+#include "troupe/runtime/error.hpp"
 
 namespace troupe::internal {
 
@@ -78,6 +81,9 @@ std::string to_string(const rank_wait& x, rank_wait::time_point now);
 
 /// "30 s", or "30 ms" below a second.
 std::string wait_text(rank_wait::time_point::duration x);
+
+/// `ec::protocol` if *rank* is not one of the *world_size* ranks.
+expected<void> check_rank(int rank, std::size_t world_size);
 
 /// "rank 1".
 std::string rank_name(int rank);

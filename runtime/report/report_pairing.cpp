@@ -36,25 +36,18 @@ expected<std::optional<report_batch>> report_pairing::add(rank_report x,
 }
 
 expected<void> report_pairing::loop_ended(int rank) {
-  if (!is_rank(rank))
-    return failure(ec::protocol, concat("there is no ", rank_name(rank),
-                                        " among ", ranks_.size()));
+  TROUPE_TRY_VOID(check_rank(rank, ranks_.size()));
   ranks_[static_cast<std::size_t>(rank)].ended = true;
   return check_ended();
 }
 
 std::uint64_t report_pairing::reports_of(int rank) const {
-  return is_rank(rank) ? ranks_[static_cast<std::size_t>(rank)].sent : 0;
-}
-
-bool report_pairing::is_rank(int rank) const noexcept {
-  return rank >= 0 && static_cast<std::size_t>(rank) < ranks_.size();
+  auto i = static_cast<std::size_t>(rank);
+  return i < ranks_.size() ? ranks_[i].sent : 0;
 }
 
 expected<void> report_pairing::admit(const rank_report& x) const {
-  if (!is_rank(x.rank))
-    return failure(ec::protocol, concat("there is no ", rank_name(x.rank),
-                                        " among ", ranks_.size()));
+  TROUPE_TRY_VOID(check_rank(x.rank, ranks_.size()));
   auto& queue = ranks_[static_cast<std::size_t>(x.rank)];
   if (queue.ended)
     return failure(ec::protocol, concat(rank_name(x.rank), " sent report ",

@@ -40,7 +40,7 @@ public:
   /// Index of the next batch.
   std::uint64_t next_index() const noexcept { return next_; }
 
-  /// Reports that *rank* has sent in this attempt.
+  /// Reports that *rank* has sent in this attempt; 0 if there is no such rank.
   std::uint64_t reports_of(int rank) const;
 
   /// When the last batch was complete.
@@ -58,7 +58,6 @@ private:
     bool ended = false;
   };
 
-  bool is_rank(int rank) const noexcept;
   expected<void> admit(const rank_report& x) const;
   expected<void> check_ended() const;
   report_batch release(time_point now);

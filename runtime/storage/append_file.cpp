@@ -81,15 +81,7 @@ expected<void> append_file::sync() const {
 }
 
 expected<bool> append_file::is_in_place() const {
-  struct stat ours {
-  }, found{};
-  if (::fstat(file_.get(), &ours) != 0)
-    return tl::unexpected{storage_error("read", path_, errno)};
-  if (::stat(path_.c_str(), &found) == 0)
-    return found.st_ino == ours.st_ino && found.st_dev == ours.st_dev;
-  if (errno == ENOENT || errno == ENOTDIR)
-    return false;
-  return tl::unexpected{storage_error("find", path_, errno)};
+  return is_at(file_, path_);
 }
 
 expected<void> may_write(const std::stop_token& over, const fs::path& path) {

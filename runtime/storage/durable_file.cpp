@@ -99,6 +99,16 @@ expected<file_status> look_up_link(const fs::path& path) {
   return look_up_at(AT_FDCWD, path, path, AT_SYMLINK_NOFOLLOW);
 }
 
+expected<bool> is_at(const unique_fd& file, const fs::path& path) {
+  struct stat ours {};
+  struct stat found {};
+  if (::fstat(file.get(), &ours) == 0 && ::stat(path.c_str(), &found) == 0)
+    return is_same_file(ours, found);
+  if (errno == ENOENT || errno == ENOTDIR)
+    return false;
+  return storage_failure("look up", path, errno);
+}
+
 expected<fs::path> absolute_path(const fs::path& path) {
   if (path.is_absolute())
     return path.lexically_normal();

@@ -6,6 +6,7 @@
 #include <string_view>
 #include <vector>
 
+#include <sys/stat.h>
 #include <sys/types.h>
 
 #include "troupe/runtime/error.hpp"
@@ -41,6 +42,15 @@ expected<file_status> look_up_link(const fs::path& path);
 /// *flags* of `fstatat`; *path* is for the error's sentence.
 expected<file_status> look_up_at(int above, const fs::path& name,
                                  const fs::path& path, int flags);
+
+/// Whether *a* and *b* are the same file.
+inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
+  return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
+}
+
+/// Whether *path* leads to the open *file*. An error if it cannot be looked up
+/// now.
+expected<bool> is_at(const unique_fd& file, const fs::path& path);
 
 /// *path*, seen from the current folder if it is relative, without dots.
 /// `ec::storage` if that folder is gone.

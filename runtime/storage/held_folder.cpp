@@ -254,15 +254,7 @@ int held_folder::look_up(const std::string& name,
 }
 
 expected<bool> held_folder::is_at_its_path() const {
-  struct stat ours {
-  }, found{};
-  if (::fstat(folder_.get(), &ours) != 0)
-    return tl::unexpected{storage_error("look up", path_, errno)};
-  if (::stat(path_.c_str(), &found) == 0)
-    return is_same_file(ours, found);
-  if (errno == ENOENT || errno == ENOTDIR)
-    return false;
-  return tl::unexpected{storage_error("look up", path_, errno)};
+  return is_at(folder_, path_);
 }
 
 expected<held_entry> held_entry::open(const held_folder& above,

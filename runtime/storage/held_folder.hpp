@@ -133,9 +133,4 @@ private:
   std::string name_;
 };
 
-/// Whether *a* and *b* are the same file.
-inline bool is_same_file(const struct stat& a, const struct stat& b) noexcept {
-  return a.st_ino == b.st_ino && a.st_dev == b.st_dev;
-}
-
 } // namespace troupe::internal

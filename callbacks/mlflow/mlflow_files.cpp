@@ -122,8 +122,7 @@ expected<std::uint64_t> add_metric_lines(const fs::path& path,
   auto size = static_cast<std::uint64_t>(::lseek(file.get(), 0, SEEK_END));
   auto missing = lines;
   if (size > known) {
-    ::lseek(file.get(), static_cast<off_t>(known), SEEK_SET);
-    TROUPE_TRY(auto there, read_open_file(file, path, max_metric_file));
+    TROUPE_TRY(auto there, read_range(file, path, known, size - known));
     missing = missing_lines(there, lines);
   }
   if (missing.empty())

@@ -1,7 +1,6 @@
 #include "troupe/callbacks/report_page/run_facts.hpp"
 
 #include <sys/stat.h>
-#include <unistd.h>
 
 #include <algorithm>
 #include <array>
@@ -128,39 +127,19 @@ bool keep_last_lines(std::string& text) {
   return false;
 }
 
-/// The last *limit* bytes of *file*, whose size goes to *size*.
-expected<std::string> read_end(const unique_fd& file, const fs::path& path,
-                               std::size_t limit, std::size_t& size) {
-  struct stat info {};
-  if (::fstat(file.get(), &info) != 0)
-    return tl::unexpected{storage_error("read", path, errno)};
-  size = static_cast<std::size_t>(info.st_size);
-  std::string result(std::min(size, limit), '\0');
-  std::size_t done = 0;
-  while (done < result.size()) {
-    auto at = size - result.size() + done;
-    auto count = ::pread(file.get(), result.data() + done, result.size() - done,
-                         static_cast<off_t>(at));
-    if (count < 0 && errno == EINTR)
-      continue;
-    if (count < 0)
-      return tl::unexpected{storage_error("read", path, errno)};
-    if (count == 0)
-      break;
-    done += static_cast<std::size_t>(count);
-  }
-  result.resize(done);
-  return result;
-}
-
 // What a link in the folder leads to is not the run's: a page of a stranger's
 // run would show the reader's own files.
 expected<log_tail> read_tail(const fs::path& run_path, const std::string& name,
                              std::size_t limit) {
+  auto path = run_path / "logs" / name;
   TROUPE_TRY(auto file, open_inside(run_path, "logs/" + name));
-  std::size_t size = 0;
-  TROUPE_TRY(auto text, read_end(file, run_path / "logs" / name, limit, size));
-  log_tail result{name, std::move(text), size <= limit};
+  struct stat info {};
+  if (::fstat(file.get(), &info) != 0)
+    return tl::unexpected{storage_error("read", path, errno)};
+  auto size = static_cast<std::size_t>(info.st_size);
+  auto begin = size - std::min(size, limit);
+  TROUPE_TRY(auto text, read_range(file, path, begin, size - begin));
+  log_tail result{name, std::move(text), begin == 0};
   if (!result.whole) // begin with a whole line, if there is one
     if (auto end = result.text.find('\n'); end != std::string::npos)
       result.text.erase(0, end + 1);

@@ -1,10 +1,8 @@
 #include "troupe/callbacks/tracking/record_reader.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 
 #include <algorithm>
-#include <cerrno>
 #include <string_view>
 #include <type_traits>
 
@@ -167,13 +165,8 @@ expected<std::optional<sink_position>> load_position(const fs::path& path) {
 expected<std::string> line_end_at(const fs::path& journal,
                                   std::uint64_t offset) {
   TROUPE_TRY(auto file, open_file(journal, O_RDONLY, "open"));
-  std::string result(std::min<std::uint64_t>(offset, sum_size), '\0');
-  auto count = ::pread(file.get(), result.data(), result.size(),
-                       static_cast<off_t>(offset - result.size()));
-  if (count < 0)
-    return tl::unexpected{storage_error("read", journal, errno)};
-  result.resize(static_cast<std::size_t>(count));
-  return result;
+  auto size = std::min<std::uint64_t>(offset, sum_size);
+  return read_range(file, journal, offset - size, size);
 }
 
 expected<std::uint64_t> resume_offset(const sink_position& x,

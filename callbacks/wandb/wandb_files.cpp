@@ -1,7 +1,6 @@
 #include "troupe/callbacks/wandb/wandb_files.hpp"
 
 #include <fcntl.h>
-#include <unistd.h>
 #include <zlib.h>
 
 #include <algorithm>
@@ -122,18 +121,11 @@ expected<std::string> read_tail(const record_file& log, std::uint64_t from) {
                    concat(path.string(), " has ", log.size(), " bytes, but ",
                           from, " of them were confirmed"));
   TROUPE_TRY(auto file, open_file(path, O_RDONLY, "read"));
-  std::string result(log.size() - from, '\0');
-  std::size_t done = 0;
-  while (done < result.size()) {
-    auto n = uninterrupted([&] {
-      return ::pread(file.get(), result.data() + done, result.size() - done,
-                     static_cast<off_t>(from + done));
-    });
-    if (n <= 0)
-      return tl::unexpected{storage_error("read", path, n < 0 ? errno : EIO)};
-    done += static_cast<std::size_t>(n);
-  }
-  return result;
+  auto size = log.size() - from;
+  TROUPE_TRY(auto tail, read_range(file, path, from, size));
+  if (tail.size() < size) // cut by someone else
+    return tl::unexpected{storage_error("read", path, EIO)};
+  return tail;
 }
 
 } // namespace

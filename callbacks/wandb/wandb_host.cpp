@@ -98,10 +98,7 @@ std::vector<std::string> read_console(const fs::path& path,
   auto skip = size - begin > max_read;
   if (skip)
     begin = size - max_read;
-  std::string text(size - begin, '\0');
-  auto count =
-    ::pread(file->get(), text.data(), text.size(), static_cast<off_t>(begin));
-  text.resize(count > 0 ? static_cast<std::size_t>(count) : 0);
+  auto text = read_range(*file, path, begin, size - begin).value_or("");
   std::size_t at = 0;
   if (skip) {
     // The first line is most likely cut; without a line end it is all we have.

@@ -252,11 +252,18 @@ expected<std::string> read_open_file(const unique_fd& file,
     return failure(ec::corrupt,
                    concat(path.string(), " has ", size,
                           " bytes, more than the ", limit, " it may have"));
+  return read_range(file, path, 0, size);
+}
+
+expected<std::string> read_range(const unique_fd& file, const fs::path& path,
+                                 std::uint64_t begin, std::size_t size) {
   std::string result(size, '\0');
   std::size_t done = 0;
   while (done < size) {
-    auto count = uninterrupted(
-      [&] { return ::read(file.get(), result.data() + done, size - done); });
+    auto count = uninterrupted([&] {
+      return ::pread(file.get(), result.data() + done, size - done,
+                     static_cast<off_t>(begin + done));
+    });
     if (count < 0)
       return storage_failure("read", path, errno);
     if (count == 0)

@@ -102,6 +102,10 @@ expected<std::string> read_file(const fs::path& path, std::size_t limit);
 expected<std::string> read_open_file(const unique_fd& file,
                                      const fs::path& path, std::size_t limit);
 
+/// *size* bytes of *file* from byte *begin*, or fewer if it ends before.
+expected<std::string> read_range(const unique_fd& file, const fs::path& path,
+                                 std::uint64_t begin, std::size_t size);
+
 /// Opens *path* with *flags*; *action* is for the error's sentence. To write: a
 /// file of mode 0600, never through a link (`open_own_file`); reading follows.
 expected<unique_fd> open_file(const fs::path& path, int flags,

@@ -93,6 +93,15 @@ TEST(durable_file_test, refuses_to_read_more_than_its_limit) {
   EXPECT_EQ(read_file(folder / "x", 4).error().code, ec::corrupt);
 }
 
+TEST(durable_file_test, reads_of_a_range_what_the_file_has) {
+  temporary_folder folder;
+  ASSERT_TRUE(write_new_file(folder / "x", "0123456789"));
+  auto file = open_file(folder / "x", O_RDONLY, "open").value();
+  EXPECT_EQ(read_range(file, folder / "x", 2, 3).value(), "234");
+  EXPECT_EQ(read_range(file, folder / "x", 8, 3).value(), "89");
+  EXPECT_EQ(read_range(file, folder / "x", 11, 3).value(), "");
+}
+
 TEST(durable_file_test, leaves_nothing_in_a_folder_that_is_renamed_meanwhile) {
   temporary_folder folder;
   auto here = folder / "here";

@@ -31,6 +31,11 @@ fs::path folder_of(const fs::path& path) {
   return path.has_parent_path() ? path.parent_path() : fs::path{"."};
 }
 
+// In an open folder a path is its last name.
+fs::path name_in(int folder, const fs::path& path) {
+  return folder == AT_FDCWD ? path : path.filename();
+}
+
 fs::file_type type_of(mode_t mode) noexcept {
   switch (mode & S_IFMT) {
     case S_IFREG:
@@ -214,16 +219,23 @@ expected<void> replace_file(const fs::path& path, std::string_view bytes,
 expected<void> replace_shared_file(const unique_fd& folder,
                                    const fs::path& path,
                                    std::string_view bytes) {
+  auto made = make_temporary(folder.get(), path, 0600);
+  if (!made.file)
+    return storage_failure("create", made.path, made.code);
+  return put_in_place(folder, made.file, made.path, path, bytes);
+}
+
+temporary_file make_temporary(int folder, const fs::path& path, mode_t mode) {
   std::random_device random;
   for (auto tries = 100;; --tries) {
-    fs::path temporary =
-      concat(path.string(), '.', 100'000 + random() % 900'000);
-    unique_fd file{::openat(folder.get(), temporary.filename().c_str(),
-                            O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600)};
-    if (file)
-      return put_in_place(folder, file, temporary, path, bytes);
-    if (errno != EEXIST || tries == 0)
-      return storage_failure("create", temporary, errno);
+    temporary_file made{
+      concat(path.string(), '.', 100'000 + random() % 900'000), {}};
+    auto name = name_in(folder, made.path);
+    made.file.reset(::openat(folder, name.c_str(),
+                             O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, mode));
+    made.code = made.file ? 0 : errno;
+    if (made.code != EEXIST || tries == 0)
+      return made;
   }
 }
 
@@ -309,9 +321,8 @@ expected<void> rename_new(const fs::path& from, const fs::path& to) {
 
 expected<void> rename_new_at(int from_folder, const fs::path& from,
                              int to_folder, const fs::path& to) {
-  // In an open folder a path is its last name.
-  auto old = from_folder == AT_FDCWD ? from : from.filename();
-  auto name = to_folder == AT_FDCWD ? to : to.filename();
+  auto old = name_in(from_folder, from);
+  auto name = name_in(to_folder, to);
   auto done = ::renameat2(from_folder, old.c_str(), to_folder, name.c_str(),
                           RENAME_NOREPLACE);
   // File systems without RENAME_NOREPLACE: the caller is the only writer of the

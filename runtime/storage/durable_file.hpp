@@ -80,6 +80,17 @@ expected<void> replace_shared_file(const unique_fd& folder,
                                    const fs::path& path,
                                    std::string_view bytes);
 
+/// A new file that no other writer uses.
+struct temporary_file {
+  fs::path path;
+  unique_fd file;
+  int code = 0; ///< What `errno` says if there is none.
+};
+
+/// Makes `<path>.NNNNNN` in the open *folder* (`AT_FDCWD`: at its path) with
+/// *mode*, to which the system applies the process's mask.
+temporary_file make_temporary(int folder, const fs::path& path, mode_t mode);
+
 /// Writes all of *bytes* to a new file, which must not exist yet, and fsyncs
 /// it. The folder is not fsynced.
 expected<void> write_new_file(const fs::path& path, std::string_view bytes);

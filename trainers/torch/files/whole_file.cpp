@@ -3,9 +3,7 @@
 #include <algorithm>
 #include <cerrno>
 #include <climits>
-#include <cstdio>
 #include <cstring>
-#include <random>
 #include <string>
 #include <utility>
 
@@ -18,38 +16,28 @@
 namespace troupe::internal {
 
 expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
-  auto refuse = [&](int code) {
-    return failure(ec::storage,
-                   path.string() + " cannot be read: "
-                     + (code == 0 ? "it is not a file" : std::strerror(code)));
+  auto refuse = [&](const char* why) {
+    return failure(ec::storage, path.string() + " cannot be read: " + why);
   };
   // Does not wait for a writer if the path is a pipe.
-  const auto file = ::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC);
-  if (file == -1)
-    return refuse(errno);
+  unique_fd file{::open(path.c_str(), O_RDONLY | O_NONBLOCK | O_CLOEXEC)};
   struct stat facts {};
+  if (!file || ::fstat(file.get(), &facts) == -1)
+    return refuse(std::strerror(errno));
+  if (!S_ISREG(facts.st_mode))
+    return refuse("it is not a file");
+  const auto size = static_cast<std::size_t>(facts.st_size);
   void* memory = nullptr;
-  int code = 0;
-  auto is_file = true;
-  if (::fstat(file, &facts) == -1) {
-    code = errno;
-  } else if (!S_ISREG(facts.st_mode)) {
-    is_file = false;
-  } else if (facts.st_size > 0) {
+  if (size > 0) {
     // Without a reservation: the file may be larger than memory, and hardly
     // any of its pages are written to.
-    memory =
-      ::mmap(nullptr, static_cast<std::size_t>(facts.st_size),
-             PROT_READ | PROT_WRITE, MAP_PRIVATE | MAP_NORESERVE, file, 0);
+    memory = ::mmap(nullptr, size, PROT_READ | PROT_WRITE,
+                    MAP_PRIVATE | MAP_NORESERVE, file.get(), 0);
     if (memory == MAP_FAILED)
-      code = errno;
+      return refuse(std::strerror(errno));
   }
-  ::close(file);
-  if (code != 0 || !is_file)
-    return refuse(code);
   return std::shared_ptr<mapped_file>{
-    new mapped_file{{static_cast<std::byte*>(memory),
-                     static_cast<std::size_t>(facts.st_size)}}};
+    new mapped_file{{static_cast<std::byte*>(memory), size}}};
 }
 
 mapped_file::~mapped_file() {
@@ -58,35 +46,15 @@ mapped_file::~mapped_file() {
 }
 
 expected<replacing_file> replacing_file::create(const fs::path& path) {
-  // Another writer of the same path uses a different name. The system applies
-  // the process's mask to the mode.
-  std::random_device random;
-  for (;;) {
-    char suffix[16];
-    std::snprintf(suffix, sizeof(suffix), "-%08x", random());
-    auto name = path.parent_path() / ("." + path.filename().string() + suffix);
-    const auto file =
-      ::open(name.c_str(), O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0666);
-    if (file != -1)
-      return replacing_file{path, std::move(name), file};
-    if (errno != EEXIST)
-      return failure(ec::storage, path.string() + " cannot be written: "
-                                    + std::strerror(errno));
-  }
+  replacing_file result{path, make_temporary(AT_FDCWD, path, 0666)};
+  if (!result.temporary_.file)
+    return result.failed(result.temporary_.code);
+  return result;
 }
 
-replacing_file::replacing_file(fs::path path, fs::path temporary, int file)
-  : path_(std::move(path)), temporary_(std::move(temporary)), file_(file) {}
-
-replacing_file::replacing_file(replacing_file&& other) noexcept
-  : path_(std::move(other.path_)), temporary_(std::move(other.temporary_)),
-    file_(std::exchange(other.file_, -1)) {}
-
 replacing_file::~replacing_file() {
-  if (file_ != -1) {
-    ::close(file_);
-    ::unlink(temporary_.c_str());
-  }
+  if (temporary_.file)
+    ::unlink(temporary_.path.c_str());
 }
 
 expected<void>
@@ -98,7 +66,8 @@ replacing_file::write(const std::vector<std::span<const std::byte>>& pieces) {
   std::size_t first = 0;
   while (first < rest.size()) {
     const auto count = std::min<std::size_t>(rest.size() - first, IOV_MAX);
-    auto written = ::writev(file_, &rest[first], static_cast<int>(count));
+    auto written =
+      ::writev(temporary_.file.get(), &rest[first], static_cast<int>(count));
     if (written == -1 && errno == EINTR)
       continue;
     if (written <= 0)
@@ -117,9 +86,9 @@ replacing_file::write(const std::vector<std::span<const std::byte>>& pieces) {
 }
 
 expected<void> replacing_file::commit() {
-  if (::rename(temporary_.c_str(), path_.c_str()) == -1)
+  if (::rename(temporary_.path.c_str(), path_.c_str()) == -1)
     return failed(errno);
-  if (::close(std::exchange(file_, -1)) == -1)
+  if (::close(temporary_.file.release()) == -1)
     return failed(errno);
   return {};
 }

@@ -3,10 +3,12 @@
 #include <cstddef>
 #include <memory>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/fs.hpp"
+#include "troupe/runtime/storage/durable_file.hpp"
 
 namespace troupe::internal {
 
@@ -34,7 +36,7 @@ class replacing_file {
 public:
   static expected<replacing_file> create(const fs::path& path);
 
-  replacing_file(replacing_file&& other) noexcept;
+  replacing_file(replacing_file&&) noexcept = default;
   replacing_file& operator=(replacing_file&&) = delete;
   ~replacing_file();
 
@@ -47,12 +49,13 @@ public:
   expected<void> commit();
 
 private:
-  replacing_file(fs::path path, fs::path temporary, int file);
+  replacing_file(fs::path path, temporary_file temporary)
+    : path_(std::move(path)), temporary_(std::move(temporary)) {}
+
   tl::unexpected<error> failed(int code) const;
 
   fs::path path_;
-  fs::path temporary_;
-  int file_;
+  temporary_file temporary_;
 };
 
 } // namespace troupe::internal

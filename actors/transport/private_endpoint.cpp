@@ -3,8 +3,6 @@
 #include <utility>
 #include <vector>
 
-#include <sys/socket.h>
-
 #include <caf/io/abstract_broker.hpp>
 #include <caf/io/doorman.hpp>
 #include <caf/io/middleman.hpp>
@@ -109,13 +107,9 @@ private_endpoint::operator=(private_endpoint&&) noexcept = default;
 private_endpoint::~private_endpoint() = default;
 
 expected<unique_fd> private_endpoint::new_connection() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return system_failure(ec::spawn, "cannot make a rank's socket");
-  unique_fd mine{ends[0]};
-  unique_fd theirs{ends[1]};
-  doorman_->enter(std::move(mine));
-  return theirs;
+  TROUPE_TRY(auto ends, socket_pair("cannot make a rank's socket"));
+  doorman_->enter(std::move(ends.first));
+  return std::move(ends.second);
 }
 
 } // namespace troupe::internal

@@ -28,6 +28,13 @@ expected<unique_fd> duplicate(int fd) {
   return result;
 }
 
+expected<std::pair<unique_fd, unique_fd>> socket_pair(std::string what) {
+  int ends[2];
+  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
+    return system_failure(ec::spawn, std::move(what));
+  return std::pair{unique_fd{ends[0]}, unique_fd{ends[1]}};
+}
+
 tl::unexpected<error> system_failure(ec code, std::string what,
                                      int error_number) {
   what += ": " + std::system_category().message(error_number);

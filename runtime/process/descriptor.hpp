@@ -55,6 +55,10 @@ auto uninterrupted(Call call) {
 /// `ec::spawn` if *fd* is not open or no descriptor is left.
 expected<unique_fd> duplicate(int fd);
 
+/// Two Unix stream sockets that are connected to each other, closed on exec;
+/// fails with `ec::spawn` and "<what>: <reason>".
+expected<std::pair<unique_fd, unique_fd>> socket_pair(std::string what);
+
 /// "<what>: <what the system says about errno>" as a failure.
 tl::unexpected<error> system_failure(ec code, std::string what,
                                      int error_number = errno);

@@ -3,7 +3,6 @@
 #include <fcntl.h>
 #include <signal.h>
 #include <spawn.h>
-#include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
 #include <unistd.h>
@@ -33,6 +32,11 @@ namespace {
 /// How long killed processes may take to end. Only a process that waits for a
 /// disk takes longer than milliseconds.
 constexpr int kill_limit_ms = 2000;
+
+/// Our end of the connection to a spawner, and the spawner's.
+expected<std::pair<unique_fd, unique_fd>> spawner_sockets() {
+  return socket_pair("cannot make the spawner's socket");
+}
 
 } // namespace
 
@@ -121,11 +125,8 @@ struct spawn_settings {
 } // namespace
 
 expected<spawner_link> exec_spawner() {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return system_failure(ec::spawn, "cannot make the spawner's socket");
-  unique_fd mine{ends[0]};
-  unique_fd theirs{ends[1]};
+  TROUPE_TRY(auto ends, spawner_sockets());
+  auto& [mine, theirs] = ends;
   spawn_settings with;
   sigset_t none, all;
   sigemptyset(&none);
@@ -232,11 +233,8 @@ expected<spawner_connection*> spawner() {
 }
 
 expected<spawner_link> fork_spawner(rank_main entry) {
-  int ends[2];
-  if (::socketpair(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0, ends) != 0)
-    return system_failure(ec::spawn, "cannot make the spawner's socket");
-  unique_fd mine{ends[0]};
-  unique_fd theirs{ends[1]};
+  TROUPE_TRY(auto ends, spawner_sockets());
+  auto& [mine, theirs] = ends;
   // Text still buffered would be printed by both processes.
   std::cout.flush();
   std::clog.flush();

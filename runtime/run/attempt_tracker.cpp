@@ -127,18 +127,15 @@ void attempt_tracker::give_up(int rank) {
 }
 
 bool attempt_tracker::all_ready() const noexcept {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](auto& x) { return x.ready; });
+  return std::ranges::all_of(ranks_, &rank_state::ready);
 }
 
 bool attempt_tracker::all_gone() const noexcept {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](auto& x) { return x.gone; });
+  return std::ranges::all_of(ranks_, &rank_state::gone);
 }
 
 bool attempt_tracker::all_returned() const noexcept {
-  return std::all_of(ranks_.begin(), ranks_.end(),
-                     [](auto& x) { return x.returned; });
+  return std::ranges::all_of(ranks_, &rank_state::returned);
 }
 
 bool attempt_tracker::loop_failed() const noexcept {
@@ -164,17 +161,17 @@ rank_status attempt_tracker::status(int rank) const {
 }
 
 std::vector<int> attempt_tracker::not_ready() const {
-  std::vector<int> result;
-  for (int rank = 0; rank < world_size(); ++rank)
-    if (!ranks_[static_cast<std::size_t>(rank)].ready)
-      result.push_back(rank);
-  return result;
+  return ranks_without(&rank_state::ready);
 }
 
 std::vector<int> attempt_tracker::still_there() const {
+  return ranks_without(&rank_state::gone);
+}
+
+std::vector<int> attempt_tracker::ranks_without(bool rank_state::*flag) const {
   std::vector<int> result;
   for (int rank = 0; rank < world_size(); ++rank)
-    if (!ranks_[static_cast<std::size_t>(rank)].gone)
+    if (!(ranks_[static_cast<std::size_t>(rank)].*flag))
       result.push_back(rank);
   return result;
 }

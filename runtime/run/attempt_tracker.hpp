@@ -122,6 +122,7 @@ private:
   };
 
   rank_state& at(int rank);
+  std::vector<int> ranks_without(bool rank_state::*flag) const;
   void fail(int rank, rank_failure failure);
 
   std::vector<rank_state> ranks_;

@@ -268,8 +268,8 @@ expected<held_entry> held_entry::open(const held_folder& above,
 
 expected<void> held_entry::rename(const std::string& to) const {
   TROUPE_TRY_VOID(above_.rename_new(name_, above_, to));
-  struct stat ours {
-  }, found{};
+  struct stat ours {};
+  struct stat found {};
   if (::fstat(entry_.get(), &ours) == 0
       && ::fstatat(above_.descriptor().get(), to.c_str(), &found,
                    AT_SYMLINK_NOFOLLOW)

@@ -69,8 +69,8 @@ expected<void> checkpoint_store::check() const {
 }
 
 expected<void> checkpoint_store::check_place() const {
-  struct stat ours {
-  }, found{};
+  struct stat ours {};
+  struct stat found {};
   auto code = folder_.look_up("checkpoints", found);
   if (code == 0 && ::fstat(checkpoints_.descriptor().get(), &ours) != 0)
     code = errno;

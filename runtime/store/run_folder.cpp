@@ -353,8 +353,8 @@ expected<std::optional<saved_run>> run_folder::load_state() {
 expected<void> run_folder::save_state(const saved_run& x) {
   TROUPE_TRY_VOID(check_all());
   TROUPE_TRY_VOID(check_state_file());
-  struct stat made {
-  }, found{};
+  struct stat made {};
+  struct stat found {};
   const auto text = to_json(x);
   TROUPE_TRY_VOID(check_size(path() / state_name, text, max_state_bytes));
   auto saved = folder_.replace_file(state_name, text, &made);

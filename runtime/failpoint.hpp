@@ -10,8 +10,7 @@ namespace troupe::internal {
 
 #if TROUPE_FAILPOINTS
 
-/// Whether any failpoint is armed. An unarmed one costs one load of
-/// it.
+/// Whether any failpoint is armed. An unarmed one costs one load of it.
 extern std::atomic<bool> failpoints_armed;
 
 int hit_failpoint(const char* name);

@@ -25,12 +25,11 @@ expected<void> copy_files(const fs::path& source, const fs::path& target);
 /// created at its path, and no link in it is followed.
 expected<void> copy_files(const fs::path& source, const held_folder& target);
 
-/// Like the latter, but on one file system the files get a
-/// second name instead of a copy. Returns what to remove in
-/// *source* to complete a move. Files behind a link to a folder,
-/// and those of a checkpoint that a run has (in `checkpoints/`, with its
-/// manifest), are copied and not in that list; of a link to a file only the
-/// link is.
+/// Like the latter, but on one file system the files get a second name instead
+/// of a copy. Returns what to remove in *source* to complete a move. Files
+/// behind a link to a folder, and those of a checkpoint that a run has (in
+/// `checkpoints/`, with its manifest), are copied and not in that list; of a
+/// link to a file only the link is.
 expected<std::vector<fs::path>> link_files(const fs::path& source,
                                            const held_folder& target);
 

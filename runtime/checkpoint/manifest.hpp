@@ -61,9 +61,8 @@ bool is_own_file(std::string_view path);
 /// Version of the format; a reader refuses any other.
 inline constexpr int manifest_format = 1;
 
-/// Largest manifest that is written or read: a million files, each with
-/// a path of 200 bytes and its description, and the metrics of many
-/// ranks.
+/// Largest manifest that is written or read: a million files, each with a path
+/// of 200 bytes and its description, and the metrics of many ranks.
 inline constexpr std::size_t max_manifest_bytes = 1024 * 1024 * 1024;
 
 /// Whether *path* names something below the folder it is relative to: parts

@@ -52,9 +52,8 @@ host_resources local_resources();
 /// counts them. Unset shows all.
 int visible_gpus(const std::optional<std::string>& variable, int cards);
 
-/// The GPUs of *rank*, as CUDA numbers them in this process; the
-/// first is the rank's device. Empty: the rank computes on the
-/// CPU.
+/// The GPUs of *rank*, as CUDA numbers them in this process; the first is the
+/// rank's device. Empty: the rank computes on the CPU.
 std::vector<int> gpus_of(const scaling_config& x, int rank);
 
 /// Refuses negative numbers, fractions of a GPU and claims that *host* can

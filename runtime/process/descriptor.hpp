@@ -67,8 +67,7 @@ tl::unexpected<error> system_failure(ec code, std::string what,
 /// *flags*, as a file that Troupe writes: never through a symbolic link, never
 /// waiting for a pipe, and made with mode 0600.
 ///
-/// Fails with *code* and "<what>: <reason>", also if it is not a
-/// file.
+/// Fails with *code* and "<what>: <reason>", also if it is not a file.
 expected<unique_fd> open_own_file(int above, const char* name, int flags,
                                   ec code, std::string what);
 

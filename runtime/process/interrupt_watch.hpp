@@ -56,8 +56,7 @@ private:
 /// left to the service that started the run.
 class interrupt_watch {
 public:
-  /// The signals of *preempting* preempt the run; all others stop
-  /// it.
+  /// The signals of *preempting* preempt the run; all others stop it.
   explicit interrupt_watch(const std::vector<int>& preempting = {});
   interrupt_watch(const interrupt_watch&) = delete;
   interrupt_watch& operator=(const interrupt_watch&) = delete;

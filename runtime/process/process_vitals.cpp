@@ -41,8 +41,7 @@ constexpr std::size_t max_processes = 64;
 /// Most descriptors of a rank and its descendants that are inspected.
 constexpr std::size_t max_descriptors = 4096;
 
-/// How old the numbers of sockets may be: one request covers all
-/// ranks.
+/// How old the numbers of sockets may be: one request covers all ranks.
 constexpr auto traffic_age = std::chrono::milliseconds{100};
 
 /// Bytes that have gone over TCP sockets, by inode.

@@ -16,8 +16,7 @@ constexpr int most_doublings = 5;
 /// Missing ranks that a warning describes one by one.
 constexpr std::size_t max_described = 4;
 
-/// A check that comes this much late means that the driver was
-/// stopped.
+/// A check that comes this much late means that the driver was stopped.
 constexpr auto standstill = 1s;
 
 bool is_same(const rank_wait& x, const rank_wait& y) {

@@ -18,8 +18,7 @@ public:
   /// Longest time between two calls of `passed`.
   static constexpr duration interval = std::chrono::seconds{1};
 
-  /// A call that comes this much late means that the process was
-  /// stopped.
+  /// A call that comes this much late means that the process was stopped.
   static constexpr duration much_later = std::chrono::seconds{1};
 
   /// Begins now.
@@ -42,11 +41,10 @@ private:
   time_point::duration passed_{0};
 };
 
-/// Decides when a callback that does not answer is named, and when
-/// the run continues without it. Its owner moves the time, and calls
-/// `check` when `next_check` says: a much later call means that the
-/// process was stopped or the machine slept. That time does not
-/// count.
+/// Decides when a callback that does not answer is named, and when the run
+/// continues without it. Its owner moves the time, and calls `check` when
+/// `next_check` says: a much later call means that the process was stopped or
+/// the machine slept. That time does not count.
 ///
 /// *real* is the time by a monotonic clock.
 class callback_watchdog {

@@ -23,10 +23,9 @@ bool is_retryable(ec code) noexcept;
 /// run ends once it is over its limit, so that a limit of n allows n
 /// restarts.
 ///
-/// The first failure since a stored report is restarted at once.
-/// Further failures without a report in between wait: a loop that dies
-/// at its first line would otherwise be restarted a hundred times a
-/// second.
+/// The first failure since a stored report is restarted at once. Further
+/// failures without a report in between wait: a loop that dies at its first
+/// line would otherwise be restarted a hundred times a second.
 class failure_policy {
 public:
   using duration = std::chrono::milliseconds;

@@ -168,8 +168,7 @@ public:
   /// Whether `stop_group` waits for its answer.
   bool is_stopping() const noexcept { return stopping_; }
 
-  /// Why the run did not finish; `ec::none` while it still
-  /// may.
+  /// Why the run did not finish; `ec::none` while it still may.
   const error& reason() const noexcept { return reason_; }
 
   /// The failed ranks of the last group that failed, the first failure of each.

@@ -10,9 +10,9 @@
 namespace troupe::internal {
 
 /// Makes the files that ranks staged for *batch* in the run's *checkpoints* the
-/// folder `<name>` there: whole, described by *x*, durable, in one
-/// rename (N1, N2). *x* lacks only its files. *check*, if set, is asked right
-/// before the rename: gathering the files may have taken long.
+/// folder `<name>` there: whole, described by *x*, durable, in one rename (N1,
+/// N2). *x* lacks only its files. *check*, if set, is asked right before the
+/// rename: gathering the files may have taken long.
 ///
 /// An error leaves no such folder, or the whole checkpoint where only its
 /// durability is in doubt. The staging folder is removed in any case: other

@@ -47,11 +47,9 @@ expected<event_files> event_files::open(const fs::path& folder,
                                         const event_place& known,
                                         const std::stop_token& over) {
   event_files result{folder, '.' + run_id.substr(0, 8) + '-', host, over};
-  auto done = make_folders(folder)
-                .and_then([&] { return may_write(over, folder); })
-                .and_then([&] { return result.clean(known); });
-  if (!done)
-    return tl::unexpected{done.error()};
+  TROUPE_TRY_VOID(make_folders(folder));
+  TROUPE_TRY_VOID(may_write(over, folder));
+  TROUPE_TRY_VOID(result.clean(known));
   result.number_ = known.number;
   result.seconds_ = known.seconds;
   if (known.number == 0)

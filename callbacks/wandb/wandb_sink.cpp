@@ -145,23 +145,19 @@ expected<void> wandb_sink::repair(const wandb_fragment& x, std::uint64_t from) {
   if (!found.exists() || found.size < log_header)
     return remove_tree(x.path);
   auto has_exit = false;
-  auto log = wandb_log::reopen(
-    x.log(), from,
-    [&](std::string_view record) {
-      auto seen = see_wandb_record(record);
-      has_exit = has_exit || seen.exit;
-      place_.steps.take(seen);
-    },
-    run_.cancelled);
-  if (!log)
-    return tl::unexpected{log.error()};
+  auto see = [&](std::string_view record) {
+    auto seen = see_wandb_record(record);
+    has_exit = has_exit || seen.exit;
+    place_.steps.take(seen);
+  };
+  TROUPE_TRY(auto log, wandb_log::reopen(x.log(), from, see, run_.cancelled));
   if (!has_exit) {
-    log->append(records_.exit(exit_code_of(run_status_kind::errored),
-                              std::chrono::seconds{0}));
-    TROUPE_TRY_VOID(log->flush());
+    log.append(records_.exit(exit_code_of(run_status_kind::errored),
+                             std::chrono::seconds{0}));
+    TROUPE_TRY_VOID(log.flush());
   }
   place_.fragment = x.name();
-  place_.size = log->size();
+  place_.size = log.size();
   place_.closed = true;
   place_.ended = false; // The record added here does not know the end.
   return {};

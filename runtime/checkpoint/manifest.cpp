@@ -70,12 +70,10 @@ expected<void> verify_file(const place& folder, const file_entry& x) {
   if (found.size != x.size)
     return differs(
       path, concat("has ", found.size, " bytes, its manifest says ", x.size));
-  auto digest = folder.open(x.path).and_then(
-    [&](const unique_fd& file) { return digest_file(file, path); });
-  if (!digest)
-    return tl::unexpected{digest.error()};
-  if (digest->size != x.size || digest->checksum != x.checksum)
-    return differs(path, "has checksum " + checksum_text(digest->checksum)
+  TROUPE_TRY(auto file, folder.open(x.path));
+  TROUPE_TRY(auto digest, digest_file(file, path));
+  if (digest.size != x.size || digest.checksum != x.checksum)
+    return differs(path, "has checksum " + checksum_text(digest.checksum)
                            + ", its manifest says "
                            + checksum_text(x.checksum));
   return {};

@@ -147,17 +147,13 @@ expected<staged_checkpoint> staged_checkpoint::create(const fs::path& run_path,
   static std::atomic<std::uint64_t> serial = 0;
   // If the run's folder is gone, it is not created: nothing would keep the
   // files.
-  auto checkpoints =
-    held_folder::open(run_path, run_inode).and_then([](const held_folder& x) {
-      return x.existing("checkpoints");
-    });
-  if (!checkpoints)
-    return tl::unexpected{checkpoints.error()};
+  TROUPE_TRY(auto run, held_folder::open(run_path, run_inode));
+  TROUPE_TRY(auto checkpoints, run.existing("checkpoints"));
   for (;;) {
     auto name = working_folder(attempt, rank, serial++);
-    auto path = checkpoints->path() / name;
-    if (::mkdirat(checkpoints->descriptor().get(), name.c_str(), 0700) == 0)
-      return staged_checkpoint{std::move(*checkpoints), attempt, rank,
+    auto path = checkpoints.path() / name;
+    if (::mkdirat(checkpoints.descriptor().get(), name.c_str(), 0700) == 0)
+      return staged_checkpoint{std::move(checkpoints), attempt, rank,
                                std::move(path)};
     if (errno != EEXIST) // Leftovers of a start of the same attempt stay.
       return tl::unexpected{storage_error("make folder", path, errno)};

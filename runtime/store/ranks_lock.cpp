@@ -156,17 +156,14 @@ expected<void> end_programs(const unique_fd& ranks, const fs::path& path,
     return note(programs_not_searched(
       last.variable, "the run's folder is a copy, or on a file system that "
                      "was mounted again"));
-  auto found = search(
-    [variable = last.variable](const std::stop_token& over) {
-      return end_processes_with(variable, kill_limit, over);
-    },
-    given_up);
+  auto end = [variable = last.variable](const std::stop_token& over) {
+    return end_processes_with(variable, kill_limit, over);
+  };
+  TROUPE_TRY(auto found, search(std::move(end), given_up));
   if (!found)
-    return tl::unexpected{found.error()};
-  if (!*found)
     return note(programs_not_searched(
       last.variable, "processes of this host do not show their environments"));
-  auto& killed = **found;
+  auto& killed = *found;
   if (!killed.gone.empty())
     TROUPE_TRY_VOID(note(programs_killed(killed)));
   if (!killed.left.empty())
@@ -192,16 +189,13 @@ expected<void> end_rank_children(const unique_fd& ranks, const fs::path& path,
   struct stat file {};
   if (::fstat(ranks.get(), &file) != 0)
     return tl::unexpected{storage_error("look up", path, errno)};
-  auto found = search(
-    [file](const std::stop_token& over) {
-      return end_inheritors(file, ranks_name, kill_limit, over);
-    },
-    given_up);
-  if (!found)
-    return tl::unexpected{found.error()};
+  auto end = [file](const std::stop_token& over) {
+    return end_inheritors(file, ranks_name, kill_limit, over);
+  };
+  TROUPE_TRY(auto found, search(end, given_up));
   // What could not be found, or be killed, keeps its lock.
-  if (*found && !(*found)->gone.empty())
-    return note(programs_killed(**found));
+  if (found && !found->gone.empty())
+    return note(programs_killed(*found));
   return {};
 }
 
@@ -276,12 +270,9 @@ expected<void> ranks_lock::begin(const held_folder& run,
   if (token_ == 0 || losses != losses_)
     TROUPE_TRY_VOID(end_programs(file, path, given_up, note));
   auto token = new_token();
-  auto written = write_token(file, path, token);
-  auto shared =
-    written.and_then([&] { return lock_file(file, path, LOCK_SH); });
+  TROUPE_TRY_VOID(write_token(file, path, token));
+  TROUPE_TRY(auto shared, lock_file(file, path, LOCK_SH));
   if (!shared)
-    return tl::unexpected{shared.error()};
-  if (!*shared)
     return failure(ec::conflict, "another driver begins an attempt of the run "
                                    + run.path().string() + " at this moment");
   std::lock_guard guard{mutex_};

@@ -81,39 +81,33 @@ run_store::open(const run_config& config, const std::string& config_text) {
              find_state(files.journal_file(), *log, std::move(saved)));
   TROUPE_TRY(auto description, describe_run(files.files(), name, config_text));
   TROUPE_TRY(auto held, files.files().duplicate());
-  auto checkpoints = checkpoint_store::open(
-    std::move(held),
-    {name, description.id, description.id_is_new, description.former_ids},
-    config.checkpoint, std::move(found.state),
-    [&files](const saved_run& x) { return files.save_state(x); },
-    [&files, into = log.get()](const store_event& x, std::uint64_t attempt) {
-      return files.check().and_then(
-        [&] { return into->append_event(x.kind, attempt, x.fields); });
-    },
-    [&files] { return files.check_all(); });
-  if (!checkpoints)
-    return tl::unexpected{checkpoints.error()};
-  auto latest =
-    complete_journal(*log, *checkpoints)
-      .and_then([&] { return read_last_attempt(files.journal_file()); })
-      .and_then([&](last_attempt x) {
-        return complete_end(*log, x, checkpoints->state()).map([&] {
-          return std::move(x);
-        });
-      });
-  if (!latest)
-    return tl::unexpected{latest.error()};
-  if (checkpoints->state().status == run_status_kind::finished) {
+  auto save = [&files](const saved_run& x) { return files.save_state(x); };
+  auto note = [&files, into = log.get()](const store_event& x,
+                                         std::uint64_t attempt) {
+    return files.check().and_then(
+      [&] { return into->append_event(x.kind, attempt, x.fields); });
+  };
+  TROUPE_TRY(
+    auto checkpoints,
+    checkpoint_store::open(
+      std::move(held),
+      {name, description.id, description.id_is_new, description.former_ids},
+      config.checkpoint, std::move(found.state), std::move(save),
+      std::move(note), [&files] { return files.check_all(); }));
+  TROUPE_TRY_VOID(complete_journal(*log, checkpoints));
+  TROUPE_TRY(auto latest, read_last_attempt(files.journal_file()));
+  TROUPE_TRY_VOID(complete_end(*log, latest, checkpoints.state()));
+  if (checkpoints.state().status == run_status_kind::finished) {
     // Its state is rebuilt now.
     for (auto& x : found.events)
       TROUPE_TRY_VOID(log->append_event(x.kind, 0, x.fields));
     return already_finished(files);
   }
   TROUPE_TRY(auto last, read_last_batch(files.journal_file()));
-  description.former_ids = checkpoints->former_ids();
+  description.former_ids = checkpoints.former_ids();
   TROUPE_TRY_VOID(save_description(files.files(), description));
   std::unique_ptr<run_store> result{
-    new run_store{std::move(folder), std::move(log), std::move(*checkpoints),
+    new run_store{std::move(folder), std::move(log), std::move(checkpoints),
                   std::move(description)}};
   result->last_metrics_ = first_values(std::move(last));
   result->start_timeout_ = config.start_timeout;
@@ -121,7 +115,7 @@ run_store::open(const run_config& config, const std::string& config_text) {
     [x = result.get()] { return x->held_from_.load(); });
   auto& state = result->checkpoints_.state();
   result->attempt_ = state.next_attempt;
-  result->failures_ = failures_of(state, *latest);
+  result->failures_ = failures_of(state, latest);
   return result->note_events(result->journal_->events())
     .and_then([&] { return result->note_events(std::move(found.events)); })
     .and_then(

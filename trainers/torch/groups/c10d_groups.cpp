@@ -158,6 +158,19 @@ void finish_work_on(c10::Device device) {
 
 } // namespace
 
+c10::intrusive_ptr<c10d::Backend>
+make_member(int rank, const char* problem,
+            const std::function<c10::intrusive_ptr<c10d::Backend>()>& make) {
+  try {
+    return make();
+  } catch (const train_error&) {
+    throw;
+  } catch (const std::exception& e) {
+    throw train_error{{ec::rank_failed,
+                       c10::str("rank ", rank, ": ", problem, ": ", e.what())}};
+  }
+}
+
 void load_cuda(int rank) {
   if (!::dlopen("libtorch_cuda.so", RTLD_NOW | RTLD_GLOBAL))
     lacks(rank, std::string{"the CUDA part of LibTorch could not be loaded: "}
@@ -173,17 +186,11 @@ c10::intrusive_ptr<c10d::Backend>
 make_nccl_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
                 int size, c10::Device device,
                 std::chrono::milliseconds timeout) {
-  try {
+  return make_member(rank, "NCCL could not start", [&] {
     auto* make = nccl_library(rank);
     return c10::intrusive_ptr<c10d::Backend>::reclaim(
       make(store, rank, size, device, timeout));
-  } catch (const train_error&) {
-    throw;
-  } catch (const std::exception& e) {
-    throw train_error{
-      {ec::rank_failed,
-       c10::str("rank ", rank, ": NCCL could not start: ", e.what())}};
-  }
+  });
 }
 
 c10::intrusive_ptr<c10d::Backend>

@@ -16,6 +16,12 @@ namespace troupe::internal {
 /// Whether this build has Gloo.
 bool has_gloo() noexcept;
 
+/// The member of a group that *make* returns. What it throws, other than a
+/// `train_error`, becomes `ec::rank_failed`: "rank 1: <problem>: <its text>".
+c10::intrusive_ptr<c10d::Backend>
+make_member(int rank, const char* problem,
+            const std::function<c10::intrusive_ptr<c10d::Backend>()>& make);
+
 /// Gloo between *size* ranks that meet at *store*; over the loopback device if
 /// they are all on *one_host*. Throws `train_error`: `ec::unsupported` in a
 /// build without Gloo, and what the store says.

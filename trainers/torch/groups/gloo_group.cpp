@@ -64,15 +64,8 @@ make_gloo_group(const c10::intrusive_ptr<c10d::Store>& store, int rank,
     group->setTimeout(timeout);
     return group;
   };
-  try {
-    return on_gloos_thread(make);
-  } catch (const train_error&) {
-    throw;
-  } catch (const std::exception& e) {
-    throw train_error{
-      {ec::rank_failed,
-       c10::str("rank ", rank, ": Gloo could not connect: ", e.what())}};
-  }
+  return make_member(rank, "Gloo could not connect",
+                     [&] { return on_gloos_thread(make); });
 }
 
 #else

@@ -90,6 +90,12 @@ auto checked(std::string& x, Read read) {
                  [&x, read](const document& in) { x = read(in); });
 }
 
+/// Whether the fields of a *T* are listed for *Fields*.
+template <class T, class Fields>
+concept has_fields = requires(Fields& f, T& x) {
+  fields_of(f, x);
+};
+
 /// Appends the fields that it visits.
 class field_writer {
 public:
@@ -161,10 +167,7 @@ private:
     for (auto& x : all) {
       out_ += separator;
       write(x);
-      separator = requires {
-        fields_of(*this, x);
-      }
-      ? between_ : ",";
+      separator = has_fields<T, field_writer> ? between_ : ",";
     }
     out_ += ']';
   }

@@ -23,6 +23,7 @@
 #include "troupe/callbacks/tracking/tracked_run.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/run_folder.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace {
 
@@ -118,11 +119,10 @@ expected<void> check_owner(const fs::path& path) {
     return failure(ec::conflict,
                    path.string() + " is a link, which is not followed");
   if (info.st_uid != ::geteuid())
-    return failure(ec::conflict, path.string() + " belongs to user "
-                                   + std::to_string(info.st_uid)
-                                   + ", not to you ("
-                                   + std::to_string(::geteuid())
-                                   + "): its owner must send it");
+    return failure(ec::conflict,
+                   concat(path.string(), " belongs to user ", info.st_uid,
+                          ", not to you (", ::geteuid(),
+                          "): its owner must send it"));
   return {};
 }
 

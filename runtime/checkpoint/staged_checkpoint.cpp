@@ -49,6 +49,24 @@ bool take(std::string_view& text, file_entry& x) {
 
 } // namespace
 
+std::string internal::working_folder(std::uint64_t attempt, int rank,
+                                     std::uint64_t serial) {
+  return concat(staging_prefix, attempt, "-rank_", rank, '-', serial);
+}
+
+std::string internal::staging_folder(std::uint64_t attempt,
+                                     std::uint64_t index) {
+  return concat(staging_prefix, attempt, '-', index);
+}
+
+std::string internal::rank_folder(int rank) {
+  return concat("rank_", rank);
+}
+
+std::string internal::rank_list_file(int rank) {
+  return concat(rank_folder(rank), ".list");
+}
+
 bool internal::is_long_list(const std::vector<file_entry>& files) {
   std::size_t bytes = 0;
   for (auto& x : files)

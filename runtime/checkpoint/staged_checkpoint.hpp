@@ -20,29 +20,20 @@ inline constexpr const char* staging_prefix = ".staging-";
 
 /// Folder in `checkpoints/` where a rank of *attempt* writes files that it has
 /// not reported yet; no two of one process have the same *serial*.
-inline std::string working_folder(std::uint64_t attempt, int rank,
-                                  std::uint64_t serial) {
-  return staging_prefix + std::to_string(attempt) + "-rank_"
-         + std::to_string(rank) + '-' + std::to_string(serial);
-}
+std::string working_folder(std::uint64_t attempt, int rank,
+                           std::uint64_t serial);
 
 /// Folder in `checkpoints/` that collects the files which the ranks of
 /// *attempt* sealed for report *index*. Both numbers are in the name, so that
 /// no attempt finds files of another.
-inline std::string staging_folder(std::uint64_t attempt, std::uint64_t index) {
-  return staging_prefix + std::to_string(attempt) + '-' + std::to_string(index);
-}
+std::string staging_folder(std::uint64_t attempt, std::uint64_t index);
 
 /// Folder of one rank within the staging folder.
-inline std::string rank_folder(int rank) {
-  return "rank_" + std::to_string(rank);
-}
+std::string rank_folder(int rank);
 
 /// The list of one rank's files within the staging folder, if it is too long
 /// for a message.
-inline std::string rank_list_file(int rank) {
-  return "rank_" + std::to_string(rank) + ".list";
-}
+std::string rank_list_file(int rank);
 
 /// Whether *files* need a separate list: in a message they would take more than
 /// half a MiB.

@@ -8,6 +8,8 @@
 #include <string>
 #include <string_view>
 
+#include "troupe/runtime/text.hpp"
+
 namespace troupe::internal {
 
 /// The functions of a program or library, read from its file: also those that
@@ -53,7 +55,7 @@ private:
 
 /// Name of the file for the stacks of *rank*, in the folder of logs.
 inline std::string stacks_name(int rank) {
-  return "rank_" + std::to_string(rank) + ".stacks";
+  return concat("rank_", rank, ".stacks");
 }
 
 /// The signal that asks for stacks. A thread that blocks it is listed without

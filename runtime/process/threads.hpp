@@ -16,6 +16,7 @@
 
 #include "troupe/runtime/error.hpp"
 #include "troupe/runtime/process/stack_dump.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -60,10 +61,9 @@ inline expected<void> expect_threads(std::size_t count) {
       threads.push_back(std::move(*x));
     else
       result =
-        failure(ec::spawn, "the run needs " + std::to_string(count)
-                             + " more threads, but this host allows only "
-                             + std::to_string(threads.size()) + ": "
-                             + x.error().message);
+        failure(ec::spawn, concat("the run needs ", count,
+                                  " more threads, but this host allows only ",
+                                  threads.size(), ": ", x.error().message));
   }
   over = true;
   over.notify_all();

@@ -138,10 +138,10 @@ expected<kept_checkpoint> checkpoint_store::commit(std::uint64_t attempt,
       ec::invalid_argument,
       concat("report ", batch.index, " has no checkpoint to commit"));
   if (attempt + 1 != state_.next_attempt)
-    return failure(ec::stopped, "checkpoint '" + *name + "' comes from attempt "
-                                  + std::to_string(attempt) + ", but attempt "
-                                  + std::to_string(state_.next_attempt - 1)
-                                  + " has begun");
+    return failure(ec::stopped,
+                   concat("checkpoint '", *name, "' comes from attempt ",
+                          attempt, ", but attempt ", state_.next_attempt - 1,
+                          " has begun"));
   TROUPE_TRY_VOID(check_parts(batch));
   TROUPE_TRY_VOID(validate_checkpoint_name(*name));
   kept_checkpoint result{

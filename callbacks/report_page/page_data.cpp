@@ -23,7 +23,6 @@ namespace {
 using json::object_writer;
 
 constexpr std::size_t max_checkpoint_marks = 200;
-constexpr std::size_t max_checkpoint_rows = 50;
 constexpr std::size_t max_metric_columns = 12;
 constexpr std::size_t max_attempts = 500;
 constexpr std::size_t max_rank_rows = 1024;
@@ -208,7 +207,8 @@ private:
     return result;
   }
 
-  /// Names of the numbers that checkpoints have; the score comes first.
+  /// Names of the numbers that checkpoints have; the score comes first. Of
+  /// older checkpoints the names may not be known.
   std::vector<std::string> metric_names() const {
     auto& score = state_->retention.checkpoint_score_attribute;
     std::set<std::string> names;

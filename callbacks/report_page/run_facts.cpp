@@ -175,7 +175,7 @@ run_facts read_run_facts(const fs::path& run_path) {
   result.name = run_path.filename().string();
   if (auto ok = read_description(run_path / "run.json", result); !ok)
     result.complaints.push_back(ok.error().message);
-  if (auto state = load_run(run_path); !state)
+  if (auto state = load_run(run_path, max_checkpoint_rows); !state)
     result.complaints.push_back(state.error().message);
   else if (*state)
     result.state = std::move(**state);

@@ -17,6 +17,9 @@ struct log_tail {
   bool whole = false; ///< Whether nothing was left out.
 };
 
+/// Most checkpoints that a report page lists with their metrics.
+inline constexpr std::size_t max_checkpoint_rows = 50;
+
 /// What a report page shows of a run's folder beside its journal.
 struct run_facts {
   using name_values = std::vector<std::pair<std::string, std::string>>;
@@ -24,6 +27,7 @@ struct run_facts {
   std::string name;
   name_values config;      ///< Nested names with slashes, as `optimizer/lr`.
   name_values environment; ///< Who runs the run, where, with what.
+  /// Without a score, only the newest checkpoints have metrics of many names.
   std::optional<saved_run> state;
   std::vector<log_tail> logs;          ///< Ordered by rank.
   std::vector<std::string> complaints; ///< About files that were not readable.

@@ -161,17 +161,21 @@ std::string to_json(const saved_run& x) {
 }
 
 expected<saved_run> saved_run_from_json(const std::string& text,
-                                        const held_folder& run) {
+                                        const held_folder& run,
+                                        std::size_t newest) {
   auto what = state_file(run.path()).string();
   std::vector<std::size_t> lacking;
   auto state = verify_sum(text, what).and_then([&] {
     return json::read<saved_run>(text, what, [&](const json::document& x) {
       auto result = json::from_fields<saved_run>(x);
-      for (std::size_t i = 0; i < result.checkpoints.size(); ++i) {
+      if (!result.retention.checkpoint_score_attribute.empty())
+        newest = all_checkpoints;
+      auto count = result.checkpoints.size();
+      for (std::size_t i = 0; i < count; ++i) {
         auto& data = result.checkpoints[i].data;
         data =
           checkpoint::from_directory(run.path() / "checkpoints" / data.name());
-        if (x["checkpoints"][i]["metrics"].is_null())
+        if (count - i <= newest && x["checkpoints"][i]["metrics"].is_null())
           lacking.push_back(i);
       }
       return result;
@@ -182,14 +186,16 @@ expected<saved_run> saved_run_from_json(const std::string& text,
   return read_long_values(std::move(*state), run, lacking);
 }
 
-expected<std::optional<saved_run>> load_run(const fs::path& run_path) {
+expected<std::optional<saved_run>> load_run(const fs::path& run_path,
+                                            std::size_t newest) {
   TROUPE_TRY(auto found, look_up_link(state_file(run_path)));
   if (!found.exists())
     return std::optional<saved_run>{};
   TROUPE_TRY(auto run, held_folder::follow(run_path));
   TROUPE_TRY(auto text, read_file(state_file(run_path), max_state_bytes));
-  return saved_run_from_json(text, run).map(
-    [](saved_run x) { return std::optional{std::move(x)}; });
+  return saved_run_from_json(text, run, newest).map([](saved_run x) {
+    return std::optional{std::move(x)};
+  });
 }
 
 } // namespace troupe::internal

@@ -51,13 +51,19 @@ inline constexpr std::size_t max_state_bytes = 1024 * 1024 * 1024;
 /// that the run's folder can be moved.
 std::string to_json(const saved_run& x);
 
+/// For `saved_run_from_json`: the metrics of all checkpoints.
+inline constexpr std::size_t all_checkpoints = std::size_t(-1);
+
 /// The state of *run* from *text*; any mistake in it is `ec::corrupt` naming
 /// the file. Metrics of many names or long texts are not in it and are read
-/// from the checkpoints' manifests.
+/// from the manifests of the *newest* checkpoints, and of all if a score ranks
+/// them: that of 10,000 numbers takes 10 ms.
 expected<saved_run> saved_run_from_json(const std::string& text,
-                                        const held_folder& run);
+                                        const held_folder& run,
+                                        std::size_t newest = all_checkpoints);
 
-/// Reads `state.json`; nothing if there is none yet.
-expected<std::optional<saved_run>> load_run(const fs::path& run_path);
+/// Reads `state.json`, as above; nothing if there is none yet.
+expected<std::optional<saved_run>>
+load_run(const fs::path& run_path, std::size_t newest = all_checkpoints);
 
 } // namespace troupe::internal

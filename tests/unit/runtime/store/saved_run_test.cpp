@@ -118,6 +118,36 @@ TEST(saved_run_test, leaves_long_metrics_to_the_manifests) {
   EXPECT_TRUE(load_run(run.path()).value()->checkpoints[0].values.empty());
 }
 
+// A page of many checkpoints shows the metrics of some.
+TEST(saved_run_test, reads_long_metrics_of_the_newest_and_of_those_with_ranks) {
+  temporary_folder run;
+  metrics many;
+  for (int i = 0; i < 100; ++i)
+    many["norm_" + std::to_string(i)] = 0.5 * i;
+  saved_run x;
+  for (std::uint64_t i = 0; i < 4; ++i) {
+    auto name = "c" + std::to_string(i);
+    auto folder = run / "checkpoints" / name;
+    fs::create_directories(folder);
+    x.checkpoints.push_back({checkpoint::from_directory(folder),
+                             i == 0 ? metrics{{"norm_0", 1}} : many, i, 0});
+    write_bytes(folder / manifest_file_name,
+                to_json(manifest{.name = name, .index = i, .values = {many}}));
+  }
+  auto has_values = [&] {
+    std::vector<bool> result;
+    auto state = load_run(run.path(), 2).value().value();
+    for (auto& kept : state.checkpoints)
+      result.push_back(!kept.values.empty());
+    return result;
+  };
+  ASSERT_TRUE(save_run(x, run.path()));
+  EXPECT_EQ(has_values(), (std::vector{true, false, true, true}));
+  x.retention.checkpoint_score_attribute = "norm_1";
+  ASSERT_TRUE(save_run(x, run.path()));
+  EXPECT_EQ(has_values(), (std::vector{true, true, true, true}));
+}
+
 TEST(saved_run_test, notices_every_flipped_byte) {
   temporary_folder folder;
   auto run = held(folder);

@@ -1,7 +1,5 @@
 #include "troupe/actors/driver.hpp"
 
-#include <algorithm>
-
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/runtime/process/secrets.hpp"
@@ -103,17 +101,14 @@ void driver_state::stop(const stop_run& x) {
 }
 
 void driver_state::preempt(const preempt_run& x) {
-  grace =
-    x.grace_ms < 0 ? args.stop_grace : std::chrono::milliseconds{x.grace_ms};
-  grace = std::min(grace, args.longest_grace);
+  leave_by.ask(x.grace_ms);
   apply(run_events::preempt_requested{{ec::stopped, x.reason}});
 }
 
 void driver_state::preempt_group(const run_action& action) {
-  auto deadline = self->clock().now() + grace;
-  if (leave_by && *leave_by <= deadline)
+  if (!leave_by.set(self->clock().now()))
     return;
-  leave_by = deadline;
+  auto grace = leave_by.grace();
   auto unix_time = std::chrono::system_clock::now() + grace;
   send(self, args.group,
        preempt_attempt{action.attempt, action.reason.message,
@@ -430,6 +425,7 @@ driver_actor::behavior_type driver(driver_state::pointer self,
   policy.count_on(state.args.store->failures());
   state.machine.emplace(std::move(policy), first.attempt);
   state.begun = first;
+  state.leave_by = {state.args.stop_grace, state.args.longest_grace};
   state.start_time = driver_state::clock::now();
   state.rate.emplace(state.start_time);
   state.shown.reports = first.first_report;

@@ -11,6 +11,7 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/runtime/run/batch_queue.hpp"
+#include "troupe/runtime/run/leave_deadline.hpp"
 #include "troupe/runtime/run/run_ending.hpp"
 #include "troupe/runtime/run/run_monitor.hpp"
 #include "troupe/runtime/run/run_state_machine.hpp"
@@ -135,8 +136,7 @@ struct driver_state {
   std::set<std::string_view> noted_refusals; ///< By names of events.
   std::size_t callbacks_under_way = 0;
   run_status shown;
-  std::chrono::milliseconds grace{0}; ///< Of the last `preempt_run`.
-  std::optional<caf::actor_clock::time_point> leave_by;
+  leave_deadline leave_by;
   clock::time_point start_time;
   std::optional<rate_meter> rate;
 };

@@ -35,8 +35,7 @@ expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
   auto& loop =
     static_cast<unix_scribe::multiplexer&>(system.middleman().backend());
   caf::io::scribe_ptr scribe = caf::make_counted<unix_scribe>(
-    loop, socket.release(), frame_guard::side::client,
-    std::make_shared<refusals>());
+    loop, socket.release(), frame_guard::side::client, refusal_handler{});
   expected<caf::strong_actor_ptr> result;
   caf::scoped_actor self{system, true};
   request(self, broker_of(system), timeout, caf::connect_atom_v, scribe,

@@ -19,9 +19,10 @@ public:
   using multiplexer = unix_scribe::multiplexer;
 
   // The number only has to differ from those of sockets.
-  pair_doorman(multiplexer& loop, std::uint16_t slot, refusals_ptr counts)
+  pair_doorman(multiplexer& loop, std::uint16_t slot,
+               refusal_handler on_refusal)
     : doorman(caf::io::accept_handle::from_int(-1 - std::int64_t{slot})),
-      loop_(loop), slot_(slot), refusals_(std::move(counts)) {}
+      loop_(loop), slot_(slot), on_refusal_(std::move(on_refusal)) {}
 
   /// Takes *socket*, which is connected.
   void enter(unique_fd socket) {
@@ -61,7 +62,7 @@ private:
       if (detached())
         continue;
       auto scribe = caf::make_counted<unix_scribe>(
-        loop_, socket.release(), frame_guard::side::server, refusals_);
+        loop_, socket.release(), frame_guard::side::server, on_refusal_);
       auto handle = scribe->hdl();
       parent()->add_scribe(std::move(scribe));
       doorman::new_connection(&loop_, handle);
@@ -70,7 +71,7 @@ private:
 
   multiplexer& loop_;
   std::uint16_t slot_;
-  refusals_ptr refusals_;
+  refusal_handler on_refusal_;
   std::vector<unique_fd> waiting_;
   bool open_ = false; ///< The broker knows this doorman.
 };
@@ -79,13 +80,11 @@ expected<private_endpoint>
 private_endpoint::open(caf::actor_system& system, caf::strong_actor_ptr whom,
                        std::set<std::string> interface,
                        refusal_handler on_refusal) {
-  auto shared = std::make_shared<refusals>();
-  shared->handler = std::move(on_refusal);
   auto& loop =
     static_cast<pair_doorman::multiplexer&>(system.middleman().backend());
   caf::intrusive_ptr<pair_doorman> doorman;
   auto make = [&](std::uint16_t slot) -> caf::io::doorman_ptr {
-    doorman = caf::make_counted<pair_doorman>(loop, slot, shared);
+    doorman = caf::make_counted<pair_doorman>(loop, slot, on_refusal);
     return doorman;
   };
   auto published =

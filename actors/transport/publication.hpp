@@ -1,9 +1,7 @@
 #pragma once
 
-#include <atomic>
 #include <cstdint>
 #include <functional>
-#include <memory>
 #include <set>
 #include <string>
 
@@ -16,18 +14,9 @@
 
 namespace troupe::internal {
 
-/// Receives one sentence about a refused peer or connection.
+/// Receives one sentence about a refused peer or connection, on the network
+/// thread. May be empty.
 using refusal_handler = std::function<void(const std::string&)>;
-
-/// What one endpoint has refused; shared by its doorman, its connections and
-/// its owner.
-struct refusals {
-  std::atomic<std::uint64_t> peers{0};
-  std::atomic<std::uint64_t> frames{0};
-  refusal_handler handler;
-};
-
-using refusals_ptr = std::shared_ptr<refusals>;
 
 /// The actor of CAF that owns all connections of *system*.
 caf::actor broker_of(caf::actor_system& system);

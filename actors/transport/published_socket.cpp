@@ -30,23 +30,23 @@ public:
   /// Takes ownership of *socket*, which listens. *slot* takes the role of the
   /// port in CAF: the key of the published actor.
   unix_doorman(multiplexer& loop, int socket, std::uint16_t slot,
-               refusals_ptr counts)
+               refusal_handler on_refusal)
     : doorman(caf::io::network::accept_hdl_from_socket(socket)),
-      acceptor_(loop, socket), slot_(slot), refusals_(std::move(counts)) {}
+      acceptor_(loop, socket), slot_(slot), on_refusal_(std::move(on_refusal)) {
+  }
 
   bool new_connection() override {
     auto socket = unique_fd{acceptor_.accepted_socket()};
     if (detached())
       return false;
     if (!is_own_peer(socket.get())) {
-      ++refusals_->peers;
-      if (refusals_->handler)
-        refusals_->handler("a connection of another user is refused");
+      if (on_refusal_)
+        on_refusal_("a connection of another user is refused");
       return true;
     }
     auto& loop = acceptor_.backend();
     auto scribe = caf::make_counted<unix_scribe>(
-      loop, socket.release(), frame_guard::side::server, refusals_);
+      loop, socket.release(), frame_guard::side::server, on_refusal_);
     auto handle = scribe->hdl();
     parent()->add_scribe(std::move(scribe));
     return doorman::new_connection(&loop, handle);
@@ -93,22 +93,20 @@ private:
 
   caf::io::network::acceptor_impl<accept_policy> acceptor_;
   std::uint16_t slot_;
-  refusals_ptr refusals_;
+  refusal_handler on_refusal_;
 };
 
 } // namespace
 
-published_socket::published_socket(publication published, fs::path path,
-                                   refusals_ptr counts)
-  : published_(std::move(published)), path_(std::move(path)),
-    refusals_(std::move(counts)) {
+published_socket::published_socket(publication published, fs::path path)
+  : published_(std::move(published)), path_(std::move(path)) {
   (void) ::lstat(path_.c_str(), &file_);
 }
 
 published_socket::published_socket(published_socket&& other) noexcept
   : published_(std::move(other.published_)),
     path_(std::exchange(other.path_, {})), file_(other.file_),
-    refusals_(other.refusals_), owner_(other.owner_) {}
+    owner_(other.owner_) {}
 
 published_socket&
 published_socket::operator=(published_socket&& other) noexcept {
@@ -117,7 +115,6 @@ published_socket::operator=(published_socket&& other) noexcept {
     published_ = std::move(other.published_);
     path_ = std::exchange(other.path_, {});
     file_ = other.file_;
-    refusals_ = other.refusals_;
     owner_ = other.owner_;
   }
   return *this;
@@ -147,13 +144,11 @@ expected<published_socket> publish_actor(caf::actor_system& system,
   auto socket = listen_at(path);
   if (!socket)
     return tl::unexpected{std::move(socket.error())};
-  auto shared = std::make_shared<refusals>();
-  shared->handler = std::move(on_refusal);
   auto& loop =
     static_cast<unix_doorman::multiplexer&>(system.middleman().backend());
   auto make = [&](std::uint16_t slot) -> caf::io::doorman_ptr {
     return caf::make_counted<unix_doorman>(loop, socket->release(), slot,
-                                           shared);
+                                           on_refusal);
   };
   auto published =
     publication::begin(system, std::move(whom), std::move(interface), make);
@@ -162,7 +157,7 @@ expected<published_socket> publish_actor(caf::actor_system& system,
     fs::remove(path, ignored);
     return tl::unexpected{std::move(published.error())};
   }
-  return published_socket{std::move(*published), path, std::move(shared)};
+  return published_socket{std::move(*published), path};
 }
 
 } // namespace troupe

@@ -1,6 +1,5 @@
 #pragma once
 
-#include <cstdint>
 #include <set>
 #include <string>
 
@@ -23,20 +22,12 @@ namespace troupe {
 /// nothing. Destroy it before its actor system.
 class published_socket {
 public:
-  published_socket(internal::publication published, fs::path path,
-                   internal::refusals_ptr counts);
+  published_socket(internal::publication published, fs::path path);
   published_socket(published_socket&& other) noexcept;
   published_socket& operator=(published_socket&& other) noexcept;
   ~published_socket();
 
   const fs::path& path() const noexcept { return path_; }
-
-  /// Peers of another user whose connection was closed unread.
-  std::uint64_t refused_peers() const noexcept { return refusals_->peers; }
-
-  /// Connections that were closed because `frame_guard` refused a
-  /// frame.
-  std::uint64_t refused_frames() const noexcept { return refusals_->frames; }
 
 private:
   void remove() noexcept;
@@ -44,7 +35,6 @@ private:
   internal::publication published_;
   fs::path path_; // empty: moved from
   struct stat file_ {};
-  internal::refusals_ptr refusals_;
   internal::owner_process owner_;
 };
 

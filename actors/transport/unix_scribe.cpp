@@ -33,9 +33,10 @@ void drop(caf::byte_buffer& buffer) {
 // -- scribe -------------------------------------------------------------------
 
 unix_scribe::unix_scribe(multiplexer& loop, int socket, frame_guard::side side,
-                         refusals_ptr counts)
+                         refusal_handler on_refusal)
   : scribe(caf::io::network::conn_hdl_from_socket(socket)),
-    stream_(loop, socket, *this), guard_(side), refusals_(std::move(counts)) {}
+    stream_(loop, socket, *this), guard_(side),
+    on_refusal_(std::move(on_refusal)) {}
 
 void unix_scribe::configure_read(caf::io::receive_policy::config config) {
   // BASP asks for exact sizes only.
@@ -95,9 +96,8 @@ bool unix_scribe::check_header() {
   auto reason = guard_.check(header);
   if (!reason)
     return true;
-  ++refusals_->frames;
-  if (refusals_->handler)
-    refusals_->handler("the connection is closed because of " + *reason);
+  if (on_refusal_)
+    on_refusal_("the connection is closed because of " + *reason);
   io_failure(&stream_.backend(), operation::read);
   return false;
 }

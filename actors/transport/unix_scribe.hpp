@@ -25,7 +25,7 @@ public:
 
   /// Takes ownership of *socket*, which is connected.
   unix_scribe(multiplexer& loop, int socket, frame_guard::side side,
-              refusals_ptr counts);
+              refusal_handler on_refusal);
 
   void configure_read(caf::io::receive_policy::config config) override;
   void ack_writes(bool enable) override;
@@ -85,7 +85,7 @@ private:
 
   stream stream_;
   frame_guard guard_;
-  refusals_ptr refusals_;
+  refusal_handler on_refusal_;
   std::size_t wanted_ = frame_guard::header_size;
   std::uint32_t announced_ = 0; // payload of the latest header
   bool in_header_ = true;

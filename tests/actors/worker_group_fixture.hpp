@@ -58,7 +58,8 @@ protected:
       system.pass(ms{1000});
   }
 
-  void commit() {
+  /// The driver has committed the oldest batch that waits, or refuses it.
+  void answer_batch() {
     send_anonymous(driver, start_run{});
     system.settle();
   }

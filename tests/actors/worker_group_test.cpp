@@ -75,7 +75,7 @@ TEST_F(worker_group_test, answers_a_report_once_the_driver_has_committed_it) {
   start_all();
   auto first = ranks.report(0, 10);
   auto second = ranks.report(1, 10);
-  commit();
+  answer_batch();
   for (auto& x : {first, second}) {
     ASSERT_TRUE(x->value) << x->failure.message;
     EXPECT_EQ(x->value->index, 10u);
@@ -91,7 +91,7 @@ TEST_F(worker_group_test, passes_the_parts_of_a_checkpoint_on) {
   ASSERT_EQ(record->batches.size(), 1u);
   EXPECT_THAT(record->batches[0].batch.parts,
               ElementsAre(std::optional{part}, std::nullopt));
-  commit();
+  answer_batch();
   ASSERT_TRUE(answer->value);
   EXPECT_EQ(answer->value->checkpoint, "/checkpoints/best");
 }
@@ -110,8 +110,8 @@ TEST_F(worker_group_test, releases_batches_in_order_while_ranks_run_ahead) {
     for (auto& values : record->batches[i].batch.values)
       EXPECT_EQ(values, (metrics{{"i", 10 + i}}));
   }
-  commit();
-  commit();
+  answer_batch();
+  answer_batch();
   EXPECT_TRUE(ahead[0]->value);
   EXPECT_TRUE(ahead[1]->value);
   EXPECT_TRUE(ahead[2]->pending());
@@ -122,7 +122,7 @@ TEST_F(worker_group_test, passes_on_why_a_batch_was_not_committed) {
   auto first = ranks.report(0, 10);
   auto second = ranks.report(1, 10);
   record->refusal = {ec::storage, "no space left"};
-  commit();
+  answer_batch();
   for (auto& x : {first, second})
     EXPECT_EQ(x->failure, (error{ec::storage, "no space left"}));
 }
@@ -290,7 +290,7 @@ TEST_F(worker_group_test, a_report_that_does_not_wait_may_meet_a_barrier) {
   system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
   EXPECT_TRUE(barrier->value);
   ranks.report(1, 10);
-  commit();
+  answer_batch();
   EXPECT_TRUE(ahead->value);
 }
 

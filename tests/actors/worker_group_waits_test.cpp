@@ -32,7 +32,7 @@ TEST_F(worker_group_test, the_limit_starts_again_with_each_wait) {
   ranks.report(0, 10);
   system.pass(ms{300});
   ranks.report(1, 10);
-  commit();
+  answer_batch();
   ranks.report(0, 11);
   system.pass(ms{399});
   EXPECT_TRUE(ranks.launcher->killed.empty());
@@ -70,7 +70,7 @@ TEST_F(worker_group_test, names_a_rank_that_others_wait_for) {
   EXPECT_EQ(record->warnings.size(), 2u);
   EXPECT_TRUE(waits->pending());
   ranks.report(1, 10);
-  commit();
+  answer_batch();
   pass_seconds(1);
   ASSERT_EQ(record->warnings.size(), 3u);
   EXPECT_FALSE(record->warnings[2].waits);
@@ -235,7 +235,7 @@ TEST_F(worker_group_test, a_collective_that_failed_is_waited_in_no_longer) {
   pass_seconds(9);
   EXPECT_TRUE(waits->pending());
   ranks.report(0, 10);
-  commit();
+  answer_batch();
   EXPECT_FALSE(waits->pending());
 }
 
@@ -461,7 +461,7 @@ TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
     for (int rank = 0; rank < 3; ++rank)
       system.ask<report_committed>(
         ranks.group, report{3, {.rank = rank, .index = i, .step_s = 1.0}});
-    commit();
+    answer_batch();
   }
   ASSERT_EQ(record->warnings.size(), 1u);
   EXPECT_THAT(record->warnings[0].text, HasSubstr("rank 1 is slower"));
@@ -475,7 +475,7 @@ TEST_F(worker_group_test, names_a_straggler_within_ten_steps) {
       system.ask<report_committed>(
         ranks.group,
         report{3, {.rank = rank, .index = i, .step_s = rank == 1 ? 1.0 : 0.1}});
-    commit();
+    answer_batch();
   }
   ASSERT_EQ(record->warnings.size(), 1u);
   EXPECT_THAT(record->warnings[0].text, HasSubstr("rank 1 is slower"));
@@ -487,7 +487,7 @@ TEST_F(worker_group_test, does_not_warn_about_a_wait_that_is_over) {
   ranks.report(0, 10);
   pass_seconds(9);
   ranks.report(1, 10);
-  commit();
+  answer_batch();
   pass_seconds(60);
   EXPECT_TRUE(record->warnings.empty());
 }

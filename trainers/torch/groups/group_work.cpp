@@ -87,15 +87,25 @@ group_work::group_work(int rank, c10d::OpType type,
     timeout_(timeout), future_(make_future(outputs_)), shown_(std::move(shown)),
     call_(shown_->add()), needs_all_(needs_all) {}
 
+/// Waiting would never end, because of *why*.
+void group_work::refuse_wait(std::string_view why) const {
+  throw train_error{
+    {ec::invalid_argument, c10::str("rank ", rank_, ": ", why)}};
+}
+
 bool group_work::wait(std::chrono::milliseconds timeout) {
-  if (thread_ == std::this_thread::get_id() && !done_)
-    throw train_error{
-      {ec::invalid_argument,
-       c10::str("rank ", rank_,
-                ": a callback of a collective's future waits for another "
-                "collective of the same group, which runs on the same thread: "
-                "wait where the collectives are called, such as in runHook() "
-                "of a comm_hook")}};
+  if (!owner_.is_here() && !isCompleted())
+    refuse_wait("a process that the train loop forked waits for a collective "
+                "that the loop called: wait in the loop");
+  if (thread_ == std::this_thread::get_id()) {
+    if (!done_)
+      refuse_wait("a callback of a collective's future waits for another "
+                  "collective of the same group, which runs on the same "
+                  "thread: wait where the collectives are called, such as in "
+                  "runHook() of a comm_hook");
+    future_->waitAndThrow(); // is complete, also in a callback of its own
+    return true;
+  }
   // With an explicit timeout the loop may continue without it.
   auto here = needs_all_ && call_ > 0 && timeout == kNoTimeout
                 ? shown_->wait_for(call_)

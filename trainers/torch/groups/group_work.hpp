@@ -7,12 +7,14 @@
 #include <functional>
 #include <memory>
 #include <mutex>
+#include <string_view>
 #include <thread>
 #include <vector>
 
 #include <ATen/core/ivalue.h>
 #include <torch/csrc/distributed/c10d/Work.hpp>
 
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 
 namespace troupe::internal {
@@ -84,8 +86,9 @@ public:
   bool succeed();
   bool fail(std::exception_ptr reason, collective_failure how);
 
-  /// Throws `train_error` in a callback of a future on the thread that would
-  /// have to complete this work.
+  /// Throws `train_error` where it would wait forever: in a callback of a
+  /// future on the thread that would have to complete this work, and in a
+  /// process that was forked meanwhile, which has no such thread.
   bool wait(std::chrono::milliseconds timeout = kNoTimeout) override;
 
   std::vector<at::Tensor> result() override;
@@ -95,11 +98,14 @@ public:
   std::chrono::milliseconds getTimeout() const { return timeout_; }
 
 private:
+  [[noreturn]] void refuse_wait(std::string_view why) const;
+
   std::vector<std::vector<at::Tensor>> outputs_;
   std::uint64_t sequence_;
   std::chrono::milliseconds timeout_;
   std::atomic<bool> done_{false};
   std::thread::id thread_;
+  const owner_process owner_;
   c10::intrusive_ptr<c10::ivalue::Future> future_;
   const std::shared_ptr<shown_calls> shown_;
   const std::uint64_t call_; ///< Its number there.

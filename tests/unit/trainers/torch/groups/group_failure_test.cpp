@@ -202,6 +202,50 @@ TEST(group_failure_test, a_callback_may_release_the_last_reference) {
   EXPECT_EQ(failures, std::vector<std::string>(2));
 }
 
+TEST(group_failure_test, a_callback_may_wait_for_its_own_collective) {
+  auto segment = shared_segment::create(2).value();
+  auto group = join(segment, 0);
+  tensors x{at::ones({4})};
+  auto work = group->allreduce(x);
+  auto waited = work->getFuture()->then(
+    [&](c10::ivalue::Future&) { return c10::IValue{work->wait()}; },
+    c10::BoolType::get());
+  auto other = join(segment, 1);
+  EXPECT_EQ(reduce(*other, 4).code, ec::none);
+  waited->waitAndThrow();
+  work = group->allreduce(x);
+  auto failed = work->getFuture()->then(
+    [&](c10::ivalue::Future&) { return c10::IValue{work->wait()}; },
+    c10::BoolType::get());
+  segment.abort({ec::stopped, "the run is to stop"});
+  EXPECT_EQ(failure_of([&] { failed->waitAndThrow(); }).code, ec::stopped);
+}
+
+TEST(group_failure_test, a_forked_process_does_not_wait_for_the_loop) {
+  auto segment = shared_segment::create(2).value();
+  auto group = join(segment, 0);
+  tensors x{at::ones({4})};
+  auto work = group->allreduce(x);
+  await_sleepers(segment, 1);
+  std::fflush(nullptr);
+  auto child = ::fork();
+  if (child == 0) {
+    auto reason = failure_of([&] { work->wait(); });
+    ::_exit(reason.code == ec::invalid_argument ? 7 : 1);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 7 << 8);
+  auto other = join(segment, 1);
+  EXPECT_EQ(reduce(*other, 4).code, ec::none);
+  EXPECT_TRUE(work->wait());
+  child = ::fork();
+  if (child == 0)
+    ::_exit(work->wait() ? 7 : 1);
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 7 << 8);
+}
+
 // As a comm_hook with two collectives may be written at first.
 TEST(group_failure_test, a_callback_must_not_wait_for_its_own_thread) {
   auto segment = shared_segment::create(2).value();

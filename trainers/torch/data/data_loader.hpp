@@ -10,6 +10,7 @@
 #include <utility>
 #include <vector>
 
+#include "troupe/runtime/process/forked_process.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
 #include "troupe/trainers/torch/data/device_transfer.hpp"
@@ -118,12 +119,18 @@ private:
     return result;
   }
 
+  /// Where to show this loop's place; nullptr in a process that it forked.
+  internal::rank_activity* activity() const noexcept {
+    return owner_.is_here() ? activity_.get() : nullptr;
+  }
+
   std::shared_ptr<Dataset> dataset_;
   std::vector<std::shared_ptr<Dataset>> per_worker_;
   distributed_sampler sampler_;
   data_loader_options options_;
   internal::device_transfer transfer_;
   std::shared_ptr<internal::rank_activity> activity_;
+  internal::owner_process owner_;
 };
 
 /// Reads one pass; owns the threads that read ahead.
@@ -157,8 +164,8 @@ public:
     if (next_ < order_.batches()) {
       const auto k = next_++; // a batch that cannot be read is skipped
       std::optional<internal::activity_scope> waits;
-      if (loader_->activity_)
-        waits.emplace(loader_->activity_->in_data_loader);
+      if (auto shown = loader_->activity())
+        waits.emplace(shown->in_data_loader);
       current_ = prefetcher_ ? prefetcher_->next()
                              : load(*loader_->dataset_, order_, random_,
                                     loader_->transfer_, k);
@@ -167,8 +174,8 @@ public:
       show_progress();
     } else {
       loader_->sampler_.advance(order_.end());
-      if (loader_->activity_)
-        loader_->activity_->pass.end();
+      if (auto shown = loader_->activity())
+        shown->pass.end();
     }
     return *this;
   }
@@ -178,10 +185,10 @@ public:
 
 private:
   void show_progress() const noexcept {
-    if (loader_->activity_)
-      loader_->activity_->pass.take(
-        loader_->state().epoch, static_cast<std::uint64_t>(next_),
-        static_cast<std::uint64_t>(order_.batches()), begun_);
+    if (auto shown = loader_->activity())
+      shown->pass.take(loader_->state().epoch,
+                       static_cast<std::uint64_t>(next_),
+                       static_cast<std::uint64_t>(order_.batches()), begun_);
   }
 
   data_loader* loader_;

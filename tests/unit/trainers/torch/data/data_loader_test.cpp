@@ -9,7 +9,9 @@
 #include <ATen/Functions.h>
 #include <ATen/Parallel.h>
 #include <gtest/gtest.h>
+#include <sys/wait.h>
 #include <torch/data/datasets/base.h>
+#include <unistd.h>
 
 #include "tests/support/memory_link.hpp"
 #include "troupe/trainers/torch/data/dataset.hpp"
@@ -233,6 +235,25 @@ TEST(data_loader_test, shows_how_far_its_loop_is) {
   }
   EXPECT_EQ(taken, 3u);
   EXPECT_EQ(activity->pass.batches, 0u);
+}
+
+TEST(data_loader_test, shows_nothing_in_a_process_that_its_loop_forked) {
+  auto context = make_context();
+  auto loader =
+    prepare_data_loader(context, counting_dataset{10}, {.batch_size = 4});
+  auto activity = std::make_shared<rank_activity>();
+  loader.show_activity_in(activity);
+  std::fflush(nullptr);
+  auto child = ::fork();
+  if (child == 0) {
+    for ([[maybe_unused]] auto& batch : loader)
+      if (activity->pass.taken != 0)
+        ::_exit(1);
+    ::_exit(7);
+  }
+  int status = 0;
+  ASSERT_EQ(::waitpid(child, &status, 0), child);
+  EXPECT_EQ(status, 7 << 8);
 }
 
 TEST(data_loader_test, names_the_sample_that_failed) {

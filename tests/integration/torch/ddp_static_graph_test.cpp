@@ -107,6 +107,24 @@ TEST_P(static_graph, is_not_learned_from_the_gradient_of_an_input) {
   });
 }
 
+// Whoever still looks at the graph afterwards is alone in that, too.
+TEST_P(static_graph, is_not_learned_after_its_first_backward_broke_off) {
+  on_ranks([](rank_of_test& self) {
+    subject it{self};
+    auto x = self.share(samples(self.size * 8, 9).first).requires_grad_();
+    auto sum = it.model.forward(x).sum();
+    {
+      failing last{it.model->trunk->weight};
+      EXPECT_THROW(sum.backward({}, /*retain_graph=*/true), std::runtime_error);
+    }
+    it.model.zero_grad();
+    if (self.rank == 0)
+      torch::autograd::grad({sum}, {x});
+    it.model.data_parallel().rebuild(self.group(1), false);
+    it.train();
+  });
+}
+
 TEST_P(static_graph, may_have_a_penalty_on_the_gradient_of_its_input) {
   on_ranks([](rank_of_test& self) {
     auto loss_of = [](const at::Tensor& x, auto&& forward) {

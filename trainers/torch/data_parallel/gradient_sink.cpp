@@ -34,7 +34,8 @@ private:
   static void average_first(gradient_sink_state& state) {
     if (state.learned)
       return;
-    if (state.backward == backward_state::none) {
+    if (state.backward == backward_state::none
+        || state.backward == backward_state::cleared) {
       state.delay_queued = false;
       return;
     }

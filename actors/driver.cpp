@@ -43,8 +43,8 @@ kept_result result_of_death(const run_store& store,
   return x;
 }
 
-/// Ensures that waiting callers get a result even if the driver
-/// dies. CAF ends the program if this throws.
+/// Ensures that waiting callers get a result even if the driver dies. CAF ends
+/// the program if this throws.
 void survive(driver_state::pointer self, const driver_args& args) {
   self->attach_functor([store = args.store, monitor = args.monitor,
                         group = args.group, committer = args.committer,
@@ -410,8 +410,7 @@ void driver_state::show() {
 }
 
 void driver_state::note_event(std::string_view kind, const metrics& fields) {
-  // If the journal fails, the next report ends the
-  // run.
+  // If the journal fails, the next report ends the run.
   (void) args.store->append_event(kind, machine->attempt(), fields);
 }
 

@@ -46,8 +46,7 @@ public:
   /// file among the logs. Returns whether it will.
   virtual bool show_stacks(int) { return false; }
 
-  /// Waits, after the end of all ranks, until their output is
-  /// written.
+  /// Waits, after the end of all ranks, until their output is written.
   virtual void drain() {}
 };
 

@@ -115,8 +115,7 @@ bool inspect(Inspector& f, attempt_failed& x) {
     f.field("reason", x.reason), f.field("ranks", x.ranks));
 }
 
-/// A warning about the attempt, e.g. ranks that keep others
-/// waiting.
+/// A warning about the attempt, e.g. ranks that keep others waiting.
 struct attempt_warning {
   std::uint64_t attempt = 0;
   std::string text;

@@ -164,8 +164,7 @@ void unix_scribe::stream::read() {
 void unix_scribe::stream::flush() {
   if (state_.writing || outgoing.empty())
     return;
-  // An error is left to the event loop, because the broker is still
-  // busy.
+  // An error is left to the event loop, because the broker is still busy.
   if (!send() || !outgoing.empty())
     wait_for_room();
 }

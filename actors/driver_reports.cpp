@@ -175,9 +175,6 @@ void driver_state::note_callback_failure(const std::string& reason) {
 // -- what loops log
 
 caf::result<void> driver_state::log(const log_event& x) {
-  if (!begun || x.attempt != begun->attempt)
-    return to_caf(
-      error{ec::stopped, concat("attempt ", x.attempt, " is over")});
   auto ok = args.store->append_event(x.event.kind, x.attempt, x.event.fields);
   if (!ok) {
     apply(run_events::run_failed{ok.error()});

@@ -163,6 +163,14 @@ worker_group_state::current(std::uint64_t number) {
   return nullptr;
 }
 
+expected<worker_group_state::attempt_state*>
+worker_group_state::open_attempt(std::uint64_t number) {
+  auto a = current(number);
+  if (a && !a->tracker.end_ordered())
+    return a;
+  return tl::unexpected{a ? a->end_reason : too_late(number)};
+}
+
 error worker_group_state::too_late(std::uint64_t number) const {
   return {ec::stopped, concat("attempt ", number, " is over")};
 }

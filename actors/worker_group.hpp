@@ -145,6 +145,8 @@ struct worker_group_state {
 
   /// The attempt numbered *number* or nullptr; counts what comes too late.
   attempt_state* current(std::uint64_t number);
+  /// The same, or why it takes no more calls of ranks: it is over or ends.
+  expected<attempt_state*> open_attempt(std::uint64_t number);
   error too_late(std::uint64_t number) const;
 
   rank_facts facts_of(int rank) const;

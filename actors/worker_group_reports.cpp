@@ -30,11 +30,10 @@ collective_calls collective_calls_of(const rank_activity& x) {
 } // namespace
 
 caf::result<report_committed> worker_group_state::add(report& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
+  auto open = open_attempt(x.attempt);
+  if (!open)
+    return to_caf(open.error());
+  auto a = *open;
   auto rank = x.value.rank;
   auto index = x.value.index;
   if (!x.waits)
@@ -122,11 +121,10 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
 }
 
 caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
+  auto open = open_attempt(x.attempt);
+  if (!open)
+    return to_caf(open.error());
+  auto a = *open;
   auto kind = x.broadcast ? meeting_kind::broadcast : meeting_kind::barrier;
   auto released = a->meetings.arrive(
     {x.rank, x.sequence, kind, std::move(x.payload), std::move(x.refusal)},

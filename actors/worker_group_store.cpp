@@ -14,11 +14,10 @@ caf::result<void> worker_group_state::set(store_set& x) {
 }
 
 caf::result<std::string> worker_group_state::get(const store_get& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
+  auto open = open_attempt(x.attempt);
+  if (!open)
+    return to_caf(open.error());
+  auto a = *open;
   if (auto value = a->store.find(x.key))
     return *value;
   auto id = a->next_waiter++;
@@ -40,11 +39,10 @@ caf::result<std::int64_t> worker_group_state::add(const store_add& x) {
 }
 
 caf::result<void> worker_group_state::wait(const store_wait& x) {
-  auto a = current(x.attempt);
-  if (!a)
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
+  auto open = open_attempt(x.attempt);
+  if (!open)
+    return to_caf(open.error());
+  auto a = *open;
   auto id = a->next_waiter++;
   if (a->store.wait(x.keys, id))
     return caf::unit;

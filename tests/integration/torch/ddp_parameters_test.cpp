@@ -284,6 +284,70 @@ TEST_P(changing_parameters, weights_of_another_type_are_averaged_from_then_on) {
         });
 }
 
+// As to save the model from one rank: the others do not know of it.
+TEST_P(changing_parameters, one_rank_may_change_a_type_forth_and_back) {
+  for (auto& options : ways_to_train())
+    on_ranks([&options](rank_of_test& self) {
+      context_of_test run{self};
+      auto inner = seeded<mlp>(self.rank);
+      auto alone = seeded<mlp>(0);
+      auto model = prepare_model(*run.context, inner, options);
+      auto reducer = model.data_parallel().reducer();
+      for (int step = 0; step < 4; ++step) {
+        if (self.rank == 0 && step > 0) {
+          inner->to(at::kDouble);
+          if (step == 2) {
+            at::NoGradGuard evaluation;
+            inner->forward(torch::ones({1, 20}, at::kDouble));
+          }
+          inner->to(at::kFloat);
+        }
+        run.report();
+        auto [x, y] = samples(self.size * 8, step);
+        model.zero_grad();
+        alone->zero_grad();
+        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
+        cross_entropy(alone->forward(x), y).backward();
+        check_close(gradients(*inner), gradients(*alone), 1e-6);
+        check_equal_on_ranks(self, gradients(*inner));
+      }
+      check(model.data_parallel().reducer() == reducer,
+            "the same parameters were counted again");
+    });
+}
+
+TEST_P(changing_parameters, weights_of_another_type_need_the_models_forward) {
+  for (auto& options : ways_to_train())
+    for (auto back : {false, true})
+      on_ranks([&options, back](rank_of_test& self) {
+        context_of_test run{self};
+        auto inner = seeded<mlp>(self.rank);
+        auto model = prepare_model(*run.context, inner, options);
+        auto x = self.share(samples(self.size * 8, 0).first);
+        model.forward(x).mean().backward();
+        model.zero_grad();
+        inner->to(at::kDouble);
+        x = x.to(at::kDouble);
+        if (back) {
+          inner->to(at::kFloat);
+          x = x.to(at::kFloat);
+        }
+        run.report();
+        auto message = refusal([&] { inner->forward(x).mean().backward(); });
+        check(message.find("whose type or device was changed")
+                != std::string::npos,
+              message);
+        model.zero_grad();
+        {
+          auto guard = model.no_sync();
+          inner->forward(x).mean().backward();
+        }
+        model.forward(x).mean().backward();
+        run.report();
+        check_equal_on_ranks(self, gradients(*inner));
+      });
+}
+
 TEST_P(changing_parameters, options_that_contradict_or_miss_are_refused) {
   on_ranks([](rank_of_test& self) {
     data_parallel_options both;

@@ -265,7 +265,7 @@ std::string distributed_data_parallel::learns_unfollowed() const {
 /// only passes gradients through: then nothing changes.
 void distributed_data_parallel::follow_parameters() {
   auto now = trained_now();
-  auto receives = receives_all_gradients(*reducer_);
+  auto receives = regain_gradients(*reducer_);
   if (receives && now == trained_ && !starts_again_)
     return;
   auto is_same = [](auto& x, auto& y) { return x.tensor.is_same(y.tensor); };

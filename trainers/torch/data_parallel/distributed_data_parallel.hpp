@@ -65,12 +65,14 @@ private:
 /// Parameters may be frozen, unfrozen, replaced and added between steps, and
 /// become of another type or device, on all ranks alike: the next forward with
 /// gradients averages those that require one then, and takes over rank 0's
-/// parameters as construction does. Not within a `join`. A parameter with a
-/// gradient that `no_sync` kept must not be frozen. A change that is refused is
-/// refused on all ranks, and looked at again by the next forward with
-/// gradients. If a rank cannot make the Reducer for it, all ranks drop the
-/// group; one that cannot make another for a static graph after a backward
-/// without averaging drops it alone, since the others may have had none.
+/// parameters as construction does. Not within a `join`. One rank may change a
+/// type or a device alone if it changes that back before its next forward with
+/// gradients. A parameter with a gradient that `no_sync` kept must not be
+/// frozen. A change that is refused is refused on all ranks, and looked at
+/// again by the next forward with gradients. If a rank cannot make the Reducer
+/// for it, all ranks drop the group; one that cannot make another for a static
+/// graph after a backward without averaging drops it alone, since the others
+/// may have had none.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -123,9 +125,9 @@ public:
   /// Throws `train_error` if gradients arrived since the last forward that were
   /// not averaged: backward gave some parameters none, and so the Reducer still
   /// waits for them; or backward failed and its gradients were not cleared; or
-  /// parameters that were unfrozen since have a gradient, of the module's own
-  /// forward; or weights were stepped with gradients that `no_sync` kept on
-  /// this rank.
+  /// parameters that were unfrozen since got a gradient, of the module's own
+  /// forward, that was not cleared; or weights were stepped with gradients that
+  /// `no_sync` kept on this rank.
   void check_backward() const;
 
   /// Throws `train_error` on every rank if the parameters of one differ from

@@ -11,6 +11,7 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
+#include "troupe/trainers/torch/data_parallel/gradient_arrivals.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"
@@ -87,6 +88,8 @@ public:
       auto* node = grad_accumulators_[i].get();
       guards_.emplace_back(
         node, node->add_post_hook(std::make_unique<hook>(*this, i)));
+      past_hooks_.push_back(
+        after_each_gradient(params_[i], [this, i] { check_accumulator(i); }));
     }
   }
 
@@ -127,17 +130,34 @@ public:
         "ranks");
   }
 
-  /// See `receives_all_gradients`.
-  bool receives_all() const {
-    for (std::size_t i = 0; i < params_.size(); ++i)
-      if (torch::autograd::impl::try_get_grad_accumulator(params_[i])
-          != grad_accumulators_[i])
-        return false;
-    return true;
+  /// See `regain_gradients`.
+  bool regain() {
+    namespace impl = torch::autograd::impl;
+    auto all = true;
+    for (std::size_t i = 0; i < params_.size(); ++i) {
+      auto& x = params_[i];
+      auto& mine = grad_accumulators_[i];
+      if (impl::try_get_grad_accumulator(x) == mine)
+        continue;
+      auto& kind = mine->input_metadata(0);
+      if (x.dtype() == kind.dtype() && x.device() == kind.device()
+          && x.layout() == kind.layout())
+        put_back(&impl::set_grad_accumulator, x, mine);
+      else
+        all = false;
+    }
+    return all;
   }
 
 private:
   using variables = torch::autograd::variable_list;
+
+  /// *Weak* is the kind of pointer that this LibTorch takes.
+  template <class Weak, class Pointer>
+  static void put_back(void (*set)(const at::Tensor&, Weak),
+                       const at::Tensor& parameter, const Pointer& node) {
+    set(parameter, Weak{node});
+  }
 
   /// Whether a backward began and some gradients of it have not come.
   bool waits() const {
@@ -220,6 +240,24 @@ private:
         });
   }
 
+  /// The gradient of parameter *index* has arrived, perhaps through a gradient
+  /// accumulator that `Module::to` left it without the Reducer's hooks.
+  void check_accumulator(std::size_t index) {
+    if (torch::autograd::get_current_node() == grad_accumulators_[index])
+      return;
+    if (*sync_)
+      throw_invalid_argument(
+        "rank ", process_group_->getRank(), ": a backward reached parameter ",
+        names_[index],
+        ", whose type or device was changed since the last forward of the "
+        "data-parallel model, so its gradient would not be averaged with those "
+        "of the other ranks: call model.forward(...), not "
+        "model->forward(...)");
+    note_kept(index);
+    if (local_used_map_.defined())
+      local_used_map_[static_cast<std::int64_t>(index)] = 1;
+  }
+
   /// Parameter *index* got a gradient that stays on this rank until the next
   /// backward that is averaged.
   void note_kept(std::size_t index) {
@@ -281,6 +319,7 @@ private:
   std::shared_ptr<shown_calls> shown_;
   std::vector<std::uint64_t> arrivals_; // the forward of each one's gradient
   std::vector<std::pair<torch::autograd::Node*, std::uintptr_t>> guards_;
+  std::vector<std::shared_ptr<void>> past_hooks_; // keep the calls coming
 };
 
 struct reducer_arguments {
@@ -420,8 +459,8 @@ bool has_failed(const c10d::Reducer& x) {
   return static_cast<const guarded_reducer&>(x).has_failed();
 }
 
-bool receives_all_gradients(const c10d::Reducer& x) {
-  return static_cast<const guarded_reducer&>(x).receives_all();
+bool regain_gradients(c10d::Reducer& x) {
+  return static_cast<guarded_reducer&>(x).regain();
 }
 
 } // namespace troupe::internal

@@ -42,9 +42,10 @@ void refuse_if_unfinished(const c10d::Reducer& x);
 /// cleared.
 bool has_failed(const c10d::Reducer& x);
 
-/// Whether such a Reducer still receives the gradients of all its parameters.
-/// One that became of another type or device gets a gradient accumulator
-/// without the Reducer's hook.
-bool receives_all_gradients(const c10d::Reducer& x);
+/// Whether such a Reducer receives the gradients of all its parameters from now
+/// on. One that becomes of another type or device gets a gradient accumulator
+/// without the Reducer's hook; this puts the earlier one back if the type and
+/// the device are the earlier ones again. Not a collective.
+bool regain_gradients(c10d::Reducer& x);
 
 } // namespace troupe::internal

@@ -230,6 +230,32 @@ TEST_P(changing_parameters, a_join_keeps_to_the_parameters_of_its_begin) {
   });
 }
 
+// All ranks are at its begin, those without a batch too.
+TEST_P(changing_parameters, a_join_follows_the_changes_before_it) {
+  for (auto type : {at::kFloat, at::kDouble})
+    for (auto& options : ways_to_train())
+      on_ranks([&options, type](rank_of_test& self) {
+        context_of_test run{self};
+        auto inner = seeded<mlp>(self.rank);
+        set_trainable(*inner->first, false);
+        auto model = prepare_model(*run.context, inner, options);
+        torch::optim::SGD optimizer{inner->parameters(), sgd()};
+        auto x = self.share(samples(self.size * 8, 0).first).to(type);
+        set_trainable(*inner->first, true);
+        inner->to(type);
+        model.join([&] {
+          for (int step = 0; step < 2 + self.rank; ++step) {
+            model.zero_grad();
+            model.forward(x).square().mean().backward();
+            check(gradients(*inner).size() == 6, "a gradient is missing");
+            optimizer.step();
+            run.report();
+          }
+        });
+        check_equal_on_ranks(self, inner->parameters());
+      });
+}
+
 TEST_P(changing_parameters, a_join_keeps_to_the_types_of_its_begin) {
   on_ranks([](rank_of_test& self) {
     auto inner = seeded<mlp>(self.rank);

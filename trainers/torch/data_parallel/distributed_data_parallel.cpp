@@ -399,13 +399,7 @@ void distributed_data_parallel::before_forward() {
   auto learns = at::GradMode::is_enabled();
   if (!active() || (join_ && !learns))
     return;
-  try {
-    on_rank([&] { prepare_forward(learns); });
-  } catch (...) {
-    if (!reducer_)
-      drop(); // without it, backward would not average and not be refused
-    throw;
-  }
+  with_reducer([&] { prepare_forward(learns); });
 }
 
 void distributed_data_parallel::prepare_forward(bool learns) {

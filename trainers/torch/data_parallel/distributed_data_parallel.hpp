@@ -65,14 +65,14 @@ private:
 /// Parameters may be frozen, unfrozen, replaced and added between steps, and
 /// become of another type or device, on all ranks alike: the next forward with
 /// gradients averages those that require one then, and takes over rank 0's
-/// parameters as construction does. Not within a `join`. One rank may change a
-/// type or a device alone if it changes that back before its next forward with
-/// gradients. A parameter with a gradient that `no_sync` kept must not be
-/// frozen. A change that is refused is refused on all ranks, and looked at
-/// again by the next forward with gradients. If a rank cannot make the Reducer
-/// for it, all ranks drop the group; one that cannot make another for a static
-/// graph after a backward without averaging drops it alone, since the others
-/// may have had none.
+/// parameters as construction does. So does the begin of a `join`; inside, they
+/// must not change. One rank may change a type or a device alone if it changes
+/// that back before its next forward with gradients. A parameter with a
+/// gradient that `no_sync` kept must not be frozen. A change that is refused is
+/// refused on all ranks, and looked at again by the next forward with
+/// gradients. If a rank cannot make the Reducer for it, all ranks drop the
+/// group; one that cannot make another for a static graph after a backward
+/// without averaging drops it alone, since the others may have had none.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -199,6 +199,19 @@ private:
     } catch (c10::Error& e) {
       e.add_context(
         c10::str("on rank ", group_->getRank(), " of ", group_->getSize()));
+      throw;
+    }
+  }
+
+  /// Also drops the group if *f* throws and leaves no Reducer: then backward
+  /// would not average and not be refused.
+  template <class F>
+  void with_reducer(F&& f) {
+    try {
+      on_rank(f);
+    } catch (...) {
+      if (!reducer_)
+        drop();
       throw;
     }
   }

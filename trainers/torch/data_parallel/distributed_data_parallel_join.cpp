@@ -4,6 +4,7 @@
 #include "troupe/trainers/torch/data_parallel/distributed_data_parallel.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
+#include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
 #include "troupe/trainers/torch/throw_invalid_argument.hpp"
 
 // Uneven inputs.
@@ -33,6 +34,10 @@ void distributed_data_parallel::begin_join(join_options options) {
       "ranks that still have data: train without them, or set it to true");
   if (!active())
     return;
+  with_reducer([&] {
+    internal::check_backward(*reducer_);
+    follow_parameters(); // All ranks are here, and not in the forwards.
+  });
   join_ = options;
   logger_->set_uneven_input_join();
 }

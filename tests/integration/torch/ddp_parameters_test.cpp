@@ -374,6 +374,37 @@ TEST_P(changing_parameters, weights_of_another_type_need_the_models_forward) {
       });
 }
 
+// The gradients of the layers that wait were averaged before.
+TEST_P(changing_parameters, layers_may_be_trained_in_turn) {
+  for (auto& options : ways_to_train())
+    on_ranks([&options](rank_of_test& self) {
+      context_of_test run{self};
+      auto inner = seeded<mlp>(0);
+      set_trainable(*inner->second, false);
+      auto model = prepare_model(*run.context, inner, options);
+      auto x = self.share(samples(self.size * 8, 0).first);
+      auto train = [&](bool first, bool third) {
+        set_trainable(*inner->first, first);
+        set_trainable(*inner->third, third);
+        run.report();
+        model.forward(x).square().mean().backward();
+        run.report();
+      };
+      train(true, false);
+      train(false, true);
+      train(true, false);
+      set_trainable(*inner->third, true);
+      run.report();
+      // `first` is averaged and refuses that itself.
+      set_trainable(*inner->first, false);
+      inner->forward(x).sum().backward();
+      auto message = refusal([&] { run.report(); });
+      check(message.find("parameter third.weight has a gradient")
+              != std::string::npos,
+            message);
+    });
+}
+
 TEST_P(changing_parameters, options_that_contradict_or_miss_are_refused) {
   on_ranks([](rank_of_test& self) {
     data_parallel_options both;

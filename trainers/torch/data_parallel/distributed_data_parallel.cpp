@@ -13,6 +13,7 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "troupe/runtime/storage/checksum.hpp"
+#include "troupe/trainers/torch/data_parallel/gradient_arrivals.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"
@@ -157,11 +158,12 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   std::exception_ptr failure;
   try {
     trained_ = std::move(trained);
-    reduced_ = std::move(reduced);
+    auto before = std::exchange(reduced_, std::move(reduced));
     kept_->follow(reduced_);
     if (with_parameters)
       kept_->forget_changes();
     make_reducer();
+    note_left(model, before);
   } catch (...) {
     failure = std::current_exception();
   }
@@ -255,10 +257,33 @@ std::string distributed_data_parallel::learns_unfollowed() const {
     return {};
   for (auto& x : reduced_of(source_.tensors(), options_)) {
     auto is_same = [&x](auto& y) { return x.tensor.is_same(y.tensor); };
-    if (std::ranges::none_of(reduced_, is_same) && has_gradient(x.tensor))
+    auto left = std::ranges::find_if(left_, is_same);
+    if (std::ranges::none_of(reduced_, is_same)
+        && (left == left_.end() || *left->got_gradient)
+        && has_gradient(x.tensor))
       return x.name;
   }
   return {};
+}
+
+/// Distinguishes the gradients that the Reducer before this one averaged from
+/// those that come while a parameter is not averaged.
+void distributed_data_parallel::note_left(
+  const model_tensors& model, const std::vector<named_tensor>& before) {
+  auto has = [](const std::vector<named_tensor>& list, const at::Tensor& x) {
+    return std::ranges::any_of(list,
+                               [&x](auto& y) { return y.tensor.is_same(x); });
+  };
+  std::erase_if(left_, [&](auto& x) {
+    return has(reduced_, x.tensor) || !has(model.parameters, x.tensor);
+  });
+  for (auto& x : before)
+    if (!has(reduced_, x.tensor) && has(model.parameters, x.tensor)) {
+      auto got_gradient = std::make_shared<bool>(false);
+      auto notes = after_each_gradient(x.tensor, [=] { *got_gradient = true; });
+      if (notes)
+        left_.push_back({x.tensor, got_gradient, std::move(notes)});
+    }
 }
 
 /// Averages from now on what requires a gradient now. A completely frozen model

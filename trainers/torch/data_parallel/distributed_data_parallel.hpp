@@ -191,6 +191,13 @@ private:
     }
   }
 
+  /// A parameter of the model that was averaged, but is not any more.
+  struct left_parameter {
+    at::Tensor tensor;
+    std::shared_ptr<bool> got_gradient; // since then
+    std::shared_ptr<void> notes;        // keeps noting that
+  };
+
   /// Calls *f*; an error of LibTorch leaves with this rank's number in it.
   template <class F>
   void on_rank(F&& f) {
@@ -225,6 +232,8 @@ private:
   std::int64_t all_reduce(std::vector<at::Tensor>& x,
                           c10d::ReduceOp::RedOpType op);
   void make_reducer();
+  void note_left(const model_tensors& model,
+                 const std::vector<named_tensor>& before);
   void compare_replicas();
   void follow_parameters();
   void refuse_if_dropped() const;
@@ -250,6 +259,7 @@ private:
   std::vector<c10::TensorImpl*> trained_; // what required a gradient lately
   std::string model_;                     // its name,
   std::vector<named_tensor> reduced_;     // and what the group averages of it
+  std::vector<left_parameter> left_;
   at::Device device_{at::kCPU};
   std::shared_ptr<c10d::Reducer> reducer_;
   std::shared_ptr<c10d::Logger> logger_;

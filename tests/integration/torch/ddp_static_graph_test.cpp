@@ -1,3 +1,5 @@
+#include <optional>
+
 #include <gtest/gtest.h>
 #include <torch/torch.h>
 
@@ -71,6 +73,34 @@ struct failing {
   at::Tensor x;
   unsigned hook;
 };
+
+TEST_P(static_graph, may_have_an_output_outside_the_loss) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto model = prepare_model(*run.context, seeded<two_heads>(self.rank),
+                               subject::with_static_graph({}));
+    auto alone = seeded<two_heads>(0);
+    for (int step = 0; step < 4; ++step) {
+      model.zero_grad();
+      alone->zero_grad();
+      for (auto in_window : {true, false}) {
+        if (in_window && step < 2)
+          continue;
+        std::optional<no_sync_guard> guard;
+        if (in_window)
+          guard.emplace(model.no_sync());
+        auto [x, y] = samples(self.size * 8, 2 * step + in_window);
+        cross_entropy(model.forward(self.share(x)).main, self.share(y))
+          .backward();
+        cross_entropy(alone->forward(x).main, y).backward();
+      }
+      run.report();
+      check(!model->extra->weight.grad().defined(), "an unused head learns");
+      check_close(gradients(model.module()), gradients(*alone), 1e-6);
+      check_equal_on_ranks(self, gradients(model.module()));
+    }
+  });
+}
 
 // Before the first gradient came.
 TEST_P(static_graph, is_not_learned_from_a_backward_that_failed_at_once) {

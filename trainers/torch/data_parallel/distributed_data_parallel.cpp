@@ -460,7 +460,7 @@ void distributed_data_parallel::prepare_forward(bool learns) {
 
 bool distributed_data_parallel::looks_at_outputs() const {
   if (options_.static_graph)
-    return *sync_ && !sink_->learned && at::GradMode::is_enabled();
+    return *sync_ && at::GradMode::is_enabled();
   return options_.find_unused_parameters && at::GradMode::is_enabled();
 }
 

@@ -44,9 +44,10 @@ struct gradient_sink_state {
 
 /// Sends *outputs* through one identity in the graph, so that backward reaches
 /// every parameter that any of them depends on, with an undefined gradient
-/// where the loss does not use an output. Until c10d has learned a static
-/// graph, it also queues the reduction for the end of a backward in which
-/// gradients come: `torch::autograd::grad` and a frozen model have none.
+/// where the loss does not use an output. A static graph counts those: it needs
+/// the identity in every step. Until c10d has learned one, it also queues the
+/// reduction for the end of a backward in which gradients come:
+/// `torch::autograd::grad` and a frozen model have none.
 void pass_through_sink(const std::vector<at::Tensor*>& outputs,
                        const std::shared_ptr<gradient_sink_state>& state);
 

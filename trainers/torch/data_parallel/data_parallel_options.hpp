@@ -80,11 +80,12 @@ struct data_parallel_options {
 
   /// Makes the hook that sums and divides the gradients of a bucket instead of
   /// the built-in all-reduce; called once for each group, and again if a static
-  /// graph begins with gradients that are not averaged (`no_sync`) or if other
-  /// parameters are trained than before. Not beside a `compression`. A hook
-  /// with two collectives calls, and where needed waits for, both in `runHook`:
-  /// a callback of the first one's future must not wait for the second. On the
-  /// `local` group `Work::wait` throws there.
+  /// graph begins with gradients that are not averaged (`no_sync`), if other
+  /// parameters are trained than before, or if they are of another type or on
+  /// another device. Not beside a `compression`. A hook with two collectives
+  /// calls, and where needed waits for, both in `runHook`: a callback of the
+  /// first one's future must not wait for the second. On the `local` group
+  /// `Work::wait` throws there.
   std::function<std::unique_ptr<c10d::CommHookInterface>(
     const c10::intrusive_ptr<c10d::ProcessGroup>&)>
     comm_hook;

@@ -33,12 +33,12 @@ std::vector<std::string> new_names(const csv::table& table,
       result.push_back(name);
       seen.insert(name);
     }
-  const auto own = static_cast<std::ptrdiff_t>(result.size());
+  auto own = static_cast<std::ptrdiff_t>(result.size());
   for (const auto& row : rows)
     for (const auto& [name, value] : row)
       if (!table.has_column(name) && seen.insert(name).second)
         result.push_back(name);
-  const auto epoch = std::find(result.begin() + own, result.end(), "epoch");
+  auto epoch = std::find(result.begin() + own, result.end(), "epoch");
   if (epoch != result.end())
     std::rotate(result.begin() + own, epoch, epoch + 1);
   return result;

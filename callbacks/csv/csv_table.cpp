@@ -20,7 +20,7 @@ namespace {
 void append_quoted(std::string& out, std::string_view text) {
   out += '"';
   for (;;) {
-    const auto quote = text.find('"');
+    auto quote = text.find('"');
     append_utf8(out, text.substr(0, quote));
     if (quote == text.npos)
       break;
@@ -80,7 +80,7 @@ std::vector<std::string> cells_of(std::string_view line) {
   std::vector<std::string> result(1);
   bool quoted = false;
   for (std::size_t i = 0; i < line.size(); ++i) {
-    const auto c = line[i];
+    auto c = line[i];
     if (c == '"' && quoted && i + 1 < line.size() && line[i + 1] == '"') {
       result.back() += line[++i]; // an escaped quote
     } else if (c == '"') {
@@ -147,7 +147,7 @@ std::string table::header() const {
 }
 
 expected<void> table::add_columns(const std::vector<std::string>& names) {
-  const auto before = names_.size();
+  auto before = names_.size();
   for (auto& name : names)
     if (columns_.emplace(name, names_.size()).second)
       names_.push_back(name);
@@ -159,7 +159,7 @@ expected<void> table::add_columns(const std::vector<std::string>& names) {
 
 expected<record_file> table::rewritten(std::size_t columns_before) const {
   const auto& path = file_.path();
-  const auto temporary = new_name(path);
+  auto temporary = new_name(path);
   auto file = record_file::open(temporary, over_);
   if (!file)
     return file;
@@ -170,7 +170,7 @@ expected<record_file> table::rewritten(std::size_t columns_before) const {
   expected<void> written;
   auto copy = [&](std::string_view chunk) {
     for (auto c : chunk) {
-      const auto ends = lines.ends_line(c);
+      auto ends = lines.ends_line(c);
       if (ends && !in_header)
         out += missing;
       if (!in_header)

@@ -54,9 +54,9 @@ expected<void> check(int width, int height, int channels, std::size_t bytes) {
       ec::invalid_argument,
       concat("an image with ", channels,
              " channels: 1 (gray) to 4 (RGB with alpha) are possible"));
-  const auto wanted = std::size_t{1} * static_cast<std::size_t>(width)
-                      * static_cast<std::size_t>(height)
-                      * static_cast<std::size_t>(channels);
+  auto wanted = std::size_t{1} * static_cast<std::size_t>(width)
+                * static_cast<std::size_t>(height)
+                * static_cast<std::size_t>(channels);
   if (bytes != wanted)
     return failure(ec::invalid_argument,
                    concat("an image of ", width, " x ", height, " pixels with ",

@@ -40,7 +40,7 @@ public:
       if (i != begin)
         out_ += ',';
       const std::string_view name = i->first;
-      const auto group = group_of(name, prefix, depth);
+      auto group = group_of(name, prefix, depth);
       if (group.empty()) {
         append_json_string(out_, name.substr(prefix));
         out_ += ':';
@@ -48,7 +48,7 @@ public:
         ++i;
         continue;
       }
-      const auto last = std::find_if_not(
+      auto last = std::find_if_not(
         i, end, [&](const auto& x) { return x.first.starts_with(group); });
       append_json_string(out_, group.substr(prefix, group.size() - prefix - 1));
       out_ += ":{";
@@ -62,7 +62,7 @@ private:
   // *name* up to and including the slash that ends its group; empty: no group.
   std::string_view group_of(std::string_view name, std::size_t prefix,
                             int depth) const {
-    const auto slash = name.find('/', prefix);
+    auto slash = name.find('/', prefix);
     if (slash == name.npos || slash == prefix || slash + 1 == name.size()
         || depth == max_depth || all_.contains(name.substr(0, slash)))
       return {};

@@ -134,7 +134,7 @@ void http_transfer::set_connection(const http_options& options) {
     curl_easy_setopt(easy_, CURLOPT_FRESH_CONNECT, 1L);
   curl_easy_setopt(easy_, CURLOPT_CONNECTTIMEOUT,
                    static_cast<long>(options.connect_timeout.count()));
-  const auto timeout = static_cast<long>(request_.timeout.count());
+  auto timeout = static_cast<long>(request_.timeout.count());
   if (request_.file || !request_.form.empty()) {
     curl_easy_setopt(easy_, CURLOPT_LOW_SPEED_LIMIT, 1L);
     curl_easy_setopt(easy_, CURLOPT_LOW_SPEED_TIME, timeout);

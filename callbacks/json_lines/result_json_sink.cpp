@@ -25,7 +25,7 @@ double seconds(std::chrono::system_clock::duration x) {
 
 metrics own_members(const tracked_run& run, const tracker_record& record,
                     const journaled_batch& row, const result_clock& clock) {
-  const auto time_ms = unix_ms(record.time);
+  auto time_ms = unix_ms(record.time);
   metrics result{{"training_iteration", row.index + 1},
                  {"timestamp", time_ms / 1000},
                  {"date", utc_text(record.time, "%Y-%m-%d_%H-%M-%S")},
@@ -44,7 +44,7 @@ metrics own_members(const tracked_run& run, const tracker_record& record,
                  {"world_size", row.values.size()}};
   if (!row.checkpoint.empty())
     result["checkpoint_dir_name"] = row.checkpoint;
-  if (const auto host = run.tags.find("host"); host != run.tags.end())
+  if (auto host = run.tags.find("host"); host != run.tags.end())
     result["hostname"] = host->second;
   result.add_group("config", run.config);
   return result;
@@ -85,7 +85,7 @@ void append_result_line(std::string& out, const tracked_run& run,
                         const tracker_record& record,
                         const journaled_batch& row, const result_clock& clock,
                         const result_json_options& options) {
-  const auto values = values_of(row, options.ranks);
+  auto values = values_of(row, options.ranks);
   std::set<std::string_view> taken;
   metrics members;
   for (const auto& [name, value] : values) {
@@ -130,7 +130,7 @@ sink_result result_json_sink::start(const tracked_run& run,
 }
 
 expected<void> result_json_sink::open() {
-  const auto path = run_.path / "result.json";
+  auto path = run_.path / "result.json";
   TROUPE_TRY(auto file, size_ ? record_file::open(path, run_.cancelled)
                               : record_file::open_new(path, run_.cancelled));
   auto size = size_.value_or(0);
@@ -179,7 +179,7 @@ result_json_sink::write(std::span<const tracker_record> records) {
 }
 
 expected<void> result_json_sink::add_params(const metrics& params) const {
-  const auto path = run_.path / "params.json";
+  auto path = run_.path / "params.json";
   auto all = json::document::object();
   std::string before;
   TROUPE_TRY(auto known, look_up(path));

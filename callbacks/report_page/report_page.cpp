@@ -64,9 +64,9 @@ std::string joined(const Parts&... parts) {
 }
 
 std::string page_of(const run_facts& facts, const journal_digest& digest) {
-  const auto name = html_text(facts.name);
-  const auto summary = html_text(summary_line(facts, digest));
-  const auto data = script_json(page_data(facts, digest));
+  auto name = html_text(facts.name);
+  auto summary = html_text(summary_line(facts, digest));
+  auto data = script_json(page_data(facts, digest));
   return joined(head, page_assets::script_sha256, "'\">\n<title>", name,
                 " – run report</title>\n<style>\n", page_assets::style,
                 "</style>\n</head>\n<body>\n<header>\n<h1>", name, "</h1>\n<p>",
@@ -114,7 +114,7 @@ expected<std::string> report_page::render(const std::stop_token& cancelled) {
 }
 
 expected<void> report_page::write(const std::stop_token& cancelled) {
-  const auto file = run_path_ / "report.html";
+  auto file = run_path_ / "report.html";
   return render(cancelled).and_then([&](const std::string& html) {
     return may_write(cancelled, file).and_then([&] {
       return replace_file(file, html, after_power_cut::new_or_old_file);

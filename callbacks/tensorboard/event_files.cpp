@@ -28,10 +28,10 @@ fs::path unfinished(const fs::path& folder) {
 // The number after *ending* at the end of *name*.
 std::optional<std::uint64_t> number_of(std::string_view name,
                                        std::string_view ending) {
-  const auto at = name.rfind(ending);
+  auto at = name.rfind(ending);
   if (!name.starts_with("events.out.tfevents.") || at == name.npos)
     return std::nullopt;
-  const auto digits = name.substr(at + ending.size());
+  auto digits = name.substr(at + ending.size());
   const auto* end = digits.data() + digits.size();
   std::uint64_t result = 0;
   if (digits.empty() || std::from_chars(digits.data(), end, result).ptr != end)
@@ -67,7 +67,7 @@ expected<void> event_files::clean(const event_place& known) {
   std::vector<fs::path> later;
   for (; !code && i != fs::directory_iterator{}; i.increment(code)) {
     auto file = i->path().filename().string();
-    const auto number = number_of(file, ending_);
+    auto number = number_of(file, ending_);
     if (number && *number > known.number)
       later.push_back(i->path());
     if (number && *number == 0)
@@ -96,7 +96,7 @@ expected<void> event_files::begin(std::chrono::system_clock::time_point time) {
   if (file_)
     TROUPE_TRY_VOID(file_->commit());
   // Sorts after the previous file, whatever the clock and the process id are.
-  const auto seconds = std::max(whole_unix_seconds(time), seconds_ + 1);
+  auto seconds = std::max(whole_unix_seconds(time), seconds_ + 1);
   TROUPE_TRY(auto file, record_file::open_new(
                           folder_ / name(seconds, number_ + 1), over_));
   failpoint("tensorboard.begun");
@@ -111,14 +111,14 @@ event_files::replace_params(std::chrono::system_clock::time_point time,
                             std::string_view records) {
   if (params_file_.empty())
     params_file_ = name(whole_unix_seconds(time), 0);
-  const auto path = folder_ / params_file_;
+  auto path = folder_ / params_file_;
   TROUPE_TRY(auto found, look_up(path));
   if (found.exists()) {
-    const auto before = read_file(path, std::size_t{1} << 26);
+    auto before = read_file(path, std::size_t{1} << 26);
     if (before && *before == records)
       return {};
   }
-  const auto temporary = unfinished(folder_);
+  auto temporary = unfinished(folder_);
   auto done = may_write(over_, path);
   if (!done)
     return done;

@@ -92,7 +92,7 @@ constexpr std::size_t head_size = 12; // bytes before a record's data
 // and appends the checksum.
 template <class Body>
 void append_event(std::string& out, event_head head, Body body) {
-  const auto begin = out.size();
+  auto begin = out.size();
   out.append(head_size, '\0');
   protobuf_writer event{out};
   event.add_double(
@@ -101,8 +101,8 @@ void append_event(std::string& out, event_head head, Body body) {
   if (head.step != 0)
     event.add_int64(event::step, head.step);
   body(event);
-  const auto data = std::string_view{out}.substr(begin + head_size);
-  const auto checksum = masked_crc(crc32c(data));
+  auto data = std::string_view{out}.substr(begin + head_size);
+  auto checksum = masked_crc(crc32c(data));
   std::string frame;
   append_little_endian(frame, std::uint64_t{data.size()});
   append_little_endian(frame, masked_crc(crc32c(frame)));

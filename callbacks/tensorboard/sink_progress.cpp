@@ -52,7 +52,7 @@ public:
   }
 
   sink_result operator()(const logged_image& x) {
-    const auto png = read_file(x.file, max_image_bytes);
+    auto png = read_file(x.file, max_image_bytes);
     if (!png && is_gone(x.file))
       return sink_fails(sink_failure::kind::rejected, png.error());
     if (!png)
@@ -78,8 +78,8 @@ private:
   }
 
   void append_changed(const std::string& name, const std::string& text) {
-    const auto sum = checksum(text);
-    const auto [known, is_new] = progress_.texts.emplace(utf8_text(name), sum);
+    auto sum = checksum(text);
+    auto [known, is_new] = progress_.texts.emplace(utf8_text(name), sum);
     if (!is_new && known->second == sum)
       return;
     known->second = sum;

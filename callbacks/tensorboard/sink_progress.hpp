@@ -49,7 +49,7 @@ public:
       highest_ = -1;
     else if (!marks_.empty() && marks_.back().first == next_report)
       highest_ = marks_.back().second;
-    const auto first = static_cast<std::int64_t>(next_report);
+    auto first = static_cast<std::int64_t>(next_report);
     return first > highest_ ? first : highest_ + 1;
   }
 

@@ -25,7 +25,7 @@ constexpr std::int64_t max_hparams_step =
   std::numeric_limits<std::int32_t>::max();
 
 std::string host_of(const tracked_run& run) {
-  const auto host = run.tags.find("host");
+  auto host = run.tags.find("host");
   if (host == run.tags.end() || host->second.empty())
     return "localhost";
   auto result = host->second;
@@ -87,7 +87,7 @@ expected<void> tensorboard_sink::open() {
   expected<void> done;
   // If someone shortened or removed the file, begin a new one: the old one may
   // end in the middle of a record.
-  const auto shortened = files_->place().size < done_.place.size;
+  auto shortened = files_->place().size < done_.place.size;
   if (done_.place.number == 0 || shortened) {
     std::string version;
     append_version(version, run_.start_time);
@@ -111,7 +111,7 @@ metrics tensorboard_sink::params_with(const metrics& logged) const {
 }
 
 expected<void> tensorboard_sink::write_params(const metrics& logged) {
-  const auto params = params_with(logged);
+  auto params = params_with(logged);
   if (params.empty())
     return {};
   std::string records;
@@ -176,7 +176,7 @@ expected<void> tensorboard_sink::begin_attempt(const tracker_record& record,
                                                const attempt_record& attempt,
                                                std::string& out,
                                                sink_progress& now) {
-  const auto step = now.steps.roll_back(attempt.first_report);
+  auto step = now.steps.roll_back(attempt.first_report);
   if (!std::exchange(now.has_attempt, true))
     return {}; // The run's first attempt: its file is new.
   return write_out(out)

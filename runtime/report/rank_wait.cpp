@@ -125,7 +125,7 @@ void blame_awaited(std::vector<rank_wait>& waits,
     waiting.insert(wait.waiting.begin(), wait.waiting.end());
   for (auto rank : stopped)
     waiting.erase(rank);
-  const auto before = waits;
+  auto before = waits;
   for (auto& wait : waits) {
     auto missing = wait.missing;
     std::erase_if(missing, [&](int rank) { return waiting.contains(rank); });

@@ -120,7 +120,7 @@ expected<void> gather(const held_folder& staging, const report_batch& batch,
   }
   std::ranges::sort(x.files, {}, &file_entry::path);
   failpoint("commit.gathered");
-  const auto text = to_json(x);
+  auto text = to_json(x);
   TROUPE_TRY_VOID(
     check_size(whole.path() / manifest_file_name, text, max_manifest_bytes));
   TROUPE_TRY_VOID(whole.write_new_file(manifest_file_name, text));

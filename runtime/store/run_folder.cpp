@@ -355,7 +355,7 @@ expected<void> run_folder::save_state(const saved_run& x) {
   TROUPE_TRY_VOID(check_state_file());
   struct stat made {};
   struct stat found {};
-  const auto text = to_json(x);
+  auto text = to_json(x);
   TROUPE_TRY_VOID(check_size(path() / state_name, text, max_state_bytes));
   auto saved = folder_.replace_file(state_name, text, &made);
   // Even if that failed: the new file may be in place. Some file systems set

@@ -56,7 +56,7 @@ public:
 private:
   template <class Prepare, class Watch>
   bool run(Prepare prepare, Watch watch) {
-    const auto child = ::fork();
+    auto child = ::fork();
     if (child == 0) {
       prepare();
       ::_exit(feed() ? 0 : 1);
@@ -74,15 +74,15 @@ private:
     std::size_t at = 0;
     std::string state;
     if (fs::exists(position_)) {
-      const auto saved = bytes_of(position_);
+      auto saved = bytes_of(position_);
       at = std::stoul(saved);
       state = saved.substr(saved.find('\n') + 1);
     }
-    const auto target = make_();
+    auto target = make_();
     if (!target->start(run_, state) || !save(at, *target))
       return false;
     while (at < records_.size()) {
-      const auto count = std::min(batch, records_.size() - at);
+      auto count = std::min(batch, records_.size() - at);
       if (!target->log({records_.data() + at, count}))
         return false;
       at += count;

@@ -14,7 +14,7 @@ namespace troupe::internal::test {
 
 /// The data of each record in an event file. Throws if one is torn or damaged.
 inline std::vector<std::string> event_records(const fs::path& path) {
-  const auto bytes = bytes_of(path);
+  auto bytes = bytes_of(path);
   std::vector<std::string> result;
   auto number = [&]<class T>(std::size_t at, T) {
     T x;
@@ -24,11 +24,11 @@ inline std::vector<std::string> event_records(const fs::path& path) {
     return x;
   };
   for (std::size_t at = 0; at < bytes.size();) {
-    const auto size = number(at, std::uint64_t{});
+    auto size = number(at, std::uint64_t{});
     if (number(at + 8, std::uint32_t{})
         != masked_crc(crc32c({bytes.data() + at, 8})))
       throw std::runtime_error{"a damaged length"};
-    const auto checksum = number(at + 12 + size, std::uint32_t{});
+    auto checksum = number(at + 12 + size, std::uint32_t{});
     result.push_back(bytes.substr(at + 12, size));
     if (checksum != masked_crc(crc32c(result.back())))
       throw std::runtime_error{"a damaged record"};

@@ -242,7 +242,7 @@ private:
   /// Waits until *limit* has passed, the server stops, or the client leaves.
   /// Returns true after the limit.
   bool linger(int fd, std::chrono::milliseconds limit) {
-    const auto end = std::chrono::steady_clock::now() + limit;
+    auto end = std::chrono::steady_clock::now() + limit;
     while (std::chrono::steady_clock::now() < end) {
       {
         std::unique_lock lock{mutex_};

@@ -34,7 +34,7 @@ public:
       lines.push_back(name + "=" + value);
     auto argv = pointers_to(command);
     auto envp = pointers_to(lines);
-    const auto folder = log.parent_path().string();
+    auto folder = log.parent_path().string();
     pid_ = ::fork();
     if (pid_ < 0)
       throw std::runtime_error{"no process could be forked"};

@@ -80,7 +80,7 @@ private:
     process_ = std::make_unique<peer_process>(
       command, peer_environment(home_.path(), environment),
       home_ / "server.log");
-    const auto limit = std::chrono::steady_clock::now() + options_.limit;
+    auto limit = std::chrono::steady_clock::now() + options_.limit;
     while (std::chrono::steady_clock::now() < limit) {
       if (process_->ends_within(std::chrono::milliseconds{50}))
         return false;

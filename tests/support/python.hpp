@@ -50,7 +50,7 @@ inline python_result run_python(const std::string& script,
   std::array<char, 4096> buffer;
   while (auto n = std::fread(buffer.data(), 1, buffer.size(), pipe))
     result.output.append(buffer.data(), n);
-  const auto status = ::pclose(pipe);
+  auto status = ::pclose(pipe);
   result.exit_code = WIFEXITED(status) ? WEXITSTATUS(status) : -1;
   return result;
 }

@@ -71,8 +71,8 @@ inline tracked_run tracked_run_in(const fs::path& path) {
 inline tracker_records hard_run() {
   tracker_records result;
   auto values = [](std::uint64_t index, int rank) {
-    const auto nan = std::numeric_limits<double>::quiet_NaN();
-    const auto inf = std::numeric_limits<double>::infinity();
+    auto nan = std::numeric_limits<double>::quiet_NaN();
+    auto inf = std::numeric_limits<double>::infinity();
     metrics x{{"epoch", index},
               {"loss", 1.0 / static_cast<double>(index + 1) + rank},
               {"val/acc", 0.1 * static_cast<double>(index)},

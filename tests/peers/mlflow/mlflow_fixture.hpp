@@ -78,7 +78,7 @@ protected:
 
   /// MLflow's id of the run of *x*.
   static std::string run_id(const sink& x) {
-    const auto text = x.state();
+    auto text = x.state();
     const std::string key = "run_id\\\":\\\"";
     auto i = text.find(key);
     return i == text.npos ? "" : text.substr(i + key.size(), 32);

@@ -168,8 +168,8 @@ TEST_F(mlflow_server_test, finds_its_run_when_the_reply_was_lost) {
 TEST_F(mlflow_server_test, replaces_a_run_that_was_deleted) {
   auto x = to_server();
   ASSERT_EQ(said(x.start(run, "")), "");
-  const auto old = run_id(x);
-  const auto state = x.state();
+  auto old = run_id(x);
+  auto state = x.state();
   asked_server(x, "client.delete_run(sys.argv[2])");
 
   // While it logs: the next attempt goes to the new one.
@@ -263,7 +263,7 @@ TEST_F(mlflow_server_test, keeps_artifacts) {
   write_bytes(folder / "a folder/sub/with blank #1.txt", "inner");
   write_bytes(folder / "one.bin", std::string(2'000'000, 'x'));
   write_bytes(folder / "image.png", "not looked into");
-  const auto checkpoint = run.path / "checkpoints" / "checkpoint_1";
+  auto checkpoint = run.path / "checkpoints" / "checkpoint_1";
   fs::create_directories(checkpoint);
   write_bytes(checkpoint / "model", "weights");
   auto text =

@@ -44,7 +44,7 @@ TEST_F(mlflow_tree_test, is_read_and_converted_by_mlflow) {
   ASSERT_EQ(
     said(x.finish(run_status_kind::aborted, begin + std::chrono::seconds{5})),
     "");
-  const auto hint = testing::internal::GetCapturedStderr();
+  auto hint = testing::internal::GetCapturedStderr();
   EXPECT_NE(hint.find("MLFLOW_ALLOW_FILE_STORE=true"), std::string::npos);
   EXPECT_NE(hint.find("mlflow migrate-filestore --source '"
                       + (folder / "storage/mlruns").string() + "'"),
@@ -107,7 +107,7 @@ for k in sorted(run.data.metrics): print(k, len(points(k)))
 TEST_F(mlflow_tree_test, puts_runs_of_one_experiment_together) {
   mlflow_sink first{{}};
   ASSERT_EQ(said(first.start(run, "")), "");
-  const auto id = run.id;
+  auto id = run.id;
   run.id[0] = 'e';
   mlflow_sink second{{}};
   ASSERT_EQ(said(second.start(run, "")), "");

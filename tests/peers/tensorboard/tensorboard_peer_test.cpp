@@ -60,10 +60,10 @@ print(json.dumps(result))
 )py";
 
 json read_by_peer(const fs::path& folder) {
-  const auto read = test::run_peer_script(reader, {folder.string()});
+  auto read = test::run_peer_script(reader, {folder.string()});
   EXPECT_EQ(read.exit_code, 0) << read.output;
   // Warnings may come before it.
-  const auto line = read.output.rfind("\n{", read.output.size());
+  auto line = read.output.rfind("\n{", read.output.size());
   return json::parse(line == std::string::npos ? read.output
                                                : read.output.substr(line));
 }
@@ -93,13 +93,13 @@ protected:
              run_status_kind status = run_status_kind::finished) {
     tensorboard_sink sink;
     start(sink);
-    const auto done = sink.log(records.all());
+    auto done = sink.log(records.all());
     ASSERT_TRUE(done) << done.error().reason.message;
     ASSERT_TRUE(sink.finish(status, records.time()));
   }
 
   void start(tensorboard_sink& sink, const std::string& state = {}) {
-    const auto done = sink.start(run_, state);
+    auto done = sink.start(run_, state);
     ASSERT_TRUE(done) << done.error().reason.message;
   }
 
@@ -133,7 +133,7 @@ TEST_F(tensorboard_peer_test, reads_back_every_scalar_bit_for_bit) {
                              : bits(static_cast<float>(values[i]))});
   }
   write(records);
-  const auto read = read_by_peer(events_);
+  auto read = read_by_peer(events_);
   EXPECT_EQ(read["scalars"]["train/loss"], expected);
   EXPECT_EQ(read["scalars"]["größe"].size(), values.size());
   EXPECT_EQ(read["times"]["train/loss"][0], 1767225601.0);
@@ -143,7 +143,7 @@ TEST_F(tensorboard_peer_test, reads_back_texts_histograms_and_images) {
   std::vector<std::uint8_t> pixels(4 * 3 * 3);
   for (std::size_t i = 0; i < pixels.size(); ++i)
     pixels[i] = static_cast<std::uint8_t>(i * 7);
-  const auto png = encode_png(4, 3, 3, pixels);
+  auto png = encode_png(4, 3, 3, pixels);
   ASSERT_TRUE(png);
   test::write_bytes(folder_ / "a.png", *png);
   tracker_records records;
@@ -155,7 +155,7 @@ TEST_F(tensorboard_peer_test, reads_back_texts_histograms_and_images) {
   records.add(logged_histogram{6, "w", -1, 1, 0.5, 2, {0, 1}, {1, 2}});
   records.add(logged_image{7, "sample", folder_ / "a.png", 4, 3, 3});
   write(records);
-  const auto read = read_by_peer(events_);
+  auto read = read_by_peer(events_);
   EXPECT_EQ(read["texts"]["phase"],
             (json{{0, hex("warm")}, {2, hex("größe")}}));
   EXPECT_EQ(read["texts"]["note"], (json{{5, hex("**hi**")}}));
@@ -168,7 +168,7 @@ TEST_F(tensorboard_peer_test, reads_back_texts_histograms_and_images) {
 
 TEST_F(tensorboard_peer_test, forgets_reports_that_were_lost_to_a_rollback) {
   write(test::hard_run());
-  const auto read = read_by_peer(events_);
+  auto read = read_by_peer(events_);
   const auto& loss = read["scalars"]["loss"];
   ASSERT_EQ(loss.size(), 90u);
   for (std::size_t i = 0; i < loss.size(); ++i)
@@ -192,7 +192,7 @@ TEST_F(tensorboard_peer_test, keeps_what_the_loop_logged_before_a_checkpoint) {
   records.attempt(1, 2);
   records.add(logged_metrics{200, {{"batch_loss", -1}}});
   write(records);
-  const auto read = read_by_peer(events_);
+  auto read = read_by_peer(events_);
   const auto& logged = read["scalars"]["batch_loss"];
   ASSERT_EQ(logged.size(), 201u);
   EXPECT_EQ(logged[199], json({199, bits(99.0F)}));
@@ -207,7 +207,7 @@ TEST_F(tensorboard_peer_test, reads_all_whole_records_before_a_torn_one) {
   tensorboard_sink sink;
   start(sink);
   ASSERT_TRUE(sink.log(records.all()));
-  const auto file = test::event_files_in(events_).back();
+  auto file = test::event_files_in(events_).back();
   test::write_bytes(file,
                     test::bytes_of(file).substr(0, fs::file_size(file) - 3));
   EXPECT_EQ(read_by_peer(events_)["scalars"]["loss"].size(), 9u);
@@ -218,8 +218,8 @@ TEST_F(tensorboard_peer_test, reads_all_whole_records_before_a_torn_one) {
 
 // The body of a reply, of which chunked ones keep their sizes.
 json json_of(const std::string& body) {
-  const auto begin = body.find_first_of("[{");
-  const auto end = body.find_last_of("]}");
+  auto begin = body.find_first_of("[{");
+  auto end = body.find_last_of("]}");
   return begin == body.npos
            ? json{}
            : json::parse(body.substr(begin, end - begin + 1), nullptr, false);
@@ -239,11 +239,10 @@ protected:
   // background.
   template <class Complete>
   json ask(const std::string& path, Complete complete) {
-    const auto limit =
-      std::chrono::steady_clock::now() + std::chrono::seconds{60};
+    auto limit = std::chrono::steady_clock::now() + std::chrono::seconds{60};
     json answer;
     while (std::chrono::steady_clock::now() < limit) {
-      if (const auto reply = test::http_get(server_->port(), path);
+      if (auto reply = test::http_get(server_->port(), path);
           reply && reply->status == 200) {
         answer = json_of(reply->body);
         if (complete(answer))
@@ -259,7 +258,7 @@ protected:
   static std::string page_of(const std::string& url,
                              const fs::path& screenshot) {
     test::temporary_folder folder;
-    const auto command =
+    auto command =
       "exec '" + test::chromium_program().value()
       + "' --headless --no-sandbox --disable-gpu --disable-3d-apis"
         " --no-first-run --dump-dom --hide-scrollbars"
@@ -287,19 +286,19 @@ TEST_F(tensorboard_server_test, shows_curves_texts_and_how_the_run_ended) {
   serve();
   EXPECT_EQ(ask("/data/runs", [](const json& x) { return !x.empty(); }),
             json({"tensorboard"}));
-  const auto loss = ask("/data/plugin/scalars/scalars?run=tensorboard&tag=loss",
-                        [](const json& x) { return x.size() == 90; });
+  auto loss = ask("/data/plugin/scalars/scalars?run=tensorboard&tag=loss",
+                  [](const json& x) { return x.size() == 90; });
   EXPECT_EQ(loss[89][1], 89);
   EXPECT_EQ(loss[1][2], 0.5);
-  const auto odd = ask("/data/plugin/scalars/scalars?run=tensorboard&tag=odd",
-                       [](const json& x) { return x.size() == 90; });
+  auto odd = ask("/data/plugin/scalars/scalars?run=tensorboard&tag=odd",
+                 [](const json& x) { return x.size() == 90; });
   EXPECT_EQ(odd[0][2], "NaN");
   EXPECT_EQ(odd[1][2], "Infinity");
   EXPECT_EQ(odd[2][2], "-Infinity");
-  const auto note = ask("/data/plugin/text/text?run=tensorboard&tag=note",
-                        [](const json& x) { return !x.empty(); });
+  auto note = ask("/data/plugin/text/text?run=tensorboard&tag=note",
+                  [](const json& x) { return !x.empty(); });
   EXPECT_EQ(note[0]["step"], 5);
-  const auto groups = test::run_peer_script(R"py(
+  auto groups = test::run_peer_script(R"py(
 import json, sys, urllib.request
 body = {"experimentName": "", "allowedStatuses": [
             "STATUS_UNKNOWN", "STATUS_SUCCESS", "STATUS_FAILURE", "STATUS_RUNNING"],
@@ -309,8 +308,8 @@ request = urllib.request.Request(
     json.dumps(body).encode(), {"Content-Type": "application/json"})
 print(json.dumps(json.load(urllib.request.urlopen(request))))
 )py",
-                                            {server_->url()});
-  const auto group = json_of(groups.output)["sessionGroups"][0];
+                                      {server_->url()});
+  auto group = json_of(groups.output)["sessionGroups"][0];
   EXPECT_EQ(group["hparams"], json::parse(R"({"lr": 0.1, "epochs": 3.0,
     "optimizer/name": "adam", "amp": true})"))
     << groups.output;
@@ -349,23 +348,23 @@ TEST_F(tensorboard_server_test, draws_the_curve_in_a_browser) {
   serve();
   ask("/data/plugin/scalars/scalars?run=tensorboard&tag=train%2Floss",
       [](const json& x) { return x.size() == count; });
-  const auto screenshot = fs::path{TROUPE_SCREENSHOTS} / "tensorboard.png";
+  auto screenshot = fs::path{TROUPE_SCREENSHOTS} / "tensorboard.png";
   fs::remove(screenshot);
   // Without WebGL the page draws its lines as SVG, which the DOM shows.
-  const auto dom = page_of(server_->url() + "/#timeseries", screenshot);
+  auto dom = page_of(server_->url() + "/#timeseries", screenshot);
   EXPECT_NE(dom.find("title=\"train/loss\""), dom.npos);
-  const auto lines = lines_of(dom);
+  auto lines = lines_of(dom);
   ASSERT_GE(lines.size(), 2u);
   // One line is the values, the other smoothed: which is which does not show.
   auto is_curve = [&](const auto& points) {
     if (points.size() != count)
       return false;
-    const auto [x0, y0] = points.front();
-    const auto [x1, y1] = points.back();
+    auto [x0, y0] = points.front();
+    auto [x1, y1] = points.back();
     for (std::size_t i = 0; i < count; ++i) {
-      const auto [x, y] = points[i];
-      const auto along = static_cast<double>(i) / (count - 1);
-      const auto up = (value(i) - value(0)) / (value(count - 1) - value(0));
+      auto [x, y] = points[i];
+      auto along = static_cast<double>(i) / (count - 1);
+      auto up = (value(i) - value(0)) / (value(count - 1) - value(0));
       if (std::abs((x - x0) / (x1 - x0) - along) > 1e-3
           || std::abs((y - y0) / (y1 - y0) - up) > 1e-3)
         return false;

@@ -38,7 +38,7 @@ c10::Device check_loader_options(train_context& context,
   // A loop that was not started by a torch trainer has no device.
   using plane_type = std::shared_ptr<torch_data_plane>;
   auto* plane = std::any_cast<plane_type>(&context.data_plane());
-  const auto moves = options.move_to_device && plane != nullptr;
+  auto moves = options.move_to_device && plane != nullptr;
   return moves ? (*plane)->device : c10::Device{c10::kCPU};
 }
 

@@ -162,7 +162,7 @@ public:
   iterator& operator++() {
     current_.reset();
     if (next_ < order_.batches()) {
-      const auto k = next_++; // a batch that cannot be read is skipped
+      auto k = next_++; // a batch that cannot be read is skipped
       std::optional<internal::activity_scope> waits;
       if (auto shown = loader_->activity())
         waits.emplace(shown->in_data_loader);

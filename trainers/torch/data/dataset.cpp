@@ -32,7 +32,7 @@ std::string without_stack(const std::string& what) {
 } // namespace
 
 void throw_dataset_error(std::span<const std::int64_t> indices) {
-  const auto text = "the dataset failed at " + describe(indices) + ": ";
+  auto text = "the dataset failed at " + describe(indices) + ": ";
   auto wrapped = [&](const std::string& what) {
     return train_error{{ec::invalid_argument, text + what}};
   };

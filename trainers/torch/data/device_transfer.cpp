@@ -39,8 +39,7 @@ void device_transfer::arrive(const ticket& x,
                              const std::vector<at::Tensor*>& tensors) const {
   if (!x)
     return;
-  const auto current =
-    c10::impl::VirtualGuardImpl{device_.type()}.getStream(device_);
+  auto current = c10::impl::VirtualGuardImpl{device_.type()}.getStream(device_);
   x->block(current);
   // Keeps the allocator from giving the memory to the side stream while the
   // compute stream still reads it.

@@ -18,8 +18,8 @@ namespace {
 /// Position at which the epoch ends if it continues at *first*.
 std::int64_t end_of_epoch(std::int64_t samples, std::int64_t first,
                           const sampler_options& options) {
-  const auto left = std::max<std::int64_t>(samples - first, 0);
-  const auto world = std::int64_t{options.world_size};
+  auto left = std::max<std::int64_t>(samples - first, 0);
+  auto world = std::int64_t{options.world_size};
   switch (options.tail) {
     case tail::pad:
       return first + (left + world - 1) / world * world;
@@ -41,17 +41,17 @@ epoch_order::epoch_order(std::int64_t samples, std::int64_t first,
     order_(std::move(order)) {}
 
 std::int64_t epoch_order::batches() const noexcept {
-  const auto all = end_ - first_;
-  const auto has_share_of_rest = options_.rank < all % global_batch();
+  auto all = end_ - first_;
+  auto has_share_of_rest = options_.rank < all % global_batch();
   return all / global_batch() + (has_share_of_rest ? 1 : 0);
 }
 
 std::vector<std::int64_t> epoch_order::indices(std::int64_t k) const {
   std::vector<std::int64_t> result;
-  const auto end = cursor_after(k);
+  auto end = cursor_after(k);
   auto position = first_ + k * global_batch() + options_.rank;
   for (; position < end; position += options_.world_size) {
-    const auto i = position % samples_; // padding starts over
+    auto i = position % samples_; // padding starts over
     result.push_back(order_ ? (*order_)[static_cast<std::size_t>(i)] : i);
   }
   return result;
@@ -98,7 +98,7 @@ void distributed_sampler::set_epoch(std::uint64_t epoch) {
 }
 
 void distributed_sampler::start() {
-  const auto used_up =
+  auto used_up =
     state_.cursor > 0 && from(state_.cursor).end() == state_.cursor;
   if (used_up && !epoch_chosen_) {
     ++state_.epoch;
@@ -111,7 +111,7 @@ void distributed_sampler::start() {
 }
 
 std::optional<std::vector<std::int64_t>> distributed_sampler::next() {
-  const auto order = rest();
+  auto order = rest();
   if (order.batches() == 0) {
     advance(order.end());
     return std::nullopt;
@@ -136,7 +136,7 @@ std::int64_t distributed_sampler::batches() const {
 
 void distributed_sampler::load_state(const sampler_state& x) {
   // Earlier versions counted what padding adds at the end of an epoch.
-  const auto end =
+  auto end =
     options_.tail == tail::pad ? samples_ + options_.world_size - 1 : samples_;
   require(
     x.cursor >= 0 && x.cursor <= end,

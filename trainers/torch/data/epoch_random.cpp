@@ -30,7 +30,7 @@ public:
   std::uint64_t below(std::uint64_t limit) noexcept {
     auto product = wide{(*this)()} * limit;
     if (static_cast<std::uint64_t>(product) < limit) {
-      const auto unfair = (0 - limit) % limit;
+      auto unfair = (0 - limit) % limit;
       while (static_cast<std::uint64_t>(product) < unfair)
         product = wide{(*this)()} * limit;
     }
@@ -71,7 +71,7 @@ sample_generators::sample_generators(std::uint64_t seed,
   : key_(mix(key_of(seed, epoch) + 1)) {} // not the key of the order
 
 at::Generator sample_generators::of(std::int64_t index) const {
-  const auto key = mix(key_ + static_cast<std::uint64_t>(index));
+  auto key = mix(key_ + static_cast<std::uint64_t>(index));
   counter_generator random{key};
   // LibTorch's own seeding uses 32 bits of a seed, too few for the samples of
   // many epochs. This state is twisted before its first number.
@@ -80,7 +80,7 @@ at::Generator sample_generators::of(std::int64_t index) const {
   state.left_ = 1;
   state.seeded_ = true;
   for (std::size_t i = 0; i < state.state_.size(); i += 2) {
-    const auto bits = random();
+    auto bits = random();
     state.state_[i] = static_cast<std::uint32_t>(bits);
     state.state_[i + 1] = static_cast<std::uint32_t>(bits >> 32);
   }

@@ -54,8 +54,8 @@ public:
     auto* to = static_cast<char*>(target);
     while (n > 0) {
       // The limit of one call is that of an int.
-      const auto part = std::min<std::size_t>(n, 1u << 30);
-      const auto got = gzread(file_.get(), to, static_cast<unsigned>(part));
+      auto part = std::min<std::size_t>(n, 1u << 30);
+      auto got = gzread(file_.get(), to, static_cast<unsigned>(part));
       if (got <= 0)
         return false;
       to += got;
@@ -68,7 +68,7 @@ public:
   bool at_end() {
     char byte;
     int code = Z_OK;
-    const auto got = gzread(file_.get(), &byte, 1);
+    auto got = gzread(file_.get(), &byte, 1);
     gzerror(file_.get(), &code); // a cut archive reads as an end, too
     return got == 0 && code == Z_OK;
   }
@@ -112,8 +112,8 @@ expected<idx_file> idx_file::read(const fs::path& path, int dimensions,
   for (int i = 0; i < dimensions; ++i) {
     if (!in.read(word, sizeof(word)))
       return corrupt(in.failure());
-    const auto size = big_endian(word);
-    const auto too_large =
+    auto size = big_endian(word);
+    auto too_large =
       i == 0 ? size > max_items : size > max_item_bytes / item_bytes;
     if (too_large || size == 0)
       return corrupt(c10::str("a dimension of ", size, " is out of range"));
@@ -164,8 +164,8 @@ const fs::path& fashion_mnist::default_root() {
 
 fashion_mnist::fashion_mnist(const fs::path& root, split part) {
   const std::string name = part == split::train ? "train" : "t10k";
-  const auto images_path = root / (name + "-images-idx3-ubyte.gz");
-  const auto labels_path = root / (name + "-labels-idx1-ubyte.gz");
+  auto images_path = root / (name + "-images-idx3-ubyte.gz");
+  auto labels_path = root / (name + "-labels-idx1-ubyte.gz");
   auto images = read(images_path, 3);
   auto labels = read(labels_path, 1);
   auto damaged = [](const fs::path& path, const std::string& why) {
@@ -193,7 +193,7 @@ fashion_mnist::sample fashion_mnist::get(std::int64_t index) const {
 
 fashion_mnist::sample
 fashion_mnist::get_batch(std::span<const std::int64_t> indices) const {
-  const auto n = static_cast<std::int64_t>(indices.size());
+  auto n = static_cast<std::int64_t>(indices.size());
   auto images = at::empty({n, 1, side, side}, at::kFloat);
   auto labels = at::empty({n}, at::kLong);
   auto* image = images.data_ptr<float>();

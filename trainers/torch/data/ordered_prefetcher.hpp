@@ -71,7 +71,7 @@ private:
   };
 
   void work(std::stop_token stop, int worker) {
-    const auto process = ::getpid();
+    auto process = ::getpid();
     for (;;) {
       std::unique_lock guard{mutex_};
       auto room = [this] {

@@ -38,7 +38,7 @@ name_mismatch(const group_ptr& group,
     for (auto& x : *list)
       if (!is_ignored(options, x.name))
         names += x.name + '\n';
-  const auto mine = static_cast<std::int64_t>(checksum(names));
+  auto mine = static_cast<std::int64_t>(checksum(names));
   std::vector<at::Tensor> first{
     at::full({1}, mine, at::TensorOptions{at::kLong}.device(device))};
   group->broadcast(first)->wait();

@@ -65,7 +65,7 @@ void write_archive(const fs::path& path, const tensor_map& tensors) {
     }};
   try {
     std::vector<at::Tensor> written;
-    const auto pickle = pickled(tensors, written);
+    auto pickle = pickled(tensors, written);
     for (std::size_t i = 0; i < written.size(); ++i)
       archive.writeRecord(concat("data/", i), written[i].storage().data(),
                           written[i].storage().nbytes());
@@ -101,7 +101,7 @@ tensor_map load_pt(const fs::path& path, trusted_source) {
                                          "dict of tensors: "
                                        + why}};
   };
-  const auto bytes = file->bytes();
+  auto bytes = file->bytes();
   const auto* begin = reinterpret_cast<const char*>(bytes.data());
   c10::IValue value;
   try {

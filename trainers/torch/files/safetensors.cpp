@@ -92,11 +92,11 @@ std::span<const std::byte> bytes_in(const at::Tensor& x) {
 /// The tensor at *data*, which *file* keeps alive.
 at::Tensor view(const std::shared_ptr<mapped_file>& file, std::byte* data,
                 const safetensors_header::entry& x) {
-  const auto type = *scalar_type(x.dtype);
-  const auto options = at::TensorOptions{}.dtype(type);
+  auto type = *scalar_type(x.dtype);
+  auto options = at::TensorOptions{}.dtype(type);
   if (x.begin == x.end)
     return at::empty(x.shape, options);
-  const auto unit = safetensors_header::element_size(x.dtype);
+  auto unit = safetensors_header::element_size(x.dtype);
   if (reinterpret_cast<std::uintptr_t>(data) % unit == 0)
     return at::from_blob(
       data, x.shape, [file](void*) {}, options);

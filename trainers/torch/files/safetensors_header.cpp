@@ -85,10 +85,9 @@ to_entry(const std::string& name, const json& x, std::uint64_t data_size) {
   const auto& dtype = x["dtype"];
   const auto& shape = x["shape"];
   const auto& offsets = x["data_offsets"];
-  const auto unit =
-    dtype.is_string()
-      ? safetensors_header::element_size(dtype.get<std::string>())
-      : 0;
+  auto unit = dtype.is_string()
+                ? safetensors_header::element_size(dtype.get<std::string>())
+                : 0;
   if (unit == 0)
     return bad("has the unknown data type " + dtype.dump());
   if (!shape.is_array() || !std::ranges::all_of(shape, is_count))
@@ -143,19 +142,19 @@ expected<safetensors_header>
 safetensors_header::decode(std::span<const std::byte> file) {
   if (file.size() < length_bytes)
     return corrupt("it is too short for a safetensors file");
-  const auto length = little_endian(file);
+  auto length = little_endian(file);
   if (length > max_header || length > file.size() - length_bytes)
     return corrupt(
       concat("its header of ", length, " bytes does not fit into the file"));
   const auto* begin = reinterpret_cast<const char*>(file.data()) + length_bytes;
   std::string problem;
-  const auto document = parse({begin, length}, problem);
+  auto document = parse({begin, length}, problem);
   if (!problem.empty())
     return corrupt("in its header " + problem);
   if (!document.is_object())
     return corrupt("its header is not a JSON object");
   safetensors_header result;
-  const auto data_size = file.size() - length_bytes - length;
+  auto data_size = file.size() - length_bytes - length;
   for (const auto& [name, value] : document.items()) {
     if (name == metadata_key) {
       if (!value.is_object()

@@ -26,7 +26,7 @@ expected<std::shared_ptr<mapped_file>> mapped_file::open(const fs::path& path) {
     return refuse(std::strerror(errno));
   if (!S_ISREG(facts.st_mode))
     return refuse("it is not a file");
-  const auto size = static_cast<std::size_t>(facts.st_size);
+  auto size = static_cast<std::size_t>(facts.st_size);
   void* memory = nullptr;
   if (size > 0) {
     // Without a reservation: the file may be larger than memory, and hardly
@@ -65,7 +65,7 @@ replacing_file::write(const std::vector<std::span<const std::byte>>& pieces) {
       rest.push_back({const_cast<std::byte*>(piece.data()), piece.size()});
   std::size_t first = 0;
   while (first < rest.size()) {
-    const auto count = std::min<std::size_t>(rest.size() - first, IOV_MAX);
+    auto count = std::min<std::size_t>(rest.size() - first, IOV_MAX);
     auto written =
       ::writev(temporary_.file.get(), &rest[first], static_cast<int>(count));
     if (written == -1 && errno == EINTR)

@@ -72,11 +72,11 @@ void segment_collectives::barrier(const call& x) {
 
 void segment_collectives::all_reduce(const call& x, std::byte* data,
                                      std::size_t count, const reduction& how) {
-  const auto me = exchange_.rank();
-  const auto ranks = exchange_.ranks();
-  const auto width = size_of(how.type);
-  const auto bytes = count * width;
-  const auto root = x.fingerprint.root;
+  auto me = exchange_.rank();
+  auto ranks = exchange_.ranks();
+  auto width = size_of(how.type);
+  auto bytes = count * width;
+  auto root = x.fingerprint.root;
   const bool takes = root < 0 || root == me;
   std::vector<const std::byte*> sources(static_cast<std::size_t>(ranks));
   if (bytes <= inline_bytes) {
@@ -130,7 +130,7 @@ void segment_collectives::all_reduce(const call& x, std::byte* data,
 
 void segment_collectives::broadcast(const call& x, std::byte* data,
                                     std::size_t bytes) {
-  const auto root = x.fingerprint.root;
+  auto root = x.fingerprint.root;
   const bool gives = root == exchange_.rank();
   if (bytes <= inline_bytes) {
     exchange_.open(x.fingerprint, x.timeout, data, gives ? bytes : 0);
@@ -155,7 +155,7 @@ void segment_collectives::broadcast(const call& x, std::byte* data,
 void segment_collectives::all_gather(const call& x, const std::byte* in,
                                      std::size_t bytes,
                                      const std::vector<std::byte*>& out) {
-  const auto me = exchange_.rank();
+  auto me = exchange_.rank();
   auto take = [&](int r, piece part, const std::byte* from) {
     if (!out.empty() && r != me)
       copy_bytes(out[static_cast<std::size_t>(r)] + part.begin, from,
@@ -185,11 +185,11 @@ void segment_collectives::all_gather(const call& x, const std::byte* in,
 void segment_collectives::scatter(const call& x,
                                   const std::vector<const std::byte*>& in,
                                   std::byte* out, std::size_t bytes) {
-  const auto me = exchange_.rank();
-  const auto root = x.fingerprint.root;
-  const auto ranks = static_cast<std::size_t>(exchange_.ranks());
+  auto me = exchange_.rank();
+  auto root = x.fingerprint.root;
+  auto ranks = static_cast<std::size_t>(exchange_.ranks());
   exchange_.open(x.fingerprint, x.timeout);
-  const auto share = chunk_bytes / ranks / line * line;
+  auto share = chunk_bytes / ranks / line * line;
   const chunks parts{bytes, share};
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {
     exchange_.meet();
@@ -209,11 +209,11 @@ void segment_collectives::scatter(const call& x,
 void segment_collectives::reduce_scatter(
   const call& x, const std::vector<const std::byte*>& in, std::byte* out,
   std::size_t count, const reduction& how) {
-  const auto me = static_cast<std::size_t>(exchange_.rank());
-  const auto ranks = static_cast<std::size_t>(exchange_.ranks());
-  const auto width = size_of(how.type);
+  auto me = static_cast<std::size_t>(exchange_.rank());
+  auto ranks = static_cast<std::size_t>(exchange_.ranks());
+  auto width = size_of(how.type);
   exchange_.open(x.fingerprint, x.timeout);
-  const auto share = chunk_bytes / ranks / line * line;
+  auto share = chunk_bytes / ranks / line * line;
   const chunks parts{count * width, share};
   std::vector<const std::byte*> sources(ranks);
   for (std::size_t step = 0; step < parts.count() + 1; ++step) {

@@ -42,9 +42,9 @@ bool early_stopping::checks_train_epochs(const epoch_loop& loop) const {
 }
 
 void early_stopping::check(epoch_loop& loop) {
-  const auto value = monitored(loop);
-  const auto text = to_string(metric_value{value});
-  const auto begin =
+  auto value = monitored(loop);
+  auto text = to_string(metric_value{value});
+  auto begin =
     c10::str("epoch ", loop.current_epoch(), ": '", options_.monitor, "' ");
   if (options_.check_finite && !std::isfinite(value)) {
     reason_ = begin + "is " + text;
@@ -65,8 +65,8 @@ void early_stopping::check(epoch_loop& loop) {
 }
 
 double early_stopping::monitored(epoch_loop& loop) const {
-  const auto logged = loop.callback_metrics();
-  const auto mine = logged.number(options_.monitor);
+  auto logged = loop.callback_metrics();
+  auto mine = logged.number(options_.monitor);
   if (!mine)
     throw_invalid_argument("early_stopping monitors '", options_.monitor,
                            "', which rank ", loop.context().rank(),

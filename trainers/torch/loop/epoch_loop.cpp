@@ -204,8 +204,8 @@ void epoch_loop::gather_callbacks() {
 void epoch_loop::check_order(batch_feed& feed, const char* use) {
   if (context_.world_size() == 1)
     return;
-  const auto mine = feed.divides().value_or(divided_order{});
-  const auto first = context_.broadcast_from_rank_zero(mine);
+  auto mine = feed.divides().value_or(divided_order{});
+  auto first = context_.broadcast_from_rank_zero(mine);
   auto text = [](const divided_order& x) {
     return c10::str(x.samples, " samples in the order of seed ", x.seed);
   };
@@ -217,7 +217,7 @@ void epoch_loop::check_order(batch_feed& feed, const char* use) {
 }
 
 void epoch_loop::check_batches(batch_feed& train) {
-  const auto mine = limited(train.size(), options_.limit_train_batches);
+  auto mine = limited(train.size(), options_.limit_train_batches);
   if (mine < 1)
     throw_invalid_argument("rank ", context_.rank(),
                            ": the loader for training has no batches");
@@ -231,7 +231,7 @@ void epoch_loop::check_batches(batch_feed& train) {
 }
 
 void epoch_loop::check_optimizer() const {
-  const auto known = model_->parameters();
+  auto known = model_->parameters();
   for (auto& x : optimizer_.parameters())
     if (std::ranges::none_of(known, [&](auto& y) { return y.is_same(x); }))
       throw_invalid_argument(
@@ -242,7 +242,7 @@ void epoch_loop::check_optimizer() const {
 
 void epoch_loop::sanity_check(batch_feed& validation) {
   sanity_checking_ = true;
-  const auto random = random_state(device(context_));
+  auto random = random_state(device(context_));
   call(&loop_callback::on_sanity_check_start);
   auto limit = options_.limit_val_batches;
   if (options_.num_sanity_val_steps > 0)
@@ -260,7 +260,7 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
   module_->on_train_epoch_start();
   {
     const pass batches{train, epoch_};
-    const auto n = limited(train.size(), options_.limit_train_batches);
+    auto n = limited(train.size(), options_.limit_train_batches);
     for (std::int64_t i = 0; i < n; ++i) {
       if (!train.next())
         throw_invalid_argument("the loader for training said that it has ",
@@ -275,9 +275,9 @@ void epoch_loop::train_epoch(batch_feed& train, batch_feed* validation) {
 
 void epoch_loop::train_batch(batch_feed& train, std::int64_t index,
                              std::int64_t batches) {
-  const auto window = options_.accumulate_grad_batches;
-  const auto ends_epoch = index + 1 == batches;
-  const auto is_last = (index + 1) % window == 0 || ends_epoch;
+  auto window = options_.accumulate_grad_batches;
+  auto ends_epoch = index + 1 == batches;
+  auto is_last = (index + 1) % window == 0 || ends_epoch;
   train.transfer(device(context_));
   log_.begin_batch(train.samples());
   call(&loop_callback::on_train_batch_start, index);

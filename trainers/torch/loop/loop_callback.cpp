@@ -38,8 +38,8 @@ void learning_rate_monitor::log(epoch_loop& loop, schedule_interval now) const {
   const auto& optimizer = loop.optimizer();
   if (now != interval_.value_or(optimizer.schedule().interval))
     return;
-  const auto name = "lr-" + optimizer.name();
-  const auto rates = optimizer.lr();
+  auto name = "lr-" + optimizer.name();
+  auto rates = optimizer.lr();
   for (std::size_t i = 0; i < rates.size(); ++i)
     loop.log(rates.size() == 1 ? name : concat(name, "/pg", i + 1), rates[i],
              {.on_step = true, .on_epoch = false});

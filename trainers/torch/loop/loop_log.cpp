@@ -46,13 +46,13 @@ epoch_means::shared_names(train_context& context) const {
 
 std::map<std::string, double> epoch_means::means(train_context& context) const {
   auto names = shared_names(context);
-  const auto shared = static_cast<std::int64_t>(names.size());
+  auto shared = static_cast<std::int64_t>(names.size());
   for (auto& [name, x] : entries_)
     if (!x.over_ranks)
       names.push_back(name);
   if (names.empty())
     return {};
-  const auto on_device =
+  auto on_device =
     at::TensorOptions{}.dtype(at::kDouble).device(device(context));
   std::vector<at::Tensor> sums;
   std::vector<double> weights;
@@ -138,10 +138,10 @@ void loop_log::add(train_context& context, const std::string& name,
                                 ? c10::str(value.numel(), " elements")
                                 : std::string{"an undefined tensor"})
                            + ", but a logged value is one number");
-  const auto in_batch = place_ == place::batch && !validating_;
-  const auto at_end = place_ == place::epoch_end;
-  const auto on_step = options.on_step.value_or(in_batch) || at_end;
-  const auto on_epoch = options.on_epoch.value_or(!in_batch) && !at_end;
+  auto in_batch = place_ == place::batch && !validating_;
+  auto at_end = place_ == place::epoch_end;
+  auto on_step = options.on_step.value_or(in_batch) || at_end;
+  auto on_epoch = options.on_epoch.value_or(!in_batch) && !at_end;
   if (on_step) {
     auto now = options.sync_dist
                  ? mean_over_ranks(context, value.detach())

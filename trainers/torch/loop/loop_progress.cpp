@@ -99,7 +99,7 @@ void write_progress(const fs::path& folder, const loop_progress& x) {
 }
 
 std::optional<loop_progress> read_progress(const fs::path& folder) {
-  const auto path = text_file(folder);
+  auto path = text_file(folder);
   if (!is_there(path))
     return std::nullopt;
   auto result =

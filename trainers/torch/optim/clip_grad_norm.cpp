@@ -32,7 +32,7 @@ at::Tensor clip_grad_norm(const std::vector<at::Tensor>& parameters,
   auto total = at::linalg_vector_norm(at::stack(norms), norm_type);
   // Multiplying by one where nothing is to be clipped saves asking the device.
   auto factor = at::clamp_max(max_norm / (total + 1e-6), 1.0);
-  const auto on_one_device = std::ranges::all_of(gradients, [&](auto& x) {
+  auto on_one_device = std::ranges::all_of(gradients, [&](auto& x) {
     return x.device() == gradients.front().device();
   });
   if (on_one_device)

@@ -232,7 +232,7 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
   for (std::size_t g = 0; g < groups_.size(); ++g) {
     options.push_back(groups_[g].options);
     for_each_option(options.back(), [&](const char* option, auto& value) {
-      const auto name = option_name(g, option);
+      auto name = option_name(g, option);
       const auto* x = find(name);
       if (x && x->numel() == 1)
         value =
@@ -243,14 +243,14 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
         complain(name, "is missing"); // of others older states have none
     });
     for (const auto& parameter : groups_[g].parameters) {
-      const auto stem = concat("state.", slots.size(), '.');
+      auto stem = concat("state.", slots.size(), '.');
       auto& slot = slots.emplace_back();
-      const auto names = slot_names(options.back());
+      auto names = slot_names(options.back());
       for (const auto& name : names) {
         const auto* value = find(stem + name);
         if (!value)
           continue;
-        const auto is_step = name == adam_slot::step;
+        auto is_step = name == adam_slot::step;
         auto copy = is_step
                       ? at::zeros({}, parameter.options().dtype(at::kFloat))
                       : at::empty_like(parameter);
@@ -263,7 +263,7 @@ void fused_optimizer<Options>::load_state(const tensor_map& saved,
         complain(stem + "*", "is incomplete");
     }
   }
-  const auto given = std::ranges::count_if(
+  auto given = std::ranges::count_if(
     saved, [&](const auto& item) { return item.first.starts_with(prefix); });
   if (static_cast<std::size_t>(given) != used)
     complain("*", c10::str("has ", given - static_cast<long>(used),

@@ -43,7 +43,7 @@ adam_columns begin_adam_step(const std::vector<at::Tensor>& parameters,
       slot[name] = at::zeros_like(like);
   };
   for (std::size_t i = 0; i < parameters.size(); ++i) {
-    const auto x = parameters[i].detach();
+    auto x = parameters[i].detach();
     auto& slot = *slots[i];
     if (!slot.contains(adam_slot::step))
       slot[adam_slot::step] = at::zeros({}, x.options().dtype(at::kFloat));

@@ -188,7 +188,7 @@ TEST_F(early_stopping_test, an_accuracy_is_to_grow) {
 }
 
 TEST_F(early_stopping_test, what_is_not_finite_stops_at_once) {
-  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  auto nan = std::numeric_limits<double>::quiet_NaN();
   EXPECT_EQ(epochs(2, {5, 4, nan, 3, 2, 1, 1, 1}, {}), (std::vector{3, 3}));
   EXPECT_EQ(reason, "epoch 2: 'score' is nan");
 }
@@ -333,7 +333,7 @@ class killed_loop_test : public loop_test,
                          public testing::WithParamInterface<bool> {};
 
 TEST_P(killed_loop_test, continues_as_if_nothing_had_happened) {
-  const auto apart = GetParam();
+  auto apart = GetParam();
   auto whole = torch_trainer{failing_loop, failing_config{.apart = apart},
                              options(2, "whole")}
                  .fit();

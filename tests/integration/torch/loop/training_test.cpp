@@ -202,7 +202,7 @@ TEST_F(values_test, means_and_latest_values_go_by_their_names) {
 TEST_F(values_test, a_mean_over_an_epoch_counts_each_sample_of_each_rank_once) {
   auto ranks = logged(2, 5);
   // Rank 0 has three samples of five, in batches of two and one.
-  const auto all = mean_y({0, 1, 2, 3, 4});
+  auto all = mean_y({0, 1, 2, 3, 4});
   for (auto& x : ranks) {
     EXPECT_NEAR(*x.number("y"), all, 1e-6);
     EXPECT_EQ(x.at("rank"), metric_value{0.5});

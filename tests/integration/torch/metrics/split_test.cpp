@@ -79,7 +79,7 @@ auto no_failures() {
 
 TEST_P(any_split, gives_the_value_of_one_process_and_keeps_the_states) {
   constexpr unsigned seeds = 8;
-  const auto whole = expected(GetParam().samples);
+  auto whole = expected(GetParam().samples);
   for (int size = 1; size <= most_ranks; ++size) {
     SCOPED_TRACE(std::to_string(size) + " ranks");
     auto ranks = static_cast<std::size_t>(size);

@@ -31,7 +31,7 @@ subject make_subject(const table_case& x) {
 /// The difference of what *f* returns and *expected*, which may be "throws".
 template <class F>
 std::string difference_of(F f, const nlohmann::json& expected) {
-  const auto throws = expected == "throws";
+  auto throws = expected == "throws";
   try {
     auto value = f();
     return throws ? "no error" : difference(value, expected);

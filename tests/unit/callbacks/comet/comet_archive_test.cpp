@@ -88,7 +88,7 @@ TEST_F(comet_archive_test, writes_nothing_once_the_run_is_over) {
   ASSERT_TRUE(x.start(run, ""));
   auto row = record.report(0, {{{"loss", 0.5}}});
   ASSERT_TRUE(x.log({&row, 1}));
-  const auto before = messages();
+  auto before = messages();
   over.request_stop();
   row = record.report(1, {{{"loss", 0.25}}});
   EXPECT_FALSE(x.log({&row, 1}));

@@ -33,7 +33,7 @@ protected:
 };
 
 TEST_F(csv_crash_test, loses_and_repeats_no_row_wherever_it_is_killed) {
-  const auto whole = undisturbed(7);
+  auto whole = undisturbed(7);
   for (const auto* point :
        {"record_file.append", "record_file.commit", "csv.replaced",
         "replace.written", "replace.renamed", "storage.sync_file"})
@@ -48,11 +48,11 @@ TEST_F(csv_crash_test, loses_and_repeats_no_row_wherever_it_is_killed) {
 }
 
 TEST_F(csv_crash_test, loses_and_repeats_no_row_at_fifty_random_moments) {
-  const auto whole = undisturbed(3);
+  auto whole = undisturbed(3);
   std::mt19937 random{50};
   auto size = [this] {
     boost::system::error_code missing;
-    const auto result = fs::file_size(file_, missing);
+    auto result = fs::file_size(file_, missing);
     return missing ? 0 : result;
   };
   for (int round = 0; round < 10; ++round) {

@@ -26,7 +26,7 @@ protected:
   void TearDown() override { ASSERT_TRUE(arm_failpoint("")); }
 
   void start(csv_sink& sink, const std::string& state = {}) {
-    const auto done = sink.start(run_, state);
+    auto done = sink.start(run_, state);
     ASSERT_TRUE(done) << done.error().reason.message;
   }
 
@@ -34,7 +34,7 @@ protected:
   std::string written(records_span records, csv_options options = {}) {
     csv_sink sink{options};
     start(sink);
-    const auto done = sink.log(records);
+    auto done = sink.log(records);
     EXPECT_TRUE(done) << done.error().reason.message;
     return content();
   }
@@ -99,7 +99,7 @@ TEST_F(csv_sink_test, changes_nothing_once_its_run_is_over) {
   ASSERT_TRUE(sink.log(all.first(1)));
   csv_sink other;
   start(other, sink.state());
-  const auto before = content();
+  auto before = content();
   over.request_stop();
   EXPECT_FALSE(sink.log(all.subspan(1, 1)));
   EXPECT_FALSE(sink.log(all.subspan(1, 1))); // It does not open its file.
@@ -172,7 +172,7 @@ TEST_F(csv_sink_test, rewrites_the_file_once_for_all_names_of_a_batch) {
   tracker_records records;
   records.report(0, {{{"a", 1}}});
   ASSERT_TRUE(sink.log(records.all()));
-  const auto before = records.all().size();
+  auto before = records.all().size();
   for (std::uint64_t i = 1; i < 1000; ++i)
     records.report(i, {{{"name_" + std::to_string(i), i}}});
   // The second rewrite would end the test.
@@ -183,11 +183,11 @@ TEST_F(csv_sink_test, rewrites_the_file_once_for_all_names_of_a_batch) {
 }
 
 TEST_F(csv_sink_test, keeps_every_cell_of_a_difficult_run) {
-  const auto run = test::hard_run();
-  const auto whole = written(run.all());
-  const auto rows = lines_of(whole);
+  auto run = test::hard_run();
+  auto whole = written(run.all());
+  auto rows = lines_of(whole);
   EXPECT_EQ(rows.size(), 1u + 60 + 40 + 10);
-  const auto names = csv::cells_of(rows[0]);
+  auto names = csv::cells_of(rows[0]);
   EXPECT_EQ(names.size(), 6u + 9 + 1 + 1100);
   for (const auto& row : rows)
     EXPECT_EQ(csv::cells_of(row).size(), names.size());
@@ -227,9 +227,9 @@ TEST_F(csv_sink_test, cuts_off_what_was_written_after_the_state) {
   csv_sink first;
   start(first);
   ASSERT_TRUE(first.log(all.first(2)));
-  const auto state = first.state();
+  auto state = first.state();
   ASSERT_TRUE(first.log(all.subspan(2))); // The header is longer now.
-  const auto whole = content();
+  auto whole = content();
   test::write_bytes(file_, whole + "5,0,\"torn");
   csv_sink second;
   start(second, state);
@@ -256,7 +256,7 @@ TEST_F(csv_sink_test, begins_a_new_file_if_its_own_was_removed) {
   start(sink);
   ASSERT_TRUE(sink.log(records.all()));
   fs::remove(file_);
-  const auto failed = sink.log(records.all());
+  auto failed = sink.log(records.all());
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
   ASSERT_TRUE(sink.log(records.all()));
@@ -268,7 +268,7 @@ TEST_F(csv_sink_test, takes_all_rows_again_after_the_disk_was_full) {
   for (std::uint64_t i = 0; i < 40; ++i)
     records.report(i, {{{"loss", i}, {"key_" + std::to_string(i), 1}}});
   const records_span all{records.all()};
-  const auto whole = written(all);
+  auto whole = written(all);
   fs::remove(file_);
   csv_sink sink;
   start(sink);
@@ -276,7 +276,7 @@ TEST_F(csv_sink_test, takes_all_rows_again_after_the_disk_was_full) {
     // Fails each write in turn: of the new file, of the row.
     ASSERT_TRUE(arm_failpoint(i % 2 == 0 ? "record_file.append=enospc"
                                          : "record_file.append:2=enospc"));
-    const auto failed = sink.log(all.subspan(i, 1));
+    auto failed = sink.log(all.subspan(i, 1));
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
     EXPECT_EQ(failed.error().accepted, 0u);
@@ -299,18 +299,18 @@ TEST_F(csv_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   const records_span all{records.all()};
   csv_sink sink;
   start(sink);
-  const auto path = (disk.path() / "metrics.csv").string();
+  auto path = (disk.path() / "metrics.csv").string();
   ASSERT_TRUE(sink.log(all.first(1)) && true);
-  const auto full = sink.log(all.subspan(1));
+  auto full = sink.log(all.subspan(1));
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().reason.message,
             "cannot append to " + path + ": No space left on device");
   EXPECT_EQ(lines_of(test::bytes_of(path)).size(), 2u);
-  const auto state = sink.state();
+  auto state = sink.state();
   ASSERT_TRUE(sink.finish(run_status_kind::errored, records.time()));
   if (!disk.make_read_only())
     GTEST_SKIP() << "the disk cannot be made read-only";
-  const auto read_only = sink.start(run_, state);
+  auto read_only = sink.start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().what, sink_failure::kind::transient);
   EXPECT_EQ(read_only.error().reason.message,
@@ -320,7 +320,7 @@ TEST_F(csv_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
 TEST_F(csv_sink_test, does_not_create_the_folder_of_a_removed_run) {
   run_.path = folder_ / "gone";
   csv_sink sink;
-  const auto failed = sink.start(run_, {});
+  auto failed = sink.start(run_, {});
   ASSERT_FALSE(failed);
   EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
   EXPECT_FALSE(fs::exists(run_.path));
@@ -330,7 +330,7 @@ TEST_F(csv_sink_test, refuses_names_that_it_cannot_use) {
   for (const auto* name :
        {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl", "lock", "ranks",
         "attempts", "checkpoints", "callbacks.told", "state.json.new"}) {
-    const auto refused = csv_sink{{.file = name}}.check(run_);
+    auto refused = csv_sink{{.file = name}}.check(run_);
     ASSERT_FALSE(refused) << name;
     EXPECT_EQ(refused.error().code, ec::invalid_config);
   }

@@ -67,8 +67,8 @@ std::string random_text(std::mt19937& random) {
 std::string python_says(const std::string& script, const fs::path& argument) {
   test::temporary_folder folder;
   test::write_bytes(folder / "script.py", script);
-  const auto command = "python3 '" + (folder / "script.py").string() + "' '"
-                       + argument.string() + "' 2>&1";
+  auto command = "python3 '" + (folder / "script.py").string() + "' '"
+                 + argument.string() + "' 2>&1";
   auto* pipe = ::popen(command.c_str(), "re");
   std::string result;
   std::array<char, 4096> buffer;
@@ -87,7 +87,7 @@ TEST(csv_table_test, is_read_back_by_pythons_csv_module) {
     for (auto i = 1 + random() % 6; i > 0; --i) {
       if (!cells.empty())
         file += ',';
-      const auto text = random_text(random);
+      auto text = random_text(random);
       if (random() % 2 == 0)
         csv::append_value(file, text);
       else
@@ -100,7 +100,7 @@ TEST(csv_table_test, is_read_back_by_pythons_csv_module) {
   }
   test::temporary_folder folder;
   test::write_bytes(folder / "table.csv", file);
-  const auto read = python_says(
+  auto read = python_says(
     "import csv, json, sys\n"
     "print(json.dumps(list(csv.reader(open(sys.argv[1], newline='',\n"
     "                                      encoding='utf-8'), "

@@ -38,7 +38,7 @@ TEST(png_test, preserves_every_pixel) {
         for (std::size_t i = 0; i < pixels.size(); ++i)
           pixels[i] = static_cast<std::uint8_t>(
             i * 3 + random() % static_cast<unsigned>(noise));
-        const auto png = encode_png(width, height, channels, pixels);
+        auto png = encode_png(width, height, channels, pixels);
         ASSERT_TRUE(png) << png.error().message;
         EXPECT_EQ(pixels_of(*png, width, height, channels), pixels);
       }
@@ -47,7 +47,7 @@ TEST(png_test, preserves_every_pixel) {
 TEST(png_test, names_the_colors_by_the_number_of_channels) {
   const char types[] = {0, 4, 2, 6};
   for (int channels = 1; channels <= 4; ++channels) {
-    const auto png =
+    auto png =
       encode_png(1, 1, channels, bytes(static_cast<std::size_t>(channels)));
     ASSERT_TRUE(png);
     EXPECT_EQ((*png)[25], types[channels - 1]);
@@ -59,7 +59,7 @@ TEST(png_test, compresses_a_smooth_image_well) {
   for (int y = 0; y < 256; ++y)
     for (int x = 0; x < 256; ++x)
       pixels.push_back(static_cast<std::uint8_t>(x + y));
-  const auto png = encode_png(256, 256, 1, pixels);
+  auto png = encode_png(256, 256, 1, pixels);
   ASSERT_TRUE(png);
   EXPECT_LT(png->size(), 2000u);
 }

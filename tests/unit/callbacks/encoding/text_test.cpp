@@ -54,7 +54,7 @@ TEST(json_text_test, stops_nesting_before_readers_overflow) {
   std::string name = "x";
   for (int i = 0; i < 20000; ++i)
     name += "/x";
-  const auto text = json_of({{name, 1}});
+  auto text = json_of({{name, 1}});
   EXPECT_EQ(nlohmann::json::parse(text).flatten().size(), 1u);
   EXPECT_LT(std::count(text.begin(), text.end(), '{'), 50);
 }

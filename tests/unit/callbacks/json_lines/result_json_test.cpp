@@ -25,7 +25,7 @@ using records_span = std::span<const tracker_record>;
 class result_json_test : public testing::Test {
 protected:
   void start(result_json_sink& sink, const std::string& state = {}) {
-    const auto done = sink.start(run_, state);
+    auto done = sink.start(run_, state);
     ASSERT_TRUE(done) << done.error().reason.message;
   }
 
@@ -33,7 +33,7 @@ protected:
                             result_json_options options = {}) {
     result_json_sink sink{options};
     start(sink);
-    const auto done = sink.log(records);
+    auto done = sink.log(records);
     EXPECT_TRUE(done) << done.error().reason.message;
     return lines_of(file_);
   }
@@ -55,7 +55,7 @@ TEST_F(result_json_test, writes_an_object_with_rays_names_for_each_report) {
   tracker_records records;
   records.attempt(0, 0);
   records.report(0, {{{"loss", 0.5}, {"val/acc", 1}}, {{"loss", 9}}}, "ckpt_0");
-  const auto lines = written(records.all());
+  auto lines = written(records.all());
   ASSERT_EQ(lines.size(), 1u);
   EXPECT_EQ(lines[0], json::parse(R"({
     "loss": 0.5, "val": {"acc": 1},
@@ -83,8 +83,8 @@ TEST_F(result_json_test, changes_nothing_once_its_run_is_over) {
   result_json_sink sink;
   start(sink);
   ASSERT_TRUE(sink.log(all.first(1)));
-  const auto lines = test::bytes_of(file_);
-  const auto params = test::bytes_of(folder_ / "params.json");
+  auto lines = test::bytes_of(file_);
+  auto params = test::bytes_of(folder_ / "params.json");
   over.request_stop();
   EXPECT_FALSE(sink.log(all.subspan(2)));
   EXPECT_FALSE(sink.log(all.subspan(1, 1)));
@@ -100,7 +100,7 @@ TEST_F(result_json_test, counts_time_over_the_run_and_since_the_restart) {
   records.attempt(1, 1);   // second 3
   records.report(1, {{}}); // second 4
   records.report(2, {{}});
-  const auto lines = written(records.all());
+  auto lines = written(records.all());
   ASSERT_EQ(lines.size(), 4u);
   EXPECT_EQ(lines[3]["training_iteration"], 3);
   EXPECT_EQ(lines[3]["attempt"], 1);
@@ -140,7 +140,7 @@ TEST_F(result_json_test, writes_every_kind_of_value) {
 TEST_F(result_json_test, lets_a_metric_replace_a_member_of_the_same_name) {
   tracker_records records;
   records.report(0, {{{"step", 1000}, {"config/seed", 7}}});
-  const auto line = written(records.all()).at(0);
+  auto line = written(records.all()).at(0);
   EXPECT_EQ(line["step"], 1000);
   EXPECT_EQ(line["config"], json::parse(R"({"seed": 7})"));
 }
@@ -149,7 +149,7 @@ TEST_F(result_json_test, writes_config_and_logged_params_to_params_json) {
   tracker_records records;
   records.add(logged_params{{{"seed", 7}, {"optimizer/beta", 0.9}}});
   written(records.all());
-  const auto expected = json::parse(R"({"lr": 0.1, "epochs": 3, "amp": true,
+  auto expected = json::parse(R"({"lr": 0.1, "epochs": 3, "amp": true,
     "optimizer": {"name": "adam", "beta": 0.9}, "seed": 7})");
   EXPECT_EQ(json::parse(test::bytes_of(folder_ / "params.json")), expected);
   result_json_sink again;
@@ -159,7 +159,7 @@ TEST_F(result_json_test, writes_config_and_logged_params_to_params_json) {
 }
 
 TEST_F(result_json_test, keeps_every_report_of_a_difficult_run) {
-  const auto lines = written(test::hard_run().all());
+  auto lines = written(test::hard_run().all());
   ASSERT_EQ(lines.size(), 60u + 40 + 10);
   EXPECT_EQ(lines[99 - 20 + 20]["epoch"], 79);
   EXPECT_EQ(lines[90]["many"].size(), 1100u);
@@ -175,9 +175,9 @@ TEST_F(result_json_test, cuts_off_what_was_written_after_the_state) {
   result_json_sink first;
   start(first);
   ASSERT_TRUE(first.log(all.first(3)));
-  const auto state = first.state();
+  auto state = first.state();
   ASSERT_TRUE(first.log(all.subspan(3)));
-  const auto whole = test::bytes_of(file_);
+  auto whole = test::bytes_of(file_);
   test::write_bytes(file_, whole + "{\"torn");
   result_json_sink second;
   start(second, state);
@@ -213,12 +213,12 @@ TEST_F(result_json_test, loses_and_repeats_no_line_wherever_it_is_killed) {
     test::broken_off writer{make, run_, records.all()};
     ASSERT_TRUE(writer.run_until("none", 1));
   }
-  const auto whole = test::bytes_of(file_);
+  auto whole = test::bytes_of(file_);
   EXPECT_EQ(lines_of(file_).size(), 60u);
   fs::remove(file_);
   auto size = [this] {
     boost::system::error_code missing;
-    const auto result = fs::file_size(file_, missing);
+    auto result = fs::file_size(file_, missing);
     return missing ? 0 : result;
   };
   std::mt19937 random{50};
@@ -244,18 +244,18 @@ TEST_F(result_json_test, reports_once_that_the_disk_is_full_or_read_only) {
   records.report(0, {{{"text", std::string(100'000, 'x')}}});
   result_json_sink sink;
   start(sink);
-  const auto path = (disk.path() / "result.json").string();
-  const auto full = sink.log(records.all());
+  auto path = (disk.path() / "result.json").string();
+  auto full = sink.log(records.all());
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().what, sink_failure::kind::transient);
   EXPECT_EQ(full.error().reason.message,
             "cannot append to " + path + ": No space left on device");
   EXPECT_EQ(test::bytes_of(path), "");
-  const auto state = sink.state();
+  auto state = sink.state();
   ASSERT_TRUE(sink.finish(run_status_kind::errored, records.time()));
   if (!disk.make_read_only())
     GTEST_SKIP() << "the disk cannot be made read-only";
-  const auto read_only = sink.start(run_, state);
+  auto read_only = sink.start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().reason.message,
             "cannot open " + path + ": Read-only file system");

@@ -323,7 +323,7 @@ TEST_F(databricks_test, fetches_a_token_once_and_again_before_it_ends) {
     set("oidc/v1/token",
         {.body = std::string{R"({"access_token":"abc","expires_in":)"} + seconds
                  + "}"});
-    const auto before = server.requests().size();
+    auto before = server.requests().size();
     mlflow_server store{settings, {}};
     ASSERT_TRUE(store.open(wanted, ""));
     auto count = 0;

@@ -88,9 +88,9 @@ TEST_F(mlflow_tree_test, writes_nothing_once_the_run_is_over) {
   mlflow_tree tree{folder.path(), over.get_token()};
   ASSERT_TRUE(tree.open(wanted(), ""));
   ASSERT_TRUE(log(tree, {{"loss", 0.5, 1700, 3}}));
-  const auto state = tree.state();
+  auto state = tree.state();
   over.request_stop();
-  const auto refused = [](const sink_result& x) {
+  auto refused = [](const sink_result& x) {
     return !x && x.error().reason.code == ec::stopped;
   };
   EXPECT_TRUE(refused(log(tree, {{"loss", 0.25, 1800, 4}})));
@@ -110,13 +110,13 @@ TEST_F(mlflow_tree_test, is_exact_after_a_crash_at_any_byte) {
   const std::vector<mlflow_metric> second{{"x", 3, 3, 3}, {"y", 4, 4, 4}};
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(wanted(), ""));
-  const auto fresh = tree.state();
+  auto fresh = tree.state();
   ASSERT_TRUE(tree.log_metrics(first));
-  const auto state = tree.state();
-  const auto confirmed = lines("x").size();
+  auto state = tree.state();
+  auto confirmed = lines("x").size();
   ASSERT_TRUE(tree.log_metrics(second));
-  const auto x = lines("x");
-  const auto y = lines("y");
+  auto x = lines("x");
+  auto y = lines("y");
   for (auto size = confirmed; size <= x.size(); ++size) {
     write_bytes(run_folder() / "metrics/x", x.substr(0, size));
     write_bytes(run_folder() / "metrics/y", y.substr(0, size - confirmed));
@@ -235,7 +235,7 @@ TEST_F(given_mlflow_run_test, accepts_values_of_two_runs_at_once) {
   mlflow_tree one{folder.path()}, two{folder.path()};
   ASSERT_TRUE(one.open(given('b'), ""));
   ASSERT_TRUE(log(one, {{"x", 2, 2, 2}}));
-  const auto state = one.state();
+  auto state = one.state();
   ASSERT_TRUE(log(one, {{"x", 3, 3, 3}}));
   ASSERT_TRUE(two.open(given('c'), ""));
   ASSERT_TRUE(log(two, {{"x", 4, 4, 4}}));
@@ -251,12 +251,12 @@ TEST_F(given_mlflow_run_test, has_each_value_once_after_a_crash_at_any_byte) {
   const std::vector<mlflow_metric> second{{"x", 30, 30, 30}, {"x", 41, 41, 4}};
   mlflow_tree tree{folder.path()};
   ASSERT_TRUE(tree.open(given('b'), ""));
-  const auto fresh = tree.state();
+  auto fresh = tree.state();
   ASSERT_TRUE(tree.log_metrics(first));
-  const auto state = tree.state();
-  const auto confirmed = metric("x").size();
+  auto state = tree.state();
+  auto confirmed = metric("x").size();
   ASSERT_TRUE(tree.log_metrics(second));
-  const auto x = metric("x");
+  auto x = metric("x");
   for (auto size = confirmed; size <= x.size(); ++size) {
     write_bytes(place / "metrics/x", x.substr(0, size));
     mlflow_tree again{folder.path()};

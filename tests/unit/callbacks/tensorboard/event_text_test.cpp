@@ -57,7 +57,7 @@ TEST(event_text_test, agrees_with_the_golden_records_byte_for_byte) {
 }
 
 TEST(event_text_test, writes_every_nan_alike) {
-  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  auto nan = std::numeric_limits<double>::quiet_NaN();
   const auto* golden = "1700000000000000e7cef81e09000000000000004010032a0a0a08"
                        "0a0161150000c07fbb0f2211";
   EXPECT_EQ(scalar(at(3), "a", nan), golden);

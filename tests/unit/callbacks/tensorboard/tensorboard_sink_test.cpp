@@ -30,12 +30,12 @@ using records_span = std::span<const tracker_record>;
 class tensorboard_sink_test : public testing::Test {
 protected:
   void start(tensorboard_sink& sink, const std::string& state = {}) {
-    const auto done = sink.start(run_, state);
+    auto done = sink.start(run_, state);
     ASSERT_TRUE(done) << done.error().reason.message;
   }
 
   void log(tensorboard_sink& sink, records_span records) {
-    const auto done = sink.log(records);
+    auto done = sink.log(records);
     ASSERT_TRUE(done) << done.error().reason.message;
   }
 
@@ -43,7 +43,7 @@ protected:
 
   // How many records of the folder hold *bytes*.
   long count(std::string_view bytes) const {
-    const auto all = test::all_event_records(events_);
+    auto all = test::all_event_records(events_);
     return std::count_if(all.begin(), all.end(), [&](const auto& x) {
       return x.find(bytes) != x.npos;
     });
@@ -62,9 +62,9 @@ TEST_F(tensorboard_sink_test, names_files_so_that_readers_take_them_in_order) {
   tensorboard_sink sink;
   start(sink);
   log(sink, records.all());
-  const auto names = files();
+  auto names = files();
   ASSERT_EQ(names.size(), 13u);
-  const auto pid = std::to_string(::getpid());
+  auto pid = std::to_string(::getpid());
   EXPECT_EQ(names[0].filename().string(),
             "events.out.tfevents.1767225600.node-1." + pid + ".01234567-0000");
   EXPECT_EQ(names[1].filename().string(),
@@ -88,8 +88,8 @@ TEST_F(tensorboard_sink_test, changes_nothing_once_its_run_is_over) {
     tensorboard_sink sink;
     start(sink);
     log(sink, all.first(1));
-    const auto before = test::all_event_records(events_);
-    const auto names = files();
+    auto before = test::all_event_records(events_);
+    auto names = files();
     over.request_stop();
     EXPECT_FALSE(sink.log(all.subspan(next, 1)));
     EXPECT_FALSE(sink.log(all.subspan(next, 1))); // It does not open them.
@@ -108,7 +108,7 @@ TEST_F(tensorboard_sink_test, shows_readers_where_each_attempt_resumes) {
   start(sink);
   log(sink, records.all());
   std::string expected;
-  const auto time = records.all().back().time;
+  auto time = records.all().back().time;
   tensorboard::append_version(expected, time);
   tensorboard::append_restart(expected, {time, 4});
   EXPECT_EQ(test::bytes_of(files().back()), expected);
@@ -207,7 +207,7 @@ TEST_F(tensorboard_sink_test,
   const records_span all{records.all()};
   tensorboard_sink sink;
   start(sink);
-  const auto done = sink.log(all);
+  auto done = sink.log(all);
   ASSERT_FALSE(done);
   EXPECT_EQ(done.error().what, sink_failure::kind::rejected);
   EXPECT_EQ(done.error().accepted, 2u);
@@ -236,20 +236,20 @@ TEST_F(tensorboard_sink_test,
   testing::internal::CaptureStderr();
   log(sink, more.all());
   std::clog.flush();
-  const auto said = testing::internal::GetCapturedStderr();
+  auto said = testing::internal::GetCapturedStderr();
   EXPECT_NE(said.find("step 2147483648 is above 2^31-1"), said.npos) << said;
   EXPECT_EQ(std::count(said.begin(), said.end(), '\n'), 1);
 }
 
 TEST_F(tensorboard_sink_test, cuts_off_what_was_written_after_the_state) {
-  const auto run = test::hard_run();
+  auto run = test::hard_run();
   const records_span all{run.all()};
   tensorboard_sink first;
   start(first);
   log(first, all.first(50));
-  const auto state = first.state();
+  auto state = first.state();
   log(first, all.subspan(50)); // Two more files.
-  const auto whole = test::all_event_records(events_);
+  auto whole = test::all_event_records(events_);
   EXPECT_EQ(files().size(), 4u);
   test::write_bytes(files()[1], test::bytes_of(files()[1]) + "torn");
   tensorboard_sink second;
@@ -267,7 +267,7 @@ TEST_F(tensorboard_sink_test,
   tensorboard_sink first;
   start(first);
   log(first, all.first(2));
-  const auto whole = test::bytes_of(files()[1]);
+  auto whole = test::bytes_of(files()[1]);
   test::write_bytes(files()[1], whole.substr(0, whole.size() - 3));
   tensorboard_sink second;
   start(second, first.state());
@@ -279,7 +279,7 @@ TEST_F(tensorboard_sink_test,
 
 TEST_F(tensorboard_sink_test, leaves_files_of_others_alone) {
   fs::create_directory(events_);
-  const auto other = events_ / "events.out.tfevents.1.h.1.76543210-0009";
+  auto other = events_ / "events.out.tfevents.1.h.1.76543210-0009";
   test::write_bytes(other, "");
   tensorboard_sink sink;
   start(sink);
@@ -288,14 +288,14 @@ TEST_F(tensorboard_sink_test, leaves_files_of_others_alone) {
 
 TEST_F(tensorboard_sink_test,
        loses_and_repeats_no_record_wherever_it_is_killed) {
-  const auto run = test::hard_run();
+  auto run = test::hard_run();
   auto make = [] { return sink_from_json<tensorboard_sink>("{}"); };
   auto all = [&] { return test::all_event_records(events_); };
   {
     test::broken_off writer{make, run_, run.all()};
     ASSERT_TRUE(writer.run_until("none", 1));
   }
-  const auto whole = all();
+  auto whole = all();
   fs::remove_all(events_);
   std::uint64_t most = 0;
   auto size = [&] {
@@ -333,13 +333,13 @@ TEST_F(tensorboard_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   records.report(0, {{{"text", std::string(100'000, 'x')}}});
   auto sink = std::make_unique<tensorboard_sink>();
   start(*sink);
-  const auto full = sink->log(records.all());
+  auto full = sink->log(records.all());
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().what, sink_failure::kind::transient);
   EXPECT_EQ(full.error().reason.message, "cannot append to "
                                            + files()[1].string()
                                            + ": No space left on device");
-  const auto state = sink->state();
+  auto state = sink->state();
   tracker_records small;
   small.attempt(0, 0).report(0, {{{"loss", 1}}});
   log(*sink, small.all());
@@ -347,7 +347,7 @@ TEST_F(tensorboard_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   sink = std::make_unique<tensorboard_sink>();
   if (!disk.make_read_only())
     GTEST_SKIP() << "the disk cannot be made read-only";
-  const auto read_only = sink->start(run_, state);
+  auto read_only = sink->start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().what, sink_failure::kind::transient);
   EXPECT_NE(read_only.error().reason.message.find("Read-only file system"),

@@ -99,7 +99,7 @@ TEST(wandb_log_test, writes_nothing_once_the_run_is_over) {
   log->append("first");
   ASSERT_TRUE(log->flush());
   write_bytes(path, bytes_of(path) + "torn"); // Not cut off: the run is over.
-  const auto before = bytes_of(path);
+  auto before = bytes_of(path);
   over.request_stop();
   log->append("second");
   EXPECT_EQ(log->flush().error().code, ec::stopped);

@@ -31,7 +31,7 @@ namespace {
 
 std::vector<std::string> names_below(const fs::path& folder) {
   std::vector<std::string> result;
-  const auto files = files_below(folder).value();
+  auto files = files_below(folder).value();
   for (auto& x : files)
     result.push_back(x.lexically_relative(folder).generic_string());
   return result;

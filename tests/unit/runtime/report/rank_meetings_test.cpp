@@ -464,7 +464,7 @@ TEST(rank_meetings_test, finds_exactly_the_deadlocks_in_long_runs) {
   for (int round = 0; round < 2'000; ++round) {
     model state{2 + below(4)};
     // Most rounds mostly report, so that they live long.
-    const auto calls = static_cast<int>(calls_of_the_group.size());
+    auto calls = static_cast<int>(calls_of_the_group.size());
     auto kinds = below(4) == 0 ? calls : 2;
     for (int step = 0; step < 60; ++step) {
       if (state.can_commit() && below(2) == 0) {

@@ -60,7 +60,7 @@ TEST_F(record_file_test, leaves_nothing_of_a_batch_that_a_full_disk_tore) {
   ASSERT_TRUE(file.commit());
   ASSERT_TRUE(arm_failpoint("record_file.append:2=enospc"));
   ASSERT_TRUE(file.append("two\n"));
-  const auto third = file.append("three\n");
+  auto third = file.append("three\n");
   ASSERT_FALSE(third);
   EXPECT_EQ(third.error().message,
             "cannot append to " + path_.string() + ": No space left on device");

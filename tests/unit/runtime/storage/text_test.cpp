@@ -94,7 +94,7 @@ TEST(text_test, replaces_as_often_as_another_writer_does) {
     for (unsigned second = 0; second < 0x100; second += 5) {
       const std::string text{'x', static_cast<char>(first),
                              static_cast<char>(second), 'y'};
-      const auto theirs = nlohmann::json(text).dump(
+      auto theirs = nlohmann::json(text).dump(
         -1, ' ', false, nlohmann::json::error_handler_t::replace);
       EXPECT_EQ(nlohmann::json::parse(json_string(text)),
                 nlohmann::json::parse(theirs))

@@ -60,10 +60,10 @@ void train(std::uint64_t seed, const fs::path& path) {
 void train_elsewhere(const char* seed, const fs::path& path) {
   ::setenv("TROUPE_TEST_SEED", seed, 1);
   ::setenv("TROUPE_TEST_OUTPUT", path.c_str(), 1);
-  const auto self = fs::read_symlink("/proc/self/exe").string();
-  const auto command = "'" + self
-                       + "' --gtest_also_run_disabled_tests "
-                         "--gtest_filter='*DISABLED_trains_once' >/dev/null";
+  auto self = fs::read_symlink("/proc/self/exe").string();
+  auto command = "'" + self
+                 + "' --gtest_also_run_disabled_tests "
+                   "--gtest_filter='*DISABLED_trains_once' >/dev/null";
   ASSERT_EQ(std::system(command.c_str()), 0);
 }
 
@@ -82,7 +82,7 @@ TEST(reproducibility_test, gives_the_same_bytes_in_two_runs) {
   train_elsewhere("7", folder / "a");
   train_elsewhere("7", folder / "b");
   train_elsewhere("8", folder / "c");
-  const auto a = test::bytes_of(folder / "a");
+  auto a = test::bytes_of(folder / "a");
   EXPECT_GT(a.size(), 1000u);
   EXPECT_EQ(a, test::bytes_of(folder / "b"));
   EXPECT_NE(a, test::bytes_of(folder / "c"));

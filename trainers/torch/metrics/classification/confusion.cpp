@@ -14,7 +14,7 @@ std::int64_t matrices_of(const classification_task& task) {
 }
 
 at::Tensor no_cells(const classification_task& task) {
-  const auto classes = classes_of(task);
+  auto classes = classes_of(task);
   return at::zeros({matrices_of(task) * classes * classes}, at::kLong);
 }
 
@@ -38,14 +38,14 @@ confusion_metric::confusion_metric(std::string name, classification_task task)
       add_state("confusion", metric_reduction::sum, no_cells(this->task()))) {}
 
 at::Tensor confusion_metric::confusion() const {
-  const auto classes = classes_of(task());
+  auto classes = classes_of(task());
   if (std::holds_alternative<multilabel_task>(task()))
     return state(cells_).view({-1, classes, classes});
   return state(cells_).view({classes, classes});
 }
 
 void confusion_metric::count(const label_batch& batch) {
-  const auto classes = classes_of(task());
+  auto classes = classes_of(task());
   auto cell = batch.target * classes + batch.preds;
   if (!is_multiclass(task()))
     cell =

@@ -114,7 +114,7 @@ curve_metric::curve_metric(std::string name, classification_task task,
   check_task(name_, task_);
   if (is_multiclass(task_) && average_ == average::micro)
     refuse_metric(name_, "the curves of classes have no micro average");
-  const auto columns = columns_of(task_);
+  auto columns = columns_of(task_);
   if (exact()) {
     scores_ = add_state("scores", metric_reduction::cat,
                         at::empty({0, columns}, at::kDouble));
@@ -154,8 +154,8 @@ void curve_metric::keep(const score_batch& batch) {
 }
 
 void curve_metric::count(const score_batch& batch) {
-  const auto columns = columns_of(task_);
-  const auto bins = thresholds_.size(0) + 1;
+  auto columns = columns_of(task_);
+  auto bins = thresholds_.size(0) + 1;
   auto outside = any_outside(batch.scores);
   auto found = ranked(as_probabilities(task_, batch.scores));
   // Round thresholds to the type of the scores, so that 0.7 reaches 0.7.
@@ -258,7 +258,7 @@ at::Tensor auroc::value_of(const ranking_curve& curve) const {
 
 at::Tensor average_precision::value_of(const ranking_curve& curve) const {
   if (curve.positives.item<double>() == 0) {
-    const auto unknown = exact() && is_multiclass(task());
+    auto unknown = exact() && is_multiclass(task());
     warn_metric(name(), unknown ? "a class is never a target and is left out"
                                 : "a class without elements counts as 0");
     return at::full_like(curve.positives, unknown ? NAN : 0.0);

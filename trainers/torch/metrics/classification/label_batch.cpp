@@ -21,7 +21,7 @@ bool has_scores(const at::Tensor& preds, const at::Tensor& target) {
 
 void check_multiclass(const std::string& metric, std::int64_t classes,
                       const at::Tensor& preds, const at::Tensor& target) {
-  const auto floats = at::isFloatingType(preds.scalar_type());
+  auto floats = at::isFloatingType(preds.scalar_type());
   if (has_scores(preds, target) && floats && target.dim() > 0
       && preds.size(1) == classes && preds.size(0) == target.size(0)
       && preds.sizes().slice(2) == target.sizes().slice(1))
@@ -178,7 +178,7 @@ label_batch make_label_batch(const std::string& metric,
   result.range = range_of(result.target);
   if (!at::isFloatingType(preds.scalar_type()))
     result.range = at::maximum(result.range, range_of(result.preds));
-  const auto classes = classes_of(task);
+  auto classes = classes_of(task);
   if (target.is_cpu()) {
     check_range(metric, result.range, classes);
   } else {

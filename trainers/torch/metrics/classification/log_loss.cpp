@@ -42,7 +42,7 @@ void log_loss::add_rows(const at::Tensor& scores, const at::Tensor& target) {
     refuse_metric(name_, "scores of shape ", scores.sizes(),
                   ", classes last, and targets of shape ", target.sizes(),
                   " do not match");
-  const auto classes = scores.size(-1);
+  auto classes = scores.size(-1);
   auto wide = scores.reshape({-1, classes}).to(at::kDouble);
   auto logs =
     options_.scores == score_kind::logits ? wide.log_softmax(1) : wide.log();

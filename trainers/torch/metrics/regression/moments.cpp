@@ -314,7 +314,7 @@ at::Tensor pearson_corr_coef::result() const {
   auto variance_x = state(squares_x) / freedom / reach_x.square();
   auto variance_y = state(squares_y) / freedom / reach_y.square();
   auto covariance = state(products) / freedom / (reach_x * reach_y);
-  const auto bound = std::sqrt(epsilon); // As in TorchMetrics.
+  auto bound = std::sqrt(epsilon); // As in TorchMetrics.
   auto varies = (variance_x >= bound)
                   .logical_and(variance_y >= bound)
                   .logical_and(at::isfinite(variance_x))

@@ -29,7 +29,7 @@ struct counting_dataset {
   std::int64_t size() const { return n; }
 
   std::pair<at::Tensor, std::int64_t> get(std::size_t index) const {
-    const auto i = static_cast<std::int64_t>(index);
+    auto i = static_cast<std::int64_t>(index);
     if (i == 7 && n == 13)
       throw std::runtime_error{"unlucky"};
     return {at::full({2}, i, at::kFloat), i};
@@ -195,7 +195,7 @@ TEST(data_loader_test, resumes_after_the_batch_that_the_loop_saw_last) {
       .batch_size = 2, .shuffle = true, .seed = 1, .workers = workers};
     auto loader = prepare_data_loader(context, counting_dataset{9}, options);
     loader.set_epoch(3);
-    const auto whole = labels_of(loader);
+    auto whole = labels_of(loader);
     for (std::int64_t stop = 1; stop <= loader.size(); ++stop) {
       std::vector<std::int64_t> labels;
       std::int64_t batches = 0;
@@ -355,7 +355,7 @@ TEST(data_loader_test, lets_workers_start_no_threads_of_their_own) {
     int size() const { return 4; }
     bool get(std::size_t) const { return at::get_num_threads() == 1; }
   };
-  const auto before = at::get_num_threads();
+  auto before = at::get_num_threads();
   auto context = make_context();
   auto loader =
     prepare_data_loader(context, probe{}, {.batch_size = 1, .workers = 2});
@@ -380,12 +380,12 @@ TEST(data_loader_test, draws_the_same_for_a_sample_whoever_reads_it) {
   data_loader_options options{.batch_size = 4, .shuffle = true, .seed = 2};
   auto plain = prepare_data_loader(context, noisy_dataset{}, options);
   plain.set_epoch(1);
-  const auto [expected, dropped] = drawn(plain);
+  auto [expected, dropped] = drawn(plain);
   ASSERT_EQ(expected.size(), 48u);
   EXPECT_NE(expected.at(0), expected.at(1));
   auto expect_equal = [&](auto&& loader) {
     loader.set_epoch(1);
-    const auto [rows, dropped_too] = drawn(loader);
+    auto [rows, dropped_too] = drawn(loader);
     for (auto& [index, row] : rows)
       EXPECT_EQ(row, expected.at(index)) << index;
     return dropped_too;
@@ -424,13 +424,13 @@ TEST(data_loader_test, draws_the_same_after_it_was_resumed) {
   const data_loader_options options{.batch_size = 4, .workers = 2};
   auto loader = prepare_data_loader(context, noisy_dataset{}, options);
   loader.set_epoch(5);
-  const auto whole = drawn(loader).first;
+  auto whole = drawn(loader).first;
   loader.set_epoch(5);
   auto position = loader.begin();
   ++position;
   auto resumed = prepare_data_loader(context, noisy_dataset{}, options);
   resumed.load_state(loader.state());
-  const auto rest = drawn(resumed).first;
+  auto rest = drawn(resumed).first;
   EXPECT_EQ(rest.size(), 40u);
   for (auto& [index, row] : rest)
     EXPECT_EQ(row, whole.at(index));

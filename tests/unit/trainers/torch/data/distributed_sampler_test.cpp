@@ -97,7 +97,7 @@ TEST(distributed_sampler_test, shows_every_sample_once_without_padding) {
 
 TEST(distributed_sampler_test, leaves_out_the_rest_of_a_batch_if_asked_to) {
   for_many_worlds(tail::drop_last, [](const world& x) {
-    const auto global = x.batch * x.ranks;
+    auto global = x.batch * x.ranks;
     auto seen = all_ranks(x, {5, 0, 0});
     EXPECT_EQ(std::ssize(seen), x.samples / global * global);
     EXPECT_EQ(std::set(seen.begin(), seen.end()).size(), seen.size());
@@ -110,7 +110,7 @@ TEST(distributed_sampler_test, pads_and_strides_as_python_does) {
   for_many_worlds(tail::pad, [](const world& x) {
     // indices += first indices until divisible; indices[rank::world_size]
     auto indices = permutation(x.samples, 5, 0);
-    const auto total = (x.samples + x.ranks - 1) / x.ranks * x.ranks;
+    auto total = (x.samples + x.ranks - 1) / x.ranks * x.ranks;
     for (std::int64_t i = 0; std::ssize(indices) < total; ++i)
       indices.push_back(indices[static_cast<std::size_t>(i % x.samples)]);
     for (int rank = 0; rank < x.ranks; ++rank) {
@@ -153,7 +153,7 @@ TEST(distributed_sampler_test, resumes_exactly_at_every_batch) {
         original.start();
         bool more = true;
         while (more) {
-          const auto state = original.state();
+          auto state = original.state();
           auto twin = original;
           auto resumed = x.sampler(rank);
           resumed.load_state(state);

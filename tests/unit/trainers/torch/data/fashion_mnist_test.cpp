@@ -96,7 +96,7 @@ TEST_F(fashion_mnist_test, refuses_an_index_out_of_range) {
 }
 
 TEST_F(fashion_mnist_test, names_a_missing_file_and_the_package) {
-  const auto x = reason();
+  auto x = reason();
   EXPECT_EQ(x.code, ec::storage);
   EXPECT_NE(x.message.find((folder_ / images_name).string()),
             std::string::npos);
@@ -125,7 +125,7 @@ TEST_F(fashion_mnist_test, names_a_damaged_file) {
     {images(2), images(2), labels_name},
   };
   for (const auto& x : cases) {
-    const auto found = reason(x.images, x.labels);
+    auto found = reason(x.images, x.labels);
     EXPECT_EQ(found.code, ec::corrupt) << found.message;
     EXPECT_NE(found.message.find((folder_ / x.file).string()),
               std::string::npos)
@@ -135,7 +135,7 @@ TEST_F(fashion_mnist_test, names_a_damaged_file) {
 
 TEST_F(fashion_mnist_test, notices_flipped_and_missing_bytes_of_the_archive) {
   ASSERT_FALSE(reason(images(2), labels(2)));
-  const auto whole = test::bytes_of(folder_ / images_name);
+  auto whole = test::bytes_of(folder_ / images_name);
   test::write_bytes(folder_ / images_name, whole.substr(0, whole.size() - 4));
   EXPECT_EQ(reason().code, ec::corrupt);
   auto flipped = whole;

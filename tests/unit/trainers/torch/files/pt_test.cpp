@@ -33,7 +33,7 @@ protected:
 } // namespace
 
 TEST_F(pt_test, returns_what_was_saved) {
-  const auto tensors = test::tensor_examples();
+  auto tensors = test::tensor_examples();
   save_pt(path_, tensors);
   auto loaded = load_pt(path_, trusted_source{});
   EXPECT_EQ(loaded.size(), tensors.size());
@@ -72,7 +72,7 @@ TEST_F(pt_test, writes_what_python_loads_with_weights_only) {
   auto tensors = test::tensor_examples();
   tensors.merge(named_tensors(torch::nn::BatchNorm1d{2}, "norm."));
   save_pt(path_, tensors);
-  const auto done = test::run_python(R"(
+  auto done = test::run_python(R"(
 import sys, torch
 x = torch.load(sys.argv[1], weights_only=True)
 assert type(x) is dict
@@ -92,17 +92,17 @@ assert x["parameter"].tolist() == [0.25, 0.25]
 torch.nn.BatchNorm1d(2).load_state_dict({k[5:]: v for k, v in x.items() if k.startswith("norm.")})
 assert len(x) == 25, len(x)
 )",
-                                     {path_.string()});
+                               {path_.string()});
   EXPECT_EQ(done.exit_code, 0) << done.output;
 }
 
 TEST_F(pt_test, reads_what_python_saves) {
   TROUPE_NEEDS_PYTHON();
-  const auto done = test::run_python(R"(
+  auto done = test::run_python(R"(
 import sys, torch
 torch.save(dict(torch.nn.Linear(2, 1).state_dict(), x=torch.arange(3)), sys.argv[1])
 )",
-                                     {path_.string()});
+                               {path_.string()});
   ASSERT_EQ(done.exit_code, 0) << done.output;
   auto loaded = load_pt(path_, trusted_source{});
   EXPECT_EQ(loaded.at("weight").sizes(), (std::vector<std::int64_t>{1, 2}));

@@ -48,9 +48,9 @@ TEST(safetensors_header_test, reads_what_it_has_written) {
                {"e", "BF16", {0, 9}, 16, 16},
                {"s", "U8", {}, 16, 17}};
   x.metadata = {{"format", "pt"}, {"\u00fc", ""}};
-  const auto head = x.encode();
+  auto head = x.encode();
   EXPECT_EQ(head.size() % 8, 0u);
-  const auto bytes = head + std::string(17, 'x');
+  auto bytes = head + std::string(17, 'x');
   EXPECT_EQ(safetensors_header::data_offset(std::as_bytes(std::span{bytes})),
             head.size());
   auto y = decode(bytes);
@@ -128,7 +128,7 @@ TEST(safetensors_header_test, survives_every_cut_and_every_flipped_byte) {
   safetensors_header x;
   x.entries = {{"weight", "F32", {2}, 0, 8}, {"bias", "I64", {1}, 8, 16}};
   x.metadata = {{"k", "v"}};
-  const auto whole = x.encode() + std::string(16, '\0');
+  auto whole = x.encode() + std::string(16, '\0');
   for (std::size_t n = 0; n < whole.size(); ++n)
     EXPECT_FALSE(decode(whole.substr(0, n))) << n;
   for (std::size_t i = 0; i < whole.size(); ++i)

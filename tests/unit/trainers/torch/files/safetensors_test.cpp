@@ -82,7 +82,7 @@ struct wrapper {
 } // namespace
 
 TEST_F(safetensors_test, leaves_the_mask_of_the_process_alone) {
-  const auto before = ::umask(027);
+  auto before = ::umask(027);
   umask_calls = 0;
   save_safetensors(path_, tensor_map{{"x", torch::ones({2})}});
   EXPECT_EQ(umask_calls, 0) << "files of other threads would be for everyone";
@@ -93,9 +93,9 @@ TEST_F(safetensors_test, leaves_the_mask_of_the_process_alone) {
 }
 
 TEST_F(safetensors_test, maps_files_that_are_larger_than_memory) {
-  const auto file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
+  auto file = ::open(path_.c_str(), O_RDWR | O_CREAT | O_CLOEXEC, 0600);
   ASSERT_NE(file, -1);
-  const auto made = ::ftruncate(file, off_t{1} << 40);
+  auto made = ::ftruncate(file, off_t{1} << 40);
   ::close(file);
   if (made != 0)
     GTEST_SKIP() << "this file system has no sparse file of 1 TiB";
@@ -116,7 +116,7 @@ TEST_F(safetensors_test, waits_for_no_pipe_in_its_place) {
 }
 
 TEST_F(safetensors_test, returns_what_was_saved) {
-  const auto tensors = test::tensor_examples();
+  auto tensors = test::tensor_examples();
   save_safetensors(path_, tensors, {{"epoch", "3"}});
   expect_equal(load_safetensors(path_), tensors);
   EXPECT_EQ(load_safetensors_metadata(path_), (file_metadata{{"epoch", "3"}}));
@@ -165,7 +165,7 @@ TEST_F(safetensors_test, reads_tensors_that_are_not_aligned) {
 
 TEST_F(safetensors_test, changes_no_file_when_a_loaded_tensor_is_written_to) {
   save_safetensors(path_, {{"a", at::ones({3})}});
-  const auto before = test::bytes_of(path_);
+  auto before = test::bytes_of(path_);
   auto loaded = load_safetensors(path_);
   loaded["a"].fill_(7);
   EXPECT_TRUE(loaded["a"].equal(at::full({3}, 7.0f)));
@@ -202,7 +202,7 @@ TEST_F(safetensors_test, saves_and_loads_a_model) {
 }
 
 TEST_F(safetensors_test, looks_through_wrappers_holders_and_pointers) {
-  const auto pointer = std::make_shared<network>();
+  auto pointer = std::make_shared<network>();
   save_safetensors(path_, pointer);
   wrapper wrapped;
   load_safetensors(path_, wrapped);
@@ -267,14 +267,14 @@ TEST_F(safetensors_test, names_the_path_that_cannot_be_used) {
 
 TEST_F(safetensors_test, leaves_the_old_file_if_a_save_fails) {
   save_safetensors(path_, {{"a", at::ones({3})}});
-  const auto before = test::bytes_of(path_);
+  auto before = test::bytes_of(path_);
   // The file size limit stands for a full disk.
   rlimit old{};
   ASSERT_EQ(::getrlimit(RLIMIT_FSIZE, &old), 0);
   auto* handler = std::signal(SIGXFSZ, SIG_IGN);
   const rlimit small{4096, old.rlim_max};
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &small), 0);
-  const auto x = reason([&] {
+  auto x = reason([&] {
     save_safetensors(path_, {{"a", at::ones({10'000})}});
   });
   ASSERT_EQ(::setrlimit(RLIMIT_FSIZE, &old), 0);
@@ -286,9 +286,9 @@ TEST_F(safetensors_test, leaves_the_old_file_if_a_save_fails) {
 
 TEST_F(safetensors_test, says_what_is_wrong_with_a_damaged_file) {
   save_safetensors(path_, {{"a", at::ones({100})}});
-  const auto whole = test::bytes_of(path_);
+  auto whole = test::bytes_of(path_);
   test::write_bytes(path_, whole.substr(0, whole.size() - 1));
-  const auto x = reason([&] { load_safetensors(path_); });
+  auto x = reason([&] { load_safetensors(path_); });
   EXPECT_EQ(x.code, ec::corrupt);
   EXPECT_THAT(x.message, AllOf(HasSubstr(path_.string()), HasSubstr("'a'")));
   test::write_bytes(path_, "");
@@ -317,7 +317,7 @@ TEST_F(safetensors_test, refuses_tensors_that_the_format_lacks) {
 TEST_F(safetensors_test, writes_what_python_reads) {
   TROUPE_NEEDS_PYTHON();
   save_safetensors(path_, test::tensor_examples(), {{"epoch", "3"}});
-  const auto done = test::run_python(R"(
+  auto done = test::run_python(R"(
 import sys, torch
 from safetensors import safe_open
 with safe_open(sys.argv[1], framework="pt") as f:
@@ -339,20 +339,20 @@ assert x["expanded"].tolist() == [1] * 5
 assert x["parameter"].tolist() == [0.25, 0.25]
 assert len(x) == 20, len(x)
 )",
-                                     {path_.string()});
+                               {path_.string()});
   EXPECT_EQ(done.exit_code, 0) << done.output;
 }
 
 TEST_F(safetensors_test, reads_what_python_writes) {
   TROUPE_NEEDS_PYTHON();
-  const auto done = test::run_python(R"(
+  auto done = test::run_python(R"(
 import sys, torch
 from safetensors.torch import save_file
 base = torch.arange(6).view(2, 3)
 save_file({"f": base.float(), "b": base.bool(), "bf": base.bfloat16(), "h": base.half(), "l": base,
            "s": torch.tensor(2.5, dtype=torch.float64), "e": torch.empty(0, 3)}, sys.argv[1], {"by": "python"})
 )",
-                                     {path_.string()});
+                               {path_.string()});
   ASSERT_EQ(done.exit_code, 0) << done.output;
   auto base = at::arange(6).view({2, 3});
   expect_equal(load_safetensors(path_),

@@ -158,11 +158,11 @@ TEST_F(make_group_test, sums_are_right_for_views_of_any_kind) {
     if (kind == backend::gloo && !has_gloo())
       continue;
     auto failures = on_ranks(kind, true, [](auto& context, auto&, auto&) {
-      const auto rank = context.rank();
+      auto rank = context.rank();
       auto numbers = [&] {
         return at::arange(24, at::kFloat).view({4, 6}) * (rank + 1);
       };
-      const auto sums = at::arange(24, at::kFloat).view({4, 6}) * 3;
+      auto sums = at::arange(24, at::kFloat).view({4, 6}) * 3;
       auto expect = [&](const at::Tensor& x, const at::Tensor& sum,
                         const char* what) {
         auto found = all_reduce_sum(context, x);
@@ -174,7 +174,7 @@ TEST_F(make_group_test, sums_are_right_for_views_of_any_kind) {
       expect(rank == 0 ? one.t() : one.t().contiguous(), sums.t(),
              "laid out in another way on each rank");
       auto whole = numbers();
-      const auto rest = whole.slice(1, 1, 6, 2).clone();
+      auto rest = whole.slice(1, 1, 6, 2).clone();
       expect(whole.slice(1, 0, 6, 2), sums.slice(1, 0, 6, 2), "every other");
       check(at::equal(whole.slice(1, 1, 6, 2), rest),
             "what the view leaves out was changed");
@@ -246,7 +246,7 @@ std::optional<bool> blocks(int thread, int signal) {
 TEST_F(make_group_test, a_peer_that_has_ended_causes_no_signal_over_gloo) {
   if (!has_gloo())
     GTEST_SKIP() << "this build has no Gloo";
-  const auto before = threads_here();
+  auto before = threads_here();
   std::barrier both{2};
   std::atomic<int> ranks[2];
   std::atomic<int> blocking{0};

@@ -62,7 +62,7 @@ void compare(const Options& options,
   Fused fused{mine, options};
   std::vector<at::Tensor> trainable(theirs.begin(), theirs.end() - 1);
   Reference reference{trainable, reference_options};
-  const auto sign = options.maximize ? -1.0 : 1.0;
+  auto sign = options.maximize ? -1.0 : 1.0;
   for (int step = 0; step < steps; ++step) {
     set_gradients(mine, step);
     set_gradients(theirs, step, sign);
@@ -229,7 +229,7 @@ TEST(fused_optimizer_test, forgets_gradients_unless_asked_to_zero_them) {
   EXPECT_FALSE(x.grad().defined());
   EXPECT_FALSE(unused.grad().defined());
   // Neither weight decay nor old momentum moves what got no gradient.
-  const auto before = unused.detach().clone();
+  auto before = unused.detach().clone();
   x.mutable_grad() = at::ones({3});
   optimizer.step();
   EXPECT_TRUE(unused.equal(before));
@@ -307,7 +307,7 @@ TEST(fused_optimizer_test, refuses_a_state_that_does_not_fit) {
   x.mutable_grad() = at::ones({2});
   fused_adam optimizer{{x}};
   optimizer.step();
-  const auto good = optimizer.state();
+  auto good = optimizer.state();
   EXPECT_EQ(good.size(), 3u + 7u); // tensors and options
   auto bad = good;
   bad.erase("optimizer.group.0.lr");
@@ -354,8 +354,8 @@ TEST(fused_optimizer_test, refuses_parameters_that_it_cannot_update) {
 }
 
 TEST(fused_optimizer_test, refuses_options_that_libtorch_refuses) {
-  const auto parameters = std::vector{torch::ones({2}).requires_grad_()};
-  const auto nan = std::numeric_limits<double>::quiet_NaN();
+  auto parameters = std::vector{torch::ones({2}).requires_grad_()};
+  auto nan = std::numeric_limits<double>::quiet_NaN();
   for (auto& options :
        {adam_options{.lr = -0.1}, adam_options{.lr = nan},
         adam_options{.betas = {1, 0.9}}, adam_options{.betas = {0.9, -1}},

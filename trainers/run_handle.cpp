@@ -60,6 +60,8 @@ run_handle::~run_handle() {
 }
 
 run_status run_handle::status() const {
+  if (!owner_.is_here()) // A thread that is not here may hold the lock.
+    return {.state = run_state::errored};
   return parts_->monitor->status();
 }
 

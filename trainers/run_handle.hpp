@@ -37,7 +37,8 @@ struct run_surroundings {
 
 /// A run in an actor system. Its destructor stops the run and waits for
 /// it. In a forked process the run does not exist: the destructor, `stop` and
-/// `preempt` do nothing, and `wait` returns an error.
+/// `preempt` do nothing, `wait` returns an error and `status` says `errored`;
+/// the rest may not be called.
 class run_handle {
 public:
   /// Starts *request* in *system*, which must load CAF's middleman and outlive

@@ -245,6 +245,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
     if (auto ok = reject(held_.front(), x.reason); !ok)
       return fail(ok.error(), now);
     (void) taken(1);
+    suspect_since_.reset(); // Another record has its own two minutes.
   }
   return now;
 }

@@ -127,10 +127,15 @@ expected<copy_file_in_work> new_named_file(const copy_target& to) {
       continue;
     if (!file)
       return tl::unexpected{copy_error("create", to.path, errno)};
-    TROUPE_TRY(auto own, temporary_name(file, to.path));
-    if (::renameat(to.folder, name.c_str(), to.folder, own.c_str()) != 0)
-      return tl::unexpected{copy_error("create", to.path, errno)};
-    return copy_file_in_work{std::move(file), std::move(own)};
+    auto own = temporary_name(file, to.path);
+    if (own
+        && ::renameat(to.folder, name.c_str(), to.folder, own->c_str()) != 0)
+      own = tl::unexpected{copy_error("create", to.path, errno)};
+    if (!own) {
+      ::unlinkat(to.folder, name.c_str(), 0);
+      return tl::unexpected{own.error()};
+    }
+    return copy_file_in_work{std::move(file), *std::move(own)};
   }
 }
 

@@ -614,6 +614,8 @@ TEST(checkpoint_test, leaves_nothing_that_a_report_takes_if_it_is_killed) {
       ASSERT_TRUE(WIFSIGNALED(status));
       using names = std::vector<std::string>;
       EXPECT_EQ(names_below(to), before.empty() ? names{} : names{"x"});
+      EXPECT_EQ(std::distance(fs::directory_iterator{to}, {}),
+                (before.empty() ? 0 : 1) + (named ? 1 : 0));
       write_bytes(to / ".troupe-copy-1", "mine");
       write_bytes(to / "y", "");
       ASSERT_TRUE(

@@ -256,6 +256,27 @@ TEST_P(changing_parameters, a_join_follows_the_changes_before_it) {
       });
 }
 
+TEST_P(changing_parameters, a_join_for_evaluation_follows_no_changes) {
+  on_ranks([](rank_of_test& self) {
+    auto inner = seeded<mlp>(self.rank);
+    auto model = make_ddp(inner, self.group());
+    auto x = torch::ones({4, 20});
+    model.forward(x).mean().backward();
+    auto reducer = model.data_parallel().reducer();
+    inner->to(at::kDouble);
+    {
+      at::NoGradGuard no_grad;
+      model.join([&] { model.forward(x.to(at::kDouble)); });
+    }
+    inner->to(at::kFloat);
+    model.zero_grad();
+    model.forward(x).mean().backward();
+    check(model.data_parallel().reducer() == reducer,
+          "an evaluation counted the parameters again");
+    check_equal_on_ranks(self, gradients(*inner));
+  });
+}
+
 TEST_P(changing_parameters, a_join_keeps_to_the_types_of_its_begin) {
   on_ranks([](rank_of_test& self) {
     auto inner = seeded<mlp>(self.rank);

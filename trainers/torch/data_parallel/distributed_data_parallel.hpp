@@ -67,12 +67,14 @@ private:
 /// gradients averages those that require one then, and takes over rank 0's
 /// parameters as construction does. So does the begin of a `join`; inside, they
 /// must not change. One rank may change a type or a device alone if it changes
-/// that back before its next forward with gradients. A parameter with a
-/// gradient that `no_sync` kept must not be frozen. A change that is refused is
-/// refused on all ranks, and looked at again by the next forward with
-/// gradients. If a rank cannot make the Reducer for it, all ranks drop the
-/// group; one that cannot make another for a static graph after a backward
-/// without averaging drops it alone, since the others may have had none.
+/// that back before its next forward, `join`, `check_replicas` or
+/// `broadcast_buffers`; a narrower type rounds its weights, which only
+/// `check_replicas` finds. A parameter with a gradient that `no_sync` kept must
+/// not be frozen. A change that is refused is refused on all ranks, and looked
+/// at again by the next forward with gradients. If a rank cannot make the
+/// Reducer for it, all ranks drop the group; one that cannot make another for a
+/// static graph after a backward without averaging drops it alone, since the
+/// others may have had none.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.

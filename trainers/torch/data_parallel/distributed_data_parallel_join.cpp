@@ -34,10 +34,11 @@ void distributed_data_parallel::begin_join(join_options options) {
       "ranks that still have data: train without them, or set it to true");
   if (!active())
     return;
-  with_reducer([&] {
-    internal::check_backward(*reducer_);
-    follow_parameters(); // All ranks are here, and not in the forwards.
-  });
+  if (at::GradMode::is_enabled())
+    with_reducer([&] {
+      internal::check_backward(*reducer_);
+      follow_parameters(); // All ranks are here, and not in the forwards.
+    });
   join_ = options;
   logger_->set_uneven_input_join();
 }

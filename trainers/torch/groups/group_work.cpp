@@ -107,9 +107,10 @@ bool group_work::wait(std::chrono::milliseconds timeout) {
     return true;
   }
   // With an explicit timeout the loop may continue without it.
-  auto here = needs_all_ && call_ > 0 && timeout == kNoTimeout
-                ? shown_->wait_for(call_)
-                : nullptr;
+  auto here =
+    needs_all_ && call_ > 0 && timeout == kNoTimeout && owner_.is_here()
+      ? shown_->wait_for(call_)
+      : nullptr;
   return Work::wait(timeout);
 }
 

@@ -146,7 +146,7 @@ build_caf() {
   [ -e "$root/.complete" ] && return
   take_turn
   [ -e "$root/.complete" ] && return
-  say "building ${root##*/} (3-4 minutes on two cores, once per user)"
+  say "building ${root##*/} (1-2 minutes on two cores, once per user)"
   new_work_folder
   fetch_caf_source "$work"
   # From GCC 13 on (Debian 13), the standard headers no longer bring the integer types that CAF forgets to include.

@@ -307,7 +307,8 @@ TEST_F(troupe_sync_test, names_the_limit_of_a_number) {
   options("csv", "{}");
   for (auto seconds : {"2147483648", "99999999999999999999", "-1", "1.5", "s"})
     EXPECT_EQ(sync(std::string{"--timeout "} + seconds), 2) << output;
-  EXPECT_THAT(output, HasSubstr("Value s not in range 0 to 2147483647"));
+  EXPECT_THAT(
+    output, AllOf(HasSubstr("Value s not in range"), HasSubstr("2147483647")));
   EXPECT_EQ(sync("--timeout 2147483647"), 0) << output;
 }
 } // namespace troupe::internal::test

@@ -161,18 +161,25 @@ int folder_problem(fs::path path) {
   return EAGAIN; // By now it can.
 }
 
+/// What a copy is made of.
+struct copy_source {
+  const unique_fd& file;
+  const fs::path& path;
+  struct stat status;
+};
+
+tl::unexpected<error> copy_failure(const fs::path& from, const copy_target& to,
+                                   int code) {
+  return tl::unexpected{
+    copy_error("copy " + from.string() + " to", to.path, code)};
+}
+
 /// One way to make a copy, in *out*. False: *out*, without a name, cannot get
 /// one.
-expected<bool> copy_into(copy_file_in_work& out, const unique_fd& in,
-                         const fs::path& from, const copy_target& to,
-                         copy_sync sync) {
-  auto fail = [&](int code) {
-    return tl::unexpected{
-      copy_error("copy " + from.string() + " to", to.path, code)};
-  };
-  struct stat status {};
-  if (::fstat(in.get(), &status) != 0)
-    return fail(errno);
+expected<bool> copy_into(copy_file_in_work& out, const copy_source& source,
+                         const copy_target& to, copy_sync sync) {
+  auto& [in, from, status] = source;
+  auto fail = [&](int code) { return copy_failure(source.path, to, code); };
   std::uint64_t size = 0;
   if (auto code = copy_bytes(in.get(), out.file.get(), size); code != 0)
     return fail(code);
@@ -206,17 +213,13 @@ expected<bool> copy_into(copy_file_in_work& out, const unique_fd& in,
 
 expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
                                const copy_target& to, copy_sync sync) {
-  auto fail = [&](int code) {
-    return tl::unexpected{
-      copy_error("copy " + from.string() + " to", to.path, code)};
-  };
-  struct stat status {};
-  if (::fstat(in.get(), &status) != 0)
-    return fail(errno);
-  if (!S_ISREG(status.st_mode))
-    return fail(EINVAL);
+  copy_source source{in, from, {}};
+  if (::fstat(in.get(), &source.status) != 0)
+    return copy_failure(from, to, errno);
+  if (!S_ISREG(source.status.st_mode))
+    return copy_failure(from, to, EINVAL);
   auto copy = [&](copy_file_in_work& out) {
-    auto done = copy_into(out, in, from, to, sync);
+    auto done = copy_into(out, source, to, sync);
     if (!out.name.empty())
       ::unlinkat(to.folder, out.name.c_str(), 0);
     return done;
@@ -226,7 +229,7 @@ expected<void> replace_by_copy(const unique_fd& in, const fs::path& from,
     if (done)
       return {};
     if (::lseek(in.get(), 0, SEEK_SET) != 0)
-      return fail(errno);
+      return copy_failure(from, to, errno);
   }
   TROUPE_TRY(auto out, new_named_file(to));
   TROUPE_TRY_VOID(copy(out));

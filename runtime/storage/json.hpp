@@ -31,7 +31,8 @@ void append(std::string& out, const metric_value& x);
 void append(std::string& out, const metrics& x);
 void append(std::string& out, const packed_metrics& x);
 
-/// The name of a field, for names that nobody here chose.
+/// Appends the name of a field; any bytes are valid, unlike in
+/// `object_writer::begin`.
 void append_name(std::string& out, std::string_view name);
 
 /// A time as whole microseconds.

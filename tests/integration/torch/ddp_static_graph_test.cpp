@@ -137,7 +137,7 @@ TEST_P(static_graph, is_not_learned_from_the_gradient_of_an_input) {
   });
 }
 
-// Whoever still looks at the graph afterwards is alone in that, too.
+// One rank alone may still differentiate the graph afterwards.
 TEST_P(static_graph, is_not_learned_after_its_first_backward_broke_off) {
   on_ranks([](rank_of_test& self) {
     subject it{self};

@@ -13,7 +13,6 @@
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 #include "troupe/runtime/storage/checksum.hpp"
-#include "troupe/trainers/torch/data_parallel/gradient_arrivals.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/data_parallel/reducer_factory.hpp"

@@ -1,8 +1,12 @@
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 
+#include <utility>
+
 #include <torch/csrc/autograd/engine.h>
 #include <torch/csrc/autograd/function.h>
+#include <torch/csrc/autograd/function_hook.h>
 #include <torch/csrc/autograd/functions/utils.h>
+#include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
 namespace troupe::internal {
@@ -57,6 +61,19 @@ Pointer make_node(std::shared_ptr<gradient_sink_state> state) {
     return c10::make_intrusive<sink_node>(std::move(state));
 }
 
+using callback = std::function<void()>;
+
+struct arrival_hook final : torch::autograd::PostAccumulateGradHook {
+  explicit arrival_hook(std::weak_ptr<callback> f) : f(std::move(f)) {}
+
+  void operator()(const at::Tensor&) override {
+    if (auto x = f.lock())
+      (*x)();
+  }
+
+  std::weak_ptr<callback> f;
+};
+
 } // namespace
 
 void pass_through_sink(const std::vector<at::Tensor*>& outputs,
@@ -75,6 +92,18 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs,
       *output = output->detach();
       torch::autograd::set_history(*output, node);
     }
+}
+
+std::shared_ptr<void> after_each_gradient(const at::Tensor& parameter,
+                                          callback f) {
+  namespace impl = torch::autograd::impl;
+  auto& taken = impl::post_acc_grad_hooks(parameter);
+  if (taken && !dynamic_cast<arrival_hook*>(taken.get()))
+    return nullptr;
+  auto result = std::make_shared<callback>(std::move(f));
+  impl::set_post_acc_grad_hooks(parameter,
+                                std::make_unique<arrival_hook>(result));
+  return result;
 }
 
 } // namespace troupe::internal

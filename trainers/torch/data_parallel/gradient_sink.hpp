@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstdint>
+#include <functional>
 #include <memory>
 #include <vector>
 
@@ -50,5 +51,12 @@ struct gradient_sink_state {
 /// `torch::autograd::grad` and a frozen model have none.
 void pass_through_sink(const std::vector<at::Tensor*>& outputs,
                        const std::shared_ptr<gradient_sink_state>& state);
+
+/// Calls *f* after each gradient that backward adds to *parameter*, whichever
+/// accumulator adds it, until the result goes or the function is called again
+/// for that parameter. Never if another library has taken the only place that
+/// LibTorch has for this.
+std::shared_ptr<void> after_each_gradient(const at::Tensor& parameter,
+                                          std::function<void()> f);
 
 } // namespace troupe::internal

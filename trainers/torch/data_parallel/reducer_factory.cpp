@@ -11,7 +11,6 @@
 #include <torch/csrc/autograd/variable.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 
-#include "troupe/trainers/torch/data_parallel/gradient_arrivals.hpp"
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 #include "troupe/trainers/torch/data_parallel/kept_gradients.hpp"
 #include "troupe/trainers/torch/groups/group_work.hpp"

@@ -1,0 +1,458 @@
+#include "troupe/runtime/hosts/host_list.hpp"
+
+#include <algorithm>
+#include <array>
+#include <charconv>
+#include <cstdint>
+#include <map>
+#include <set>
+
+#include <arpa/inet.h>
+#include <fcntl.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+constexpr std::string_view decimal_digits = "0123456789";
+constexpr std::string_view blanks = " \t\r";
+
+/// Longest name of a host, as in DNS.
+constexpr std::size_t max_host_name = 253;
+
+bool is_letter_or_digit(char c) noexcept {
+  return (c >= 'a' && c <= 'z') || (c >= 'A' && c <= 'Z')
+         || (c >= '0' && c <= '9');
+}
+
+char folded(char c) noexcept {
+  return c >= 'A' && c <= 'Z' ? static_cast<char>(c - 'A' + 'a') : c;
+}
+
+bool is_same_name(std::string_view a, std::string_view b) noexcept {
+  return std::ranges::equal(a, b, {}, folded, folded);
+}
+
+bool is_ipv6_address(std::string_view text) noexcept {
+  auto zone = text.find('%');
+  if (zone != text.npos) {
+    auto name = text.substr(zone + 1);
+    if (name.empty() || name.size() > 15
+        || !std::ranges::all_of(name, [](char c) {
+             return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
+           }))
+      return false;
+  }
+  auto address = text.substr(0, zone);
+  char terminated[INET6_ADDRSTRLEN] = {};
+  if (address.size() >= sizeof(terminated))
+    return false;
+  std::ranges::copy(address, terminated);
+  in6_addr parsed{};
+  return ::inet_pton(AF_INET6, terminated, &parsed) == 1;
+}
+
+std::string_view without_blanks(std::string_view text) noexcept {
+  auto begin = std::min(text.find_first_not_of(blanks), text.size());
+  text.remove_prefix(begin);
+  return text.substr(0, text.find_last_not_of(blanks) + 1);
+}
+
+/// The numbers *first* to *last* of a bracket, with at least *width* digits.
+struct number_range {
+  std::uint64_t first = 0;
+  std::uint64_t last = 0;
+  std::size_t width = 0;
+
+  std::uint64_t size() const noexcept { return last - first + 1; }
+
+  std::string at(std::uint64_t index) const {
+    auto number = concat(first + index);
+    return std::string(width - std::min(width, number.size()), '0') + number;
+  }
+};
+
+using bracket = std::vector<number_range>;
+
+/// A name with brackets: *texts* has one more element than *brackets*.
+struct name_pattern {
+  std::vector<std::string> texts;
+  std::vector<bracket> brackets;
+};
+
+/// Reads a list of hosts and remembers where it is.
+class host_list_reader {
+public:
+  host_list_reader(std::string_view text, std::string_view what)
+    : text_(text), what_(what) {}
+
+  expected<std::vector<std::string>> read() {
+    if (without_blanks(text_).empty())
+      return failure(ec::invalid_config, concat(what_, ": no host is named"));
+    for (;;) {
+      TROUPE_TRY_VOID(read_part());
+      if (at_ == text_.size())
+        return std::move(hosts_);
+      ++at_; // the comma
+    }
+  }
+
+private:
+  tl::unexpected<error> mistake(std::size_t at, std::string_view sentence) {
+    return failure(ec::invalid_config,
+                   concat(what_, " \"", cut_text(text_, 200),
+                          "\": at character ", at + 1, ": ", sentence));
+  }
+
+  char next() const noexcept { return at_ < text_.size() ? text_[at_] : '\0'; }
+
+  void skip_blanks() {
+    at_ = std::min(text_.find_first_not_of(blanks, at_), text_.size());
+  }
+
+  expected<void> read_part() {
+    skip_blanks();
+    auto begin = at_;
+    auto end = std::min(text_.find_first_of("[,", at_), text_.size());
+    auto has_colon = text_.substr(at_, end - at_).find(':') != text_.npos;
+    if (has_colon || is_address_in_brackets()) {
+      TROUPE_TRY(auto address, read_address());
+      TROUPE_TRY_VOID(add(std::move(address), begin));
+    } else {
+      TROUPE_TRY(auto pattern, read_pattern());
+      TROUPE_TRY_VOID(add_all(pattern, begin));
+    }
+    skip_blanks();
+    if (at_ < text_.size() && text_[at_] != ',')
+      return mistake(at_, "a comma is missing between two hosts");
+    return {};
+  }
+
+  bool is_address_in_brackets() const {
+    auto end = text_.find(']', at_);
+    return next() == '[' && end != text_.npos
+           && text_.substr(at_, end - at_).find(':') != text_.npos;
+  }
+
+  /// With or without brackets.
+  expected<std::string> read_address() {
+    auto begin = at_;
+    auto in_brackets = next() == '[';
+    auto end = std::min(text_.find(in_brackets ? ']' : ',', at_), text_.size());
+    at_ = end + (in_brackets ? 1 : 0);
+    auto address = in_brackets
+                     ? text_.substr(begin + 1, end - begin - 1)
+                     : without_blanks(text_.substr(begin, end - begin));
+    if (is_ipv6_address(address))
+      return std::string{address};
+    return mistake(begin,
+                   concat("\"", cut_text(address, 100),
+                          "\" is not an address of IPv6, and a host has no "
+                          "port here"));
+  }
+
+  expected<name_pattern> read_pattern() {
+    name_pattern result{{""}, {}};
+    for (; at_ < text_.size(); ++at_) {
+      auto c = text_[at_];
+      if (c == ',' || blanks.find(c) != blanks.npos)
+        break;
+      if (c == ']')
+        return mistake(at_, "this bracket was not opened");
+      if (c != '[') {
+        result.texts.back() += c;
+        continue;
+      }
+      TROUPE_TRY(auto numbers, read_bracket());
+      result.brackets.push_back(std::move(numbers));
+      result.texts.emplace_back();
+    }
+    return result;
+  }
+
+  /// From the opening bracket to the closing one, which is not read.
+  expected<bracket> read_bracket() {
+    auto open = at_;
+    bracket result;
+    do {
+      ++at_;
+      TROUPE_TRY(auto numbers, read_range());
+      result.push_back(numbers);
+    } while (next() == ',');
+    if (at_ == text_.size())
+      return mistake(open, "this bracket is not closed");
+    if (next() != ']')
+      return mistake(at_, "a comma or a closing bracket is expected");
+    return result;
+  }
+
+  expected<number_range> read_range() {
+    auto begin = at_;
+    number_range result;
+    TROUPE_TRY(result.first, read_number());
+    result.width = at_ - begin;
+    result.last = result.first;
+    if (next() == '-') {
+      ++at_;
+      TROUPE_TRY(result.last, read_number());
+    }
+    if (result.last < result.first)
+      return mistake(begin, "the range ends before it begins");
+    if (result.last - result.first >= max_hosts)
+      return mistake(begin, too_many());
+    return result;
+  }
+
+  expected<std::uint64_t> read_number() {
+    auto begin = at_;
+    auto end =
+      std::min(text_.find_first_not_of(decimal_digits, at_), text_.size());
+    at_ = end;
+    if (end == begin)
+      return mistake(begin, "a number is expected");
+    std::uint64_t result = 0;
+    auto last = text_.data() + end;
+    if (std::from_chars(text_.data() + begin, last, result).ec != std::errc{}
+        || result > UINT64_MAX / 2 || end - begin > max_host_name)
+      return mistake(begin, "the number is too large");
+    return result;
+  }
+
+  static std::string too_many() {
+    return concat("these are more than ", max_hosts, " hosts");
+  }
+
+  expected<void> add_all(const name_pattern& pattern, std::size_t position) {
+    std::vector<std::vector<std::string>> choices;
+    std::size_t count = 1;
+    for (const auto& numbers : pattern.brackets) {
+      auto& choice = choices.emplace_back();
+      for (const auto& range : numbers) {
+        if (choice.size() + range.size() > max_hosts)
+          return mistake(position, too_many());
+        for (std::uint64_t i = 0; i < range.size(); ++i)
+          choice.push_back(range.at(i));
+      }
+      // Both factors are within the limit.
+      if (count *= choice.size(); count > max_hosts)
+        return mistake(position, too_many());
+    }
+    for (std::size_t i = 0; i < count; ++i)
+      TROUPE_TRY_VOID(add(name_at(pattern, choices, i), position));
+    return {};
+  }
+
+  /// The last bracket turns fastest, then the others from the left.
+  static std::string
+  name_at(const name_pattern& pattern,
+          const std::vector<std::vector<std::string>>& choices,
+          std::size_t index) {
+    std::vector<std::size_t> chosen(choices.size());
+    auto take = [&](std::size_t which) {
+      chosen[which] = index % choices[which].size();
+      index /= choices[which].size();
+    };
+    if (!choices.empty())
+      take(choices.size() - 1);
+    for (std::size_t i = 0; i + 1 < choices.size(); ++i)
+      take(i);
+    auto result = pattern.texts.front();
+    for (std::size_t i = 0; i < choices.size(); ++i)
+      result += choices[i][chosen[i]] + pattern.texts[i + 1];
+    return result;
+  }
+
+  expected<void> add(std::string name, std::size_t position) {
+    if (name.empty())
+      return mistake(position, "a host is missing");
+    if (!is_host_name(name))
+      return mistake(position, concat("\"", cut_text(name, 100),
+                                      "\" is not the name of a host"));
+    if (hosts_.size() == max_hosts)
+      return mistake(position, too_many());
+    if (!known_.insert(name).second)
+      return mistake(position, concat("host ", name, " is named twice"));
+    hosts_.push_back(std::move(name));
+    return {};
+  }
+
+  std::string_view text_;
+  std::string_view what_;
+  std::size_t at_ = 0;
+  std::vector<std::string> hosts_;
+  std::set<std::string> known_;
+};
+
+/// Takes the first word of *line*.
+std::string_view take_word(std::string_view& line) noexcept {
+  line = without_blanks(line);
+  auto word = line.substr(0, line.find_first_of(blanks));
+  line.remove_prefix(word.size());
+  return word;
+}
+
+/// The host of a line that is not empty.
+expected<host_entry> host_of_line(std::string_view line) {
+  host_entry result;
+  std::string_view name = take_word(line);
+  if (name.starts_with('[') && name.ends_with(']')
+      && name.find(':') != name.npos)
+    name = name.substr(1, name.size() - 2);
+  if (!is_host_name(name))
+    return failure(ec::invalid_config, concat("\"", cut_text(name, 100),
+                                              "\" is not the name of a host"));
+  result.name = name;
+  for (auto word = take_word(line); !word.empty(); word = take_word(line)) {
+    if (result.slots || !word.starts_with("slots="))
+      return failure(ec::invalid_config,
+                     concat("\"", cut_text(word, 100),
+                            "\": after the host, only slots=N may follow"));
+    auto number = word.substr(word.find('=') + 1);
+    int slots = 0;
+    auto end = number.data() + number.size();
+    auto read = std::from_chars(number.data(), end, slots);
+    if (read.ec != std::errc{} || read.ptr != end || slots < 1)
+      return failure(
+        ec::invalid_config,
+        concat("\"", cut_text(word, 100), "\": slots are a number from 1 on"));
+    result.slots = slots;
+  }
+  return result;
+}
+
+/// Adds the slots of another line about the same host.
+expected<void> merge(host_entry& host, const host_entry& other) {
+  auto sum = std::int64_t{host.slots.value_or(1)} + other.slots.value_or(1);
+  if (sum > INT32_MAX)
+    return failure(ec::invalid_config,
+                   concat("host ", host.name, " has too many slots"));
+  host.slots = static_cast<int>(sum);
+  return {};
+}
+
+expected<std::string> bytes_of_hosts_file(const std::string& path) {
+  unique_fd file{::open(path.c_str(), O_RDONLY | O_CLOEXEC)};
+  if (!file)
+    return system_failure(ec::storage, "cannot open the hosts file " + path);
+  std::string result;
+  std::array<char, 16384> bytes;
+  for (;;) {
+    auto n = uninterrupted(
+      [&] { return ::read(file.get(), bytes.data(), bytes.size()); });
+    if (n < 0)
+      return system_failure(ec::storage, "cannot read the hosts file " + path);
+    if (n == 0)
+      return result;
+    result.append(bytes.data(), static_cast<std::size_t>(n));
+    if (result.size() > max_hosts_file)
+      return failure(ec::invalid_config,
+                     concat("the hosts file ", path, " has more than ",
+                            max_hosts_file, " bytes"));
+  }
+}
+
+} // namespace
+
+bool is_host_name(std::string_view text) noexcept {
+  if (text.find(':') != text.npos)
+    return is_ipv6_address(text);
+  auto is_allowed = [](char c) {
+    return is_letter_or_digit(c) || c == '-' || c == '_' || c == '.';
+  };
+  return !text.empty() && text.size() <= max_host_name
+         && std::ranges::all_of(text, is_allowed) && text.front() != '-'
+         && text.front() != '.' && text.find("..") == text.npos;
+}
+
+bool may_be_same_host(std::string_view a, std::string_view b) noexcept {
+  if (is_same_name(a, b))
+    return true;
+  auto is_address = [](std::string_view x) {
+    return x.find_first_not_of("0123456789.") == x.npos
+           || x.find(':') != x.npos;
+  };
+  auto has_domain = [](std::string_view x) { return x.find('.') != x.npos; };
+  if (is_address(a) || is_address(b) || has_domain(a) == has_domain(b))
+    return false;
+  return is_same_name(a.substr(0, a.find('.')), b.substr(0, b.find('.')));
+}
+
+expected<std::vector<std::string>> expand_host_list(std::string_view text,
+                                                    std::string_view what) {
+  return host_list_reader{text, what}.read();
+}
+
+expected<std::vector<host_entry>> parse_hosts_file(std::string_view text,
+                                                   std::string_view path) {
+  std::vector<host_entry> result;
+  std::map<std::string, std::size_t, std::less<>> known;
+  for (std::size_t number = 1; !text.empty(); ++number) {
+    auto size = std::min(text.find('\n'), text.size());
+    auto line = text.substr(0, size);
+    text.remove_prefix(std::min(size + 1, text.size()));
+    line = without_blanks(line.substr(0, line.find('#')));
+    if (line.empty())
+      continue;
+    auto in_line = [&](const error& x) {
+      return failure(x.code, concat(path, ':', number, ": ", x.message));
+    };
+    auto host = host_of_line(line);
+    if (!host)
+      return in_line(host.error());
+    auto [at, added] = known.try_emplace(host->name, result.size());
+    if (!added) {
+      if (auto merged = merge(result[at->second], *host); !merged)
+        return in_line(merged.error());
+    } else if (result.size() == max_hosts) {
+      return in_line({ec::invalid_config,
+                      concat("these are more than ", max_hosts, " hosts")});
+    } else {
+      result.push_back(std::move(*host));
+    }
+  }
+  if (result.empty())
+    return failure(ec::invalid_config, concat(path, ": no host is named"));
+  return result;
+}
+
+expected<std::vector<host_entry>> hosts_of(const std::string& value,
+                                           std::string_view what) {
+  if (value.find('/') != value.npos) {
+    TROUPE_TRY(auto text, bytes_of_hosts_file(value));
+    return parse_hosts_file(text, value);
+  }
+  TROUPE_TRY(auto names, expand_host_list(value, what));
+  std::vector<host_entry> result;
+  for (auto& name : names)
+    result.push_back({std::move(name), std::nullopt});
+  return result;
+}
+
+std::string to_short_text(const std::vector<std::string>& names) {
+  if (names.empty())
+    return "none";
+  const auto& first = names.front();
+  auto prefix = first.substr(0, first.find_last_not_of(decimal_digits) + 1);
+  auto number = std::string_view{first}.substr(prefix.size());
+  std::uint64_t begin = 0;
+  auto end = number.data() + number.size();
+  auto in_order = std::from_chars(number.data(), end, begin).ec == std::errc{};
+  number_range range{begin, begin, number.size()};
+  for (std::size_t i = 0; in_order && i < names.size(); ++i)
+    in_order = names[i] == prefix + range.at(i);
+  if (names.size() > 2 && in_order)
+    return concat(first, '-', names.back());
+  std::string result = first;
+  auto shown = names.size() <= 4 ? names.size() : std::size_t{3};
+  for (std::size_t i = 1; i < shown; ++i)
+    result += ", " + names[i];
+  if (shown < names.size())
+    result += concat(" and ", names.size() - shown, " more");
+  return result;
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,60 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/actors/door/certificates.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/fs.hpp"
+
+namespace troupe::internal {
+
+/// What an agent needs to reach the driver of a run and to prove itself.
+///
+/// It holds a key, so it travels by standard input or a closed file only: other
+/// users see the arguments of a program, and children inherit its environment.
+struct ticket {
+  std::vector<std::string> addresses; ///< Of the driver: numbers or host names.
+  std::uint16_t port = 0;
+  std::string run;
+  credentials own;
+};
+
+/// Larger texts are not read. A ticket with one address has 1.3 KB.
+inline constexpr std::size_t max_ticket_size = std::size_t{16} * 1024;
+
+inline constexpr std::size_t max_ticket_addresses = 32;
+
+/// *x* as text: a line for each field and "end", which tells readers of a pipe
+/// that it is whole.
+secret_bytes encode(const ticket& x);
+
+/// The ticket in *text*, which must be exactly as `encode` writes it;
+/// `ec::corrupt` says what is not. Its certificate must be that of an agent of
+/// its run, or of *role*.
+expected<ticket> parse_ticket(std::string_view text,
+                              host_role role = host_role::agent);
+
+/// Reads a ticket from *fd*, up to its last line or the end of the input.
+///
+/// Fails with `ec::timeout` if it is not whole within *limit*, with
+/// `ec::corrupt` if it is not a ticket.
+expected<ticket> read_ticket(int fd, std::chrono::milliseconds limit);
+
+/// The ticket in the file at *path*, which may be reached through links, as the
+/// files of a mounted secret are.
+///
+/// Fails with `ec::invalid_config` unless the file belongs to this user, with
+/// mode 0600 or 0400.
+expected<ticket> read_ticket_file(const fs::path& path);
+
+/// The addresses of this host that others may reach: all of its interfaces
+/// that are up, IPv4 first; those of the loopback if there is no other. Without
+/// link-local addresses of IPv6, which mean something else on each host.
+expected<std::vector<std::string>> host_addresses();
+
+} // namespace troupe::internal

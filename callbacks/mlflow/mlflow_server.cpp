@@ -294,16 +294,9 @@ sink_result mlflow_server::resume() {
   return set_tags(run_.tags);
 }
 
-sink_result mlflow_server::send(std::span<const mlflow_body> bodies) {
-  std::size_t accepted = 0;
-  for (auto& body : bodies) {
-    if (auto reply = client_.post("runs/log-batch", body.json); !reply) {
-      auto failed = lost_run(reply.error());
-      failed.accepted = accepted;
-      return tl::unexpected{failed};
-    }
-    accepted += body.items;
-  }
+sink_result mlflow_server::send(const mlflow_body& body) {
+  if (auto reply = client_.post("runs/log-batch", body.json); !reply)
+    return tl::unexpected{lost_run(reply.error())};
   return {};
 }
 
@@ -331,18 +324,30 @@ sink_failure mlflow_server::lost_run(const mlflow_refusal& x) {
 }
 
 sink_result mlflow_server::log_metrics(std::span<const mlflow_metric> metrics) {
-  return send(metric_bodies(id_, metrics));
+  std::size_t accepted = 0;
+  for (auto& body : metric_bodies(id_, metrics)) {
+    auto ok = send(body);
+    if (!ok) {
+      ok.error().accepted = accepted;
+      return ok;
+    }
+    accepted += body.items;
+  }
+  return {};
 }
 
 sink_result mlflow_server::log_params(std::span<const mlflow_pair> params) {
-  TROUPE_TRY_VOID(send(param_bodies(id_, params)));
+  for (auto& body : param_bodies(id_, params))
+    TROUPE_TRY_VOID(send(body));
   for (auto& x : params)
     params_[x.key] = x.value;
   return {};
 }
 
 sink_result mlflow_server::set_tags(std::span<const mlflow_pair> tags) {
-  return send(tag_bodies(id_, tags));
+  for (auto& body : tag_bodies(id_, tags))
+    TROUPE_TRY_VOID(send(body));
+  return {};
 }
 
 sink_result mlflow_server::put_file(const fs::path& file,

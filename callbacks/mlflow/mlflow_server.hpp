@@ -65,7 +65,7 @@ private:
   /// Loads the run *id*. Returns whether it exists and is not deleted.
   tl::expected<bool, sink_failure> load_run(const std::string& id);
   sink_result resume();
-  sink_result send(std::span<const mlflow_body> bodies);
+  sink_result send(const mlflow_body& body);
   sink_failure lost_run(const mlflow_refusal& x);
 
   mlflow_client client_;

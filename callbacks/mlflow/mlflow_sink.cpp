@@ -126,10 +126,7 @@ sink_result mlflow_sink::log_params(const metrics& values) {
     TROUPE_TRY_VOID(store_->set_tags(changed));
   if (params.empty())
     return {};
-  auto ok = store_->log_params(params);
-  if (!ok)
-    ok.error().accepted = 0; // It counts params, not records.
-  return ok;
+  return store_->log_params(params);
 }
 
 sink_result mlflow_sink::tag_changed_names() {
@@ -140,12 +137,9 @@ sink_result mlflow_sink::tag_changed_names() {
   for (auto& [name, given] : changed)
     tags.push_back({clean_mlflow_name("troupe.name." + given),
                     cut_mlflow_text(mlflow_text(name), max_mlflow_tag)});
-  auto ok = store_->set_tags(tags);
-  if (ok)
-    tagged_names_ = changed.size();
-  else
-    ok.error().accepted = 0;
-  return ok;
+  TROUPE_TRY_VOID(store_->set_tags(tags));
+  tagged_names_ = changed.size();
+  return {};
 }
 
 sink_result mlflow_sink::log(std::span<const tracker_record> records) {
@@ -219,10 +213,7 @@ sink_result mlflow_sink::flush(gathered& x) {
   for (auto& [key, value] : x.tags)
     if (auto i = texts_.find(key); i == texts_.end() || i->second != value)
       tags.push_back({key, value});
-  if (auto ok = store_->set_tags(tags); !ok) {
-    ok.error().accepted = 0;
-    return ok;
-  }
+  TROUPE_TRY_VOID(store_->set_tags(tags));
   for (auto& tag : tags)
     texts_[tag.key] = tag.value;
   auto ok = store_->log_metrics(x.metrics);

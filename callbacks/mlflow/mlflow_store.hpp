@@ -55,7 +55,7 @@ public:
   /// The params that the run has: they cannot be changed.
   virtual const std::map<std::string, std::string>& params() const = 0;
 
-  /// `accepted` of a failure counts metrics.
+  /// `accepted` of a failure counts metrics; no other call sets it.
   virtual sink_result log_metrics(std::span<const mlflow_metric> metrics) = 0;
 
   /// The metrics of the last `log_metrics` will be given again: `state()` is as

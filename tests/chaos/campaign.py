@@ -12,6 +12,7 @@ import concurrent.futures
 import dataclasses
 import os
 import resource
+import select
 import shutil
 import signal
 import subprocess
@@ -73,6 +74,21 @@ def state_of(pid: int) -> str:
         return Path(f"/proc/{pid}/stat").read_text().rsplit(")", 1)[1].split()[0]
     except OSError:
         return "X"
+
+
+def wait_for_an_end(pids: list, seconds: float) -> None:
+    """Waits up to *seconds* until one of *pids* has ended."""
+    poll, opened = select.poll(), []
+    try:
+        for pid in pids:
+            opened.append(os.pidfd_open(pid))
+            poll.register(opened[-1], select.POLLIN)
+        poll.poll(max(seconds, 0) * 1e3)
+    except ProcessLookupError:
+        pass
+    finally:
+        for x in opened:
+            os.close(x)
 
 
 def children_of(pid: int) -> list:
@@ -198,7 +214,8 @@ class Driver:
                 break
             pending = [x for x in pending if not self.deliver_if_due(x, now - begin)]
             self.do_due(now)
-            time.sleep(0.002)
+            wait_for_an_end([x.pid for x in (self.process, self.beside) if x and x.poll() is None],
+                            min([begin + bound, *self.due(pending, begin)]) - time.monotonic())
         if timed_out:
             for pid in processes_of(self.marker):
                 kill(pid, signal.SIGKILL)
@@ -251,6 +268,11 @@ class Driver:
             return False
         fault["delivered"] = self.deliver(fault)
         return True
+
+    def due(self, pending: list, begin: float) -> list:
+        """When to look again if no driver ends before: at planned times, and soon where a fault waits for a report."""
+        return [x[0] for x in self.to_do] + [
+            begin + x["seen"] + x["wait_us"] * 1e-6 if "seen" in x else time.monotonic() + 0.002 for x in pending]
 
     def do_due(self, now: float) -> None:
         for x in [x for x in self.to_do if now >= x[0]]:
@@ -445,7 +467,7 @@ class Driver:
     def leftovers(self) -> dict:
         deadline = time.monotonic() + GONE_S
         while (left := processes_of(self.marker)) and time.monotonic() < deadline:
-            time.sleep(0.02)
+            wait_for_an_end(left, deadline - time.monotonic())
         names = [f"{x} in state {state_of(x)}" for x in left]
         for x in left:
             kill(x, signal.SIGKILL)

@@ -203,6 +203,27 @@ TEST_F(mlflow_failures_test, says_how_many_records_were_accepted) {
   EXPECT_EQ(batches, 3);
 }
 
+TEST_F(mlflow_failures_test, does_not_count_tags_as_records) {
+  std::atomic<int> batches = 0;
+  loopback_server breaking{[&](const loopback_request& x) {
+    if (x.target.find("log-batch") != x.target.npos && ++batches == 2)
+      return loopback_reply{.status = 503};
+    return answer(x);
+  }};
+  mlflow_sink x{{.tracking_uri = breaking.url()}};
+  ASSERT_TRUE(x.start(run, ""));
+  metrics texts;
+  for (int i = 0; i < 150; ++i)
+    texts["text" + std::to_string(i)] = "x";
+  std::vector<tracker_record> records(200);
+  for (std::size_t i = 0; i < records.size(); ++i)
+    records[i].content = journaled_batch{.index = i, .values = {texts}};
+  auto failed = x.log(records);
+  ASSERT_FALSE(failed);
+  EXPECT_EQ(failed.error().accepted, 0u);
+  EXPECT_EQ(batches, 2);
+}
+
 TEST_F(mlflow_failures_test, makes_no_second_run_when_the_reply_is_lost) {
   set("runs/create", {.fault = reply_fault::reset});
   auto x = to_server();

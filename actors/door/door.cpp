@@ -1,0 +1,279 @@
+#include "troupe/actors/door/door.hpp"
+
+#include <algorithm>
+#include <array>
+#include <cerrno>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using door_clock = std::chrono::steady_clock;
+
+/// Holds the agents of a thousand hosts that connect at once.
+constexpr int door_backlog = 1024;
+
+/// Handshakes under way continue after as many.
+constexpr int max_accepts = 16;
+
+/// How long clients wait in the kernel's queue when no descriptor is left.
+constexpr std::chrono::milliseconds pause_of_accepts{100};
+
+struct listening_port {
+  unique_fd socket;
+  std::uint16_t port = 0;
+};
+
+/// Listens at *address*; the port is the second field of both families.
+expected<listening_port> listen_on(sockaddr_in6 address, int family,
+                                   std::uint16_t port) {
+  address.sin6_family = static_cast<sa_family_t>(family);
+  address.sin6_port = htons(port);
+  socklen_t size =
+    family == AF_INET6 ? sizeof(sockaddr_in6) : sizeof(sockaddr_in);
+  unique_fd socket{
+    ::socket(family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+  const int on = 1;
+  const int off = 0;
+  auto generic = reinterpret_cast<sockaddr*>(&address);
+  if (socket && family == AF_INET6)
+    ::setsockopt(socket.get(), IPPROTO_IPV6, IPV6_V6ONLY, &off, sizeof(off));
+  if (!socket
+      || ::setsockopt(socket.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on))
+           != 0
+      || ::bind(socket.get(), generic, size) != 0
+      || ::listen(socket.get(), door_backlog) != 0
+      || ::getsockname(socket.get(), generic, &size) != 0)
+    return system_failure(errno == EADDRINUSE ? ec::conflict : ec::spawn,
+                          concat("the run cannot listen on TCP port ", port));
+  return listening_port{std::move(socket), ntohs(address.sin6_port)};
+}
+
+/// One socket for IPv4 and IPv6, or IPv4 alone where there is no IPv6.
+expected<listening_port> listen_on_all(std::uint16_t port) {
+  sockaddr_in6 any{}; // All zeros in both families.
+  auto result = listen_on(any, AF_INET6, port);
+  if (!result && result.error().code != ec::conflict)
+    result = listen_on(any, AF_INET, port);
+  return result;
+}
+
+} // namespace
+
+/// The connections that are not guests yet. Lives on the door's thread.
+class door::guest_book {
+public:
+  guest_book(door_args args, unique_fd listener, int stop)
+    : args_(std::move(args)), listener_(std::move(listener)), stop_(stop) {}
+
+  void run() {
+    for (;;) {
+      auto waits = collect_waits();
+      if (::poll(waits.data(), waits.size(), time_left()) < 0)
+        continue; // Interrupted.
+      if (waits.front().revents != 0)
+        return;
+      auto asked = is_accepting_ && waits.back().revents != 0;
+      for (std::size_t i = 0; i < pending_.size(); ++i)
+        if (waits[i + 1].revents != 0)
+          advance(pending_[i]);
+      refuse_late();
+      std::erase_if(pending_, [](const guest& x) { return !x.channel; });
+      if (asked)
+        accept_some();
+    }
+  }
+
+private:
+  struct guest {
+    std::unique_ptr<tls_channel> channel; // null: gone
+    std::string address;
+    door_clock::time_point deadline;
+    short events = POLLIN;
+    bool has_greeted = false; ///< What is left is to greet it.
+  };
+
+  std::vector<pollfd> collect_waits() {
+    std::vector<pollfd> result{{stop_, POLLIN, 0}};
+    for (auto& x : pending_)
+      result.push_back({x.channel->socket(), x.events, 0});
+    is_accepting_ = door_clock::now() >= next_accept_;
+    if (is_accepting_)
+      result.push_back({listener_.get(), POLLIN, 0});
+    return result;
+  }
+
+  /// Milliseconds until something must be done without an event.
+  int time_left() const {
+    auto next = is_accepting_ ? door_clock::time_point::max() : next_accept_;
+    for (auto& x : pending_)
+      next = std::min(next, x.deadline);
+    if (next == door_clock::time_point::max())
+      return -1;
+    auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(next - door_clock::now());
+    return static_cast<int>(std::max<std::int64_t>(left.count(), 0));
+  }
+
+  void refuse(guest& x, channel_fault cause, std::string text) {
+    auto channel = std::move(x.channel);
+    refuse(cause, std::move(x.address), std::move(text));
+  }
+
+  void refuse(channel_fault cause, std::string address, std::string text) {
+    ++refused_;
+    if (args_.on_refusal)
+      args_.on_refusal({cause, std::move(address), std::move(text), refused_});
+  }
+
+  void refuse_late() {
+    auto now = door_clock::now();
+    for (auto& x : pending_)
+      if (x.channel && x.deadline <= now)
+        refuse(
+          x, channel_fault::silent,
+          concat("no handshake within ", args_.handshake_limit.count(), " ms"));
+  }
+
+  /// Continues with *x*, whose socket is ready.
+  void advance(guest& x) {
+    switch (next_step(x)) {
+      case tls_channel::progress::wants_read:
+        x.events = POLLIN;
+        break;
+      case tls_channel::progress::wants_write:
+        x.events = POLLOUT;
+        break;
+      case tls_channel::progress::failed: {
+        auto why = x.channel->failure();
+        refuse(x, why.cause, std::move(why.text));
+        break;
+      }
+      case tls_channel::progress::done:
+        if (x.channel)
+          args_.on_guest(std::move(x.channel), std::move(x.address));
+        break;
+    }
+  }
+
+  /// Goes as far as the socket allows. Done also if *x* was refused.
+  tls_channel::progress next_step(guest& x) {
+    if (!x.channel->is_established())
+      if (auto result = x.channel->shake_hands();
+          result != tls_channel::progress::done)
+        return result;
+    if (!x.has_greeted) {
+      std::array<std::byte, 1> first;
+      auto result = x.channel->read(first).what;
+      if (result != tls_channel::progress::done)
+        return result;
+      if (first.front() != door_greeting) {
+        refuse(x, channel_fault::damaged,
+               "it speaks another version of the run's protocol");
+        return result;
+      }
+      x.has_greeted = true;
+    }
+    return x.channel->write({&door_greeting, 1}).what;
+  }
+
+  void accept_some() {
+    for (int i = 0; i < max_accepts; ++i) {
+      unique_fd socket{::accept4(listener_.get(), nullptr, nullptr,
+                                 SOCK_NONBLOCK | SOCK_CLOEXEC)};
+      if (!socket && (errno == EAGAIN || errno == EWOULDBLOCK))
+        return;
+      if (!socket && is_short_of_resources(errno))
+        return pause(errno);
+      if (socket) // Otherwise the client has left already.
+        enter(std::move(socket));
+      is_short_ = is_short_ && !socket;
+    }
+  }
+
+  static bool is_short_of_resources(int problem) {
+    return problem == EMFILE || problem == ENFILE || problem == ENOBUFS
+           || problem == ENOMEM;
+  }
+
+  /// The client stays in the kernel's queue, and the port stays readable: to
+  /// ask again at once would take a core.
+  void pause(int problem) {
+    next_accept_ = door_clock::now() + pause_of_accepts;
+    if (!std::exchange(is_short_, true)) // One event for each shortage.
+      refuse(channel_fault::lost, std::string{},
+             "connections wait: " + std::system_category().message(problem));
+  }
+
+  void enter(unique_fd socket) {
+    auto address = peer_address(socket.get());
+    auto channel = tls_channel::make(args_.own, std::move(socket),
+                                     tls_channel::side::server, args_.link);
+    if (!channel)
+      return refuse(channel_fault::lost, std::move(address),
+                    std::move(channel.error().message));
+    if (pending_.size() >= args_.max_pending)
+      make_room();
+    pending_.push_back({std::move(*channel), std::move(address),
+                        door_clock::now() + args_.handshake_limit});
+  }
+
+  void make_room() {
+    auto silent = std::ranges::find_if(
+      pending_, [](const guest& x) { return !x.channel->has_heard(); });
+    auto leaves = silent != pending_.end() ? silent : pending_.begin();
+    refuse(*leaves, channel_fault::crowded,
+           concat("more than ", args_.max_pending,
+                  " connections without a handshake"));
+    pending_.erase(leaves);
+  }
+
+  door_args args_;
+  unique_fd listener_;
+  int stop_;
+  std::vector<guest> pending_; // the oldest first
+  door_clock::time_point next_accept_ = door_clock::time_point::min();
+  bool is_accepting_ = true;
+  bool is_short_ = false; ///< The latest accept found no descriptor.
+  std::uint64_t refused_ = 0;
+};
+
+expected<owned_ptr<door>> door::open(door_args args) {
+  TROUPE_TRY(auto listener, listen_on_all(args.port));
+  owned_ptr<door> result{new door};
+  result->port_ = listener.port;
+  result->stop_.reset(::eventfd(0, EFD_CLOEXEC));
+  if (!result->stop_)
+    return system_failure(ec::spawn, "the run's port needs a descriptor");
+  result->book_ = std::make_unique<guest_book>(
+    std::move(args), std::move(listener.socket), result->stop_.get());
+  TROUPE_TRY(result->thread_, start_thread([book = result->book_.get()] {
+               try {
+                 book->run();
+               } catch (const std::exception&) {
+                 // No memory for a connection: the port closes, the run
+                 // continues.
+               }
+             }));
+  return result;
+}
+
+door::~door() {
+  ::eventfd_write(stop_.get(), 1);
+  if (thread_.joinable())
+    thread_.join();
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,83 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <memory>
+#include <string>
+#include <thread>
+
+#include "troupe/actors/door/tls_channel.hpp"
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/process/forked_process.hpp"
+
+namespace troupe::internal {
+
+/// The first byte of a client, on the one connection of several that it chose,
+/// and of the server, which then has accepted it.
+inline constexpr std::byte door_greeting{'T'};
+
+/// A connection that the door closed.
+struct door_refusal {
+  channel_fault cause = channel_fault::none;
+  std::string address;     ///< Of the peer; empty if it could not be accepted.
+  std::string text;        ///< Continues "10.0.0.7: ".
+  std::uint64_t count = 0; ///< Refusals so far, with this one.
+};
+
+struct door_args {
+  tls_identity own; ///< The driver's.
+
+  /// Gets each peer that has shown the certificate of an agent of this run, and
+  /// its address; must not wait.
+  std::function<void(std::unique_ptr<tls_channel>, std::string)> on_guest;
+
+  /// Gets each connection that the door closes; must not wait. May be empty.
+  std::function<void(const door_refusal&)> on_refusal;
+
+  std::uint16_t port = 0; ///< 0: any that is free.
+
+  /// For everything from the accept to the greeting.
+  std::chrono::milliseconds handshake_limit{5000};
+
+  /// Connections that may be without a greeting, with 45 KB each. When one more
+  /// comes, the oldest that has sent nothing is closed, or the oldest of all:
+  /// who only connects does not keep an agent out.
+  std::size_t max_pending = 64;
+
+  link_limits link;
+};
+
+/// The one TCP port of a run on many hosts, for IPv4 and IPv6.
+///
+/// A thread of its own accepts connections and shakes hands. A stranger never
+/// gets further than this. Both functions of `door_args` are called on that
+/// thread.
+class door {
+public:
+  /// `ec::conflict` if the port is taken, `ec::spawn` if the system has no
+  /// thread or descriptor left.
+  static expected<owned_ptr<door>> open(door_args args);
+
+  door(const door&) = delete;
+  door& operator=(const door&) = delete;
+
+  /// Closes the port and all connections that are not guests yet. No function
+  /// of `door_args` is being called afterwards.
+  ~door();
+
+  std::uint16_t port() const noexcept { return port_; }
+
+private:
+  class guest_book;
+
+  door() = default;
+
+  std::uint16_t port_ = 0;
+  unique_fd stop_;
+  std::unique_ptr<guest_book> book_;
+  std::thread thread_;
+};
+
+} // namespace troupe::internal

@@ -1,0 +1,490 @@
+#include "troupe/actors/door/door.hpp"
+
+#include <algorithm>
+#include <functional>
+#include <ostream>
+
+#include <netinet/tcp.h>
+#include <sys/resource.h>
+#include <unistd.h>
+
+#include <gmock/gmock.h>
+#include <openssl/ssl.h>
+
+#include "tests/actors/door/door_fixture.hpp"
+#include "tests/support/tls_certificate.hpp"
+#include "troupe/actors/door/openssl.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+
+/// Waits until the other side closes *socket*, whatever it says before.
+void await_end(const unique_fd& socket) {
+  char buffer[4096];
+  while (::recv(socket.get(), buffer, sizeof(buffer), 0) > 0)
+    ;
+}
+
+/// A TLS client of another make: no certificate, and it believes any server.
+struct foreign_client {
+  foreign_client(std::uint16_t port, int newest_version)
+    : socket(connect_to_port(port)), context(SSL_CTX_new(TLS_client_method())),
+      ssl(nullptr) {
+    SSL_CTX_set_max_proto_version(context.get(), newest_version);
+    ssl.reset(SSL_new(context.get()));
+    SSL_set_fd(ssl.get(), socket.get());
+  }
+
+  /// Shakes hands and waits for the first byte, the alert or the end.
+  bool enter() {
+    char byte;
+    ERR_clear_error();
+    auto result =
+      SSL_connect(ssl.get()) == 1 && SSL_read(ssl.get(), &byte, 1) == 1;
+    ERR_clear_error();
+    return result;
+  }
+
+  unique_fd socket;
+  std::unique_ptr<SSL_CTX, openssl_free<&SSL_CTX_free>> context;
+  std::unique_ptr<SSL, openssl_free<&SSL_free>> ssl;
+};
+
+// -- the right peer -----------------------------------------------------------
+
+TEST_F(door_test, lets_an_agent_of_its_run_in) {
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  ASSERT_TRUE(agent.enter()) << agent.channel->failure().text;
+  auto guest = record.next_guest();
+  ASSERT_TRUE(guest);
+  EXPECT_TRUE(say(*guest, "welcome"));
+  EXPECT_EQ(hear(*agent.channel), "welcome");
+  EXPECT_TRUE(say(*agent.channel, "thanks"));
+  EXPECT_EQ(hear(*guest), "thanks");
+  agent.channel->finish();
+  EXPECT_EQ(hear(*guest), "");
+  EXPECT_EQ(guest->failure().cause, channel_fault::closed);
+}
+
+TEST_F(door_test, takes_ipv6_at_the_same_port) {
+  open();
+  unique_fd socket{::socket(AF_INET6, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  sockaddr_in6 address{};
+  address.sin6_family = AF_INET6;
+  address.sin6_port = htons(port());
+  address.sin6_addr = in6addr_loopback;
+  if (::connect(socket.get(), reinterpret_cast<sockaddr*>(&address),
+                sizeof(address))
+      != 0)
+    GTEST_SKIP() << "this host has no IPv6";
+  EXPECT_EQ(peer_address(socket.get()), "::1");
+  ASSERT_EQ(::shutdown(socket.get(), SHUT_WR), 0);
+  EXPECT_EQ(record.refusals(1).at(0).address, "::1");
+}
+
+TEST_F(door_test, keeps_data_that_is_larger_than_a_socket_s_buffer_whole) {
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto guest = record.next_guest();
+  std::string sent(8 * 1024 * 1024, 'x');
+  for (std::size_t i = 0; i < sent.size(); i += 1000)
+    sent[i] = static_cast<char>(i / 1000);
+  std::thread writer{[&] {
+    for (std::size_t at = 0; at < sent.size();) {
+      std::size_t size = 0;
+      auto step = [&] {
+        auto x = guest->write(std::as_bytes(std::span{sent}).subspan(at));
+        size = x.size;
+        return x.what;
+      };
+      if (finish_step(*guest, step) != tls_channel::progress::done)
+        return;
+      at += size;
+    }
+  }};
+  std::string got;
+  while (got.size() < sent.size()) {
+    auto part = hear(*agent.channel);
+    if (part.empty())
+      break;
+    got += part;
+  }
+  writer.join();
+  EXPECT_TRUE(got == sent);
+}
+
+TEST_F(door_test, has_the_kernel_watch_the_link) {
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto guest = record.next_guest();
+  for (auto* side : {agent.channel.get(), guest.get()}) {
+    auto option = [&](int level, int name) {
+      int value = -1;
+      socklen_t size = sizeof(value);
+      ::getsockopt(side->socket(), level, name, &value, &size);
+      return value;
+    };
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_USER_TIMEOUT), 10000);
+    EXPECT_EQ(option(SOL_SOCKET, SO_KEEPALIVE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPIDLE), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPINTVL), 1);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_KEEPCNT), 9);
+    EXPECT_EQ(option(IPPROTO_TCP, TCP_NODELAY), 1);
+  }
+}
+
+// -- wrong certificates -------------------------------------------------------
+
+struct wrong_papers {
+  const char* name;
+  std::function<credentials(const door_papers&)> make;
+  channel_fault at_door;
+  channel_fault at_agent;
+};
+
+void PrintTo(const wrong_papers& x, std::ostream* out) {
+  *out << x.name;
+}
+
+credentials issued(const door_papers& by, certificate_terms terms) {
+  return *by.authority.issue(terms);
+}
+
+certificate_terms agent_terms() {
+  certificate_terms result;
+  result.name = "agent.run1";
+  return result;
+}
+
+credentials signed_by_itself(const door_papers& papers) {
+  tls_certificate made;
+  auto result = papers.agent;
+  auto encode = [](auto* x, auto function) {
+    unsigned char* bytes = nullptr;
+    auto size = function(x, &bytes);
+    std::string text{reinterpret_cast<char*>(bytes),
+                     static_cast<std::size_t>(size)};
+    OPENSSL_free(bytes);
+    return text;
+  };
+  result.certificate = encode(made.certificate.get(), &i2d_X509);
+  std::unique_ptr<PKCS8_PRIV_KEY_INFO, openssl_free<&PKCS8_PRIV_KEY_INFO_free>>
+    key{EVP_PKEY2PKCS8(made.key.get())};
+  result.key = secret_bytes{encode(key.get(), &i2d_PKCS8_PRIV_KEY_INFO)};
+  return result;
+}
+
+credentials of_another_authority(const door_papers& papers) {
+  auto result = door_papers{}.agent;
+  result.authority = papers.agent.authority;
+  return result;
+}
+
+credentials that_expired(const door_papers& papers) {
+  auto terms = agent_terms();
+  terms.from = std::chrono::system_clock::now() - 48h;
+  terms.until = std::chrono::system_clock::now() - 24h;
+  return issued(papers, terms);
+}
+
+credentials from_tomorrow(const door_papers& papers) {
+  auto terms = agent_terms();
+  terms.from = std::chrono::system_clock::now() + 24h;
+  return issued(papers, terms);
+}
+
+credentials of_another_run(const door_papers& papers) {
+  auto terms = agent_terms();
+  terms.name = "agent.other";
+  return issued(papers, terms);
+}
+
+credentials for_servers_only(const door_papers& papers) {
+  auto terms = agent_terms();
+  terms.usage = "serverAuth";
+  return issued(papers, terms);
+}
+
+credentials of_the_driver(const door_papers& papers) {
+  return papers.driver;
+}
+
+/// All of it belongs together, but not to this start of the run.
+credentials of_an_earlier_start(const door_papers&) {
+  return door_papers{}.agent;
+}
+
+class wrong_papers_test : public door_test,
+                          public testing::WithParamInterface<wrong_papers> {};
+
+TEST_P(wrong_papers_test, are_refused_with_their_cause) {
+  open();
+  auto own = GetParam().make(papers);
+  door_client agent{port(), door_papers::identity_of(own)};
+  EXPECT_FALSE(agent.enter());
+  EXPECT_EQ(agent.channel->failure().cause, GetParam().at_agent)
+    << agent.channel->failure().text;
+  auto refusals = record.refusals(1);
+  ASSERT_EQ(refusals.size(), 1u);
+  EXPECT_EQ(refusals[0].cause, GetParam().at_door) << refusals[0].text;
+  EXPECT_EQ(refusals[0].address, "127.0.0.1");
+  EXPECT_EQ(refusals[0].count, 1u);
+}
+
+using fault = channel_fault;
+
+INSTANTIATE_TEST_SUITE_P(
+  door, wrong_papers_test,
+  testing::Values(
+    wrong_papers{"signed_by_itself", signed_by_itself, fault::unknown_authority,
+                 fault::unknown_authority},
+    wrong_papers{"of_another_authority", of_another_authority,
+                 fault::unknown_authority, fault::unknown_authority},
+    wrong_papers{"that_expired", that_expired, fault::expired, fault::expired},
+    wrong_papers{"from_tomorrow", from_tomorrow, fault::not_yet_valid,
+                 fault::bad_certificate},
+    wrong_papers{"of_another_run", of_another_run, fault::wrong_name,
+                 fault::bad_certificate},
+    wrong_papers{"for_servers_only", for_servers_only, fault::wrong_usage,
+                 fault::wrong_usage},
+    wrong_papers{"of_the_driver", of_the_driver, fault::wrong_name,
+                 fault::bad_certificate},
+    wrong_papers{"of_an_earlier_start", of_an_earlier_start,
+                 fault::unknown_authority, fault::unknown_authority}),
+  [](const auto& x) { return x.param.name; });
+
+TEST_F(door_test, refuses_a_client_without_a_certificate) {
+  open();
+  foreign_client client{port(), TLS1_3_VERSION};
+  EXPECT_FALSE(client.enter());
+  EXPECT_EQ(record.first_cause(), fault::no_certificate);
+}
+
+TEST_F(door_test, is_not_taken_for_the_driver_with_another_certificate) {
+  auto terms = agent_terms();
+  terms.name = "driver.other";
+  papers.driver = *papers.authority.issue(terms);
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  EXPECT_FALSE(agent.enter());
+  EXPECT_EQ(agent.channel->failure().cause, fault::wrong_name);
+  EXPECT_FALSE(agent.channel->failure().by_peer);
+  EXPECT_THAT(agent.channel->failure().text, HasSubstr("driver.run1"));
+}
+
+TEST_F(door_test, refuses_a_key_that_is_not_the_certificate_s) {
+  papers.agent.key = papers.driver.key;
+  EXPECT_EQ(
+    tls_identity::make(papers.agent, host_role::agent, "run1").error().code,
+    ec::corrupt);
+}
+
+// -- strangers ----------------------------------------------------------------
+
+TEST_F(door_test, refuses_an_older_tls) {
+  open();
+  foreign_client client{port(), TLS1_2_VERSION};
+  EXPECT_FALSE(client.enter());
+  EXPECT_EQ(record.first_cause(), fault::old_protocol);
+}
+
+TEST_F(door_test, refuses_a_web_browser) {
+  open();
+  auto client = connect_to_port(port());
+  std::string request = "GET / HTTP/1.0\r\n\r\n";
+  ::send(client.get(), request.data(), request.size(), MSG_NOSIGNAL);
+  await_end(client);
+  EXPECT_EQ(record.first_cause(), fault::http_request);
+}
+
+TEST_F(door_test, refuses_garbage) {
+  open();
+  auto client = connect_to_port(port());
+  ::send(client.get(), "what is this\n", 13, MSG_NOSIGNAL);
+  await_end(client);
+  EXPECT_EQ(record.first_cause(), fault::not_tls);
+}
+
+TEST_F(door_test, refuses_a_client_that_leaves) {
+  open();
+  connect_to_port(port());
+  EXPECT_EQ(record.first_cause(), fault::closed);
+}
+
+TEST_F(door_test, gives_silent_clients_up) {
+  open([](door_args& x) { x.handshake_limit = 20ms; });
+  auto nothing = connect_to_port(port());
+  await_end(nothing);
+  EXPECT_EQ(record.first_cause(), fault::silent);
+  // An agent that shakes hands, but does not greet, is silent as well.
+  door_client agent{port(), papers.agent_identity()};
+  finish_step(*agent.channel, [&] { return agent.channel->shake_hands(); });
+  EXPECT_EQ(hear(*agent.channel), "");
+  EXPECT_EQ(record.refusals(2).at(1).cause, fault::silent);
+}
+
+TEST_F(door_test, refuses_another_greeting) {
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  EXPECT_FALSE(agent.enter("U"));
+  EXPECT_EQ(record.first_cause(), fault::damaged);
+}
+
+// -- floods -------------------------------------------------------------------
+
+TEST_F(door_test, stays_open_for_agents_in_a_flood_of_strangers) {
+  open();
+  door_client first{port(), papers.agent_identity()};
+  ASSERT_TRUE(first.enter());
+  auto first_guest = record.next_guest();
+  std::vector<unique_fd> silent;
+  for (int i = 0; i < 200; ++i)
+    silent.push_back(connect_to_port(port()));
+  for (int i = 0; i < 300; ++i) {
+    auto stranger = connect_to_port(port());
+    ::send(stranger.get(), "GARBAGE\n", 8, MSG_NOSIGNAL);
+    await_end(stranger);
+    if (i % 100 == 0) {
+      ASSERT_TRUE(say(*first.channel, "still here"));
+      ASSERT_EQ(hear(*first_guest), "still here");
+    }
+  }
+  door_client second{port(), papers.agent_identity()};
+  ASSERT_TRUE(second.enter()) << second.channel->failure().text;
+  EXPECT_TRUE(record.next_guest());
+  // Each stranger with garbage, and the silent ones that had to make room.
+  auto refusals = record.refusals(300 + 200 - 64);
+  EXPECT_EQ(std::ranges::count(refusals, fault::not_tls, &door_refusal::cause),
+            300);
+  EXPECT_GE(std::ranges::count(refusals, fault::crowded, &door_refusal::cause),
+            200 - 64);
+  EXPECT_TRUE(say(*first_guest, "and here"));
+  EXPECT_EQ(hear(*first.channel), "and here");
+}
+
+TEST_F(door_test, makes_room_by_closing_the_oldest_that_is_silent) {
+  open([](door_args& x) { x.max_pending = 2; });
+  // The begin of a TLS message, and of no second one: the first is heard of
+  // before the second connects, because the door takes events in order.
+  auto speaks = connect_to_port(port());
+  ::send(speaks.get(), "\x16\x03\x01", 3, MSG_NOSIGNAL);
+  connect_to_port(port());
+  EXPECT_EQ(record.first_cause(), fault::closed);
+  auto silent = connect_to_port(port());
+  door_client agent{port(), papers.agent_identity()};
+  EXPECT_TRUE(agent.enter());
+  await_end(silent);
+  EXPECT_EQ(record.refusals(2).at(1).cause, fault::crowded);
+  char byte;
+  EXPECT_EQ(::recv(speaks.get(), &byte, 1, MSG_DONTWAIT), -1);
+}
+
+/// Lets this process open no more descriptors, until its end.
+class no_more_descriptors {
+public:
+  no_more_descriptors() {
+    ::getrlimit(RLIMIT_NOFILE, &before_);
+    unique_fd next{::dup(0)};
+    auto now = before_;
+    now.rlim_cur = static_cast<rlim_t>(next.get());
+    ::setrlimit(RLIMIT_NOFILE, &now);
+  }
+
+  ~no_more_descriptors() { ::setrlimit(RLIMIT_NOFILE, &before_); }
+
+private:
+  rlimit before_{};
+};
+
+TEST_F(door_test, waits_for_descriptors_and_says_so_once) {
+  open();
+  auto socket = connect_to_port(port());
+  EXPECT_TRUE(socket);
+  // The door has taken it; a second one is there before descriptors run out.
+  ::send(socket.get(), "garbage\n", 8, MSG_NOSIGNAL);
+  await_end(socket);
+  unique_fd second{::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0)};
+  {
+    no_more_descriptors limit;
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ASSERT_EQ(::connect(second.get(), reinterpret_cast<sockaddr*>(&address),
+                        sizeof(address)),
+              0);
+    EXPECT_EQ(record.refusals(2).at(1).cause, fault::lost);
+    EXPECT_EQ(record.refusals(2).at(1).address, "");
+  }
+  ::send(second.get(), "garbage\n", 8, MSG_NOSIGNAL);
+  await_end(second);
+  auto refusals = record.refusals(3);
+  ASSERT_EQ(refusals.size(), 3u);
+  EXPECT_EQ(refusals[2].cause, fault::not_tls);
+}
+
+// -- begin and end ------------------------------------------------------------
+
+TEST_F(door_test, refuses_a_port_that_is_taken) {
+  open();
+  door_record other;
+  auto args = other.args(papers.driver_identity());
+  args.port = port();
+  auto second = door::open(std::move(args));
+  ASSERT_FALSE(second);
+  EXPECT_EQ(second.error().code, ec::conflict);
+}
+
+TEST_F(door_test, closes_at_once_with_connections_under_way) {
+  open();
+  auto silent = connect_to_port(port());
+  door_client agent{port(), papers.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto guest = record.next_guest();
+  opened.reset();
+  await_end(silent);
+  // Guests belong to others by then.
+  EXPECT_TRUE(say(*guest, "still here"));
+  EXPECT_EQ(hear(*agent.channel), "still here");
+}
+
+// -- channels -----------------------------------------------------------------
+
+TEST_F(door_test, does_not_take_another_connection_s_error_for_one_of_its_own) {
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto guest = record.next_guest();
+  ERR_raise(ERR_LIB_SSL, SSL_R_HTTP_REQUEST);
+  std::array<std::byte, 8> buffer;
+  EXPECT_EQ(agent.channel->read(buffer).what,
+            tls_channel::progress::wants_read);
+  EXPECT_TRUE(say(*guest, "fine"));
+  ERR_raise(ERR_LIB_SSL, SSL_R_HTTP_REQUEST);
+  EXPECT_EQ(hear(*agent.channel), "fine");
+}
+
+TEST_F(door_test, reports_a_connection_that_breaks) {
+  open();
+  door_client agent{port(), papers.agent_identity()};
+  ASSERT_TRUE(agent.enter());
+  auto guest = record.next_guest();
+  linger reset{1, 0};
+  ::setsockopt(agent.channel->socket(), SOL_SOCKET, SO_LINGER, &reset,
+               sizeof(reset));
+  agent.channel.reset();
+  EXPECT_EQ(hear(*guest), "");
+  EXPECT_EQ(guest->failure().cause, fault::lost);
+  EXPECT_FALSE(say(*guest, "anyone?"));
+}
+
+} // namespace
+
+} // namespace troupe::internal::test

@@ -1,0 +1,104 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <functional>
+#include <map>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/host_list.hpp"
+
+namespace troupe::internal {
+
+/// The variables of a process. Empty ones count as unset.
+using environment_map = std::map<std::string, std::string, std::less<>>;
+
+/// What a process is to be in the run.
+enum class launch_role : std::uint8_t {
+  driver,     ///< Owns the run; its host also has ranks if it is in the list.
+  agent,      ///< Runs the ranks of its host for a driver elsewhere.
+  extra_task, ///< Nothing: exits with 0 after a line that says why.
+};
+
+/// Who gives the hosts, and starts the agents there.
+enum class launch_engine : std::uint8_t {
+  none,    ///< This host alone.
+  tickets, ///< Agents are started by others, with a ticket: pods, or by hand.
+  ssh,
+  slurm,
+  mpi, ///< Open MPI, or a server of PMIx: it has started one task per host.
+};
+
+/// What the program is told by its user, and what it knows about its host.
+struct launch_options {
+  std::string hosts;       ///< A list, or the path of a hosts file, or empty.
+  bool node_agent = false; ///< `--node-agent`: a driver has started it.
+  std::vector<std::string> own_names; ///< Of this host: names and addresses.
+};
+
+/// What started this program, and what follows from it.
+struct launch_environment {
+  launch_role role = launch_role::driver;
+  launch_engine engine = launch_engine::none;
+
+  /// The hosts of the run, in the order of their numbers; empty if they come by
+  /// themselves (`tickets`, `mpi`) and for this host alone. With Slurm, slots
+  /// are the tasks of a node.
+  std::vector<host_entry> hosts;
+
+  /// Cores of each of *hosts*; empty: not known.
+  std::vector<int> cores;
+
+  /// GPUs of this host that the engine has assigned; unset: not known.
+  std::optional<int> gpus;
+
+  /// This host's index in *hosts*, or the index of this pod. Unset: this host
+  /// is not one of them, or it is not known.
+  std::optional<std::size_t> host_index;
+
+  /// Where the driver listens, as HOST:PORT, and the folder with the ticket;
+  /// for `tickets` only.
+  std::string driver_address;
+  std::string ticket_folder;
+
+  /// What the engine calls the job: "4711", "4711_3" for an element of an
+  /// array, a namespace of PMIx.
+  std::string job;
+
+  /// How often the engine has restarted the job.
+  int restarts = 0;
+
+  /// One line for the user: what was found, and why.
+  std::string found;
+};
+
+/// Where a ticket is looked for unless `TROUPE_TICKET` names another folder.
+inline constexpr std::string_view default_ticket_folder = "/run/troupe";
+
+/// Finds out what started this program. The first of these decides:
+/// `TROUPE_DRIVER`, the hosts of *options*, a job of Slurm, Open MPI or PMIx, a
+/// pod of an Indexed Job; else it is this host alone.
+///
+/// Reads no file but a hosts file, and nothing of this process.
+/// `ec::invalid_config` if the variables contradict each other; the sentence
+/// names them.
+expected<launch_environment>
+find_launch_environment(const environment_map& variables,
+                        const launch_options& options);
+
+/// The numbers of "4,1" or "1(x3)", one per node, as Slurm counts tasks and
+/// cores. *name* is for the error's sentence.
+expected<std::vector<int>> expand_slurm_counts(std::string_view text,
+                                               std::string_view name);
+
+/// The variables of this process.
+environment_map own_environment();
+
+/// "localhost", and the names and addresses of this host.
+std::vector<std::string> own_host_names();
+
+} // namespace troupe::internal

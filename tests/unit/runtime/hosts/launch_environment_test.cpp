@@ -1,0 +1,357 @@
+#include "troupe/runtime/hosts/launch_environment.hpp"
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "tests/support/mentions.hpp"
+#include "tests/support/temporary_folder.hpp"
+
+namespace troupe::internal {
+namespace {
+
+using test::mentions;
+using testing::Contains;
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// *base* with the variables of *more* instead; an empty one is unset.
+environment_map with(environment_map base, const environment_map& more) {
+  for (const auto& [name, value] : more)
+    base[name] = value;
+  return base;
+}
+
+const environment_map job{{"SLURM_JOB_ID", "4711"},
+                          {"SLURM_JOB_NODELIST", "n[1-4]"},
+                          {"SLURM_NODELIST", "n[1-4]"},
+                          {"SLURM_JOB_NUM_NODES", "4"},
+                          {"SLURM_TASKS_PER_NODE", "2(x3),1"},
+                          {"SLURM_JOB_CPUS_PER_NODE", "8(x4)"}};
+
+const environment_map batch_script =
+  with(job, {{"SLURM_PROCID", "0"}, {"SLURMD_NODENAME", "n1"}});
+
+environment_map task(int number, std::string node) {
+  return with(job, {{"SLURM_STEP_ID", "0"},
+                    {"SLURM_PROCID", std::to_string(number)},
+                    {"SLURM_LOCALID", "0"},
+                    {"SLURM_STEP_NODELIST", "n[2-4]"},
+                    {"SLURM_STEP_NUM_NODES", "3"},
+                    {"SLURM_STEP_NUM_TASKS", "3"},
+                    {"SLURM_STEP_TASKS_PER_NODE", "1(x3)"},
+                    {"SLURMD_NODENAME", std::move(node)}});
+}
+
+launch_options on(std::string name) {
+  return {.own_names = {"localhost", std::move(name)}};
+}
+
+launch_options with_hosts(std::string hosts, std::string own) {
+  return {.hosts = std::move(hosts),
+          .own_names = {"localhost", std::move(own), "10.0.0.1"}};
+}
+
+launch_options as_agent(std::string name) {
+  return {.node_agent = true, .own_names = {std::move(name)}};
+}
+
+launch_environment found(const environment_map& variables,
+                         const launch_options& options = on("x")) {
+  auto result = find_launch_environment(variables, options);
+  EXPECT_TRUE(result) << result.error().message;
+  return result.value_or(launch_environment{});
+}
+
+std::string mistake_in(const environment_map& variables,
+                       const launch_options& options = on("x")) {
+  auto result = find_launch_environment(variables, options);
+  if (result)
+    return "taken: " + result->found;
+  EXPECT_EQ(result.error().code, ec::invalid_config);
+  return result.error().message;
+}
+
+std::vector<std::string> node_names(const launch_environment& x) {
+  std::vector<std::string> result;
+  for (const auto& host : x.hosts)
+    result.push_back(host.name);
+  return result;
+}
+
+TEST(launch_environment_test, is_this_host_alone_without_an_engine) {
+  auto x = found({{"PATH", "/bin"}, {"SLURM_JOB_ID", ""}});
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_EQ(x.engine, launch_engine::none);
+  EXPECT_EQ(x.host_index, 0u);
+  EXPECT_TRUE(x.hosts.empty());
+  EXPECT_THAT(x.found, HasSubstr("this host alone"));
+}
+
+TEST(launch_environment_test, drives_a_slurm_job_from_its_batch_script) {
+  auto x = found(with(batch_script, {{"SLURM_GPUS_ON_NODE", "2"}}));
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_EQ(x.engine, launch_engine::slurm);
+  EXPECT_THAT(x.hosts, ElementsAre(host_entry{"n1", 2}, host_entry{"n2", 2},
+                                   host_entry{"n3", 2}, host_entry{"n4", 1}));
+  EXPECT_THAT(x.cores, ElementsAre(8, 8, 8, 8));
+  EXPECT_EQ(x.gpus, 2);
+  EXPECT_EQ(x.host_index, 0u);
+  EXPECT_EQ(x.job, "4711");
+  EXPECT_EQ(x.restarts, 0);
+  EXPECT_EQ(x.found,
+            "Slurm job 4711: 4 hosts (n1-n4), this is its batch script");
+}
+
+TEST(launch_environment_test, drives_a_slurm_job_from_salloc) {
+  auto x = found(job, on("login"));
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_EQ(x.host_index, std::nullopt);
+  EXPECT_EQ(x.found, "Slurm job 4711: 4 hosts (n1-n4), this is a command of "
+                     "salloc, on a host that is not one of them");
+  // A shell on a node may have the name of its own job's node.
+  EXPECT_EQ(
+    found(with(job, {{"SLURMD_NODENAME", "n9"}}), on("n3.example")).host_index,
+    2u);
+}
+
+TEST(launch_environment_test, drives_a_slurm_job_from_its_interactive_step) {
+  auto x = found(with(batch_script, {{"SLURM_STEP_ID", "4294967290"}}));
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_THAT(node_names(x), ElementsAre("n1", "n2", "n3", "n4"));
+  EXPECT_EQ(x.found,
+            "Slurm job 4711: 4 hosts (n1-n4), this is its interactive step");
+}
+
+TEST(launch_environment_test, drives_the_nodes_of_a_step_from_its_task_0) {
+  auto x = found(with(task(0, "n2"), {{"SLURM_JOB_CPUS_PER_NODE", "8,4(x3)"}}));
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_THAT(node_names(x), ElementsAre("n2", "n3", "n4"));
+  EXPECT_THAT(x.cores, ElementsAre(4, 4, 4));
+  EXPECT_EQ(x.hosts.front().slots, 1);
+  EXPECT_EQ(x.host_index, 0u);
+  EXPECT_EQ(x.found, "Slurm job 4711: 3 hosts (n2-n4), this is task 0 of srun");
+}
+
+TEST(launch_environment_test, has_no_use_for_the_other_tasks_of_a_step) {
+  auto x = found(task(2, "n4"));
+  EXPECT_EQ(x.role, launch_role::extra_task);
+  EXPECT_EQ(x.found, "Slurm job 4711: this is task 2 of srun, which ends: "
+                     "number 0 starts the agents itself");
+  // The same step with hosts of its own.
+  EXPECT_EQ(found(task(2, "n4"), with_hosts("n2,n3", "n4")).role,
+            launch_role::extra_task);
+}
+
+TEST(launch_environment_test, knows_the_agents_that_a_driver_starts) {
+  auto x = found(task(0, "n3"), as_agent("n3"));
+  EXPECT_EQ(x.role, launch_role::agent);
+  EXPECT_EQ(x.host_index, 1u);
+  EXPECT_EQ(x.found, "Slurm job 4711: this is an agent; this is n3");
+  auto options = as_agent("b");
+  options.hosts = "a,b"; // By the program's own configuration.
+  EXPECT_EQ(found({}, options).role, launch_role::agent);
+}
+
+TEST(launch_environment_test, names_array_elements_and_restarts) {
+  auto x = found(with(batch_script, {{"SLURM_ARRAY_JOB_ID", "4711"},
+                                     {"SLURM_ARRAY_TASK_ID", "3"},
+                                     {"SLURM_RESTART_COUNT", "2"}}));
+  EXPECT_EQ(x.job, "4711_3");
+  EXPECT_EQ(x.restarts, 2);
+  EXPECT_THAT(x.found, HasSubstr("Slurm job 4711_3 (restart 2): "));
+}
+
+TEST(launch_environment_test, sees_mpirun_inside_a_slurm_job) {
+  // On the first node, mpirun's ranks have the variables of the batch script.
+  auto rank = [](std::string number) {
+    return with(batch_script, {{"OMPI_COMM_WORLD_RANK", number},
+                               {"OMPI_COMM_WORLD_SIZE", "8"},
+                               {"PMIX_RANK", number}});
+  };
+  EXPECT_EQ(found(rank("0")).role, launch_role::driver);
+  EXPECT_THAT(found(rank("0")).found, HasSubstr("this is rank 0 of mpirun"));
+  EXPECT_EQ(found(rank("1")).role, launch_role::extra_task);
+  // On the others, also those of the step of mpirun's daemons.
+  auto other = found(with(task(0, "n2"), {{"OMPI_COMM_WORLD_RANK", "4"},
+                                          {"OMPI_COMM_WORLD_SIZE", "8"}}));
+  EXPECT_EQ(other.role, launch_role::extra_task);
+  EXPECT_THAT(node_names(other), ElementsAre("n1", "n2", "n3", "n4"));
+}
+
+TEST(launch_environment_test, refuses_variables_of_slurm_that_do_not_agree) {
+  EXPECT_EQ(mistake_in(with(batch_script, {{"SLURM_JOB_NUM_NODES", "3"}})),
+            "SLURM_JOB_NUM_NODES=3, but SLURM_JOB_NODELIST=n[1-4] names 4");
+  EXPECT_EQ(mistake_in(with(batch_script, {{"SLURM_TASKS_PER_NODE", "1(x3)"}})),
+            "SLURM_TASKS_PER_NODE=1(x3) is for 3 nodes, but "
+            "SLURM_JOB_NODELIST names 4");
+  EXPECT_THAT(
+    mistake_in(with(batch_script, {{"SLURM_JOB_CPUS_PER_NODE", "8"}})),
+    HasSubstr("is for 1 nodes"));
+  EXPECT_THAT(mistake_in(with(batch_script, {{"SLURMD_NODENAME", "m"}})),
+              HasSubstr("SLURMD_NODENAME=m is not one of the nodes"));
+  EXPECT_THAT(
+    mistake_in(with(job, {{"SLURM_JOB_NODELIST", ""}, {"SLURM_NODELIST", ""}})),
+    HasSubstr("SLURM_JOB_NODELIST is not"));
+  EXPECT_THAT(mistake_in(with(batch_script, {{"SLURM_JOB_NODELIST", "n[1-"}})),
+              HasSubstr("at character 5"));
+  EXPECT_THAT(mistake_in(with(task(0, "n2"), {{"SLURM_PROCID", ""}})),
+              HasSubstr("SLURM_PROCID is not"));
+  EXPECT_EQ(mistake_in(task(3, "n2")),
+            "SLURM_PROCID=3 is not below SLURM_STEP_NUM_TASKS=3");
+  EXPECT_EQ(mistake_in(with(task(0, "n2"), {{"SLURM_STEP_ID", "first"}})),
+            "SLURM_STEP_ID=first is not a number from 0 to 4294967295");
+  EXPECT_THAT(mistake_in(with(batch_script, {{"SLURM_ARRAY_TASK_ID", "3"}})),
+              HasSubstr("only one is set"));
+  EXPECT_THAT(
+    mistake_in(with(task(0, "n5"), {{"SLURM_STEP_NODELIST", "n[3-5]"}})),
+    HasSubstr("node n5 is in SLURM_STEP_NODELIST but not in"));
+}
+
+TEST(launch_environment_test, starts_given_hosts_over_ssh) {
+  auto x = found({}, with_hosts("a,b,c", "b.example.org"));
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_EQ(x.engine, launch_engine::ssh);
+  EXPECT_EQ(x.host_index, 1u);
+  EXPECT_EQ(x.found, "3 hosts (a, b, c) over ssh, because hosts are given; "
+                     "this is b");
+  EXPECT_THAT(found({}, with_hosts("a,c", "b")).found,
+              HasSubstr("this host is not one of them"));
+  EXPECT_EQ(found({}, with_hosts("10.0.0.[1-2]", "b")).host_index, 0u);
+  test::temporary_folder folder;
+  test::write_bytes(folder / "hosts", "a slots=2\nlocalhost\n");
+  auto file = found({}, with_hosts((folder / "hosts").string(), "b"));
+  EXPECT_THAT(file.hosts,
+              ElementsAre(host_entry{"a", 2}, host_entry{"localhost", {}}));
+  EXPECT_EQ(file.host_index, 1u);
+}
+
+TEST(launch_environment_test, refuses_given_hosts_that_can_not_be_meant) {
+  EXPECT_EQ(mistake_in({}, with_hosts("a,localhost,b", "b")),
+            "the hosts localhost and b are both this host");
+  EXPECT_THAT(mistake_in({}, with_hosts("a,a", "b")),
+              HasSubstr("host a is named twice"));
+  EXPECT_EQ(mistake_in(batch_script, with_hosts("n1,n7", "n1")),
+            "host n7 is given, but Slurm job 4711 has n1-n4: give no hosts to "
+            "use those of the job, or unset SLURM_JOB_ID");
+  EXPECT_EQ(found(batch_script, with_hosts("n1,n2", "n1")).engine,
+            launch_engine::ssh);
+}
+
+TEST(launch_environment_test, meets_by_ticket_in_the_pods_of_an_indexed_job) {
+  auto pod = [](std::string index) {
+    return environment_map{{"TROUPE_DRIVER", "fashion-0.fashion:4444"},
+                           {"JOB_COMPLETION_INDEX", std::move(index)}};
+  };
+  auto driver = found(pod("0"), on("fashion-0"));
+  EXPECT_EQ(driver.role, launch_role::driver);
+  EXPECT_EQ(driver.engine, launch_engine::tickets);
+  EXPECT_EQ(driver.host_index, 0u);
+  auto agent = found(pod("3"), on("fashion-3"));
+  EXPECT_EQ(agent.role, launch_role::agent);
+  EXPECT_EQ(agent.host_index, 3u);
+  EXPECT_EQ(agent.driver_address, "fashion-0.fashion:4444");
+  EXPECT_EQ(agent.ticket_folder, "/run/troupe");
+  EXPECT_EQ(agent.found,
+            "TROUPE_DRIVER=fashion-0.fashion:4444: pod 3 of an Indexed Job is "
+            "an agent, with the ticket in /run/troupe");
+  // The driver of a JobSet is a pod of its own.
+  EXPECT_EQ(found({{"TROUPE_DRIVER", "set-driver-0-0.set:4444"},
+                   {"JOB_COMPLETION_INDEX", "0"}},
+                  on("set-agents-0-0"))
+              .role,
+            launch_role::agent);
+}
+
+TEST(launch_environment_test, does_not_bind_the_pods_of_other_indexed_jobs) {
+  auto x = found({{"JOB_COMPLETION_INDEX", "3"}});
+  EXPECT_EQ(x.role, launch_role::driver);
+  EXPECT_EQ(x.engine, launch_engine::none);
+  EXPECT_THAT(x.found, HasSubstr("TROUPE_DRIVER is not set"));
+}
+
+TEST(launch_environment_test, meets_by_ticket_where_agents_are_jobs) {
+  auto x = found(with(batch_script, {{"TROUPE_DRIVER", "[fd00::1]:4444"},
+                                     {"TROUPE_TICKET", "/home/me/ticket"},
+                                     {"SLURM_RESTART_COUNT", "1"}}),
+                 as_agent("n1"));
+  EXPECT_EQ(x.role, launch_role::agent);
+  EXPECT_EQ(x.engine, launch_engine::tickets);
+  EXPECT_EQ(x.job, "4711");
+  EXPECT_EQ(x.restarts, 1);
+  EXPECT_EQ(x.found, "TROUPE_DRIVER=[fd00::1]:4444: Slurm job 4711 (restart 1) "
+                     "is an agent, with the ticket in /home/me/ticket");
+  // One agent serves a host.
+  EXPECT_EQ(found(with(task(1, "n2"),
+                       {{"TROUPE_DRIVER", "a:1"}, {"SLURM_LOCALID", "1"}}))
+              .role,
+            launch_role::extra_task);
+  // The user says so, even on the driver's host.
+  EXPECT_EQ(
+    found({{"TROUPE_DRIVER", "localhost:1"}}, as_agent("localhost")).role,
+    launch_role::agent);
+}
+
+TEST(launch_environment_test, refuses_half_an_invitation) {
+  EXPECT_THAT(mistake_in({{"TROUPE_TICKET", "/run/troupe"}}),
+              HasSubstr("set both or neither"));
+  EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", "a:1"}}, with_hosts("a,b", "a")),
+              HasSubstr("use one of them"));
+  for (auto address : {"a", "a:", "a:0", "a:65536", "a:1x", ":1", "fd00::1:1",
+                       "[a]:1", "[fd00::1]", "a b:1"})
+    EXPECT_THAT(mistake_in({{"TROUPE_DRIVER", address}}),
+                HasSubstr("is not HOST:PORT"))
+      << address;
+}
+
+TEST(launch_environment_test, divides_the_ranks_of_mpirun) {
+  auto rank = [](std::string number, std::string local) {
+    return environment_map{{"OMPI_COMM_WORLD_RANK", number},
+                           {"OMPI_COMM_WORLD_SIZE", "4"},
+                           {"OMPI_COMM_WORLD_LOCAL_RANK", std::move(local)},
+                           {"OMPI_COMM_WORLD_LOCAL_SIZE", "2"},
+                           {"PMIX_RANK", number},
+                           {"PMIX_NAMESPACE", "prterun-1"}};
+  };
+  auto driver = found(rank("0", "0"));
+  EXPECT_EQ(driver.role, launch_role::driver);
+  EXPECT_EQ(driver.engine, launch_engine::mpi);
+  EXPECT_EQ(driver.job, "prterun-1");
+  EXPECT_EQ(found(rank("2", "0")).role, launch_role::agent);
+  EXPECT_EQ(found(rank("2", "0")).found,
+            "mpirun: this is rank 2 of 4, an agent of rank 0");
+  EXPECT_EQ(found(rank("3", "1")).role, launch_role::extra_task);
+  auto alone =
+    found(with(rank("0", "0"), {{"OMPI_COMM_WORLD_LOCAL_SIZE", "4"}}));
+  EXPECT_EQ(alone.engine, launch_engine::none);
+  EXPECT_EQ(found({{"PMIX_RANK", "1"}}).role, launch_role::agent);
+  EXPECT_THAT(mistake_in(with(rank("0", "0"), {{"PMIX_RANK", "1"}})),
+              HasSubstr("two different programs"));
+  EXPECT_THAT(mistake_in(rank("4", "0")), HasSubstr("is not below"));
+}
+
+TEST(launch_environment_test, expands_the_counts_of_slurm) {
+  auto counts = [](std::string_view text) {
+    return expand_slurm_counts(text, "X").value_or(std::vector<int>{-1});
+  };
+  EXPECT_THAT(counts("4,1"), ElementsAre(4, 1));
+  EXPECT_THAT(counts("1(x3)"), ElementsAre(1, 1, 1));
+  EXPECT_THAT(counts("2(x2),1,3(x1)"), ElementsAre(2, 2, 1, 3));
+  for (auto text :
+       {"", "a", "1,", "1(", "1(x", "1(x)", "1(x0)", "1(x2", "1 2", "-1",
+        "1(x2)3", "1(x999999999)", "99999999999", "1(x65536),1"})
+    EXPECT_THAT(counts(text), ElementsAre(-1)) << text;
+  EXPECT_EQ(expand_slurm_counts("4,x", "X").error().message,
+            "X=4,x: at character 3: counts such as 4,1 or 1(x3) are expected, "
+            "for at most 65536 nodes");
+}
+
+TEST(launch_environment_test, knows_the_names_and_variables_of_this_process) {
+  EXPECT_THAT(own_host_names(), Contains("localhost"));
+  EXPECT_THAT(own_host_names(), Contains("127.0.0.1"));
+  ::setenv("TROUPE_TEST_VARIABLE", "a=b", 1);
+  EXPECT_EQ(own_environment().at("TROUPE_TEST_VARIABLE"), "a=b");
+  ::unsetenv("TROUPE_TEST_VARIABLE");
+}
+
+} // namespace
+} // namespace troupe::internal

@@ -91,6 +91,12 @@ public:
     return refusals_;
   }
 
+  /// Guests that `next_guest` has not returned yet.
+  std::size_t waiting_guests() {
+    std::lock_guard guard{mutex_};
+    return guests_.size();
+  }
+
   /// The cause of the first refusal.
   channel_fault first_cause() {
     auto found = refusals(1);

@@ -1,0 +1,361 @@
+#include "troupe/actors/door/dial.hpp"
+
+#include <algorithm>
+#include <array>
+#include <atomic>
+#include <cerrno>
+#include <cstdint>
+#include <cstring>
+#include <list>
+#include <optional>
+#include <system_error>
+#include <utility>
+#include <vector>
+
+#include <netdb.h>
+#include <netinet/in.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/socket.h>
+
+#include "troupe/actors/door/door.hpp"
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using dial_clock = std::chrono::steady_clock;
+
+/// Of a name, so that no answer of DNS makes us open more connections.
+constexpr std::size_t max_endpoints = 8;
+
+struct endpoint {
+  sockaddr_storage address{};
+  socklen_t size = 0;
+};
+
+/// The endpoints of a host, or why there are none.
+struct resolution {
+  std::vector<endpoint> found;
+  std::string problem;
+};
+
+/// Resolves *host*; blocks for as long as the resolver likes, unless *flags*
+/// say that it is a number.
+resolution resolve(const std::string& host, std::uint16_t port, int flags) {
+  addrinfo hints{};
+  hints.ai_socktype = SOCK_STREAM;
+  hints.ai_flags = flags | AI_NUMERICSERV;
+  addrinfo* list = nullptr;
+  auto problem =
+    ::getaddrinfo(host.c_str(), concat(port).c_str(), &hints, &list);
+  if (problem != 0)
+    return {{},
+            concat("its name cannot be resolved: ", ::gai_strerror(problem))};
+  resolution result;
+  for (auto* i = list; i != nullptr && result.found.size() < max_endpoints;
+       i = i->ai_next) {
+    auto& x = result.found.emplace_back();
+    std::memcpy(&x.address, i->ai_addr, i->ai_addrlen);
+    x.size = i->ai_addrlen;
+  }
+  ::freeaddrinfo(list);
+  return result;
+}
+
+/// A name that is being resolved on a thread of its own: `getaddrinfo` has no
+/// limit, and cannot be interrupted.
+class name_lookup {
+public:
+  static expected<std::shared_ptr<name_lookup>> start(std::string host,
+                                                      std::uint16_t port) {
+    auto result = std::make_shared<name_lookup>();
+    result->done_.reset(::eventfd(0, EFD_CLOEXEC));
+    if (!result->done_)
+      return system_failure(ec::spawn, "no descriptor");
+    TROUPE_TRY_VOID(
+      start_detached_thread([result, host = std::move(host), port] {
+        result->answer_ = resolve(host, port, 0);
+        ::eventfd_write(result->done_.get(), 1);
+      }));
+    return result;
+  }
+
+  /// Readable once there is an answer.
+  int descriptor() const noexcept { return done_.get(); }
+
+  /// The answer, if there is one.
+  std::optional<resolution> answer() const {
+    pollfd wait{done_.get(), POLLIN, 0};
+    if (::poll(&wait, 1, 0) != 1)
+      return std::nullopt;
+    return answer_; // Written before the event.
+  }
+
+private:
+  unique_fd done_;
+  resolution answer_;
+};
+
+/// One address of the ticket.
+struct dialed_address {
+  std::string text;
+  std::chrono::milliseconds pause; ///< After the next failure.
+  dial_clock::time_point next_try; ///< If nothing is under way.
+  dial_clock::time_point deadline; ///< Of the try under way.
+  std::shared_ptr<name_lookup> lookup;
+  bool is_resolving = false;
+  std::string cause = "no answer yet"; ///< Of the latest failure.
+};
+
+/// One connection that is being made.
+struct dial_try {
+  dialed_address* of = nullptr;
+  unique_fd socket; ///< Until it is connected.
+  std::unique_ptr<tls_channel> channel;
+  short events = POLLOUT;
+  short ready = 0; ///< Of the latest poll.
+  bool has_greeted = false;
+};
+
+class dialer {
+public:
+  dialer(const ticket& to, tls_identity own, const dial_args& args)
+    : to_(to), own_(std::move(own)), args_(args) {
+    for (const auto& x : to.addresses)
+      addresses_.push_back({x, args.first_pause, dial_clock::now(), {}, {}});
+  }
+
+  expected<dialed_channel> run() {
+    for (;;) {
+      begin_due();
+      if (wait_for_events())
+        return failure(ec::stopped, summary("before it was asked to stop"));
+      take_answers();
+      for (auto i = tries_.begin(); i != tries_.end();)
+        i = advance(*i) ? std::next(i) : tries_.erase(i);
+      if (result_)
+        return std::move(*result_);
+      drop_late();
+      if (dial_clock::now() >= end_)
+        return failure(ec::timeout,
+                       summary(concat("within ", args_.limit.count(), " ms")));
+    }
+  }
+
+private:
+  // -- waiting ----------------------------------------------------------------
+
+  bool is_idle(const dialed_address& x) const {
+    return !x.is_resolving
+           && std::ranges::none_of(
+             tries_, [&x](const dial_try& y) { return y.of == &x; });
+  }
+
+  /// Waits until there is something to do. Returns whether to stop.
+  bool wait_for_events() {
+    std::vector<pollfd> waits{{args_.stop, POLLIN, 0}};
+    auto next = end_;
+    for (auto& x : tries_) {
+      auto fd = x.channel ? x.channel->socket() : x.socket.get();
+      waits.push_back({fd, x.events, 0});
+    }
+    for (auto& x : addresses_) {
+      if (x.is_resolving)
+        waits.push_back({x.lookup->descriptor(), POLLIN, 0});
+      if (!is_idle(x))
+        next = std::min(next, x.deadline);
+      else if (chosen_ == nullptr)
+        next = std::min(next, x.next_try);
+    }
+    auto left =
+      std::chrono::ceil<std::chrono::milliseconds>(next - dial_clock::now());
+    ::poll(waits.data(), waits.size(),
+           static_cast<int>(std::max<std::int64_t>(left.count(), 0)));
+    std::size_t i = 0;
+    for (auto& x : tries_)
+      x.ready = waits[++i].revents;
+    return waits.front().revents != 0;
+  }
+
+  void drop_late() {
+    auto now = dial_clock::now();
+    for (auto& x : addresses_)
+      if (!is_idle(x) && x.deadline <= now)
+        give_up(x);
+  }
+
+  /// Ends what is under way for *x*, whose time is over.
+  void give_up(dialed_address& x) {
+    auto limit = concat(" within ", args_.per_address.count(), " ms");
+    if (std::exchange(x.is_resolving, false)) // The lookup itself goes on.
+      fail(x, "its name was not resolved" + limit);
+    std::erase_if(tries_, [&](const dial_try& y) {
+      if (y.of != &x)
+        return false;
+      fail(x, (!y.channel      ? "no answer"
+               : &y != chosen_ ? "no TLS handshake"
+                               : "it did not let this host in")
+                + limit);
+      if (&y == chosen_)
+        chosen_ = nullptr;
+      return true;
+    });
+  }
+
+  void fail(dialed_address& x, std::string cause) {
+    x.cause = std::move(cause);
+    x.next_try = dial_clock::now() + x.pause;
+    x.pause = std::min(2 * x.pause, args_.longest_pause);
+  }
+
+  std::string summary(std::string_view when) const {
+    auto result =
+      concat("no driver of run ", to_.run, " let this host in at port ",
+             to_.port, " ", when, ":");
+    for (const auto& x : addresses_)
+      result += concat("\n  ", x.text, ": ", x.cause);
+    return result;
+  }
+
+  // -- trying -----------------------------------------------------------------
+
+  /// Begins to try each address whose pause is over.
+  void begin_due() {
+    auto now = dial_clock::now();
+    for (auto& x : addresses_)
+      if (chosen_ == nullptr && is_idle(x) && x.next_try <= now) {
+        x.deadline = now + args_.per_address;
+        begin(x);
+      }
+  }
+
+  void begin(dialed_address& x) {
+    if (!x.lookup) {
+      if (auto number = resolve(x.text, to_.port, AI_NUMERICHOST);
+          number.problem.empty())
+        return connect_to_all(x, number);
+      auto started = name_lookup::start(x.text, to_.port);
+      if (!started)
+        return fail(x,
+                    "its name cannot be resolved: " + started.error().message);
+      x.lookup = std::move(*started);
+    }
+    x.is_resolving = true; // One that took longer may have its answer now.
+  }
+
+  void take_answers() {
+    for (auto& x : addresses_) {
+      if (!x.is_resolving)
+        continue;
+      auto answer = x.lookup->answer();
+      if (!answer)
+        continue;
+      x.is_resolving = false;
+      x.lookup.reset(); // The next try asks again: a host may have moved.
+      if (answer->problem.empty())
+        connect_to_all(x, *answer);
+      else
+        fail(x, std::move(answer->problem));
+    }
+  }
+
+  void connect_to_all(dialed_address& x, const resolution& where) {
+    for (const auto& y : where.found) {
+      unique_fd socket{::socket(y.address.ss_family,
+                                SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0)};
+      auto generic = reinterpret_cast<const sockaddr*>(&y.address);
+      if (!socket
+          || (::connect(socket.get(), generic, y.size) != 0
+              && errno != EINPROGRESS)) {
+        fail(x, std::system_category().message(errno));
+        continue;
+      }
+      auto& made = tries_.emplace_back();
+      made.of = &x;
+      made.socket = std::move(socket);
+    }
+  }
+
+  /// Continues with *x* if it is ready. Returns false if it is over.
+  bool advance(dial_try& x) {
+    if (chosen_ != nullptr && chosen_ != &x)
+      return false; // Not a failure: its address is tried again if need be.
+    if (x.ready == 0)
+      return true;
+    if (!x.channel && !begin_handshake(x))
+      return false;
+    auto what = next_step(x);
+    x.events = what == tls_channel::progress::wants_write ? POLLOUT : POLLIN;
+    if (what == tls_channel::progress::failed)
+      note_failure(x);
+    else if (what == tls_channel::progress::done)
+      result_ = dialed_channel{std::move(x.channel), x.of->text};
+    return what != tls_channel::progress::failed;
+  }
+
+  bool begin_handshake(dial_try& x) {
+    int problem = 0;
+    socklen_t size = sizeof(problem);
+    ::getsockopt(x.socket.get(), SOL_SOCKET, SO_ERROR, &problem, &size);
+    if (problem != 0) {
+      fail(*x.of, std::system_category().message(problem));
+      return false;
+    }
+    auto made = tls_channel::make(own_, std::move(x.socket),
+                                  tls_channel::side::client, args_.link);
+    if (!made) {
+      fail(*x.of, std::move(made.error().message));
+      return false;
+    }
+    x.channel = std::move(*made);
+    return true;
+  }
+
+  tls_channel::progress next_step(dial_try& x) {
+    using progress = tls_channel::progress;
+    if (!x.channel->is_established())
+      if (auto what = x.channel->shake_hands(); what != progress::done)
+        return what;
+    chosen_ = &x;
+    if (!x.has_greeted) {
+      if (auto what = x.channel->write({&door_greeting, 1}).what;
+          what != progress::done)
+        return what;
+      x.has_greeted = true;
+    }
+    // The door's answer, or the alert that says what it thinks of us.
+    std::array<std::byte, 1> answer;
+    return x.channel->read(answer).what;
+  }
+
+  void note_failure(dial_try& x) {
+    const auto& why = x.channel->failure();
+    // The driver of this run itself: it has shown its certificate.
+    if (std::exchange(chosen_, nullptr) == &x && why.by_peer)
+      result_ = failure(
+        ec::protocol, concat("the driver of run ", to_.run, " at ", x.of->text,
+                             " does not let this host in: ", why.text));
+    fail(*x.of, why.text);
+  }
+
+  const ticket& to_;
+  tls_identity own_;
+  const dial_args& args_;
+  dial_clock::time_point end_ = dial_clock::now() + args_.limit;
+  std::vector<dialed_address> addresses_; // as many as at the start
+  std::list<dial_try> tries_;
+  dial_try* chosen_ = nullptr; ///< The one that has shown its certificate.
+  std::optional<expected<dialed_channel>> result_;
+};
+
+} // namespace
+
+expected<dialed_channel> dial(const ticket& to, const dial_args& args) {
+  TROUPE_TRY(auto own, tls_identity::make(to.own, host_role::agent, to.run));
+  return dialer{to, std::move(own), args}.run();
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,52 @@
+#pragma once
+
+#include <chrono>
+#include <memory>
+#include <string>
+
+#include "troupe/actors/door/ticket.hpp"
+#include "troupe/actors/door/tls_channel.hpp"
+#include "troupe/runtime/error.hpp"
+
+namespace troupe::internal {
+
+struct dial_args {
+  /// For each try of an address: its name, the connection, the handshake and
+  /// the door's answer.
+  std::chrono::milliseconds per_address{3000};
+
+  /// Between two tries of an address; doubles up to `longest_pause`.
+  std::chrono::milliseconds first_pause{100};
+  std::chrono::milliseconds longest_pause{2000};
+
+  /// For all of it. Long, because an agent may start before its driver, and
+  /// before its driver's name can be resolved.
+  std::chrono::milliseconds limit{120'000};
+
+  /// Ends the call as soon as this descriptor is readable; -1: none.
+  int stop = -1;
+
+  link_limits link;
+};
+
+/// A connection that the driver has accepted.
+struct dialed_channel {
+  std::unique_ptr<tls_channel> channel;
+  std::string address; ///< The one of the ticket that led there.
+};
+
+/// Connects an agent to the door of its driver. Tries all addresses of *to* at
+/// the same time, again and again; the first whose certificate is right wins,
+/// and the others are dropped before the door takes them for an agent. Blocks.
+///
+/// Fails with
+/// - `ec::timeout` after the limit;
+/// - `ec::protocol` if the driver refuses the ticket's certificate: no further
+///   try would help;
+/// - `ec::stopped` if asked to stop;
+/// - `ec::corrupt` if the ticket's certificates cannot be used.
+/// After the limit or a stop, the error has a line per address with the latest
+/// cause.
+expected<dialed_channel> dial(const ticket& to, const dial_args& args = {});
+
+} // namespace troupe::internal

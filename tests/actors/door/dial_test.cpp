@@ -1,0 +1,247 @@
+#include "troupe/actors/door/dial.hpp"
+
+#include <future>
+#include <optional>
+
+#include <fcntl.h>
+#include <sys/eventfd.h>
+
+#include <gmock/gmock.h>
+
+#include "tests/actors/door/door_fixture.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using namespace std::chrono_literals;
+using testing::HasSubstr;
+using testing::Not;
+
+/// A listening TCP socket of 127.0.0.1 that is no door.
+class plain_listener {
+public:
+  explicit plain_listener(int backlog = 64) {
+    socket_.reset(::socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0));
+    // A door may open at this port as soon as this listener is gone.
+    const int on = 1;
+    ::setsockopt(socket_.get(), SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    socklen_t size = sizeof(address);
+    auto generic = reinterpret_cast<sockaddr*>(&address);
+    ::bind(socket_.get(), generic, size);
+    ::listen(socket_.get(), backlog);
+    ::getsockname(socket_.get(), generic, &size);
+    port_ = ntohs(address.sin_port);
+  }
+
+  std::uint16_t port() const noexcept { return port_; }
+
+  unique_fd accept() const {
+    return unique_fd{::accept4(socket_.get(), nullptr, nullptr, SOCK_CLOEXEC)};
+  }
+
+private:
+  unique_fd socket_;
+  std::uint16_t port_ = 0;
+};
+
+class dial_test : public door_test {
+protected:
+  ticket ticket_for(std::uint16_t port,
+                    std::vector<std::string> addresses = {"127.0.0.1"}) const {
+    return {std::move(addresses), port, "run1", papers.agent};
+  }
+
+  /// Short tries, within *limit*.
+  static dial_args impatient(std::chrono::milliseconds limit = 100ms) {
+    dial_args result;
+    result.per_address = 30ms;
+    result.first_pause = 1ms;
+    result.longest_pause = 10ms;
+    result.limit = limit;
+    return result;
+  }
+};
+
+TEST_F(dial_test, gets_through_the_door) {
+  open();
+  auto dialed = dial(ticket_for(port()));
+  ASSERT_TRUE(dialed) << dialed.error().message;
+  EXPECT_EQ(dialed->address, "127.0.0.1");
+  auto guest = record.next_guest();
+  ASSERT_TRUE(guest);
+  EXPECT_TRUE(say(*guest, "welcome"));
+  EXPECT_EQ(hear(*dialed->channel), "welcome");
+}
+
+TEST_F(dial_test, is_one_guest_for_all_addresses_that_lead_to_the_door) {
+  open();
+  auto dialed = dial(
+    ticket_for(port(), {"198.51.100.1", "127.0.0.1", "no-such-host.invalid",
+                        "127.0.0.2", "localhost", "127.0.0.3"}));
+  ASSERT_TRUE(dialed) << dialed.error().message;
+  EXPECT_TRUE(record.next_guest());
+  opened.reset();
+  EXPECT_EQ(record.waiting_guests(), 0u);
+}
+
+TEST_F(dial_test, resolves_names) {
+  open();
+  auto dialed = dial(ticket_for(port(), {"localhost"}));
+  ASSERT_TRUE(dialed) << dialed.error().message;
+  EXPECT_EQ(dialed->address, "localhost");
+}
+
+TEST_F(dial_test, reaches_a_door_that_opens_later) {
+  std::optional<plain_listener> reserved{std::in_place};
+  auto later = reserved->port();
+  auto dialed =
+    std::async(std::launch::async, [&] { return dial(ticket_for(later)); });
+  reserved->accept(); // It has tried.
+  reserved.reset();
+  open([later](door_args& x) { x.port = later; });
+  auto result = dialed.get();
+  EXPECT_TRUE(result) << result.error().message;
+}
+
+TEST_F(dial_test, tries_again_if_the_door_closes_before_its_answer) {
+  plain_listener listener;
+  auto own = papers.driver_identity();
+  auto dialed = std::async(std::launch::async,
+                           [&] { return dial(ticket_for(listener.port())); });
+  std::unique_ptr<tls_channel> channel;
+  for (int i = 0; i < 2; ++i) {
+    channel.reset();
+    channel =
+      *tls_channel::make(own, listener.accept(), tls_channel::side::server);
+    finish_step(*channel, [&] { return channel->shake_hands(); });
+    EXPECT_EQ(hear(*channel), "T");
+  }
+  EXPECT_TRUE(say(*channel, "T"));
+  auto result = dialed.get();
+  EXPECT_TRUE(result) << result.error().message;
+}
+
+TEST_F(dial_test, names_the_cause_of_each_address) {
+  std::optional<plain_listener> none{std::in_place};
+  auto free_port = none->port();
+  none.reset();
+  auto dialed =
+    dial(ticket_for(free_port, {"127.0.0.1", "127.0.0.2"}), impatient());
+  ASSERT_FALSE(dialed);
+  EXPECT_EQ(dialed.error().code, ec::timeout);
+  EXPECT_THAT(dialed.error().message,
+              HasSubstr("within 100 ms:\n  127.0.0.1: Connection refused\n  "
+                        "127.0.0.2: Connection refused"));
+}
+
+TEST_F(dial_test, gives_an_address_up_that_does_not_answer) {
+  // Once its queue is full, the kernel drops what asks for a connection.
+  plain_listener full{0};
+  std::vector<unique_fd> queue;
+  for (int i = 0; i < 4; ++i) {
+    auto& x = queue.emplace_back(
+      ::socket(AF_INET, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0));
+    sockaddr_in address{};
+    address.sin_family = AF_INET;
+    address.sin_port = htons(full.port());
+    address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
+    ::connect(x.get(), reinterpret_cast<sockaddr*>(&address), sizeof(address));
+  }
+  auto dialed = dial(ticket_for(full.port()), impatient());
+  ASSERT_FALSE(dialed);
+  EXPECT_EQ(dialed.error().code, ec::timeout);
+  EXPECT_THAT(dialed.error().message,
+              HasSubstr("127.0.0.1: no answer within 30 ms"));
+}
+
+TEST_F(dial_test, gives_a_name_up_that_cannot_be_resolved) {
+  auto dialed = dial(ticket_for(1, {"no-such-host.invalid"}), impatient());
+  ASSERT_FALSE(dialed);
+  EXPECT_EQ(dialed.error().code, ec::timeout);
+  EXPECT_THAT(dialed.error().message, HasSubstr("\n  no-such-host.invalid: "));
+}
+
+TEST_F(dial_test, gives_a_service_up_that_says_nothing) {
+  plain_listener silent;
+  auto dialed = dial(ticket_for(silent.port()), impatient());
+  ASSERT_FALSE(dialed);
+  EXPECT_EQ(dialed.error().code, ec::timeout);
+  EXPECT_THAT(dialed.error().message, HasSubstr("no TLS handshake within"));
+}
+
+TEST_F(dial_test, does_not_take_another_service_for_the_driver) {
+  plain_listener listener;
+  auto dialed = std::async(std::launch::async,
+                           [&] { return dial(ticket_for(listener.port())); });
+  auto stranger = listener.accept();
+  ::send(stranger.get(), "SSH-2.0-OpenSSH_9.2\r\n", 21, MSG_NOSIGNAL);
+  // It comes back after having left this one.
+  auto next = listener.accept();
+  EXPECT_TRUE(next);
+  stranger.reset();
+  next.reset();
+  auto port = listener.port();
+  listener = plain_listener{};
+  open([port](door_args& x) { x.port = port; });
+  auto result = dialed.get();
+  EXPECT_TRUE(result) << result.error().message;
+}
+
+TEST_F(dial_test, does_not_take_the_driver_of_another_run_for_its_own) {
+  papers.driver = door_papers{}.driver;
+  open();
+  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  dial_args args;
+  args.stop = stop.get();
+  auto dialed = std::async(std::launch::async,
+                           [&] { return dial(ticket_for(port()), args); });
+  // It comes back after having left for the first time.
+  EXPECT_EQ(record.refusals(2).at(1).cause, channel_fault::unknown_authority);
+  ::eventfd_write(stop.get(), 1);
+  auto result = dialed.get();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ec::stopped);
+  EXPECT_THAT(result.error().message, HasSubstr("127.0.0.1: its certificate is "
+                                                "of another run"));
+}
+
+TEST_F(dial_test, ends_when_its_driver_refuses_it) {
+  open();
+  certificate_terms terms;
+  terms.name = "agent.run1";
+  terms.until = std::chrono::system_clock::now() - 1min;
+  terms.from = terms.until - 1h;
+  papers.agent = *papers.authority.issue(terms);
+  auto dialed = dial(ticket_for(port())); // Would wait for minutes otherwise.
+  ASSERT_FALSE(dialed);
+  EXPECT_EQ(dialed.error().code, ec::protocol);
+  EXPECT_THAT(dialed.error().message, HasSubstr("has expired"));
+  EXPECT_EQ(record.first_cause(), channel_fault::expired);
+}
+
+TEST_F(dial_test, stops_when_asked_to) {
+  plain_listener silent;
+  unique_fd stop{::eventfd(0, EFD_CLOEXEC)};
+  dial_args args;
+  args.stop = stop.get();
+  auto dialed = std::async(
+    std::launch::async, [&] { return dial(ticket_for(silent.port()), args); });
+  auto tried = silent.accept();
+  ::eventfd_write(stop.get(), 1);
+  auto result = dialed.get();
+  ASSERT_FALSE(result);
+  EXPECT_EQ(result.error().code, ec::stopped);
+}
+
+TEST_F(dial_test, refuses_a_ticket_whose_key_is_not_its_own) {
+  papers.agent.key = papers.driver.key;
+  EXPECT_EQ(dial(ticket_for(1)).error().code, ec::corrupt);
+}
+
+} // namespace
+
+} // namespace troupe::internal::test

@@ -26,8 +26,12 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
     idle_in_calls(static_cast<std::size_t>(plan.world_size)),
     waited(static_cast<std::size_t>(plan.world_size)),
     loops(static_cast<std::size_t>(plan.world_size)),
+    seen(static_cast<std::size_t>(plan.world_size)),
     answered(static_cast<std::size_t>(plan.world_size)),
-    trainers(static_cast<std::size_t>(plan.world_size)) {}
+    trainers(static_cast<std::size_t>(plan.world_size)) {
+  for (std::size_t rank = 0; rank < seen.size(); ++rank)
+    seen[rank].rank = static_cast<int>(rank);
+}
 
 // -- start of an attempt
 
@@ -175,11 +179,12 @@ error worker_group_state::too_late(std::uint64_t number) const {
   return {ec::stopped, concat("attempt ", number, " is over")};
 }
 
-group_status worker_group_state::status() const {
+group_status worker_group_state::status() {
   group_status result;
   result.stale_messages = stale_messages;
   if (!attempt)
     return result;
+  look();
   result.attempt = attempt->number;
   result.next_report = attempt->meetings.next_report();
   result.store_keys = attempt->store.size();

@@ -11,12 +11,12 @@
 
 #include "troupe/actors/protocol/type_ids.hpp"
 #include "troupe/actors/rank_launcher.hpp"
-#include "troupe/runtime/process/rank_activity.hpp"
 #include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/idle_time.hpp"
 #include "troupe/runtime/report/rank_meetings.hpp"
+#include "troupe/runtime/report/rank_snapshot.hpp"
 #include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 
@@ -87,6 +87,7 @@ struct worker_group_state {
     std::vector<idle_time> idle_in_calls;
     std::vector<rank_activity::clock::rep> waited; ///< At the last report.
     std::vector<loop_place> loops;                 ///< By rank.
+    std::vector<rank_snapshot> seen; ///< By rank, at the last look.
     /// Ranks that learn from the answer to a call that they are to end, which
     /// may come before `stop_loop`.
     std::vector<bool> answered;
@@ -141,7 +142,7 @@ struct worker_group_state {
   caf::result<void> wait(const store_wait& x);
   caf::result<std::string> compare_set(store_compare_set& x);
 
-  group_status status() const;
+  group_status status();
 
   /// The attempt numbered *number* or nullptr; counts what comes too late.
   attempt_state* current(std::uint64_t number);
@@ -204,13 +205,12 @@ struct worker_group_state {
   void show_progress();
   /// Looks which ranks a signal has stopped.
   void look_for_stopped();
-  /// Who waits for whom, in reports and barriers and beyond them.
+  /// Takes the snapshots by which ranks are judged.
+  void look();
+  const rank_snapshot& seen(int rank) const {
+    return attempt->seen[static_cast<std::size_t>(rank)];
+  }
   std::vector<rank_wait> waits() const;
-  /// Ranks that have entered fewer collectives than *rank*.
-  std::vector<int> late_in_collectives(int rank) const;
-  /// Whether the loop of *rank* waits for an answer of this group.
-  bool is_in_call(int rank) const;
-  /// Where *rank* is and for how long, as people call it.
   std::string place_of(int rank) const;
   rank_look look_at(int rank) const;
   /// Busy if it has a GPU, which works while its rank sleeps.

@@ -39,16 +39,18 @@ caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
   if (!a || !a->tracker.knows(x.rank))
     return to_caf(too_late(x.attempt));
   // A rank that gave up on its peers is not the one to blame.
-  auto& shown = a->segment->activity(x.rank);
-  auto gave_up = x.reason.code == ec::timeout && shown.gave_up_collective();
-  auto late = gave_up ? late_in_collectives(x.rank) : std::vector<int>{};
+  look();
+  auto& shown = seen(x.rank);
+  auto gave_up = x.reason.code == ec::timeout && shown.gave_up;
+  auto late =
+    gave_up ? late_in_collectives(a->seen, x.rank) : std::vector<int>{};
   if (!a->tracker.end_ordered())
     for (auto rank : late)
       a->tracker.timed_out(rank, x.reason.message);
   a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
   // The end of a call or a collective may carry the order before `stop_loop`
   // arrives, and a loop may turn it into another exception.
-  auto secondary = shown.failed.load() == collective_failure::others;
+  auto secondary = shown.failed == collective_failure::others;
   auto by_order = x.stopped || x.reason.code == ec::stopped || secondary
                   || a->answered[static_cast<std::size_t>(x.rank)];
   auto stopped = by_order && a->tracker.end_ordered();
@@ -110,7 +112,8 @@ void worker_group_state::trainer_lost(const caf::actor_addr& who) {
     after(exit_patience, [this, rank] {
       if (attempt->tracker.gone(rank))
         return;
-      if (args.launcher->has_ended(rank))
+      look();
+      if (seen(rank).has_ended)
         after(kill_patience, [this, rank] {
           lose(rank, concat("its connection broke, and its process was not "
                             "seen to end within ",
@@ -198,14 +201,16 @@ bool worker_group_state::may_blame_secondary() const {
 }
 
 void worker_group_state::wait_for_leavers() {
+  look();
   attempt->awaited_leavers = leavers();
   if (attempt->awaited_leavers->empty())
     return; // `on_failure` blames.
   after(args.plan.exit_timeout, [this] {
     if (!may_blame_secondary())
       return;
+    look();
     for (auto rank : remaining_leavers())
-      if (!args.launcher->has_ended(rank)) // Else its end comes by itself.
+      if (!seen(rank).has_ended) // Else its end comes by itself.
         attempt->tracker.timed_out(
           rank,
           concat(
@@ -228,11 +233,9 @@ std::vector<int> worker_group_state::leavers() const {
   for (int rank = 0; rank < args.plan.world_size; ++rank) {
     if (attempt->tracker.loop_over(rank) || attempt->tracker.gone(rank))
       continue;
-    auto& shown = attempt->segment->activity(rank);
-    auto has_left = shown.left_group.load() != 0
-                    && shown.failed.load() != collective_failure::others
-                    && attempt->meetings.call_of(rank).empty();
-    if (has_left || args.launcher->has_ended(rank))
+    auto may_say_why =
+      has_left(seen(rank)) && attempt->meetings.call_of(rank).empty();
+    if (may_say_why || seen(rank).has_ended)
       result.push_back(rank);
   }
   return result;
@@ -241,12 +244,13 @@ std::vector<int> worker_group_state::leavers() const {
 void worker_group_state::end_ranks(const error& reason,
                                    std::chrono::milliseconds grace) {
   auto& a = *attempt;
+  look();
   auto ended = a.tracker.still_there();
-  std::erase_if(ended,
-                [this](int rank) { return !args.launcher->has_ended(rank); });
+  std::erase_if(ended, [this](int rank) { return !seen(rank).has_ended; });
   a.tracker.order_end(ended);
-  for (int rank = 0; rank < args.plan.world_size; ++rank)
-    a.answered[static_cast<std::size_t>(rank)] = is_in_call(rank);
+  for (auto& x : a.seen)
+    a.answered[static_cast<std::size_t>(x.rank)] =
+      asks_driver(x) || !a.meetings.call_of(x.rank).empty();
   a.end_reason = reason;
   a.segment->abort(reason);
   answer_all(reason);

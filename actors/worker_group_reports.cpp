@@ -18,15 +18,6 @@ namespace {
 /// is expected to call a collective.
 constexpr auto call_patience = std::chrono::seconds{5};
 
-/// A rank whose collectives have failed does not wait in one.
-collective_calls collective_calls_of(const rank_activity& x) {
-  // In this order: a rank calls a collective before it awaits it.
-  auto awaited = x.awaited.load(std::memory_order_acquire);
-  auto failed = x.failed.load() != collective_failure::none;
-  return {x.called.load(), failed ? 0 : awaited, x.collectives.load(),
-          x.reported.load(), x.uncounted.load() == 0};
-}
-
 } // namespace
 
 caf::result<report_committed> worker_group_state::add(report& x) {
@@ -171,8 +162,8 @@ void worker_group_state::check_collectives() {
   auto& a = *attempt;
   auto& plan = args.plan;
   std::vector<collective_calls> calls;
-  for (int rank = 0; rank < plan.world_size; ++rank)
-    calls.push_back(collective_calls_of(a.segment->activity(rank)));
+  for (auto& x : a.seen)
+    calls.push_back(collective_calls_of(x));
   auto suspected = a.meetings.mismatch(calls);
   // What one that a signal has stopped would do, and what the others would do
   // then, cannot be seen: `hang_timeout` is its limit.

@@ -30,6 +30,19 @@ struct process_vitals {
   bool busy = false;
 };
 
+template <class Inspector>
+bool inspect(Inspector& f, process_vitals& x) {
+  auto cpu = [&x] { return std::int64_t{x.cpu.count()}; };
+  auto set_cpu = [&x](std::int64_t ns) {
+    x.cpu = std::chrono::nanoseconds{ns};
+    return true;
+  };
+  return f.object(x).fields(
+    f.field("cpu", cpu, set_cpu), f.field("io_bytes", x.io_bytes),
+    f.field("wake_ups", x.wake_ups), f.field("stopped", x.stopped),
+    f.field("busy", x.busy));
+}
+
 /// Whether a signal such as SIGSTOP has stopped process *pid*.
 bool is_stopped(pid_t pid);
 

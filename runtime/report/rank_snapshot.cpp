@@ -1,0 +1,180 @@
+#include "troupe/runtime/report/rank_snapshot.hpp"
+
+#include <algorithm>
+
+#include "troupe/runtime/process/shared_segment.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using time_point = moment::clock::time_point;
+
+time_point time_of(moment::clock::rep ticks) {
+  return time_point{moment::clock::duration{ticks}};
+}
+
+/// When a rank came to *place*; nothing if it is not there.
+std::optional<moment> moment_of(const std::atomic<moment::clock::rep>& place) {
+  auto since = place.load(std::memory_order_relaxed);
+  return since == 0 ? std::nullopt : std::optional{moment{time_of(since)}};
+}
+
+pass_snapshot pass_of(const loader_pass& x) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  return {x.epoch.load(relaxed),
+          x.batches.load(relaxed),
+          x.taken.load(relaxed),
+          {time_of(x.begun.load(relaxed))}};
+}
+
+collective_place collective_place_of(const rank_snapshot& x) {
+  return {x.in_collective.has_value(), x.in_collective.value_or(moment{}).time,
+          x.collectives, x.steps};
+}
+
+/// Collectives of NCCL run on GPUs, and a rank waits for its own before it
+/// reports: a rank that neither does so nor has *ended* keeps the others there.
+/// Or the GPU merely has much to do, which is not visible from outside.
+collective_place gpu_place_of(const rank_snapshot& x, bool ended) {
+  return {x.at_device.has_value(), x.at_device.value_or(moment{}).time,
+          x.at_device || ended ? 1u : 0u};
+}
+
+start_place start_place_of(const rank_snapshot& x) {
+  start_place result{x.came_to_start, std::nullopt};
+  if (x.at_start)
+    result.since = x.at_start->time;
+  return result;
+}
+
+} // namespace
+
+rank_snapshot snapshot_of(int rank, const segment_rank& shown) {
+  constexpr auto relaxed = std::memory_order_relaxed;
+  auto& a = shown.activity;
+  rank_snapshot x;
+  x.rank = rank;
+  // In this order: a rank calls a collective before it awaits it.
+  x.awaited = a.awaited.load(std::memory_order_acquire);
+  x.failed = a.failed.load();
+  x.called = a.called.load();
+  x.collectives = a.collectives.load();
+  x.reported = a.reported.load();
+  x.counts_calls = a.uncounted.load() == 0;
+  x.in_data_loader = moment_of(a.in_data_loader);
+  x.at_store = moment_of(a.at_store);
+  x.at_start = moment_of(a.at_start);
+  x.asks_driver = moment_of(a.asks_driver);
+  x.at_device = moment_of(a.at_device);
+  x.in_collective = moment_of(a.in_collective);
+  x.pass = pass_of(a.pass);
+  x.came_to_start = a.came_to_start.load() != 0;
+  x.left_group = a.left_group.load() != 0;
+  x.gave_up = a.gave_up_collective();
+  // Bit 0 of the progress does not count steps.
+  x.steps = shown.progress.load(relaxed) >> 1;
+  x.waited = a.waited.load(relaxed);
+  return x;
+}
+
+collective_calls collective_calls_of(const rank_snapshot& x) {
+  auto failed = x.failed != collective_failure::none;
+  return {x.called, failed ? 0 : x.awaited, x.collectives, x.reported,
+          x.counts_calls};
+}
+
+bool asks_driver(const rank_snapshot& x) {
+  return x.at_store || x.asks_driver;
+}
+
+bool has_left(const rank_snapshot& x) {
+  return x.left_group && x.failed != collective_failure::others;
+}
+
+std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
+                                     int rank) {
+  auto entered = ranks[static_cast<std::size_t>(rank)].collectives;
+  std::vector<int> result;
+  for (auto& x : ranks)
+    if (x.collectives < entered)
+      result.push_back(x.rank);
+  return result;
+}
+
+std::optional<epoch_progress> progress_of(const rank_snapshot& x,
+                                          time_point now) {
+  auto& pass = x.pass;
+  if (pass.taken < 2 || pass.taken > pass.batches)
+    return std::nullopt;
+  std::chrono::duration<double> so_far = now - pass.begun.time;
+  auto done = pass.taken - 1;
+  auto left = so_far.count() / static_cast<double>(done)
+              * static_cast<double>(pass.batches - done);
+  return epoch_progress{pass.epoch, done, pass.batches, std::max(left, 0.0)};
+}
+
+std::string place_of(const rank_snapshot& x, const std::string& call,
+                     time_point now) {
+  if (!call.empty())
+    return "in " + call;
+  auto here = [now](std::string_view place, const moment& since) {
+    return concat(place, " for ", wait_text(now - since.time));
+  };
+  if (x.in_data_loader)
+    return here("in its data loader", *x.in_data_loader);
+  if (x.at_start)
+    return here("at the start of the group", *x.at_start);
+  if (x.at_store)
+    return here("at the rendezvous store", *x.at_store);
+  if (x.asks_driver)
+    return here("waiting for the driver", *x.asks_driver);
+  if (x.at_device)
+    return here("waiting for its GPU", *x.at_device);
+  if (x.in_collective)
+    return here(concat("in collective ", x.collectives), *x.in_collective);
+  return "in its train loop";
+}
+
+std::vector<rank_wait> waits_of(const rank_meetings& meetings,
+                                const std::vector<rank_snapshot>& ranks,
+                                const std::vector<loop_place>& loops) {
+  auto result = meetings.waits();
+  std::vector<collective_place> places;
+  std::vector<collective_place> at_gpus;
+  std::vector<start_place> starts;
+  std::vector<int> elsewhere;
+  std::vector<int> not_to_blame;
+  std::vector<int> stopped;
+  for (auto& x : ranks) {
+    auto& loop = loops[static_cast<std::size_t>(x.rank)];
+    places.push_back(collective_place_of(x));
+    starts.push_back(start_place_of(x));
+    at_gpus.push_back(gpu_place_of(x, loop.ended.has_value()));
+    if (loop.stopped)
+      stopped.push_back(x.rank);
+    if (asks_driver(x))
+      elsewhere.push_back(x.rank);
+    if (x.at_device || asks_driver(x))
+      not_to_blame.push_back(x.rank);
+  }
+  if (auto wait = collective_wait(places))
+    result.push_back(std::move(*wait));
+  // Other waits already name the same missing ranks.
+  if (auto wait = collective_wait(at_gpus); wait && result.empty()) {
+    wait->what = "work on the GPUs";
+    result.push_back(std::move(*wait));
+  }
+  blame_awaited(result, not_to_blame, stopped);
+  for (auto& x : ranks)
+    if (!meetings.call_of(x.rank).empty())
+      elsewhere.push_back(x.rank);
+  if (auto wait = start_wait(starts, elsewhere))
+    result.push_back(std::move(*wait));
+  if (auto wait = end_wait(loops, elsewhere, result))
+    result.push_back(std::move(*wait));
+  return result;
+}
+
+} // namespace troupe::internal

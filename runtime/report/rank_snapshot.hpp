@@ -1,0 +1,138 @@
+#pragma once
+
+#include <chrono>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <vector>
+
+#include "troupe/runtime/process/process_vitals.hpp"
+#include "troupe/runtime/process/rank_activity.hpp"
+#include "troupe/runtime/report/rank_meetings.hpp"
+#include "troupe/runtime/report/rank_wait.hpp"
+#include "troupe/runtime/values/run_status.hpp"
+
+namespace troupe::internal {
+
+struct segment_rank;
+
+/// A moment on the clock of this host. It travels as an age, because the clocks
+/// of hosts differ.
+struct moment {
+  using clock = rank_activity::clock;
+
+  clock::time_point time;
+
+  bool operator==(const moment&) const = default;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, moment& x) {
+  auto age = [&x] {
+    return std::chrono::nanoseconds{moment::clock::now() - x.time}.count();
+  };
+  auto set_age = [&x](std::int64_t ns) {
+    x.time = moment::clock::now() - std::chrono::nanoseconds{ns};
+    return true;
+  };
+  return f.object(x).fields(f.field("age", age, set_age));
+}
+
+/// How far a loop was in a pass over its data loader; as `loader_pass`.
+struct pass_snapshot {
+  std::uint64_t epoch = 0;
+  std::uint64_t batches = 0; ///< 0: it made none.
+  std::uint64_t taken = 0;
+  moment begun;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, pass_snapshot& x) {
+  return f.object(x).fields(
+    f.field("epoch", x.epoch), f.field("batches", x.batches),
+    f.field("taken", x.taken), f.field("begun", x.begun));
+}
+
+/// What one rank showed its host at one moment, in their shared memory and as a
+/// process. As in `rank_activity` where names are the same.
+struct rank_snapshot {
+  int rank = 0;
+  std::optional<moment> in_data_loader;
+  std::optional<moment> at_store;
+  std::optional<moment> at_start;
+  std::optional<moment> asks_driver;
+  std::optional<moment> at_device;
+  std::optional<moment> in_collective;
+  pass_snapshot pass;
+  bool came_to_start = false;
+  bool left_group = false;
+  bool gave_up = false;     ///< Others were missing in its last collective.
+  bool counts_calls = true; ///< `called` is meaningful.
+  collective_failure failed = collective_failure::none;
+  std::uint32_t steps = 0; ///< Taken together with the others.
+  std::uint64_t collectives = 0;
+  std::uint64_t called = 0;
+  std::uint64_t awaited = 0;
+  std::uint64_t reported = 0;
+  std::int64_t waited = 0;              ///< Clock ticks.
+  bool is_stopped = false;              ///< By a signal.
+  bool has_ended = false;               ///< As `rank_launcher::has_ended`.
+  std::optional<process_vitals> vitals; ///< If they were asked for.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_snapshot& x) {
+  auto failed = [&x] { return static_cast<std::uint32_t>(x.failed); };
+  auto set_failed = [&x](std::uint32_t value) {
+    x.failed = static_cast<collective_failure>(value);
+    return x.failed <= collective_failure::others;
+  };
+  return f.object(x).fields(
+    f.field("rank", x.rank), f.field("in_data_loader", x.in_data_loader),
+    f.field("at_store", x.at_store), f.field("at_start", x.at_start),
+    f.field("asks_driver", x.asks_driver), f.field("at_device", x.at_device),
+    f.field("in_collective", x.in_collective), f.field("pass", x.pass),
+    f.field("came_to_start", x.came_to_start),
+    f.field("left_group", x.left_group), f.field("gave_up", x.gave_up),
+    f.field("counts_calls", x.counts_calls),
+    f.field("failed", failed, set_failed), f.field("steps", x.steps),
+    f.field("collectives", x.collectives), f.field("called", x.called),
+    f.field("awaited", x.awaited), f.field("reported", x.reported),
+    f.field("waited", x.waited), f.field("is_stopped", x.is_stopped),
+    f.field("has_ended", x.has_ended), f.field("vitals", x.vitals));
+}
+
+/// What *rank* shows in shared memory now; nothing of its process.
+rank_snapshot snapshot_of(int rank, const segment_rank& shown);
+
+// -- what they mean; *ranks* has one entry per rank, in order
+
+/// A rank whose collectives have failed does not wait in one.
+collective_calls collective_calls_of(const rank_snapshot& x);
+
+/// Whether the loop waits for the driver where no message says so.
+bool asks_driver(const rank_snapshot& x);
+
+/// Whether the rank has left its group, by itself and not because others had.
+bool has_left(const rank_snapshot& x);
+
+/// Ranks that have entered fewer collectives than *rank*.
+std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
+                                     int rank);
+
+/// How far the loop is in its pass. Nothing before the first batch is done:
+/// there is no pace yet.
+std::optional<epoch_progress> progress_of(const rank_snapshot& x,
+                                          moment::clock::time_point now);
+
+/// Where a rank is and for how long, as people call it; *call* is what it
+/// blocks in (`rank_meetings::call_of`).
+std::string place_of(const rank_snapshot& x, const std::string& call,
+                     moment::clock::time_point now);
+
+/// Who waits for whom, in the calls that *meetings* knows and beyond them.
+std::vector<rank_wait> waits_of(const rank_meetings& meetings,
+                                const std::vector<rank_snapshot>& ranks,
+                                const std::vector<loop_place>& loops);
+
+} // namespace troupe::internal

@@ -368,15 +368,17 @@ bool is_host_name(std::string_view text) noexcept {
          && text.front() != '.' && text.find("..") == text.npos;
 }
 
+bool is_host_address(std::string_view name) noexcept {
+  return name.find_first_not_of("0123456789.") == name.npos
+         || name.find(':') != name.npos;
+}
+
 bool may_be_same_host(std::string_view a, std::string_view b) noexcept {
   if (is_same_name(a, b))
     return true;
-  auto is_address = [](std::string_view x) {
-    return x.find_first_not_of("0123456789.") == x.npos
-           || x.find(':') != x.npos;
-  };
   auto has_domain = [](std::string_view x) { return x.find('.') != x.npos; };
-  if (is_address(a) || is_address(b) || has_domain(a) == has_domain(b))
+  if (is_host_address(a) || is_host_address(b)
+      || has_domain(a) == has_domain(b))
     return false;
   return is_same_name(a.substr(0, a.find('.')), b.substr(0, b.find('.')));
 }

@@ -28,6 +28,9 @@ struct host_entry {
 /// Such a text is no option of a program and no syntax of a shell.
 bool is_host_name(std::string_view text) noexcept;
 
+/// Whether *name*, a host name, is an address.
+bool is_host_address(std::string_view name) noexcept;
+
 /// Whether *a* and *b* may name the same host: equal but for the case, or one
 /// without a domain is the first label of the other.
 bool may_be_same_host(std::string_view a, std::string_view b) noexcept;

@@ -299,10 +299,7 @@ private:
       auto is_same = [&](const std::string& node) {
         return may_be_same_host(node, host.name);
       };
-      auto is_address =
-        host.name.find_first_not_of("0123456789.") == host.name.npos
-        || host.name.find(':') != host.name.npos;
-      if (!is_address && host.name != "localhost"
+      if (!is_host_address(host.name) && host.name != "localhost"
           && std::ranges::none_of(nodes, is_same))
         return contradiction(
           concat("host ", host.name, " is given, but Slurm job ",

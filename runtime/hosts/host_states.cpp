@@ -1,0 +1,421 @@
+#include "troupe/runtime/hosts/host_states.hpp"
+
+#include <algorithm>
+#include <utility>
+
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+/// A check that comes this much late means that the process was stopped.
+constexpr auto much_later = std::chrono::seconds{1};
+
+host_states::duration since(host_states::time_point now,
+                            host_states::time_point then) {
+  return std::chrono::duration_cast<host_states::duration>(now - then);
+}
+
+} // namespace
+
+std::string_view to_string(host_state x) noexcept {
+  switch (x) {
+    case host_state::expected:
+      return "expected";
+    case host_state::launching:
+      return "launching";
+    case host_state::connecting:
+      return "connecting";
+    case host_state::ready:
+      return "ready";
+    case host_state::serving:
+      return "serving";
+    case host_state::suspect:
+      return "suspect";
+    case host_state::lost:
+      return "lost";
+    case host_state::given_up:
+      return "given up";
+    case host_state::draining:
+      return "draining";
+    case host_state::left:
+      break;
+  }
+  return "left";
+}
+
+host_states::host_states(std::vector<host> hosts, host_limits limits,
+                         std::string addresses, random_function random)
+  : limits_(limits), addresses_(std::move(addresses)),
+    random_(std::move(random)) {
+  for (auto& x : hosts) {
+    auto& added = hosts_.emplace_back();
+    added.name = std::move(x.name);
+    added.is_launched = x.is_launched;
+  }
+  if (limits_.min_hosts == 0 || limits_.min_hosts > hosts_.size())
+    limits_.min_hosts = hosts_.size();
+}
+
+host_decisions host_states::gather(time_point now, duration limit) {
+  host_decisions out;
+  gather_until_ = now + limit;
+  gather_limit_ = limit;
+  for (std::size_t i = 0; i < hosts_.size(); ++i) {
+    auto& x = hosts_[i];
+    if (x.state == host_state::expected && x.is_launched && !x.next_launch)
+      launch(i, now, out);
+  }
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_launched(std::size_t host, std::uint64_t launch,
+                                        time_point now) {
+  auto& x = hosts_[host];
+  if (x.launch == launch && x.state == host_state::launching) {
+    x.state = host_state::connecting;
+    x.launched = now;
+  }
+  return {};
+}
+
+host_decisions host_states::on_launcher_ended(std::size_t host,
+                                              std::uint64_t launch,
+                                              std::string words, bool may_help,
+                                              time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (x.launch != launch)
+    return out;
+  x.launch.reset();
+  x.launcher_ended = now;
+  if (x.state == host_state::launching || x.state == host_state::connecting)
+    launch_failed(host, std::move(words), may_help, now, out);
+  else if (x.state == host_state::suspect && !x.is_connected)
+    lose(host, std::move(words), now, out);
+  // An agent that is connected outlives its launcher.
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_hello(std::size_t host,
+                                     std::uint64_t incarnation,
+                                     time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (std::ranges::find(x.fenced, incarnation) != x.fenced.end()) {
+    out.push_back(fence_agent{host, incarnation});
+    return out;
+  }
+  x.heard = now;
+  x.is_connected = true;
+  if (x.incarnation == incarnation) {
+    if (x.state == host_state::suspect)
+      x.state = x.before;
+  } else {
+    if (has_agent(x)) {
+      auto state = x.state == host_state::suspect ? x.before : x.state;
+      fence(host, out);
+      out.push_back(host_lost{host, "another agent has taken its place",
+                              state == host_state::serving});
+    }
+    x.incarnation = incarnation;
+    x.state = host_state::ready;
+    x.next_launch.reset();
+    x.words.clear();
+  }
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_refused(std::size_t host, std::string cause,
+                                       time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (has_agent(x) || x.state == host_state::given_up)
+    return out; // The agent that counts is another one.
+  drop_launcher(host, out);
+  launch_failed(host, std::move(cause), false, now, out);
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_tick(std::size_t host, std::uint64_t incarnation,
+                                    time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (x.incarnation != incarnation) {
+    out.push_back(fence_agent{host, incarnation});
+    return out;
+  }
+  if (!x.is_connected)
+    return out; // Sent before its connection broke.
+  x.heard = now;
+  if (x.state == host_state::suspect) {
+    x.state = x.before;
+    decide(now, out);
+  }
+  return out;
+}
+
+host_decisions host_states::on_disconnected(std::size_t host,
+                                            std::uint64_t incarnation,
+                                            time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (x.incarnation != incarnation || !x.is_connected)
+    return out;
+  x.is_connected = false;
+  x.heard = now;
+  suspect(x);
+  // The end of an agent may show at its launcher first.
+  if (x.launcher_ended && since(now, *x.launcher_ended) < limits_.tick)
+    lose(host, "its connection closed, and its launcher ended", now, out);
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_draining(std::size_t host,
+                                        std::uint64_t incarnation,
+                                        time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (x.incarnation != incarnation)
+    return out;
+  (x.state == host_state::suspect ? x.before : x.state) = host_state::draining;
+  decide(now, out);
+  return out;
+}
+
+host_decisions host_states::on_left(std::size_t host, std::uint64_t incarnation,
+                                    time_point now) {
+  host_decisions out;
+  auto& x = hosts_[host];
+  if (x.incarnation != incarnation)
+    return out;
+  fence(host, out);
+  x.state = host_state::left;
+  x.words = "has left";
+  decide(now, out);
+  return out;
+}
+
+void host_states::on_attempt_started(const std::vector<std::size_t>& hosts) {
+  for (auto i : hosts) {
+    auto& x = hosts_[i];
+    auto& state = x.state == host_state::suspect ? x.before : x.state;
+    if (state == host_state::ready)
+      state = host_state::serving;
+  }
+}
+
+void host_states::on_attempt_ended() {
+  for (auto& x : hosts_) {
+    auto& state = x.state == host_state::suspect ? x.before : x.state;
+    if (state == host_state::serving)
+      state = host_state::ready;
+  }
+}
+
+void host_states::on_progress() noexcept {
+  for (auto& x : hosts_)
+    if (x.state == host_state::serving)
+      x.failures_in_a_row = 0;
+}
+
+host_decisions host_states::check(time_point now) {
+  host_decisions out;
+  skip_standstill(now);
+  for (std::size_t i = 0; i < hosts_.size(); ++i)
+    check_host(i, now, out);
+  decide(now, out);
+  return out;
+}
+
+std::vector<std::size_t> host_states::usable() const {
+  std::vector<std::size_t> result;
+  for (std::size_t i = 0; i < hosts_.size(); ++i)
+    if (auto state = hosts_[i].state;
+        state == host_state::ready || state == host_state::serving)
+      result.push_back(i);
+  return result;
+}
+
+void host_states::launch(std::size_t host, time_point now,
+                         host_decisions& out) {
+  auto& x = hosts_[host];
+  x.state = host_state::launching;
+  x.next_launch.reset();
+  x.launch = ++launches_;
+  x.launcher_ended.reset();
+  x.launched = now;
+  ++x.launches;
+  out.push_back(launch_agent{host, *x.launch});
+}
+
+void host_states::launch_failed(std::size_t host, std::string words,
+                                bool may_help, time_point now,
+                                host_decisions& out) {
+  auto& x = hosts_[host];
+  x.state = host_state::expected;
+  x.words = std::move(words);
+  plan_launch(host, may_help, now, out);
+}
+
+void host_states::lose(std::size_t host, std::string cause, time_point now,
+                       host_decisions& out) {
+  auto& x = hosts_[host];
+  auto state = x.state == host_state::suspect ? x.before : x.state;
+  fence(host, out);
+  drop_launcher(host, out);
+  x.words = std::move(cause);
+  out.push_back(host_lost{host, x.words, state == host_state::serving});
+  if (state == host_state::draining) {
+    x.state = host_state::left;
+    return;
+  }
+  x.state = host_state::lost;
+  plan_launch(host, true, now, out);
+}
+
+void host_states::plan_launch(std::size_t host, bool may_help, time_point now,
+                              host_decisions& out) {
+  auto& x = hosts_[host];
+  ++x.failures_in_a_row;
+  auto is_over = x.is_launched && limits_.max_relaunches >= 0
+                 && x.launches > limits_.max_relaunches;
+  if (!may_help || is_over) {
+    x.state = host_state::given_up;
+    out.push_back(host_given_up{host, x.words});
+  } else if (x.is_launched) {
+    x.next_launch = now + delay_after(x.failures_in_a_row);
+  }
+}
+
+void host_states::fence(std::size_t host, host_decisions& out) {
+  auto& x = hosts_[host];
+  out.push_back(fence_agent{host, *x.incarnation});
+  x.fenced.push_back(*x.incarnation);
+  if (x.fenced.size() > max_fenced)
+    x.fenced.pop_front();
+  x.incarnation.reset();
+  x.is_connected = false;
+}
+
+void host_states::drop_launcher(std::size_t host, host_decisions& out) {
+  if (auto launch = std::exchange(hosts_[host].launch, std::nullopt))
+    out.push_back(end_launcher{host, *launch});
+}
+
+void host_states::suspect(record& x) {
+  if (x.state == host_state::suspect)
+    return;
+  x.before = x.state;
+  x.state = host_state::suspect;
+}
+
+void host_states::check_host(std::size_t host, time_point now,
+                             host_decisions& out) {
+  auto& x = hosts_[host];
+  if (x.next_launch && *x.next_launch <= now) {
+    launch(host, now, out);
+  } else if (x.state == host_state::connecting
+             && now - x.launched >= limits_.join) {
+    drop_launcher(host, out);
+    launch_failed(host, missing_text(x), true, now, out);
+  } else if (has_agent(x)) {
+    auto silence = since(now, x.heard);
+    if (silence >= limits_.host_timeout)
+      lose(host,
+           x.is_connected
+             ? concat("it did not answer for ", silence.count(), " ms")
+             : concat("its connection broke ", silence.count(),
+                      " ms ago and did not come back"),
+           now, out);
+    else if (silence >= limits_.missed_ticks * limits_.tick)
+      suspect(x);
+  }
+}
+
+void host_states::decide(time_point now, host_decisions& out) {
+  if (!gather_until_)
+    return;
+  auto coming = std::ranges::count_if(hosts_, [](const record& x) {
+    return x.state == host_state::expected || x.state == host_state::launching
+           || x.state == host_state::connecting || x.state == host_state::lost
+           || (x.state == host_state::suspect
+               && x.before != host_state::draining);
+  });
+  auto found = usable();
+  auto is_late = now >= *gather_until_;
+  auto possible = found.size() + static_cast<std::size_t>(coming);
+  if (coming > 0 && !is_late && possible >= limits_.min_hosts)
+    return;
+  gather_until_.reset();
+  if (found.size() >= limits_.min_hosts)
+    out.push_back(start_with_hosts{std::move(found)});
+  else
+    out.push_back(too_few_hosts{missing_error(found.size(), is_late)});
+}
+
+void host_states::skip_standstill(time_point now) {
+  auto gap = checked_ ? now - *checked_ : time_point::duration{0};
+  checked_ = now;
+  if (gap <= limits_.tick + much_later)
+    return;
+  for (auto& x : hosts_) {
+    x.heard = std::min(now, x.heard + gap);
+    x.launched = std::min(now, x.launched + gap);
+  }
+  if (gather_until_)
+    *gather_until_ += gap;
+}
+
+host_states::duration host_states::delay_after(int failures) {
+  // Six doublings reach the longest delay; many more would overflow.
+  auto doublings = std::clamp(failures - 1, 0, 6);
+  auto delay = std::min(first_delay * (1 << doublings), longest_delay);
+  return delay - std::chrono::duration_cast<duration>(delay * (random_() / 2));
+}
+
+std::string host_states::missing_text(const record& x) const {
+  switch (x.state) {
+    case host_state::expected:
+      if (x.words.empty())
+        return "no agent has connected to " + addresses_;
+      break;
+    case host_state::launching:
+      if (x.words.empty())
+        return "its launcher has not started";
+      break;
+    case host_state::connecting:
+      return concat("launched, but its agent did not connect to ", addresses_);
+    case host_state::suspect:
+      return x.is_connected ? "does not answer" : "its connection broke";
+    case host_state::draining:
+      return "is about to leave";
+    default:
+      break;
+  }
+  if (x.launches < 2)
+    return x.words;
+  return concat(x.words, " (launched ", x.launches, " times)");
+}
+
+error host_states::missing_error(std::size_t usable, bool is_late) const {
+  auto missing = hosts_.size() - usable;
+  std::string text =
+    concat(missing, " of ", hosts_.size(),
+           missing == 1 ? " hosts is missing" : " hosts are missing");
+  if (is_late)
+    text += concat(" after ", gather_limit_.count(), " ms");
+  text += concat(", and ", limits_.min_hosts, " are needed:");
+  for (const auto& x : hosts_)
+    if (x.state != host_state::ready && x.state != host_state::serving)
+      text += concat("\n  ", x.name, ": ", missing_text(x));
+  return {is_late ? ec::timeout : ec::spawn, cut_reason(std::move(text))};
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,256 @@
+#pragma once
+
+#include <chrono>
+#include <cstddef>
+#include <cstdint>
+#include <deque>
+#include <functional>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <variant>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+
+namespace troupe::internal {
+
+/// What the driver knows about a host.
+enum class host_state : std::uint8_t {
+  expected,   ///< Has no agent yet: is launched later, or comes by itself.
+  launching,  ///< Its launcher does not have the ticket yet.
+  connecting, ///< Launched; its agent has not said hello.
+  ready,      ///< Its agent waits for an attempt.
+  serving,    ///< Runs ranks of the current attempt.
+  suspect,    ///< Does not answer, or its connection broke; may come back.
+  lost,       ///< Its agent is gone: is launched again later, or comes back.
+  given_up,   ///< Is not launched again.
+  draining,   ///< Is about to leave, for example to be preempted.
+  left,
+};
+
+std::string_view to_string(host_state x) noexcept;
+
+/// The limits of `host_states`.
+struct host_limits {
+  using duration = std::chrono::milliseconds;
+
+  /// From the first launch until all hosts are ready; also how long one launch
+  /// may take.
+  duration join{120'000};
+
+  /// A host that is silent, or without a connection, for this long is lost. A
+  /// cut that heals sooner costs nothing.
+  duration host_timeout{10'000};
+
+  duration tick{1000};  ///< From one sign of a host to the next.
+  int missed_ticks = 3; ///< A host that misses as many is suspect.
+
+  /// Launches of a host after the first one; -1: no limit.
+  int max_relaunches = 10;
+
+  /// Fewest hosts to start with; 0: all.
+  std::size_t min_hosts = 0;
+};
+
+/// Launch an agent on *host*. Its launcher is called *launch* in events.
+struct launch_agent {
+  std::size_t host = 0;
+  std::uint64_t launch = 0;
+};
+
+/// End the launcher *launch*; its agent is lost, or did not come in time.
+struct end_launcher {
+  std::size_t host = 0;
+  std::uint64_t launch = 0;
+};
+
+/// Tell this agent to leave and drop its connection, if it has one. Nothing of
+/// it counts any more.
+struct fence_agent {
+  std::size_t host = 0;
+  std::uint64_t incarnation = 0;
+};
+
+/// The agent of *host* is gone, and with it its ranks.
+struct host_lost {
+  std::size_t host = 0;
+  std::string cause;
+  bool was_serving = false;
+};
+
+/// No agent is launched on *host* any more.
+struct host_given_up {
+  std::size_t host = 0;
+  std::string cause;
+};
+
+/// Start an attempt with *hosts*, in order.
+struct start_with_hosts {
+  std::vector<std::size_t> hosts;
+};
+
+/// Too few hosts have come; *reason* has a line for each that is missing.
+struct too_few_hosts {
+  error reason;
+};
+
+using host_decision =
+  std::variant<launch_agent, end_launcher, fence_agent, host_lost,
+               host_given_up, start_with_hosts, too_few_hosts>;
+
+using host_decisions = std::vector<host_decision>;
+
+/// Decides about the hosts of a run: when agents are launched, when a host is
+/// lost, and when there are enough hosts for an attempt. Uses no process and no
+/// clock: events come with their time, and what follows is returned.
+///
+/// An agent names itself by a random number, its incarnation. A host has one
+/// agent: another one that says hello replaces it.
+///
+/// Invariants (the tests cite them by name):
+///   HS-1  An incarnation that was fenced or lost never counts again.
+///   HS-2  A host is launched only while it has no agent and no launch.
+///   HS-3  A host is launched at most `max_relaunches` + 1 times.
+///   HS-4  `gather` is answered once, by a start or by a failure.
+class host_states {
+public:
+  using duration = host_limits::duration;
+  using time_point = std::chrono::steady_clock::time_point;
+
+  /// A number of [0, 1), for the jitter of waits between launches.
+  using random_function = std::function<double()>;
+
+  /// First wait before a launch is repeated; doubles with each failure in a
+  /// row.
+  static constexpr auto first_delay = duration{1000};
+
+  /// Longest wait before a launch is repeated.
+  static constexpr auto longest_delay = duration{60'000};
+
+  struct host {
+    std::string name;
+    bool is_launched =
+      true; ///< By this driver; else its agent comes by itself.
+  };
+
+  /// *addresses* are those of the driver, for messages.
+  host_states(std::vector<host> hosts, host_limits limits,
+              std::string addresses, random_function random);
+
+  /// Launches what can be launched, and starts an attempt once all hosts are
+  /// ready, or after *limit* with at least `min_hosts`.
+  host_decisions gather(time_point now, duration limit);
+  host_decisions gather(time_point now) { return gather(now, limits_.join); }
+
+  /// The launcher has the ticket.
+  host_decisions on_launched(std::size_t host, std::uint64_t launch,
+                             time_point now);
+
+  /// The launcher ended, or could not start; *words* says why. Another launch
+  /// *may_help*, unless the agent has said the contrary by its exit code.
+  host_decisions on_launcher_ended(std::size_t host, std::uint64_t launch,
+                                   std::string words, bool may_help,
+                                   time_point now);
+
+  /// An agent has connected, for the first time or again.
+  host_decisions on_hello(std::size_t host, std::uint64_t incarnation,
+                          time_point now);
+
+  /// The hello of an agent cannot be accepted, and another launch would not
+  /// help: it is of another build, or cannot write to the storage.
+  host_decisions on_refused(std::size_t host, std::string cause,
+                            time_point now);
+
+  /// Any sign of the agent.
+  host_decisions on_tick(std::size_t host, std::uint64_t incarnation,
+                         time_point now);
+
+  host_decisions on_disconnected(std::size_t host, std::uint64_t incarnation,
+                                 time_point now);
+
+  /// The agent has been told that its host is about to go.
+  host_decisions on_draining(std::size_t host, std::uint64_t incarnation,
+                             time_point now);
+
+  /// The agent has left in order.
+  host_decisions on_left(std::size_t host, std::uint64_t incarnation,
+                         time_point now);
+
+  /// An attempt runs on *hosts*.
+  void on_attempt_started(const std::vector<std::size_t>& hosts);
+  void on_attempt_ended();
+
+  /// A report was stored: the next failure of a serving host is a new one.
+  void on_progress() noexcept;
+
+  /// What follows from the time alone. To be called after `next_check`. A call
+  /// that comes much later means that this process was stopped: that time does
+  /// not count.
+  host_decisions check(time_point now);
+
+  /// Time until the next call of `check`, which is never more than a tick.
+  duration next_check() const noexcept { return limits_.tick; }
+
+  host_state state_of(std::size_t host) const { return hosts_[host].state; }
+
+  /// Whether messages of this agent count.
+  bool is_current(std::size_t host, std::uint64_t incarnation) const {
+    return hosts_[host].incarnation == incarnation;
+  }
+
+  /// The hosts that an attempt could use now.
+  std::vector<std::size_t> usable() const;
+
+private:
+  struct record {
+    std::string name;
+    bool is_launched = true;
+    host_state state = host_state::expected;
+    host_state before = host_state::ready; ///< It became suspect.
+    std::optional<std::uint64_t> incarnation;
+    bool is_connected = false;
+    time_point heard{};
+    std::optional<std::uint64_t> launch; ///< Its launcher has not ended.
+    std::optional<time_point> launcher_ended;
+    int launches = 0;
+    int failures_in_a_row = 0;
+    time_point launched{};
+    std::optional<time_point> next_launch;
+    std::string words;                ///< Why it is not there.
+    std::deque<std::uint64_t> fenced; ///< Incarnations that do not count.
+  };
+
+  static constexpr std::size_t max_fenced = 64;
+
+  /// The agent is the current one of the host.
+  bool has_agent(const record& x) const { return x.incarnation.has_value(); }
+
+  void launch(std::size_t host, time_point now, host_decisions& out);
+  void launch_failed(std::size_t host, std::string words, bool may_help,
+                     time_point now, host_decisions& out);
+  void lose(std::size_t host, std::string cause, time_point now,
+            host_decisions& out);
+  void plan_launch(std::size_t host, bool may_help, time_point now,
+                   host_decisions& out);
+  void fence(std::size_t host, host_decisions& out);
+  void drop_launcher(std::size_t host, host_decisions& out);
+  void suspect(record& x);
+  void check_host(std::size_t host, time_point now, host_decisions& out);
+  void decide(time_point now, host_decisions& out);
+  void skip_standstill(time_point now);
+  duration delay_after(int failures);
+  std::string missing_text(const record& x) const;
+  error missing_error(std::size_t usable, bool is_late) const;
+
+  std::vector<record> hosts_;
+  host_limits limits_;
+  std::string addresses_;
+  random_function random_;
+  std::uint64_t launches_ = 0;
+  std::optional<time_point> gather_until_;
+  duration gather_limit_{0};
+  std::optional<time_point> checked_;
+};
+
+} // namespace troupe::internal

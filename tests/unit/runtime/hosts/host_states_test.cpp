@@ -1,0 +1,553 @@
+#include "troupe/runtime/hosts/host_states.hpp"
+
+#include <map>
+#include <random>
+#include <set>
+
+#include <gmock/gmock.h>
+#include <gtest/gtest.h>
+
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+namespace {
+
+using std::chrono::milliseconds;
+using std::chrono::seconds;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
+
+using time_point = host_states::time_point;
+
+std::string join(const std::vector<std::size_t>& hosts) {
+  std::string result;
+  for (auto x : hosts)
+    result += concat(' ', x);
+  return result;
+}
+
+/// A decision in a line, for comparisons.
+std::string line(const host_decision& x) {
+  struct {
+    std::string operator()(const launch_agent& x) {
+      return concat("launch ", x.host, " as ", x.launch);
+    }
+    std::string operator()(const end_launcher& x) {
+      return concat("end launcher ", x.launch, " of ", x.host);
+    }
+    std::string operator()(const fence_agent& x) {
+      return concat("fence ", x.incarnation, " of ", x.host);
+    }
+    std::string operator()(const host_lost& x) {
+      return concat("lost ", x.host, x.was_serving ? ", serving: " : ": ",
+                    x.cause);
+    }
+    std::string operator()(const host_given_up& x) {
+      return concat("given up ", x.host, ": ", x.cause);
+    }
+    std::string operator()(const start_with_hosts& x) {
+      return "start" + join(x.hosts);
+    }
+    std::string operator()(const too_few_hosts& x) {
+      return concat("fail ", to_string(x.reason.code), ": ", x.reason.message);
+    }
+  } visitor;
+  return std::visit(visitor, x);
+}
+
+/// Hosts a, b, ... with a clock that the test moves.
+class host_states_test : public testing::Test {
+protected:
+  using lines = std::vector<std::string>;
+
+  void make(std::size_t count, host_limits limits = {}, bool launched = true) {
+    std::vector<host_states::host> hosts;
+    for (std::size_t i = 0; i < count; ++i)
+      hosts.push_back({std::string(1, static_cast<char>('a' + i)), launched});
+    states.emplace(std::move(hosts), limits, "10.0.0.1:4444",
+                   [this] { return jitter; });
+  }
+
+  static lines to_lines(const host_decisions& xs) {
+    lines result;
+    for (const auto& x : xs)
+      result.push_back(line(x));
+    return result;
+  }
+
+  lines gather() { return to_lines(states->gather(now)); }
+
+  lines hello(std::size_t host, std::uint64_t incarnation) {
+    return to_lines(states->on_hello(host, incarnation, now));
+  }
+
+  lines tick(std::size_t host, std::uint64_t incarnation) {
+    return to_lines(states->on_tick(host, incarnation, now));
+  }
+
+  lines disconnect(std::size_t host, std::uint64_t incarnation) {
+    return to_lines(states->on_disconnected(host, incarnation, now));
+  }
+
+  lines launcher_ended(std::size_t host, std::uint64_t launch,
+                       std::string words, bool may_help = true) {
+    return to_lines(
+      states->on_launcher_ended(host, launch, std::move(words), may_help, now));
+  }
+
+  void launched(std::size_t host, std::uint64_t launch) {
+    EXPECT_THAT(states->on_launched(host, launch, now), IsEmpty());
+  }
+
+  /// Passes *time* second by second; *alive* hosts tick with incarnation 1.
+  lines pass(seconds time, const std::set<std::size_t>& alive = {}) {
+    lines result;
+    for (; time > seconds{0}; time -= seconds{1}) {
+      now += seconds{1};
+      for (auto host : alive)
+        EXPECT_THAT(tick(host, 1), IsEmpty());
+      for (auto& x : to_lines(states->check(now)))
+        result.push_back(std::move(x));
+    }
+    return result;
+  }
+
+  /// All hosts are ready with incarnation 1, and serve.
+  void serve(std::size_t count, host_limits limits = {}) {
+    make(count, limits);
+    gather();
+    std::vector<std::size_t> all;
+    for (std::size_t i = 0; i < count; ++i) {
+      launched(i, i + 1);
+      hello(i, 1);
+      all.push_back(i);
+    }
+    states->on_attempt_started(all);
+  }
+
+  host_state state(std::size_t host) { return states->state_of(host); }
+
+  std::optional<host_states> states;
+  time_point now{seconds{1000}};
+  double jitter = 0;
+};
+
+TEST_F(host_states_test, starts_once_all_hosts_are_ready) {
+  make(2);
+  EXPECT_THAT(gather(), ElementsAre("launch 0 as 1", "launch 1 as 2"));
+  EXPECT_EQ(state(0), host_state::launching);
+  launched(0, 1);
+  EXPECT_EQ(state(0), host_state::connecting);
+  EXPECT_THAT(hello(0, 7), IsEmpty());
+  EXPECT_EQ(state(0), host_state::ready);
+  EXPECT_THAT(hello(1, 8), ElementsAre("start 0 1")); // Before on_launched.
+  states->on_attempt_started({0, 1});
+  EXPECT_EQ(state(1), host_state::serving);
+  states->on_attempt_ended();
+  EXPECT_EQ(state(1), host_state::ready);
+  EXPECT_THAT(gather(), ElementsAre("start 0 1"));
+}
+
+TEST_F(host_states_test, waits_for_agents_that_come_by_themselves) {
+  make(2, {}, false);
+  EXPECT_THAT(gather(), IsEmpty());
+  EXPECT_THAT(pass(seconds{100}), IsEmpty());
+  EXPECT_THAT(hello(0, 1), IsEmpty());
+  EXPECT_THAT(hello(1, 1), ElementsAre("start 0 1"));
+}
+
+TEST_F(host_states_test, starts_with_enough_hosts_after_the_join_limit) {
+  make(3, {.min_hosts = 2});
+  gather();
+  for (std::size_t i = 0; i < 3; ++i)
+    launched(i, i + 1);
+  hello(0, 1);
+  hello(2, 1);
+  EXPECT_THAT(pass(seconds{119}, {0, 2}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0, 2}),
+              ElementsAre("end launcher 2 of 1", "start 0 2"));
+}
+
+TEST_F(host_states_test, names_each_missing_host_and_its_cause) {
+  make(6, {.max_relaunches = 0});
+  gather();
+  hello(0, 1);
+  launched(1, 2);
+  launched(2, 3);
+  launched(4, 5);
+  EXPECT_THAT(
+    launcher_ended(2, 3, "ssh: connect to host c port 22: No route to host"),
+    ElementsAre("given up 2: ssh: connect to host c port 22: No route to host",
+                "fail spawn: 5 of 6 hosts are missing, and 6 are needed:\n"
+                "  b: launched, but its agent did not connect to "
+                "10.0.0.1:4444\n"
+                "  c: ssh: connect to host c port 22: No route to host\n"
+                "  d: its launcher has not started\n"
+                "  e: launched, but its agent did not connect to "
+                "10.0.0.1:4444\n"
+                "  f: its launcher has not started"));
+}
+
+TEST_F(host_states_test, fails_after_the_join_limit_with_too_few_hosts) {
+  make(2, {}, false);
+  gather();
+  hello(0, 1);
+  EXPECT_THAT(pass(seconds{120}, {0}),
+              ElementsAre("fail timeout: 1 of 2 hosts is missing after 120000 "
+                          "ms, and 2 are needed:\n"
+                          "  b: no agent has connected to 10.0.0.1:4444"));
+  EXPECT_THAT(pass(seconds{200}, {0}), IsEmpty()); // HS-4
+}
+
+TEST_F(host_states_test, starts_early_if_no_other_host_can_come) {
+  make(2, {.max_relaunches = 0, .min_hosts = 1});
+  gather();
+  hello(0, 1);
+  EXPECT_THAT(launcher_ended(1, 2, "no such host"),
+              ElementsAre("given up 1: no such host", "start 0"));
+}
+
+TEST_F(host_states_test, repeats_a_launch_with_growing_waits) {
+  make(1, {.join = seconds{100'000}, .max_relaunches = -1});
+  gather();
+  std::uint64_t launch = 1;
+  for (auto wait : {1, 2, 4, 8, 16, 32, 60, 60, 60}) {
+    EXPECT_THAT(launcher_ended(0, launch, "Connection timed out"), IsEmpty());
+    EXPECT_EQ(state(0), host_state::expected);
+    EXPECT_THAT(pass(seconds{wait - 1}), IsEmpty());
+    EXPECT_THAT(pass(seconds{1}),
+                ElementsAre(concat("launch 0 as ", ++launch)));
+  }
+}
+
+TEST_F(host_states_test, jitter_takes_up_to_a_half_of_a_wait) {
+  make(1);
+  gather();
+  jitter = 0.5;
+  launcher_ended(0, 1, "Connection timed out");
+  now += milliseconds{749};
+  EXPECT_THAT(states->check(now), IsEmpty());
+  now += milliseconds{1};
+  EXPECT_THAT(to_lines(states->check(now)), ElementsAre("launch 0 as 2"));
+}
+
+TEST_F(host_states_test, HS_3_gives_a_host_up_after_its_budget) {
+  make(2, {.max_relaunches = 2});
+  gather();
+  hello(0, 1);
+  EXPECT_THAT(launcher_ended(1, 2, "refused"), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  EXPECT_THAT(launcher_ended(1, 3, "refused"), IsEmpty());
+  EXPECT_THAT(pass(seconds{2}, {0}), ElementsAre("launch 1 as 4"));
+  EXPECT_THAT(launcher_ended(1, 4, "refused"),
+              ElementsAre("given up 1: refused",
+                          "fail spawn: 1 of 2 hosts is missing, and 2 are "
+                          "needed:\n  b: refused (launched 3 times)"));
+  EXPECT_EQ(state(1), host_state::given_up);
+  // It may still come by itself.
+  EXPECT_THAT(hello(1, 1), IsEmpty());
+  EXPECT_EQ(state(1), host_state::ready);
+}
+
+TEST_F(host_states_test, does_not_repeat_what_can_not_help) {
+  make(2);
+  gather();
+  EXPECT_THAT(launcher_ended(1, 2, "exit code 78", false),
+              testing::Contains("given up 1: exit code 78"));
+  make(2);
+  gather();
+  launched(1, 2);
+  EXPECT_THAT(to_lines(states->on_refused(1, "its build id differs", now)),
+              ElementsAre("end launcher 2 of 1",
+                          "given up 1: its build id differs",
+                          HasSubstr("  b: its build id differs")));
+}
+
+TEST_F(host_states_test, launches_again_if_an_agent_does_not_connect) {
+  make(1, {.join = seconds{10}});
+  states->gather(now, seconds{100});
+  pass(seconds{5}); // Waits for a free launcher.
+  launched(0, 1);
+  EXPECT_THAT(pass(seconds{9}), IsEmpty());
+  EXPECT_THAT(pass(seconds{2}),
+              ElementsAre("end launcher 1 of 0", "launch 0 as 2"));
+  EXPECT_THAT(launcher_ended(0, 1, "ended by signal"), IsEmpty());
+  EXPECT_EQ(state(0), host_state::launching);
+}
+
+TEST_F(host_states_test, suspects_a_host_that_misses_three_ticks) {
+  serve(2);
+  EXPECT_THAT(pass(seconds{2}, {0}), IsEmpty());
+  EXPECT_EQ(state(1), host_state::serving);
+  EXPECT_THAT(pass(seconds{1}, {0}), IsEmpty());
+  EXPECT_EQ(state(1), host_state::suspect);
+  EXPECT_THAT(states->usable(), ElementsAre(0));
+  EXPECT_THAT(tick(1, 1), IsEmpty());
+  EXPECT_EQ(state(1), host_state::serving);
+}
+
+TEST_F(host_states_test, loses_a_host_after_the_timeout_and_launches_it_again) {
+  serve(2);
+  EXPECT_THAT(pass(seconds{9}, {0}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}, {0}),
+              ElementsAre("fence 1 of 1", "end launcher 2 of 1",
+                          "lost 1, serving: it did not answer for 10000 ms"));
+  EXPECT_EQ(state(1), host_state::lost);
+  EXPECT_THAT(pass(seconds{1}, {0}), ElementsAre("launch 1 as 3"));
+  EXPECT_THAT(hello(1, 2), IsEmpty());
+  EXPECT_EQ(state(1), host_state::ready); // For the next attempt.
+}
+
+TEST_F(host_states_test, lets_a_broken_connection_heal) {
+  serve(2);
+  EXPECT_THAT(disconnect(1, 1), IsEmpty());
+  EXPECT_EQ(state(1), host_state::suspect);
+  EXPECT_THAT(tick(1, 1), IsEmpty()); // Was under way.
+  EXPECT_EQ(state(1), host_state::suspect);
+  EXPECT_THAT(pass(seconds{9}, {0}), IsEmpty());
+  EXPECT_THAT(hello(1, 1), IsEmpty());
+  EXPECT_EQ(state(1), host_state::serving);
+  EXPECT_THAT(disconnect(1, 1), IsEmpty());
+  EXPECT_THAT(pass(seconds{10}, {0}),
+              ElementsAre("fence 1 of 1", "end launcher 2 of 1",
+                          "lost 1, serving: its connection broke 10000 ms ago "
+                          "and did not come back"));
+}
+
+TEST_F(host_states_test, loses_a_host_at_once_if_its_launcher_ends_as_well) {
+  serve(2);
+  disconnect(1, 1);
+  EXPECT_THAT(launcher_ended(1, 2, "srun: error: task 0: Killed"),
+              ElementsAre("fence 1 of 1",
+                          "lost 1, serving: srun: error: task 0: Killed"));
+  serve(2);
+  EXPECT_THAT(launcher_ended(1, 2, "srun: error: task 0: Killed"), IsEmpty());
+  EXPECT_THAT(disconnect(1, 1),
+              ElementsAre("fence 1 of 1", HasSubstr("lost 1, serving")));
+}
+
+TEST_F(host_states_test, an_agent_outlives_its_launcher) {
+  serve(2);
+  EXPECT_THAT(launcher_ended(1, 2, "killed"), IsEmpty());
+  EXPECT_THAT(pass(seconds{60}, {0, 1}), IsEmpty());
+  EXPECT_THAT(disconnect(1, 1), IsEmpty());
+  EXPECT_THAT(hello(1, 1), IsEmpty());
+  EXPECT_EQ(state(1), host_state::serving);
+}
+
+TEST_F(host_states_test, HS_1_a_later_agent_replaces_the_earlier_one) {
+  serve(2);
+  EXPECT_THAT(hello(1, 2),
+              ElementsAre("fence 1 of 1", "lost 1, serving: another agent has "
+                                          "taken its place"));
+  EXPECT_TRUE(states->is_current(1, 2));
+  EXPECT_EQ(state(1), host_state::ready);
+  // The first one connects again, and what it sent still arrives.
+  EXPECT_THAT(hello(1, 1), ElementsAre("fence 1 of 1"));
+  EXPECT_THAT(tick(1, 1), ElementsAre("fence 1 of 1"));
+  EXPECT_THAT(disconnect(1, 1), IsEmpty());
+  EXPECT_TRUE(states->is_current(1, 2));
+}
+
+TEST_F(host_states_test, HS_1_a_frozen_host_stays_fenced_after_its_thaw) {
+  serve(2);
+  pass(seconds{10}, {0});
+  EXPECT_THAT(tick(1, 1), ElementsAre("fence 1 of 1"));
+  EXPECT_THAT(hello(1, 1), ElementsAre("fence 1 of 1"));
+  EXPECT_EQ(state(1), host_state::lost);
+}
+
+TEST_F(host_states_test, a_draining_host_is_not_used_and_not_launched_again) {
+  serve(2, {.min_hosts = 1});
+  EXPECT_THAT(states->on_draining(1, 1, now), IsEmpty());
+  EXPECT_EQ(state(1), host_state::draining);
+  states->on_attempt_ended();
+  EXPECT_THAT(gather(), ElementsAre("start 0"));
+  EXPECT_THAT(pass(seconds{20}, {0}),
+              ElementsAre("fence 1 of 1", "end launcher 2 of 1",
+                          "lost 1: it did not answer for 10000 ms"));
+  EXPECT_EQ(state(1), host_state::left);
+  serve(1);
+  EXPECT_THAT(to_lines(states->on_left(0, 1, now)),
+              ElementsAre("fence 1 of 0"));
+  EXPECT_EQ(state(0), host_state::left);
+  EXPECT_THAT(pass(seconds{300}), IsEmpty());
+  // A new pod of the same index.
+  EXPECT_THAT(hello(0, 2), IsEmpty());
+  EXPECT_EQ(state(0), host_state::ready);
+}
+
+TEST_F(host_states_test, waits_are_short_again_after_progress) {
+  auto lose_and_wait = [this](std::uint64_t incarnation) {
+    disconnect(0, incarnation);
+    pass(seconds{10});
+    int waited = 1;
+    while (pass(seconds{1}).empty())
+      ++waited;
+    hello(0, incarnation + 1);
+    states->on_attempt_started({0});
+    return waited;
+  };
+  serve(1);
+  EXPECT_EQ(lose_and_wait(1), 1);
+  EXPECT_EQ(lose_and_wait(2), 2);
+  EXPECT_EQ(lose_and_wait(3), 4);
+  states->on_progress();
+  EXPECT_EQ(lose_and_wait(4), 1);
+}
+
+TEST_F(host_states_test, does_not_blame_hosts_for_its_own_standstill) {
+  serve(2);
+  pass(seconds{2}, {0, 1});
+  now += seconds{3600}; // Stopped by a debugger.
+  EXPECT_THAT(states->check(now), IsEmpty());
+  EXPECT_EQ(state(0), host_state::serving);
+  make(1, {}, false);
+  gather();
+  pass(seconds{1});
+  now += seconds{3600};
+  EXPECT_THAT(states->check(now), IsEmpty());
+  EXPECT_THAT(pass(seconds{118}), IsEmpty());
+  EXPECT_THAT(pass(seconds{1}), ElementsAre(HasSubstr("fail timeout")));
+}
+
+TEST_F(host_states_test, a_group_that_does_not_wait_starts_with_what_is_there) {
+  serve(3, {.min_hosts = 2});
+  hello(2, 2);
+  disconnect(1, 1);
+  states->on_attempt_ended();
+  EXPECT_THAT(to_lines(states->gather(now, seconds{0})),
+              ElementsAre("start 0 2"));
+}
+
+/// Random events, checked against the invariants.
+class random_hosts {
+public:
+  explicit random_hosts(unsigned seed) : random_{seed} {}
+
+  void run() {
+    follow(states_.gather(now_));
+    for (int i = 0; i < 3000; ++i) {
+      auto host = below(count);
+      auto incarnation = 1 + below(5) + 5 * (epoch_ / 300);
+      ++epoch_;
+      now_ += milliseconds{below(2500)};
+      switch (below(11)) {
+        case 0:
+        case 1:
+          hello(host, incarnation);
+          break;
+        case 2:
+          follow(states_.on_tick(host, incarnation, now_));
+          break;
+        case 3:
+          follow(states_.on_disconnected(host, incarnation, now_));
+          break;
+        case 4:
+          follow(states_.on_launched(host, launches_[host], now_));
+          break;
+        case 5:
+          launching_.erase(host);
+          follow(states_.on_launcher_ended(host, launches_[host], "words",
+                                           below(8) != 0, now_));
+          break;
+        case 6:
+          if (below(8) == 0)
+            follow(states_.on_draining(host, incarnation, now_));
+          break;
+        case 7:
+          if (below(8) == 0)
+            follow(states_.on_left(host, incarnation, now_));
+          break;
+        case 8:
+          states_.on_attempt_ended();
+          states_.on_attempt_started(states_.usable());
+          break;
+        case 9:
+          if (!gathering_) {
+            gathering_ = true;
+            follow(states_.gather(now_, seconds{below(100)}));
+          }
+          break;
+        default:
+          follow(states_.check(now_));
+      }
+    }
+    for (auto& [host, launches] : launch_counts_)
+      EXPECT_LE(launches, limits.max_relaunches + 1); // HS-3
+  }
+
+private:
+  static constexpr std::size_t count = 4;
+  static constexpr host_limits limits{.max_relaunches = 20, .min_hosts = 2};
+
+  std::size_t below(std::size_t n) { return random_() % n; }
+
+  void hello(std::size_t host, std::uint64_t incarnation) {
+    auto was_fenced = fenced_.contains({host, incarnation});
+    follow(states_.on_hello(host, incarnation, now_));
+    if (was_fenced) { // HS-1
+      EXPECT_FALSE(states_.is_current(host, incarnation));
+    } else {
+      EXPECT_TRUE(states_.is_current(host, incarnation));
+    }
+  }
+
+  void follow(const host_decisions& decisions) {
+    for (const auto& x : decisions) {
+      if (auto* launch = std::get_if<launch_agent>(&x)) {
+        EXPECT_FALSE(launching_.contains(launch->host)); // HS-2
+        launching_.insert(launch->host);
+        launches_[launch->host] = launch->launch;
+        ++launch_counts_[launch->host];
+      } else if (auto* end = std::get_if<end_launcher>(&x)) {
+        EXPECT_EQ(end->launch, launches_[end->host]);
+        launching_.erase(end->host);
+      } else if (auto* fence = std::get_if<fence_agent>(&x)) {
+        // A tick of an agent that never said hello is refused, too.
+        if (states_.state_of(fence->host) != host_state::expected)
+          note_fence(*fence);
+      } else if (std::holds_alternative<start_with_hosts>(x)
+                 || std::holds_alternative<too_few_hosts>(x)) {
+        EXPECT_TRUE(gathering_); // HS-4
+        gathering_ = false;
+        if (auto* start = std::get_if<start_with_hosts>(&x)) {
+          EXPECT_GE(start->hosts.size(), limits.min_hosts);
+        }
+      }
+    }
+  }
+
+  void note_fence(const fence_agent& x) {
+    EXPECT_FALSE(states_.is_current(x.host, x.incarnation));
+    if (said_hello_before(x))
+      fenced_.insert({x.host, x.incarnation});
+  }
+
+  bool said_hello_before(const fence_agent& x) {
+    // Only a hello tells whether it is fenced: ask a copy.
+    auto copy = states_;
+    copy.on_hello(x.host, x.incarnation, now_);
+    return !copy.is_current(x.host, x.incarnation);
+  }
+
+  std::minstd_rand random_;
+  host_states states_{
+    {{"a"}, {"b"}, {"c"}, {"d"}}, limits, "here", [] { return 0.0; }};
+  time_point now_{seconds{1000}};
+  std::size_t epoch_ = 0;
+  bool gathering_ = true;
+  std::map<std::size_t, std::uint64_t> launches_;
+  std::map<std::size_t, int> launch_counts_;
+  std::set<std::size_t> launching_;
+  std::set<std::pair<std::size_t, std::uint64_t>> fenced_;
+};
+
+TEST_F(host_states_test, keeps_its_invariants_whatever_happens) {
+  for (unsigned seed = 1; seed <= 20; ++seed)
+    random_hosts{seed}.run();
+}
+
+} // namespace
+} // namespace troupe::internal

@@ -379,7 +379,8 @@ TEST_P(changing_parameters, weights_of_another_type_need_the_models_forward) {
           inner->to(at::kFloat);
           x = x.to(at::kFloat);
         }
-        run.report();
+        if (!back) // which would put the Reducer's hooks back
+          run.report();
         auto message = refusal([&] { inner->forward(x).mean().backward(); });
         check(message.find("whose type or device was changed")
                 != std::string::npos,
@@ -566,6 +567,213 @@ TEST_P(changing_parameters, a_failed_backward_is_over_with_its_gradients) {
       check_equal_on_ranks(self, gradients(*inner));
       optimizer.step();
     });
+}
+
+/// Ways in which a backward leaves gradients that were not averaged.
+enum class broken {
+  second_backward, ///< Of one forward.
+  own_forward,     ///< Of the module.
+  another_type,    ///< Likewise, with weights that had another one meanwhile.
+  static_graph,    ///< Within `no_sync`, of a layer that the graph lacks.
+  failed,          ///< On its way to the first layer.
+};
+
+/// A model on one rank and a backward that breaks in one of these ways.
+struct broken_backward {
+  broken_backward(rank_of_test& self, broken how)
+    : run(self), inner(seeded<two_heads>(0)), how(how),
+      model(prepare_model(*run.context, inner, options_for(how))),
+      optimizer(model.parameters(), {0.1}), // has no state
+      x(self.share(samples(self.size * 8, 0).first)) {}
+
+  static data_parallel_options options_for(broken how) {
+    data_parallel_options result;
+    result.find_unused_parameters = true;
+    result.static_graph = how == broken::static_graph;
+    // The optimizer's `zero_grad` refuses views.
+    result.gradient_as_bucket_view = false;
+    return result;
+  }
+
+  static at::Tensor loss(const at::Tensor& output) {
+    return output.square().mean();
+  }
+
+  void train() {
+    optimizer.zero_grad();
+    loss(model.forward(x).main).backward();
+    optimizer.step();
+    run.report();
+  }
+
+  void break_backward() {
+    switch (how) {
+      case broken::second_backward: {
+        auto once = loss(model.forward(x).main);
+        once.backward({}, /*retain_graph=*/true);
+        refusal([&] { once.backward(); });
+        break;
+      }
+      case broken::another_type:
+        inner->to(at::kDouble);
+        inner->to(at::kFloat);
+        [[fallthrough]];
+      case broken::own_forward:
+        refusal([&] { loss(inner->forward(x).main).backward(); });
+        break;
+      case broken::static_graph: {
+        auto guard = model.no_sync();
+        refusal([&] { loss(model.forward(x).extra).backward(); });
+        break;
+      }
+      case broken::failed: {
+        auto& weight = inner->trunk->weight;
+        auto hook = weight.register_hook([](const at::Tensor& x) -> at::Tensor {
+          throw std::runtime_error{"no memory"};
+          return x;
+        });
+        EXPECT_THROW(loss(model.forward(x).main).backward(),
+                     std::runtime_error);
+        weight.remove_hook(hook);
+        break;
+      }
+    }
+  }
+
+  context_of_test run;
+  std::shared_ptr<two_heads> inner;
+  broken how;
+  data_parallel_model<two_heads> model;
+  torch::optim::SGD optimizer;
+  at::Tensor x;
+};
+
+constexpr broken all_broken[]{broken::second_backward, broken::own_forward,
+                              broken::another_type, broken::static_graph,
+                              broken::failed};
+
+TEST_P(changing_parameters, what_a_refused_backward_left_is_not_reported) {
+  for (auto how : all_broken)
+    for (auto of_model : {false, true})
+      if (how != broken::failed)
+        on_ranks([=](rank_of_test& self) {
+          broken_backward it{self, how};
+          it.train();
+          it.optimizer.zero_grad();
+          it.break_backward();
+          for (auto& message : {refusal([&] { it.run.report(); }),
+                                refusal([&] { it.model.forward(it.x); })})
+            check(message.find("was refused and left") != std::string::npos,
+                  message);
+          if (of_model)
+            it.model.zero_grad();
+          else
+            it.optimizer.zero_grad();
+          it.run.report();
+          it.train();
+          check_equal_on_ranks(self, it.model.parameters());
+        });
+}
+
+TEST_P(changing_parameters, a_step_with_what_a_backward_left_is_not_reported) {
+  for (auto how : all_broken)
+    for (auto of_model : {false, true})
+      on_ranks([=](rank_of_test& self) {
+        broken_backward it{self, how};
+        it.train();
+        it.optimizer.zero_grad();
+        it.break_backward();
+        it.optimizer.step();
+        if (of_model)
+          it.model.zero_grad();
+        else
+          it.optimizer.zero_grad();
+        auto message = refusal([&] { it.run.report(); });
+        check(message.find("after a backward that failed or was refused")
+                != std::string::npos,
+              message);
+        it.model.data_parallel().rebuild(self.group(1), true);
+        it.train();
+        check_equal_on_ranks(self, it.model.parameters());
+      });
+}
+
+// As a program that saves rank 0's model in half precision.
+TEST_P(changing_parameters, weights_that_one_rank_rounds_are_not_reported) {
+  for (auto type : {at::kHalf, at::kBFloat16})
+    for (auto trains : {false, true})
+      for (auto to_forward : {false, true})
+        on_ranks([=](rank_of_test& self) {
+          context_of_test run{self};
+          auto inner = seeded<mlp>(0);
+          auto model = prepare_model(*run.context, inner);
+          torch::optim::SGD optimizer{model.parameters(), {0.1}};
+          auto train = [&](int number) {
+            model.zero_grad();
+            auto [x, y] = samples(self.size * 8, number);
+            cross_entropy(model.forward(self.share(x)), self.share(y))
+              .backward();
+            optimizer.step();
+          };
+          auto round = [&](torch::nn::Module& x) {
+            x.to(type);
+            x.to(at::kFloat);
+          };
+          if (trains)
+            train(0);
+          if (self.rank == 0)
+            round(*inner->second);
+          if (to_forward)
+            train(1);
+          if (self.rank == 0) {
+            auto message = refusal([&] { run.report(); });
+            check(message.find("parameter second.weight was rounded")
+                    != std::string::npos,
+                  message);
+          } else {
+            run.report();
+          }
+          refusal([&] { model.data_parallel().check_replicas(); });
+          model.data_parallel().rebuild(self.group(1), true);
+          train(2);
+          run.report();
+          round(*inner); // alike on all ranks
+          refusal([&] { run.report(); });
+          model.data_parallel().check_replicas();
+          run.report();
+          train(3);
+          run.report();
+          check_equal_on_ranks(self, model.parameters());
+        });
+}
+
+TEST_P(changing_parameters,
+       weights_that_no_narrower_type_changed_are_reported) {
+  on_ranks([](rank_of_test& self) {
+    context_of_test run{self};
+    auto inner = seeded<convnet>(0); // whose norm has constants
+    inner->head->to(at::kHalf);
+    inner->head->to(at::kFloat);
+    {
+      at::NoGradGuard no_grad;
+      inner->norm->weight.fill_(1);
+      inner->norm->bias.zero_();
+    }
+    auto model = prepare_model(*run.context, inner);
+    auto x = self.share(samples(self.size * 8, 0, 36).first);
+    auto visit = [&](torch::nn::Module& part, at::ScalarType type) {
+      if (self.rank == 0) {
+        part.to(type);
+        part.to(at::kFloat);
+      }
+      run.report();
+    };
+    visit(*inner->head, at::kDouble); // has been rounded before
+    model.forward(x).square().mean().backward();
+    visit(*inner->norm, at::kHalf);
+    visit(*inner, at::kDouble);
+    model.data_parallel().check_replicas();
+  });
 }
 
 TEST_P(changing_parameters, gradients_that_wait_for_nothing_are_reported) {

@@ -67,6 +67,25 @@ at::Tensor fingerprint(const at::Tensor& x) {
   return bits.view(type).sum(at::kLong);
 }
 
+/// What happened to a parameter, and what to do instead.
+std::pair<const char*, const char*> said_of(change_cause cause) {
+  switch (cause) {
+    case change_cause::left:
+      return {" was changed after a backward that failed or was refused, whose "
+              "gradients were not averaged",
+              "clear them with zero_grad() before the next step"};
+    case change_cause::rounded:
+      return {" was rounded while the model was of a narrower type",
+              "convert a copy, as of module->clone()"};
+    case change_cause::kept:
+      break;
+  }
+  return {
+    " was changed after a backward whose gradients no_sync() kept on this "
+    "rank",
+    "the last backward before a step has to be outside of no_sync()"};
+}
+
 } // namespace
 
 distributed_data_parallel::distributed_data_parallel(
@@ -105,7 +124,7 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
              !problem.empty()) {
     throw_invalid_argument(problem); // what would be refused with a second rank
   } else {
-    kept_->forget_failure();
+    kept_->forget_failures();
   }
   dropped_ = false;
   buffers_are_due_ = true;
@@ -334,7 +353,7 @@ void distributed_data_parallel::make_reducer() {
 void distributed_data_parallel::zero_grad() {
   if (reducer_ && has_failed(*reducer_))
     sink_->backward = backward_state::cleared;
-  kept_->end();
+  kept_->clear();
   std::vector<c10::TensorImpl*> parameters;
   source_.append_parameters(parameters);
   for (auto x : parameters)
@@ -353,13 +372,15 @@ void distributed_data_parallel::check_backward() const {
       "because it requires one only since the last model.forward(...): call "
       "that instead of model->forward(...), or clear an old gradient with "
       "zero_grad()");
-  if (auto name = kept_->changed(); !name.empty())
+  regain_gradients(*reducer_);
+  if (auto changed = kept_->changed()) {
+    auto [what, instead] = said_of(changed->cause);
     throw_invalid_argument(
-      "rank ", group_->getRank(), ": parameter ", name,
-      " was changed after a backward whose gradients no_sync() kept on "
-      "this rank, so that the ranks' weights may differ now: the last "
-      "backward before a step has to be outside of no_sync(); weights "
-      "that you made equal yourself pass check_replicas()");
+      "rank ", group_->getRank(), ": parameter ", changed->name, what,
+      ", so that the ranks' weights may differ now: ", instead,
+      "; weights that you made equal yourself pass "
+      "check_replicas()");
+  }
 }
 
 void distributed_data_parallel::refuse_if_dropped() const {
@@ -431,7 +452,7 @@ void distributed_data_parallel::prepare_forward(bool learns) {
     internal::check_backward(*reducer_);
   // On a GPU this would wait for the device.
   if (learns && *sync_ && !join_ && device_.is_cpu() && kept_to_itself_) {
-    const std::int64_t mine = kept_->changed().empty() ? 0 : 1;
+    const std::int64_t mine = kept_->changed() ? 1 : 0;
     if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
       compare_replicas(); // One rank may see what another does not.
   }

@@ -68,13 +68,13 @@ private:
 /// parameters as construction does. So does the begin of a `join`; inside, they
 /// must not change. One rank may change a type or a device alone if it changes
 /// that back before its next forward, `join`, `check_replicas` or
-/// `broadcast_buffers`; a narrower type rounds its weights, which only
-/// `check_replicas` finds. A parameter with a gradient that `no_sync` kept must
-/// not be frozen. A change that is refused is refused on all ranks, and looked
-/// at again by the next forward with gradients. If a rank cannot make the
-/// Reducer for it, all ranks drop the group; one that cannot make another for a
-/// static graph after a backward without averaging drops it alone, since the
-/// others may have had none.
+/// `broadcast_buffers`. A narrower type rounds its weights: then reports are
+/// refused until `check_replicas` passes. A parameter with a gradient that
+/// `no_sync` kept must not be frozen. A change that is refused is refused on
+/// all ranks, and looked at again by the next forward with gradients. If a rank
+/// cannot make the Reducer for it, all ranks drop the group; one that cannot
+/// make another for a static graph after a backward without averaging drops it
+/// alone, since the others may have had none.
 ///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
@@ -126,10 +126,10 @@ public:
 
   /// Throws `train_error` if gradients arrived since the last forward that were
   /// not averaged: backward gave some parameters none, and so the Reducer still
-  /// waits for them; or backward failed and its gradients were not cleared; or
-  /// parameters that were unfrozen since got a gradient, of the module's own
-  /// forward, that was not cleared; or weights were stepped with gradients that
-  /// `no_sync` kept on this rank.
+  /// waits for them; or backward failed or was refused and its gradients were
+  /// not cleared; or parameters that were unfrozen since got a gradient, of the
+  /// module's own forward, that was not cleared; or weights were stepped with
+  /// such gradients or those that `no_sync` kept on this rank, or were rounded.
   void check_backward() const;
 
   /// Throws `train_error` on every rank if the parameters of one differ from

@@ -3,6 +3,7 @@
 #include <cstdint>
 #include <functional>
 #include <memory>
+#include <thread>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -40,6 +41,7 @@ struct gradient_sink_state {
   std::uint64_t forwards = 0; ///< Those whose gradients are to be averaged.
   backward_state backward = backward_state::none;
   bool has_averaged = false; ///< A backward returned.
+  std::thread::id owner = std::this_thread::get_id();
   std::shared_ptr<kept_gradients> kept;
 };
 

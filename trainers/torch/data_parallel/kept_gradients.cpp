@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cstdint>
 #include <numeric>
+#include <tuple>
 #include <utility>
 
 #include <ATen/ATen.h>
@@ -35,6 +36,25 @@ bool is_of_kind(const at::Tensor& x, const at::TensorOptions& kind) {
   return x.dtype() == kind.dtype() && x.device() == kind.device();
 }
 
+/// Whether all of *values* fit into a narrower type. Of values that training
+/// made, one in thousands does.
+bool is_narrow(const at::Tensor& values) {
+  auto type = values.scalar_type();
+  auto fit = [&](at::ScalarType narrower) {
+    return values.equal(values.to(narrower).to(type));
+  };
+  switch (type) {
+    case at::kDouble:
+      return fit(at::kFloat);
+    case at::kFloat:
+      return fit(at::kHalf) || fit(at::kBFloat16);
+    case at::kHalf:
+      return fit(at::kBFloat16);
+    default:
+      return false;
+  }
+}
+
 auto holds(const at::Tensor& tensor) {
   return [&tensor](const named_tensor& x) { return x.tensor.is_same(tensor); };
 }
@@ -42,8 +62,9 @@ auto holds(const at::Tensor& tensor) {
 } // namespace
 
 void kept_gradients::follow(std::vector<named_tensor> parameters) {
-  followed_ = changed();
+  known_ = changed();
   std::vector<char> kept;
+  narrow_.clear();
   for (auto& x : parameters) {
     auto known = std::ranges::find_if(parameters_, holds(x.tensor));
     // No earlier Reducer has seen the gradients of a new parameter.
@@ -51,6 +72,7 @@ void kept_gradients::follow(std::vector<named_tensor> parameters) {
       known == parameters_.end()
         ? x.tensor.grad().defined()
         : kept_[static_cast<std::size_t>(known - parameters_.begin())]);
+    narrow_.push_back(is_narrow(sample_of(x.tensor)));
   }
   auto watches = before_.defined();
   parameters_ = std::move(parameters);
@@ -59,7 +81,7 @@ void kept_gradients::follow(std::vector<named_tensor> parameters) {
   changes_.reset();
   before_.reset();
   if (watches)
-    watch();
+    take_samples();
 }
 
 std::string
@@ -76,8 +98,16 @@ kept_gradients::left_behind(const model_tensors& model,
 
 void kept_gradients::note(std::size_t index) {
   kept_[index] = true;
-  if (!before_.defined())
-    watch();
+  watch(change_cause::kept);
+}
+
+void kept_gradients::watch_failure() {
+  watch(change_cause::left);
+}
+
+void kept_gradients::note_refusal() {
+  refused_ = true;
+  watch(change_cause::left);
 }
 
 bool kept_gradients::has(std::size_t index) const {
@@ -89,17 +119,22 @@ void kept_gradients::end() {
   std::ranges::fill(kept_, false);
   if (!before_.defined())
     return;
-  if (followed_.empty())
-    followed_ = of_other_kind();
+  if (auto name = of_other_kind(); !known_ && !name.empty())
+    known_ = {name, cause_};
   changes_ = differences();
   before_.reset();
 }
 
+void kept_gradients::clear() {
+  end();
+  refused_ = false;
+}
+
 void kept_gradients::forget_changes() {
-  followed_.clear();
+  known_.reset();
   changes_.reset();
   if (before_.defined())
-    watch();
+    take_samples();
 }
 
 bool kept_gradients::has_gradients() const {
@@ -107,15 +142,47 @@ bool kept_gradients::has_gradients() const {
                              [](auto& x) { return has_gradient(x.tensor); });
 }
 
-std::string kept_gradients::changed() const {
-  if (!followed_.empty())
-    return followed_;
-  auto name = of_other_kind();
-  return name.empty() ? name_in(differences()) : name;
+void kept_gradients::note_return(const std::vector<std::size_t>& indices,
+                                 bool stepped) {
+  // So many different values of a coarse grid are no constants of a layer.
+  constexpr std::int64_t enough = 16;
+  std::vector<at::Tensor> all;
+  std::string name;
+  for (auto i : indices) {
+    if (narrow_[i] && !stepped)
+      continue;
+    auto values = sample_of(parameters_[i].tensor);
+    if (!is_narrow(values))
+      return;
+    if (name.empty())
+      name = parameters_[i].name;
+    all.push_back(values.to(at::kCPU, at::kDouble));
+  }
+  if (!known_ && !all.empty()
+      && std::get<0>(at::_unique2(at::cat(all))).numel() >= enough)
+    known_ = {name, change_cause::rounded};
 }
 
-/// Looks for changes from now on.
-void kept_gradients::watch() {
+std::optional<changed_parameter> kept_gradients::changed() const {
+  if (known_)
+    return known_;
+  auto name = of_other_kind();
+  if (name.empty())
+    name = name_in(differences());
+  if (name.empty())
+    return {};
+  return changed_parameter{name, cause_};
+}
+
+/// Looks for changes from now on, if not already.
+void kept_gradients::watch(change_cause cause) {
+  if (before_.defined())
+    return;
+  cause_ = cause;
+  take_samples();
+}
+
+void kept_gradients::take_samples() {
   before_ = values();
   kinds_.clear();
   for (auto& x : parameters_)

@@ -1,6 +1,8 @@
 #pragma once
 
 #include <cstddef>
+#include <cstdint>
+#include <optional>
 #include <string>
 #include <vector>
 
@@ -10,17 +12,29 @@
 
 namespace troupe::internal {
 
-/// The gradients of one model that `no_sync` keeps on this rank until a
-/// backward averages them, and whether weights changed meanwhile: then a step
-/// used them, and the ranks' weights differ. Outlives the Reducers of the
-/// model, since such gradients do.
+/// What may have made weights differ from those of other ranks.
+enum class change_cause : std::uint8_t {
+  kept,    ///< A step with gradients that `no_sync` kept.
+  left,    ///< A step with gradients that a failed or refused backward left.
+  rounded, ///< The model became of a narrower type and back.
+};
+
+struct changed_parameter {
+  std::string name;
+  change_cause cause;
+};
+
+/// The gradients of one model that `no_sync`, or a backward that failed or was
+/// refused, keeps on this rank until a backward averages them, and whether
+/// weights changed meanwhile: then a step used them, and the ranks' weights
+/// differ. Outlives the Reducers of the model, since such gradients do.
 ///
 /// Changes are found in a sample of each parameter, because optimizers hide
 /// their steps from the version counter. Only a function that says so waits
 /// for a device.
 class kept_gradients {
 public:
-  /// The parameters that are averaged from now on.
+  /// The parameters that are averaged from now on. Waits for a device.
   void follow(std::vector<named_tensor> parameters);
 
   /// A parameter of this rank with such a gradient that *model* still has,
@@ -35,14 +49,26 @@ public:
   /// the last backward may not use it.
   bool has(std::size_t index) const;
 
-  /// No step will use the gradients any more: they were averaged or cleared.
+  /// No step will use the gradients any more: they were averaged.
   void end();
+
+  /// The same, because they were cleared, also those of a refused backward.
+  void clear();
+
+  /// A backward broke off, and a step may use what it left.
+  void watch_failure();
+
+  /// Troupe refused a backward. What it left does not travel.
+  void note_refusal();
+
+  /// Whether that happened, and nothing has cleared the gradients since.
+  bool refused() const noexcept { return refused_; }
 
   /// A backward failed, and its Reducer, which knows that, goes.
   void note_failure() noexcept { failed_ = true; }
 
-  /// The gradients of a failed backward do no harm: no other rank has any.
-  void forget_failure() noexcept { failed_ = false; }
+  /// Such gradients do no harm: no other rank has any.
+  void forget_failures() noexcept { failed_ = refused_ = false; }
 
   /// Whether a backward of an earlier Reducer failed, and nothing has ended
   /// that since.
@@ -54,25 +80,35 @@ public:
   /// All ranks have equal weights now.
   void forget_changes();
 
+  /// The parameters at *indices* became of another type or device and back. If
+  /// all of their values fit into a narrower type, they were rounded in it,
+  /// unless they are not *stepped* yet and fit into one from the beginning.
+  /// Waits for a device.
+  void note_return(const std::vector<std::size_t>& indices, bool stepped);
+
   /// A parameter whose values changed while there were such gradients, or whose
-  /// type or device did; empty if there is none. Waits for a device.
-  std::string changed() const;
+  /// type or device did, or that was rounded. Waits for a device.
+  std::optional<changed_parameter> changed() const;
 
 private:
-  void watch();
+  void watch(change_cause cause);
+  void take_samples();
   at::Tensor values() const;
   std::string of_other_kind() const;
   at::Tensor differences() const;
   std::string name_in(const at::Tensor& differences) const;
 
   std::vector<named_tensor> parameters_;
-  std::vector<char> kept_;                  // by parameter
+  std::vector<char> kept_;   // by parameter
+  std::vector<char> narrow_; // whether its values fit into a narrower type
   mutable std::vector<at::Tensor> samples_; // views of the parameters
   at::Tensor before_; // the samples at the first gradient; bytes
-  std::vector<at::TensorOptions> kinds_; // type and device of each then
-  at::Tensor changes_;                   // where they changed until `end`
-  std::string followed_; // what changed under earlier parameters or kinds
+  std::vector<at::TensorOptions> kinds_;    // type and device of each then
+  at::Tensor changes_;                      // where they changed until `end`
+  change_cause cause_ = change_cause::kept; // of what `before_` will tell
+  std::optional<changed_parameter> known_;  // no matter what `before_` tells
   bool failed_ = false;
+  bool refused_ = false;
 };
 
 } // namespace troupe::internal

@@ -59,6 +59,35 @@ private:
   group_ptr group_;
 };
 
+/// Part of a callback at the end of a backward. The engine drops those when the
+/// backward fails: then this looks for steps with what it left.
+class failure_watch {
+public:
+  explicit failure_watch(std::shared_ptr<gradient_sink_state> sink)
+    : sink_(std::move(sink)) {}
+  failure_watch(const failure_watch&) = default;
+  failure_watch(failure_watch&&) = default;
+  failure_watch& operator=(const failure_watch&) = delete;
+  failure_watch& operator=(failure_watch&&) = delete;
+  ~failure_watch() {
+    // A thread of a device may be the last one to know the backward. It must
+    // not read what the loop's thread uses again.
+    if (!sink_ || sink_->backward != backward_state::begun
+        || sink_->owner != std::this_thread::get_id())
+      return;
+    try {
+      sink_->kept->watch_failure();
+    } catch (...) {
+      // Without memory for samples, only gradients that are left are found.
+    }
+  }
+
+  const std::shared_ptr<gradient_sink_state>& state() const { return sink_; }
+
+private:
+  std::shared_ptr<gradient_sink_state> sink_;
+};
+
 /// A Reducer that throws when gradients arrive that it will not average. c10d's
 /// own ignores them, and the ranks' weights drift apart.
 class guarded_reducer final : public c10d::Reducer {
@@ -96,17 +125,22 @@ public:
   void check_finished() const {
     if (sink_->backward == backward_state::ended && expects_gradients())
       refuse_unfinished();
+    auto& kept = *sink_->kept;
     auto failed = has_failed();
-    if (!failed && !sink_->kept->failed())
+    if (!failed && !kept.failed() && !kept.refused())
       return;
-    if (sink_->kept->has_gradients())
+    if (kept.has_gradients()) {
+      auto is_over = !failed && !kept.failed();
       throw_invalid_argument(
-        "rank ", process_group_->getRank(),
-        ": the last backward failed and left gradients that were not "
-        "averaged with those of the other ranks: clear them with "
-        "zero_grad(); to continue training, call `rebuild` on all ranks");
+        "rank ", process_group_->getRank(), ": ",
+        is_over ? "a backward was refused" : "the last backward failed",
+        " and left gradients that were not averaged with those of the other "
+        "ranks: clear them with zero_grad()",
+        is_over ? " before the next step"
+                : "; to continue training, call `rebuild` on all ranks");
+    }
     // Gradients that come now belong to another backward.
-    sink_->kept->forget_failure();
+    kept.clear();
     if (failed)
       sink_->backward = backward_state::cleared;
   }
@@ -133,6 +167,7 @@ public:
   bool regain() {
     namespace impl = torch::autograd::impl;
     auto all = true;
+    std::vector<std::size_t> returned;
     for (std::size_t i = 0; i < params_.size(); ++i) {
       auto& x = params_[i];
       auto& mine = grad_accumulators_[i];
@@ -140,11 +175,15 @@ public:
         continue;
       auto& kind = mine->input_metadata(0);
       if (x.dtype() == kind.dtype() && x.device() == kind.device()
-          && x.layout() == kind.layout())
+          && x.layout() == kind.layout()) {
         put_back(&impl::set_grad_accumulator, x, mine);
-      else
+        returned.push_back(i);
+      } else {
         all = false;
+      }
     }
+    if (!returned.empty())
+      sink_->kept->note_return(returned, sink_->has_averaged);
     return all;
   }
 
@@ -162,6 +201,13 @@ private:
   bool waits() const {
     std::lock_guard lock{mutex_};
     return require_finalize_;
+  }
+
+  /// A gradient that has come stays on this rank.
+  template <class... Ts>
+  [[noreturn]] void refuse(const Ts&... reason) {
+    sink_->kept->note_refusal();
+    throw_invalid_argument("rank ", process_group_->getRank(), ": ", reason...);
   }
 
   /// The last backward returned, and c10d still expects gradients of it.
@@ -214,14 +260,12 @@ private:
       return;
     }
     if (!expected)
-      throw_invalid_argument(
-        "rank ", process_group_->getRank(), ": a backward reached parameter ",
-        names_[index],
-        " without a forward of the data-parallel model since the last "
-        "backward, so its gradient would not be averaged with those of "
-        "the other ranks: call model.forward(...), not "
-        "model->forward(...); gradients that are to stay on this rank "
-        "need a no_sync() guard around forward and backward");
+      refuse("a backward reached parameter ", names_[index],
+             " without a forward of the data-parallel model since the last "
+             "backward, so its gradient would not be averaged with those of "
+             "the other ranks: call model.forward(...), not "
+             "model->forward(...); gradients that are to stay on this rank "
+             "need a no_sync() guard around forward and backward");
     arrivals_[index] = sink_->forwards;
     note_end();
     if (is_first && !std::exchange(sink_->learning, true))
@@ -245,13 +289,11 @@ private:
     if (torch::autograd::get_current_node() == grad_accumulators_[index])
       return;
     if (*sync_)
-      throw_invalid_argument(
-        "rank ", process_group_->getRank(), ": a backward reached parameter ",
-        names_[index],
-        ", whose type or device was changed since the last forward of the "
-        "data-parallel model, so its gradient would not be averaged with those "
-        "of the other ranks: call model.forward(...), not "
-        "model->forward(...)");
+      refuse("a backward reached parameter ", names_[index],
+             ", whose type or device was changed since the last forward of the "
+             "data-parallel model, so its gradient would not be averaged with "
+             "those of the other ranks: call model.forward(...), not "
+             "model->forward(...)");
     note_kept(index);
     if (local_used_map_.defined())
       local_used_map_[static_cast<std::int64_t>(index)] = 1;
@@ -261,11 +303,10 @@ private:
   /// backward that is averaged.
   void note_kept(std::size_t index) {
     if (sink_->static_graph && sink_->has_averaged && !is_used(index))
-      throw_invalid_argument(
-        "rank ", process_group_->getRank(), ": parameter ", names_[index],
-        " got a gradient within no_sync(), but had none in the first "
-        "backward, from which a static graph is learned: it would not be "
-        "averaged; set data_parallel_options::static_graph to false");
+      refuse("parameter ", names_[index],
+             " got a gradient within no_sync(), but had none in the first "
+             "backward, from which a static graph is learned: it would not be "
+             "averaged; set data_parallel_options::static_graph to false");
     sink_->kept->note(index);
   }
 
@@ -283,16 +324,17 @@ private:
         == backward_state::begun)
       return;
     auto& engine = torch::autograd::Engine::get_default_engine();
-    engine.queue_callback([sink = sink_, shown = shown_, &engine] {
-      // All reductions are under way.
-      auto here = shown ? shown->wait_for(0) : nullptr;
-      engine.queue_callback([sink, here]() mutable {
-        here.reset();
-        sink->backward = backward_state::ended;
-        sink->has_averaged = true;
-        sink->kept->end();
+    engine.queue_callback(
+      [watch = failure_watch{sink_}, shown = shown_, &engine] {
+        // All reductions are under way.
+        auto here = shown ? shown->wait_for(0) : nullptr;
+        engine.queue_callback([sink = watch.state(), here]() mutable {
+          here.reset();
+          sink->backward = backward_state::ended;
+          sink->has_averaged = true;
+          sink->kept->end();
+        });
       });
-    });
   }
 
   /// Where the group of this Reducer shows its calls; nullptr if it does not.

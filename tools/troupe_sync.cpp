@@ -248,7 +248,7 @@ private:
 tracker_state send_to(const std::string& name, const std::string& in_folder,
                       const tracked_run& run, const arguments& x) {
   std::shared_ptr<sink> plain;
-  auto is_known = is_in_troupe_sync(name);
+  auto is_known = has_tracker(name);
   if (is_known) {
     auto made = make_sink(name, "{}");
     if (!made)
@@ -257,7 +257,7 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   } else {
     plain = std::make_shared<unknown_sink>(name);
   }
-  sink_feed feed{std::move(plain), run, {}, note};
+  sink_feed feed{plain, run, {}, note};
   auto unsent = feed.unsent();
   if (!unsent)
     return lacks("what is unsent cannot be counted: " + unsent.error().message);
@@ -268,7 +268,7 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
   }
   if (!is_known)
     return lacks(counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
-                 + " unsent; " + who_sends_the_rest(name));
+                 + " unsent; " + who_sends_the_rest(*plain));
   auto given = x.options.find(name);
   auto chosen =
     choose_options(name, in_folder,

@@ -51,16 +51,16 @@ struct comet_options {
   /// Lists what is saved for `troupe-sync`: all but the key.
   template <class Visitor>
   void visit(Visitor& option) {
-    option("workspace", workspace);
-    option("project", project);
-    option("name", name);
-    option("tags", tags);
-    option("experiment_key", experiment_key);
-    option("mode", mode);
+    option.harmless("workspace", workspace);
+    option.harmless("project", project);
+    option.harmless("name", name);
+    option.harmless("tags", tags);
+    option.harmless("experiment_key", experiment_key);
+    option.harmless("mode", mode);
     option("offline_directory", offline_directory);
     option("url", url);
-    option("ranks", ranks);
-    option("non_finite", when_non_finite);
+    option.harmless("ranks", ranks);
+    option.harmless("non_finite", when_non_finite);
   }
 };
 

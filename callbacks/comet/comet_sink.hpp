@@ -17,7 +17,7 @@ namespace troupe::internal {
 /// Comet does not deduplicate: a point sent twice appears twice. The sink
 /// remembers what it has sent of a failed batch, so that only a lost reply or a
 /// killed driver repeats a point, with its step and time.
-class comet_sink final : public sink {
+class comet_sink final : public built_in_sink {
 public:
   using options_type = comet_options;
 

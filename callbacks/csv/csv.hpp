@@ -16,9 +16,9 @@ struct csv_options {
   /// Lists what is saved for `troupe-sync`.
   template <class Visitor>
   void visit(Visitor& option) {
-    option("file", file);
-    option("ranks", ranks);
-    option("non_finite", numbers);
+    option.harmless("file", file);
+    option.harmless("ranks", ranks);
+    option.harmless("non_finite", numbers);
   }
 };
 

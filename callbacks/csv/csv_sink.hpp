@@ -19,7 +19,7 @@ namespace troupe::internal {
 /// `step`, `world_size`, `checkpoint`, then all metrics in order of appearance.
 /// A metric with the name of one of these columns replaces it. Each row is in
 /// the file exactly once, however often writing was interrupted.
-class csv_sink : public sink {
+class csv_sink : public built_in_sink {
 public:
   using options_type = csv_options;
 

@@ -23,9 +23,9 @@ struct result_json_options {
   /// Lists what is saved for `troupe-sync`.
   template <class Visitor>
   void visit(Visitor& option) {
-    option("ranks", ranks);
-    option("non_finite", numbers);
-    option("spelling", spelling);
+    option.harmless("ranks", ranks);
+    option.harmless("non_finite", numbers);
+    option.harmless("spelling", spelling);
   }
 };
 

@@ -54,7 +54,7 @@ void append_result_line(std::string& out, const tracked_run& run,
 /// Writes `result.json`, with one JSON object per line and report, and
 /// `params.json` to the run's folder, in the format of Ray's earlier runs. Each
 /// report is in the file exactly once, however often writing was interrupted.
-class result_json_sink : public sink {
+class result_json_sink : public built_in_sink {
 public:
   using options_type = result_json_options;
 

@@ -48,16 +48,16 @@ struct mlflow_options {
   template <class Visitor>
   void visit(Visitor& option) {
     option("tracking_uri", tracking_uri);
-    option("experiment", experiment);
-    option("experiment_id", experiment_id);
-    option("run_name", run_name);
-    option("run_id", run_id);
-    option("tags", tags);
+    option.harmless("experiment", experiment);
+    option.harmless("experiment_id", experiment_id);
+    option.harmless("run_name", run_name);
+    option.harmless("run_id", run_id);
+    option.harmless("tags", tags);
     option("databricks_config_file", databricks_config_file);
     option("databricks_profile", databricks_profile);
-    option("ranks", ranks);
-    option("non_finite", numbers);
-    option("upload_checkpoints", upload_checkpoints);
+    option.harmless("ranks", ranks);
+    option.harmless("non_finite", numbers);
+    option.harmless("upload_checkpoints", upload_checkpoints);
   }
 };
 

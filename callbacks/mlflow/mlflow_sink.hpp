@@ -23,7 +23,7 @@ namespace troupe::internal {
 ///     the last checkpoint is the tag `troupe.checkpoint`.
 ///   - Names that MLflow does not accept are changed, and the tag
 ///     `troupe.name.<new>` holds the old one.
-class mlflow_sink final : public sink {
+class mlflow_sink final : public built_in_sink {
 public:
   using options_type = mlflow_options;
 

@@ -29,9 +29,9 @@ struct prometheus_options {
   void visit(Visitor& option) {
     option("address", address);
     option("port", port);
-    option("max_metrics", max_metrics);
-    option("grace_s", grace);
-    option("ranks", ranks);
+    option.harmless("max_metrics", max_metrics);
+    option.harmless("grace_s", grace);
+    option.harmless("ranks", ranks);
   }
 };
 

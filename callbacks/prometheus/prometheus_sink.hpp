@@ -13,7 +13,7 @@
 namespace troupe::internal {
 
 /// Serves `/metrics` for Prometheus until it is destroyed.
-class prometheus_sink final : public sink {
+class prometheus_sink final : public built_in_sink {
 public:
   using options_type = prometheus_options;
 

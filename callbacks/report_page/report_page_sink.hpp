@@ -16,7 +16,7 @@ namespace troupe::internal {
 ///
 /// Pages of checkpoints may take a twentieth of the time at most. One that
 /// comes sooner is put off: it is written with the next records.
-class report_page_sink : public sink {
+class report_page_sink : public built_in_sink {
 public:
   using clock = std::function<std::chrono::steady_clock::time_point()>;
 

@@ -24,9 +24,9 @@ struct tensorboard_options {
   template <class Visitor>
   void visit(Visitor& option) {
     option("log_dir", log_dir);
-    option("ranks", ranks);
-    option("non_finite", numbers);
-    option("hparams_metrics", hparams_metrics);
+    option.harmless("ranks", ranks);
+    option.harmless("non_finite", numbers);
+    option.harmless("hparams_metrics", hparams_metrics);
   }
 };
 

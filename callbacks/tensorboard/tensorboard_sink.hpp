@@ -15,7 +15,7 @@ namespace troupe::internal {
 /// change, histograms, images, and params for the page "HParams". Each attempt
 /// has its own file, which makes readers discard what was lost to a rollback.
 /// Each record is written exactly once, however often writing was interrupted.
-class tensorboard_sink : public sink {
+class tensorboard_sink : public built_in_sink {
 public:
   using options_type = tensorboard_options;
 

@@ -1,7 +1,7 @@
 #include "troupe/callbacks/trackers/all_trackers.hpp"
 
 #include <algorithm>
-#include <array>
+#include <concepts>
 #include <exception>
 #include <map>
 #include <string_view>
@@ -14,7 +14,6 @@
 #include "troupe/callbacks/report_page/report_page_sink.hpp"
 #include "troupe/callbacks/tensorboard/tensorboard_sink.hpp"
 #include "troupe/callbacks/tracking/option_fields.hpp"
-#include "troupe/callbacks/tracking/sink_thread.hpp"
 #include "troupe/callbacks/wandb/wandb_sink.hpp"
 #include "troupe/runtime/process/secrets.hpp"
 #include "troupe/runtime/storage/json.hpp"
@@ -23,53 +22,32 @@ namespace troupe::internal {
 
 namespace {
 
-using maker = std::unique_ptr<sink> (*)(const std::string&);
+struct known_tracker {
+  std::unique_ptr<sink> (*make)(const std::string& options);
+  std::vector<std::string_view> harmless;
+};
 
-const std::map<std::string_view, maker>& makers() {
-  static const std::map<std::string_view, maker> result{
-    {"comet", sink_from_json<comet_sink>},
-    {"csv", sink_from_json<csv_sink>},
-    {"mlflow", sink_from_json<mlflow_sink>},
-    {"prometheus", sink_from_json<prometheus_sink>},
-    {"report_page", make_report_page_sink},
-    {"result_json", sink_from_json<result_json_sink>},
-    {"tensorboard", sink_from_json<tensorboard_sink>},
-    {"wandb", sink_from_json<wandb_sink>},
+template <std::derived_from<built_in_sink> Sink>
+known_tracker known() {
+  return {sink_from_json<Sink>,
+          harmless_options<typename Sink::options_type>()};
+}
+
+const std::map<std::string_view, known_tracker>& all_trackers() {
+  static const std::map<std::string_view, known_tracker> result{
+    {"comet", known<comet_sink>()},
+    {"csv", known<csv_sink>()},
+    {"mlflow", known<mlflow_sink>()},
+    {"prometheus", known<prometheus_sink>()},
+    {"report_page", {make_report_page_sink, {}}},
+    {"result_json", known<result_json_sink>()},
+    {"tensorboard", known<tensorboard_sink>()},
+    {"wandb", known<wandb_sink>()},
   };
   return result;
 }
 
 using json::document;
-
-/// Options that decide what is shown and how. `file` is a name in the run's
-/// folder: `csv_sink::check` refuses any other.
-constexpr std::array<std::string_view, 25> harmless{
-  "console",
-  "entity",
-  "experiment",
-  "experiment_id",
-  "experiment_key",
-  "file",
-  "finish_timeout_s",
-  "grace_s",
-  "group",
-  "hparams_metrics",
-  "job_type",
-  "max_metrics",
-  "mode",
-  "name",
-  "non_finite",
-  "notes",
-  "project",
-  "ranks",
-  "run_id",
-  "run_name",
-  "spelling",
-  "system_stats",
-  "tags",
-  "upload_checkpoints",
-  "workspace",
-};
 
 // As JSON of ASCII characters: a folder must not control a terminal.
 std::string shown(const std::string& name, document value) {
@@ -84,7 +62,8 @@ document parsed(const std::string& text, const document& like) {
   return like.is_string() ? document(text) : document::parse(text);
 }
 
-folder_options choose(const document& defaults, const document& in_folder,
+folder_options choose(const std::vector<std::string_view>& harmless,
+                      const document& defaults, const document& in_folder,
                       const given_options& given) {
   folder_options result;
   auto chosen = document::object();
@@ -111,13 +90,17 @@ folder_options choose(const document& defaults, const document& in_folder,
 
 } // namespace
 
+bool has_tracker(const std::string& name) {
+  return all_trackers().contains(name);
+}
+
 expected<std::unique_ptr<sink>> make_sink(const std::string& name,
                                           const std::string& options) {
-  auto found = makers().find(name);
-  if (found == makers().end() || !is_in_troupe_sync(name))
+  auto found = all_trackers().find(name);
+  if (found == all_trackers().end())
     return failure(ec::unsupported, "there is no tracker called " + name);
   try {
-    return found->second(options);
+    return found->second.make(options);
   } catch (const std::exception& x) {
     return failure(ec::unsupported, "the options of tracker " + name
                                       + " cannot be read: " + x.what());
@@ -133,7 +116,8 @@ expected<folder_options> choose_options(const std::string& name,
       in_folder, "the options of tracker " + name, [&](const document& found) {
         if (!found.is_object())
           throw json::format_error{"they are not an object"};
-        return choose(document::parse(defaults), found, given);
+        return choose(all_trackers().at(name).harmless,
+                      document::parse(defaults), found, given);
       });
   });
 }

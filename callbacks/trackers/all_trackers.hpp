@@ -10,8 +10,12 @@
 
 namespace troupe::internal {
 
-// The one place that knows all trackers. The folders of the trackers do not
-// include each other, and `tracking/` includes none of them.
+// For `troupe-sync`: the trackers by name, and what it takes from a run's
+// folder. The folders of the trackers do not include each other, and
+// `tracking/` includes none of them.
+
+/// Whether `make_sink` knows *name*.
+bool has_tracker(const std::string& name);
 
 /// The sink called *name*, built from the JSON of `sink::options`.
 /// `ec::unsupported`: there is no such sink, or its options are of another
@@ -34,10 +38,10 @@ using given_options = std::map<std::string, std::string>;
 /// Decides which of the options *in_folder* (JSON) tracker *name* gets.
 ///
 /// Anyone who can write to a folder chooses its options, while the credentials
-/// are the caller's. So a folder may decide what is shown and how. Programs,
-/// servers, paths, profiles and all options not known to be harmless come from
-/// *given* or have their default; the folder's own value counts only if it is
-/// the same.
+/// are the caller's. So the folder decides only the options that the tracker's
+/// `visit` calls harmless: what is shown and how. Programs, servers, paths and
+/// profiles come from *given* or have their default; the folder's own value
+/// counts only if it is the same.
 expected<folder_options> choose_options(const std::string& name,
                                         const std::string& in_folder,
                                         const given_options& given);

@@ -10,6 +10,7 @@
 #include <string>
 #include <string_view>
 #include <type_traits>
+#include <vector>
 
 #include <nlohmann/json.hpp>
 
@@ -29,9 +30,13 @@ namespace troupe::internal {
 //
 //       template <class Visitor>
 //       void visit(Visitor& option) {
-//         option("file", file);
+//         option.harmless("file", file); // what is shown and how
+//         option("address", address);    // a program, server, path or profile
 //       }
 //     };
+//
+// Anyone who can write to the folder can change what is saved there, so
+// `troupe-sync` takes only the harmless options from it.
 //
 // An enumeration has a function `option_names` beside it, which returns the
 // names of its values in order.
@@ -69,6 +74,11 @@ public:
     json_[name] = x.count();
   }
 
+  template <class T>
+  void harmless(const char* name, const T& x) {
+    (*this)(name, x);
+  }
+
   /// Bytes that are not UTF-8 become U+FFFD.
   std::string text() const { return json::text_of(json_); }
 
@@ -88,6 +98,11 @@ public:
   void operator()(const char* name, T& x) const {
     if (auto i = json_.find(name); i != json_.end())
       read(name, *i, x);
+  }
+
+  template <class T>
+  void harmless(const char* name, T& x) const {
+    (*this)(name, x);
   }
 
 private:
@@ -140,6 +155,27 @@ Options read_options(const std::string& text) {
   option_reader reader{text};
   result.visit(reader);
   return result;
+}
+
+/// Collects the names of the harmless options that it visits.
+class harmless_names {
+public:
+  template <class T>
+  void operator()(const char*, const T&) {}
+
+  template <class T>
+  void harmless(const char* name, const T&) {
+    names.emplace_back(name);
+  }
+
+  std::vector<std::string_view> names;
+};
+
+template <class Options>
+std::vector<std::string_view> harmless_options() {
+  harmless_names result;
+  Options{}.visit(result);
+  return result.names;
 }
 
 /// Builds a sink from the JSON of its options. Throws as `read_options`.

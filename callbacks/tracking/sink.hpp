@@ -220,4 +220,12 @@ public:
   virtual std::size_t max_batch() const { return 1000; }
 };
 
+namespace internal {
+
+/// A sink that `make_sink` knows, so that `troupe-sync` can send what it has
+/// not taken. One of the user's own exists in the user's program only.
+class built_in_sink : public sink {};
+
+} // namespace internal
+
 } // namespace troupe

@@ -4,7 +4,6 @@
 #include <unistd.h>
 
 #include <algorithm>
-#include <array>
 #include <atomic>
 #include <condition_variable>
 #include <mutex>
@@ -35,28 +34,19 @@ std::string unsent_text(const sink_feed& feed) {
     return text + (file.empty() ? "" : file + " may be incomplete, ")
            + "what is unsent cannot be counted (" + unsent.error().message
            + "); where the journal has records, "
-           + who_sends_the_rest(feed.target().name());
+           + who_sends_the_rest(feed.target());
   text += (file.empty() ? "" : file + " is incomplete, ")
           + counted(*unsent, "record") + (*unsent == 1 ? " is" : " are")
           + " unsent";
   if (auto& trouble = feed.trouble())
     text += " (" + trouble.message + ')';
-  return text + "; " + who_sends_the_rest(feed.target().name());
+  return text + "; " + who_sends_the_rest(feed.target());
 }
-
-/// In order.
-constexpr std::array<std::string_view, 8> in_troupe_sync{
-  "comet",       "csv",         "mlflow",      "prometheus",
-  "report_page", "result_json", "tensorboard", "wandb"};
 
 } // namespace
 
-bool is_in_troupe_sync(std::string_view name) {
-  return std::ranges::binary_search(in_troupe_sync, name);
-}
-
-std::string who_sends_the_rest(const std::string& name) {
-  return is_in_troupe_sync(name)
+std::string who_sends_the_rest(const sink& x) {
+  return dynamic_cast<const built_in_sink*>(&x)
            ? "they are kept, troupe-sync sends them"
            : "they stay in the journal; troupe-sync does not know this "
              "tracker: only a program with this tracker can send them";
@@ -307,7 +297,7 @@ std::string sink_thread::join(wait_time& time, wait_time::duration limit,
     return "tracker " + name_
            + " did not return from a call; its thread is left behind; of the "
              "records that it has not taken: "
-           + who_sends_the_rest(name_);
+           + who_sends_the_rest(state_->feed.target());
   }
   return unsent_text(state_->feed);
 }

@@ -4,7 +4,6 @@
 #include <functional>
 #include <memory>
 #include <string>
-#include <string_view>
 #include <thread>
 
 #include "troupe/callbacks/tracking/sink_feed.hpp"
@@ -13,12 +12,8 @@
 
 namespace troupe::internal {
 
-/// Whether `troupe-sync` can make the tracker *name*. A sink of the user's own
-/// exists in the user's program only.
-bool is_in_troupe_sync(std::string_view name);
-
-/// Says who sends what the tracker *name* has not taken; begins with "they".
-std::string who_sends_the_rest(const std::string& name);
+/// Says who sends what *x* has not taken; begins with "they".
+std::string who_sends_the_rest(const sink& x);
 
 /// Runs a sink's feed on its own thread. During the run it has the lowest
 /// priority: training comes first, the journal keeps what has to wait. At the

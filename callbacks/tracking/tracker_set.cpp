@@ -70,7 +70,7 @@ expected<void> tracker_set::add(const tracker& x, std::shared_ptr<sink> target,
     left_out_.push_back("tracker " + name
                         + " still serves another run and gets no records of "
                           "this one; "
-                        + who_sends_the_rest(name));
+                        + who_sends_the_rest(*x.target()));
     to_.note(left_out_.back());
     return {};
   }

@@ -63,22 +63,22 @@ struct wandb_options {
   /// Lists what is saved for `troupe-sync`: all but the key.
   template <class Visitor>
   void visit(Visitor& option) {
-    option("project", project);
-    option("entity", entity);
-    option("name", name);
-    option("group", group);
-    option("job_type", job_type);
-    option("notes", notes);
-    option("tags", tags);
-    option("run_id", run_id);
+    option.harmless("project", project);
+    option.harmless("entity", entity);
+    option.harmless("name", name);
+    option.harmless("group", group);
+    option.harmless("job_type", job_type);
+    option.harmless("notes", notes);
+    option.harmless("tags", tags);
+    option.harmless("run_id", run_id);
     option("dir", dir);
-    option("mode", mode);
+    option.harmless("mode", mode);
     option("program", program);
-    option("finish_timeout_s", finish_timeout);
-    option("console", console);
-    option("system_stats", system_stats);
-    option("ranks", ranks);
-    option("non_finite", when_non_finite);
+    option.harmless("finish_timeout_s", finish_timeout);
+    option.harmless("console", console);
+    option.harmless("system_stats", system_stats);
+    option.harmless("ranks", ranks);
+    option.harmless("non_finite", when_non_finite);
   }
 };
 

@@ -42,7 +42,7 @@ expected<wandb_place> wandb_place_from_json(const std::string& text);
 ///   WB-1  A row is in the files once, whichever process was killed when.
 ///   WB-2  Steps increase strictly, across restarts too.
 ///   WB-3  Every log but the newest ends with its exit record.
-class wandb_sink final : public sink {
+class wandb_sink final : public built_in_sink {
 public:
   using options_type = wandb_options;
 

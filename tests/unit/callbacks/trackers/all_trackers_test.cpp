@@ -18,12 +18,39 @@ TEST(make_sink_test, refuses_an_unknown_name) {
   EXPECT_THAT(none.error().message, testing::HasSubstr("carrier_pigeon"));
 }
 
-TEST(make_sink_test, has_every_tracker_that_sentences_send_to_troupe_sync) {
+TEST(make_sink_test, makes_sinks_whose_rest_troupe_sync_sends) {
   for (auto name : {"comet", "csv", "mlflow", "prometheus", "report_page",
                     "result_json", "tensorboard", "wandb"}) {
-    EXPECT_TRUE(is_in_troupe_sync(name)) << name;
-    EXPECT_TRUE(make_sink(name, "{}")) << name;
+    EXPECT_TRUE(has_tracker(name)) << name;
+    auto made = make_sink(name, "{}");
+    ASSERT_TRUE(made) << name;
+    EXPECT_EQ((*made)->name(), name);
+    EXPECT_THAT(who_sends_the_rest(**made), testing::HasSubstr("troupe-sync"));
   }
+}
+
+// A server, a program or a path from a folder would get the caller's key.
+TEST(choose_options_test, asks_for_what_is_not_called_harmless) {
+  auto of = [](const std::string& tracker, const std::string& in_folder) {
+    auto chosen = choose_options(tracker, in_folder, {});
+    EXPECT_TRUE(chosen) << tracker;
+    return chosen->unconfirmed;
+  };
+  using testing::ElementsAre;
+  EXPECT_THAT(of("comet", R"({"url": "x", "offline_directory": "x"})"),
+              ElementsAre("offline_directory=\"x\"", "url=\"x\""));
+  EXPECT_THAT(of("mlflow", R"({"databricks_config_file": "x",
+                "databricks_profile": "x", "tracking_uri": "x"})"),
+              ElementsAre("databricks_config_file=\"x\"",
+                          "databricks_profile=\"x\"", "tracking_uri=\"x\""));
+  EXPECT_THAT(of("prometheus", R"({"address": "x", "port": 1})"),
+              ElementsAre("address=\"x\"", "port=1"));
+  EXPECT_THAT(of("tensorboard", R"({"log_dir": "x"})"),
+              ElementsAre("log_dir=\"x\""));
+  EXPECT_THAT(of("wandb", R"({"dir": "x", "program": "x"})"),
+              ElementsAre("dir=\"x\"", "program=\"x\""));
+  // What one tracker calls harmless is not so in another.
+  EXPECT_THAT(of("csv", R"({"mode": "x"})"), ElementsAre("mode=\"x\""));
 }
 
 TEST(default_trackers_test,

@@ -339,7 +339,7 @@ bool inspect(Inspector& f, log_event& x) {
 }
 
 /// Asks for the committed checkpoints that were not evicted, oldest first, from
-/// report index *first* on.
+/// report index *first* on. Carries no attempt: it changes nothing.
 struct get_checkpoints {
   std::uint64_t first = 0;
   std::string name; ///< Of the requested one; empty: all.

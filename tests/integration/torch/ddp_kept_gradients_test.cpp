@@ -16,15 +16,7 @@ namespace {
 
 using torch::nn::functional::cross_entropy;
 
-class gradients_kept_on_a_rank : public testing::TestWithParam<placement> {
-protected:
-  static void SetUpTestSuite() { at::set_num_threads(1); }
-
-  void on_ranks(const std::function<void(rank_of_test&)>& body) {
-    for (auto& failure : run_ranks(GetParam(), body))
-      EXPECT_EQ(failure, "");
-  }
-};
+class gradients_kept_on_a_rank : public test_on_ranks {};
 
 /// Layers that a forward uses or not.
 struct towers : torch::nn::Module {
@@ -60,7 +52,7 @@ TEST_P(gradients_kept_on_a_rank, are_averaged_if_the_trained_layers_change) {
           set_trainable(third, how != change::unfreezes);
           auto model = make_ddp(inner, self.group(), options);
           auto backward = [&](int number, const std::string& used) {
-            auto [x, y] = samples(self.size * 8, number);
+            auto [x, y] = samples(self.size * batch, number);
             cross_entropy(model.forward(self.share(x), used), self.share(y))
               .backward();
           };
@@ -94,7 +86,7 @@ TEST_P(gradients_kept_on_a_rank, keep_their_layer_from_being_frozen) {
     options.find_unused_parameters = true;
     auto model = make_ddp(seeded<towers>(0), self.group(), options);
     auto last = self.rank + 1 == self.size;
-    auto x = self.share(samples(self.size * 8, 0).first);
+    auto x = self.share(samples(self.size * batch, 0).first);
     auto backward = [&](const std::string& used) {
       model.forward(x, used).square().mean().backward();
     };
@@ -119,19 +111,14 @@ TEST_P(gradients_kept_on_a_rank, keep_their_layer_from_being_frozen) {
 TEST_P(gradients_kept_on_a_rank, are_reported_if_one_layer_steps_with_them) {
   for (auto name : {"first", "second", "third"})
     on_ranks([name](rank_of_test& self) {
-      context_of_test run{self};
-      auto model = prepare_model(*run.context, seeded<mlp>(0));
-      auto layer = model->named_children()[name];
+      subject<mlp> it{self};
+      auto layer = it.model->named_children()[name];
       torch::optim::SGD optimizer{layer->parameters(), sgd()};
-      {
-        auto guard = model.no_sync();
-        auto [x, y] = samples(self.size * 8, 0);
-        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-      }
-      run.report();
+      it.backward_alone();
+      it.run.report();
       optimizer.step();
-      model.zero_grad();
-      auto message = refusal([&] { run.report(); });
+      it.model.zero_grad();
+      auto message = refusal([&] { it.run.report(); });
       check(message.find("parameter " + std::string{name} + ".weight was")
               != std::string::npos,
             message);
@@ -141,85 +128,64 @@ TEST_P(gradients_kept_on_a_rank, are_reported_if_one_layer_steps_with_them) {
 // A join's forwards do not compare weights.
 TEST_P(gradients_kept_on_a_rank, are_not_forgotten_for_an_averaged_backward) {
   on_ranks([](rank_of_test& self) {
-    context_of_test run{self};
-    auto model = prepare_model(*run.context, seeded<mlp>(0));
-    torch::optim::SGD optimizer{model.parameters(), sgd()};
-    auto backward = [&] {
-      auto [x, y] = samples(self.size * 8, 0);
-      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-    };
-    model.join([&] {
-      {
-        auto guard = model.no_sync();
-        backward();
-      }
-      optimizer.step();
-      backward();
-      refusal([&] { run.report(); });
+    subject<mlp> it{self};
+    it.model.join([&] {
+      it.backward_alone();
+      it.optimizer.step();
+      it.backward();
+      refusal([&] { it.run.report(); });
     });
-    run.report(); // The end of the join made the weights equal.
-    check_equal_on_ranks(self, model.parameters());
+    it.run.report(); // The end of the join made the weights equal.
+    check_equal_on_ranks(self, it.model.parameters());
   });
 }
 
 TEST_P(gradients_kept_on_a_rank, are_known_after_weights_were_compared) {
   on_ranks([](rank_of_test& self) {
-    context_of_test run{self};
-    auto model = prepare_model(*run.context, seeded<mlp>(0));
-    torch::optim::SGD optimizer{model.parameters(), sgd()};
-    {
-      auto guard = model.no_sync();
-      auto [x, y] = samples(self.size * 8, 0);
-      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-    }
-    model.data_parallel().check_replicas();
-    run.report();
-    optimizer.step();
-    refusal([&] { run.report(); });
+    subject<mlp> it{self};
+    it.backward_alone();
+    it.model.data_parallel().check_replicas();
+    it.run.report();
+    it.optimizer.step();
+    refusal([&] { it.run.report(); });
   });
 }
 
 // Ranks need not agree on whether there are any.
 TEST_P(gradients_kept_on_a_rank, may_exist_on_some_ranks_only) {
   on_ranks([](rank_of_test& self) {
-    context_of_test run{self};
-    auto model = prepare_model(*run.context, seeded<mlp>(0));
-    torch::optim::SGD optimizer{model.parameters(), sgd()};
-    auto [x, y] = samples(self.size * 8, 0);
+    subject<mlp> it{self};
+    auto [x, y] = samples(self.size * batch, 0);
     for (int step = 0; step < 3; ++step) {
       {
-        auto guard = model.no_sync();
-        auto loss = cross_entropy(model.forward(self.share(x)), self.share(y));
+        auto guard = it.model.no_sync();
+        auto loss =
+          cross_entropy(it.model.forward(self.share(x)), self.share(y));
         if (self.rank == 0)
           loss.backward();
       }
-      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-      optimizer.step();
-      model.zero_grad();
-      run.report();
+      cross_entropy(it.model.forward(self.share(x)), self.share(y)).backward();
+      it.optimizer.step();
+      it.model.zero_grad();
+      it.run.report();
     }
-    check_equal_on_ranks(self, model.parameters());
+    check_equal_on_ranks(self, it.model.parameters());
   });
 }
 
 // With buffers, which the first forward after a synchronized one sends.
 TEST_P(gradients_kept_on_a_rank, may_be_of_more_forwards_than_on_others) {
   on_ranks([](rank_of_test& self) {
-    context_of_test run{self};
-    auto model = prepare_model(*run.context, seeded<convnet>(0));
-    auto backward = [&] {
-      auto [x, y] = samples(self.size * 8, 0, 36);
-      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-    };
+    subject<convnet> it{self};
     for (int step = 0; step < 3; ++step) {
       for (int part = 0; part <= self.rank; ++part) {
-        auto guard = model.no_sync();
-        backward();
+        auto guard = it.model.no_sync();
+        it.backward(0, 36);
       }
-      backward();
-      check_equal_on_ranks(self, gradients(model.module()));
-      model.zero_grad();
-      run.report();
+      it.backward(0, 36);
+      check_equal_on_ranks(self, gradients(it.model.module()));
+      it.model.zero_grad();
+      it.run.report();
     }
   });
 }
@@ -231,7 +197,7 @@ TEST_P(gradients_kept_on_a_rank, belong_to_layers_of_the_static_graph) {
       options.static_graph = true;
       options.gradient_as_bucket_view = views;
       auto model = make_ddp(seeded<towers>(0), self.group(), options);
-      auto x = self.share(samples(self.size * 8, 0).first);
+      auto x = self.share(samples(self.size * batch, 0).first);
       auto backward = [&](const std::string& used) {
         model.forward(x, used).square().mean().backward();
       };
@@ -247,31 +213,22 @@ TEST_P(gradients_kept_on_a_rank,
        a_step_with_gradients_of_one_rank_is_reported) {
   for (auto fused : {false, true})
     on_ranks([fused](rank_of_test& self) {
-      context_of_test run{self};
-      auto model = prepare_model(*run.context, seeded<mlp>(0));
-      torch::optim::SGD plain{model.parameters(), sgd()};
-      fused_sgd ours{model.parameters(), {.lr = 0.1}};
-      auto backward = [&] {
-        auto [x, y] = samples(self.size * 8, 0);
-        cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-      };
-      backward();
-      plain.step();
-      model.zero_grad();
-      { // The last window of an epoch, which the end cuts short.
-        auto guard = model.no_sync();
-        backward();
-      }
-      run.report();
+      subject<mlp> it{self};
+      fused_sgd ours{it.model.parameters(), {.lr = 0.1}};
+      it.backward();
+      it.optimizer.step();
+      it.model.zero_grad();
+      it.backward_alone(); // a last window, which the epoch's end cuts short
+      it.run.report();
       if (fused)
         ours.step();
       else
-        plain.step();
-      model.zero_grad();
-      auto message = refusal([&] { run.report(); });
+        it.optimizer.step();
+      it.model.zero_grad();
+      auto message = refusal([&] { it.run.report(); });
       check(message.find("no_sync() kept on this rank") != std::string::npos,
             message);
-      message = refusal(backward);
+      message = refusal([&] { it.backward(); });
       check(message.find("parameter first.weight of rank "
                          + std::to_string(self.size - 1)
                          + " differs from that of rank 0")
@@ -282,39 +239,29 @@ TEST_P(gradients_kept_on_a_rank,
 
 TEST_P(gradients_kept_on_a_rank, weights_that_ranks_change_alike_are_fine) {
   on_ranks([](rank_of_test& self) {
-    context_of_test run{self};
-    auto model = prepare_model(*run.context, seeded<mlp>(0));
-    torch::optim::SGD optimizer{model.parameters(), sgd()};
-    auto backward = [&] {
-      auto [x, y] = samples(self.size * 8, 0);
-      cross_entropy(model.forward(self.share(x)), self.share(y)).backward();
-    };
-    auto backward_alone = [&] {
-      auto guard = model.no_sync();
-      backward();
-    };
+    subject<mlp> it{self};
     for (int step = 0; step < 3; ++step) {
-      backward_alone();
+      it.backward_alone();
       {
         at::NoGradGuard no_grad;
-        for (auto& x : model.parameters())
+        for (auto& x : it.model.parameters())
           x.clamp_(-0.2, 0.2);
       }
-      backward();
-      optimizer.step();
-      model.zero_grad();
-      run.report();
+      it.backward();
+      it.optimizer.step();
+      it.model.zero_grad();
+      it.run.report();
     }
-    backward_alone();
-    optimizer.step();
-    for (auto& x : model.parameters()) {
+    it.backward_alone();
+    it.optimizer.step();
+    for (auto& x : it.model.parameters()) {
       std::vector<at::Tensor> sum{x.detach()};
       self.group()->allreduce(sum)->wait();
       sum[0].div_(self.size);
     }
-    model.data_parallel().check_replicas();
-    run.report();
-    check_equal_on_ranks(self, model.parameters());
+    it.model.data_parallel().check_replicas();
+    it.run.report();
+    check_equal_on_ranks(self, it.model.parameters());
   });
 }
 
@@ -338,7 +285,7 @@ TEST_P(gradients_kept_on_a_rank, a_type_of_one_layer_that_changes_is_reported) {
     inner->first->to(at::kBFloat16);
     inner->first->to(at::kFloat);
     auto model = prepare_model(*run.context, inner);
-    auto x = self.share(samples(self.size * 8, 0).first);
+    auto x = self.share(samples(self.size * batch, 0).first);
     model.forward(x).sum().backward();
     run.report();
     {
@@ -361,43 +308,29 @@ TEST_P(gradients_kept_on_a_rank, a_type_of_one_layer_that_changes_is_reported) {
 TEST_P(gradients_kept_on_a_rank, allow_weights_to_become_of_another_type) {
   for (auto after_a_window : {false, true})
     on_ranks([=](rank_of_test& self) {
-      context_of_test run{self};
-      auto inner = seeded<mlp>(0);
-      auto model = prepare_model(*run.context, inner);
-      auto backward = [&] {
-        auto [x, y] = samples(self.size * 8, 0);
-        auto share = self.share(x).to(inner->first->weight.dtype());
-        cross_entropy(model.forward(share), self.share(y)).backward();
-      };
-      auto backward_alone = [&] {
-        auto guard = model.no_sync();
-        backward();
-      };
-      backward();
+      subject<mlp> it{self};
+      it.backward();
       if (after_a_window) {
-        backward_alone();
-        model.zero_grad();
+        it.backward_alone();
+        it.model.zero_grad();
       }
-      backward_alone();
-      inner->to(at::kDouble);
-      auto message = refusal([&] { run.report(); });
+      it.backward_alone();
+      it.model->to(at::kDouble);
+      auto message = refusal([&] { it.run.report(); });
       check(message.find("parameter first.weight was changed")
               != std::string::npos,
             message);
-      model.zero_grad();
-      refusal([&] { run.report(); });
-      model.data_parallel().rebuild(self.group(1), true);
-      run.report();
-      backward();
-      check_equal_on_ranks(self, gradients(*inner));
+      it.model.zero_grad();
+      refusal([&] { it.run.report(); });
+      it.model.data_parallel().rebuild(self.group(1), true);
+      it.run.report();
+      it.backward();
+      check_equal_on_ranks(self, gradients(it.model.module()));
     });
 }
 
-INSTANTIATE_TEST_SUITE_P(over, gradients_kept_on_a_rank,
-                         testing::Values(placement{false, false, 2},
-                                         placement{true, false, 2},
-                                         placement{true, false, 3}),
-                         [](auto& x) { return x.param.name(); });
+INSTANTIATE_TEST_SUITE_P(over, gradients_kept_on_a_rank, small_groups(),
+                         name_of);
 
 } // namespace
 

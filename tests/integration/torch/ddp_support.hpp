@@ -8,10 +8,12 @@
 #include <utility>
 #include <vector>
 
+#include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
 #include <torch/script.h>
 #include <torch/torch.h>
 
+#include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
 #include "troupe/trainers/torch/groups/data_plane.hpp"
 #include "troupe/trainers/train_context.hpp"
 
@@ -106,6 +108,62 @@ run_ranks(const placement& where,
                          : run_threads(where.size, run);
 }
 
+/// A suite that runs with ranks at each of some placements.
+class test_on_ranks : public testing::TestWithParam<placement> {
+protected:
+  static void SetUpTestSuite() { at::set_num_threads(1); }
+
+  /// Runs *body* on every rank; what a rank throws fails the test.
+  void on_ranks(const std::function<void(rank_of_test&)>& body) {
+    auto failures = run_ranks(GetParam(), body);
+    for (size_t rank = 0; rank < failures.size(); ++rank)
+      EXPECT_EQ(failures[rank], "") << "on rank " << rank;
+  }
+};
+
+inline auto small_groups() {
+  return testing::Values(placement{false, false, 2}, placement{true, false, 2},
+                         placement{true, false, 3});
+}
+
+inline auto all_groups() {
+  return testing::Values(placement{false, false, 1}, placement{false, false, 2},
+                         placement{false, false, 3}, placement{false, true, 2},
+                         placement{false, true, 3}, placement{true, false, 2},
+                         placement{true, false, 3}, placement{true, true, 2},
+                         placement{true, true, 3});
+}
+
+inline std::string name_of(const testing::TestParamInfo<placement>& x) {
+  return x.param.name();
+}
+
+/// The samples of one rank in a step.
+constexpr std::int64_t batch = 8;
+
+/// Every way in which the Reducer learns what is used.
+inline std::vector<data_parallel_options> ways_to_train() {
+  std::vector<data_parallel_options> result(4);
+  result[1].find_unused_parameters = true;
+  result[2].static_graph = true;
+  result[3].gradient_as_bucket_view = false;
+  result[3].sync_buffers = false;
+  return result;
+}
+
+/// Makes a gradient fail on its way to *x*.
+struct failing {
+  explicit failing(const at::Tensor& x) : x(x), hook(x.register_hook(fail)) {}
+  ~failing() { x.remove_hook(hook); }
+
+  static at::Tensor fail(const at::Tensor&) {
+    throw std::runtime_error{"no memory"};
+  }
+
+  at::Tensor x;
+  unsigned hook;
+};
+
 /// Sums without dividing.
 class summing_hook final : public c10d::CommHookInterface {
 public:
@@ -186,6 +244,36 @@ inline at::Tensor indices(std::int64_t n, int number) {
 inline torch::optim::SGDOptions sgd() {
   return torch::optim::SGDOptions{0.1}.momentum(0.9);
 }
+
+/// A prepared model on one rank, with the same weights on all, and its
+/// optimizer.
+template <class Model>
+struct subject {
+  explicit subject(rank_of_test& self, data_parallel_options options = {})
+    : self(self), run(self),
+      model(prepare_model(*run.context, seeded<Model>(0), std::move(options))),
+      optimizer(model.parameters(), sgd()) {}
+
+  /// Of this rank's share of the samples *number*.
+  void backward(int number = 0, std::int64_t width = 20) {
+    auto [x, y] = samples(self.size * batch, number, width);
+    x = x.to(model.parameters().front().dtype());
+    torch::nn::functional::cross_entropy(model.forward(self.share(x)),
+                                         self.share(y))
+      .backward();
+  }
+
+  /// Likewise; the gradients stay with this rank.
+  void backward_alone() {
+    auto guard = model.no_sync();
+    backward();
+  }
+
+  rank_of_test& self;
+  context_of_test run;
+  data_parallel_model<Model> model;
+  torch::optim::SGD optimizer;
+};
 
 /// Defined gradients, dense, in the order of parameters.
 template <class Module>

@@ -2,7 +2,6 @@
 
 #include <gtest/gtest.h>
 #include <torch/csrc/distributed/c10d/reducer.hpp>
-#include <torch/script.h>
 #include <torch/torch.h>
 
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
@@ -18,22 +17,9 @@ namespace troupe::internal::test {
 
 namespace {
 
-class data_parallel : public testing::TestWithParam<placement> {
-protected:
-  static void SetUpTestSuite() { at::set_num_threads(1); }
-
-  /// Runs *body* on every rank; what a rank throws fails the test.
-  void on_ranks(const std::function<void(rank_of_test&)>& body) {
-    auto failures = run_ranks(GetParam(), body);
-    for (size_t rank = 0; rank < failures.size(); ++rank)
-      EXPECT_EQ(failures[rank], "") << "on rank " << rank;
-  }
-};
+class data_parallel : public test_on_ranks {};
 
 using torch::nn::functional::cross_entropy;
-using torch::nn::functional::mse_loss;
-
-constexpr std::int64_t batch = 8;
 
 TEST_P(data_parallel, T1_momentum_steps_equal_those_on_the_large_batch) {
   for (auto views : {false, true})
@@ -286,126 +272,6 @@ TEST_P(data_parallel, weights_are_bit_equal_on_all_ranks_after_30_steps) {
   });
 }
 
-TEST_P(data_parallel, frozen_and_shared_parameters_count_once) {
-  on_ranks([](rank_of_test& self) {
-    auto model = make_ddp(seeded<tied>(self.rank), self.group());
-    check_equal_on_ranks(self, model.parameters());
-    check(model.parameters().size() == 6, "a shared weight counts twice");
-    auto [x, y] = samples(self.size * batch, 0);
-    auto expected = mean_of_ranks<tied>(self, x, y);
-    cross_entropy(model(self.share(x)), self.share(y)).backward();
-    check_close(gradients(model.module()), expected, 1e-6);
-    check(!model->frozen->weight.grad().defined(), "a frozen weight learns");
-  });
-}
-
-TEST_P(data_parallel, the_loss_may_leave_an_output_out) {
-  on_ranks([](rank_of_test& self) {
-    data_parallel_options options;
-    options.find_unused_parameters = true;
-    auto model = make_ddp(seeded<two_heads>(self.rank), self.group(), options);
-    for (int step = 0; step < 3; ++step) {
-      auto [x, y] = samples(self.size * batch, step);
-      model.zero_grad();
-      auto output = model(self.share(x));
-      cross_entropy(output.main, self.share(y)).backward();
-      check(!model->extra->weight.grad().defined(), "an unused head learns");
-      check_equal_on_ranks(self, gradients(model.module()));
-    }
-  });
-}
-
-TEST_P(data_parallel, an_output_of_unknown_type_is_reported) {
-  struct opaque {
-    at::Tensor value;
-  };
-  struct model_of_opaque : torch::nn::Module {
-    model_of_opaque() { register_module("layer", layer); }
-    opaque forward(const at::Tensor& x) { return {layer(x)}; }
-    torch::nn::Linear layer{20, 5};
-  };
-  on_ranks([](rank_of_test& self) {
-    if (self.size == 1)
-      return;
-    data_parallel_options options;
-    options.find_unused_parameters = true;
-    auto model =
-      make_ddp(std::make_shared<model_of_opaque>(), self.group(), options);
-    auto message = refusal([&] { model(torch::ones({1, 20})); });
-    check(message.find("for_each_tensor") != std::string::npos, message);
-  });
-}
-
-TEST_P(data_parallel, a_second_forward_may_come_before_the_first_backward) {
-  on_ranks([](rank_of_test& self) {
-    auto model = make_ddp(seeded<convnet>(self.rank), self.group());
-    auto [x, y] = samples(self.size * batch, 0, 36);
-    // In evaluation the norm saves its buffers for backward; the broadcast of
-    // the second forward writes them.
-    model.eval();
-    auto first = cross_entropy(model(self.share(x)), self.share(y));
-    auto guard = model.no_sync();
-    auto second = cross_entropy(model(self.share(x)), self.share(y));
-    (first + second).backward();
-    check(gradients(model.module()).size() == 6, "a gradient is missing");
-  });
-}
-
-TEST_P(data_parallel, channels_last_weights_keep_their_strides) {
-  on_ranks([](rank_of_test& self) {
-    auto inner = seeded<convnet>(self.rank);
-    auto& weight = inner->convolution->weight;
-    weight.set_data(weight.contiguous(at::MemoryFormat::ChannelsLast));
-    auto strides = weight.strides().vec();
-    auto model = make_ddp(inner, self.group());
-    auto [x, y] = samples(self.size * batch, 0, 36);
-    auto expected = mean_of_ranks<convnet>(self, x, y);
-    cross_entropy(model(self.share(x)), self.share(y)).backward();
-    check(weight.grad().strides().vec() == strides, "strides changed");
-    check_close(gradients(model.module()), expected, 1e-6);
-  });
-}
-
-TEST_P(data_parallel, a_scripted_module_trains_like_any_other) {
-  on_ranks([](rank_of_test& self) {
-    data_parallel_options options;
-    options.find_unused_parameters = true;
-    auto model = make_ddp(scripted(self.rank), self.group(), options);
-    auto alone = scripted(0);
-    for (int step = 0; step < 3; ++step) {
-      auto [x, y] = samples(self.size * batch, step);
-      auto loss_of = [](const c10::IValue& output, const at::Tensor& target) {
-        return cross_entropy(output.toTupleRef().elements()[0].toTensor(),
-                             target);
-      };
-      model.zero_grad();
-      auto output = model.forward(self.share(x));
-      loss_of(output, self.share(y)).backward();
-      for (auto parameter : alone.parameters())
-        parameter.mutable_grad().reset();
-      loss_of(alone.forward({x}), y).backward();
-      check_close(gradients(model.module()), gradients(alone), 1e-6);
-    }
-  });
-}
-
-TEST_P(data_parallel, an_ignored_parameter_stays_with_its_rank) {
-  on_ranks([](rank_of_test& self) {
-    if (self.size == 1)
-      return;
-    data_parallel_options options;
-    options.ignored = {"third.bias"};
-    auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
-    check(!equal_on_ranks(self, {model->third->bias}), "it was broadcast");
-    check_equal_on_ranks(self, {model->third->weight});
-    auto [x, y] = samples(self.size * batch, 0);
-    cross_entropy(model(self.share(x)), self.share(y)).backward();
-    check(!equal_on_ranks(self, {model->third->bias.grad()}),
-          "its gradient was averaged");
-    check_equal_on_ranks(self, {model->third->weight.grad()});
-  });
-}
-
 TEST_P(data_parallel, the_group_may_change_between_two_small_batches) {
   on_ranks([](rank_of_test& self) {
     auto model = make_ddp(seeded<mlp>(self.rank), self.group());
@@ -480,93 +346,6 @@ TEST_P(data_parallel, a_model_with_nothing_to_train_is_refused_on_every_rank) {
   });
 }
 
-TEST_P(data_parallel, a_static_graph_may_add_up_small_batches_later) {
-  on_ranks([](rank_of_test& self) {
-    data_parallel_options options;
-    options.static_graph = true;
-    auto model = make_ddp(seeded<reuse>(self.rank), self.group(), options);
-    auto alone = seeded<reuse>(0);
-    auto train = [&](int number) {
-      auto [x, y] = samples(self.size * batch, number);
-      cross_entropy(model(self.share(x)), self.share(y)).backward();
-      cross_entropy(alone->forward(x), y).backward();
-    };
-    for (int step = 0; step < 4; ++step) {
-      model.zero_grad();
-      alone->zero_grad();
-      if (step >= 2) {
-        auto guard = model.no_sync();
-        train(2 * step);
-      }
-      train(2 * step + 1);
-      check_close(gradients(model.module()), gradients(*alone), 1e-6);
-    }
-  });
-}
-
-// A window of small batches, as of `epoch_loop`, in every step from the first.
-TEST_P(data_parallel, a_static_graph_may_add_up_small_batches_from_the_start) {
-  for (auto views : {false, true})
-    for (int parts : {2, 3})
-      on_ranks([views, parts](rank_of_test& self) {
-        data_parallel_options options;
-        options.static_graph = true;
-        options.gradient_as_bucket_view = views;
-        auto model = make_ddp(seeded<reuse>(self.rank), self.group(), options);
-        auto alone = seeded<reuse>(0);
-        torch::optim::SGD ours{model.parameters(), sgd()};
-        torch::optim::SGD theirs{alone->parameters(), sgd()};
-        for (int step = 0; step < 5; ++step) {
-          model.zero_grad();
-          alone->zero_grad();
-          for (int part = 0; part < parts; ++part) {
-            std::optional<no_sync_guard> guard;
-            if (part + 1 < parts)
-              guard.emplace(model.no_sync());
-            auto [x, y] = samples(self.size * batch, parts * step + part);
-            cross_entropy(model(self.share(x)), self.share(y)).backward();
-            cross_entropy(alone->forward(x), y).backward();
-          }
-          check_close(gradients(model.module()), gradients(*alone), 1e-6);
-          ours.step();
-          theirs.step();
-          check_equal_on_ranks(self, model.parameters());
-        }
-        check_close(model.parameters(), alone->parameters(), 1e-5);
-      });
-}
-
-TEST_P(data_parallel, a_static_graph_needs_a_batch_of_every_rank_in_a_join) {
-  on_ranks([](rank_of_test& self) {
-    if (self.size == 1)
-      return;
-    data_parallel_options options;
-    options.static_graph = true;
-    auto model = make_ddp(seeded<mlp>(self.rank), self.group(), options);
-    auto train = [&] {
-      model.join([&] {
-        for (int step = 0; step < self.rank; ++step) {
-          auto [x, y] = samples(self.size * batch, step);
-          model.zero_grad();
-          cross_entropy(model(self.share(x)), self.share(y)).backward();
-        }
-      });
-    };
-    if (self.rank == 0) {
-      auto message = refusal(train);
-      check(message.find("rank 0 has no batch") != std::string::npos, message);
-    } else {
-      bool failed = false;
-      try {
-        train();
-      } catch (const std::exception&) {
-        failed = true;
-      }
-      check(failed, "it trained without rank 0");
-    }
-  });
-}
-
 TEST_P(data_parallel, a_backward_that_would_not_be_averaged_is_refused) {
   for (auto static_graph : {false, true})
     on_ranks([static_graph](rank_of_test& self) {
@@ -604,30 +383,6 @@ TEST_P(data_parallel, a_backward_that_would_not_be_averaged_is_refused) {
         model->forward(self.share(x));
       }
     });
-}
-
-// The loss does not come from the output, but from what forward leaves behind.
-TEST_P(data_parallel, a_static_graph_needs_a_loss_of_its_output) {
-  struct secretive : torch::nn::Module {
-    secretive() { register_module("layer", layer); }
-    double forward(const at::Tensor& x) {
-      loss = layer(x).square().mean();
-      return loss.item<double>();
-    }
-    torch::nn::Linear layer{20, 5};
-    at::Tensor loss;
-  };
-  on_ranks([](rank_of_test& self) {
-    if (self.size == 1)
-      return;
-    data_parallel_options options;
-    options.static_graph = true;
-    auto model = make_ddp(std::make_shared<secretive>(), self.group(), options);
-    model(torch::ones({1, 20}));
-    auto message = refusal([&] { model->loss.backward(); });
-    check(message.find("from what forward returns") != std::string::npos,
-          message);
-  });
 }
 
 TEST_P(data_parallel, a_hook_of_the_user_takes_the_place_of_the_mean) {
@@ -673,18 +428,7 @@ TEST_P(data_parallel, a_train_loop_prepares_its_model_in_one_line) {
   });
 }
 
-std::string name_of(const testing::TestParamInfo<placement>& x) {
-  return x.param.name();
-}
-
-INSTANTIATE_TEST_SUITE_P(
-  over, data_parallel,
-  testing::Values(placement{false, false, 1}, placement{false, false, 2},
-                  placement{false, false, 3}, placement{false, true, 2},
-                  placement{false, true, 3}, placement{true, false, 2},
-                  placement{true, false, 3}, placement{true, true, 2},
-                  placement{true, true, 3}),
-  name_of);
+INSTANTIATE_TEST_SUITE_P(over, data_parallel, all_groups(), name_of);
 
 TEST(a_world_of_one, adds_nothing_to_the_module) {
   auto inner = seeded<mlp>(0);
@@ -702,26 +446,6 @@ TEST(a_world_of_one, adds_nothing_to_the_module) {
   for (int i = 0; i < 2; ++i)
     cross_entropy(alone->forward(x), y).backward();
   check_close(gradients(*inner), gradients(*alone), 0);
-}
-
-TEST(the_tensors_of_an_output, are_found_in_any_nesting) {
-  using nested =
-    std::tuple<std::vector<std::pair<int, at::Tensor>>,
-               std::optional<at::Tensor>, std::map<std::string, at::Tensor>,
-               std::array<two_heads::outputs, 2>, bool>;
-  nested x;
-  std::get<0>(x) = {{1, torch::ones(1)}, {2, torch::ones(1)}};
-  std::get<2>(x) = {{"a", torch::ones(1)}, {"b", at::Tensor{}}};
-  std::get<3>(x)[1].extra = torch::ones(1);
-  std::vector<at::Tensor*> found;
-  EXPECT_TRUE(find_tensors(x, found));
-  std::vector<at::Tensor*> wanted{
-    &std::get<0>(x)[0].second, &std::get<0>(x)[1].second, &std::get<2>(x)["a"],
-    &std::get<3>(x)[1].extra};
-  EXPECT_EQ(found, wanted);
-  struct unknown {
-  } y;
-  EXPECT_FALSE(find_tensors(y, found));
 }
 
 TEST(forked_ranks, tell_where_a_signal_ended_them) {

@@ -2,7 +2,6 @@
 
 #include <fcntl.h>
 #include <signal.h>
-#include <spawn.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <sys/wait.h>
@@ -25,6 +24,7 @@
 #include "troupe/runtime/process/processes.hpp"
 #include "troupe/runtime/process/spawner_connection.hpp"
 #include "troupe/runtime/process/spawner_process.hpp"
+#include "troupe/runtime/process/start_program.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -96,62 +96,21 @@ std::vector<std::string> spawner_environment() {
   return result;
 }
 
-std::vector<char*> pointers_to(std::vector<std::string>& strings) {
-  std::vector<char*> result;
-  for (auto& x : strings)
-    result.push_back(x.data());
-  result.push_back(nullptr);
-  return result;
-}
-
-/// The attributes and file actions of posix_spawn with their cleanup.
-struct spawn_settings {
-  spawn_settings() {
-    posix_spawnattr_init(&attributes);
-    posix_spawn_file_actions_init(&actions);
-  }
-
-  spawn_settings(const spawn_settings&) = delete;
-  spawn_settings& operator=(const spawn_settings&) = delete;
-
-  ~spawn_settings() {
-    posix_spawnattr_destroy(&attributes);
-    posix_spawn_file_actions_destroy(&actions);
-  }
-
-  posix_spawnattr_t attributes;
-  posix_spawn_file_actions_t actions;
-};
-
 } // namespace
 
 expected<spawner_link> exec_spawner() {
   TROUPE_TRY(auto ends, spawner_sockets());
   auto& [mine, theirs] = ends;
-  spawn_settings with;
-  sigset_t none, all;
-  sigemptyset(&none);
-  sigfillset(&all);
-  posix_spawnattr_setsigmask(&with.attributes, &none);
-  posix_spawnattr_setsigdefault(&with.attributes, &all);
-  posix_spawnattr_setflags(&with.attributes, POSIX_SPAWN_SETSID
-                                               | POSIX_SPAWN_SETSIGMASK
-                                               | POSIX_SPAWN_SETSIGDEF);
   // The socket first: it has a low number if the program has closed one.
-  posix_spawn_file_actions_adddup2(&with.actions, theirs.get(), spawner_fd);
-  for (int fd : {STDIN_FILENO, STDOUT_FILENO})
-    posix_spawn_file_actions_addopen(&with.actions, fd, "/dev/null", O_RDWR, 0);
-  posix_spawn_file_actions_addclosefrom_np(&with.actions, spawner_fd + 1);
-  auto arguments = own_arguments();
-  auto environment = spawner_environment();
-  pid_t pid = -1;
-  int failed = ::posix_spawn(&pid, "/proc/self/exe", &with.actions,
-                             &with.attributes, pointers_to(arguments).data(),
-                             pointers_to(environment).data());
-  if (failed != 0)
-    return system_failure(
-      ec::spawn, "cannot start this program again as the spawner", failed);
-  return spawner_link{std::move(mine), pid, open_pidfd(pid)};
+  program_start start{
+    "/proc/self/exe",
+    own_arguments(),
+    spawner_environment(),
+    {{theirs.get(), spawner_fd}, {-1, STDIN_FILENO}, {-1, STDOUT_FILENO}}};
+  TROUPE_TRY(auto started,
+             start_program(std::move(start),
+                           "cannot start this program again as the spawner"));
+  return spawner_link{std::move(mine), started.pid, std::move(started.process)};
 }
 
 void run_spawner_if_asked(rank_main entry) {

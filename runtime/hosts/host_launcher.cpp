@@ -1,0 +1,494 @@
+#include "troupe/runtime/hosts/host_launcher.hpp"
+
+#include <algorithm>
+#include <cerrno>
+#include <csignal>
+#include <deque>
+#include <list>
+#include <mutex>
+#include <optional>
+#include <thread>
+#include <utility>
+
+#include <fcntl.h>
+#include <poll.h>
+#include <sys/eventfd.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "troupe/runtime/process/descriptor.hpp"
+#include "troupe/runtime/process/processes.hpp"
+#include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/process/start_program.hpp"
+#include "troupe/runtime/process/threads.hpp"
+#include "troupe/runtime/text.hpp"
+
+namespace troupe::internal {
+
+namespace {
+
+using steady = std::chrono::steady_clock;
+
+/// What is kept of a launcher's standard error: bytes, lines, bytes per line.
+constexpr std::size_t max_kept = 4096;
+constexpr std::size_t max_lines = 5;
+constexpr std::size_t max_line = 300;
+
+/// What is read at most of a launcher that has ended.
+constexpr std::size_t max_rest = std::size_t{1} << 20;
+
+/// The last lines of *text*, printable and without secrets.
+std::string last_lines(std::string_view text) {
+  std::deque<std::string> lines;
+  while (!text.empty()) {
+    auto size = std::min(text.find_first_of("\r\n"), text.size());
+    auto line = utf8_text(text.substr(0, size));
+    text.remove_prefix(std::min(size + 1, text.size()));
+    std::erase_if(line, [](unsigned char c) { return c < ' ' && c != '\t'; });
+    if (line.find_first_not_of(" \t") == line.npos)
+      continue;
+    lines.emplace_back(cut_text(line, max_line));
+    if (lines.size() > max_lines)
+      lines.pop_front();
+  }
+  std::string result;
+  for (const auto& line : lines)
+    result += (result.empty() ? "" : "\n") + line;
+  return redacted_lines(result);
+}
+
+struct pipe_of_launcher {
+  unique_fd reader;
+  unique_fd writer;
+};
+
+expected<pipe_of_launcher> make_launcher_pipe() {
+  int ends[2];
+  if (::pipe2(ends, O_CLOEXEC) != 0)
+    return system_failure(ec::spawn, "cannot make a pipe for a launcher");
+  return pipe_of_launcher{unique_fd{ends[0]}, unique_fd{ends[1]}};
+}
+
+void make_nonblocking(const unique_fd& fd) {
+  ::fcntl(fd.get(), F_SETFL, O_NONBLOCK);
+}
+
+} // namespace
+
+std::string shell_quoted(std::string_view text) {
+  std::string result = "'";
+  for (char c : text) {
+    if (c == '\'')
+      result += "'\\''";
+    else
+      result += c;
+  }
+  return result + '\'';
+}
+
+expected<std::vector<std::string>>
+agent_command(launch_engine engine, std::string_view host,
+              const std::vector<std::string>& program) {
+  if (!is_host_name(host))
+    return failure(ec::invalid_argument, concat("\"", cut_text(host, 100),
+                                                "\" is not the name of a "
+                                                "host"));
+  for (const auto& x : program)
+    if (x.find('\0') != x.npos)
+      return failure(ec::invalid_argument,
+                     "an argument of the program has a byte 0");
+  if (program.empty() || !program.front().starts_with('/'))
+    return failure(ec::invalid_argument,
+                   "the program for the agents has no full path");
+  if (engine == launch_engine::slurm) {
+    std::vector<std::string> result{"srun",
+                                    "--overlap",
+                                    "-N1",
+                                    "-n1",
+                                    "-w",
+                                    std::string{host},
+                                    "--kill-on-bad-exit=0",
+                                    "--input=all"};
+    result.insert(result.end(), program.begin(), program.end());
+    return result;
+  }
+  if (engine != launch_engine::ssh)
+    return failure(ec::invalid_argument,
+                   "agents are launched by ssh and srun only");
+  // The remote shell splits the text again.
+  std::string command = "exec";
+  for (const auto& x : program)
+    command += ' ' + shell_quoted(x);
+  return std::vector<std::string>{"ssh",
+                                  "-o",
+                                  "BatchMode=yes",
+                                  "-o",
+                                  "ConnectTimeout=5",
+                                  "-o",
+                                  "ServerAliveInterval=1",
+                                  "-o",
+                                  "ServerAliveCountMax=3",
+                                  "-o",
+                                  "LogLevel=ERROR",
+                                  std::string{host},
+                                  std::move(command)};
+}
+
+bool launch_end::may_help() const noexcept {
+  return how.how != process_exit::kind::exited || how.code != exit_never_again;
+}
+
+std::string to_string(const launch_end& x) {
+  auto text = x.words;
+  for (auto at = text.find('\n'); at != text.npos; at = text.find('\n', at))
+    text.replace(at, 1, "; ");
+  if (x.how.how == process_exit::kind::lost)
+    return text.empty() ? "its launcher did not begin" : text;
+  return text.empty() ? "its launcher " + to_string(x.how)
+                      : concat(text, " (", to_string(x.how), ')');
+}
+
+/// What the thread does.
+class host_launcher::worker {
+public:
+  /// How far a launcher that is to end has come.
+  enum class ending_step {
+    none,
+    input_closed,
+    terminated,
+    killed,
+    hopeless, ///< Waits for a disk or a device, and is no longer watched.
+  };
+
+  /// A launcher that has been started.
+  struct running {
+    std::uint64_t launch = 0;
+    started_program program;
+    unique_fd input;
+    unique_fd errors;
+    std::string to_write; ///< The rest of its input.
+    std::string read;     ///< The last bytes of its standard error.
+    bool is_delivered = false;
+    bool is_starting = true;
+    ending_step ending = ending_step::none;
+    steady::time_point due{}; ///< Of the next step of its ending.
+  };
+
+  struct waiting {
+    std::uint64_t launch = 0;
+    std::vector<std::string> command;
+    std::string input;
+  };
+
+  worker(launch_listener listener, limits x, unique_fd wake)
+    : listener_(std::move(listener)), limits_(x), wake_(std::move(wake)) {}
+
+  worker(const worker&) = delete;
+  worker& operator=(const worker&) = delete;
+
+  ~worker() {
+    order([this] { stopped_ = true; });
+    if (thread_.joinable())
+      thread_.join();
+  }
+
+  expected<void> begin() {
+    TROUPE_TRY(thread_, start_thread([this] { run(); }));
+    return {};
+  }
+
+  /// Calls *change* under the lock and wakes the thread.
+  template <class Change>
+  void order(Change change) {
+    {
+      std::lock_guard guard{mutex_};
+      change();
+    }
+    std::uint64_t one = 1;
+    [[maybe_unused]] auto written = ::write(wake_.get(), &one, sizeof(one));
+  }
+
+  // Guarded by the mutex.
+  std::vector<waiting> ordered;
+  std::vector<std::uint64_t> arrivals;
+  std::vector<std::uint64_t> ends;
+
+private:
+  void run() {
+    for (;;) {
+      if (take_orders() && running_.empty())
+        return;
+      start_waiting();
+      wait();
+      for (auto& x : running_)
+        serve(x);
+      collect_ended();
+    }
+  }
+
+  /// Returns whether all is to end.
+  bool take_orders() {
+    std::vector<std::uint64_t> arrived, ending;
+    bool stopped = false;
+    {
+      std::lock_guard guard{mutex_};
+      for (auto& x : ordered)
+        waiting_.push_back(std::move(x));
+      ordered.clear();
+      arrived.swap(arrivals);
+      ending.swap(ends);
+      stopped = stopped_;
+    }
+    for (auto launch : arrived)
+      if (auto* x = find(launch))
+        x->is_starting = false;
+    for (auto launch : ending)
+      end_launch(launch);
+    while (stopped && !waiting_.empty())
+      end_launch(waiting_.front().launch);
+    for (auto& x : running_)
+      if (stopped)
+        begin_end(x);
+    return stopped;
+  }
+
+  running* find(std::uint64_t launch) {
+    auto i = std::ranges::find(running_, launch, &running::launch);
+    return i == running_.end() ? nullptr : &*i;
+  }
+
+  void end_launch(std::uint64_t launch) {
+    if (auto* x = find(launch)) {
+      begin_end(*x);
+      return;
+    }
+    auto i = std::ranges::find(waiting_, launch, &waiting::launch);
+    if (i == waiting_.end())
+      return;
+    waiting_.erase(i);
+    report({launch, {process_exit::kind::lost, 0, {}}, {}});
+  }
+
+  void begin_end(running& x) {
+    if (x.ending != ending_step::none)
+      return;
+    x.input.reset();
+    x.to_write.clear();
+    x.is_starting = false;
+    x.ending = ending_step::input_closed;
+    x.due = steady::now() + limits_.grace;
+  }
+
+  void start_waiting() {
+    auto starting = static_cast<std::size_t>(std::ranges::count_if(
+      running_, [](const running& x) { return x.is_starting; }));
+    for (; starting < limits_.starting && !waiting_.empty(); ++starting) {
+      auto next = std::move(waiting_.front());
+      waiting_.pop_front();
+      auto started = start(next);
+      if (started)
+        write_input(running_.emplace_back(std::move(*started)));
+      else
+        report({next.launch,
+                {process_exit::kind::lost, 0, {}},
+                started.error().message});
+    }
+  }
+
+  static expected<running> start(waiting& x) {
+    TROUPE_TRY(auto input, make_launcher_pipe());
+    TROUPE_TRY(auto errors, make_launcher_pipe());
+    auto name = x.command.empty() ? std::string{} : x.command.front();
+    program_start start{name,
+                        std::move(x.command),
+                        std::nullopt,
+                        {{input.reader.get(), STDIN_FILENO},
+                         {-1, STDOUT_FILENO},
+                         {errors.writer.get(), STDERR_FILENO}}};
+    TROUPE_TRY(auto program,
+               start_program(std::move(start), "cannot start " + name));
+    if (!program.process) { // It would run unseen.
+      auto problem = errno;
+      ::kill(program.pid, SIGKILL);
+      uninterrupted([&] { return ::waitpid(program.pid, nullptr, 0); });
+      return system_failure(ec::spawn, "cannot watch " + name, problem);
+    }
+    make_nonblocking(input.writer);
+    make_nonblocking(errors.reader);
+    running result;
+    result.launch = x.launch;
+    result.program = std::move(program);
+    result.input = std::move(input.writer);
+    result.errors = std::move(errors.reader);
+    result.to_write = std::move(x.input);
+    return result;
+  }
+
+  void wait() {
+    std::vector<pollfd> waits{{wake_.get(), POLLIN, 0}};
+    std::optional<steady::time_point> due;
+    for (const auto& x : running_) {
+      waits.push_back({x.program.process.get(), POLLIN, 0});
+      waits.push_back({x.errors.get(), POLLIN, 0});
+      if (!x.to_write.empty())
+        waits.push_back({x.input.get(), POLLOUT, 0});
+      if (x.ending != ending_step::none && (!due || x.due < *due))
+        due = x.due;
+    }
+    int timeout = -1;
+    if (due) {
+      auto left =
+        std::chrono::ceil<std::chrono::milliseconds>(*due - steady::now());
+      timeout = std::max(0, static_cast<int>(left.count()));
+    }
+    ::poll(waits.data(), waits.size(), timeout);
+    std::uint64_t count = 0;
+    if ((waits.front().revents & POLLIN) != 0) [[maybe_unused]]
+      auto n = ::read(wake_.get(), &count, sizeof(count));
+  }
+
+  void serve(running& x) {
+    write_input(x);
+    read_errors(x, max_kept);
+    if (x.ending == ending_step::none || steady::now() < x.due)
+      return;
+    x.due = steady::now() + limits_.grace;
+    switch (x.ending) {
+      case ending_step::input_closed:
+        send_signal(x.program.process, SIGTERM);
+        x.ending = ending_step::terminated;
+        break;
+      case ending_step::terminated:
+        send_signal(x.program.process, SIGKILL);
+        x.ending = ending_step::killed;
+        break;
+      default:
+        x.ending = ending_step::hopeless;
+    }
+  }
+
+  void write_input(running& x) {
+    if (!x.input || x.is_delivered)
+      return;
+    while (!x.to_write.empty()) {
+      auto n = uninterrupted([&] {
+        return ::write(x.input.get(), x.to_write.data(), x.to_write.size());
+      });
+      if (n < 0 && errno == EAGAIN)
+        return;
+      if (n < 0) { // It has closed its input, and will end.
+        x.to_write.clear();
+        x.input.reset();
+        return;
+      }
+      x.to_write.erase(0, static_cast<std::size_t>(n));
+    }
+    x.is_delivered = true;
+    listener_.delivered(x.launch);
+  }
+
+  /// Reads at most *limit* bytes.
+  static void read_errors(running& x, std::size_t limit) {
+    char bytes[16384];
+    for (std::size_t total = 0; x.errors && total < limit;) {
+      auto n = uninterrupted(
+        [&] { return ::read(x.errors.get(), bytes, sizeof(bytes)); });
+      if (n < 0 && errno == EAGAIN)
+        return;
+      if (n <= 0) {
+        x.errors.reset();
+        return;
+      }
+      total += static_cast<std::size_t>(n);
+      x.read.append(bytes, static_cast<std::size_t>(n));
+      if (x.read.size() > max_kept)
+        x.read.erase(0, x.read.size() - max_kept);
+    }
+  }
+
+  void collect_ended() {
+    for (auto i = running_.begin(); i != running_.end();) {
+      auto has_gone = has_ended(i->program.process, 0);
+      if (!has_gone && i->ending != ending_step::hopeless) {
+        ++i;
+        continue;
+      }
+      auto ended = std::move(*i);
+      i = running_.erase(i);
+      if (has_gone)
+        report_end(ended);
+      else
+        report({ended.launch,
+                {process_exit::kind::lost, 0, {}},
+                "its launcher was killed but does not end"});
+    }
+  }
+
+  void report_end(running& x) {
+    // Before its number may be used again.
+    end_session(x.program.pid, limits_.grace);
+    siginfo_t info{};
+    auto rc = uninterrupted([&] {
+      return ::waitid(P_PIDFD, static_cast<id_t>(x.program.process.get()),
+                      &info, WEXITED);
+    });
+    process_exit how{process_exit::kind::lost, 0, {}};
+    if (rc == 0) // Otherwise the program itself waits for all children.
+      how = {info.si_code == CLD_EXITED ? process_exit::kind::exited
+                                        : process_exit::kind::signaled,
+             info.si_status,
+             {}};
+    read_errors(x, max_rest);
+    report({x.launch, std::move(how), last_lines(x.read)});
+  }
+
+  void report(launch_end x) { listener_.ended(std::move(x)); }
+
+  launch_listener listener_;
+  limits limits_;
+  unique_fd wake_;
+  std::mutex mutex_;
+  bool stopped_ = false; // guarded by it
+  std::deque<waiting> waiting_;
+  std::list<running> running_;
+  std::thread thread_;
+};
+
+host_launcher::host_launcher(std::unique_ptr<worker> x)
+  : worker_(std::move(x)) {}
+
+host_launcher::host_launcher(host_launcher&&) noexcept = default;
+
+host_launcher::~host_launcher() = default;
+
+expected<host_launcher> host_launcher::start(launch_listener listener,
+                                             limits x) {
+  unique_fd wake{::eventfd(0, EFD_CLOEXEC | EFD_NONBLOCK)};
+  if (!wake)
+    return system_failure(ec::spawn, "cannot make a descriptor for launchers");
+  auto made = std::make_unique<worker>(std::move(listener), x, std::move(wake));
+  TROUPE_TRY_VOID(made->begin());
+  return host_launcher{std::move(made)};
+}
+
+expected<host_launcher> host_launcher::start(launch_listener listener) {
+  return start(std::move(listener), {});
+}
+
+void host_launcher::launch(std::uint64_t launch,
+                           std::vector<std::string> command,
+                           std::string input) {
+  worker_->order([&] {
+    worker_->ordered.push_back({launch, std::move(command), std::move(input)});
+  });
+}
+
+void host_launcher::arrived(std::uint64_t launch) {
+  worker_->order([&] { worker_->arrivals.push_back(launch); });
+}
+
+void host_launcher::end(std::uint64_t launch) {
+  worker_->order([&] { worker_->ends.push_back(launch); });
+}
+
+} // namespace troupe::internal

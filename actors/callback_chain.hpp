@@ -28,8 +28,8 @@ struct user_callback_args {
   std::shared_ptr<callback_list> callbacks;
 };
 
-/// Behavior of the USER CALLBACK actor. Spawn it detached: callbacks may
-/// block.
+/// Behavior of the actor that calls the classes, for the chain. Spawn it
+/// detached: callbacks may block.
 user_callback_actor::behavior_type
 callback_runner(user_callback_actor::stateful_pointer<run_context> self,
                 user_callback_args args);

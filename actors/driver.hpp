@@ -68,8 +68,8 @@ struct driver_state {
   void warned(const attempt_warning& x);
 
   void advanced(const epoch_advanced& x);
-  /// One of the run's own actors is gone, which only a defect of ours can bring
-  /// about.
+  /// One of the run's own actors is gone. Only a defect of Troupe can cause
+  /// that.
   void lost(const caf::down_msg& x);
   void group_lost(const error& reason);
   void callbacks_lost(const error& reason);

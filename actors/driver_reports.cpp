@@ -1,5 +1,5 @@
-// What the DRIVER does with reports: has them stored, answers, and tells
-// callbacks.
+// What the DRIVER does with reports: has them stored, answers, and sends them
+// to callbacks.
 
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"

@@ -76,17 +76,17 @@ find_actors(const run_config& config, caf::actor_system& system) {
   return result;
 }
 
-/// The actor that receives the driver's events for callbacks.
-struct listeners {
+/// The callbacks of a run.
+struct run_callbacks {
   std::shared_ptr<callback_list> classes;
   std::vector<named_callback_actor> actors;
   std::shared_ptr<callback_cursor> cursor; ///< Unset: there are no callbacks.
 };
 
-expected<listeners> find_listeners(const run_config& config,
-                                   std::vector<named_callback_actor> actors,
-                                   run_store& store) {
-  listeners result{
+expected<run_callbacks> find_callbacks(const run_config& config,
+                                       std::vector<named_callback_actor> actors,
+                                       run_store& store) {
+  run_callbacks result{
     std::make_shared<callback_list>(config.callbacks, config.callback_errors),
     std::move(actors),
     {}};
@@ -147,7 +147,7 @@ private:
   const bool here_;
   spawner_connection* spawner_ = nullptr;
   std::unique_ptr<run_parts> run_ = std::make_unique<run_parts>();
-  listeners listeners_;
+  run_callbacks callbacks_;
   cpu_plan cpus_;
   group_plan plan_;
   attempt_start first_;
@@ -165,8 +165,8 @@ expected<void> run_starter::open() {
              run_store::open(request_.run, request_.loop.config_text));
   request_.run.name = run_->store->description().name;
   TROUPE_TRY_VOID(start_trackers());
-  TROUPE_TRY(listeners_,
-             find_listeners(request_.run, std::move(actors), *run_->store));
+  TROUPE_TRY(callbacks_,
+             find_callbacks(request_.run, std::move(actors), *run_->store));
   return {};
 }
 
@@ -267,15 +267,15 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
 }
 
 user_callback_actor run_starter::spawn_callbacks() {
-  if (!listeners_.cursor)
+  if (!callbacks_.cursor)
     return {};
-  auto& classes = listeners_.classes;
+  auto& classes = callbacks_.classes;
   callback_chain_args args;
   args.watch = classes->watch();
   if (!classes->empty())
     args.classes = system_.spawn<caf::detached>(callback_runner,
                                                 user_callback_args{classes});
-  args.actors = std::move(listeners_.actors);
+  args.actors = std::move(callbacks_.actors);
   args.callback_errors = request_.run.callback_errors;
   args.patience = {request_.run.callback_timeout, request_.run.callback_limit,
                    note(), run_->callbacks_left_behind};
@@ -291,7 +291,7 @@ driver_args run_starter::args_of_driver() {
   args.group = x.group;
   args.committer =
     system_.spawn<caf::detached>(committer, committer_args{x.store, x.monitor});
-  args.cursor = x.cursor = listeners_.cursor;
+  args.cursor = x.cursor = callbacks_.cursor;
   args.callbacks = spawn_callbacks();
   args.context = context_of(request_, *x.store);
   args.failure = config.failure;

@@ -36,12 +36,12 @@ constexpr std::array<std::string_view, 5> kinds_of_the_run{
 /// Most bytes of an event's kind.
 constexpr std::size_t max_kind_bytes = 256;
 
+/// As `value_or_throw`, but leaves a run that stops by `run_stopped`.
 template <class T>
 T value_or_leave(expected<T> x) {
   if (!x)
     leave(std::move(x.error()));
-  if constexpr (!std::is_void_v<T>)
-    return std::move(*x);
+  return value_or_throw(std::move(x));
 }
 
 std::string default_name(std::uint64_t index) {

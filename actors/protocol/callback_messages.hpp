@@ -16,7 +16,7 @@
 #include "troupe/runtime/values/run_error.hpp"
 #include "troupe/runtime/values/run_status.hpp"
 
-// What the driver tells USER CALLBACK actors, those of users among them, and
+// What the driver sends to USER CALLBACK actors, including those of users, and
 // what they answer.
 
 namespace troupe {

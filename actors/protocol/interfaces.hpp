@@ -26,7 +26,7 @@ using driver_actor = caf::typed_actor<
   caf::result<void>(preempt_run),
   // Anyone asks how the run is; answers at once from memory.
   caf::result<run_status>(get_status),
-  // The worker group tells what became of an attempt.
+  // The worker group says how an attempt starts, runs and ends.
   caf::result<void>(attempt_started), caf::result<void>(attempt_ended),
   caf::result<void>(attempt_failed), caf::result<void>(attempt_warning),
   caf::result<void>(epoch_advanced),

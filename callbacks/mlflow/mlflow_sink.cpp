@@ -205,7 +205,7 @@ void mlflow_sink::gather(const metrics& values, std::int64_t step,
   }
 }
 
-// Tags go first: sent twice they do no harm, and the metrics then tell how many
+// Tags go first: sent twice they do no harm, and the metrics then show how many
 // records were accepted.
 sink_result mlflow_sink::flush(gathered& x) {
   TROUPE_TRY_VOID(tag_changed_names());

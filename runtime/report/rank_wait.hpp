@@ -61,17 +61,17 @@ struct loop_place {
 
 /// The run itself waits for the end of all loops: for ranks that a signal has
 /// stopped, and for the last one that is not in *elsewhere*, where it waits for
-/// something itself. Those that *waits* lack are not named again; one entry of
-/// *ranks* per rank. Nothing if no one is left.
+/// something itself. Leaves out ranks that are already missing in one of
+/// *waits*. One entry of *ranks* per rank. Nothing if no rank is left.
 std::optional<rank_wait> end_wait(const std::vector<loop_place>& ranks,
                                   const std::vector<int>& elsewhere,
                                   const std::vector<rank_wait>& waits);
 
-/// Removes from the missing ranks of each of *waits* those that wait
-/// themselves, in one of *waits* or *elsewhere*: they are not to blame. A
-/// wait without missing ranks then is part of a circle, and stays
-/// unchanged, unless a signal has *stopped* ranks of the circle: they keep the
-/// others there, and wait for no one.
+/// Finds the ranks that cause *waits*. A missing rank that waits itself, in one
+/// of *waits* or *elsewhere*, is not to blame and is removed. If a wait would
+/// have none left, its ranks wait for each other in a circle: then the ranks of
+/// the circle that a signal has *stopped* are to blame. If there are none, the
+/// wait stays unchanged.
 void blame_awaited(std::vector<rank_wait>& waits,
                    const std::vector<int>& elsewhere,
                    const std::vector<int>& stopped);

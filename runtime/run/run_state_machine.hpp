@@ -101,7 +101,7 @@ struct run_action {
                  ///< such group.
     preempt_group, ///< Ask the ranks of `attempt` to leave their loops for
                    ///< `reason`; answer `grace_over` if they take too long.
-    end,           ///< The run is over; `reason` tells why unless it finished.
+    end,           ///< The run is over; `reason` says why unless it finished.
   };
 
   kind what = kind::none;

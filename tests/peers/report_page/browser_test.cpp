@@ -556,14 +556,14 @@ TEST_F(browser_test, it_is_light_or_dark_as_the_system_or_the_reader_wishes) {
   // A page that shows the color of a pixel of each picture.
   auto look = [&](const fs::path& picture) {
     write_bytes(run_.path() / "look.html",
-                "<!DOCTYPE html><p id=answer></p><img id=i src='file://"
-                  + picture.string()
-                  + "'><script>i.onload = () => {"
-                    " const c = document.createElement('canvas');"
-                    " const p = c.getContext('2d'); p.drawImage(i, 0, 0);"
-                    " const [r, g, b] = p.getImageData(3, 3, 1, 1).data;"
-                    " answer.textContent = r + g + b > 600 ? 'light' :"
-                    "   r + g + b < 150 ? 'dark' : 'odd'; };</script>");
+                "<!DOCTYPE html><p id=answer></p><script>function look(i) {"
+                " const c = document.createElement('canvas');"
+                " const p = c.getContext('2d'); p.drawImage(i, 0, 0);"
+                " const [r, g, b] = p.getImageData(3, 3, 1, 1).data;"
+                " answer.textContent = r + g + b > 600 ? 'light' :"
+                "   r + g + b < 150 ? 'dark' : 'odd'; }</script>"
+                "<img onload='look(this)' src='file://"
+                  + picture.string() + "'>");
     return open_in_chromium(run_.path() / "look.html").dom;
   };
   const chromium_options tall{.height = 2400};

@@ -58,7 +58,7 @@ expected<void> csv_sink::check(const tracked_run&) const {
     "attempts",   "callbacks.told", "checkpoints", "comet",    "journal.jsonl",
     "lock",       "logs",           "media",       "mlruns",   "params.json",
     "ranks",      "report.html",    "result.json", "run.json", "sinks",
-    "state.json", "wandb"};
+    "state.json", "tensorboard",    "wandb"};
   // Files that end in ".new" are replacements under construction.
   if (file.empty() || file.filename() != file || file.filename_is_dot()
       || file.filename_is_dot_dot() || file.extension() == ".new"

@@ -327,9 +327,9 @@ TEST_F(csv_sink_test, does_not_create_the_folder_of_a_removed_run) {
 }
 
 TEST_F(csv_sink_test, refuses_names_that_it_cannot_use) {
-  for (const auto* name :
-       {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl", "lock", "ranks",
-        "attempts", "checkpoints", "callbacks.told", "state.json.new"}) {
+  for (const auto* name : {"", ".", "..", "a/b.csv", "/tmp/x", "journal.jsonl",
+                           "lock", "ranks", "attempts", "checkpoints",
+                           "callbacks.told", "state.json.new", "tensorboard"}) {
     auto refused = csv_sink{{.file = name}}.check(run_);
     ASSERT_FALSE(refused) << name;
     EXPECT_EQ(refused.error().code, ec::invalid_config);

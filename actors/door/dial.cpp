@@ -78,6 +78,7 @@ public:
     TROUPE_TRY_VOID(
       start_detached_thread([result, host = std::move(host), port] {
         result->answer_ = resolve(host, port, 0);
+        result->is_done_ = true;
         ::eventfd_write(result->done_.get(), 1);
       }));
     return result;
@@ -88,15 +89,15 @@ public:
 
   /// The answer, if there is one.
   std::optional<resolution> answer() const {
-    pollfd wait{done_.get(), POLLIN, 0};
-    if (::poll(&wait, 1, 0) != 1)
+    if (!is_done_)
       return std::nullopt;
-    return answer_; // Written before the event.
+    return answer_;
   }
 
 private:
   unique_fd done_;
-  resolution answer_;
+  resolution answer_; // not touched by its thread once `is_done_`
+  std::atomic<bool> is_done_ = false;
 };
 
 /// One address of the ticket.

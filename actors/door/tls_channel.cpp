@@ -386,7 +386,7 @@ void tls_channel::finish() noexcept {
   if (established_ && failure_.cause == channel_fault::none)
     SSL_shutdown(ssl_.get());
   ERR_clear_error();
-  ::shutdown(socket_.get(), SHUT_WR);
+  ::shutdown(wire_.socket, SHUT_WR);
 }
 
 std::string peer_address(int socket) {

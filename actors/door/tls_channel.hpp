@@ -125,7 +125,10 @@ public:
   /// Whether `shake_hands` has succeeded.
   bool is_established() const noexcept { return established_; }
 
-  int socket() const noexcept { return socket_.get(); }
+  int socket() const noexcept { return wire_.socket; }
+
+  /// Gives the socket to the caller, who closes it after this object.
+  int release_socket() noexcept { return socket_.release(); }
 
 private:
   /// What OpenSSL's reads and writes act on.

@@ -6,9 +6,9 @@
 #include <caf/scoped_actor.hpp>
 
 #include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/transport/framed_scribe.hpp"
 #include "troupe/actors/transport/publication.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
-#include "troupe/actors/transport/unix_scribe.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {
@@ -26,16 +26,16 @@ error explain(const caf::error& reason, const std::string& where,
           "no connection through " + where + ": " + caf::to_string(reason)};
 }
 
-/// Asks the peer of *socket* for its actor; errors call the socket *where*.
+/// Asks the other side of *link* for its actor; errors call the link *where*.
 expected<caf::strong_actor_ptr> greet(caf::actor_system& system,
                                       const std::set<std::string>& interface,
-                                      unique_fd socket,
+                                      std::unique_ptr<byte_link> link,
                                       const std::string& where,
                                       std::chrono::milliseconds timeout) {
   auto& loop =
-    static_cast<unix_scribe::multiplexer&>(system.middleman().backend());
-  caf::io::scribe_ptr scribe = caf::make_counted<unix_scribe>(
-    loop, socket.release(), frame_guard::side::client, refusal_handler{});
+    static_cast<framed_scribe::multiplexer&>(system.middleman().backend());
+  caf::io::scribe_ptr scribe = caf::make_counted<framed_scribe>(
+    loop, std::move(link), frame_guard::side::client, refusal_handler{});
   expected<caf::strong_actor_ptr> result;
   caf::scoped_actor self{system, true};
   request(self, broker_of(system), timeout, caf::connect_atom_v, scribe,
@@ -69,15 +69,25 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
   auto socket = connect_to(path, timeout);
   if (!socket)
     return tl::unexpected{std::move(socket.error())};
-  return greet(system, interface, std::move(*socket),
+  return greet(system, interface,
+               std::make_unique<socket_link>(std::move(*socket)),
                "the socket " + path.string(), timeout);
 }
 
 expected<caf::strong_actor_ptr>
 connect_actor(caf::actor_system& system, std::set<std::string> interface,
               unique_fd socket, std::chrono::milliseconds timeout) {
-  return greet(system, interface, std::move(socket),
+  return greet(system, interface,
+               std::make_unique<socket_link>(std::move(socket)),
                "the other end of a private endpoint", timeout);
+}
+
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              std::unique_ptr<byte_link> link,
+              std::chrono::milliseconds timeout) {
+  return greet(system, interface, std::move(link),
+               "the other end of a connection", timeout);
 }
 
 } // namespace troupe

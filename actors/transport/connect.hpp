@@ -1,6 +1,7 @@
 #pragma once
 
 #include <chrono>
+#include <memory>
 #include <set>
 #include <string>
 
@@ -13,6 +14,12 @@
 
 namespace troupe {
 
+namespace internal {
+
+class byte_link;
+
+} // namespace internal
+
 /// How long `connect` waits for the other side. It usually answers in less than
 /// a millisecond; a stopped or overloaded one does not.
 constexpr auto connect_timeout = std::chrono::seconds{10};
@@ -24,6 +31,10 @@ connect_actor(caf::actor_system& system, std::set<std::string> interface,
 expected<caf::strong_actor_ptr>
 connect_actor(caf::actor_system& system, std::set<std::string> interface,
               internal::unique_fd socket, std::chrono::milliseconds timeout);
+expected<caf::strong_actor_ptr>
+connect_actor(caf::actor_system& system, std::set<std::string> interface,
+              std::unique_ptr<internal::byte_link> link,
+              std::chrono::milliseconds timeout);
 
 /// The actor that was published at the socket *path*, by a process of the same
 /// user. Blocks; not for use inside an actor.
@@ -47,6 +58,19 @@ expected<Handle> connect(caf::actor_system& system, internal::unique_fd socket,
                          std::chrono::milliseconds timeout = connect_timeout) {
   return connect_actor(system, system.message_types<Handle>(),
                        std::move(socket), timeout)
+    .map([](caf::strong_actor_ptr x) {
+      return caf::actor_cast<Handle>(std::move(x));
+    });
+}
+
+/// The actor at the other side of *link*, where it was added to the actor's
+/// `private_endpoint`. Fails as the other `connect`.
+template <class Handle>
+expected<Handle> connect(caf::actor_system& system,
+                         std::unique_ptr<internal::byte_link> link,
+                         std::chrono::milliseconds timeout = connect_timeout) {
+  return connect_actor(system, system.message_types<Handle>(), std::move(link),
+                       timeout)
     .map([](caf::strong_actor_ptr x) {
       return caf::actor_cast<Handle>(std::move(x));
     });

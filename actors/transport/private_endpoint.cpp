@@ -7,7 +7,7 @@
 #include <caf/io/doorman.hpp>
 #include <caf/io/middleman.hpp>
 
-#include "troupe/actors/transport/unix_scribe.hpp"
+#include "troupe/actors/transport/framed_scribe.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal {
@@ -16,7 +16,7 @@ namespace troupe::internal {
 /// `enter` happens on the network thread.
 class pair_doorman : public caf::io::doorman {
 public:
-  using multiplexer = unix_scribe::multiplexer;
+  using multiplexer = framed_scribe::multiplexer;
 
   // The number only has to differ from those of sockets.
   pair_doorman(multiplexer& loop, std::uint16_t slot,
@@ -24,10 +24,10 @@ public:
     : doorman(caf::io::accept_handle::from_int(-1 - std::int64_t{slot})),
       loop_(loop), slot_(slot), on_refusal_(std::move(on_refusal)) {}
 
-  /// Takes *socket*, which is connected.
-  void enter(unique_fd socket) {
+  /// Takes *link*, which is connected.
+  void enter(std::unique_ptr<byte_link> link) {
     auto self = retain(this);
-    auto shared = std::make_shared<unique_fd>(std::move(socket));
+    auto shared = std::make_shared<std::unique_ptr<byte_link>>(std::move(link));
     loop_.post([self, shared] {
       self->waiting_.push_back(std::move(*shared));
       self->accept_waiting();
@@ -58,11 +58,11 @@ private:
   void accept_waiting() {
     if (!open_)
       return;
-    for (auto& socket : std::exchange(waiting_, {})) {
+    for (auto& link : std::exchange(waiting_, {})) {
       if (detached())
         continue;
-      auto scribe = caf::make_counted<unix_scribe>(
-        loop_, socket.release(), frame_guard::side::server, on_refusal_);
+      auto scribe = caf::make_counted<framed_scribe>(
+        loop_, std::move(link), frame_guard::side::server, on_refusal_);
       auto handle = scribe->hdl();
       parent()->add_scribe(std::move(scribe));
       doorman::new_connection(&loop_, handle);
@@ -72,7 +72,7 @@ private:
   multiplexer& loop_;
   std::uint16_t slot_;
   refusal_handler on_refusal_;
-  std::vector<unique_fd> waiting_;
+  std::vector<std::unique_ptr<byte_link>> waiting_;
   bool open_ = false; ///< The broker knows this doorman.
 };
 
@@ -107,8 +107,12 @@ private_endpoint::~private_endpoint() = default;
 
 expected<unique_fd> private_endpoint::new_connection() {
   TROUPE_TRY(auto ends, socket_pair("cannot make a rank's socket"));
-  doorman_->enter(std::move(ends.first));
+  add(std::make_unique<socket_link>(std::move(ends.first)));
   return std::move(ends.second);
+}
+
+void private_endpoint::add(std::unique_ptr<byte_link> link) {
+  doorman_->enter(std::move(link));
 }
 
 } // namespace troupe::internal

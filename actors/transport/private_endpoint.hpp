@@ -1,5 +1,6 @@
 #pragma once
 
+#include <memory>
 #include <set>
 #include <string>
 
@@ -12,6 +13,7 @@
 
 namespace troupe::internal {
 
+class byte_link;
 class pair_doorman;
 
 /// A connection point of an actor without a name: only a process that was given
@@ -30,6 +32,10 @@ public:
   /// A new connection to the actor; the result is the end for `connect` in
   /// another process. From any thread; fails with `ec::spawn`.
   expected<unique_fd> new_connection();
+
+  /// Serves a connection whose other side was authenticated elsewhere. From any
+  /// thread.
+  void add(std::unique_ptr<byte_link> link);
 
 private:
   private_endpoint(publication published,

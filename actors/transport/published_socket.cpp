@@ -11,8 +11,8 @@
 #include <caf/io/middleman.hpp>
 #include <caf/io/network/acceptor_impl.hpp>
 
+#include "troupe/actors/transport/framed_scribe.hpp"
 #include "troupe/actors/transport/unix_endpoint.hpp"
-#include "troupe/actors/transport/unix_scribe.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/storage/held_folder.hpp"
 
@@ -25,7 +25,7 @@ namespace {
 /// Accepts connections on a Unix socket, from processes of this user only.
 class unix_doorman : public caf::io::doorman {
 public:
-  using multiplexer = unix_scribe::multiplexer;
+  using multiplexer = framed_scribe::multiplexer;
 
   /// Takes ownership of *socket*, which listens. *slot* takes the role of the
   /// port in CAF: the key of the published actor.
@@ -45,8 +45,9 @@ public:
       return true;
     }
     auto& loop = acceptor_.backend();
-    auto scribe = caf::make_counted<unix_scribe>(
-      loop, socket.release(), frame_guard::side::server, on_refusal_);
+    auto scribe = caf::make_counted<framed_scribe>(
+      loop, std::make_unique<socket_link>(std::move(socket)),
+      frame_guard::side::server, on_refusal_);
     auto handle = scribe->hdl();
     parent()->add_scribe(std::move(scribe));
     return doorman::new_connection(&loop, handle);

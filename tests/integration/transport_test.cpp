@@ -29,6 +29,7 @@
 #include "tests/support/named_sockets.hpp"
 #include "tests/support/temporary_folder.hpp"
 #include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/actors/transport/connect.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/private_endpoint.hpp"
@@ -301,6 +302,53 @@ TEST_F(transport_test,
     EXPECT_EQ(ask(client, *found, std::to_string(i)), std::to_string(i));
   }
   EXPECT_EQ(test::named_sockets(), before);
+  caf::anon_send_exit(actor, caf::exit_reason::kill);
+}
+
+/// Has received *held*, and its socket shows nothing of it.
+class holding_link : public byte_link {
+public:
+  explicit holding_link(std::string held)
+    : held_(std::move(held)), ends_(*socket_pair("")) {}
+
+  std::optional<std::size_t> receive(std::span<std::byte> buffer) override {
+    auto size =
+      held_.copy(reinterpret_cast<char*>(buffer.data()), buffer.size());
+    held_.erase(0, size);
+    return size;
+  }
+
+  std::optional<std::size_t> send(std::span<const std::byte> bytes) override {
+    return bytes.size();
+  }
+
+  void finish() noexcept override {}
+  bool holds_data() const noexcept override { return true; }
+  int socket() const noexcept override { return fd_; }
+  int release_socket() noexcept override { return ends_.first.release(); }
+
+private:
+  std::string held_;
+  std::pair<unique_fd, unique_fd> ends_;
+  int fd_ = ends_.first.get();
+};
+
+TEST_F(transport_test, what_a_link_holds_already_is_read_without_an_event) {
+  system_config server_config;
+  caf::actor_system system{server_config};
+  auto actor = system.spawn(echo);
+  auto endpoint = open_private_endpoint(system, actor);
+  ASSERT_TRUE(endpoint) << endpoint.error().message;
+  auto end = endpoint->new_connection().value();
+  std::string greeting(4096, '\0');
+  auto size = ::recv(end.get(), greeting.data(), greeting.size(), 0);
+  ASSERT_GT(size, 0);
+  greeting.resize(static_cast<std::size_t>(size));
+  system_config config;
+  caf::actor_system client{config};
+  auto found =
+    connect<echo_actor>(client, std::make_unique<holding_link>(greeting));
+  EXPECT_TRUE(found) << found.error().message;
   caf::anon_send_exit(actor, caf::exit_reason::kill);
 }
 

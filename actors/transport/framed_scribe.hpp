@@ -1,6 +1,7 @@
 #pragma once
 
 #include <cstddef>
+#include <memory>
 #include <span>
 
 #include <caf/io/network/default_multiplexer.hpp>
@@ -8,24 +9,25 @@
 #include <caf/io/scribe.hpp>
 
 #include "troupe/actors/compat/event_loop.hpp"
+#include "troupe/actors/transport/byte_link.hpp"
 #include "troupe/actors/transport/frame_guard.hpp"
 #include "troupe/actors/transport/publication.hpp"
 
 namespace troupe::internal {
 
-/// One BASP connection over a Unix socket.
+/// One BASP connection over a `byte_link`.
 ///
 /// Differs from CAF's own in three ways: every frame passes a `frame_guard`;
 /// memory grows with the received data, not with the announced size; a write is
 /// sent at once and one read takes all available frames, which saves five of
 /// eight system calls of a small message.
-class unix_scribe : public caf::io::scribe {
+class framed_scribe : public caf::io::scribe {
 public:
   using multiplexer = caf::io::network::default_multiplexer;
 
-  /// Takes ownership of *socket*, which is connected.
-  unix_scribe(multiplexer& loop, int socket, frame_guard::side side,
-              refusal_handler on_refusal);
+  /// *link* is connected.
+  framed_scribe(multiplexer& loop, std::unique_ptr<byte_link> link,
+                frame_guard::side side, refusal_handler on_refusal);
 
   void configure_read(caf::io::receive_policy::config config) override;
   void ack_writes(bool enable) override;
@@ -39,10 +41,11 @@ public:
   void remove_from_loop() override;
 
 private:
-  /// The socket in CAF's event loop.
+  /// The link's socket in CAF's event loop.
   class stream : public caf::io::network::event_handler {
   public:
-    stream(multiplexer& loop, int socket, unix_scribe& owner);
+    stream(multiplexer& loop, std::unique_ptr<byte_link> link,
+           framed_scribe& owner);
 
     void handle_event(caf::io::network::operation op) override;
     void removed_from_loop(caf::io::network::operation op) override;
@@ -50,7 +53,7 @@ private:
 
     void start();
 
-    /// Sends as much as the socket takes now, the rest when it has room again.
+    /// Sends as much as the link takes now, the rest when it has room again.
     void flush();
 
     /// Releases the reference that keeps the owner alive for *op* if the event
@@ -63,14 +66,19 @@ private:
   private:
     void read();
 
-    /// Sends what the socket takes now. False: the connection is broken.
+    /// Lets other connections proceed, and then reads what the link still
+    /// holds.
+    void read_later();
+
+    /// Sends what the link takes now. False: the connection is broken.
     bool send();
 
     void wait_for_room();
     void stop_waiting();
     void fail(caf::io::network::operation op);
 
-    unix_scribe& owner_;
+    framed_scribe& owner_;
+    std::unique_ptr<byte_link> link_;
     std::size_t sent_ = 0; // of outgoing
     // What keeps the owner alive while the event loop knows this stream.
     caf::io::scribe_ptr reader_;

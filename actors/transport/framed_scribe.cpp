@@ -1,11 +1,10 @@
-#include "troupe/actors/transport/unix_scribe.hpp"
+#include "troupe/actors/transport/framed_scribe.hpp"
 
 #include <algorithm>
 #include <array>
-#include <cerrno>
+#include <utility>
 
 #include <poll.h>
-#include <sys/socket.h>
 
 namespace troupe::internal {
 
@@ -32,42 +31,42 @@ void drop(caf::byte_buffer& buffer) {
 
 // -- scribe -------------------------------------------------------------------
 
-unix_scribe::unix_scribe(multiplexer& loop, int socket, frame_guard::side side,
-                         refusal_handler on_refusal)
-  : scribe(caf::io::network::conn_hdl_from_socket(socket)),
-    stream_(loop, socket, *this), guard_(side),
+framed_scribe::framed_scribe(multiplexer& loop, std::unique_ptr<byte_link> link,
+                             frame_guard::side side, refusal_handler on_refusal)
+  : scribe(caf::io::network::conn_hdl_from_socket(link->socket())),
+    stream_(loop, std::move(link), *this), guard_(side),
     on_refusal_(std::move(on_refusal)) {}
 
-void unix_scribe::configure_read(caf::io::receive_policy::config config) {
+void framed_scribe::configure_read(caf::io::receive_policy::config config) {
   // BASP asks for exact sizes only.
   wanted_ = config.second;
   stream_.start();
 }
 
-void unix_scribe::ack_writes(bool enable) {
+void framed_scribe::ack_writes(bool enable) {
   stream_.ack_writes(enable);
 }
 
-void unix_scribe::graceful_shutdown() {
+void framed_scribe::graceful_shutdown() {
   auto guard = retain(this);
   stream_.graceful_shutdown();
   detach(&stream_.backend(), false);
 }
 
-void unix_scribe::flush() {
+void framed_scribe::flush() {
   stream_.flush();
 }
 
-void unix_scribe::add_to_loop() {
+void framed_scribe::add_to_loop() {
   stream_.start();
 }
 
-void unix_scribe::remove_from_loop() {
+void framed_scribe::remove_from_loop() {
   stream_.passivate();
   stream_.release_unless_registered(operation::read);
 }
 
-bool unix_scribe::accept(std::span<const std::byte> bytes) {
+bool framed_scribe::accept(std::span<const std::byte> bytes) {
   auto& buffer = stream_.incoming;
   while (!bytes.empty()) {
     auto part = bytes.first(std::min(wanted_ - buffer.size(), bytes.size()));
@@ -88,7 +87,7 @@ bool unix_scribe::accept(std::span<const std::byte> bytes) {
   return true;
 }
 
-bool unix_scribe::check_header() {
+bool framed_scribe::check_header() {
   auto header = std::span<const std::byte, frame_guard::header_size>{
     reinterpret_cast<const std::byte*>(stream_.incoming.data()),
     frame_guard::header_size};
@@ -104,17 +103,23 @@ bool unix_scribe::check_header() {
 
 // -- stream -------------------------------------------------------------------
 
-unix_scribe::stream::stream(multiplexer& loop, int socket, unix_scribe& owner)
-  : event_handler(loop, socket), owner_(owner) {}
+framed_scribe::stream::stream(multiplexer& loop,
+                              std::unique_ptr<byte_link> link,
+                              framed_scribe& owner)
+  : event_handler(loop, link->release_socket()), owner_(owner),
+    link_(std::move(link)) {}
 
-void unix_scribe::stream::start() {
+void framed_scribe::stream::start() {
   if (!reader_) {
     reader_ = retain(&owner_);
     activate();
+    // Of what came with the end of a handshake, the socket shows nothing.
+    if (link_->holds_data())
+      read_later();
   }
 }
 
-void unix_scribe::stream::handle_event(operation op) {
+void framed_scribe::stream::handle_event(operation op) {
   switch (op) {
     case operation::read:
       read();
@@ -131,37 +136,46 @@ void unix_scribe::stream::handle_event(operation op) {
   }
 }
 
-void unix_scribe::stream::removed_from_loop(operation op) {
+void framed_scribe::stream::removed_from_loop(operation op) {
   // The last act: it may destroy the scribe and this stream with it.
   auto last = std::move(op == operation::read ? reader_ : writer_);
 }
 
-void unix_scribe::stream::graceful_shutdown() {
+void framed_scribe::stream::graceful_shutdown() {
   if (state_.shutting_down)
     return;
   state_.shutting_down = true;
   // Otherwise done as soon as all is sent.
   if (!state_.writing)
-    ::shutdown(fd(), SHUT_WR);
+    link_->finish();
 }
 
-void unix_scribe::stream::read() {
+void framed_scribe::stream::read() {
   static thread_local std::array<std::byte, read_size> buffer;
   for (int i = 0; i < max_consecutive_reads; ++i) {
-    auto size = ::recv(fd(), buffer.data(), buffer.size(), MSG_DONTWAIT);
-    if (size < 0 && (errno == EAGAIN || errno == EINTR))
-      return;
-    if (size <= 0)
+    auto size = link_->receive(buffer);
+    if (!size)
       return fail(operation::read);
-    if (!owner_.accept({buffer.data(), static_cast<std::size_t>(size)}))
+    if (*size == 0)
+      return;
+    if (!owner_.accept({buffer.data(), *size}))
       return passivate();
     // Fewer bytes than requested: that was all. The event loop reports more.
-    if (static_cast<std::size_t>(size) < buffer.size())
+    if (*size < buffer.size() && !link_->holds_data())
       return;
   }
+  if (link_->holds_data())
+    read_later();
 }
 
-void unix_scribe::stream::flush() {
+void framed_scribe::stream::read_later() {
+  backend().post([this, guard = retain(&owner_)] {
+    if (reader_ && !owner_.detached())
+      read();
+  });
+}
+
+void framed_scribe::stream::flush() {
   if (state_.writing || outgoing.empty())
     return;
   // An error is left to the event loop, because the broker is still busy.
@@ -169,17 +183,14 @@ void unix_scribe::stream::flush() {
     wait_for_room();
 }
 
-bool unix_scribe::stream::send() {
+bool framed_scribe::stream::send() {
   while (sent_ < outgoing.size()) {
-    auto size = ::send(fd(), outgoing.data() + sent_, outgoing.size() - sent_,
-                       MSG_DONTWAIT | MSG_NOSIGNAL);
-    if (size < 0 && errno == EINTR)
-      continue;
-    if (size < 0 && errno != EAGAIN)
+    auto size = link_->send(std::as_bytes(std::span{outgoing}).subspan(sent_));
+    if (!size)
       return false;
-    if (size < 0)
+    if (*size == 0)
       break;
-    sent_ += static_cast<std::size_t>(size);
+    sent_ += *size;
   }
   if (sent_ == outgoing.size()) {
     drop(outgoing);
@@ -192,20 +203,20 @@ bool unix_scribe::stream::send() {
   return true;
 }
 
-void unix_scribe::stream::wait_for_room() {
+void framed_scribe::stream::wait_for_room() {
   state_.writing = true;
   writer_ = retain(&owner_);
   backend().add(operation::write, fd(), this);
 }
 
-void unix_scribe::stream::stop_waiting() {
+void framed_scribe::stream::stop_waiting() {
   state_.writing = false;
   backend().del(operation::write, fd(), this);
   if (state_.shutting_down)
-    ::shutdown(fd(), SHUT_WR);
+    link_->finish();
 }
 
-void unix_scribe::stream::fail(operation op) {
+void framed_scribe::stream::fail(operation op) {
   auto guard = retain(&owner_);
   owner_.io_failure(&backend(), op);
   passivate();
@@ -215,7 +226,7 @@ void unix_scribe::stream::fail(operation op) {
   }
 }
 
-void unix_scribe::stream::release_unless_registered(operation op) {
+void framed_scribe::stream::release_unless_registered(operation op) {
   // The event loop reports a removal only if the socket was registered; one
   // that opens and closes in one round would keep itself alive for ever.
   if ((eventbf() & (op == operation::read ? POLLIN : POLLOUT)) == 0)

@@ -1,0 +1,177 @@
+// Actors of two hosts: CAF's network protocol through the door of a run.
+
+#include <atomic>
+#include <future>
+#include <numeric>
+#include <optional>
+#include <string>
+
+#include <caf/event_based_actor.hpp>
+#include <caf/scoped_actor.hpp>
+#include <caf/typed_event_based_actor.hpp>
+#include <gtest/gtest.h>
+
+#include "tests/actors/door/door_fixture.hpp"
+#include "troupe/actors/compat/messaging.hpp"
+#include "troupe/actors/door/dial.hpp"
+#include "troupe/actors/door/tls_link.hpp"
+#include "troupe/actors/protocol/messages.hpp"
+#include "troupe/actors/protocol/register_messages.hpp"
+#include "troupe/actors/protocol/type_ids.hpp"
+#include "troupe/actors/transport/connect.hpp"
+#include "troupe/actors/transport/private_endpoint.hpp"
+#include "troupe/actors/transport/system_config.hpp"
+
+namespace troupe::internal::test {
+
+namespace {
+
+using namespace std::chrono_literals;
+
+using ledger_actor =
+  caf::typed_actor<caf::result<report_committed>(commit_batch),
+                   caf::result<std::string>(std::string)>;
+
+/// Confirms batches, and repeats what it is told.
+ledger_actor::behavior_type ledger(ledger_actor::pointer) {
+  return {
+    [](const commit_batch& x) {
+      return report_committed{x.batch.index, std::nullopt, std::nullopt};
+    },
+    [](std::string& x) { return std::move(x); },
+  };
+}
+
+/// A driver's system behind a door, and an agent's that dials it.
+class hosts_transport_test : public door_test {
+protected:
+  hosts_transport_test() {
+    register_messages();
+    auto made = open_private_endpoint(
+      driver, actor, [this](const std::string& x) { refused.set_value(x); });
+    endpoint.emplace(std::move(*made));
+    open([this](door_args& x) {
+      x.on_guest = [this](std::unique_ptr<tls_channel> guest, std::string) {
+        guest_socket = guest->socket();
+        endpoint->add(make_link(std::move(guest)));
+      };
+    });
+  }
+
+  ~hosts_transport_test() override {
+    opened.reset(); // It calls the endpoint.
+    caf::anon_send_exit(actor, caf::exit_reason::kill);
+  }
+
+  expected<dialed_channel> dialed() const {
+    return dial(ticket{{"127.0.0.1"}, port(), "run1", papers.agent});
+  }
+
+  /// The ledger, as *system* of another host sees it.
+  expected<ledger_actor> connected(caf::actor_system& system) const {
+    TROUPE_TRY(auto found, dialed());
+    return connect<ledger_actor>(system, make_link(std::move(found.channel)));
+  }
+
+  std::string ask(caf::actor_system& system, const ledger_actor& whom,
+                  const std::string& text) const {
+    std::string result;
+    caf::scoped_actor self{system};
+    request(self, whom, door_patience, text)
+      .receive([&](std::string& x) { result = std::move(x); },
+               [&](const caf::error& x) { result = caf::to_string(x); });
+    return result;
+  }
+
+  std::atomic<int> guest_socket = -1; // of the latest guest
+  std::promise<std::string> refused;
+  system_config driver_config;
+  caf::actor_system driver{driver_config};
+  ledger_actor actor = driver.spawn(ledger);
+  std::optional<private_endpoint> endpoint;
+};
+
+TEST_F(hosts_transport_test, a_message_of_the_protocol_reaches_another_host) {
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  commit_batch batch;
+  batch.batch.index = 7;
+  caf::scoped_actor self{agent};
+  std::optional<report_committed> answer;
+  request(self, *found, door_patience, batch)
+    .receive([&](report_committed& x) { answer = std::move(x); },
+             [](const caf::error& x) { ADD_FAILURE() << caf::to_string(x); });
+  ASSERT_TRUE(answer);
+  EXPECT_EQ(answer->index, 7u);
+}
+
+TEST_F(hosts_transport_test, a_message_larger_than_any_buffer_arrives_whole) {
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  std::string text(8 * 1024 * 1024, ' ');
+  std::iota(text.begin(), text.end(), '\0');
+  EXPECT_TRUE(ask(agent, *found, text) == text);
+}
+
+TEST_F(hosts_transport_test, strangers_at_the_door_disturb_no_connection) {
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  for (int i = 0; i < 300; ++i) {
+    auto stranger = connect_to_port(port());
+    ::send(stranger.get(), "GET / HTTP/1.0\r\n\r\n", 18, MSG_NOSIGNAL);
+    ASSERT_EQ(ask(agent, *found, std::to_string(i)), std::to_string(i));
+  }
+  EXPECT_EQ(record.refusals(300).size(), 300u);
+}
+
+TEST_F(hosts_transport_test, several_agents_are_served) {
+  std::vector<std::unique_ptr<system_config>> configs;
+  std::vector<std::unique_ptr<caf::actor_system>> agents;
+  std::vector<ledger_actor> found;
+  for (int i = 0; i < 4; ++i) {
+    configs.push_back(std::make_unique<system_config>());
+    agents.push_back(std::make_unique<caf::actor_system>(*configs.back()));
+    auto x = connected(*agents.back());
+    ASSERT_TRUE(x) << x.error().message;
+    found.push_back(*x);
+  }
+  for (std::size_t i = 0; i < 4; ++i)
+    EXPECT_EQ(ask(*agents[i], found[i], std::to_string(i)), std::to_string(i));
+}
+
+TEST_F(hosts_transport_test, actors_behind_a_broken_connection_are_down) {
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  caf::scoped_actor self{agent};
+  self->monitor(*found);
+  ::shutdown(guest_socket, SHUT_RDWR);
+  self->receive([](const caf::down_msg& x) {
+    EXPECT_EQ(x.reason, caf::exit_reason::remote_link_unreachable);
+  });
+}
+
+TEST_F(hosts_transport_test, a_broken_frame_ends_its_connection_only) {
+  auto broken = dialed();
+  ASSERT_TRUE(broken) << broken.error().message;
+  EXPECT_TRUE(say(*broken->channel, std::string(64, '\xff')));
+  EXPECT_NE(refused.get_future().get().find("handshake"), std::string::npos);
+  while (!hear(*broken->channel).empty())
+    ;
+  system_config config;
+  caf::actor_system agent{config};
+  auto found = connected(agent);
+  ASSERT_TRUE(found) << found.error().message;
+  EXPECT_EQ(ask(agent, *found, "hello"), "hello");
+}
+
+} // namespace
+
+} // namespace troupe::internal::test

@@ -27,6 +27,13 @@ constexpr std::size_t line_size = 21;
 /// More reports than any run has.
 constexpr auto all = std::numeric_limits<std::uint64_t>::max();
 
+// Set aside, if it was rotten, or removed by a user. One that cannot be looked
+// up is not gone.
+bool is_gone(const fs::path& checkpoint) {
+  auto found = look_up(checkpoint);
+  return found && !found->exists();
+}
+
 } // namespace
 
 expected<callback_cursor> callback_cursor::open_file_of(run_store& store) {
@@ -46,6 +53,9 @@ expected<callback_cursor> callback_cursor::open(run_store& store) {
   result->stored_ = store.next_report();
   store.hold_checkpoints(std::min(count, result->stored_));
   if (count < result->stored_) {
+    TROUPE_TRY(auto kept, store.hold_checkpoints_again(count));
+    for (auto& x : kept)
+      result->kept_.emplace(x.index, std::move(x.data));
     TROUPE_TRY(auto reader,
                batch_reader::open(store.folder().journal_file(), count));
     auto first = reader.next(); // Finding it may take long.
@@ -54,9 +64,6 @@ expected<callback_cursor> callback_cursor::open(run_store& store) {
     result->pending_ = std::move(reader);
     result->first_ = std::move(*first);
     result->next_ = count;
-    for (auto& x : store.checkpoints())
-      if (x.index >= count)
-        result->kept_.emplace(x.index, x.data);
   }
   TROUPE_TRY_VOID(result->set_count(std::min(count, result->stored_)));
   return result;
@@ -78,7 +85,8 @@ expected<std::optional<pending_report>> callback_cursor::next_pending() {
     next_ = result.batch.index + 1;
     // The name could belong to a later report by now.
     auto data = kept_.find(result.batch.index);
-    if (data != kept_.end() && data->second.name() == result.batch.checkpoint)
+    if (data != kept_.end() && data->second.name() == result.batch.checkpoint
+        && !is_gone(data->second.path()))
       result.data = data->second;
     return result;
   }
@@ -94,12 +102,13 @@ callback_cursor::mark_delivered(std::uint64_t index,
                                 const std::vector<std::string>& skipped) {
   for (auto& who : skipped)
     skipped_.emplace(who, index);
+  // The count comes first: what it does not cover is replayed, with its
+  // checkpoint.
+  TROUPE_TRY_VOID(store_->folder().check());
+  if (skipped_.empty())
+    TROUPE_TRY_VOID(set_count(index + 1));
   store_->hold_checkpoints(index + 1);
-  return store_->folder().check().and_then([&]() -> expected<void> {
-    if (!skipped_.empty())
-      return {};
-    return set_count(index + 1);
-  });
+  return {};
 }
 
 std::vector<std::string> callback_cursor::skipped() const {

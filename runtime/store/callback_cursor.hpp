@@ -18,7 +18,7 @@ namespace troupe::internal {
 /// A stored report that callbacks may not have received.
 struct pending_report {
   journaled_batch batch;
-  std::optional<checkpoint> data; ///< Unset, too, if it was evicted since.
+  std::optional<checkpoint> data; ///< Unset, too, if it is gone.
 };
 
 /// How many of its reports a run's callbacks have answered, in `callbacks.told`
@@ -29,7 +29,8 @@ struct pending_report {
 /// some reports are delivered twice, and none is left out. The count stops at
 /// the first report for which a callback was skipped.
 ///
-/// Until then their checkpoints stay: see `run_store::hold_checkpoints`.
+/// Until then their checkpoints stay, also those that retention lets go: see
+/// `run_store::hold_checkpoints` and `hold_checkpoints_again`.
 class callback_cursor {
 public:
   /// Of the run of *store*, before its first attempt begins to report. The

@@ -236,6 +236,30 @@ expected<std::vector<kept_checkpoint>> checkpoint_store::find_doomed() {
   return result;
 }
 
+expected<std::vector<kept_checkpoint>>
+checkpoint_store::hold_evicted(std::uint64_t first) {
+  std::vector<kept_checkpoint> result;
+  for (auto& x : state_.doomed) {
+    if (x.index < first || std::ranges::find(evicted_, x) != evicted_.end())
+      continue;
+    auto whole = verify(x.name, x.index, x.attempt);
+    if (!whole && whole.error().code == ec::corrupt) {
+      TROUPE_TRY(auto back, recall(x));
+      if (!back) {
+        note("checkpoint_missing", x.name,
+             concat("callbacks are called for report ", x.index,
+                    " without it: ", whole.error().message));
+        continue;
+      }
+    }
+    // One that cannot be read now is not missing.
+    evicted_.push_back(x);
+    result.push_back({handle(x.name), {}, x.index, x.attempt});
+  }
+  std::ranges::sort(result, {}, &kept_checkpoint::index);
+  return result;
+}
+
 expected<bool> checkpoint_store::recall(const doomed_checkpoint& x) {
   auto name = evicted_name(x);
   auto done = verify(name, x.index, x.attempt)

@@ -236,7 +236,10 @@ void checkpoint_store::remove_answered() {
 }
 
 void checkpoint_store::remove_held() {
-  remove_evicted([](auto&) { return true; });
+  if (state_.status == run_status_kind::finished)
+    remove_evicted([](auto&) { return true; });
+  else
+    remove_answered();
 }
 
 void checkpoint_store::remove_doomed() {

@@ -31,8 +31,9 @@ struct run_identity {
 /// checkpoint whole or absent (N1, N2).
 ///
 /// What retention lets go stays as long as callbacks may still read it
-/// (`hold_from`). The state names it, so that the next start can remove
-/// it.
+/// (`hold_from`), also for the next driver, if it has to call them again
+/// (`hold_evicted`). The state names it, so that the next start can remove
+/// the rest.
 ///
 /// Nothing is removed by inference: only what the state names as evicted (or as
 /// rotten, beyond the last three), and the staging folders. All else in
@@ -94,7 +95,15 @@ public:
     held_from_ = std::move(first);
   }
 
-  /// Removes what `hold_from` has kept, even if it is still being read.
+  /// Keeps those that an earlier driver's retention has let go, from report
+  /// *first* on, as `hold_from` does, and returns them. A removal that was only
+  /// begun is undone. One that is no longer whole is not kept, with the event
+  /// `checkpoint_missing`. Reads all their files. Call it before
+  /// `resume_checkpoint`.
+  expected<std::vector<kept_checkpoint>> hold_evicted(std::uint64_t first);
+
+  /// Removes what `hold_from` has kept and the next driver does not need: if
+  /// the run has finished, all of it, even if it is still being read.
   void remove_held();
 
   /// Saves how the run ended. A staging folder that cannot be removed is an
@@ -197,7 +206,8 @@ private:
   log_function log_;
   check_function check_;
   std::function<std::uint64_t()> held_from_;
-  std::vector<doomed_checkpoint> evicted_; ///< By this driver; still there.
+  /// Still there, for callbacks; the state names them as doomed.
+  std::vector<doomed_checkpoint> evicted_;
   std::vector<store_event> events_;
   bool has_noted_unscored_ = false;
 };

@@ -298,6 +298,18 @@ expected<void> run_store::append_event(std::string_view kind,
     .map([this] { appended_(); });
 }
 
+expected<std::vector<kept_checkpoint>>
+run_store::hold_checkpoints_again(std::uint64_t first) {
+  hold_checkpoints(first);
+  std::lock_guard guard{checkpoints_mutex_};
+  TROUPE_TRY(auto result, seen(checkpoints_.hold_evicted(first)));
+  TROUPE_TRY_VOID(note_events(checkpoints_.take_events()));
+  for (auto& x : checkpoints_.registry().all())
+    if (x.index >= first)
+      result.push_back(x);
+  return result;
+}
+
 std::vector<kept_checkpoint> run_store::checkpoints() const {
   std::lock_guard guard{checkpoints_mutex_};
   return checkpoints_.registry().all();

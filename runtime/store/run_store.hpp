@@ -88,6 +88,14 @@ public:
   /// latest by `release`. Without a call no checkpoint stays for callbacks.
   void hold_checkpoints(std::uint64_t first) noexcept { held_from_ = first; }
 
+  /// Callbacks will be called again for reports from *first* on: holds their
+  /// checkpoints as above, also those that retention had let go under an
+  /// earlier driver, and returns all that are there. One that is no longer
+  /// whole is an event. Call it before the first attempt begins: reads all
+  /// files of those that retention let go.
+  expected<std::vector<kept_checkpoint>>
+  hold_checkpoints_again(std::uint64_t first);
+
   /// Appends a batch to the journal with the name of its committed checkpoint
   /// and the seconds that committing it took.
   expected<void> append(std::uint64_t attempt, const report_batch& batch,

@@ -2,20 +2,16 @@
 
 #include <cstddef>
 #include <cstdint>
-#include <functional>
-#include <map>
 #include <optional>
 #include <string>
 #include <string_view>
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/environment_map.hpp"
 #include "troupe/runtime/hosts/host_list.hpp"
 
 namespace troupe::internal {
-
-/// The variables of a process. Empty ones count as unset.
-using environment_map = std::map<std::string, std::string, std::less<>>;
 
 /// What a process is to be in the run.
 enum class launch_role : std::uint8_t {
@@ -89,14 +85,6 @@ inline constexpr std::string_view default_ticket_folder = "/run/troupe";
 expected<launch_environment>
 find_launch_environment(const environment_map& variables,
                         const launch_options& options);
-
-/// The numbers of "4,1" or "1(x3)", one per node, as Slurm counts tasks and
-/// cores. *name* is for the error's sentence.
-expected<std::vector<int>> expand_slurm_counts(std::string_view text,
-                                               std::string_view name);
-
-/// The variables of this process.
-environment_map own_environment();
 
 /// "localhost", and the names and addresses of this host.
 std::vector<std::string> own_host_names();

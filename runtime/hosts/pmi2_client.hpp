@@ -8,7 +8,7 @@
 #include <utility>
 
 #include "troupe/runtime/error.hpp"
-#include "troupe/runtime/hosts/launch_environment.hpp"
+#include "troupe/runtime/hosts/environment_map.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 
 namespace troupe::internal {

@@ -5,6 +5,7 @@
 
 #include "tests/support/mentions.hpp"
 #include "tests/support/temporary_folder.hpp"
+#include "troupe/runtime/hosts/slurm_job.hpp"
 
 namespace troupe::internal {
 namespace {

@@ -1,0 +1,56 @@
+#pragma once
+
+#include <cstddef>
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <string_view>
+#include <vector>
+
+#include "troupe/runtime/error.hpp"
+#include "troupe/runtime/hosts/environment_map.hpp"
+#include "troupe/runtime/hosts/host_list.hpp"
+
+namespace troupe::internal {
+
+// What Slurm's variables say. Variables that contradict each other are
+// `ec::invalid_config`.
+
+struct slurm_job {
+  std::string name; ///< "4711", or "4711_3" for an element of an array.
+  int restarts = 0; ///< After preemption, or the failure of a node.
+};
+
+/// Unset: this process is in no job.
+expected<std::optional<slurm_job>>
+read_slurm_job(const environment_reader& variables);
+
+/// "Slurm job 4711 (restart 1)"
+std::string to_string(const slurm_job& x);
+
+/// The place of a process among those that one `srun` has started.
+struct slurm_task {
+  std::int64_t number = 0;
+  std::int64_t local = 0; ///< Among those of its node.
+};
+
+/// Unset: `srun` has not started this process, or one above it.
+expected<std::optional<slurm_task>>
+read_slurm_task(const environment_reader& variables);
+
+struct slurm_nodes {
+  std::vector<host_entry> hosts;        ///< Slots are the tasks of a node.
+  std::vector<int> cores;               ///< Empty: not known.
+  std::optional<std::size_t> own_index; ///< This node, by its name in Slurm.
+};
+
+/// The nodes of the step of this process, or of its job.
+expected<slurm_nodes> read_slurm_nodes(const environment_reader& variables,
+                                       bool of_step);
+
+/// The numbers of "4,1" or "1(x3)", one per node, as Slurm counts tasks and
+/// cores. *name* is for the error's sentence.
+expected<std::vector<int>> expand_slurm_counts(std::string_view text,
+                                               std::string_view name);
+
+} // namespace troupe::internal

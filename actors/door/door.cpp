@@ -96,6 +96,12 @@ public:
     }
   }
 
+  /// Closes the port and all connections.
+  void close() {
+    pending_.clear();
+    listener_.reset();
+  }
+
 private:
   struct guest {
     std::unique_ptr<tls_channel> channel; // null: gone
@@ -263,8 +269,10 @@ expected<owned_ptr<door>> door::open(door_args args) {
                try {
                  book->run();
                } catch (const std::exception&) {
-                 // No memory for a connection: the port closes, the run
-                 // continues.
+                 // No memory for a connection, or a handler that throws: the
+                 // run goes on without the port. Left open, it would let
+                 // clients wait.
+                 book->close();
                }
              }));
   return result;

@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <functional>
 #include <ostream>
+#include <stdexcept>
 
 #include <netinet/tcp.h>
 #include <sys/resource.h>
@@ -453,6 +454,18 @@ TEST_F(door_test, closes_at_once_with_connections_under_way) {
   // Guests belong to others by then.
   EXPECT_TRUE(say(*guest, "still here"));
   EXPECT_EQ(hear(*agent.channel), "still here");
+}
+
+TEST_F(door_test, closes_if_a_handler_throws) {
+  open([](door_args& x) {
+    x.on_refusal = [](const door_refusal&) {
+      throw std::runtime_error{"no memory"};
+    };
+  });
+  while (auto stranger = connect_to_port(port())) {
+    ::send(stranger.get(), "garbage\n", 8, MSG_NOSIGNAL);
+    await_end(stranger);
+  }
 }
 
 // -- channels -----------------------------------------------------------------

@@ -155,6 +155,7 @@ struct worker_group_state {
   void commit(report_batch batch);
   /// Learns how fast ranks are.
   void note_steps(const report_batch& batch);
+  void leave_out_standstill(report_batch& batch) const;
   /// Ends the attempt if ranks wait for each other in different calls.
   void on_misuse(int rank, const error& reason);
   void check_calls();

@@ -73,8 +73,23 @@ void worker_group_state::note_steps(const report_batch& batch) {
       attempt_warning{attempt->number, std::move(*text), attempt->named_wait});
 }
 
+// Ranks were at work while the driver was stopped.
+void worker_group_state::leave_out_standstill(report_batch& batch) const {
+  using std::chrono::duration;
+  auto now = self->clock().now();
+  auto waited = std::chrono::duration_cast<rank_wait::time_point::duration>(
+    duration<double>{batch.wait_s});
+  auto since_check = args.now() - attempt->last_check.value_or(args.now());
+  auto stopped = attempt->monitor.standstill(
+    now - waited, now,
+    std::chrono::duration_cast<hang_monitor::duration>(since_check));
+  batch.wait_s =
+    std::max(0.0, batch.wait_s - duration<double>{stopped}.count());
+}
+
 void worker_group_state::commit(report_batch batch) {
   note_steps(batch);
+  leave_out_standstill(batch);
   auto number = attempt->number;
   auto index = batch.index;
   auto deliver = [this, number, index](auto answer) {

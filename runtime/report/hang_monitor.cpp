@@ -17,7 +17,10 @@ constexpr int most_doublings = 5;
 constexpr std::size_t max_described = 4;
 
 /// A check that comes this much late means that the driver was stopped.
-constexpr auto standstill = 1s;
+constexpr auto late = 1s;
+
+/// Standstills that are remembered.
+constexpr std::size_t max_standstills = 64;
 
 bool is_same(const rank_wait& x, const rank_wait& y) {
   return x.what == y.what && x.since == y.since;
@@ -36,12 +39,41 @@ hang_monitor::duration hang_monitor::interval() const noexcept {
 }
 
 void hang_monitor::checked_after(duration time) noexcept {
-  suspended_ = time > interval() + standstill ? time : duration{0};
+  suspended_ = is_standstill(time) ? time : duration{0};
+}
+
+bool hang_monitor::is_standstill(duration between_checks) const noexcept {
+  return between_checks > interval() + late;
+}
+
+hang_monitor::duration
+hang_monitor::standstill(time_point since, time_point now,
+                         duration since_check) const noexcept {
+  duration result{0};
+  auto add = [&](time_point begin, time_point end) {
+    auto both = std::min(end, now) - std::max(begin, since);
+    result += std::max(duration{0}, std::chrono::duration_cast<duration>(both));
+  };
+  for (auto& x : standstills_)
+    add(x.begin, x.end);
+  if (is_standstill(since_check))
+    add(now - since_check, now);
+  return result;
+}
+
+hang_monitor::duration hang_monitor::waited(time_point since,
+                                            time_point now) const noexcept {
+  return std::chrono::duration_cast<duration>(now - since)
+         - standstill(since, now, {});
 }
 
 hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
                                  const look_function& look, time_point now) {
   hang_verdict result;
+  if (auto stopped = std::exchange(suspended_, {}); stopped > 0ms)
+    standstills_.push_back({now - stopped, now});
+  if (standstills_.size() > max_standstills)
+    standstills_.pop_front();
   end_waits(waits, result, now);
   std::map<int, rank_look> looks;
   for (auto& wait : waits)
@@ -53,7 +85,6 @@ hang_verdict hang_monitor::check(const std::vector<rank_wait>& waits,
       at(rank).idle = {};
   for (auto& wait : waits)
     judge(wait, looks, result, now);
-  suspended_ = {};
   return result;
 }
 
@@ -69,7 +100,7 @@ void hang_monitor::end_waits(const std::vector<rank_wait>& waits,
       return false;
     if (x.warnings > 0)
       result.over.push_back(x.wait.what + " is over, after "
-                            + wait_text(now - x.wait.since));
+                            + wait_text(waited(x.wait.since, now)));
     return true;
   });
 }
@@ -78,8 +109,7 @@ hang_monitor::known_wait& hang_monitor::follow(const rank_wait& wait) {
   for (auto& x : known_)
     if (is_same(x.wait, wait))
       return x;
-  return known_.emplace_back(
-    known_wait{wait, 0, wait.since + patience_for(wait)});
+  return known_.emplace_back(known_wait{wait, 0, patience_for(wait)});
 }
 
 void hang_monitor::look_at(rank_state& rank, const rank_look& look,
@@ -99,18 +129,16 @@ void hang_monitor::judge(const rank_wait& wait,
                          const std::map<int, rank_look>& looks,
                          hang_verdict& result, time_point now) {
   auto& known = follow(wait);
-  auto waited = std::chrono::duration_cast<duration>(now - wait.since);
-  known.suspended += std::clamp(waited, duration{0}, suspended_);
-  auto text = to_string(wait, now);
+  auto time = waited(wait.since, now);
+  auto text = to_string(wait, wait.since + time);
   auto described = std::min(wait.missing.size(), max_described);
   for (std::size_t i = 0; i < described; ++i)
     text += "; " + describe(wait.missing[i], looks.at(wait.missing[i]));
   for (auto rank : wait.missing)
-    if ((limits_.wait && wait.is_limited
-         && waited - known.suspended >= *limits_.wait)
+    if ((limits_.wait && wait.is_limited && time >= *limits_.wait)
         || (limits_.idle && at(rank).idle.get() >= *limits_.idle))
       result.hung.emplace(rank, text);
-  if (now < known.next_warning)
+  if (time < known.next_warning)
     return;
   if (known.warnings == 0)
     for (auto rank : wait.missing)
@@ -120,7 +148,7 @@ void hang_monitor::judge(const rank_wait& wait,
       }
   result.named.push_back(std::move(text));
   known.next_warning =
-    now + first_pause * (1 << std::min(known.warnings, most_doublings));
+    time + first_pause * (1 << std::min(known.warnings, most_doublings));
   ++known.warnings;
 }
 

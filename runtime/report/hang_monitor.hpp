@@ -3,6 +3,7 @@
 #include <array>
 #include <chrono>
 #include <cstdint>
+#include <deque>
 #include <functional>
 #include <map>
 #include <optional>
@@ -65,9 +66,14 @@ public:
   }
 
   /// The next check comes *time* after the last one by a monotonic clock. If
-  /// that is much more than `interval`, the driver was stopped, and waits may
-  /// take that much longer.
+  /// that is much more than `interval`, the driver was stopped, and no wait is
+  /// said to have taken that time.
   void checked_after(duration time) noexcept;
+
+  /// For how long the driver was stopped between *since* and *now*, which is
+  /// *since_check* after the last check.
+  duration standstill(time_point since, time_point now,
+                      duration since_check) const noexcept;
 
   /// Judges *waits*, all current ones. Calls *look* for ranks that are missing
   /// in one.
@@ -88,11 +94,13 @@ private:
   struct known_wait {
     rank_wait wait;
     int warnings = 0;
-    time_point next_warning{};
-    duration suspended{0}; // Of the driver, during the wait.
+    duration next_warning{0}; // Since it began, without standstills.
   };
 
   rank_state& at(int rank) { return ranks_[static_cast<std::size_t>(rank)]; }
+  bool is_standstill(duration between_checks) const noexcept;
+  /// How long a wait since *since* has taken until *now*, when all is checked.
+  duration waited(time_point since, time_point now) const noexcept;
   void end_waits(const std::vector<rank_wait>& waits, hang_verdict& result,
                  time_point now);
   known_wait& follow(const rank_wait& wait);
@@ -104,7 +112,13 @@ private:
   std::string describe(int rank, const rank_look& look);
 
   limits limits_;
+  struct period {
+    time_point begin;
+    time_point end;
+  };
+
   duration suspended_{0}; // Before this check.
+  std::deque<period> standstills_;
   std::vector<rank_state> ranks_;
   std::vector<known_wait> known_;
 };

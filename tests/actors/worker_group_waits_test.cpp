@@ -76,6 +76,17 @@ TEST_F(worker_group_test, names_a_rank_that_others_wait_for) {
   EXPECT_FALSE(record->warnings[2].waits);
 }
 
+TEST_F(worker_group_test, a_report_waits_for_no_rank_while_the_driver_stands) {
+  start_all();
+  ranks.report(0, 10);
+  real += std::chrono::seconds{41};
+  pass_seconds(3); // The first of them counts as the end of a standstill.
+  ranks.report(1, 10);
+  ASSERT_EQ(record->batches.size(), 1u);
+  EXPECT_NEAR(record->batches[0].batch.wait_s, 2, 0.01);
+  answer_batch();
+}
+
 TEST_F(worker_group_test, names_where_a_rank_is_that_others_wait_for) {
   start_all();
   auto segment = shared_segment::attach(ranks.launcher->launched[0].segment,

@@ -206,6 +206,37 @@ TEST_F(hang_monitor_test, a_limit_does_not_count_time_without_checks) {
   EXPECT_FALSE(pass_until(t0 + 91s).hung.empty());
 }
 
+TEST_F(hang_monitor_test, no_wait_takes_the_time_without_checks) {
+  seen.vitals.reset();
+  EXPECT_THAT(pass_until(t0 + 3s).named, IsEmpty());
+  monitor.checked_after(41s); // The last check was at 2 s.
+  now = t0 + 43s;
+  EXPECT_THAT(pass_until(t0 + 51s).named, IsEmpty());
+  EXPECT_THAT(pass_until(t0 + 52s).named,
+              ElementsAre("report 3: rank 1 is missing for 10 s, ranks 0, 2 "
+                          "wait; rank 1 is in its train loop"));
+  monitor.checked_after(60s);
+  now = t0 + 111s;
+  EXPECT_THAT(pass_until(t0 + 131s).named, IsEmpty());
+  EXPECT_EQ(pass_until(t0 + 142s).named.size(), 1u) << "30 s after the first";
+  monitor.checked_after(60s);
+  waits.clear();
+  EXPECT_THAT(monitor.check(waits, look, t0 + 201s).over,
+              ElementsAre("report 3 is over, after 40 s"));
+}
+
+TEST_F(hang_monitor_test, knows_how_long_the_driver_was_stopped_in_a_wait) {
+  pass_until(t0 + 3s);
+  EXPECT_EQ(monitor.standstill(t0, t0 + 4s, 2s), 0s) << "a check that is late";
+  EXPECT_EQ(monitor.standstill(t0, t0 + 42s, 40s), 40s);
+  EXPECT_EQ(monitor.standstill(t0 + 30s, t0 + 42s, 40s), 12s);
+  monitor.checked_after(40s);
+  now = t0 + 42s;
+  pass_until(t0 + 44s);
+  EXPECT_EQ(monitor.standstill(t0, t0 + 44s, 1s), 40s);
+  EXPECT_EQ(monitor.standstill(t0 + 43s, t0 + 44s, 1s), 0s);
+}
+
 TEST_F(hang_monitor_test, names_a_rank_before_a_short_limit_ends_it) {
   monitor = hang_monitor{3, {std::nullopt, 800ms}};
   EXPECT_EQ(monitor.interval(), 50ms);

@@ -145,13 +145,15 @@ expected<void> sink_feed::find_place() {
 }
 
 sink_result sink_feed::send() {
+  in_log_ = false;
   if (!started_) {
     TROUPE_TRY_VOID(open());
   }
-  if (is_end(held_.front()))
-    return send_end();
   auto end = std::ranges::find_if(held_, is_end);
   auto count = static_cast<std::size_t>(end - held_.begin());
+  if (end != held_.end()
+      && (count == 0 || (count <= limit_ && target_->finish_writes_all())))
+    return send_end(count);
   return send_records(std::min(count, limit_));
 }
 
@@ -182,25 +184,24 @@ sink_result sink_feed::open() {
 
 sink_result sink_feed::send_records(std::size_t count) {
   (void) failpoint("sink_feed.log");
-  auto ends = count < held_.size() && is_end(held_[count]);
-  if (!ends || !target_->finish_writes_all())
-    TROUPE_TRY_VOID(call_sink(*target_, [&] {
-      return target_->log({held_.data(), count});
-    }));
-  // The end is sent next, and the position is saved then.
-  return taken(count, !ends);
+  in_log_ = true;
+  TROUPE_TRY_VOID(call_sink(*target_, [&] {
+    return target_->log({held_.data(), count});
+  }));
+  in_log_ = false;
+  return taken(count);
 }
 
-sink_result sink_feed::send_end() {
-  auto& record = held_.front();
+sink_result sink_feed::send_end(std::size_t before) {
+  auto& record = held_[before];
   auto status = std::get<run_end_record>(record.content).status;
   TROUPE_TRY_VOID(
     call_sink(*target_, [&] { return target_->finish(status, record.time); }));
   started_ = false; // Another driver may resume the run.
-  return taken(1);
+  return taken(before + 1);
 }
 
-sink_result sink_feed::taken(std::size_t count, bool saved) {
+sink_result sink_feed::taken(std::size_t count) {
   auto& last = held_[count - 1];
   auto line_end = line_end_at(run_.path / "journal.jsonl", last.end);
   position_.offset = last.end;
@@ -212,8 +213,6 @@ sink_result sink_feed::taken(std::size_t count, bool saved) {
   auto end = static_cast<std::ptrdiff_t>(count);
   held_.erase(held_.begin(), held_.begin() + end);
   statuses_.erase(statuses_.begin(), statuses_.begin() + end);
-  if (!saved)
-    return {};
   if (auto ok = save(); !ok)
     return transient(ok.error());
   return {};
@@ -224,7 +223,7 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
   auto end = std::ranges::find_if(held_, is_end);
   auto sent = std::min(static_cast<std::size_t>(end - held_.begin()), limit_);
   // Only `log` takes records.
-  auto in_log = started_ && sent > 0;
+  auto in_log = std::exchange(in_log_, false);
   if (in_log && x.accepted > 0) {
     auto count = std::min(x.accepted, sent);
     (void) taken(count);
@@ -235,6 +234,13 @@ sink_feed::handle(const sink_failure& x, clock::time_point now) {
   }
   if (x.what == sink_failure::kind::permanent) {
     block(x.reason);
+    return std::nullopt;
+  }
+  if (!started_ && x.what == sink_failure::kind::rejected) {
+    block(
+      {x.reason.code,
+       "it refuses the run itself, with or without records: " + x.reason.message
+         + "; the next driver of the run, or troupe-sync, tries again"});
     return std::nullopt;
   }
   if (!in_log || sent == 0 || !is_refused(x, sent, now))

@@ -59,7 +59,8 @@ auto call_sink(const sink& target, F f) {
 ///     `sinks/<name>.rejected.jsonl`. A batch is also refused if the tracker
 ///     keeps failing because of it, a record only after two minutes of that: a
 ///     server that restarts fails, too.
-///   - After a permanent failure the sink gets nothing more from this feed.
+///   - After a permanent failure, or a refusal of the run by `start`, the sink
+///     gets nothing more from this feed.
 ///   - A damaged position is set aside, and the sink starts over with the first
 ///     record, without a state.
 ///   - An exception counts as a transient failure, and the sink starts again
@@ -122,7 +123,8 @@ private:
   sink_result open();
   sink_result send();
   sink_result send_records(std::size_t count);
-  sink_result send_end();
+  /// The end that follows *before* records, which `finish` writes as well.
+  sink_result send_end(std::size_t before);
   expected<void> read();
   /// Keeps what the loop has set, as long as only the begin of an attempt has
   /// come before *next*.
@@ -137,8 +139,8 @@ private:
   fail(error reason, clock::time_point now,
        std::optional<std::chrono::seconds> asked = std::nullopt);
   /// Drops the first *count* records, which the sink has taken, and saves the
-  /// position if *saved*.
-  sink_result taken(std::size_t count, bool saved = true);
+  /// position.
+  sink_result taken(std::size_t count);
   expected<void> reject(const tracker_record& x, const error& reason);
   expected<void> save();
   expected<std::uint64_t> unread() const;
@@ -161,6 +163,7 @@ private:
   bool at_end_ = false;   ///< The journal was read to its end.
   std::size_t limit_ = 0; ///< Most records of the next batch.
   bool started_ = false;
+  bool in_log_ = false; ///< What failed last is `log`.
   std::atomic<bool> left_ = false;
   bool blocked_ = false; ///< By a permanent failure.
   int throws_ = 0;       ///< In a row.

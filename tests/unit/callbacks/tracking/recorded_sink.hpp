@@ -21,6 +21,8 @@ public:
     std::lock_guard guard{mutex};
     runs.push_back(run);
     states.push_back(state);
+    if (!start_result)
+      return start_result;
     return answer ? answer({}) : sink_result{};
   }
 
@@ -37,6 +39,8 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point) override {
     std::lock_guard guard{mutex};
+    if (!end_result)
+      return end_result;
     ends.push_back(status);
     return answer ? answer({}) : sink_result{};
   }
@@ -67,6 +71,8 @@ public:
   std::mutex mutex;
   /// What the next call gets; unset: success.
   std::function<sink_result(std::span<const tracker_record>)> answer;
+  sink_result start_result;                 ///< Of `start`, if it fails.
+  sink_result end_result;                   ///< Of `finish`, if it fails.
   std::function<expected<void>()> on_check; ///< Unset: success.
   expected<std::optional<offline_files>> files;
   std::size_t batch = 1000;

@@ -376,6 +376,55 @@ TEST_F(sink_feed_test, finishes_the_tracker_and_opens_it_again_on_resume) {
   EXPECT_EQ(target->runs.size(), 2u);
 }
 
+// Comet shows a point that is sent again as another one.
+TEST_F(sink_feed_test, sends_no_record_again_because_finish_fails) {
+  report_until(3);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  target->end_result = down();
+  auto feed = new_feed();
+  for (auto i = 0; i < 3; ++i)
+    now = feed.pump(now).value();
+  EXPECT_TRUE(feed.trouble());
+  EXPECT_EQ(feed.unsent(), 1u);
+  target->end_result = {};
+  auto next = new_feed();
+  EXPECT_EQ(next.unsent(), 1u);
+  drain(next);
+  EXPECT_EQ(target->indices(), up_to(3));
+  EXPECT_THAT(target->ends, ElementsAre(run_status_kind::finished));
+}
+
+TEST_F(sink_feed_test, what_a_failed_finish_was_to_write_is_unsent) {
+  target->writes_all_at_end = true;
+  report_until(2);
+  ASSERT_TRUE(store->finish(run_status_kind::finished));
+  target->end_result = down();
+  auto feed = new_feed();
+  for (auto i = 0; i < 3; ++i)
+    now = feed.pump(now).value();
+  EXPECT_EQ(new_feed().unsent(), 4u);
+  target->end_result = {};
+  drain(feed);
+  EXPECT_EQ(new_feed().unsent(), 0u);
+}
+
+// A server refuses a setting of the run each time: no retry helps.
+TEST_F(sink_feed_test, a_refusal_of_the_run_itself_is_permanent) {
+  report_until(2);
+  target->start_result = sink_fails(sink_failure::kind::rejected,
+                                    {ec::storage, "the tag 'x' is too long"});
+  auto feed = new_feed();
+  EXPECT_FALSE(feed.pump(now));
+  EXPECT_THAT(
+    notes, ElementsAre(testing::AllOf(HasSubstr("gets no more records"),
+                                      HasSubstr("the tag 'x' is too long"))));
+  EXPECT_EQ(feed.unsent(), 3u);
+  target->start_result = {};
+  auto next = new_feed(); // The next driver tries again.
+  drain(next);
+  EXPECT_EQ(target->indices(), up_to(2));
+}
+
 TEST_F(sink_feed_test, omits_records_that_the_end_writes_again) {
   target->writes_all_at_end = true;
   report_until(2);

@@ -43,7 +43,8 @@ struct launch_environment {
 
   /// The hosts of the run, in the order of their numbers; empty if they come by
   /// themselves (`tickets`, `mpi`) and for this host alone. With Slurm, slots
-  /// are the tasks of a node.
+  /// are the tasks of a node, and an agent is alone in its step: the driver
+  /// knows it by the name here.
   std::vector<host_entry> hosts;
 
   /// Cores of each of *hosts*; empty: not known.

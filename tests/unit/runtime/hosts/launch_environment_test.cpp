@@ -148,6 +148,13 @@ TEST(launch_environment_test, knows_the_agents_that_a_driver_starts) {
   EXPECT_EQ(x.role, launch_role::agent);
   EXPECT_EQ(x.host_index, 1u);
   EXPECT_EQ(x.found, "Slurm job 4711: this is an agent; this is n3");
+  // Its launcher made a step for it alone.
+  auto alone = found(with(task(0, "n3"), {{"SLURM_STEP_NODELIST", "n3"},
+                                          {"SLURM_STEP_NUM_NODES", "1"},
+                                          {"SLURM_STEP_NUM_TASKS", "1"},
+                                          {"SLURM_STEP_TASKS_PER_NODE", "1"}}),
+                     as_agent("n3"));
+  EXPECT_EQ(alone.hosts.at(alone.host_index.value()).name, "n3");
   auto options = as_agent("b");
   options.hosts = "a,b"; // By the program's own configuration.
   EXPECT_EQ(found({}, options).role, launch_role::agent);

@@ -202,7 +202,6 @@ TEST_F(other_thread_test, may_come_after_a_signal_stopped_its_process) {
     ranks.kill(rank, SIGKILL);
   EXPECT_EQ(record->failed[0].ranks.size(), 1u) << "rank 0 only waits for it";
   EXPECT_EQ(failure_of(1).kind, kind::timeout);
-  EXPECT_THAT(failure_of(1).what, HasSubstr("stopped by a signal"));
 }
 
 TEST_F(other_thread_test, may_work_unseen) {
@@ -395,7 +394,6 @@ TEST_F(worker_group_test, ends_a_stopped_rank_that_no_rank_waits_for) {
   pass_seconds(63);
   ranks.kill(0, SIGKILL);
   EXPECT_EQ(failure_of(0).kind, kind::timeout);
-  EXPECT_THAT(failure_of(0).what, HasSubstr("stopped by a signal"));
 }
 
 TEST_F(worker_group_test, a_rank_with_a_gpu_may_wait_for_it_without_cpu_time) {

@@ -338,8 +338,7 @@ TEST_F(run_test, an_inline_run_whose_end_is_not_stored_keeps_its_status) {
   ASSERT_TRUE(outcome.error);
   EXPECT_THAT(outcome.error->message,
               testing::AllOf(testing::HasSubstr("preempted by SIGTERM"),
-                             testing::HasSubstr("could not be stored"),
-                             testing::HasSubstr("No space left on device")));
+                             testing::HasSubstr("could not be stored")));
 }
 
 TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {
@@ -352,9 +351,8 @@ TEST_F(run_test, an_inline_loop_that_stays_is_ended_at_the_deadline) {
   };
   auto outcome = data_parallel_trainer{stay, options}.fit();
   EXPECT_EQ(outcome.status, run_status_kind::preempted);
-  EXPECT_NE(outcome.error->message.find("did not leave their loops in time"),
-            std::string::npos)
-    << outcome.error->message;
+  ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(outcome.error->code, ec::stopped) << outcome.error->message;
 }
 
 TEST_F(run_test, a_stop_ends_the_grace_of_an_inline_run_too) {

@@ -68,9 +68,6 @@ TEST_F(storage_faults_test, a_full_disk_ends_the_run_and_keeps_what_was_there) {
   given.run.callbacks = {on_report(3, [&] { fill_up(ballast); })};
   auto outcome = run({.steps = 1'000'000}, given);
   expect_storage_error(outcome, disk.path() / "run");
-  EXPECT_NE(outcome.error->message.find("No space left on device"),
-            std::string::npos)
-    << outcome.error->message;
   ASSERT_GE(outcome.best_checkpoints.size(), 4u);
   for (auto& x : outcome.best_checkpoints)
     EXPECT_TRUE(x.data.verify()) << x.data.path();
@@ -99,7 +96,6 @@ TEST_F(storage_faults_test, a_rank_that_cannot_copy_its_files_says_why) {
                       .text = (storage_ / "model").string()},
                      options(disk.path()));
   auto& what = only_failure(outcome, 0).what;
-  EXPECT_NE(what.find("No space left on device"), std::string::npos) << what;
   EXPECT_NE(what.find("weights"), std::string::npos) << what;
   ASSERT_TRUE(outcome.checkpoint);
   EXPECT_TRUE(outcome.checkpoint->verify());
@@ -171,8 +167,6 @@ TEST_F(storage_faults_test, a_disk_that_can_only_be_read_is_named) {
     GTEST_SKIP() << "mounting a small tmpfs: " << disk.reason();
   auto outcome = run({}, options(disk.path()));
   expect_storage_error(outcome, disk.path() / "run");
-  EXPECT_NE(outcome.error->message.find("Read-only file system"),
-            std::string::npos);
 }
 
 /// Trackers write to the folder meanwhile, which may hold up its removal.

@@ -67,7 +67,6 @@ TEST(broken_tree_test, a_loop_of_links_fails_the_tracker_and_not_the_run) {
   EXPECT_THAT(
     result.unsent,
     ElementsAre(AllOf(StartsWith("tracker mlflow: "), HasSubstr("are unsent"),
-                      HasSubstr("Too many levels of symbolic links"),
                       HasSubstr((metrics_in(tree) / "late").string()))));
   EXPECT_EQ(result.metrics_history()->size(), 10u);
 }

@@ -280,8 +280,7 @@ TEST_F(csv_sink_test, takes_all_rows_again_after_the_disk_was_full) {
     ASSERT_FALSE(failed);
     EXPECT_EQ(failed.error().what, sink_failure::kind::transient);
     EXPECT_EQ(failed.error().accepted, 0u);
-    EXPECT_NE(failed.error().reason.message.find("No space left on device"),
-              std::string::npos);
+    EXPECT_EQ(failed.error().reason.code, ec::storage);
     ASSERT_TRUE(arm_failpoint(""));
     ASSERT_TRUE(sink.log(all.subspan(i, 1)));
   }
@@ -303,8 +302,7 @@ TEST_F(csv_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   ASSERT_TRUE(sink.log(all.first(1)) && true);
   auto full = sink.log(all.subspan(1));
   ASSERT_FALSE(full);
-  EXPECT_EQ(full.error().reason.message,
-            "cannot append to " + path + ": No space left on device");
+  EXPECT_EQ(full.error().reason.code, ec::storage);
   EXPECT_EQ(lines_of(test::bytes_of(path)).size(), 2u);
   auto state = sink.state();
   ASSERT_TRUE(sink.finish(run_status_kind::errored, records.time()));

@@ -336,9 +336,7 @@ TEST_F(tensorboard_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   auto full = sink->log(records.all());
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().what, sink_failure::kind::transient);
-  EXPECT_EQ(full.error().reason.message, "cannot append to "
-                                           + files()[1].string()
-                                           + ": No space left on device");
+  EXPECT_EQ(full.error().reason.code, ec::storage);
   auto state = sink->state();
   tracker_records small;
   small.attempt(0, 0).report(0, {{{"loss", 1}}});
@@ -350,8 +348,7 @@ TEST_F(tensorboard_sink_test, reports_once_that_the_disk_is_full_or_read_only) {
   auto read_only = sink->start(run_, state);
   ASSERT_FALSE(read_only);
   EXPECT_EQ(read_only.error().what, sink_failure::kind::transient);
-  EXPECT_NE(read_only.error().reason.message.find("Read-only file system"),
-            std::string::npos);
+  EXPECT_EQ(read_only.error().reason.code, ec::storage);
 }
 
 TEST_F(tensorboard_sink_test, does_not_create_the_folder_of_a_removed_run) {

@@ -275,7 +275,6 @@ TEST_F(sink_thread_test, starts_no_tracker_that_an_earlier_run_still_has) {
   ASSERT_EQ(unsent.size(), 1u);
   EXPECT_THAT(unsent[0],
               HasSubstr("tracker recorded still serves another run"));
-  EXPECT_THAT(unsent[0], HasSubstr("only a program with this tracker"));
   EXPECT_EQ(calls, 1);
   over.count_down();
   // Once the call has returned, the tracker serves a run again.
@@ -297,7 +296,7 @@ TEST_F(sink_thread_test, turns_an_exception_of_a_tracker_into_a_failure) {
   EXPECT_TRUE(trackers->finish().empty());
   EXPECT_EQ(target->indices(), std::vector<std::uint64_t>{0});
   EXPECT_THAT(notes.front(), HasSubstr("Too many levels of symbolic links"));
-  EXPECT_THAT(notes.back(), HasSubstr("takes records again"));
+  EXPECT_EQ(notes.size(), 2u);
 }
 
 TEST_F(sink_thread_test, ends_a_process_that_a_tracker_forked) {

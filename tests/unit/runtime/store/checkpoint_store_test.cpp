@@ -250,7 +250,6 @@ TEST_F(checkpoint_store_test, keeps_old_checkpoints_when_the_disk_is_full) {
     }
     ++refused;
     EXPECT_EQ(done.error().code, ec::storage);
-    EXPECT_TRUE(mentions(done.error(), "No space left on device"));
     EXPECT_EQ(store.registry().latest()->data, latest);
     EXPECT_TRUE(latest.verify());
     auto saved = load_run(disk.path()).value().value();

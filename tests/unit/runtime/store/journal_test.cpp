@@ -208,8 +208,6 @@ TEST_F(journal_test, stays_usable_when_the_disk_is_full) {
     if (!done) {
       EXPECT_EQ(done.error().code, ec::storage);
       EXPECT_NE(done.error().message.find(file.string()), std::string::npos);
-      EXPECT_NE(done.error().message.find("No space left on device"),
-                std::string::npos);
       break;
     }
     ++written;

@@ -277,7 +277,6 @@ TEST_F(run_store_test, says_why_a_storage_cannot_be_used) {
   auto store = run_store::open(bad);
   ASSERT_FALSE(store);
   EXPECT_EQ(store.error().code, ec::storage);
-  EXPECT_TRUE(mentions(store.error(), "Not a directory"));
   EXPECT_TRUE(mentions(store.error(), (storage / "file").string()));
 }
 
@@ -292,7 +291,6 @@ TEST_F(run_store_test, reports_that_a_storage_is_full_or_read_only) {
   auto full = run_store::open(bad);
   ASSERT_FALSE(full);
   EXPECT_EQ(full.error().code, ec::storage);
-  EXPECT_TRUE(mentions(full.error(), "No space left on device"));
   ASSERT_TRUE(disk.make_read_only());
   bad.name = "another";
   auto read_only = run_store::open(bad);

@@ -16,6 +16,15 @@ inline held_folder held(const fs::path& path) {
   return held_folder::open(path).value();
 }
 
+/// The paths of all files below *folder*, relative to it.
+inline std::vector<std::string> names_below(const fs::path& folder) {
+  std::vector<std::string> result;
+  auto files = files_below(folder).value();
+  for (auto& x : files)
+    result.push_back(x.lexically_relative(folder).generic_string());
+  return result;
+}
+
 /// Text of the files of one rank, by path.
 using file_texts = std::map<std::string, std::string>;
 

@@ -214,6 +214,11 @@ std::vector<pid_t> descendants(pid_t root) {
   return result;
 }
 
+std::vector<pid_t> processes_of_ranks() {
+  auto all = descendants(getpid());
+  return all.empty() ? all : std::vector<pid_t>{all.begin() + 1, all.end()};
+}
+
 bool gone_within(pid_t pid, int seconds) {
   auto fd = static_cast<int>(syscall(SYS_pidfd_open, pid, 0));
   if (fd < 0)

@@ -57,6 +57,9 @@ void wait_for_lines(const fs::path& run, std::size_t lines);
 /// Descendants of *root*: its ranks and its spawner.
 std::vector<pid_t> descendants(pid_t root);
 
+/// Ranks of this process and what they started: what is below the spawner.
+std::vector<pid_t> processes_of_ranks();
+
 /// Waits until *pid* has ended, at most *seconds*. Returns whether it has.
 bool gone_within(pid_t pid, int seconds);
 

@@ -1,8 +1,9 @@
 #pragma once
 
 #include <fstream>
-#include <iterator>
+#include <sstream>
 #include <string>
+#include <utility>
 
 #include "troupe/runtime/fs.hpp"
 
@@ -39,8 +40,11 @@ public:
 };
 
 inline std::string bytes_of(const fs::path& path) {
+  // In large pieces: a sanitizer would look at each character.
   std::ifstream in{path.string(), std::ios::binary};
-  return {std::istreambuf_iterator<char>{in}, {}};
+  std::ostringstream result;
+  result << in.rdbuf();
+  return std::move(result).str();
 }
 
 inline void write_bytes(const fs::path& path, const std::string& bytes) {

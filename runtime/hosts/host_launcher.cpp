@@ -266,7 +266,7 @@ private:
     if (i == waiting_.end())
       return;
     waiting_.erase(i);
-    report({launch, {process_exit::kind::lost, 0, {}}, {}});
+    report_lost(launch, {});
   }
 
   void begin_end(running& x) {
@@ -289,9 +289,7 @@ private:
       if (started)
         write_input(running_.emplace_back(std::move(*started)));
       else
-        report({next.launch,
-                {process_exit::kind::lost, 0, {}},
-                started.error().message});
+        report_lost(next.launch, std::move(started.error().message));
     }
   }
 
@@ -418,9 +416,7 @@ private:
       if (has_gone)
         report_end(ended);
       else
-        report({ended.launch,
-                {process_exit::kind::lost, 0, {}},
-                "its launcher was killed but does not end"});
+        report_lost(ended.launch, "its launcher was killed but does not end");
     }
   }
 
@@ -432,17 +428,26 @@ private:
       return ::waitid(P_PIDFD, static_cast<id_t>(x.program.process.get()),
                       &info, WEXITED);
     });
-    process_exit how{process_exit::kind::lost, 0, {}};
-    if (rc == 0) // Otherwise the program itself waits for all children.
-      how = {info.si_code == CLD_EXITED ? process_exit::kind::exited
-                                        : process_exit::kind::signaled,
-             info.si_status,
-             {}};
+    launch_end end;
+    end.launch = x.launch;
+    end.how.how = process_exit::kind::lost;
+    if (rc == 0) { // Otherwise the program itself waits for all children.
+      end.how.how = info.si_code == CLD_EXITED ? process_exit::kind::exited
+                                               : process_exit::kind::signaled;
+      end.how.code = info.si_status;
+    }
     read_errors(x, max_rest);
-    report({x.launch, std::move(how), last_lines(x.read)});
+    end.words = last_lines(x.read);
+    listener_.ended(std::move(end));
   }
 
-  void report(launch_end x) { listener_.ended(std::move(x)); }
+  void report_lost(std::uint64_t launch, std::string words) {
+    launch_end x;
+    x.launch = launch;
+    x.how.how = process_exit::kind::lost;
+    x.words = std::move(words);
+    listener_.ended(std::move(x));
+  }
 
   launch_listener listener_;
   limits limits_;

@@ -114,7 +114,6 @@ rank_facts worker_group_state::facts_of(int rank) const {
   x.cores = mine(plan.cores);
   x.gpus = mine(plan.gpus);
   x.first_report = attempt->first_report;
-  x.report_timeout_ms = plan.report_timeout ? plan.report_timeout->count() : 0;
   return x;
 }
 

@@ -59,10 +59,10 @@ struct rank_facts {
   bool in_process = false; ///< The rank is a thread of the driver's process.
   std::vector<int> cores;  ///< Cores this rank is pinned to; empty: not pinned.
   std::vector<int> gpus;   ///< Indices of the GPUs that belong to this rank.
-  int segment = -1; ///< Descriptor of the shared segment of the attempt's ranks
-                    ///< on this host; -1: none.
-  std::uint64_t first_report = 0;     ///< Index of this attempt's first report.
-  std::int64_t report_timeout_ms = 0; ///< 0: without limit.
+  std::uint64_t first_report = 0; ///< Index of this attempt's first report.
+  /// Descriptor of the shared segment of the attempt's ranks on this host; -1:
+  /// none. The rank's own: it does not travel.
+  int segment = -1;
 
   bool operator==(const rank_facts&) const = default;
 };
@@ -77,8 +77,7 @@ bool inspect(Inspector& f, rank_facts& x) {
     f.field("local_world_size", x.local_world_size),
     f.field("node_rank", x.node_rank), f.field("in_process", x.in_process),
     f.field("cores", x.cores), f.field("gpus", x.gpus),
-    f.field("segment", x.segment), f.field("first_report", x.first_report),
-    f.field("report_timeout_ms", x.report_timeout_ms));
+    f.field("first_report", x.first_report));
 }
 
 /// Why a train loop is to leave, and until when it may report.

@@ -25,7 +25,7 @@ struct rank_failure {
     timeout,          ///< It took longer than a limit; `what` names it.
     start_failed,     ///< It never began its loop.
     misuse, ///< It broke a rule that all ranks share, such as reports that no
-            ///< other rank matched; `what` tells.
+            ///< other rank matched; `what` says which.
   };
 
   kind_type kind = kind_type::exception;

@@ -25,7 +25,6 @@ TEST_F(worker_group_test, launches_every_rank_with_the_segment_they_share) {
 TEST_F(worker_group_test, sends_a_rank_its_place_and_what_to_run) {
   plan.cores = {{0}, {1}};
   plan.gpus = {{2, 3}, {4, 5}};
-  plan.report_timeout = ms{1500};
   start();
   auto hello = ranks.rise(1);
   ASSERT_TRUE(hello->value);
@@ -38,7 +37,6 @@ TEST_F(worker_group_test, sends_a_rank_its_place_and_what_to_run) {
   EXPECT_EQ(facts.world_size, 2);
   EXPECT_EQ(facts.local_world_size, 2);
   EXPECT_EQ(facts.first_report, 10u);
-  EXPECT_EQ(facts.report_timeout_ms, 1500);
   EXPECT_THAT(facts.cores, ElementsAre(1));
   EXPECT_THAT(facts.gpus, ElementsAre(4, 5));
   EXPECT_EQ(hello->value->resume, checkpoint::from_directory("/checkpoints/c"));

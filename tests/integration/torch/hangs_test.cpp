@@ -254,8 +254,12 @@ protected:
 };
 
 TEST_P(torch_meetings_test, ranks_that_reduce_and_report_end_with_both_named) {
+  // Beyond the time after which the circle is named: on a busy machine, the
+  // idle rank could be ended first.
+  auto with = options();
+  with.run.hang_timeout = std::chrono::seconds{30};
   auto outcome =
-    torch_trainer{reduce_beside_a_report, std::string{}, options()}.fit();
+    torch_trainer{reduce_beside_a_report, std::string{}, with}.fit();
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->message,
             "Rank 0, 1: misuse: the ranks are in different calls: rank 0 in "

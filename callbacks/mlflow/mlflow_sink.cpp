@@ -104,7 +104,30 @@ sink_result mlflow_sink::start(const tracked_run& run,
   }
   tagged_names_ = names_.changed().size();
   TROUPE_TRY_VOID(store_->open(describe_mlflow_run(options_, run), of_store));
-  return log_params(run.config);
+  auto done = log_params(run.config);
+  if (!done && done.error().what == kind::rejected)
+    return log_params_singly(run.config);
+  return done;
+}
+
+sink_result mlflow_sink::log_params_singly(const metrics& values) {
+  for (auto& [name, value] : values) {
+    auto done = log_params(metrics{{name, value}});
+    if (done)
+      continue;
+    if (done.error().what != kind::rejected)
+      return done;
+    auto key = clean_mlflow_name("troupe.param_refused." + names_(name));
+    auto kept =
+      set_tag(key, cut_mlflow_text(mlflow_text(value), max_mlflow_tag));
+    if (!kept && kept.error().what != kind::rejected)
+      return kept;
+    notes_.push_back(
+      "the server refuses the setting '" + name + "', "
+      + (kept ? "which becomes the tag " + key : std::string{"as a tag, too"})
+      + ": " + done.error().reason.message);
+  }
+  return {};
 }
 
 sink_result mlflow_sink::log_params(const metrics& values) {

@@ -3,6 +3,7 @@
 #include <map>
 #include <memory>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include "troupe/callbacks/mlflow/mlflow.hpp"
@@ -19,6 +20,9 @@ namespace troupe::internal {
 ///   - The loop's config and `log_params` become params. They are immutable in
 ///     MLflow: a value that changed becomes the tag
 ///     `troupe.param_changed.<name>`.
+///   - A setting of the config that the server refuses, for example because it
+///     is longer than an older MLflow takes, becomes the tag
+///     `troupe.param_refused.<name>`, with a note.
 ///   - Texts, images, histograms and artifacts become artifacts. The path of
 ///     the last checkpoint is the tag `troupe.checkpoint`.
 ///   - Names that MLflow does not accept are changed, and the tag
@@ -37,12 +41,17 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override;
+  std::vector<std::string> take_notes() override {
+    return std::exchange(notes_, {});
+  }
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
 
 private:
   struct gathered;
 
   sink_result log_params(const metrics& values);
+  /// The config, which the server has refused as a whole.
+  sink_result log_params_singly(const metrics& values);
   sink_result tag_changed_names();
   void gather(const tracker_record& record, gathered& to);
   void gather(const metrics& values, std::int64_t step, std::int64_t time_ms,
@@ -60,6 +69,7 @@ private:
   fs::path run_path_;
   fs::path tree_; ///< Of a file store; empty: a server.
   mlflow_names names_;
+  std::vector<std::string> notes_;
   std::size_t tagged_names_ = 0;             ///< Changed names that tags hold.
   std::map<std::string, std::string> texts_; ///< Tags of values so far.
 };

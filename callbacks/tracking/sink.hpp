@@ -185,6 +185,10 @@ public:
   virtual sink_result start(const tracked_run& run,
                             const std::string& state) = 0;
 
+  /// Sentences for the user on what `start` did otherwise than asked, since the
+  /// last call. Called after each `start` that succeeds.
+  virtual std::vector<std::string> take_notes() { return {}; }
+
   /// Takes *records* in order. After success all of them survive a crash of
   /// this process.
   virtual sink_result log(std::span<const tracker_record> records) = 0;

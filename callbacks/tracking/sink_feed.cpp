@@ -175,6 +175,8 @@ sink_result sink_feed::open() {
     call_sink(*target_, [&] { return target_->start(run_, position_.state); }));
   started_ = true;
   is_resumed_ = true;
+  for (auto& text : target_->take_notes())
+    note_("tracker " + target_->name() + ": " + redacted(text));
   // Before the first record, so that after a restart it finds the same run.
   position_.state = target_->state();
   if (auto ok = save(); !ok)

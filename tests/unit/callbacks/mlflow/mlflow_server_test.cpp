@@ -97,6 +97,45 @@ protected:
   loopback_server server{[this](const auto& x) { return answer(x); }};
 };
 
+// MLflow before 2.8 takes 500 characters.
+TEST_F(mlflow_failures_test,
+       a_setting_that_is_refused_becomes_a_tag_and_a_note) {
+  run.config = {{"lr", 0.5}, {"prompt", std::string(600, 'x')}, {"seed", 7}};
+  std::vector<std::string> bodies;
+  loopback_server old{[&](const loopback_request& x) -> loopback_reply {
+    auto is_long = x.body.find(std::string(600, 'x')) != x.body.npos;
+    auto is_params = x.target.find("log-batch") != x.target.npos
+                     && x.body.find("\"params\":[{") != x.body.npos;
+    if (is_params && is_long)
+      return {.status = 400,
+              .body = R"({"error_code":"INVALID_PARAMETER_VALUE",)"
+                      R"("message":"Param value has length 600"})"};
+    if (x.target.find("runs/get") != x.target.npos)
+      return {.body = created()};
+    std::lock_guard guard{mutex};
+    if (x.target.find("log-batch") != x.target.npos)
+      bodies.push_back(x.body);
+    for (auto& [part, reply] : answers)
+      if (x.target.find(part) != x.target.npos)
+        return reply;
+    return {};
+  }};
+  mlflow_sink x{{.tracking_uri = old.url()}};
+  auto started = x.start(run, "");
+  ASSERT_TRUE(started) << started.error().reason.message;
+  EXPECT_THAT(x.take_notes(), testing::ElementsAre(testing::AllOf(
+                                HasSubstr("'prompt'"),
+                                HasSubstr("Param value has length 600"))));
+  EXPECT_THAT(x.take_notes(), testing::IsEmpty());
+  std::lock_guard guard{mutex};
+  std::string all;
+  for (auto& body : bodies)
+    all += body;
+  EXPECT_THAT(all, HasSubstr("\"lr\""));
+  EXPECT_THAT(all, HasSubstr("\"seed\""));
+  EXPECT_THAT(all, HasSubstr("troupe.param_refused.prompt"));
+}
+
 TEST_F(mlflow_failures_test, searches_before_it_creates) {
   auto x = to_server();
   ASSERT_TRUE(logged(x));

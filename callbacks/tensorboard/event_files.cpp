@@ -16,6 +16,8 @@ namespace troupe::internal::tensorboard {
 
 namespace {
 
+constexpr std::string_view event_prefix = "events.out.tfevents.";
+
 std::int64_t whole_unix_seconds(std::chrono::system_clock::time_point x) {
   return std::chrono::floor<std::chrono::seconds>(x).time_since_epoch().count();
 }
@@ -29,7 +31,7 @@ fs::path unfinished(const fs::path& folder) {
 std::optional<std::uint64_t> number_of(std::string_view name,
                                        std::string_view ending) {
   auto at = name.rfind(ending);
-  if (!name.starts_with("events.out.tfevents.") || at == name.npos)
+  if (!name.starts_with(event_prefix) || at == name.npos)
     return std::nullopt;
   auto digits = name.substr(at + ending.size());
   const auto* end = digits.data() + digits.size();
@@ -39,9 +41,33 @@ std::optional<std::uint64_t> number_of(std::string_view name,
   return result;
 }
 
+// Whether a run of Troupe wrote the file *name*: it ends in ".<id>-<number>".
+bool is_of_a_run(std::string_view name) {
+  constexpr std::size_t id_size = 8;
+  auto at = name.rfind('-');
+  if (at == name.npos || at <= id_size || name[at - id_size - 1] != '.')
+    return false;
+  auto id = name.substr(at - id_size, id_size);
+  return id.find_first_not_of("0123456789abcdef") == id.npos
+         && number_of(name, name.substr(at - id_size - 1, id_size + 2));
+}
+
+// Readers look for "tfevents" in the name.
+expected<void> set_aside(const fs::path& path) {
+  auto rest = path.filename().string().substr(event_prefix.size());
+  for (int number = 1;; ++number) {
+    auto name = concat("former.", rest);
+    if (number > 1)
+      name += concat('.', number);
+    auto done = rename_new(path, path.parent_path() / name);
+    if (done || done.error().code != ec::conflict)
+      return done;
+  }
+}
+
 } // namespace
 
-expected<event_files> event_files::open(const fs::path& folder,
+expected<event_files> event_files::open(const fs::path& folder, bool is_private,
                                         const std::string& run_id,
                                         const std::string& host,
                                         const event_place& known,
@@ -49,7 +75,7 @@ expected<event_files> event_files::open(const fs::path& folder,
   event_files result{folder, '.' + run_id.substr(0, 8) + '-', host, over};
   TROUPE_TRY_VOID(make_folders(folder));
   TROUPE_TRY_VOID(may_write(over, folder));
-  TROUPE_TRY_VOID(result.clean(known));
+  TROUPE_TRY_VOID(result.clean(known, is_private));
   result.number_ = known.number;
   result.seconds_ = known.seconds;
   if (known.number == 0)
@@ -60,16 +86,20 @@ expected<event_files> event_files::open(const fs::path& folder,
   return result;
 }
 
-expected<void> event_files::clean(const event_place& known) {
+expected<void> event_files::clean(const event_place& known, bool is_private) {
+  auto begins = known.number == 0;
   ::unlink(unfinished(folder_).c_str());
   boost::system::error_code code;
   fs::directory_iterator i{folder_, code};
   std::vector<fs::path> later;
+  std::vector<fs::path> former;
   for (; !code && i != fs::directory_iterator{}; i.increment(code)) {
     auto file = i->path().filename().string();
     auto number = number_of(file, ending_);
     if (number && *number > known.number)
-      later.push_back(i->path());
+      (begins ? former : later).push_back(i->path());
+    if (!number && begins && is_private && is_of_a_run(file))
+      former.push_back(i->path());
     if (number && *number == 0)
       params_file_ = std::move(file);
   }
@@ -78,6 +108,8 @@ expected<void> event_files::clean(const event_place& known) {
       return tl::unexpected{storage_error("remove", path, errno)};
   if (code)
     return tl::unexpected{storage_error("read folder", folder_, code.value())};
+  for (const auto& path : former)
+    TROUPE_TRY_VOID(set_aside(path));
   return {};
 }
 
@@ -86,7 +118,7 @@ std::string event_files::name(std::int64_t seconds,
   char digits[64];
   std::snprintf(digits, sizeof(digits), "%010lld",
                 static_cast<long long>(seconds));
-  const std::string head = std::string{"events.out.tfevents."} + digits;
+  const std::string head = std::string{event_prefix} + digits;
   std::snprintf(digits, sizeof(digits), "%04llu",
                 static_cast<unsigned long long>(number));
   return concat(head, '.', host_, '.', ::getpid(), ending_, digits);

@@ -26,9 +26,12 @@ struct event_place {
 class event_files {
 public:
   /// Opens or creates the folder and cuts this run's files back to *known*;
-  /// later files are removed. *run_id* and *host* become part of file names.
-  /// Changes nothing once a stop is requested through *over*.
-  static expected<event_files> open(const fs::path& folder,
+  /// later files are removed. If nothing is known, the run begins: its own
+  /// files, and in a folder that *is_private* to it those of other runs, are
+  /// renamed to `former.<rest>`, which readers do not take. *run_id* and *host*
+  /// become part of file names. Changes nothing once a stop is requested
+  /// through *over*.
+  static expected<event_files> open(const fs::path& folder, bool is_private,
                                     const std::string& run_id,
                                     const std::string& host,
                                     const event_place& known,
@@ -58,8 +61,8 @@ private:
     : folder_(std::move(folder)), ending_(std::move(ending)),
       host_(std::move(host)), over_(std::move(over)) {}
 
-  /// Removes files of this run after *known*; finds file 0.
-  expected<void> clean(const event_place& known);
+  /// Removes files of this run after *known*, or sets them aside; finds file 0.
+  expected<void> clean(const event_place& known, bool is_private);
   std::string name(std::int64_t seconds, std::uint64_t number) const;
 
   fs::path folder_;

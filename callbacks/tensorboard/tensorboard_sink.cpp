@@ -81,8 +81,12 @@ expected<void> tensorboard_sink::open() {
     return failure(ec::storage,
                    "cannot find the run's folder " + run_.path.string());
   TROUPE_TRY(auto folder, folder_in(run_.path));
-  TROUPE_TRY(auto files, event_files::open(folder, run_.id, host_of(run_),
-                                           done_.place, run_.cancelled));
+  auto in_run =
+    folder.lexically_normal().lexically_relative(run_.path.lexically_normal());
+  auto is_private = !in_run.empty() && *in_run.begin() != "..";
+  TROUPE_TRY(auto files,
+             event_files::open(folder, is_private, run_.id, host_of(run_),
+                               done_.place, run_.cancelled));
   files_ = std::move(files);
   expected<void> done;
   // If someone shortened or removed the file, begin a new one: the old one may

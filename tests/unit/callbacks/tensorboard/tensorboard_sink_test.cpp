@@ -279,11 +279,61 @@ TEST_F(tensorboard_sink_test,
 
 TEST_F(tensorboard_sink_test, leaves_files_of_others_alone) {
   fs::create_directory(events_);
-  auto other = events_ / "events.out.tfevents.1.h.1.76543210-0009";
+  auto profile = events_ / "events.out.tfevents.1.h.profile-empty";
+  test::write_bytes(profile, "");
+  auto shared = folder_.path().parent_path()
+                / (folder_.path().filename().string() + "-shared");
+  fs::create_directory(shared);
+  auto other = shared / "events.out.tfevents.1.h.1.76543210-0009";
   test::write_bytes(other, "");
   tensorboard_sink sink;
   start(sink);
+  EXPECT_TRUE(fs::exists(profile));
+  tensorboard_sink second{{.log_dir = shared}};
+  start(second);
   EXPECT_TRUE(fs::exists(other));
+  fs::remove_all(shared);
+}
+
+// A copy of a run from which another branches off: `sinks/` and `run.json` are
+// removed.
+TEST_F(tensorboard_sink_test, shows_no_point_of_the_copied_run_twice) {
+  tracker_records records;
+  records.attempt(0, 0).report(0, {{{"loss", 1}}});
+  tensorboard_sink first;
+  start(first);
+  log(first, records.all());
+  auto before = files();
+  ASSERT_EQ(before.size(), 2u);
+  auto bytes = test::bytes_of(before[1]);
+  run_.id = std::string(32, '7');
+  tensorboard_sink second;
+  start(second);
+  log(second, records.all());
+  EXPECT_EQ(count("loss"), 1);
+  auto kept = before[1].filename().string().substr(20);
+  EXPECT_EQ(test::bytes_of(events_ / ("former." + kept)), bytes);
+}
+
+// The position was damaged.
+TEST_F(tensorboard_sink_test, keeps_its_files_if_it_begins_again) {
+  tracker_records records;
+  records.attempt(0, 0).report(0, {{{"loss", 1}}});
+  std::string kept;
+  std::string bytes;
+  for (auto i = 0; i < 3; ++i) {
+    tensorboard_sink sink;
+    start(sink);
+    log(sink, records.all());
+    EXPECT_EQ(files().size(), 2u);
+    EXPECT_EQ(count("loss"), 1);
+    if (i == 0) {
+      kept = files()[1].filename().string().substr(20);
+      bytes = test::bytes_of(files()[1]);
+    }
+  }
+  EXPECT_EQ(test::bytes_of(events_ / ("former." + kept)), bytes);
+  EXPECT_TRUE(fs::exists(events_ / ("former." + kept + ".2")));
 }
 
 TEST_F(tensorboard_sink_test,

@@ -186,7 +186,11 @@ void tracking_handle::log_artifact(const fs::path& path,
   if (code)
     throw train_error{storage_error("read", path, code.value())};
   auto shown = name.empty() ? source.filename().string() : name;
-  auto run = context_->run_path();
+  // The storage path may go through a link.
+  auto run = fs::canonical(context_->run_path(), code);
+  if (code)
+    throw train_error{
+      storage_error("read", context_->run_path(), code.value())};
   auto kept = inside(source, run);
   if (kept == ".")
     throw train_error{

@@ -151,6 +151,23 @@ TEST_F(tracking_handle_test, leaves_a_file_of_the_run_where_it_is) {
   EXPECT_FALSE(fs::exists(run / "artifacts"));
 }
 
+TEST_F(tracking_handle_test, knows_a_file_of_the_run_behind_a_link) {
+  write_bytes(run / "own.txt", "own");
+  fs::create_directory_symlink(run.path(), elsewhere / "link");
+  rank_facts facts;
+  facts.run_path = (elsewhere / "link").string();
+  facts.world_size = 2;
+  train_context context{facts, link, std::nullopt};
+  auto tracker = start_tracking(context);
+  for (auto& path : {run / "own.txt", elsewhere / "link/own.txt"}) {
+    link->events.clear();
+    tracker.log_artifact(path);
+    EXPECT_EQ(fields_of("tracker_artifact").at("file"),
+              metric_value{"own.txt"});
+  }
+  EXPECT_FALSE(fs::exists(run / "artifacts"));
+}
+
 TEST_F(tracking_handle_test, copies_what_a_checkpoint_has) {
   for (std::string folder :
        {"checkpoints/.staging-0-rank_0", "checkpoints/c"}) {

@@ -54,8 +54,8 @@ sink_result comet_rest::start(const std::string& state) {
   if (key_.empty()) {
     TROUPE_TRY_VOID(create());
     tags_are_due_ = !tags_.empty();
-  } else { // Marks the experiment as running again.
-    TROUPE_TRY_VOID(get("set-status?experimentKey=" + percent_encoded(key_)));
+  } else {
+    TROUPE_TRY_VOID(reopen(key_));
   }
   return tags_are_due_ ? send_tags() : sink_result{};
 }
@@ -69,9 +69,16 @@ sink_result comet_rest::create() {
   auto request = post_request("create", json::text_of(body));
   http_reply reply;
   if (auto ok = call(std::move(request), &reply); !ok) {
+    if (ok.error().what == failure_kind::transient)
+      return ok;
+    // Perhaps an earlier call made it, whose reply was lost: the key is the
+    // run's own.
+    if (!settings_.experiment_key.empty() && reopen(settings_.experiment_key)) {
+      key_ = settings_.experiment_key;
+      return {};
+    }
     // Nothing can be sent without an experiment.
-    if (ok.error().what == failure_kind::rejected)
-      ok.error().what = failure_kind::permanent;
+    ok.error().what = failure_kind::permanent;
     return ok;
   }
   auto created = json::document::parse(reply.body, nullptr, false);
@@ -83,6 +90,10 @@ sink_result comet_rest::create() {
                                      "experimentKey"});
   key_ = found->get<std::string>();
   return {};
+}
+
+sink_result comet_rest::reopen(const std::string& key) {
+  return get("set-status?experimentKey=" + percent_encoded(key));
 }
 
 sink_result comet_rest::send_tags() {

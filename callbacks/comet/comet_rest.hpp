@@ -67,6 +67,8 @@ public:
 
 private:
   sink_result create();
+  /// Marks the experiment *key* as running again.
+  sink_result reopen(const std::string& key);
   sink_result send_tags();
   sink_result send(const comet_message& x);
   sink_result send_asset(const comet_message& x);

@@ -219,6 +219,23 @@ TEST_F(comet_rest_test, makes_one_experiment_however_often_a_start_fails) {
   EXPECT_EQ(bodies("create").size(), 1u);
 }
 
+TEST_F(comet_rest_test, finds_its_experiment_although_the_reply_was_lost) {
+  auto calls = 0;
+  set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
+    if (!x.target.ends_with("create"))
+      return std::nullopt;
+    loopback_reply result;
+    result.status = ++calls == 1 ? 503 : 400;
+    result.body = R"({"msg":"the experiment key exists"})";
+    return result;
+  });
+  comet_sink x{options};
+  EXPECT_FALSE(x.start(run, ""));
+  auto started = x.start(run, "");
+  EXPECT_TRUE(started) << started.error().reason.message;
+  EXPECT_EQ(bodies("tags").size(), 1u);
+}
+
 TEST_F(comet_rest_test, sends_the_tags_after_a_start_that_failed_at_them) {
   auto failures = 0;
   set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {

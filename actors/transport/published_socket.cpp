@@ -142,6 +142,10 @@ expected<published_socket> publish_actor(caf::actor_system& system,
   if (!whom)
     return failure(ec::invalid_argument,
                    "no actor to publish at " + path.string());
+  // To remove the socket, wherever the process is by then.
+  auto place = absolute_path(path);
+  if (!place)
+    return tl::unexpected{std::move(place.error())};
   auto socket = listen_at(path);
   if (!socket)
     return tl::unexpected{std::move(socket.error())};
@@ -158,7 +162,7 @@ expected<published_socket> publish_actor(caf::actor_system& system,
     fs::remove(path, ignored);
     return tl::unexpected{std::move(published.error())};
   }
-  return published_socket{std::move(*published), path};
+  return published_socket{std::move(*published), std::move(*place)};
 }
 
 } // namespace troupe

@@ -91,7 +91,8 @@ expected<unique_fd> listen_at(const fs::path& path) {
   auto address = address_of(path);
   if (!address)
     return tl::unexpected{std::move(address.error())};
-  if (auto checked = check_folder(path.parent_path()); !checked)
+  auto folder = path.has_parent_path() ? path.parent_path() : fs::path{"."};
+  if (auto checked = check_folder(folder); !checked)
     return tl::unexpected{std::move(checked.error())};
   auto fd =
     unique_fd{socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0)};
@@ -101,7 +102,7 @@ expected<unique_fd> listen_at(const fs::path& path) {
   fchmod(fd.get(), 0600);
   // Under the lock no process is between its bind and its listen: a socket that
   // refuses connections has no process.
-  auto lock = lock_folder(path.parent_path());
+  auto lock = lock_folder(folder);
   if (!lock)
     return tl::unexpected{std::move(lock.error())};
   auto generic = reinterpret_cast<const sockaddr*>(&*address);

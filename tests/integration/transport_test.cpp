@@ -427,6 +427,19 @@ TEST_F(transport_test, a_socket_is_not_opened_where_it_cannot_be_private) {
   EXPECT_EQ(open.error().code, ec::invalid_config);
 }
 
+TEST_F(transport_test, a_path_may_be_relative_to_the_current_folder) {
+  auto before = fs::current_path();
+  fs::current_path(folder.path());
+  {
+    echo_server server{"run"};
+    fs::current_path(before);
+    ASSERT_TRUE(server.socket) << server.socket.error().message;
+    EXPECT_EQ(server.socket->path(), path);
+    EXPECT_TRUE(fs::exists(path));
+  }
+  EXPECT_FALSE(fs::exists(path)) << "removed, although the folder changed";
+}
+
 TEST_F(transport_test, a_forked_process_leaves_the_socket_as_it_is) {
 #ifdef __SANITIZE_THREAD__
   GTEST_SKIP() << "ThreadSanitizer does not work in what a process with "

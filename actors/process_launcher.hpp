@@ -18,8 +18,8 @@
 namespace troupe::internal {
 
 /// What a new rank process gets. Its descriptors are the shared segment, the
-/// socket through which it asks its worker group for the rest, and the file of
-/// its `ranks_ticket`.
+/// socket through which it asks the agent of its host for the rest, and the
+/// file of its `ranks_ticket`.
 struct rank_bootstrap {
   std::uint64_t attempt = 0;
   int rank = 0;
@@ -31,7 +31,7 @@ struct rank_bootstrap {
 
 struct process_launcher_args {
   spawner_connection* spawner = nullptr;
-  /// A socket through which a rank reaches its worker group.
+  /// A socket through which a rank reaches the agent of this host.
   std::function<expected<unique_fd>()> new_connection;
   std::string log_path; ///< Folder of `rank_<r>.log`.
   cpu_plan cpus;

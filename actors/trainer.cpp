@@ -7,7 +7,7 @@ namespace troupe::internal {
 
 trainer_actor::behavior_type trainer(trainer_actor::pointer self,
                                      trainer_args args) {
-  monitor(self, args.group, [args](const caf::down_msg&) {
+  monitor(self, args.agent, [args](const caf::down_msg&) {
     args.control->end(
       {ec::protocol, concat("rank ", args.rank, ": the driver is gone")});
   });

@@ -1,6 +1,7 @@
 #include "troupe/actors/worker_group.hpp"
 
 #include <algorithm>
+#include <numeric>
 #include <utility>
 
 #include "troupe/actors/compat/messaging.hpp"
@@ -26,9 +27,7 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
     idle_in_calls(static_cast<std::size_t>(plan.world_size)),
     waited(static_cast<std::size_t>(plan.world_size)),
     loops(static_cast<std::size_t>(plan.world_size)),
-    seen(static_cast<std::size_t>(plan.world_size)),
-    answered(static_cast<std::size_t>(plan.world_size)),
-    trainers(static_cast<std::size_t>(plan.world_size)) {
+    seen(static_cast<std::size_t>(plan.world_size)) {
   for (std::size_t rank = 0; rank < seen.size(); ++rank)
     seen[rank].rank = static_cast<int>(rank);
 }
@@ -37,19 +36,25 @@ worker_group_state::attempt_state::attempt_state(const start_attempt& x,
 
 void worker_group_state::start(const start_attempt& x, driver_actor from) {
   driver = std::move(from);
-  auto& plan = args.plan;
-  attempt.emplace(x, plan);
-  auto segment =
-    shared_segment::create(plan.world_size, {plan.run_id, x.attempt});
-  if (!segment) {
-    send(self, driver, attempt_failed{x.attempt, false, segment.error(), {}});
-    attempt.reset();
-    return;
-  }
-  attempt->segment = std::move(*segment);
-  for (int rank = 0; rank < plan.world_size; ++rank)
-    launch(rank);
+  attempt.emplace(x, args.plan);
+  for (auto& host : args.hosts)
+    start_on(host);
   watch_start();
+}
+
+void worker_group_state::start_on(const group_host& host) {
+  start_ranks order{attempt->number, {}, attempt->resume, args.plan.loop};
+  auto end = host.first_rank + host.ranks;
+  for (int rank = host.first_rank; rank < end; ++rank)
+    order.ranks.push_back(facts_of(host, rank));
+  auto failed = [this, first = host.first_rank, end,
+                 number = attempt->number](const caf::error& why) {
+    for (int rank = first; rank < end; ++rank)
+      launch_failed({number, rank, from_caf(why)});
+  };
+  request(self, host.agent, caf::infinite, std::move(order),
+          worker_group_actor{self})
+    .then([] {}, failed);
 }
 
 void worker_group_state::after(std::chrono::milliseconds limit,
@@ -82,21 +87,8 @@ void worker_group_state::watch_start() {
   });
 }
 
-void worker_group_state::launch(int rank) {
-  auto me = self->address();
-  auto tell = [me](rank_launcher::event x) {
-    auto send = [&](auto& what) {
-      if (auto strong = caf::actor_cast<caf::strong_actor_ptr>(me))
-        send_anonymous(caf::actor_cast<worker_group_actor>(strong),
-                       std::move(what));
-    };
-    std::visit(send, x);
-  };
-  args.launcher->launch(attempt->number, rank, attempt->segment->descriptor(),
-                        tell);
-}
-
-rank_facts worker_group_state::facts_of(int rank) const {
+rank_facts worker_group_state::facts_of(const group_host& host,
+                                        int rank) const {
   auto& plan = args.plan;
   auto mine = [rank](auto& lists) {
     return lists.empty() ? std::vector<int>{}
@@ -104,17 +96,29 @@ rank_facts worker_group_state::facts_of(int rank) const {
   };
   rank_facts x;
   x.run_name = plan.run_name;
-  x.run_id = args.plan.run_id;
+  x.run_id = plan.run_id;
   x.run_path = plan.run_path;
   x.run_inode = plan.run_inode;
   x.attempt = attempt->number;
-  x.rank = x.local_rank = rank;
-  x.world_size = x.local_world_size = plan.world_size;
+  x.rank = rank;
+  x.world_size = plan.world_size;
+  x.local_rank = rank - host.first_rank;
+  x.local_world_size = host.ranks;
+  x.node_rank = static_cast<int>(&host - args.hosts.data());
   x.in_process = plan.in_process;
   x.cores = mine(plan.cores);
   x.gpus = mine(plan.gpus);
   x.first_report = attempt->first_report;
   return x;
+}
+
+const host_agent_actor& worker_group_state::agent_of(int rank) const {
+  auto& hosts = args.hosts;
+  auto is_behind = [](int x, const group_host& host) {
+    return x < host.first_rank;
+  };
+  auto next = std::upper_bound(hosts.begin(), hosts.end(), rank, is_behind);
+  return std::prev(next)->agent;
 }
 
 void worker_group_state::launched(const rank_launched& x) {
@@ -123,7 +127,7 @@ void worker_group_state::launched(const rank_launched& x) {
     return;
   a->tracker.launched(x.rank, x.pid);
   if (a->tracker.end_ordered())
-    kill_rank(x.rank);
+    kill(x.rank);
 }
 
 void worker_group_state::launch_failed(const rank_launch_failed& x) {
@@ -135,25 +139,20 @@ void worker_group_state::launch_failed(const rank_launch_failed& x) {
   check_over();
 }
 
-caf::result<start_loop> worker_group_state::welcome(const trainer_ready& x,
-                                                    trainer_actor trainer) {
-  auto a = current(x.attempt);
-  if (!a || !a->tracker.knows(x.rank))
-    return to_caf(too_late(x.attempt));
-  if (a->tracker.end_ordered())
-    return to_caf(a->end_reason);
+caf::result<void> worker_group_state::ready(rank_ready& x) {
+  auto open = open_attempt(x.attempt);
+  if (!open)
+    return to_caf(open.error());
+  auto a = *open;
   a->tracker.launched(x.rank, x.pid);
-  a->tracker.ready(x.rank, x.host);
-  monitor(self, trainer,
-          [this](const caf::down_msg& x) { trainer_lost(x.source); });
-  a->trainers[static_cast<std::size_t>(x.rank)] = std::move(trainer);
-  if (!a->started && a->tracker.all_ready()) {
-    a->started = true;
-    send(self, driver, attempt_started{a->number, args.plan.world_size});
-    a->last_check = args.now();
-    watch_ranks();
-  }
-  return start_loop{facts_of(x.rank), a->resume, args.plan.loop};
+  a->tracker.ready(x.rank, std::move(x.host));
+  if (a->started || !a->tracker.all_ready())
+    return caf::unit;
+  a->started = true;
+  send(self, driver, attempt_started{a->number, args.plan.world_size});
+  a->last_check = args.now();
+  watch_ranks();
+  return caf::unit;
 }
 
 // -- what others ask
@@ -178,12 +177,18 @@ error worker_group_state::too_late(std::uint64_t number) const {
   return {ec::stopped, concat("attempt ", number, " is over")};
 }
 
-group_status worker_group_state::status() {
+caf::result<group_status> worker_group_state::ask_for_status() {
+  auto promise = self->make_response_promise<group_status>();
+  ask_hosts({}, [this, promise]() mutable { promise.deliver(status()); });
+  return promise;
+}
+
+group_status worker_group_state::status() const {
   group_status result;
-  result.stale_messages = stale_messages;
+  result.stale_messages = std::accumulate(stale_at_hosts.begin(),
+                                          stale_at_hosts.end(), stale_messages);
   if (!attempt)
     return result;
-  look();
   result.attempt = attempt->number;
   result.next_report = attempt->meetings.next_report();
   result.store_keys = attempt->store.size();
@@ -207,29 +212,33 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
   auto& state = state_of(self);
   state.self = self;
   state.args = std::move(args);
+  state.stale_at_hosts.resize(state.args.hosts.size());
   self->set_exception_handler(from_exception);
-  // A group that dies of a defect kills its ranks.
-  self->attach_functor(
-    [launcher = state.args.launcher,
-     ranks = state.args.plan.world_size](const caf::error& reason) {
-      if (reason == caf::none || !launcher)
-        return;
-      for (int rank = 0; rank < ranks; ++rank)
-        launcher->kill(rank);
-    });
+  for (auto& host : state.args.hosts)
+    monitor(self, host.agent,
+            [&state](const caf::down_msg& x) { state.agent_lost(x); });
+  // A group that dies of a defect has its agents kill the ranks.
+  self->attach_functor([hosts = state.args.hosts](const caf::error& reason) {
+    for (auto& host : hosts)
+      if (reason == caf::none)
+        caf::anon_send_exit(host.agent, caf::exit_reason::user_shutdown);
+      else
+        caf::anon_send_exit(host.agent, caf::exit_reason::kill);
+  });
   worker_group_actor::behavior_type behavior{
     [&state](const start_attempt& x, driver_actor& from) {
       state.start(x, std::move(from));
     },
     [&state](const stop_attempt& x) { state.stop(x); },
     [&state](const preempt_attempt& x) { state.preempt(x); },
-    [&state](const trainer_ready& x, trainer_actor& trainer) {
-      return state.welcome(x, std::move(trainer));
-    },
-    [&state](report& x) { return state.add(x); },
-    [&state](const reports_awaited& x) { state.awaited(x); },
-    [&state](join_barrier& x) { return state.join(x); },
-    [&state](const loop_ended& x) { return state.end_loop(x); },
+    [&state](get_status) { return state.ask_for_status(); },
+    [&state](const rank_launched& x) { state.launched(x); },
+    [&state](const rank_launch_failed& x) { state.launch_failed(x); },
+    [&state](rank_ready& x) { return state.ready(x); },
+    [&state](host_calls& x) { state.take(x); },
+    [&state](rank_loop_ended& x) { state.end_loop(x); },
+    [&state](const rank_disconnected& x) { state.disconnected(x); },
+    [&state](const rank_exited& x) { state.exited(x); },
     [&state, self](log_event& x) -> caf::result<void> {
       if (!state.current(x.attempt))
         return to_caf(state.too_late(x.attempt));
@@ -258,10 +267,6 @@ worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
       return to_caf(state.too_late(x.attempt));
     },
     [&state](store_compare_set& x) { return state.compare_set(x); },
-    [&state](get_status) { return state.status(); },
-    [&state](const rank_launched& x) { state.launched(x); },
-    [&state](const rank_exited& x) { state.exited(x); },
-    [&state](const rank_launch_failed& x) { state.launch_failed(x); },
   };
   return with_exit_handler(
     self, [&state] { state.leave(); }, std::move(behavior));

@@ -9,14 +9,13 @@
 #include <caf/typed_event_based_actor.hpp>
 #include <caf/typed_response_promise.hpp>
 
+#include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/type_ids.hpp"
-#include "troupe/actors/rank_launcher.hpp"
-#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/rendezvous/rendezvous_table.hpp"
 #include "troupe/runtime/report/hang_monitor.hpp"
 #include "troupe/runtime/report/idle_time.hpp"
 #include "troupe/runtime/report/rank_meetings.hpp"
-#include "troupe/runtime/report/rank_snapshot.hpp"
+#include "troupe/runtime/report/rank_places.hpp"
 #include "troupe/runtime/report/straggler_monitor.hpp"
 #include "troupe/runtime/run/attempt_tracker.hpp"
 
@@ -43,8 +42,15 @@ struct group_plan {
   loop_spec loop;
 };
 
+/// A host with ranks of the run, which are numbered one after the other.
+struct group_host {
+  host_agent_actor agent;
+  int first_rank = 0;
+  int ranks = 1;
+};
+
 struct worker_group_args {
-  std::shared_ptr<rank_launcher> launcher;
+  std::vector<group_host> hosts; ///< In order of rank.
   group_plan plan;
   /// Tells how late a timer fires: the driver may have stood still.
   std::function<std::chrono::steady_clock::time_point()> now =
@@ -58,9 +64,6 @@ struct worker_group_state {
   using pointer = worker_group_actor::stateful_pointer<worker_group_state>;
   using clock = std::chrono::steady_clock;
 
-  /// A rank that waits for the commit of its report.
-  using report_promise = caf::typed_response_promise<report_committed>;
-  using barrier_promise = caf::typed_response_promise<barrier_released>;
   using value_promise = caf::typed_response_promise<std::string>;
   using wait_promise = caf::typed_response_promise<void>;
 
@@ -85,12 +88,9 @@ struct worker_group_state {
     /// Of ranks that block in a call while others wait for them in a
     /// collective.
     std::vector<idle_time> idle_in_calls;
-    std::vector<rank_activity::clock::rep> waited; ///< At the last report.
-    std::vector<loop_place> loops;                 ///< By rank.
-    std::vector<rank_snapshot> seen; ///< By rank, at the last look.
-    /// Ranks that learn from the answer to a call that they are to end, which
-    /// may come before `stop_loop`.
-    std::vector<bool> answered;
+    std::vector<std::int64_t> waited; ///< At the last report.
+    std::vector<loop_place> loops;    ///< By rank.
+    std::vector<rank_snapshot> seen;  ///< By rank, at the last look.
     /// When waits were judged last, by `worker_group_args::now`.
     std::optional<std::chrono::steady_clock::time_point> last_check;
     std::optional<epoch_progress> progress; ///< The last that the driver got.
@@ -107,10 +107,6 @@ struct worker_group_state {
     /// The leavers at the end of that timer; none later is waited for.
     std::optional<std::vector<int>> awaited_leavers;
     error end_reason;
-    std::optional<shared_segment> segment;
-    std::vector<trainer_actor> trainers;
-    std::multimap<std::uint64_t, report_promise> reports; ///< By index.
-    std::vector<barrier_promise> barriers;
     std::map<rendezvous_table::waiter_id, pending_get> getters;
     std::map<rendezvous_table::waiter_id, wait_promise> waiters;
     rendezvous_table::waiter_id next_waiter = 0;
@@ -119,16 +115,15 @@ struct worker_group_state {
   void start(const start_attempt& x, driver_actor from);
   void stop(const stop_attempt& x);
   void preempt(const preempt_attempt& x);
-  caf::result<start_loop> welcome(const trainer_ready& x,
-                                  trainer_actor trainer);
-  caf::result<report_committed> add(report& x);
-  void awaited(const reports_awaited& x);
-  caf::result<barrier_released> join(join_barrier& x);
-  caf::result<void> end_loop(const loop_ended& x);
+  caf::result<void> ready(rank_ready& x);
+  void take(host_calls& x);
+  void end_loop(rank_loop_ended& x);
   void launched(const rank_launched& x);
   void exited(const rank_exited& x);
   void launch_failed(const rank_launch_failed& x);
-  void trainer_lost(const caf::actor_addr& who);
+  void disconnected(const rank_disconnected& x);
+  /// An agent is gone, and its ranks with it.
+  void agent_lost(const caf::down_msg& x);
   /// Counts *rank* as failed unless it is gone, or ends by order.
   void lose(int rank, std::string why);
   /// The loop of *rank* is over: kills what is still there of it after a while.
@@ -142,7 +137,8 @@ struct worker_group_state {
   caf::result<void> wait(const store_wait& x);
   caf::result<std::string> compare_set(store_compare_set& x);
 
-  group_status status();
+  caf::result<group_status> ask_for_status();
+  group_status status() const;
 
   /// The attempt numbered *number* or nullptr; counts what comes too late.
   attempt_state* current(std::uint64_t number);
@@ -150,21 +146,34 @@ struct worker_group_state {
   expected<attempt_state*> open_attempt(std::uint64_t number);
   error too_late(std::uint64_t number) const;
 
-  rank_facts facts_of(int rank) const;
-  void launch(int rank);
+  void start_on(const group_host& host);
+  rank_facts facts_of(const group_host& host, int rank) const;
+  const host_agent_actor& agent_of(int rank) const;
+  template <class Message>
+  void tell_hosts(Message x) {
+    for (std::size_t i = 1; i < args.hosts.size(); ++i)
+      send(self, args.hosts[i].agent, x);
+    if (!args.hosts.empty())
+      send(self, args.hosts.front().agent, std::move(x));
+  }
+
+  void add(host_call& call, report& x);
+  void join(host_call& call, join_barrier& x);
   void commit(report_batch batch);
+  void answered(reports_answered x);
   /// Learns how fast ranks are.
   void note_steps(const report_batch& batch);
   void leave_out_standstill(report_batch& batch) const;
   /// Ends the attempt if ranks wait for each other in different calls.
-  void on_misuse(int rank, const error& reason);
+  void on_misuse(call_refused x);
   void check_calls();
   /// The same for ranks in collectives. Those say so in shared memory alone, so
   /// that someone has to look. Another thread of a rank may be about to call
   /// the collective, unless the rank is idle.
   void check_collectives();
+  std::vector<collective_calls> calls_seen() const;
   void end_for(const rank_mismatch& mismatch);
-  void release(const barrier_release& x);
+  void release(barrier_release x);
   /// What the answer to report *index* says about leaving.
   std::optional<stop_notice> notice_for(std::uint64_t index);
   void release(const rendezvous_table::waiter_list& waiters);
@@ -184,11 +193,11 @@ struct worker_group_state {
   /// themselves. Includes those whose processes have ended without a report.
   std::vector<int> leavers() const;
   /// Ends every rank: asks them, and kills what is there after *grace*.
-  void end_ranks(const error& reason, std::chrono::milliseconds grace);
+  void end_all(const error& reason, std::chrono::milliseconds grace);
   void kill_ranks();
   /// Kills the process of *rank*, and gives it up if that takes too long.
-  void kill_rank(int rank);
-  void answer_all(const error& reason);
+  void kill(int rank);
+  void answer_store(const error& reason);
   void check_over();
 
   /// Calls *f* after *limit* if the attempt is still this one. If the driver
@@ -201,13 +210,27 @@ struct worker_group_state {
   void watch_ranks();
   /// Looks at them at the moment at which the earliest wait is over its limit.
   void watch_limit();
-  void check_waits();
+  /// Looks at the ranks, judges their waits, and then calls *next* unless they
+  /// are to end.
+  void check_waits(std::function<void()> next);
+  /// Ranks whose vitals are needed to judge: those that others wait for.
+  std::vector<int> ranks_to_examine() const;
+  void judge_waits();
+  /// Asks *ranks* for their stacks, then calls *f* with those that write them.
+  void show_stacks_of(const std::vector<int>& ranks,
+                      std::function<void(const std::vector<int>&)> f);
+  void act_on(const hang_verdict& verdict, const std::vector<int>& shown);
   /// Tells the driver how far rank 0 is in its epoch.
   void show_progress();
   /// Looks which ranks a signal has stopped.
   void look_for_stopped();
-  /// Takes the snapshots by which ranks are judged.
-  void look();
+  /// Asks all hosts for snapshots of their ranks, with the vitals of
+  /// *examined*, and calls *f* once they have answered, or have not for a
+  /// while.
+  void ask_hosts(const std::vector<int>& examined, std::function<void()> f);
+  /// The same; calls *f* only if the attempt is still this one.
+  void look(const std::vector<int>& examined, std::function<void()> f);
+  void learn(std::size_t host, host_snapshots& x, bool examined);
   const rank_snapshot& seen(int rank) const {
     return attempt->seen[static_cast<std::size_t>(rank)];
   }
@@ -222,10 +245,12 @@ struct worker_group_state {
   driver_actor driver; ///< Of the last attempt.
   std::optional<attempt_state> attempt;
   std::uint64_t stale_messages = 0;
+  std::vector<std::uint64_t> stale_at_hosts; ///< By the last look.
   bool leaving = false;
 };
 
 /// Behavior of the WORKER GROUP actor. An exit message ends its ranks first.
+/// The agents of its hosts end with it.
 worker_group_actor::behavior_type worker_group(worker_group_state::pointer self,
                                                worker_group_args args);
 

@@ -34,34 +34,37 @@ constexpr auto kill_patience = std::chrono::seconds{10};
 
 // -- the end of a rank
 
-caf::result<void> worker_group_state::end_loop(const loop_ended& x) {
+void worker_group_state::end_loop(rank_loop_ended& x) {
   auto a = current(x.attempt);
-  if (!a || !a->tracker.knows(x.rank))
-    return to_caf(too_late(x.attempt));
+  auto& loop = x.loop;
+  if (!a || !a->tracker.knows(loop.rank))
+    return;
+  for (auto& shown : x.ranks)
+    if (a->tracker.knows(shown.rank))
+      a->seen[static_cast<std::size_t>(shown.rank)] = std::move(shown);
   // A rank that gave up on its peers is not the one to blame.
-  look();
-  auto& shown = seen(x.rank);
-  auto gave_up = x.reason.code == ec::timeout && shown.gave_up;
+  auto& shown = seen(loop.rank);
+  auto gave_up = loop.reason.code == ec::timeout && shown.gave_up;
   auto late =
-    gave_up ? late_in_collectives(a->seen, x.rank) : std::vector<int>{};
+    gave_up ? late_in_collectives(a->seen, loop.rank) : std::vector<int>{};
   if (!a->tracker.end_ordered())
     for (auto rank : late)
-      a->tracker.timed_out(rank, x.reason.message);
-  a->loops[static_cast<std::size_t>(x.rank)].ended = self->clock().now();
+      a->tracker.timed_out(rank, loop.reason.message);
+  a->loops[static_cast<std::size_t>(loop.rank)].ended = self->clock().now();
   // The end of a call or a collective may carry the order before `stop_loop`
   // arrives, and a loop may turn it into another exception.
   auto secondary = shown.failed == collective_failure::others;
-  auto by_order = x.stopped || x.reason.code == ec::stopped || secondary
-                  || a->answered[static_cast<std::size_t>(x.rank)];
+  auto by_order = loop.stopped || loop.reason.code == ec::stopped || secondary
+                  || x.was_in_call;
   auto stopped = by_order && a->tracker.end_ordered();
-  a->tracker.loop_ended(x.rank, x.reason, stopped || !late.empty(), secondary);
-  if (!x.reason && !a->tracker.end_ordered()) {
-    if (auto ok = a->meetings.loop_ended(x.rank); !ok)
-      a->tracker.record_misuse(x.rank, ok.error().message);
+  a->tracker.loop_ended(loop.rank, loop.reason, stopped || !late.empty(),
+                        secondary);
+  if (!loop.reason && !a->tracker.end_ordered()) {
+    if (auto ok = a->meetings.loop_ended(loop.rank); !ok)
+      a->tracker.record_misuse(loop.rank, ok.error().message);
   }
-  watch_exit(x.rank);
+  watch_exit(loop.rank);
   on_failure();
-  return caf::unit;
 }
 
 void worker_group_state::watch_exit(int rank) {
@@ -78,7 +81,7 @@ void worker_group_state::watch_exit(int rank) {
       attempt->tracker.give_up(rank);
     } else {
       what += "process was killed";
-      kill_rank(rank);
+      kill(rank);
     }
     send(self, driver, attempt_warning{attempt->number, std::move(what)});
     check_over();
@@ -89,39 +92,47 @@ void worker_group_state::exited(const rank_exited& x) {
   auto a = current(x.attempt);
   if (!a || !a->tracker.knows(x.rank))
     return;
+  if (x.ended_before && a->tracker.end_ordered())
+    a->tracker.order_end({x.rank});
   a->tracker.exited(x.rank, x.cause);
   on_failure();
   check_over();
 }
 
-void worker_group_state::trainer_lost(const caf::actor_addr& who) {
-  if (!attempt)
+void worker_group_state::disconnected(const rank_disconnected& x) {
+  auto a = current(x.attempt);
+  if (!a || !a->tracker.knows(x.rank))
     return;
-  for (int rank = 0; rank < args.plan.world_size; ++rank) {
-    auto& trainer = attempt->trainers[static_cast<std::size_t>(rank)];
-    if (!trainer || trainer.address() != who)
-      continue;
-    trainer = nullptr;
-    if (args.plan.in_process)
+  // If its process has ended, the cause follows in a moment; later with a
+  // spawner that hangs.
+  auto look_for_it = [this, rank = x.rank] {
+    if (attempt->tracker.gone(rank))
       return;
-    // A rank whose last message was answered sends nothing more.
-    if (attempt->tracker.loop_over(rank))
+    if (!seen(rank).has_ended) {
+      lose(rank, "its connection broke but its process is still there");
       return;
-    // If its process has ended, the cause follows in a moment; later with a
-    // spawner that hangs.
-    after(exit_patience, [this, rank] {
-      if (attempt->tracker.gone(rank))
-        return;
-      look();
-      if (seen(rank).has_ended)
-        after(kill_patience, [this, rank] {
-          lose(rank, concat("its connection broke, and its process was not "
-                            "seen to end within ",
-                            kill_patience.count(), " s"));
-        });
-      else
-        lose(rank, "its connection broke but its process is still there");
+    }
+    after(kill_patience, [this, rank] {
+      lose(rank, concat("its connection broke, and its process was not "
+                        "seen to end within ",
+                        kill_patience.count(), " s"));
     });
+  };
+  after(exit_patience, [this, look_for_it] { look({}, look_for_it); });
+}
+
+void worker_group_state::agent_lost(const caf::down_msg& x) {
+  for (auto& host : args.hosts) {
+    if (!attempt || host.agent.address() != x.source)
+      continue;
+    for (int i = 0; i < host.ranks; ++i) {
+      auto rank = host.first_rank + i;
+      if (attempt->tracker.gone(rank))
+        continue;
+      lose(rank, "the agent of its host is gone: " + text_of(x.reason));
+      attempt->tracker.give_up(rank);
+    }
+    check_over();
   }
 }
 
@@ -139,7 +150,7 @@ void worker_group_state::leave() {
   if (!attempt)
     self->quit();
   else if (!attempt->tracker.end_ordered())
-    end_ranks({ec::stopped, "the driver is gone"}, args.plan.stop_timeout);
+    end_all({ec::stopped, "the driver is gone"}, args.plan.stop_timeout);
 }
 
 void worker_group_state::stop(const stop_attempt& x) {
@@ -150,8 +161,8 @@ void worker_group_state::stop(const stop_attempt& x) {
   }
   // Whatever the reason, ranks are asked to leave: they have not failed.
   if (!a->tracker.end_ordered())
-    end_ranks({ec::stopped, x.reason.message},
-              std::chrono::milliseconds{x.grace_ms});
+    end_all({ec::stopped, x.reason.message},
+            std::chrono::milliseconds{x.grace_ms});
 }
 
 void worker_group_state::preempt(const preempt_attempt& x) {
@@ -172,14 +183,14 @@ void worker_group_state::on_failure() {
                                    " failed: ", to_string(first.second))};
   if (args.plan.in_process
       || first.second.kind != rank_failure::kind_type::exception) {
-    end_ranks(reason, args.plan.in_process ? args.plan.stop_timeout
-                                           : std::chrono::milliseconds{0});
+    end_all(reason, args.plan.in_process ? args.plan.stop_timeout
+                                         : std::chrono::milliseconds{0});
     return;
   }
   a->settling = true;
   self->run_delayed(settle_time, [this, reason, number = a->number] {
     if (attempt && attempt->number == number && !attempt->tracker.end_ordered())
-      end_ranks(reason, std::chrono::milliseconds{0});
+      end_all(reason, std::chrono::milliseconds{0});
   });
 }
 
@@ -188,11 +199,12 @@ void worker_group_state::on_secondary_failure() {
   if (is_over || !attempt->tracker.may_learn_cause()) {
     attempt->tracker.blame_secondary();
   } else if (!std::exchange(attempt->awaits_cause, true)) {
-    after(cause_patience, [this] {
+    auto judge = [this] {
       if (may_blame_secondary())
         wait_for_leavers();
       on_failure();
-    });
+    };
+    after(cause_patience, [this, judge] { look({}, judge); });
   }
 }
 
@@ -201,14 +213,12 @@ bool worker_group_state::may_blame_secondary() const {
 }
 
 void worker_group_state::wait_for_leavers() {
-  look();
   attempt->awaited_leavers = leavers();
   if (attempt->awaited_leavers->empty())
     return; // `on_failure` blames.
-  after(args.plan.exit_timeout, [this] {
+  auto blame = [this] {
     if (!may_blame_secondary())
       return;
-    look();
     for (auto rank : remaining_leavers())
       if (!seen(rank).has_ended) // Else its end comes by itself.
         attempt->tracker.timed_out(
@@ -217,7 +227,8 @@ void worker_group_state::wait_for_leavers() {
             "left the collectives of other ranks, and its loop had not ended ",
             args.plan.exit_timeout.count(), " ms later"));
     on_failure();
-  });
+  };
+  after(args.plan.exit_timeout, [this, blame] { look({}, blame); });
 }
 
 std::vector<int> worker_group_state::remaining_leavers() const {
@@ -241,22 +252,14 @@ std::vector<int> worker_group_state::leavers() const {
   return result;
 }
 
-void worker_group_state::end_ranks(const error& reason,
-                                   std::chrono::milliseconds grace) {
+void worker_group_state::end_all(const error& reason,
+                                 std::chrono::milliseconds grace) {
   auto& a = *attempt;
-  look();
-  auto ended = a.tracker.still_there();
-  std::erase_if(ended, [this](int rank) { return !seen(rank).has_ended; });
-  a.tracker.order_end(ended);
-  for (auto& x : a.seen)
-    a.answered[static_cast<std::size_t>(x.rank)] =
-      asks_driver(x) || !a.meetings.call_of(x.rank).empty();
+  a.tracker.order_end();
   a.end_reason = reason;
-  a.segment->abort(reason);
-  answer_all(reason);
-  for (auto& trainer : a.trainers)
-    if (trainer)
-      send(self, trainer, stop_loop{a.number, reason});
+  tell_hosts(end_ranks{a.number, reason});
+  // Later: agents look which of their ranks wait.
+  answer_store(reason);
   if (grace.count() == 0)
     kill_ranks();
   else
@@ -275,7 +278,7 @@ void worker_group_state::kill_ranks() {
   }
   for (auto rank : attempt->tracker.still_there()) {
     if (!args.plan.in_process) {
-      kill_rank(rank);
+      kill(rank);
       continue;
     }
     attempt->tracker.timed_out(
@@ -286,8 +289,8 @@ void worker_group_state::kill_ranks() {
   check_over();
 }
 
-void worker_group_state::kill_rank(int rank) {
-  args.launcher->kill(rank);
+void worker_group_state::kill(int rank) {
+  send(self, agent_of(rank), kill_rank{attempt->number, rank});
   after(kill_patience, [this, rank] {
     if (attempt->tracker.gone(rank))
       return;
@@ -302,28 +305,20 @@ void worker_group_state::kill_rank(int rank) {
   });
 }
 
-void worker_group_state::answer_all(const error& reason) {
-  auto& a = *attempt;
+void worker_group_state::answer_store(const error& reason) {
   auto why = to_caf(reason);
-  for (auto& [index, promise] : a.reports)
-    promise.deliver(why);
-  for (auto& promise : a.barriers)
-    promise.deliver(why);
-  for (auto& [id, pending] : a.getters)
+  for (auto& [id, pending] : std::exchange(attempt->getters, {}))
     pending.promise.deliver(why);
-  for (auto& [id, promise] : a.waiters)
+  for (auto& [id, promise] : std::exchange(attempt->waiters, {}))
     promise.deliver(why);
-  a.reports.clear();
-  a.barriers.clear();
-  a.getters.clear();
-  a.waiters.clear();
 }
 
 void worker_group_state::check_over() {
   if (!attempt || !attempt->tracker.all_gone())
     return;
   auto& a = *attempt;
-  answer_all({ec::stopped, "the attempt is over"});
+  tell_hosts(attempt_over{a.number});
+  answer_store({ec::stopped, "the attempt is over"});
   if (a.tracker.failed())
     send(self, driver,
          attempt_failed{a.number, a.started || a.tracker.loop_failed(),

@@ -7,7 +7,6 @@
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/protocol/error_code.hpp"
 #include "troupe/actors/worker_group.hpp"
-#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/report/report.hpp"
 
 namespace troupe::internal {
@@ -20,37 +19,38 @@ constexpr auto call_patience = std::chrono::seconds{5};
 
 } // namespace
 
-caf::result<report_committed> worker_group_state::add(report& x) {
-  auto open = open_attempt(x.attempt);
-  if (!open)
-    return to_caf(open.error());
-  auto a = *open;
+void worker_group_state::take(host_calls& x) {
+  for (auto& call : x.calls) {
+    // A call may end the attempt.
+    auto a = current(x.attempt);
+    if (!a || a->tracker.end_ordered())
+      return;
+    if (auto sent = std::get_if<report>(&call.what))
+      add(call, *sent);
+    else if (auto arrival = std::get_if<join_barrier>(&call.what))
+      join(call, *arrival);
+    else
+      a->meetings.await_reports(std::get<reports_awaited>(call.what).rank,
+                                call.at.time);
+  }
+  if (attempt && !attempt->tracker.end_ordered())
+    check_calls();
+}
+
+void worker_group_state::add(host_call& call, report& x) {
+  auto& a = *attempt;
   auto rank = x.value.rank;
   auto index = x.value.index;
   if (!x.waits)
-    a->last_ahead = std::max(a->last_ahead.value_or(0), index);
-  auto batch =
-    a->meetings.add(std::move(x.value), x.waits, self->clock().now());
+    a.last_ahead = std::max(a.last_ahead.value_or(0), index);
+  auto batch = a.meetings.add(std::move(x.value), x.waits, call.at.time);
   if (!batch) {
-    if (a->tracker.knows(rank))
-      on_misuse(rank, batch.error());
-    return to_caf(batch.error());
+    on_misuse({a.number, rank, index, std::move(batch.error())});
+    return;
   }
-  auto promise = self->make_response_promise<report_committed>();
-  a->reports.emplace(index, promise);
+  a.seen[static_cast<std::size_t>(rank)].waited = call.waited;
   if (*batch)
     commit(std::move(**batch));
-  else
-    check_calls();
-  return promise;
-}
-
-void worker_group_state::awaited(const reports_awaited& x) {
-  auto a = current(x.attempt);
-  if (!a || a->tracker.end_ordered())
-    return;
-  a->meetings.await_reports(x.rank, self->clock().now());
-  check_calls();
 }
 
 void worker_group_state::note_steps(const report_batch& batch) {
@@ -60,8 +60,7 @@ void worker_group_state::note_steps(const report_batch& batch) {
   // In a loop with collectives all steps are as long as that of the slowest.
   auto own = batch.step_s;
   for (std::size_t rank = 0; rank < own.size(); ++rank) {
-    auto waited =
-      attempt->segment->activity(static_cast<int>(rank)).waited.load();
+    auto waited = attempt->seen[rank].waited;
     auto before = std::exchange(attempt->waited[rank], waited);
     std::chrono::duration<double> here =
       rank_activity::clock::duration{waited - before};
@@ -92,23 +91,23 @@ void worker_group_state::commit(report_batch batch) {
   leave_out_standstill(batch);
   auto number = attempt->number;
   auto index = batch.index;
-  auto deliver = [this, number, index](auto answer) {
-    if (!attempt || attempt->number != number)
-      return;
-    attempt->meetings.committed(index, self->clock().now());
-    auto [first, last] = attempt->reports.equal_range(index);
-    for (auto i = first; i != last; ++i)
-      i->second.deliver(answer);
-    attempt->reports.erase(first, last);
-  };
   request(self, driver, caf::infinite, commit_batch{number, std::move(batch)})
     .then(
-      [this, number, deliver](report_committed& x) {
-        if (attempt && attempt->number == number)
-          x.stop = notice_for(x.index);
-        deliver(std::move(x));
+      [this, number](report_committed& x) {
+        answered({number, std::move(x), {}});
       },
-      [deliver](caf::error& reason) { deliver(reason); });
+      [this, number, index](const caf::error& reason) {
+        answered({number, {index, {}, {}}, from_caf(reason)});
+      });
+}
+
+void worker_group_state::answered(reports_answered x) {
+  if (!attempt || attempt->number != x.attempt)
+    return;
+  attempt->meetings.committed(x.answer.index, self->clock().now());
+  if (!x.reason)
+    x.answer.stop = notice_for(x.answer.index);
+  tell_hosts(std::move(x));
 }
 
 std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
@@ -126,43 +125,29 @@ std::optional<stop_notice> worker_group_state::notice_for(std::uint64_t index) {
                      a.preemption->deadline_ms};
 }
 
-caf::result<barrier_released> worker_group_state::join(join_barrier& x) {
-  auto open = open_attempt(x.attempt);
-  if (!open)
-    return to_caf(open.error());
-  auto a = *open;
+void worker_group_state::join(host_call& call, join_barrier& x) {
   auto kind = x.broadcast ? meeting_kind::broadcast : meeting_kind::barrier;
-  auto released = a->meetings.arrive(
+  auto released = attempt->meetings.arrive(
     {x.rank, x.sequence, kind, std::move(x.payload), std::move(x.refusal)},
-    self->clock().now());
-  if (!released) {
-    if (a->tracker.knows(x.rank))
-      on_misuse(x.rank, released.error());
-    return to_caf(released.error());
-  }
-  auto promise = self->make_response_promise<barrier_released>();
-  a->barriers.push_back(promise);
-  if (*released)
-    release(**released);
-  else
-    check_calls();
-  return promise;
+    call.at.time);
+  if (!released)
+    on_misuse({attempt->number, x.rank, {}, std::move(released.error())});
+  else if (*released)
+    release(std::move(**released));
 }
 
-void worker_group_state::release(const barrier_release& x) {
-  for (auto& waiting : std::exchange(attempt->barriers, {}))
-    if (x.refusal)
-      waiting.deliver(to_caf(x.refusal));
-    else
-      waiting.deliver(barrier_released{x.payload});
+void worker_group_state::release(barrier_release x) {
+  tell_hosts(barrier_answered{
+    attempt->number, {std::move(x.payload)}, std::move(x.refusal)});
 }
 
 // To blame is the loop that returned early, not the rank that waits for it.
-void worker_group_state::on_misuse(int rank, const error& reason) {
-  auto blamed = reason.code == ec::rank_failed ? attempt->meetings.ended()
-                                               : std::vector{rank};
-  for (auto x : blamed)
-    attempt->tracker.record_misuse(x, reason.message);
+void worker_group_state::on_misuse(call_refused x) {
+  send(self, agent_of(x.rank), x);
+  auto blamed = x.reason.code == ec::rank_failed ? attempt->meetings.ended()
+                                                 : std::vector{x.rank};
+  for (auto rank : blamed)
+    attempt->tracker.record_misuse(rank, x.reason.message);
   on_failure();
 }
 
@@ -173,12 +158,17 @@ void worker_group_state::check_calls() {
     watch_limit();
 }
 
+std::vector<collective_calls> worker_group_state::calls_seen() const {
+  std::vector<collective_calls> result;
+  for (auto& x : attempt->seen)
+    result.push_back(collective_calls_of(x));
+  return result;
+}
+
 void worker_group_state::check_collectives() {
   auto& a = *attempt;
   auto& plan = args.plan;
-  std::vector<collective_calls> calls;
-  for (auto& x : a.seen)
-    calls.push_back(collective_calls_of(x));
+  auto calls = calls_seen();
   auto suspected = a.meetings.mismatch(calls);
   // What one that a signal has stopped would do, and what the others would do
   // then, cannot be seen: `hang_timeout` is its limit.

@@ -11,14 +11,64 @@
 
 namespace troupe::internal {
 
+namespace {
+
+/// How long a host may take to say what its ranks show.
+constexpr auto look_patience = std::chrono::seconds{5};
+
+} // namespace
+
+// -- looks at the ranks
+
+void worker_group_state::ask_hosts(const std::vector<int>& examined,
+                                   std::function<void()> f) {
+  auto number = attempt ? attempt->number : 0;
+  auto left = std::make_shared<std::size_t>(args.hosts.size());
+  auto done = [left, f = std::move(f)] {
+    if (--*left == 0)
+      f();
+  };
+  for (std::size_t i = 0; i < args.hosts.size(); ++i)
+    request(self, args.hosts[i].agent, look_patience,
+            look_at_ranks{number, examined})
+      .then(
+        [this, done, i, vitals = !examined.empty()](host_snapshots& x) {
+          learn(i, x, vitals);
+          done();
+        },
+        [done](const caf::error&) { done(); });
+}
+
+void worker_group_state::look(const std::vector<int>& examined,
+                              std::function<void()> f) {
+  ask_hosts(examined, [this, f = std::move(f), number = attempt->number] {
+    if (attempt && attempt->number == number)
+      f();
+  });
+}
+
+void worker_group_state::learn(std::size_t host, host_snapshots& x,
+                               bool examined) {
+  stale_at_hosts.at(host) = x.stale_messages;
+  if (!attempt || attempt->number != x.attempt)
+    return;
+  for (auto& shown : x.ranks) {
+    if (!attempt->tracker.knows(shown.rank))
+      continue;
+    auto& known = attempt->seen[static_cast<std::size_t>(shown.rank)];
+    // What waits are judged by stays that of one look.
+    if (examined)
+      known.vitals = shown.vitals;
+    else
+      known = std::move(shown);
+  }
+}
+
 void worker_group_state::watch_ranks() {
   self->run_delayed(attempt->monitor.interval(),
                     [this, number = attempt->number] {
-                      if (!attempt || attempt->number != number)
-                        return;
-                      check_waits(); // The attempt may be over now.
-                      if (attempt && !attempt->tracker.end_ordered())
-                        watch_ranks();
+                      if (attempt && attempt->number == number)
+                        check_waits([this] { watch_ranks(); });
                     });
 }
 
@@ -40,39 +90,101 @@ void worker_group_state::watch_limit() {
     if (!attempt || attempt->number != number)
       return;
     attempt->limit_timer = false;
-    check_waits();
-    if (attempt && !attempt->tracker.end_ordered())
-      watch_limit();
+    check_waits([this] { watch_limit(); });
   });
 }
 
-void worker_group_state::check_waits() {
+void worker_group_state::check_waits(std::function<void()> next) {
   if (attempt->tracker.end_ordered())
     return;
-  look();
+  look({}, [this, next = std::move(next)] {
+    if (attempt->tracker.end_ordered())
+      return;
+    look_for_stopped();
+    auto judge = [this, next] {
+      judge_waits();
+      if (attempt && !attempt->tracker.end_ordered())
+        next();
+    };
+    if (auto ranks = ranks_to_examine(); ranks.empty())
+      judge();
+    else
+      look(ranks, judge);
+  });
+}
+
+std::vector<int> worker_group_state::ranks_to_examine() const {
+  std::vector<int> result;
+  for (auto& wait : waits())
+    result.insert(result.end(), wait.missing.begin(), wait.missing.end());
+  if (!args.plan.in_process)
+    if (auto suspected = attempt->meetings.mismatch(calls_seen()))
+      result.insert(result.end(), suspected->ranks.begin(),
+                    suspected->ranks.end());
+  std::ranges::sort(result);
+  auto again = std::ranges::unique(result);
+  result.erase(again.begin(), again.end());
+  return result;
+}
+
+void worker_group_state::judge_waits() {
+  if (attempt->tracker.end_ordered())
+    return;
   check_collectives();
   if (!attempt || attempt->tracker.end_ordered())
     return;
   show_progress();
-  look_for_stopped();
   auto now = args.now();
   auto since = std::exchange(attempt->last_check, now).value_or(now);
   attempt->monitor.checked_after(
     std::chrono::duration_cast<hang_monitor::duration>(now - since));
   auto verdict = attempt->monitor.check(
     waits(), [this](int rank) { return look_at(rank); }, self->clock().now());
+  attempt->named_wait = attempt->monitor.has_named();
+  auto stacks = verdict.show_stacks;
+  show_stacks_of(stacks, [this, verdict = std::move(verdict)](auto& shown) {
+    act_on(verdict, shown);
+  });
+}
+
+void worker_group_state::show_stacks_of(
+  const std::vector<int>& ranks,
+  std::function<void(const std::vector<int>&)> f) {
+  if (ranks.empty()) {
+    f({});
+    return;
+  }
+  auto shown = std::make_shared<std::vector<int>>();
+  auto left = std::make_shared<std::size_t>(args.hosts.size());
+  auto done = [this, shown, left, f = std::move(f), number = attempt->number] {
+    if (--*left == 0 && attempt && attempt->number == number)
+      f(*shown);
+  };
+  for (auto& host : args.hosts)
+    request(self, host.agent, look_patience,
+            show_stacks{attempt->number, ranks})
+      .then(
+        [shown, done](const stacks_shown& x) {
+          shown->insert(shown->end(), x.ranks.begin(), x.ranks.end());
+          done();
+        },
+        [done](const caf::error&) { done(); });
+}
+
+void worker_group_state::act_on(const hang_verdict& verdict,
+                                const std::vector<int>& shown) {
   std::string stacks;
-  for (auto rank : verdict.show_stacks)
-    if (args.launcher->show_stacks(rank))
-      stacks += (stacks.empty() ? "" : ", ") + ("logs/" + stacks_name(rank));
+  for (auto rank : shown)
+    stacks += (stacks.empty() ? "" : ", ") + ("logs/" + stacks_name(rank));
   if (!stacks.empty())
     stacks = "; the stacks of its threads are in " + stacks;
-  attempt->named_wait = attempt->monitor.has_named();
   for (auto& text : verdict.over)
     send(self, driver,
          attempt_warning{attempt->number, text, attempt->named_wait});
   for (auto& text : verdict.named)
     send(self, driver, attempt_warning{attempt->number, text + stacks, true});
+  if (attempt->tracker.end_ordered())
+    return;
   for (auto& [rank, why] : verdict.hung)
     attempt->tracker.timed_out(rank, why);
   if (!verdict.hung.empty())
@@ -101,14 +213,6 @@ void worker_group_state::look_for_stopped() {
   }
 }
 
-void worker_group_state::look() {
-  for (auto& x : attempt->seen) {
-    x = snapshot_of(x.rank, attempt->segment->rank(x.rank));
-    x.is_stopped = args.launcher->is_stopped(x.rank);
-    x.has_ended = args.launcher->has_ended(x.rank);
-  }
-}
-
 std::vector<rank_wait> worker_group_state::waits() const {
   return waits_of(attempt->meetings, attempt->seen, attempt->loops);
 }
@@ -119,8 +223,9 @@ std::string worker_group_state::place_of(int rank) const {
 }
 
 std::optional<process_vitals> worker_group_state::vitals_of(int rank) const {
-  auto result = args.launcher->vitals(rank);
-  if (result && !facts_of(rank).gpus.empty())
+  auto result = seen(rank).vitals;
+  auto& gpus = args.plan.gpus;
+  if (result && !gpus.empty() && !gpus[static_cast<std::size_t>(rank)].empty())
     result->busy = true;
   return result;
 }

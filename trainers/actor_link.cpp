@@ -8,7 +8,7 @@
 namespace troupe::internal {
 
 actor_link::actor_link(caf::actor_system& system, network_thread* network,
-                       group_link args)
+                       agent_link args)
   : self_(system, network), args_(std::move(args)), store_(system, args_) {}
 
 expected<void> actor_link::report(rank_report x, bool wait) {
@@ -16,7 +16,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
   if (!wait)
     activity()->reported.store(index + 1);
   under_way_.push_back(
-    request(self_, args_.group, caf::infinite,
+    request(self_, args_.agent, caf::infinite,
             internal::report{args_.attempt, std::move(x), wait}));
   std::size_t allowed = wait ? 0 : max_reports_ahead;
   while (under_way_.size() > allowed) {
@@ -31,7 +31,7 @@ expected<void> actor_link::report(rank_report x, bool wait) {
 expected<void> actor_link::log(loop_event x) {
   log_event message{args_.attempt, std::move(x)};
   if (++logged_ < max_events_ahead) {
-    send_anonymous(args_.group, std::move(message));
+    send_anonymous(args_.agent, std::move(message));
     return {};
   }
   logged_ = 0;
@@ -42,7 +42,7 @@ expected<void> actor_link::log(loop_event x) {
 
 expected<void> actor_link::drain() {
   if (!under_way_.empty())
-    send_anonymous(args_.group, reports_awaited{args_.attempt, args_.rank});
+    send_anonymous(args_.agent, reports_awaited{args_.attempt, args_.rank});
   while (!under_way_.empty()) {
     auto oldest = std::move(under_way_.front());
     under_way_.pop_front();

@@ -10,13 +10,13 @@
 
 namespace troupe::internal {
 
-/// A rank's link to its worker group. In a rank process the loop's thread runs
-/// the network while it waits for answers, so that no other thread has to wake
-/// up.
+/// A rank's link to the agent of its host. In a rank process the loop's thread
+/// runs the network while it waits for answers, so that no other thread has to
+/// wake up.
 class actor_link : public rank_link {
 public:
   actor_link(caf::actor_system& system, network_thread* network,
-             group_link args);
+             agent_link args);
 
   expected<void> report(rank_report x, bool wait) override;
   expected<void> log(loop_event x) override;
@@ -40,7 +40,7 @@ private:
   static constexpr std::size_t max_events_ahead = 64;
 
   using report_request = decltype(request(
-    std::declval<caf::blocking_actor*>(), std::declval<worker_group_actor&>(),
+    std::declval<caf::blocking_actor*>(), std::declval<host_agent_actor&>(),
     caf::infinite, std::declval<internal::report>()));
 
   template <class Answer, class Message>
@@ -50,7 +50,7 @@ private:
   expected<std::string> join(bool broadcast, expected<std::string> payload);
 
   network_waiter self_;
-  group_link args_;
+  agent_link args_;
   std::deque<report_request> under_way_;
   std::uint64_t barriers_ = 0;
   std::size_t logged_ = 0; // since the last one that was awaited

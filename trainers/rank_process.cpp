@@ -31,9 +31,9 @@ expected<void> run(const std::string& payload,
   static auto system = new caf::actor_system{config->with_own_network_thread()};
   static auto network = new network_thread{*system};
   static auto kept = new auto{std::make_shared<retired_contexts>()};
-  TROUPE_TRY(auto group,
-             connect<worker_group_actor>(*system, unique_fd{descriptors[1]}));
-  return run_rank(*system, {std::move(group), bootstrap.attempt, bootstrap.rank,
+  TROUPE_TRY(auto agent,
+             connect<host_agent_actor>(*system, unique_fd{descriptors[1]}));
+  return run_rank(*system, {std::move(agent), bootstrap.attempt, bootstrap.rank,
                             descriptors[0], resolve_loop, *kept, network});
 }
 

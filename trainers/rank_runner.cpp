@@ -34,7 +34,7 @@ std::string host_name() {
 expected<start_loop> say_hello(network_waiter& self, const rank_args& args,
                                const trainer_actor& me) {
   expected<start_loop> result = failure(ec::protocol, "no answer");
-  request(self, args.group, caf::infinite,
+  request(self, args.agent, caf::infinite,
           trainer_ready{args.attempt, args.rank, getpid(), host_name()}, me)
     .receive([&](start_loop& x) { result = std::move(x); },
              [&](caf::error& reason) {
@@ -48,7 +48,7 @@ expected<void> say_goodbye(network_waiter& self, const rank_args& args,
   // Before it is cut: a part of a secret would not be recognized.
   outcome.reason.message = cut_reason(redacted(outcome.reason.message));
   expected<void> result;
-  request(self, args.group, caf::infinite,
+  request(self, args.agent, caf::infinite,
           loop_ended{args.attempt, args.rank, std::move(outcome.reason),
                      outcome.stopped})
     .receive([] {},
@@ -139,7 +139,7 @@ loop_outcome run_loop(caf::actor_system& system, const rank_args& args,
   auto activity = std::make_shared<shown_activity>(show_activity(start.facts));
   auto link = std::make_shared<actor_link>(
     system, args.network,
-    group_link{args.group, args.attempt, args.rank, control, activity});
+    agent_link{args.agent, args.attempt, args.rank, control, activity});
   auto context = std::make_unique<train_context>(std::move(start.facts), link,
                                                  std::move(start.resume));
   auto outcome = call_loop(*loop, *context, [&](loop_outcome& x) {
@@ -167,7 +167,7 @@ expected<void> run_rank(caf::actor_system& system, const rank_args& args) {
   // it.
   network_waiter self{system, args.network};
   auto me = system.spawn(
-    trainer, trainer_args{args.attempt, args.rank, args.group, control});
+    trainer, trainer_args{args.attempt, args.rank, args.agent, control});
   auto start = say_hello(self, args, me);
   expected<void> result;
   if (start) {

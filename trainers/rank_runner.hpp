@@ -12,7 +12,7 @@ namespace troupe::internal {
 
 /// What a rank starts with.
 struct rank_args {
-  worker_group_actor group;
+  host_agent_actor agent;
   std::uint64_t attempt = 0;
   int rank = 0;
   int segment = -1; ///< Descriptor of the shared segment in this process.
@@ -23,7 +23,7 @@ struct rank_args {
 };
 
 /// A rank from its first message to its last, on the calling thread. Returns an
-/// error that it could not send to its worker group.
+/// error that it could not send to the agent of its host.
 expected<void> run_rank(caf::actor_system& system, const rank_args& args);
 
 } // namespace troupe::internal

@@ -19,7 +19,7 @@ expected<T> name_key(expected<T> x, const std::string& key,
 
 } // namespace
 
-error request_error(const group_link& link, const caf::error& reason) {
+error request_error(const agent_link& link, const caf::error& reason) {
   if (link.control->ended())
     return link.control->reason();
   auto result = from_caf(reason);

@@ -40,9 +40,9 @@ private:
   std::shared_ptr<rank_activity> activity_;
 };
 
-/// The connection of a rank to its worker group, and what ends the loop.
-struct group_link {
-  worker_group_actor group;
+/// The connection of a rank to the agent of its host, and what ends the loop.
+struct agent_link {
+  host_agent_actor agent;
   std::uint64_t attempt = 0;
   int rank = 0;
   std::shared_ptr<loop_control> control;
@@ -51,19 +51,19 @@ struct group_link {
 
 /// Why a request of the rank behind *link* failed: because the loop is to end,
 /// or for *reason*.
-error request_error(const group_link& link, const caf::error& reason);
+error request_error(const agent_link& link, const caf::error& reason);
 
-/// Asks the worker group behind *link* and waits for the answer, at most
+/// Asks the agent behind *link* and waits for the answer, at most
 /// *limit*.
 template <class Answer, class Timeout, class Message>
 expected<Answer> request_answer(caf::blocking_actor& self,
-                                const group_link& link, Timeout limit,
+                                const agent_link& link, Timeout limit,
                                 Message message) {
   expected<Answer> result = failure(ec::protocol, "no answer");
   auto fail = [&](caf::error& reason) {
     result = tl::unexpected<error>{request_error(link, reason)};
   };
-  auto answer = request(&self, link.group, limit, std::move(message));
+  auto answer = request(&self, link.agent, limit, std::move(message));
   if constexpr (std::is_void_v<Answer>)
     std::move(answer).receive([&] { result = {}; }, fail);
   else
@@ -72,12 +72,12 @@ expected<Answer> request_answer(caf::blocking_actor& self,
 }
 
 /// The worker group's rendezvous store as a rank sees it. May be used from any
-/// thread of the rank. Requests that the group answers at once have no limit:
+/// thread of the rank. Requests that are answered at once have no limit:
 /// a stopped driver answers later, and if the driver dies, the rank dies with
 /// it.
 class remote_store : public key_value_store {
 public:
-  remote_store(caf::actor_system& system, const group_link& link)
+  remote_store(caf::actor_system& system, const agent_link& link)
     : system_(system), link_(link) {}
 
   expected<void> set(const std::string& key, std::string value) override;
@@ -98,7 +98,7 @@ private:
   expected<Answer> ask(Timeout limit, Message message);
 
   caf::actor_system& system_;
-  group_link link_;
+  agent_link link_;
 };
 
 } // namespace troupe::internal

@@ -7,6 +7,7 @@
 #include "troupe/actors/committer.hpp"
 #include "troupe/actors/compat/messaging.hpp"
 #include "troupe/actors/driver.hpp"
+#include "troupe/actors/host_agent.hpp"
 #include "troupe/actors/process_launcher.hpp"
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/worker_group.hpp"
@@ -227,9 +228,12 @@ expected<void> run_starter::plan() {
 std::unique_ptr<run_parts> run_starter::spawn() {
   auto& x = *run_;
   x.launcher = make_launcher();
-  x.group =
-    spawn_actor(worker_group, worker_group_args{x.launcher, std::move(plan_)});
-  *x.group_cell = x.group;
+  x.agent = spawn_actor(host_agent, host_agent_args{x.launcher});
+  *x.agent_cell = x.agent;
+  worker_group_args group;
+  group.hosts = {{x.agent, 0, plan_.world_size}};
+  group.plan = std::move(plan_);
+  x.group = spawn_actor(worker_group, std::move(group));
   x.driver = spawn_actor(internal::driver, args_of_driver());
   x.store->on_loss([driver = x.driver, trackers = x.trackers,
                     folder = &x.store->folder()](const error& reason) {
@@ -256,11 +260,11 @@ std::shared_ptr<rank_launcher> run_starter::make_launcher() {
   auto find = [loop = request_.loop](const loop_spec&) -> expected<train_loop> {
     return loop;
   };
-  auto body = [find, system = &system_, group = x.group_cell, kept = x.contexts,
+  auto body = [find, system = &system_, agent = x.agent_cell, kept = x.contexts,
                network = around_.network](std::uint64_t attempt, int rank,
                                           int segment) {
     (void) run_rank(*system,
-                    {*group, attempt, rank, segment, find, kept, network});
+                    {*agent, attempt, rank, segment, find, kept, network});
   };
   return x.threads = std::make_shared<thread_launcher>(
            std::move(body), std::move(around_.thread));
@@ -311,7 +315,7 @@ expected<void> run_parts::open_endpoint(caf::actor_system& system) {
   if (threads)
     return {};
   auto note = [x = monitor](std::string why) { x->note(std::move(why)); };
-  return open_private_endpoint(system, group, std::move(note))
+  return open_private_endpoint(system, agent, std::move(note))
     .map([this](private_endpoint x) { endpoint->emplace(std::move(x)); });
 }
 

@@ -21,11 +21,12 @@ namespace troupe::internal {
 
 /// All that lives as long as the run; the last member goes first.
 struct run_parts {
-  // The group, and with it the launcher, may live as long as the actor system;
+  // The agent, and with it the launcher, may live as long as the actor system;
   // the endpoint must not.
   ~run_parts() { endpoint->reset(); }
 
-  /// Makes the endpoint through which ranks that are processes reach the group.
+  /// Makes the endpoint through which ranks that are processes reach their
+  /// host's agent.
   expected<void> open_endpoint(caf::actor_system& system);
 
   std::shared_ptr<run_store> store;
@@ -33,7 +34,7 @@ struct run_parts {
   std::shared_ptr<tracker_set> trackers;
   std::shared_ptr<rank_launcher> launcher;
   std::shared_ptr<thread_launcher> threads; ///< The launcher, if it is this.
-  /// Where its launcher finds the way to the group, which comes later.
+  /// Where its launcher finds the way to the agent, which comes later.
   std::shared_ptr<std::optional<private_endpoint>> endpoint =
     std::make_shared<std::optional<private_endpoint>>();
   std::shared_ptr<retired_contexts> contexts =
@@ -46,9 +47,10 @@ struct run_parts {
   std::shared_ptr<callback_cursor> cursor; ///< Until the run is over.
   driver_actor driver;
   worker_group_actor group;
-  /// Where ranks' threads find the group, which comes after their launcher.
-  std::shared_ptr<worker_group_actor> group_cell =
-    std::make_shared<worker_group_actor>();
+  host_agent_actor agent; ///< Of this host.
+  /// Where ranks' threads find the agent, which comes after their launcher.
+  std::shared_ptr<host_agent_actor> agent_cell =
+    std::make_shared<host_agent_actor>();
 };
 
 /// Makes a run: its store, its trackers and its actors, which wait for

@@ -5,6 +5,7 @@
 #include <caf/typed_actor.hpp>
 
 #include "troupe/actors/protocol/callback_messages.hpp"
+#include "troupe/actors/protocol/host_messages.hpp"
 #include "troupe/actors/protocol/messages.hpp"
 #include "troupe/actors/protocol/store_messages.hpp"
 #include "troupe/runtime/values/run_status.hpp"
@@ -13,7 +14,7 @@ namespace troupe::internal {
 
 /// The TRAINER actor: one per rank, beside the thread that runs the loop.
 using trainer_actor = caf::typed_actor<
-  // The worker group ends the loop: the run is to stop or a peer has failed.
+  // The host agent ends the loop: the run is to stop or a peer has failed.
   caf::result<void>(stop_loop)>;
 
 /// The DRIVER actor: owns the run.
@@ -39,7 +40,8 @@ using driver_actor = caf::typed_actor<
   // The run's store, which looks once a second, ends the run.
   caf::result<void>(storage_lost)>;
 
-/// The WORKER GROUP actor: owns the ranks of one attempt.
+/// The WORKER GROUP actor: owns the ranks of one attempt, through the agents of
+/// their hosts.
 using worker_group_actor = caf::typed_actor<
   // The driver starts an attempt; facts about it follow, to that driver.
   caf::result<void>(start_attempt, driver_actor),
@@ -48,6 +50,40 @@ using worker_group_actor = caf::typed_actor<
   // The driver asks the ranks to leave; they learn of it with their next
   // report.
   caf::result<void>(preempt_attempt),
+  // Anyone asks how the ranks are; answers once their hosts have.
+  caf::result<group_status>(get_status),
+  // An agent tells what became of its ranks, and what they call.
+  caf::result<void>(rank_launched), caf::result<void>(rank_launch_failed),
+  caf::result<void>(host_calls), caf::result<void>(rank_loop_ended),
+  caf::result<void>(rank_disconnected), caf::result<void>(rank_exited),
+  // An agent has a rank that is up; answers once it may begin.
+  caf::result<void>(rank_ready),
+  // A rank logs; passed on to the driver.
+  caf::result<void>(log_event),
+  // A rank asks what the run has kept; passed on to the driver.
+  caf::result<checkpoint_list>(get_checkpoints),
+  // The rendezvous store. Gets and waits answer once their keys exist.
+  caf::result<void>(store_set), caf::result<std::string>(store_get),
+  caf::result<std::int64_t>(store_add), caf::result<bool>(store_check),
+  caf::result<void>(store_wait), caf::result<bool>(store_erase),
+  caf::result<std::int64_t>(store_size),
+  caf::result<std::string>(store_compare_set)>;
+
+/// The HOST AGENT actor: owns what belongs to one host, and is all that the
+/// ranks there see of the run.
+using host_agent_actor = caf::typed_actor<
+  // The group starts the ranks of this host. Answers once they are being
+  // launched; facts about them follow, to that group.
+  caf::result<void>(start_ranks, worker_group_actor),
+  // The group ends them, ...
+  caf::result<void>(end_ranks), caf::result<void>(kill_rank),
+  caf::result<void>(attempt_over),
+  // ... answers what they have called, ...
+  caf::result<void>(reports_answered), caf::result<void>(barrier_answered),
+  caf::result<void>(call_refused),
+  // ... and asks how they are.
+  caf::result<host_snapshots>(look_at_ranks),
+  caf::result<stacks_shown>(show_stacks),
   // A rank is up; answers with what it is to run.
   caf::result<start_loop>(trainer_ready, trainer_actor),
   // A rank reports; answers once the report of every rank is stored.
@@ -58,18 +94,13 @@ using worker_group_actor = caf::typed_actor<
   caf::result<barrier_released>(join_barrier),
   // A rank's loop is over; answers at once, so that the rank can go.
   caf::result<void>(loop_ended),
-  // A rank logs; passed on to the driver.
-  caf::result<void>(log_event),
-  // A rank asks what the run has kept; passed on to the driver.
-  caf::result<checkpoint_list>(get_checkpoints),
-  // The rendezvous store. Gets and waits answer once their keys exist.
+  // What the group answers: events, checkpoints, the rendezvous store.
+  caf::result<void>(log_event), caf::result<checkpoint_list>(get_checkpoints),
   caf::result<void>(store_set), caf::result<std::string>(store_get),
   caf::result<std::int64_t>(store_add), caf::result<bool>(store_check),
   caf::result<void>(store_wait), caf::result<bool>(store_erase),
   caf::result<std::int64_t>(store_size),
   caf::result<std::string>(store_compare_set),
-  // Anyone asks how the ranks are; answers at once from memory.
-  caf::result<group_status>(get_status),
   // The launcher tells what became of the processes or threads.
   caf::result<void>(rank_launched), caf::result<void>(rank_exited),
   caf::result<void>(rank_launch_failed)>;

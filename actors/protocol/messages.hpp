@@ -18,10 +18,11 @@
 #include "troupe/runtime/values/run_status.hpp"
 
 // One struct per message. Commands are verbs, facts are past events, answers
-// are nouns. Every message between driver, worker group and trainer names its
+// are nouns. Every message between driver, worker group and ranks names its
 // attempt; one of another attempt is refused or dropped. After each struct
 // comes its wire format: its fields in order of declaration. Those of the
-// rendezvous store are in store_messages.hpp, those to callbacks in
+// rendezvous store are in store_messages.hpp, those between worker group and
+// host agents in host_messages.hpp, those to callbacks in
 // callback_messages.hpp.
 
 namespace troupe::internal {
@@ -153,7 +154,8 @@ bool inspect(Inspector& f, commit_batch& x) {
                             f.field("batch", x.batch));
 }
 
-// -- worker group and trainer -------------------------------------------------
+// -- host agent and rank
+// --------------------------------------------------------
 
 /// Where a rank finds the user's hooks.
 struct hook_spec {
@@ -362,7 +364,7 @@ bool inspect(Inspector& f, checkpoint_list& x) {
                             f.field("more", x.more));
 }
 
-// -- launcher and worker group
+// -- launcher, host agent and worker group
 
 /// The process or thread of *rank* exists.
 struct rank_launched {
@@ -382,12 +384,15 @@ struct rank_exited {
   std::uint64_t attempt = 0;
   int rank = 0;
   process_exit cause;
+  /// It had ended before the ranks of its host were to end. Known to its agent.
+  bool ended_before = false;
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, rank_exited& x) {
   return f.object(x).fields(f.field("attempt", x.attempt),
-                            f.field("rank", x.rank), f.field("cause", x.cause));
+                            f.field("rank", x.rank), f.field("cause", x.cause),
+                            f.field("ended_before", x.ended_before));
 }
 
 /// *rank* could not be launched.

@@ -39,7 +39,7 @@ struct loader_pass {
   void end() noexcept { batches.store(0, std::memory_order_relaxed); }
 };
 
-/// Where a rank waits without sending its worker group a message. It is in the
+/// Where a rank waits without sending its host's agent a message. It is in the
 /// ranks' shared memory, so that it can be read while the rank is stopped;
 /// zeroed memory means that the rank does not wait.
 ///

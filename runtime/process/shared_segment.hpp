@@ -65,7 +65,7 @@ struct segment_rank {
   /// The rank's current and last collective.
   alignas(64) std::array<std::array<std::byte, 64>, 2> note;
 
-  /// Where it waits, for the worker group to read.
+  /// Where it waits, for the agent of its host to read.
   alignas(64) rank_activity activity;
 
   /// 0: here, 1: writes why it leaves, 2: left.

@@ -57,8 +57,8 @@ protected:
     plan.exit_timeout = config.exit_timeout;
     plan.report_timeout = config.report_timeout;
     ranks.attempt = args.first.attempt;
-    args.group = ranks.group =
-      system.spawn(worker_group, worker_group_args{ranks.launcher, plan});
+    ranks.spawn_group(plan);
+    args.group = ranks.group;
     args.committer = storage =
       system.spawn(committer, committer_args{store, monitor});
     std::vector<std::shared_ptr<user_callback>> classes{callback};

@@ -81,7 +81,7 @@ TEST_F(driver_preemption_test, ranks_that_run_ahead_leave_after_one_report) {
   run();
   auto ahead = [this](int rank, std::uint64_t index) {
     return system.ask<report_committed>(
-      ranks.group, troupe::internal::report{ranks.attempt,
+      ranks.agent, troupe::internal::report{ranks.attempt,
                                             {rank, index, {}, std::nullopt},
                                             /*waits*/ false});
   };

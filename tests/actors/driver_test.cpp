@@ -80,7 +80,7 @@ TEST_F(driver_test, lists_the_checkpoints_that_ranks_reported) {
   run();
   report_checkpoint(0);
   report_checkpoint(1);
-  auto answer = system.ask<checkpoint_list>(ranks.group, get_checkpoints{});
+  auto answer = system.ask<checkpoint_list>(ranks.agent, get_checkpoints{});
   ASSERT_TRUE(answer->value);
   ASSERT_EQ(answer->value->entries.size(), 2u);
   EXPECT_EQ(answer->value->entries[1].data.path(), checkpoint_path("c1"));
@@ -162,6 +162,7 @@ TEST_F(driver_test, N6_reuses_no_number_after_ranks_began_their_loops) {
   start();
   ranks.rise(0); // Its loop begins.
   ranks.launcher->fail(1, {ec::spawn, "no more processes"});
+  system.settle();
   ranks.kill(0, SIGKILL);
   system.pass(ms{100});
   ranks.attempt = 1;

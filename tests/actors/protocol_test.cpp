@@ -62,6 +62,25 @@ const run_context context{
   .config = "{}",
   .start_time = run_context::clock::time_point{std::chrono::seconds{7}}};
 
+/// What a rank shows, but for its moments: ages are never the same twice.
+const rank_snapshot shown{
+  .rank = 1,
+  .pass = {.epoch = 2, .batches = 3, .taken = 4},
+  .came_to_start = true,
+  .left_group = true,
+  .gave_up = true,
+  .counts_calls = false,
+  .failed = collective_failure::others,
+  .steps = 5,
+  .collectives = 6,
+  .called = 7,
+  .awaited = 8,
+  .reported = 9,
+  .waited = 10,
+  .is_stopped = true,
+  .has_ended = true,
+  .vitals = process_vitals{std::chrono::seconds{1}, 11, 12, true, true}};
+
 result outcome() {
   result x;
   x.status = run_status_kind::errored;
@@ -134,7 +153,7 @@ void for_each_sample(F f) {
   f(store_size{2});
   f(store_compare_set{2, "key", "old", "new"});
   f(rank_launched{2, 1, 4711});
-  f(rank_exited{2, 1, cause});
+  f(rank_exited{2, 1, cause, true});
   f(rank_launch_failed{2, 1, problem});
   f(begin_attempt{});
   f(attempt_start{2, 12, reported_checkpoint{at_c, {{"x", 1}}, 11, 1}});
@@ -156,6 +175,24 @@ void for_each_sample(F f) {
   f(stop_run{"text"});
   f(get_status{});
   f(preempt_run{"text", 15});
+  f(start_ranks{2, {facts}, at_c, loop});
+  f(end_ranks{2, problem});
+  f(kill_rank{2, 1});
+  f(attempt_over{2});
+  f(reports_answered{2, {12, "/c", stop_notice{13, "text", 14}}, problem});
+  f(barrier_answered{2, {"payload"}, problem});
+  f(call_refused{2, 1, 12, problem});
+  f(look_at_ranks{2, {1}});
+  f(host_snapshots{2, {shown}, 9});
+  f(show_stacks{2, {1}});
+  f(stacks_shown{2, {1}});
+  f(rank_ready{2, 1, 4711, "host"});
+  f(host_calls{2,
+               {{{}, 3, report{2, one_report, false}},
+                {{}, 4, join_barrier{2, 1, 3, true, "payload", problem}},
+                {{}, 5, reports_awaited{2, 1}}}});
+  f(rank_loop_ended{2, {2, 1, problem, true}, true, {shown}});
+  f(rank_disconnected{2, 1});
 }
 
 template <class T>
@@ -203,6 +240,7 @@ std::string describe_protocol() {
   std::string text = "# Interfaces: who takes what and answers with what.\n";
   describe<driver_actor>(*system, "driver", text);
   describe<worker_group_actor>(*system, "worker_group", text);
+  describe<host_agent_actor>(*system, "host_agent", text);
   describe<trainer_actor>(*system, "trainer", text);
   describe<committer_actor>(*system, "committer", text);
   describe<user_callback_actor>(*system, "user_callback", text);
@@ -303,6 +341,7 @@ TEST(protocol_test, every_type_on_the_wire_has_a_sample) {
   // Handles need two systems: the integration tests send them.
   sampled.push_back(caf::type_id_v<trainer_actor>);
   sampled.push_back(caf::type_id_v<driver_actor>);
+  sampled.push_back(caf::type_id_v<worker_group_actor>);
   for (auto id = first_id; id < end_id; ++id)
     EXPECT_EQ(std::ranges::count(sampled, caf::type_id_t{id}), 1)
       << name_of(caf::type_id_t{id});

@@ -9,8 +9,8 @@ namespace troupe::internal::test {
 class trainer_test : public testing::Test {
 protected:
   trainer_test() {
-    group = system.spawn(worker_group, worker_group_args{});
-    actor = system.spawn(trainer, trainer_args{3, 1, group, control});
+    agent = system.spawn(host_agent, host_agent_args{});
+    actor = system.spawn(trainer, trainer_args{3, 1, agent, control});
     system.settle();
   }
 
@@ -21,7 +21,7 @@ protected:
 
   stepped_system system;
   std::shared_ptr<loop_control> control = std::make_shared<loop_control>();
-  worker_group_actor group;
+  host_agent_actor agent;
   trainer_actor actor;
 };
 
@@ -44,8 +44,8 @@ TEST_F(trainer_test, ignores_what_concerns_another_attempt) {
   EXPECT_FALSE(control->ended());
 }
 
-TEST_F(trainer_test, ends_the_loop_when_its_worker_group_is_gone) {
-  caf::anon_send_exit(group, caf::exit_reason::kill);
+TEST_F(trainer_test, ends_the_loop_when_the_agent_of_its_host_is_gone) {
+  caf::anon_send_exit(agent, caf::exit_reason::kill);
   system.settle();
   EXPECT_EQ(control->reason(),
             (error{ec::protocol, "rank 1: the driver is gone"}));

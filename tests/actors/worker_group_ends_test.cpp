@@ -230,8 +230,8 @@ TEST_F(worker_group_test, a_rank_launched_after_the_end_is_killed_at_once) {
 TEST_F(worker_group_test, stops_in_good_order) {
   start_all();
   auto report = ranks.report(0, 10);
-  auto get = system.ask<std::string>(ranks.group, store_get{3, "k"});
-  auto wait = system.ask<void>(ranks.group, store_wait{3, {"k"}});
+  auto get = system.ask<std::string>(ranks.agent, store_get{3, "k"});
+  auto wait = system.ask<void>(ranks.agent, store_wait{3, {"k"}});
   stop();
   for (auto& failure : {report->failure, get->failure, wait->failure})
     EXPECT_EQ(failure, (error{ec::stopped, "the run was asked to stop"}));
@@ -252,10 +252,10 @@ TEST_F(worker_group_test, no_one_is_admitted_or_waits_after_a_stop) {
   EXPECT_EQ(ranks.say_hello(1)->failure.code, ec::stopped);
   EXPECT_EQ(ranks.report(0, 10)->failure.code, ec::stopped);
   EXPECT_EQ(
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 0})->failure.code,
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 0})->failure.code,
     ec::stopped);
   EXPECT_EQ(
-    system.ask<std::string>(ranks.group, store_get{3, "k"})->failure.code,
+    system.ask<std::string>(ranks.agent, store_get{3, "k"})->failure.code,
     ec::stopped);
 }
 
@@ -334,7 +334,7 @@ TEST_F(worker_group_test, threads_may_be_given_up_without_any_grace) {
   plan.report_timeout = ms{100};
   start_all();
   ranks.report(0, 10);
-  system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0});
   system.pass(ms{100});
   EXPECT_EQ(record->failed.size(), 1u);
 }

@@ -28,9 +28,7 @@ protected:
   /// Spawns the group and has it start attempt 3 from report 10.
   void start() {
     ranks.attempt = 3;
-    ranks.group =
-      system.spawn(worker_group, worker_group_args{ranks.launcher, plan,
-                                                   [this] { return real; }});
+    ranks.spawn_group(plan, [this] { return real; });
     driver = system.spawn(recorded_driver, record);
     send_anonymous(
       ranks.group,
@@ -86,6 +84,11 @@ protected:
   const worker_group_state& state() {
     return state_of(dynamic_cast<worker_group_state::pointer>(
       caf::actor_cast<caf::abstract_actor*>(ranks.group)));
+  }
+
+  const host_agent_state& agent_state() {
+    return state_of(dynamic_cast<host_agent_state::pointer>(
+      caf::actor_cast<caf::abstract_actor*>(ranks.agent)));
   }
 
   stepped_system system;

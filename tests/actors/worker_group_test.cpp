@@ -143,7 +143,7 @@ TEST_F(worker_group_test,
 
 TEST_F(worker_group_test, asks_the_driver_for_checkpoints_on_behalf_of_a_rank) {
   start_all();
-  auto answer = system.ask<checkpoint_list>(ranks.group, get_checkpoints{});
+  auto answer = system.ask<checkpoint_list>(ranks.agent, get_checkpoints{});
   ASSERT_TRUE(answer->value);
   ASSERT_EQ(answer->value->entries.size(), 1u);
   EXPECT_EQ(answer->value->entries[0].data.path(), "/checkpoints/a");
@@ -156,32 +156,34 @@ TEST_F(worker_group_test, refuses_and_counts_messages_of_another_attempt) {
   EXPECT_EQ(ranks.report(0, 10)->failure.code, ec::stopped);
   EXPECT_EQ(ranks.end_loop(0)->failure.code, ec::stopped);
   EXPECT_EQ(ranks.say_hello(0)->failure.code, ec::stopped);
-  auto& group = ranks.group;
+  auto& agent = ranks.agent;
   EXPECT_EQ(
-    system.ask<barrier_released>(group, join_barrier{2, 0})->failure.code,
+    system.ask<barrier_released>(agent, join_barrier{2, 0})->failure.code,
     ec::stopped);
-  EXPECT_EQ(system.ask<void>(group, store_set{2, "k", "v"})->failure.code,
+  EXPECT_EQ(system.ask<void>(agent, store_set{2, "k", "v"})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<std::string>(group, store_get{2, "k"})->failure.code,
+  EXPECT_EQ(system.ask<std::string>(agent, store_get{2, "k"})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<std::int64_t>(group, store_add{2, "k", 1})->failure.code,
+  EXPECT_EQ(system.ask<std::int64_t>(agent, store_add{2, "k", 1})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<bool>(group, store_check{2, {"k"}})->failure.code,
+  EXPECT_EQ(system.ask<bool>(agent, store_check{2, {"k"}})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<void>(group, store_wait{2, {"k"}})->failure.code,
+  EXPECT_EQ(system.ask<void>(agent, store_wait{2, {"k"}})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<bool>(group, store_erase{2, "k"})->failure.code,
+  EXPECT_EQ(system.ask<bool>(agent, store_erase{2, "k"})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<std::int64_t>(group, store_size{2})->failure.code,
+  EXPECT_EQ(system.ask<std::int64_t>(agent, store_size{2})->failure.code,
             ec::stopped);
-  EXPECT_EQ(system.ask<std::string>(group, store_compare_set{2, "k", "", "v"})
+  EXPECT_EQ(system.ask<std::string>(agent, store_compare_set{2, "k", "", "v"})
               ->failure.code,
             ec::stopped);
-  send_anonymous(group, rank_exited{2, 0, {process_exit::kind::exited, 1, {}}});
-  send_anonymous(group, rank_launched{2, 0, 1});
-  send_anonymous(group, rank_launch_failed{2, 0, {ec::spawn, "no"}});
+  send_anonymous(ranks.group,
+                 rank_exited{2, 0, {process_exit::kind::exited, 1, {}}});
+  send_anonymous(ranks.group, rank_launched{2, 0, 1});
+  send_anonymous(ranks.group, rank_launch_failed{2, 0, {ec::spawn, "no"}});
   system.settle();
-  EXPECT_EQ(state().stale_messages, 15u);
+  EXPECT_EQ(agent_state().stale_messages, 4u);
+  EXPECT_EQ(state().stale_messages, 11u);
   EXPECT_TRUE(record->failed.empty());
   // The current attempt noticed nothing.
   ranks.attempt = 3;
@@ -215,17 +217,17 @@ TEST_F(worker_group_test, knows_nothing_of_ranks_that_it_does_not_have) {
   EXPECT_TRUE(ranks.report(7, 10)->failure);
   EXPECT_TRUE(ranks.end_loop(-1)->failure);
   EXPECT_TRUE(
-    system.ask<barrier_released>(group, join_barrier{3, 5, 0})->failure);
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 5, 0})->failure);
   EXPECT_FALSE(ranks.asked_to_end(0));
   EXPECT_TRUE(record->failed.empty());
 }
 
 TEST_F(worker_group_test, a_barrier_opens_once_every_rank_is_there) {
   start_all();
-  auto first = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  auto first = system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0});
   EXPECT_TRUE(first->pending());
   auto second =
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 0, 0});
   EXPECT_TRUE(first->value);
   EXPECT_TRUE(second->value);
 }
@@ -233,9 +235,9 @@ TEST_F(worker_group_test, a_barrier_opens_once_every_rank_is_there) {
 TEST_F(worker_group_test, a_broadcast_gives_every_rank_what_rank_0_has) {
   start_all();
   auto first = system.ask<barrier_released>(
-    ranks.group, join_barrier{3, 0, 0, true, "from zero"});
+    ranks.agent, join_barrier{3, 0, 0, true, "from zero"});
   auto second = system.ask<barrier_released>(
-    ranks.group, join_barrier{3, 1, 0, true, "from one"});
+    ranks.agent, join_barrier{3, 1, 0, true, "from one"});
   for (auto& x : {first, second}) {
     ASSERT_TRUE(x->value);
     EXPECT_EQ(x->value->payload, "from zero");
@@ -244,9 +246,9 @@ TEST_F(worker_group_test, a_broadcast_gives_every_rank_what_rank_0_has) {
 
 TEST_F(worker_group_test, ranks_in_different_collectives_fail_with_both_named) {
   start_all();
-  auto first = system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+  auto first = system.ask<barrier_released>(ranks.agent, join_barrier{3, 0, 0});
   auto second =
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0, true, {}});
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0, true, {}});
   EXPECT_TRUE(first->failure);
   EXPECT_EQ(second->failure.code, ec::conflict);
   ranks.kill(0, SIGKILL);
@@ -264,7 +266,7 @@ TEST_F(worker_group_test, a_report_and_a_barrier_end_the_attempt_at_once) {
   start_all();
   auto report = ranks.report(0, 10);
   auto barrier =
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 2, 0});
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 2, 0});
   EXPECT_TRUE(report->failure);
   EXPECT_TRUE(barrier->failure);
   for (int rank : {0, 1, 2})
@@ -280,12 +282,12 @@ TEST_F(worker_group_test, a_report_and_a_barrier_end_the_attempt_at_once) {
 TEST_F(worker_group_test, a_report_that_does_not_wait_may_meet_a_barrier) {
   start_all();
   auto barrier =
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0});
   auto ahead = system.ask<report_committed>(
-    ranks.group, report{3, {.rank = 0, .index = 10}, false});
+    ranks.agent, report{3, {.rank = 0, .index = 10}, false});
   EXPECT_TRUE(barrier->pending());
   EXPECT_TRUE(ahead->pending());
-  system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+  system.ask<barrier_released>(ranks.agent, join_barrier{3, 0, 0});
   EXPECT_TRUE(barrier->value);
   ranks.report(1, 10);
   answer_batch();
@@ -296,13 +298,13 @@ TEST_F(worker_group_test,
        a_rank_that_awaits_its_reports_never_meets_a_barrier) {
   start_all();
   auto barrier =
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
-  system.ask<report_committed>(ranks.group,
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0});
+  system.ask<report_committed>(ranks.agent,
                                report{3, {.rank = 0, .index = 10}, false});
-  send_anonymous(ranks.group, reports_awaited{2, 0});
+  send_anonymous(ranks.agent, reports_awaited{2, 0});
   system.settle();
   EXPECT_TRUE(barrier->pending());
-  send_anonymous(ranks.group, reports_awaited{3, 0});
+  send_anonymous(ranks.agent, reports_awaited{3, 0});
   system.settle();
   EXPECT_TRUE(barrier->failure);
 }
@@ -311,71 +313,71 @@ TEST_F(worker_group_test, a_broadcast_that_rank_0_refuses_fails_on_every_rank) {
   start_all();
   error too_large{ec::invalid_argument, "too large"};
   auto first = system.ask<barrier_released>(
-    ranks.group, join_barrier{3, 0, 0, true, {}, too_large});
+    ranks.agent, join_barrier{3, 0, 0, true, {}, too_large});
   auto second =
-    system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0, true});
+    system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0, true});
   for (auto& x : {first, second})
     EXPECT_EQ(x->failure, (error{ec::invalid_argument,
                                  "rank 0 refused broadcast 0: too large"}));
   // No rank has failed for it.
-  system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 1});
-  auto next = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 1});
+  system.ask<barrier_released>(ranks.agent, join_barrier{3, 0, 1});
+  auto next = system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 1});
   EXPECT_TRUE(next->value);
 }
 
 TEST_F(worker_group_test, the_store_answers_a_get_once_its_key_is_set) {
   start_all();
-  auto get = system.ask<std::string>(ranks.group, store_get{3, "k"});
+  auto get = system.ask<std::string>(ranks.agent, store_get{3, "k"});
   EXPECT_TRUE(get->pending());
-  EXPECT_TRUE(system.ask<void>(ranks.group, store_set{3, "k", "v"})->value);
+  EXPECT_TRUE(system.ask<void>(ranks.agent, store_set{3, "k", "v"})->value);
   EXPECT_EQ(get->value, "v");
-  auto again = system.ask<std::string>(ranks.group, store_get{3, "k"});
+  auto again = system.ask<std::string>(ranks.agent, store_get{3, "k"});
   EXPECT_EQ(again->value, "v");
 }
 
 TEST_F(worker_group_test, the_store_answers_a_wait_once_all_its_keys_exist) {
   start_all();
-  auto wait = system.ask<void>(ranks.group, store_wait{3, {"a", "b", "c"}});
-  system.ask<void>(ranks.group, store_set{3, "a", "1"});
-  system.ask<std::int64_t>(ranks.group, store_add{3, "b", 1});
+  auto wait = system.ask<void>(ranks.agent, store_wait{3, {"a", "b", "c"}});
+  system.ask<void>(ranks.agent, store_set{3, "a", "1"});
+  system.ask<std::int64_t>(ranks.agent, store_add{3, "b", 1});
   EXPECT_TRUE(wait->pending());
-  system.ask<std::string>(ranks.group, store_compare_set{3, "c", "", "3"});
+  system.ask<std::string>(ranks.agent, store_compare_set{3, "c", "", "3"});
   EXPECT_TRUE(wait->value);
-  auto again = system.ask<void>(ranks.group, store_wait{3, {"a", "b"}});
+  auto again = system.ask<void>(ranks.agent, store_wait{3, {"a", "b"}});
   EXPECT_TRUE(again->value);
 }
 
 TEST_F(worker_group_test, the_store_counts_compares_checks_and_erases) {
   start_all();
-  auto& group = ranks.group;
-  EXPECT_EQ(system.ask<std::int64_t>(group, store_add{3, "n", 4})->value, 4);
-  EXPECT_EQ(system.ask<std::int64_t>(group, store_add{3, "n", -1})->value, 3);
-  EXPECT_EQ(system.ask<std::string>(group, store_get{3, "n"})->value, "3");
+  auto& agent = ranks.agent;
+  EXPECT_EQ(system.ask<std::int64_t>(agent, store_add{3, "n", 4})->value, 4);
+  EXPECT_EQ(system.ask<std::int64_t>(agent, store_add{3, "n", -1})->value, 3);
+  EXPECT_EQ(system.ask<std::string>(agent, store_get{3, "n"})->value, "3");
   auto swap = [&](std::string expected_value, std::string desired) {
     return system
-      .ask<std::string>(group,
+      .ask<std::string>(agent,
                         store_compare_set{3, "n", expected_value, desired})
       ->value;
   };
   EXPECT_EQ(swap("4", "5"), "3");
   EXPECT_EQ(swap("3", "text"), "text");
-  EXPECT_EQ(system.ask<std::int64_t>(group, store_add{3, "n", 1})->failure.code,
+  EXPECT_EQ(system.ask<std::int64_t>(agent, store_add{3, "n", 1})->failure.code,
             ec::invalid_argument);
-  EXPECT_EQ(system.ask<std::int64_t>(group, store_size{3})->value, 1);
-  EXPECT_EQ(system.ask<bool>(group, store_check{3, {"n"}})->value, true);
-  EXPECT_EQ(system.ask<bool>(group, store_check{3, {"n", "m"}})->value, false);
-  EXPECT_EQ(system.ask<bool>(group, store_erase{3, "n"})->value, true);
-  EXPECT_EQ(system.ask<bool>(group, store_erase{3, "n"})->value, false);
+  EXPECT_EQ(system.ask<std::int64_t>(agent, store_size{3})->value, 1);
+  EXPECT_EQ(system.ask<bool>(agent, store_check{3, {"n"}})->value, true);
+  EXPECT_EQ(system.ask<bool>(agent, store_check{3, {"n", "m"}})->value, false);
+  EXPECT_EQ(system.ask<bool>(agent, store_erase{3, "n"})->value, true);
+  EXPECT_EQ(system.ask<bool>(agent, store_erase{3, "n"})->value, false);
 }
 
 TEST_F(worker_group_test, a_new_attempt_finds_an_empty_store) {
   start_all();
-  system.ask<void>(ranks.group, store_set{3, "k", "v"});
+  system.ask<void>(ranks.agent, store_set{3, "k", "v"});
   ranks.finish(0);
   ranks.finish(1);
   send_anonymous(ranks.group, start_attempt{4, std::nullopt, 12}, driver);
   system.settle();
-  EXPECT_EQ(system.ask<std::int64_t>(ranks.group, store_size{4})->value, 0);
+  EXPECT_EQ(system.ask<std::int64_t>(ranks.agent, store_size{4})->value, 0);
   EXPECT_EQ(ranks.launcher->launched.size(), 4u);
   EXPECT_EQ(ranks.launcher->launched[2].attempt, 4u);
 }

@@ -43,7 +43,7 @@ TEST_F(worker_group_test, the_limit_starts_again_with_each_wait) {
 TEST_F(worker_group_test, a_barrier_that_waits_too_long_names_who_is_missing) {
   plan.report_timeout = ms{400};
   start_all();
-  auto waits = system.ask<barrier_released>(ranks.group, join_barrier{3, 1, 0});
+  auto waits = system.ask<barrier_released>(ranks.agent, join_barrier{3, 1, 0});
   system.pass(ms{400});
   EXPECT_TRUE(waits->failure);
   ranks.kill(0, SIGKILL);
@@ -372,7 +372,7 @@ TEST_F(worker_group_test, the_last_rank_may_wait_for_a_slow_commit) {
   plan.hang_timeout = ms{60'000};
   start_all();
   ranks.launcher->lives[1];
-  system.ask<report_committed>(ranks.group,
+  system.ask<report_committed>(ranks.agent,
                                report{3, {.rank = 0, .index = 10}, false});
   ranks.finish(0);
   ranks.report(1, 10);
@@ -469,7 +469,7 @@ TEST_F(worker_group_test, names_a_straggler_that_others_wait_for_in_each_step) {
         rank_activity::clock::duration{ms{900}}.count();
     for (int rank = 0; rank < 3; ++rank)
       system.ask<report_committed>(
-        ranks.group, report{3, {.rank = rank, .index = i, .step_s = 1.0}});
+        ranks.agent, report{3, {.rank = rank, .index = i, .step_s = 1.0}});
     answer_batch();
   }
   ASSERT_EQ(record->warnings.size(), 1u);
@@ -482,7 +482,7 @@ TEST_F(worker_group_test, names_a_straggler_within_ten_steps) {
   for (std::uint64_t i = 10; i < 20; ++i) {
     for (int rank = 0; rank < 3; ++rank)
       system.ask<report_committed>(
-        ranks.group,
+        ranks.agent,
         report{3, {.rank = rank, .index = i, .step_s = rank == 1 ? 1.0 : 0.1}});
     answer_batch();
   }
@@ -527,7 +527,7 @@ TEST_F(worker_group_test, a_report_that_a_finished_rank_lacks_is_refused) {
 TEST_F(worker_group_test,
        a_rank_that_ends_while_others_wait_in_a_barrier_is_named) {
   start_all();
-  auto waits = system.ask<barrier_released>(ranks.group, join_barrier{3, 0, 0});
+  auto waits = system.ask<barrier_released>(ranks.agent, join_barrier{3, 0, 0});
   ranks.finish(1);
   EXPECT_TRUE(waits->failure);
   ranks.kill(0, SIGKILL);

@@ -4,6 +4,7 @@
 
 #include "tests/support/recorded_launcher.hpp"
 #include "tests/support/stepped_system.hpp"
+#include "troupe/actors/host_agent.hpp"
 #include "troupe/actors/trainer.hpp"
 #include "troupe/actors/worker_group.hpp"
 
@@ -15,6 +16,17 @@ public:
   using report_answer = std::shared_ptr<answer<report_committed>>;
 
   explicit played_ranks(stepped_system& system) : system_(system) {}
+
+  /// Spawns a worker group whose ranks, *plan* says how many, are all on one
+  /// host.
+  void spawn_group(const group_plan& plan,
+                   std::function<std::chrono::steady_clock::time_point()> now =
+                     std::chrono::steady_clock::now) {
+    agent = system_.spawn(host_agent, host_agent_args{launcher});
+    group = system_.spawn(
+      worker_group,
+      worker_group_args{{{agent, 0, plan.world_size}}, plan, std::move(now)});
+  }
 
   /// A rank's process has started, with pid 100 + rank.
   void launched(int rank) {
@@ -32,9 +44,9 @@ public:
     auto& control = controls[rank];
     control = std::make_shared<loop_control>();
     trainers[rank] =
-      system_.spawn(trainer, trainer_args{attempt, rank, group, control});
+      system_.spawn(trainer, trainer_args{attempt, rank, agent, control});
     return system_.ask<start_loop>(
-      group, trainer_ready{attempt, rank, 100 + rank, "here"}, trainers[rank]);
+      agent, trainer_ready{attempt, rank, 100 + rank, "here"}, trainers[rank]);
   }
 
   void rise_all(int world_size) {
@@ -45,7 +57,7 @@ public:
   report_answer report(int rank, std::uint64_t index, metrics values = {},
                        std::optional<checkpoint_part> part = std::nullopt) {
     return system_.ask<report_committed>(
-      group, troupe::internal::report{
+      agent, troupe::internal::report{
                attempt, {rank, index, std::move(values), std::move(part)}});
   }
 
@@ -53,7 +65,7 @@ public:
   std::shared_ptr<answer<void>> end_loop(int rank, error reason = {},
                                          bool stopped = false) {
     return system_.ask<void>(
-      group, loop_ended{attempt, rank, std::move(reason), stopped});
+      agent, loop_ended{attempt, rank, std::move(reason), stopped});
   }
 
   /// The rank's process has ended.
@@ -82,6 +94,7 @@ public:
 
   std::uint64_t attempt = 0;
   worker_group_actor group;
+  host_agent_actor agent;
   std::shared_ptr<recorded_launcher> launcher =
     std::make_shared<recorded_launcher>();
   std::map<int, std::shared_ptr<loop_control>> controls;

@@ -3,21 +3,16 @@
 #include <chrono>
 #include <cstdint>
 #include <optional>
-#include <string>
-#include <vector>
 
 #include "troupe/runtime/process/process_vitals.hpp"
 #include "troupe/runtime/process/rank_activity.hpp"
-#include "troupe/runtime/report/rank_meetings.hpp"
-#include "troupe/runtime/report/rank_wait.hpp"
-#include "troupe/runtime/values/run_status.hpp"
 
 namespace troupe::internal {
 
 struct segment_rank;
 
-/// A moment on the clock of this host. It travels as an age, because the clocks
-/// of hosts differ.
+/// A moment on the clock of this host; by default, none. It travels as an age,
+/// because the clocks of hosts differ.
 struct moment {
   using clock = rank_activity::clock;
 
@@ -28,11 +23,14 @@ struct moment {
 
 template <class Inspector>
 bool inspect(Inspector& f, moment& x) {
+  using std::chrono::nanoseconds;
   auto age = [&x] {
-    return std::chrono::nanoseconds{moment::clock::now() - x.time}.count();
+    auto is_none = x == moment{};
+    return is_none ? std::int64_t{-1}
+                   : nanoseconds{moment::clock::now() - x.time}.count();
   };
   auto set_age = [&x](std::int64_t ns) {
-    x.time = moment::clock::now() - std::chrono::nanoseconds{ns};
+    x = ns < 0 ? moment{} : moment{moment::clock::now() - nanoseconds{ns}};
     return true;
   };
   return f.object(x).fields(f.field("age", age, set_age));
@@ -104,35 +102,5 @@ bool inspect(Inspector& f, rank_snapshot& x) {
 
 /// What *rank* shows in shared memory now; nothing of its process.
 rank_snapshot snapshot_of(int rank, const segment_rank& shown);
-
-// -- what they mean; *ranks* has one entry per rank, in order
-
-/// A rank whose collectives have failed does not wait in one.
-collective_calls collective_calls_of(const rank_snapshot& x);
-
-/// Whether the loop waits for the driver where no message says so.
-bool asks_driver(const rank_snapshot& x);
-
-/// Whether the rank has left its group, by itself and not because others had.
-bool has_left(const rank_snapshot& x);
-
-/// Ranks that have entered fewer collectives than *rank*.
-std::vector<int> late_in_collectives(const std::vector<rank_snapshot>& ranks,
-                                     int rank);
-
-/// How far the loop is in its pass. Nothing before the first batch is done:
-/// there is no pace yet.
-std::optional<epoch_progress> progress_of(const rank_snapshot& x,
-                                          moment::clock::time_point now);
-
-/// Where a rank is and for how long, as people call it; *call* is what it
-/// blocks in (`rank_meetings::call_of`).
-std::string place_of(const rank_snapshot& x, const std::string& call,
-                     moment::clock::time_point now);
-
-/// Who waits for whom, in the calls that *meetings* knows and beyond them.
-std::vector<rank_wait> waits_of(const rank_meetings& meetings,
-                                const std::vector<rank_snapshot>& ranks,
-                                const std::vector<loop_place>& loops);
 
 } // namespace troupe::internal

@@ -1,4 +1,4 @@
-#include "troupe/runtime/report/rank_snapshot.hpp"
+#include "troupe/runtime/report/rank_places.hpp"
 
 #include <gmock/gmock.h>
 
@@ -15,7 +15,7 @@ using testing::ElementsAre;
 using testing::IsEmpty;
 
 /// Three ranks and what each shows.
-class rank_snapshot_test : public testing::Test {
+class rank_places_test : public testing::Test {
 protected:
   std::vector<rank_wait> waits() const { return waits_of(calls, ranks, loops); }
 
@@ -34,7 +34,7 @@ protected:
   rank_meetings calls{3, 0};
 };
 
-TEST_F(rank_snapshot_test, shows_what_the_shared_memory_shows) {
+TEST_F(rank_places_test, shows_what_the_shared_memory_shows) {
   auto segment = shared_segment::create(2).value();
   auto& shown = segment.rank(1);
   EXPECT_FALSE(snapshot_of(1, shown).in_collective);
@@ -56,7 +56,7 @@ TEST_F(rank_snapshot_test, shows_what_the_shared_memory_shows) {
   EXPECT_EQ(x.at_store->time.time_since_epoch().count(), 7);
 }
 
-TEST_F(rank_snapshot_test, names_who_is_missing_in_a_collective) {
+TEST_F(rank_places_test, names_who_is_missing_in_a_collective) {
   in_collective(0, 4);
   in_collective(2, 4);
   ranks[1].collectives = 3;
@@ -67,14 +67,14 @@ TEST_F(rank_snapshot_test, names_who_is_missing_in_a_collective) {
   EXPECT_THAT(late_in_collectives(ranks, 1), IsEmpty());
 }
 
-TEST_F(rank_snapshot_test, does_not_blame_a_rank_that_waits_for_the_driver) {
+TEST_F(rank_places_test, does_not_blame_a_rank_that_waits_for_the_driver) {
   ASSERT_TRUE(calls.add({.rank = 0, .index = 0}, true, t0));
   ranks[1].at_store = moment{t0};
   ASSERT_EQ(waits().size(), 1u);
   EXPECT_THAT(waits()[0].missing, ElementsAre(2));
 }
 
-TEST_F(rank_snapshot_test, names_gpus_only_where_no_other_wait_does) {
+TEST_F(rank_places_test, names_gpus_only_where_no_other_wait_does) {
   ranks[0].at_device = moment{t0};
   ASSERT_EQ(waits().size(), 1u);
   EXPECT_EQ(waits()[0].what, "work on the GPUs");
@@ -83,14 +83,14 @@ TEST_F(rank_snapshot_test, names_gpus_only_where_no_other_wait_does) {
   EXPECT_EQ(waits()[0].what, "report 0");
 }
 
-TEST_F(rank_snapshot_test, a_failed_collective_is_waited_in_no_longer) {
+TEST_F(rank_places_test, a_failed_collective_is_waited_in_no_longer) {
   ranks[0].called = ranks[0].awaited = 2;
   EXPECT_EQ(collective_calls_of(ranks[0]).awaited, 2u);
   ranks[0].failed = collective_failure::own;
   EXPECT_EQ(collective_calls_of(ranks[0]).awaited, 0u);
 }
 
-TEST_F(rank_snapshot_test, says_where_a_rank_is) {
+TEST_F(rank_places_test, says_where_a_rank_is) {
   auto& x = ranks[0];
   EXPECT_EQ(place_of(x, "", t0), "in its train loop");
   in_collective(0, 3);
@@ -100,7 +100,7 @@ TEST_F(rank_snapshot_test, says_where_a_rank_is) {
   EXPECT_EQ(place_of(x, "report 3", t0), "in report 3");
 }
 
-TEST_F(rank_snapshot_test, a_pass_has_a_pace_once_a_batch_is_done) {
+TEST_F(rank_places_test, a_pass_has_a_pace_once_a_batch_is_done) {
   auto& pass = ranks[0].pass;
   pass = {2, 5, 1, {t0}};
   EXPECT_FALSE(progress_of(ranks[0], t0 + 1s));
@@ -108,7 +108,7 @@ TEST_F(rank_snapshot_test, a_pass_has_a_pace_once_a_batch_is_done) {
   EXPECT_EQ(progress_of(ranks[0], t0 + 4s), (epoch_progress{2, 2, 5, 6}));
 }
 
-TEST_F(rank_snapshot_test, travels_with_ages_for_times) {
+TEST_F(rank_places_test, travels_with_ages_for_times) {
   auto& sent = ranks[2];
   auto now = moment::clock::now();
   sent.at_start = moment{now - 1h};

@@ -1,8 +1,7 @@
-#include "troupe/runtime/report/rank_snapshot.hpp"
+#include "troupe/runtime/report/rank_places.hpp"
 
 #include <algorithm>
 
-#include "troupe/runtime/process/shared_segment.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
@@ -10,24 +9,6 @@ namespace troupe::internal {
 namespace {
 
 using time_point = moment::clock::time_point;
-
-time_point time_of(moment::clock::rep ticks) {
-  return time_point{moment::clock::duration{ticks}};
-}
-
-/// When a rank came to *place*; nothing if it is not there.
-std::optional<moment> moment_of(const std::atomic<moment::clock::rep>& place) {
-  auto since = place.load(std::memory_order_relaxed);
-  return since == 0 ? std::nullopt : std::optional{moment{time_of(since)}};
-}
-
-pass_snapshot pass_of(const loader_pass& x) {
-  constexpr auto relaxed = std::memory_order_relaxed;
-  return {x.epoch.load(relaxed),
-          x.batches.load(relaxed),
-          x.taken.load(relaxed),
-          {time_of(x.begun.load(relaxed))}};
-}
 
 collective_place collective_place_of(const rank_snapshot& x) {
   return {x.in_collective.has_value(), x.in_collective.value_or(moment{}).time,
@@ -50,34 +31,6 @@ start_place start_place_of(const rank_snapshot& x) {
 }
 
 } // namespace
-
-rank_snapshot snapshot_of(int rank, const segment_rank& shown) {
-  constexpr auto relaxed = std::memory_order_relaxed;
-  auto& a = shown.activity;
-  rank_snapshot x;
-  x.rank = rank;
-  // In this order: a rank calls a collective before it awaits it.
-  x.awaited = a.awaited.load(std::memory_order_acquire);
-  x.failed = a.failed.load();
-  x.called = a.called.load();
-  x.collectives = a.collectives.load();
-  x.reported = a.reported.load();
-  x.counts_calls = a.uncounted.load() == 0;
-  x.in_data_loader = moment_of(a.in_data_loader);
-  x.at_store = moment_of(a.at_store);
-  x.at_start = moment_of(a.at_start);
-  x.asks_driver = moment_of(a.asks_driver);
-  x.at_device = moment_of(a.at_device);
-  x.in_collective = moment_of(a.in_collective);
-  x.pass = pass_of(a.pass);
-  x.came_to_start = a.came_to_start.load() != 0;
-  x.left_group = a.left_group.load() != 0;
-  x.gave_up = a.gave_up_collective();
-  // Bit 0 of the progress does not count steps.
-  x.steps = shown.progress.load(relaxed) >> 1;
-  x.waited = a.waited.load(relaxed);
-  return x;
-}
 
 collective_calls collective_calls_of(const rank_snapshot& x) {
   auto failed = x.failed != collective_failure::none;

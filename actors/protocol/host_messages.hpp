@@ -1,0 +1,234 @@
+#pragma once
+
+#include <cstdint>
+#include <optional>
+#include <string>
+#include <variant>
+#include <vector>
+
+#include "troupe/actors/protocol/messages.hpp"
+#include "troupe/runtime/process/rank_snapshot.hpp"
+
+// Between the worker group and the agents of its hosts. All name their attempt;
+// those of another one are dropped.
+
+namespace troupe::internal {
+
+// -- from the worker group ----------------------------------------------------
+
+/// Starts the ranks of this host. Travels with the group that facts go to.
+struct start_ranks {
+  std::uint64_t attempt = 0;
+  std::vector<rank_facts> ranks; ///< By local rank.
+  std::optional<checkpoint> resume;
+  loop_spec loop;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, start_ranks& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("ranks", x.ranks),
+    f.field("resume", x.resume), f.field("loop", x.loop));
+}
+
+/// Asks the ranks of this host to leave their loops: aborts their shared
+/// memory, answers what they wait for with *reason*, and takes no more calls.
+struct end_ranks {
+  std::uint64_t attempt = 0;
+  error reason;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, end_ranks& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("reason", x.reason));
+}
+
+struct kill_rank {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, kill_rank& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank));
+}
+
+/// Every rank of the attempt is gone or given up.
+struct attempt_over {
+  std::uint64_t attempt = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, attempt_over& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt));
+}
+
+/// The answer to report `answer.index` of every rank.
+struct reports_answered {
+  std::uint64_t attempt = 0;
+  report_committed answer;
+  error reason; ///< Why the report was not committed; `ec::none`: it was.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, reports_answered& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("answer", x.answer),
+                            f.field("reason", x.reason));
+}
+
+/// The answer to the barrier or broadcast in which all ranks are.
+struct barrier_answered {
+  std::uint64_t attempt = 0;
+  barrier_released answer;
+  error reason; ///< Why rank 0 broadcast nothing; `ec::none`: it did.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, barrier_answered& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("answer", x.answer),
+                            f.field("reason", x.reason));
+}
+
+/// The answer to a call of *rank* that no rank may make.
+struct call_refused {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  std::optional<std::uint64_t> report; ///< Unset: its barrier or broadcast.
+  error reason;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, call_refused& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("rank", x.rank),
+    f.field("report", x.report), f.field("reason", x.reason));
+}
+
+/// Asks what the ranks of this host show. Their calls so far are passed on
+/// before the answer.
+struct look_at_ranks {
+  std::uint64_t attempt = 0;
+  std::vector<int> examined; ///< Ranks whose vitals are looked up, too.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, look_at_ranks& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("examined", x.examined));
+}
+
+struct host_snapshots {
+  std::uint64_t attempt = 0;
+  std::vector<rank_snapshot> ranks;
+  std::uint64_t stale_messages = 0; ///< As in `group_status`.
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_snapshots& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("ranks", x.ranks),
+                            f.field("stale_messages", x.stale_messages));
+}
+
+/// Asks *ranks* to write the stacks of their threads.
+struct show_stacks {
+  std::uint64_t attempt = 0;
+  std::vector<int> ranks;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, show_stacks& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("ranks", x.ranks));
+}
+
+/// *ranks* write the stacks of their threads.
+struct stacks_shown {
+  std::uint64_t attempt = 0;
+  std::vector<int> ranks;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, stacks_shown& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("ranks", x.ranks));
+}
+
+// -- to the worker group ------------------------------------------------------
+
+/// A rank is up. It gets its loop with the answer, so that the driver knows
+/// first that the attempt runs.
+struct rank_ready {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+  int pid = 0;
+  std::string host;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_ready& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank), f.field("pid", x.pid),
+                            f.field("host", x.host));
+}
+
+/// What a rank called, when, and for how long it had waited in collectives by
+/// then (`rank_snapshot::waited`).
+struct host_call {
+  moment at;
+  std::int64_t waited = 0;
+  std::variant<report, join_barrier, reports_awaited> what;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_call& x) {
+  return f.object(x).fields(f.field("at", x.at), f.field("waited", x.waited),
+                            f.field("what", x.what));
+}
+
+/// Calls of the ranks of a host, in order of arrival.
+struct host_calls {
+  std::uint64_t attempt = 0;
+  std::vector<host_call> calls;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, host_calls& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("calls", x.calls));
+}
+
+/// The loop of a rank ended while the ranks of its host showed *ranks*.
+struct rank_loop_ended {
+  std::uint64_t attempt = 0;
+  loop_ended loop;
+  /// It was in a call that was answered by `end_ranks`: it may have learned of
+  /// that before `stop_loop`.
+  bool was_in_call = false;
+  std::vector<rank_snapshot> ranks;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_loop_ended& x) {
+  return f.object(x).fields(
+    f.field("attempt", x.attempt), f.field("loop", x.loop),
+    f.field("was_in_call", x.was_in_call), f.field("ranks", x.ranks));
+}
+
+/// The connection to *rank*, which had not said goodbye, broke.
+struct rank_disconnected {
+  std::uint64_t attempt = 0;
+  int rank = 0;
+};
+
+template <class Inspector>
+bool inspect(Inspector& f, rank_disconnected& x) {
+  return f.object(x).fields(f.field("attempt", x.attempt),
+                            f.field("rank", x.rank));
+}
+
+} // namespace troupe::internal

@@ -1,0 +1,191 @@
+// The host agent between its ranks and their worker group, and what happens
+// when one of them is gone.
+
+#include <csignal>
+
+#include "tests/actors/worker_group_fixture.hpp"
+
+namespace troupe::internal::test {
+
+using testing::ElementsAre;
+using testing::HasSubstr;
+
+/// An agent with two ranks, 4 and 5 of six, and a group that records.
+class host_agent_test : public testing::Test {
+protected:
+  using fact = std::function<void()>;
+
+  /// What the group was told.
+  struct group_record {
+    std::vector<host_calls> calls;
+    std::vector<rank_loop_ended> ended;
+    std::vector<rank_exited> exited;
+    std::vector<std::string> order; ///< Of all of it.
+  };
+
+  static worker_group_actor::behavior_type
+  recorded_group(worker_group_actor::pointer,
+                 std::shared_ptr<group_record> record) {
+    auto note = [record](std::string what) {
+      record->order.push_back(std::move(what));
+    };
+    return {
+      [](const start_attempt&, const driver_actor&) {},
+      [](const stop_attempt&) {},
+      [](const preempt_attempt&) {},
+      [](get_status) { return group_status{}; },
+      [note](const rank_launched&) { note("launched"); },
+      [note](const rank_launch_failed&) { note("launch failed"); },
+      [note](const rank_ready&) { note("ready"); },
+      [record, note](const host_calls& x) {
+        note("calls");
+        record->calls.push_back(x);
+      },
+      [record, note](const rank_loop_ended& x) {
+        note("loop ended");
+        record->ended.push_back(x);
+      },
+      [note](const rank_disconnected&) { note("disconnected"); },
+      [record, note](const rank_exited& x) {
+        note("exited");
+        record->exited.push_back(x);
+      },
+      [note](const log_event&) { note("log"); },
+      [](const get_checkpoints&) { return checkpoint_list{}; },
+      [](const store_set&) {},
+      [](const store_get&) { return std::string{}; },
+      [](const store_add&) { return std::int64_t{0}; },
+      [](const store_check&) { return false; },
+      [](const store_wait&) {},
+      [](const store_erase&) { return false; },
+      [](const store_size&) { return std::int64_t{0}; },
+      [](const store_compare_set&) { return std::string{}; },
+    };
+  }
+
+  host_agent_test() {
+    ranks.attempt = 3;
+    ranks.agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    group = system.spawn(recorded_group, record);
+    rank_facts facts{.run_id = "ab",
+                     .attempt = 3,
+                     .rank = 4,
+                     .world_size = 6,
+                     .local_world_size = 2,
+                     .first_report = 10};
+    auto second = facts;
+    second.rank = 5;
+    second.local_rank = 1;
+    system.ask<void>(ranks.agent, start_ranks{3, {facts, second}, {}, {}},
+                     group);
+    ranks.rise(4);
+    ranks.rise(5);
+    record->order.clear();
+  }
+
+  /// What the group was told since the last call.
+  std::vector<std::string> told() { return std::exchange(record->order, {}); }
+
+  stepped_system system;
+  std::shared_ptr<group_record> record = std::make_shared<group_record>();
+  worker_group_actor group;
+  played_ranks ranks{system};
+};
+
+TEST_F(host_agent_test, sends_one_message_for_a_report_of_all_its_ranks) {
+  auto first = ranks.report(5, 10);
+  EXPECT_THAT(told(), ElementsAre());
+  auto second = ranks.report(4, 10);
+  EXPECT_THAT(told(), ElementsAre("calls"));
+  ASSERT_EQ(record->calls[0].calls.size(), 2u);
+  EXPECT_EQ(std::get<report>(record->calls[0].calls[0].what).value.rank, 5);
+  send_anonymous(ranks.agent, reports_answered{3, {10, "/c", {}}, {}});
+  system.settle();
+  for (auto& x : {first, second}) {
+    ASSERT_TRUE(x->value);
+    EXPECT_EQ(x->value->checkpoint, "/c");
+  }
+}
+
+TEST_F(host_agent_test, tells_all_that_came_before_it_answers_or_tells_more) {
+  ranks.report(5, 10);
+  auto seen = system.ask<host_snapshots>(ranks.agent, look_at_ranks{3, {5}});
+  EXPECT_THAT(told(), ElementsAre("calls"));
+  ASSERT_TRUE(seen->value);
+  ASSERT_EQ(seen->value->ranks.size(), 2u);
+  EXPECT_EQ(seen->value->ranks[1].rank, 5);
+  send_anonymous(ranks.agent, reports_answered{3, {10, {}, {}}, {}});
+  ranks.report(4, 11);
+  ranks.end_loop(5);
+  EXPECT_THAT(told(), ElementsAre("calls", "loop ended"));
+}
+
+TEST_F(host_agent_test, holds_nothing_if_waits_have_a_short_limit) {
+  rank_facts facts{.attempt = 4, .world_size = 2, .report_timeout_ms = 400};
+  auto second = facts;
+  second.rank = 1;
+  system.ask<void>(ranks.agent, start_ranks{4, {facts, second}, {}, {}}, group);
+  ranks.attempt = 4;
+  ranks.rise(0);
+  ranks.rise(1);
+  told();
+  ranks.report(0, 0);
+  EXPECT_THAT(told(), ElementsAre("calls"));
+}
+
+TEST_F(host_agent_test, knows_who_may_have_learned_of_the_end_from_an_answer) {
+  auto waits = ranks.report(4, 10);
+  error why{ec::stopped, "rank 0 failed"};
+  ranks.launcher->ended = {5};
+  send_anonymous(ranks.agent, end_ranks{3, why});
+  system.settle();
+  EXPECT_EQ(waits->failure, why);
+  EXPECT_TRUE(ranks.asked_to_end(4));
+  ranks.end_loop(4, {ec::rank_failed, "epoch 3 failed"});
+  ranks.kill(4, SIGKILL);
+  ranks.kill(5, SIGKILL);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_TRUE(record->ended[0].was_in_call);
+  ASSERT_EQ(record->exited.size(), 2u);
+  EXPECT_FALSE(record->exited[0].ended_before);
+  EXPECT_TRUE(record->exited[1].ended_before);
+}
+
+TEST_F(host_agent_test, refuses_one_call_alone) {
+  auto good = ranks.report(4, 10);
+  auto bad = ranks.report(5, 12);
+  EXPECT_THAT(told(), ElementsAre("calls"));
+  send_anonymous(ranks.agent,
+                 call_refused{3, 5, 12, {ec::protocol, "out of order"}});
+  system.settle();
+  EXPECT_EQ(bad->failure.code, ec::protocol);
+  EXPECT_TRUE(good->pending());
+  EXPECT_TRUE(ranks.report(0, 10)->failure) << "a rank of another host";
+}
+
+TEST_F(host_agent_test, takes_no_more_calls_once_the_attempt_is_over) {
+  auto waits = ranks.report(4, 10);
+  send_anonymous(ranks.agent, attempt_over{3});
+  system.settle();
+  EXPECT_EQ(waits->failure.code, ec::stopped);
+  EXPECT_EQ(ranks.report(4, 11)->failure.code, ec::stopped);
+}
+
+TEST_F(worker_group_test, ranks_whose_agent_is_gone_are_lost) {
+  start_all();
+  caf::anon_send_exit(ranks.agent, caf::exit_reason::kill);
+  system.settle();
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  EXPECT_EQ(failure_of(0).kind, kind::lost);
+  EXPECT_THAT(failure_of(0).what, HasSubstr("the agent of its host is gone"));
+}
+
+TEST_F(worker_group_test, its_defect_kills_the_ranks) {
+  start_all();
+  caf::anon_send_exit(ranks.group, caf::exit_reason::kill);
+  system.settle();
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  EXPECT_TRUE(ranks.asked_to_end(0));
+}
+
+} // namespace troupe::internal::test

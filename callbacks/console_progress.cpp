@@ -98,6 +98,11 @@ void console_progress::finish(const run_summary& summary, time_point now) {
   finished_ = true;
 }
 
+bool console_progress::is_finished() {
+  std::scoped_lock guard{mutex_};
+  return finished_;
+}
+
 void console_progress::write(stream& to, std::string_view text) {
   if (to.left_out > 0 && !is_writable_now(to.fd)) {
     to.left_out += text.size();

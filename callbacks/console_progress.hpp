@@ -82,6 +82,9 @@ public:
   /// Ends the progress with a summary. Later calls show only output.
   void finish(const run_summary& summary, time_point now);
 
+  /// Whether `finish` was called: the summary says why a run failed.
+  bool is_finished();
+
   /// The style in use; never `automatic`.
   console_style style() const noexcept { return style_; }
 

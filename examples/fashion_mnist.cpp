@@ -170,10 +170,8 @@ int main(int argc, char** argv) {
   options.finish();
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
-  if (result.error) {
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-    return 1;
-  }
+  if (result.error)
+    return 1; // fit() has printed why
   if (result.metrics.empty()) {
     std::printf("no epoch was left to train\n");
     return 0;

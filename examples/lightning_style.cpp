@@ -106,10 +106,8 @@ int main(int argc, char** argv) {
   options.finish();
 
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
-  if (result.error) {
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-    return 1;
-  }
+  if (result.error)
+    return 1; // fit() has printed why
   if (auto epochs = result.metrics_history())
     for (auto& epoch : *epochs)
       std::printf("%s\n", troupe::to_string(epoch.values[0]).c_str());

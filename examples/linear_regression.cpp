@@ -75,10 +75,8 @@ int main(int argc, char** argv) {
   options.finish();
 
   auto result = troupe::torch_trainer{train, config{}, run}.fit();
-  if (result.error) {
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-    return 1;
-  }
+  if (result.error)
+    return 1; // fit() has printed why
   std::printf(
     "y = %.2f x + %.2f, loss %.4f\n", result.metrics.at("weight").number(),
     result.metrics.at("bias").number(), result.metrics.at("loss").number());

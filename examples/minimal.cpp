@@ -53,10 +53,8 @@ int main(int argc, char** argv) {
      .run = {.storage_path = argc > 1 ? argv[1] : "runs",
              .checkpoint = {.num_to_keep = 2}}}};
   auto result = trainer.fit();
-  if (result.error) {
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-    return 1;
-  }
+  if (result.error)
+    return 1; // fit() has printed why
   std::printf("counted to %s, the last checkpoint is %s\n",
               to_string(result.metrics.at("step")).c_str(),
               result.checkpoint->path().c_str());

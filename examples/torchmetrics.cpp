@@ -103,10 +103,8 @@ int main(int argc, char** argv) {
   options.finish();
 
   auto result = troupe::torch_trainer{train, config{}, run}.fit();
-  if (result.error) {
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-    return 1;
-  }
+  if (result.error)
+    return 1; // fit() has printed why
   std::printf("valid loss %.4f on rank 0, %.4f on all; MAPE %.4f, R2 %.4f\n",
               result.metrics.at("valid_loss").number(),
               result.metrics.at("mean_valid_loss").number(),

@@ -145,10 +145,8 @@ int main(int argc, char** argv) {
   auto result = troupe::torch_trainer{train, cfg, run}.fit();
   for (auto& sentence : result.unsent)
     std::fprintf(stderr, "%s\n", sentence.c_str());
-  if (result.error) {
-    std::fprintf(stderr, "%s\n", result.error->message.c_str());
-    return 1;
-  }
+  if (result.error)
+    return 1; // fit() has printed why
   if (result.metrics.empty()) {
     std::printf("no epoch was left to train\n");
     return 0;

@@ -294,11 +294,8 @@ result manage(run_request request, run_home& home, run_surroundings around,
               console_progress& console, signal_orders& signals) {
   auto run =
     run_handle::start(std::move(request), home.system(), std::move(around));
-  if (!run) {
-    auto outcome = signals.not_begun(run.error());
-    console.note(outcome.error->message);
-    return outcome;
-  }
+  if (!run)
+    return signals.not_begun(run.error());
   auto outcome = watch(*run, console, signals);
   signals.run_ended(outcome);
   if (run->threads_left_behind() > 0)
@@ -331,21 +328,19 @@ result lend_thread(const std::function<result()>& manage, lent_thread& mine) {
 }
 
 /// *request* is valid and resolved.
-result fit_valid(run_request request) {
+result fit_valid(run_request request,
+                 const std::shared_ptr<console_progress>& console) {
   auto lends_thread = request.scaling.num_workers == 0;
   if (auto ok = expect_threads(system_threads + (lends_thread ? 1 : 0)); !ok)
     return failed_result(ok.error());
   if (auto ok = expect_descriptors(system_descriptors); !ok)
     return failed_result(ok.error());
   register_messages();
-  auto quiet = request.run.quiet;
-  auto console = std::make_shared<console_progress>(console_progress::options{
-    quiet ? console_style::quiet : console_style::automatic, 2, 1});
   run_home home{home_of(request.run.callback_actors), lends_thread};
   // CAF ends the program without descriptors, so its system comes first.
   signal_orders signals{request.run.preempt_signals};
   run_surroundings around;
-  if (!quiet)
+  if (console->style() != console_style::quiet)
     around.console = [console](std::string_view text) { console->print(text); };
   around.given_up = [&signals] { return signals.any(); };
   around.network = home.network();
@@ -360,18 +355,32 @@ result fit_valid(run_request request) {
   return lend_thread(run, *around.thread);
 }
 
+result fit_checked(const run_request& request,
+                   const std::shared_ptr<console_progress>& console) {
+  if (auto ok = validate(request); !ok)
+    return failed_result(ok.error());
+  auto resolved = request;
+  resolved.run = resolve(std::move(resolved.run));
+  return fit_valid(std::move(resolved), console);
+}
+
 } // namespace
 
 result fit(const run_request& request) noexcept {
+  std::shared_ptr<console_progress> console;
+  result outcome;
   try {
-    if (auto ok = validate(request); !ok)
-      return failed_result(ok.error());
-    auto resolved = request;
-    resolved.run = resolve(std::move(resolved.run));
-    return fit_valid(std::move(resolved));
+    console = std::make_shared<console_progress>(console_progress::options{
+      request.run.quiet ? console_style::quiet : console_style::automatic, 2,
+      1});
+    outcome = fit_checked(request, console);
   } catch (...) {
-    return failed_result(caught(could_not_continue));
+    outcome = failed_result(caught(could_not_continue));
   }
+  // The one place that prints why a run failed that has no summary.
+  if (outcome.error && console && !console->is_finished())
+    console->note(outcome.error->message);
+  return outcome;
 }
 
 } // namespace troupe

@@ -26,8 +26,12 @@ class bad_input_test : public run_test,
 TEST_P(bad_input_test, is_refused_before_anything_starts) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};
   GetParam().spoil(options);
+  options.run.quiet = false;
+  testing::internal::CaptureStderr();
   auto outcome = run({}, options);
+  auto said = testing::internal::GetCapturedStderr();
   ASSERT_TRUE(outcome.error);
+  EXPECT_EQ(said, "troupe: " + outcome.error->message + '\n');
   EXPECT_EQ(outcome.status, run_status_kind::errored);
   EXPECT_NE(outcome.error->message.find(GetParam().says), std::string::npos)
     << outcome.error->message;
@@ -159,6 +163,10 @@ INSTANTIATE_TEST_SUITE_P(
               "cpus must be"},
     bad_input{"negative_workers", [](auto& x) { x.scaling.num_workers = -1; },
               "num_workers"},
+    bad_input{"too_many_workers", [](auto& x) { x.scaling.num_workers = 1025; },
+              "at most 1024 ranks"},
+    bad_input{"no_storage", [](auto& x) { x.run.storage_path = ""; },
+              "run.storage_path is empty"},
     bad_input{"empty_name", [](auto& x) { x.run.name = ""; }, "name is empty"},
     bad_input{"name_with_slash", [](auto& x) { x.run.name = "a/b"; }, "a/b"},
     bad_input{"dots", [](auto& x) { x.run.name = ".."; }, ".."},
@@ -203,6 +211,20 @@ INSTANTIATE_TEST_SUITE_P(
               },
               "two trackers named csv"}),
   [](auto& info) { return info.param.name; });
+
+TEST_F(run_test, a_failure_is_printed_once) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.quiet = false;
+  testing::internal::CaptureStderr();
+  auto outcome = run({.action = "throw", .rank = 1, .step = 1}, options);
+  auto said = testing::internal::GetCapturedStderr();
+  ASSERT_TRUE(outcome.error);
+  auto at = said.find(outcome.error->message);
+  EXPECT_NE(at, said.npos) << said;
+  EXPECT_EQ(said.find("the loss is a banana", said.find("banana") + 1),
+            said.npos)
+    << said;
+}
 
 TEST_F(run_test, storage_that_is_a_file_is_named) {
   write_bytes(storage_ / "file", "x");

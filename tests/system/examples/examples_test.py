@@ -228,6 +228,10 @@ class Torchmetrics(ExampleTest):
 class Readme(ExampleTest):
     program = "readme_example"
 
+    def test_says_once_what_it_refuses(self):
+        _, err = self.run_example(code=1, environment={"TROUPE_SENDER_GRACE": "abc"})
+        self.assertEqual(err.count("TROUPE_SENDER_GRACE"), 1, err)
+
     def test_trains_as_it_stands_in_the_readme(self):
         if not DATA.exists():
             self.skipTest("the package dataset-fashion-mnist is not installed")

@@ -57,6 +57,14 @@ std::string server_without_scheme(const std::string& address) {
   return address.substr(host);
 }
 
+// `xyz:` at the begin of *address*, before any slash; else empty.
+std::string scheme_with_colon(const std::string& address) {
+  auto colon = address.find_first_of(":/");
+  if (colon == 0 || colon == address.npos || address[colon] == '/')
+    return {};
+  return address.substr(0, colon + 1);
+}
+
 expected<mlflow_settings> tree_at(const std::string& address) {
   if (address.starts_with("file:")) {
     auto named = address.substr(5);
@@ -75,6 +83,11 @@ expected<mlflow_settings> tree_at(const std::string& address) {
                    std::string{address_name} + " is '" + server
                      + "': for a server write http://" + server
                      + ", for a folder of that name ./" + server);
+  if (auto scheme = scheme_with_colon(address); !scheme.empty())
+    return failure(ec::invalid_config,
+                   std::string{address_name} + " begins with '" + scheme
+                     + "': the address of a server begins with http:// or "
+                       "https://, that of a folder with file: or ./");
   return tree_in(address);
 }
 

@@ -250,6 +250,16 @@ TEST_F(mlflow_settings_test, refuses_an_address_that_is_not_of_a_server) {
             "http://[::1]:5000");
 }
 
+TEST_F(mlflow_settings_test, makes_no_folder_of_a_mistyped_scheme) {
+  for (auto text : {"http:/localhost:1", "https:host", "http:", "foo:bar",
+                    "databricks:profile", "File:/a/mlruns"})
+    EXPECT_THAT(refused({.tracking_uri = text}),
+                HasSubstr("begins with http:// or https://"))
+      << text;
+  EXPECT_EQ(resolved({.tracking_uri = "a/foo:bar"}).tree,
+            fs::current_path() / "a/foo:bar");
+}
+
 TEST_F(mlflow_settings_test, finds_the_users_home) {
   EXPECT_EQ(resolved({.tracking_uri = "~/mlruns"}).tree, home / "mlruns");
   EXPECT_EQ(resolved({.tracking_uri = "~"}).tree, home.path());

@@ -162,8 +162,10 @@ expected<void> run_starter::open() {
   if (around_.given_up && around_.given_up())
     return failure(ec::stopped, "the run was stopped before it began");
   TROUPE_TRY_VOID(check_trackers());
-  TROUPE_TRY(run_->store,
-             run_store::open(request_.run, request_.loop.config_text));
+  TROUPE_TRY(
+    run_->store,
+    run_store::open(request_.run, request_.loop.config_text,
+                    static_cast<std::size_t>(world_size_of(request_.scaling))));
   request_.run.name = run_->store->description().name;
   TROUPE_TRY_VOID(start_trackers());
   TROUPE_TRY(callbacks_,

@@ -271,8 +271,8 @@ void append_events(std::string& out, const journal_digest& digest) {
     append_name(row.begin("kind"), x.kind);
     append_seconds(row.begin("t"), digest.seconds_at(x.time));
     row.field("attempt", x.attempt);
-    append_text(row.begin("what"),
-                shortened(to_string(x.fields), max_text_bytes));
+    auto what = event_sentence(x.kind, x.fields).value_or(to_string(x.fields));
+    append_text(row.begin("what"), shortened(what, max_text_bytes));
     row.end();
   });
   to.end();

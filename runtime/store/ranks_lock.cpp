@@ -107,11 +107,7 @@ search(std::function<killed_processes(const std::stop_token&)> end,
 }
 
 store_event programs_killed(const killed_processes& x) {
-  return {"programs_killed",
-          {{"processes", list_of(x.gone)}},
-          false,
-          "killed what ranks of an earlier attempt had left: "
-            + list_of(x.gone)};
+  return {"programs_killed", {{"processes", list_of(x.gone)}}, false, {}};
 }
 
 store_event programs_not_searched(const std::string& variable,
@@ -119,8 +115,7 @@ store_event programs_not_searched(const std::string& variable,
   return {"programs_not_searched",
           {{"variable", variable}, {"reason", reason}},
           false,
-          "programs that ranks of an earlier attempt left may still run: "
-            + reason + ". They have " + variable + " in their environments"};
+          {}};
 }
 
 /// What the file `ranks` says of the latest attempt.

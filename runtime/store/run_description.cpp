@@ -76,6 +76,17 @@ expected<run_description> from_json(const std::string& text,
   });
 }
 
+std::vector<std::string> changes_between(const run_description& before,
+                                         const run_description& now) {
+  std::vector<std::string> result;
+  if (before.program != now.program)
+    result.push_back("the program is " + now.program + " instead of "
+                     + before.program);
+  if (before.config != now.config)
+    result.push_back("another config of the loop");
+  return result;
+}
+
 } // namespace
 
 expected<run_description> describe_run(const held_folder& run,
@@ -94,7 +105,9 @@ expected<run_description> describe_run(const held_folder& run,
                     .troupe = TROUPE_VERSION,
                     .compiler = __VERSION__,
                     .config = config,
-                    .id_is_new = true};
+                    .id_is_new = true,
+                    .why_new = "run.json is missing",
+                    .changes = {}};
   // Without a description, or with a damaged one, the run gets a new id. One
   // that cannot be read now, or is of a later format, is not replaced.
   struct stat there {};
@@ -108,8 +121,12 @@ expected<run_description> describe_run(const held_folder& run,
       x.former_ids = std::move(earlier->former_ids);
       x.id_is_new = false;
       x.begun = earlier->begun;
+      x.why_new.clear();
+      x.changes = changes_between(*earlier, x);
     } else if (earlier.error().code != ec::corrupt) {
       return tl::unexpected{earlier.error()};
+    } else {
+      x.why_new = earlier.error().message;
     }
   } else if (code != ENOENT) {
     return tl::unexpected{

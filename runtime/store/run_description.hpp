@@ -28,8 +28,10 @@ struct run_description {
   std::string troupe;    ///< Version of the library.
   std::string compiler;  ///< That compiled the library.
   std::string config;    ///< The loop's config as JSON text; may be empty.
-  /// Whether the id was made just now; not in the file.
-  bool id_is_new = false;
+  // -- not in the file: how it differs from that of the driver before
+  bool id_is_new = false;           ///< The id was made just now.
+  std::string why_new;              ///< Why the earlier id is not known.
+  std::vector<std::string> changes; ///< "another config", for example.
 };
 
 /// Describes the run *name* in the folder *run* as this process runs it, with

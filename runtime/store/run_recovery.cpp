@@ -3,6 +3,7 @@
 #include <utility>
 
 #include "troupe/runtime/checkpoint/manifest.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -42,8 +43,13 @@ expected<report_batch> batch_of(const kept_checkpoint& x,
 expected<found_state> find_state(const fs::path& journal_file,
                                  const journal& log,
                                  expected<std::optional<saved_run>> saved) {
-  if (saved && *saved)
-    return found_state{std::move(**saved), {}};
+  if (saved && *saved) {
+    found_state result{std::move(**saved), {}};
+    if (log.next_attempt() == 0 && log.next_report() == 0
+        && result.state.next_report > 0)
+      result.events.push_back({"journal_lost", {}, false, {}});
+    return result;
+  }
   found_state result;
   TROUPE_TRY_VOID(take_end(result.state, journal_file));
   result.state.next_attempt = log.next_attempt();
@@ -55,37 +61,74 @@ expected<found_state> find_state(const fs::path& journal_file,
   return result;
 }
 
-expected<void> complete_journal(journal& log,
-                                const checkpoint_store& checkpoints) {
+expected<std::vector<store_event>>
+complete_journal(journal& log, const checkpoint_store& checkpoints) {
+  std::vector<store_event> result;
+  std::size_t count = 0;
   for (auto& x : checkpoints.registry().all()) {
     if (x.index < log.next_report())
       continue;
-    auto done = batch_of(x, checkpoints)
-                  .and_then([&](const report_batch& batch) {
-                    return log.append_batch(x.attempt, batch, x.data.name());
-                  })
-                  .and_then([&] {
-                    return log.append_event(
-                      "journal_completed", x.attempt,
-                      {{"index", x.index}, {"checkpoint", x.data.name()}});
-                  });
-    if (!done)
-      return done;
+    store_event event{"journal_completed",
+                      {{"index", x.index}, {"checkpoint", x.data.name()}},
+                      true,
+                      {}};
+    TROUPE_TRY(auto batch, batch_of(x, checkpoints));
+    TROUPE_TRY_VOID(log.append_batch(x.attempt, batch, x.data.name()));
+    TROUPE_TRY_VOID(log.append_event(event.kind, x.attempt, event.fields));
+    // They may be many: more than one share a line.
+    if (++count == 1)
+      result.push_back(std::move(event));
+    else
+      result.front().text =
+        concat(count, " reports were not in the journal and are taken from "
+                      "their checkpoints");
   }
-  return {};
+  return result;
 }
 
-expected<void> complete_end(journal& log, const last_attempt& last,
-                            const saved_run& state) {
+expected<std::vector<store_event>>
+complete_end(journal& log, const last_attempt& last, const saved_run& state) {
   if (state.next_attempt == 0 || last.end)
-    return {};
-  if (state.status == run_status_kind::running)
-    return log.append_event(
-      "driver_lost", state.next_attempt - 1,
-      {{"reason", "the driver of this attempt ended unexpectedly: it was "
-                  "killed, or lost access to the run's folder"}});
-  return log.append_event("run_ended", state.next_attempt - 1,
-                          end_fields(state.status, state.error));
+    return std::vector<store_event>{};
+  auto attempt = state.next_attempt - 1;
+  if (state.status != run_status_kind::running) // Its user has seen it.
+    return log
+      .append_event("run_ended", attempt, end_fields(state.status, state.error))
+      .map([] { return std::vector<store_event>{}; });
+  store_event lost{
+    "driver_lost",
+    {{"reason", concat("the driver of attempt ", attempt,
+                       " ended unexpectedly: it was killed, or lost access to "
+                       "the run's folder")}},
+    true,
+    {}};
+  return log.append_event(lost.kind, attempt, lost.fields).map([&] {
+    return std::vector<store_event>{std::move(lost)};
+  });
+}
+
+std::vector<store_event> changes_since(const earlier_driver& before,
+                                       const run_description& now,
+                                       std::size_t world_size) {
+  std::vector<store_event> result;
+  if (before.next_attempt == 0)
+    return result;
+  if (now.id_is_new)
+    result.push_back(
+      {"description_lost", {{"reason", now.why_new}}, false, {}});
+  auto what = now.changes;
+  if (before.world_size > 0 && world_size > 0
+      && before.world_size != world_size)
+    what.push_back(concat(world_size, " ranks instead of ", before.world_size));
+  std::string text;
+  for (auto& x : what)
+    text += (text.empty() ? "" : ", ") + x;
+  if (!text.empty())
+    result.push_back({"run_changed",
+                      {{"before", before.next_attempt - 1}, {"what", text}},
+                      false,
+                      {}});
+  return result;
 }
 
 metrics end_fields(run_status_kind status,

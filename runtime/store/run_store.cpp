@@ -64,7 +64,8 @@ run_store::run_store(std::unique_ptr<run_folder> folder,
 }
 
 expected<std::unique_ptr<run_store>>
-run_store::open(const run_config& config, const std::string& config_text) {
+run_store::open(const run_config& config, const std::string& config_text,
+                std::size_t world_size) {
   TROUPE_TRY(auto folder,
              config.name ? run_folder::open(config.storage_path, *config.name)
                          : run_folder::open_new(config.storage_path));
@@ -94,9 +95,9 @@ run_store::open(const run_config& config, const std::string& config_text) {
       {name, description.id, description.id_is_new, description.former_ids},
       config.checkpoint, std::move(found.state), std::move(save),
       std::move(note), [&files] { return files.check_all(); }));
-  TROUPE_TRY_VOID(complete_journal(*log, checkpoints));
+  TROUPE_TRY(auto completed, complete_journal(*log, checkpoints));
   TROUPE_TRY(auto latest, read_last_attempt(files.journal_file()));
-  TROUPE_TRY_VOID(complete_end(*log, latest, checkpoints.state()));
+  TROUPE_TRY(auto ended, complete_end(*log, latest, checkpoints.state()));
   if (checkpoints.state().status == run_status_kind::finished) {
     // Its state is rebuilt now.
     for (auto& x : found.events)
@@ -104,6 +105,9 @@ run_store::open(const run_config& config, const std::string& config_text) {
     return already_finished(files);
   }
   TROUPE_TRY(auto last, read_last_batch(files.journal_file()));
+  auto changed = changes_since(
+    {checkpoints.state().next_attempt, last ? last->values.size() : 0},
+    description, world_size);
   description.former_ids = checkpoints.former_ids();
   TROUPE_TRY_VOID(save_description(files.files(), description));
   std::unique_ptr<run_store> result{
@@ -118,6 +122,9 @@ run_store::open(const run_config& config, const std::string& config_text) {
   result->failures_ = failures_of(state, latest);
   return result->note_events(result->journal_->events())
     .and_then([&] { return result->note_events(std::move(found.events)); })
+    .and_then([&] { return result->note_events(std::move(completed)); })
+    .and_then([&] { return result->note_events(std::move(ended)); })
+    .and_then([&] { return result->note_events(std::move(changed)); })
     .and_then(
       [&] { return result->note_events(result->checkpoints_.take_events()); })
     .and_then([&] { return result->start_sync(); })

@@ -36,9 +36,10 @@ public:
   /// none: makes its folder, locks it, recovers journal and checkpoints, and
   /// notes repairs in the journal. An unfinished run is resumed; a finished one
   /// is `ec::conflict` with what to do about it. *config_text* goes into
-  /// `run.json`.
+  /// `run.json`; *world_size* is compared with the earlier one, 0: is not.
   static expected<std::unique_ptr<run_store>>
-  open(const run_config& config, const std::string& config_text = {});
+  open(const run_config& config, const std::string& config_text = {},
+       std::size_t world_size = 0);
 
   const fs::path& path() const noexcept { return folder_->path(); }
   const run_folder& folder() const noexcept { return *folder_; }

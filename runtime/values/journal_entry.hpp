@@ -5,6 +5,7 @@
 #include <functional>
 #include <optional>
 #include <string>
+#include <string_view>
 #include <variant>
 #include <vector>
 
@@ -79,7 +80,7 @@ struct store_event {
   std::string kind;    ///< snake_case, such as `checkpoint_rotten`.
   metrics fields;      ///< Names, paths, reasons.
   bool stored = false; ///< In the journal already.
-  std::string text;    ///< For people; empty: kind and fields.
+  std::string text;    ///< For people; empty: the sentence of its kind.
 
   bool operator==(const store_event&) const = default;
 };
@@ -91,10 +92,13 @@ inline expected<void> ignore_store_event(store_event) {
   return {};
 }
 
+/// The sentence for people about an event of this *kind*, as console and report
+/// page show it; nothing if the kind has none.
+std::optional<std::string> event_sentence(std::string_view kind,
+                                          const metrics& fields);
+
 /// A human-readable line.
-inline std::string to_string(const store_event& x) {
-  return x.text.empty() ? x.kind + ": " + to_string(x.fields) : x.text;
-}
+std::string to_string(const store_event& x);
 
 } // namespace internal
 

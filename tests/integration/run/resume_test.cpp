@@ -359,7 +359,7 @@ TEST_F(run_test, the_console_says_what_follows_from_a_rotten_checkpoint) {
     write_bytes(first.checkpoint->path() / "step.txt", "9\n");
     options.run.quiet = false;
     auto said = shown_by([&] { (void) run({.steps = 4}, options); });
-    EXPECT_EQ(times(said, "checkpoint_rotten"), 1u) << said;
+    EXPECT_EQ(times(said, "is damaged and was set aside"), 1u) << said;
     EXPECT_EQ(times(said,
                     "attempt 1 resumes after 3 reports from checkpoint_000001, "
                     "which report 1 saved"),

@@ -127,6 +127,16 @@ TEST(report_page_test, the_best_checkpoints_come_first_with_their_metrics) {
     {"name":"c2","x":2,"t":2}])"));
 }
 
+TEST(report_page_test, events_are_shown_in_sentences) {
+  written_run run;
+  run.begin_attempt(0, 0);
+  run.event(1, "journal_tail_cut", {{"bytes", 8}});
+  auto shown = data_of(run)["events"]["last"];
+  EXPECT_EQ(shown[0]["what"], "begins at report 0");
+  EXPECT_EQ(shown[1]["what"], "the journal ended in a line that is not whole: "
+                              "its 8 bytes were cut off");
+}
+
 TEST(report_page_test, nothing_that_comes_from_outside_becomes_markup) {
   // With a line separator, which ends lines of scripts, and a change of the
   // direction of writing.

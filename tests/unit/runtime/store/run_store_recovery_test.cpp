@@ -1,5 +1,7 @@
 // What a start finds and repairs of the driver before it.
 
+#include <algorithm>
+
 #include "tests/support/child.hpp"
 #include "tests/support/pending_reports.hpp"
 #include "tests/unit/runtime/store/run_store_fixture.hpp"
@@ -159,6 +161,56 @@ TEST_F(run_store_test, keeps_its_id_while_its_description_cannot_be_read) {
   fs::remove(path);
   write_bytes(path, bytes);
   EXPECT_EQ(open().value()->description().id, id);
+}
+
+std::string shown(run_store& store) {
+  std::string result;
+  for (auto& x : store.take_events())
+    result += to_string(x) + '\n';
+  return result;
+}
+
+TEST_F(run_store_test, tells_that_the_journal_or_the_description_was_lost) {
+  {
+    auto store = open().value();
+    auto start = store->begin_attempt().value();
+    ASSERT_TRUE(test::store_batch(*store, start.attempt,
+                                  with_checkpoint(start.attempt, 0, {})));
+    ASSERT_TRUE(store->finish(run_status_kind::aborted, {}));
+  }
+  EXPECT_EQ(shown(*open().value()), "");
+  fs::remove(run / "journal.jsonl");
+  auto said = shown(*open().value());
+  EXPECT_EQ(said.find("journal.jsonl is missing"), 0u) << said;
+  EXPECT_NE(said.find("report 0 was not in the journal"), said.npos) << said;
+  EXPECT_NE(bytes_of(run / "journal.jsonl").find("journal_lost"),
+            std::string::npos);
+  for (auto damage : {"damaged", "lost"}) {
+    if (damage == std::string{"lost"})
+      fs::remove(run / "run.json");
+    else
+      write_bytes(run / "run.json", "{\"format\":1");
+    said = shown(*open().value());
+    EXPECT_EQ(said.find("the run has a new id"), 0u) << damage << said;
+    EXPECT_EQ(shown(*open().value()), "");
+  }
+}
+
+TEST_F(run_store_test, tells_how_a_driver_differs_from_the_one_before) {
+  {
+    auto store = run_store::open(config(), "{\"lr\":1}", 2).value();
+    auto start = store->begin_attempt().value();
+    auto batch = with_checkpoint(start.attempt, 0, {});
+    batch.values.resize(2);
+    ASSERT_TRUE(test::store_batch(*store, start.attempt, batch));
+    ASSERT_TRUE(store->finish(run_status_kind::aborted, {}));
+  }
+  EXPECT_EQ(shown(*run_store::open(config(), "{\"lr\":1}", 2).value()), "");
+  EXPECT_EQ(shown(*run_store::open(config(), "{\"lr\":2}", 3).value()),
+            "this driver differs from that of attempt 0: another config of the "
+            "loop, 3 ranks instead of 2\n");
+  EXPECT_NE(bytes_of(run / "journal.jsonl").find("run_changed"),
+            std::string::npos);
 }
 
 TEST_F(run_store_test, rebuilds_a_damaged_or_lost_state) {
@@ -327,7 +379,9 @@ TEST_F(run_store_test, journals_what_it_found_on_opening) {
   write_bytes(run / "checkpoints" / "c1" / "a", "x");
   auto store = open().value();
   EXPECT_EQ(store->begin_attempt()->resume->data.name(), "c0");
-  EXPECT_EQ(store->take_events().at(0).kind, "checkpoint_rotten");
+  auto events = store->take_events(); // The driver was lost, too.
+  EXPECT_EQ(std::ranges::count(events, "checkpoint_rotten", &store_event::kind),
+            1);
   auto reader = journal_reader::open(run / "journal.jsonl").value();
   auto found = 0;
   while (auto entry = reader.next().value())

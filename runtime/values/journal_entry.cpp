@@ -1,0 +1,93 @@
+#include "troupe/runtime/values/journal_entry.hpp"
+
+#include <utility>
+
+namespace troupe::internal {
+
+namespace {
+
+/// Sentences of events, with the names of fields in braces. Of several for one
+/// kind, the first counts whose fields are all there.
+constexpr std::pair<std::string_view, std::string_view> sentences[] = {
+  {"attempt_begun", "resumes at report {first_report} from {resume}"},
+  {"attempt_begun", "begins at report {first_report}"},
+  {"callback_failed", "{reason}"},
+  {"checkpoint_adopted", "checkpoint {name} is the run's, although its state "
+                         "did not name it: {reason}"},
+  {"checkpoint_not_removed", "checkpoint {name} cannot be removed: {reason}"},
+  {"checkpoint_reinstated", "checkpoint {name} is kept after all: {reason}"},
+  {"checkpoint_removed", "checkpoint {name} was removed: {reason}"},
+  {"checkpoint_rotten",
+   "checkpoint {name} is damaged and was set aside: {reason}"},
+  {"checkpoint_shared", "files of checkpoint {name} have other names, too, and "
+                        "could be changed there: {reason}"},
+  {"checkpoint_strangers", "checkpoint {name} has other files: {reason}"},
+  {"checkpoint_unknown",
+   "checkpoints/{name} is left alone, it is not used: {reason}"},
+  {"checkpoint_unscored", "checkpoint {name} has no score: {reason}"},
+  {"description_lost", "the run has a new id, for which trackers may begin a "
+                       "second run: {reason}"},
+  {"driver_lost", "{reason}"},
+  {"journal_completed",
+   "report {index} was not in the journal and is taken from {checkpoint}"},
+  {"journal_damaged", "the journal has damaged lines: {lines}, the first is "
+                      "line {first_line}; what they recorded is lost"},
+  {"journal_lost", "journal.jsonl is missing: metrics and events of earlier "
+                   "attempts are lost, except reports that saved a checkpoint "
+                   "that is left"},
+  {"journal_tail_cut", "the journal ended in a line that is not whole: its "
+                       "{bytes} bytes were cut off"},
+  {"programs_killed",
+   "killed what ranks of an earlier attempt had left: {processes}"},
+  {"programs_left", "what ranks left may still run: {reason}"},
+  {"programs_not_searched",
+   "programs that ranks of an earlier attempt left may still run: {reason}. "
+   "They have {variable} in their environments"},
+  {"ranks_failed", "{reason}"},
+  {"run_changed", "this driver differs from that of attempt {before}: {what}"},
+  {"run_ended", "{status}: {error}"},
+  {"run_ended", "{status}"},
+  {"staging_not_removed", "what an unfinished report left in checkpoints/ "
+                          "cannot be removed, {name}: {reason}"},
+  {"state_rebuilt", "the run's state was rebuilt from its journal and its "
+                    "checkpoints: {reason}"},
+  {warning_kind, "{text}"},
+};
+
+std::optional<std::string> filled(std::string_view sentence,
+                                  const metrics& fields) {
+  std::string result;
+  for (;;) {
+    auto begin = sentence.find('{');
+    result += sentence.substr(0, begin);
+    if (begin == sentence.npos)
+      return result;
+    auto end = sentence.find('}', begin);
+    auto value = fields.find(sentence.substr(begin + 1, end - begin - 1));
+    if (!value)
+      return std::nullopt;
+    result += to_string(*value);
+    sentence.remove_prefix(end + 1);
+  }
+}
+
+} // namespace
+
+std::optional<std::string> event_sentence(std::string_view kind,
+                                          const metrics& fields) {
+  for (auto& [known, sentence] : sentences)
+    if (known == kind)
+      if (auto result = filled(sentence, fields))
+        return result;
+  return std::nullopt;
+}
+
+std::string to_string(const store_event& x) {
+  if (!x.text.empty())
+    return x.text;
+  if (auto sentence = event_sentence(x.kind, x.fields))
+    return *sentence;
+  return x.kind + ": " + to_string(x.fields);
+}
+
+} // namespace troupe::internal

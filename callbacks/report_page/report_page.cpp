@@ -6,6 +6,7 @@
 #include "troupe/runtime/storage/append_file.hpp"
 #include "troupe/runtime/storage/durable_file.hpp"
 #include "troupe/runtime/store/journal_reader.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
 
 namespace troupe::internal {
 
@@ -16,21 +17,12 @@ fs::path journal_of(const fs::path& run_path) {
 }
 
 expected<void> expect_journal(const fs::path& run_path) {
-  TROUPE_TRY(auto folder, look_up(run_path));
+  TROUPE_TRY_VOID(expect_run_folder(run_path));
   TROUPE_TRY(auto journal, look_up(journal_of(run_path)));
-  TROUPE_TRY(auto facts, look_up(run_path / "run.json"));
-  TROUPE_TRY(auto state, look_up(run_path / "state.json"));
-  if (!folder.is_folder())
-    return failure(ec::storage, "there is no folder " + run_path.string());
   if (journal.exists())
     return {};
-  if (facts.exists() || state.exists())
-    return failure(ec::storage, "the run " + run_path.string()
-                                  + " has lost its journal.jsonl");
-  return failure(ec::invalid_argument,
-                 run_path.string()
-                   + " is not the folder of a run: it has neither run.json nor "
-                     "journal.jsonl");
+  return failure(ec::storage, "the run " + run_path.string()
+                                + " has lost its journal.jsonl");
 }
 
 // The policy forbids every request, and every script but the page's own: should

@@ -8,6 +8,7 @@
 #include "troupe/runtime/store/journal_reader.hpp"
 #include "troupe/runtime/store/kept_result.hpp"
 #include "troupe/runtime/store/retention.hpp"
+#include "troupe/runtime/store/run_folder.hpp"
 #include "troupe/runtime/store/saved_run.hpp"
 #include "troupe/runtime/values/run_error.hpp"
 
@@ -42,21 +43,6 @@ expected<metrics> last_metrics(const fs::path& path) {
     return batch && !batch->values.empty() ? std::move(batch->values[0])
                                            : metrics{};
   });
-}
-
-expected<void> expect_run_folder(const fs::path& path) {
-  TROUPE_TRY(auto folder, look_up(path));
-  if (!folder.exists())
-    return failure(ec::storage, "there is no folder " + path.string());
-  for (auto name : {"run.json", "state.json", "journal.jsonl"}) {
-    TROUPE_TRY(auto found, look_up(path / name));
-    if (found.exists())
-      return {};
-  }
-  return failure(ec::invalid_argument,
-                 path.string()
-                   + " is not the folder of a run: it has neither run.json nor "
-                     "state.json");
 }
 
 } // namespace

@@ -86,6 +86,23 @@ bool is_same_state(const struct stat& a, const struct stat& b) noexcept {
 
 } // namespace
 
+expected<void> expect_run_folder(const fs::path& path) {
+  TROUPE_TRY(auto folder, look_up(path));
+  if (!folder.exists())
+    return failure(ec::storage, "there is no folder " + path.string());
+  if (!folder.is_folder())
+    return failure(ec::invalid_argument, path.string() + " is not a folder");
+  for (auto name : {"run.json", state_name, "journal.jsonl"}) {
+    TROUPE_TRY(auto found, look_up(path / name));
+    if (found.exists())
+      return {};
+  }
+  return failure(ec::invalid_argument,
+                 path.string()
+                   + " is not the folder of a run: it has no run.json, no "
+                     "state.json and no journal.jsonl");
+}
+
 expected<std::unique_ptr<run_folder>>
 run_folder::open(const fs::path& storage_path, const std::string& name) {
   return open_run_folder(storage_path / name).and_then(take);

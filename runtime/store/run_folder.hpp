@@ -21,6 +21,10 @@
 
 namespace troupe::internal {
 
+/// Whether *path* is the folder of a run, which has at least one of its files:
+/// `ec::invalid_argument` if not, `ec::storage` if there is none.
+expected<void> expect_run_folder(const fs::path& path);
+
 /// The folder `<storage>/<name>` of a run, held by one driver at a time.
 ///
 /// The file `lock` keeps apart drivers that start at once. The right to write

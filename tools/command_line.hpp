@@ -14,10 +14,11 @@ namespace troupe {
 /// Exit code of a program that was called with wrong arguments.
 inline constexpr int wrong_arguments = 2;
 
-/// Prints what is wrong with the arguments of *app*, and how to use it.
+/// Prints what is wrong with the arguments of *app*, and where to read more.
 inline int refuse_arguments(const CLI::App& app, const std::string& why) {
-  std::fprintf(stderr, "%s: %s\n\n%s", app.get_name().c_str(), why.c_str(),
-               app.help().c_str());
+  auto name = app.get_name();
+  std::fprintf(stderr, "%s: %s\n%s --help lists the arguments\n", name.c_str(),
+               why.c_str(), name.c_str());
   return wrong_arguments;
 }
 

@@ -1,5 +1,6 @@
 // Sends what trackers have not taken yet: troupe-sync <run folder>.
 
+#include <algorithm>
 #include <cerrno>
 #include <chrono>
 #include <cstdio>
@@ -172,13 +173,20 @@ void note(const std::string& text) {
 /// Sends the rest to one tracker; empty, or what is unsent.
 std::string send_rest(std::shared_ptr<sink> target, const tracked_run& run,
                       std::chrono::seconds timeout) {
-  auto name = target->name();
   if (auto ok = target->check(run); !ok)
-    return "tracker " + name + ": " + ok.error().message;
-  sink_thread thread{std::move(target), run, {}, note};
+    return ok.error().message;
+  sink_thread thread{target, run, {}, note};
   thread.close();
   wait_time time;
-  return thread.join(time, timeout);
+  auto left = thread.join(time, timeout);
+  // A sentence for the console of a run, which has more than one tracker.
+  if (auto prefix = "tracker " + target->name() + ": ";
+      left.starts_with(prefix))
+    left.erase(0, prefix.size());
+  if (auto rest = who_sends_the_rest(*target); left.ends_with(rest))
+    left.replace(left.size() - rest.size(), rest.size(),
+                 "they are kept, the next call sends them");
+  return left;
 }
 
 /// How it is about one tracker.
@@ -277,13 +285,20 @@ tracker_state send_to(const std::string& name, const std::string& in_folder,
     return lacks(chosen.error().message);
   for (auto& option : chosen->taken)
     say(stdout, name + ": the run's folder says " + option);
-  std::string unconfirmed;
-  for (auto& option : chosen->unconfirmed)
+  std::string unconfirmed, confirmation;
+  for (auto& option : chosen->unconfirmed) {
     unconfirmed += (unconfirmed.empty() ? "" : ", ") + option;
+    // Not its value: a folder must not write commands for its reader.
+    auto chosen_name = option.substr(0, option.find('='));
+    auto is_plain = std::ranges::all_of(
+      chosen_name, [](char c) { return c == '_' || (c >= 'a' && c <= 'z'); });
+    confirmation +=
+      " --set " + name + '.' + (is_plain ? chosen_name : "OPTION") + "=VALUE";
+  }
   if (!unconfirmed.empty())
     return lacks("not sent: the run's folder says " + unconfirmed
-                 + ", which is taken from you only: confirm it with --set "
-                 + name + ".OPTION=VALUE");
+                 + ", which is taken from you only: confirm it with"
+                 + confirmation);
   auto made = make_sink(name, chosen->options);
   if (!made)
     return lacks(made.error().message);
@@ -307,6 +322,7 @@ no_tracker(const std::string& name,
 }
 
 expected<int> send_all(const arguments& x) {
+  TROUPE_TRY_VOID(expect_run_folder(x.run));
   TROUPE_TRY_VOID(check_owners(x.run));
   TROUPE_TRY(auto description, read_description(x.run));
   TROUPE_TRY(auto folder,
@@ -314,9 +330,14 @@ expected<int> send_all(const arguments& x) {
   TROUPE_TRY(auto options, options_in(x.run));
   if (!x.tracker.empty() && !options.contains(x.tracker))
     return no_tracker(x.tracker, options);
-  for (auto& [name, given] : x.options)
+  for (auto& [name, given] : x.options) {
     if (!options.contains(name))
       return no_tracker(name, options);
+    // Also if nothing is left to send: the next call would fail.
+    auto chosen = choose_options(name, options.at(name), given);
+    if (!chosen && chosen.error().code == ec::invalid_argument)
+      return tl::unexpected{chosen.error()};
+  }
   int status = 0;
   for (auto& [name, text] : options) {
     if (!x.tracker.empty() && name != x.tracker)

@@ -58,8 +58,56 @@ std::string shown(const std::string& name, document value) {
          + value.dump(-1, ' ', true, document::error_handler_t::replace);
 }
 
+/// What an option takes whose value is of the type of *x*.
+const char* type_name(const document& x) {
+  return x.is_boolean()  ? "true or false"
+         : x.is_number() ? "a number"
+         : x.is_array()  ? "a list, as [\"a\"]"
+         : x.is_object() ? "an object, as {\"a\":\"b\"}"
+                         : "JSON";
+}
+
+/// *text* as a value like *like*; null if it is none.
 document parsed(const std::string& text, const document& like) {
-  return like.is_string() ? document(text) : document::parse(text);
+  if (like.is_string())
+    return text;
+  auto value = document::parse(text, nullptr, false);
+  auto fits =
+    value.is_number() ? like.is_number() : value.type() == like.type();
+  return fits || (like.is_null() && !value.is_discarded()) ? value : document{};
+}
+
+const document& like_which(const document& defaults, const document& in_folder,
+                           const std::string& name) {
+  return defaults.contains(name) ? defaults[name] : in_folder[name];
+}
+
+/// `ec::invalid_argument` if *tracker* does not have the options *given*, or
+/// they cannot have these values.
+expected<void> check_given(const std::string& tracker, const document& defaults,
+                           const document& in_folder,
+                           const given_options& given) {
+  for (auto& [name, text] : given) {
+    if (!defaults.contains(name) && !in_folder.contains(name)) {
+      std::string known;
+      for (auto& x : defaults.items())
+        known += (known.empty() ? "" : ", ") + x.key();
+      return failure(ec::invalid_argument, "tracker " + tracker
+                                             + " has no option " + name
+                                             + "; it has " + known);
+    }
+    auto& like = like_which(defaults, in_folder, name);
+    auto value = parsed(text, like);
+    if (value.is_null())
+      return failure(ec::invalid_argument,
+                     "option " + name + " of tracker " + tracker + " takes "
+                       + type_name(like) + ", not '" + text + "'");
+    auto alone = document::object();
+    alone[name] = value;
+    if (auto made = make_sink(tracker, alone.dump()); !made)
+      return failure(ec::invalid_argument, made.error().message);
+  }
+  return {};
 }
 
 folder_options choose(const std::vector<std::string_view>& harmless,
@@ -78,12 +126,8 @@ folder_options choose(const std::vector<std::string_view>& harmless,
     chosen[name] = value;
     result.taken.push_back(shown(name, value));
   }
-  for (auto& [name, text] : given) {
-    if (!defaults.contains(name) && !in_folder.contains(name))
-      throw json::format_error{"there is no option " + name};
-    chosen[name] =
-      parsed(text, defaults.contains(name) ? defaults[name] : in_folder[name]);
-  }
+  for (auto& [name, text] : given)
+    chosen[name] = parsed(text, like_which(defaults, in_folder, name));
   result.options = chosen.dump();
   return result;
 }
@@ -111,13 +155,19 @@ expected<folder_options> choose_options(const std::string& name,
                                         const std::string& in_folder,
                                         const given_options& given) {
   return make_sink(name, "{}").and_then([&](const std::unique_ptr<sink>& x) {
-    auto defaults = x->options();
-    return json::read<folder_options>(
-      in_folder, "the options of tracker " + name, [&](const document& found) {
-        if (!found.is_object())
-          throw json::format_error{"they are not an object"};
-        return choose(all_trackers().at(name).harmless,
-                      document::parse(defaults), found, given);
+    auto defaults = document::parse(x->options());
+    return json::read<document>(in_folder, "the options of tracker " + name,
+                                [](const document& found) {
+                                  if (!found.is_object())
+                                    throw json::format_error{
+                                      "they are not an object"};
+                                  return found;
+                                })
+      .and_then([&](const document& found) {
+        return check_given(name, defaults, found, given).map([&] {
+          return choose(all_trackers().at(name).harmless, defaults, found,
+                        given);
+        });
       });
   });
 }

@@ -41,7 +41,8 @@ using given_options = std::map<std::string, std::string>;
 /// are the caller's. So the folder decides only the options that the tracker's
 /// `visit` calls harmless: what is shown and how. Programs, servers, paths and
 /// profiles come from *given* or have their default; the folder's own value
-/// counts only if it is the same.
+/// counts only if it is the same. `ec::invalid_argument` for an option of
+/// *given* that the tracker does not have, or whose value it cannot take.
 expected<folder_options> choose_options(const std::string& name,
                                         const std::string& in_folder,
                                         const given_options& given);

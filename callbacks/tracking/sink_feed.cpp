@@ -304,7 +304,7 @@ sink_feed::fail(error reason, clock::time_point now,
   reason.message = redacted(reason.message);
   if (!trouble_)
     note_("tracker " + target_->name()
-          + " does not take records at present; the run continues: "
+          + " does not take records at present, and is tried again: "
           + reason.message);
   trouble_ = std::move(reason);
   return now + retry_.next(asked);

@@ -72,7 +72,7 @@ TEST_F(troupe_sync_test, runs_no_program_that_a_folder_names) {
             1);
   EXPECT_FALSE(fs::exists(folder / "stolen")) << output;
   EXPECT_THAT(output, HasSubstr("program=\"" + evil.string() + "\""));
-  EXPECT_THAT(output, HasSubstr("--set wandb.OPTION=VALUE"));
+  EXPECT_THAT(output, HasSubstr("--set wandb.program=VALUE"));
 }
 
 TEST_F(troupe_sync_test, takes_servers_and_paths_from_its_caller) {
@@ -103,8 +103,29 @@ TEST_F(troupe_sync_test, refuses_an_unknown_option) {
   options("csv", R"({"shell":"true"})");
   EXPECT_EQ(sync(), 1);
   EXPECT_THAT(output, HasSubstr("shell="));
-  EXPECT_EQ(sync("--set csv.no_such=1"), 1);
-  EXPECT_THAT(output, HasSubstr("there is no option no_such"));
+  EXPECT_EQ(sync("--set csv.no_such=1"), 2);
+  EXPECT_THAT(output, HasSubstr("tracker csv has no option no_such; it has "));
+}
+
+TEST_F(troupe_sync_test, refuses_a_value_that_an_option_cannot_have) {
+  options("mlflow", "{}");
+  EXPECT_EQ(sync("--set mlflow.upload_checkpoints=maybe"), 2) << output;
+  EXPECT_THAT(output, HasSubstr("option upload_checkpoints of tracker mlflow "
+                                "takes true or false, not 'maybe'"));
+  EXPECT_FALSE(fs::exists(run.path() / "../mlruns"));
+}
+
+TEST_F(troupe_sync_test, refuses_an_option_also_when_nothing_is_left_to_send) {
+  options("csv", "{}");
+  EXPECT_EQ(sync(), 0) << output;
+  EXPECT_EQ(sync("--set csv.bar=1"), 2) << output;
+}
+
+TEST_F(troupe_sync_test, refuses_a_folder_that_is_not_a_runs) {
+  for (auto name : {"run.json", "journal.jsonl"})
+    fs::remove(run.path() / name);
+  EXPECT_EQ(sync(), 2) << output;
+  EXPECT_THAT(output, HasSubstr("is not the folder of a run"));
 }
 
 TEST_F(troupe_sync_test, prints_no_control_character_of_the_folder) {
@@ -131,7 +152,7 @@ TEST_F(troupe_sync_test, names_what_is_wrong_with_its_arguments) {
   EXPECT_THAT(output, HasSubstr("--timeout: At Most 1 required"));
   EXPECT_EQ(sync("--tracker"), 2);
   EXPECT_THAT(output, HasSubstr("--tracker: 1 required"));
-  EXPECT_THAT(output, HasSubstr("Usage: troupe-sync [OPTIONS] RUN_FOLDER"));
+  EXPECT_THAT(output, HasSubstr("troupe-sync --help lists the arguments"));
 }
 
 TEST_F(troupe_sync_test, does_not_report_as_sent_what_it_cannot_read) {

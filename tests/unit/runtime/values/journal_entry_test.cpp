@@ -9,15 +9,17 @@ TEST(journal_entry_test, every_repair_has_a_sentence_with_its_fields) {
                  {"first_line", 6}, {"index", 3},       {"lines", 1},
                  {"name", "c3"},    {"processes", "7"}, {"reason", "why"},
                  {"variable", "A"}, {"what", "config"}};
-  for (std::string kind :
-       {"checkpoint_adopted", "checkpoint_not_removed",
-        "checkpoint_reinstated", "checkpoint_removed", "checkpoint_rotten",
-        "checkpoint_shared", "checkpoint_strangers", "checkpoint_unknown",
-        "checkpoint_unscored", "description_lost", "driver_lost",
-        "journal_completed", "journal_damaged", "journal_lost",
-        "journal_tail_cut", "programs_killed", "programs_left",
-        "programs_not_searched", "run_changed", "staging_not_removed",
-        "state_rebuilt"}) {
+  for (std::string kind : {"checkpoint_adopted",    "checkpoint_not_removed",
+                           "checkpoint_reinstated", "checkpoint_removed",
+                           "checkpoint_rotten",     "checkpoint_shared",
+                           "checkpoint_strangers",  "checkpoint_unknown",
+                           "checkpoint_unscored",   "description_lost",
+                           "driver_lost",           "journal_completed",
+                           "journal_damaged",       "journal_lost",
+                           "journal_tail_cut",      "programs_killed",
+                           "programs_left",         "programs_not_searched",
+                           "run_changed",           "staging_not_removed",
+                           "state_rebuilt"}) {
     auto sentence = event_sentence(kind, fields);
     ASSERT_TRUE(sentence) << kind;
     EXPECT_EQ(sentence->find('{'), sentence->npos) << *sentence;

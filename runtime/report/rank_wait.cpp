@@ -10,8 +10,6 @@ namespace troupe::internal {
 
 namespace {
 
-constexpr std::size_t max_listed_ranks = 16;
-
 /// The *stopped* ranks that *wait* lacks: itself, or because a rank that it
 /// lacks waits for them.
 std::vector<int> stopped_behind(const rank_wait& wait,
@@ -150,20 +148,6 @@ expected<void> check_rank(int rank, std::size_t world_size) {
     return {};
   return failure(ec::protocol, concat("there is no ", rank_name(rank),
                                       " among ", world_size));
-}
-
-std::string rank_name(int rank) {
-  return concat("rank ", rank);
-}
-
-std::string rank_list(const std::vector<int>& ranks) {
-  std::string text = ranks.size() == 1 ? "rank " : "ranks ";
-  auto listed = std::min(ranks.size(), max_listed_ranks);
-  for (std::size_t i = 0; i < listed; ++i)
-    text += concat((i == 0 ? "" : ", "), ranks[i]);
-  if (ranks.size() > listed)
-    text += concat(" and ", ranks.size() - listed, " more");
-  return text;
 }
 
 std::string to_string(const rank_wait& x, rank_wait::time_point now) {

@@ -8,6 +8,7 @@
 #include <vector>
 
 #include "troupe/runtime/error.hpp"
+#include "troupe/runtime/rank_names.hpp"
 
 namespace troupe::internal {
 
@@ -84,11 +85,5 @@ std::string wait_text(rank_wait::time_point::duration x);
 
 /// `ec::protocol` if *rank* is not one of the *world_size* ranks.
 expected<void> check_rank(int rank, std::size_t world_size);
-
-/// "rank 1".
-std::string rank_name(int rank);
-
-/// "rank 1" or "ranks 0, 2, 5", at most 16 by number and the rest counted.
-std::string rank_list(const std::vector<int>& ranks);
 
 } // namespace troupe::internal

@@ -31,14 +31,7 @@ std::string_view name_of(const run_event& x) noexcept {
 namespace {
 
 std::string describe(const std::map<int, rank_failure>& failures) {
-  if (failures.empty())
-    return "the group failed";
-  std::string text;
-  for (auto& [rank, failure] : failures) {
-    text += text.empty() ? "rank " : "; rank ";
-    text += concat(rank, ": ", to_string(failure));
-  }
-  return text;
+  return failures.empty() ? "the group failed" : failures_text(failures);
 }
 
 } // namespace

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "troupe/runtime/process/secrets.hpp"
+#include "troupe/runtime/rank_names.hpp"
 #include "troupe/runtime/text.hpp"
 
 namespace troupe {
@@ -36,7 +37,10 @@ std::string to_string(const rank_failure& x) {
     case rank_failure::kind_type::signal:
       return with(signal_text(x.code), x.what);
     case rank_failure::kind_type::thread_exception:
-      return with("exception in a thread", x.what);
+      // A process says so itself in its last words.
+      return x.what.starts_with("ended by ")
+               ? x.what
+               : with("exception in a thread", x.what);
     case rank_failure::kind_type::lost:
       return with("lost", x.what);
     case rank_failure::kind_type::timeout:
@@ -54,7 +58,15 @@ namespace {
 struct cause_group {
   std::string text; // uncut
   std::vector<int> ranks;
+  /// The process has ended without a word to Troupe: the log may have it.
+  bool ended_by_itself = false;
 };
+
+bool ends_by_itself(rank_failure::kind_type x) {
+  using kind = rank_failure::kind_type;
+  return x == kind::exit_code || x == kind::signal
+         || x == kind::thread_exception;
+}
 
 // Groups equal causes, in the order of their lowest ranks.
 std::vector<cause_group> grouped(const std::map<int, rank_failure>& ranks) {
@@ -63,39 +75,62 @@ std::vector<cause_group> grouped(const std::map<int, rank_failure>& ranks) {
     auto text = to_string(cause);
     auto i = std::ranges::find(result, text, &cause_group::text);
     if (i == result.end())
-      i = result.insert(i, {std::move(text), {}});
+      i = result.insert(i, {std::move(text), {}, ends_by_itself(cause.kind)});
     i->ranks.push_back(rank);
   }
   return result;
 }
 
+/// "; 18 more ranks failed" for what *groups* have beyond the limit; cuts them.
+std::string cut_groups(std::vector<cause_group>& groups) {
+  std::size_t more = 0;
+  for (auto i = max_listed_causes; i < groups.size(); ++i)
+    more += groups[i].ranks.size();
+  groups.resize(std::min(groups.size(), max_listed_causes));
+  return more == 0   ? ""
+         : more == 1 ? "1 more rank failed"
+                     : concat(more, " more ranks failed");
+}
+
 std::string line_of(const cause_group& x, const fs::path& run_path) {
-  std::string result = "Rank ";
-  auto separator = "";
-  for (auto rank : x.ranks) {
-    result += concat(separator, rank);
-    separator = ", ";
-  }
+  auto result = rank_list(x.ranks);
+  result.front() = 'R';
   result += ": ";
-  if (x.text.size() <= max_cause_size)
-    return result + x.text;
+  auto is_cut = x.text.size() > max_cause_size;
   result += cut_text(x.text, max_cause_size);
   if (run_path.empty())
-    return result + "… (cut; `ranks` of the error has more)";
+    return is_cut ? result + "… (cut; `ranks` of the error has more)" : result;
+  if (!is_cut && !x.ended_by_itself)
+    return result;
   auto log = concat("rank_", x.ranks.front(), ".log");
-  return result + "… (cut; see " + (run_path / "logs" / log).string() + ')';
+  return result + (is_cut ? "… (cut; see " : " (see ")
+         + (run_path / "logs" / log).string() + ')';
 }
 
 } // namespace
 
+std::string internal::failures_text(const std::map<int, rank_failure>& ranks) {
+  auto groups = grouped(ranks);
+  auto more = cut_groups(groups);
+  std::string result;
+  for (auto& x : groups)
+    result +=
+      concat((result.empty() ? "" : "; "), rank_list(x.ranks), ": ", x.text);
+  return more.empty() ? result : result + "; " + more;
+}
+
 run_error internal::make_run_error(std::map<int, rank_failure> ranks,
                                    const fs::path& run_path) {
   run_error result{ec::rank_failed, {}, std::move(ranks)};
-  for (auto& group : grouped(result.ranks)) {
+  auto groups = grouped(result.ranks);
+  auto more = cut_groups(groups);
+  for (auto& group : groups) {
     if (!result.message.empty())
       result.message += '\n';
     result.message += line_of(group, run_path);
   }
+  if (!more.empty())
+    result.message += '\n' + more;
   return result;
 }
 

@@ -67,9 +67,17 @@ namespace internal {
 /// Longest text of one cause in `run_error::message`; the log has the rest.
 inline constexpr std::size_t max_cause_size = 1000;
 
+/// Most causes that are listed; the other ranks are counted.
+inline constexpr std::size_t max_listed_causes = 16;
+
+/// Why *ranks* failed, in one line without logs: "ranks 0, 3: exit(3); rank 1:
+/// lost". Ranks with equal causes are listed together.
+std::string failures_text(const std::map<int, rank_failure>& ranks);
+
 /// The error of a run whose *ranks* failed. Ranks with equal causes share a
-/// line, `Rank 0, 3: …`; a cause over `max_cause_size` bytes is cut and points
-/// to the rank's log below *run_path* (empty: ranks have no logs).
+/// line, `Ranks 0, 3: …`. A cause that says little or is over `max_cause_size`
+/// bytes and cut points to the rank's log below *run_path* (empty: ranks have
+/// no logs).
 run_error make_run_error(std::map<int, rank_failure> ranks,
                          const fs::path& run_path);
 

@@ -261,7 +261,7 @@ TEST_F(run_test, ranks_in_a_collective_and_in_a_report_end_with_both_named) {
     data_parallel_trainer{report_beside_a_collective, options}.fit();
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->message,
-            "Rank 0, 1: misuse: the ranks are in different calls: rank 0 in "
+            "Ranks 0, 1: misuse: the ranks are in different calls: rank 0 in "
             "collective 1, rank 1 in report 0");
 }
 

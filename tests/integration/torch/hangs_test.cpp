@@ -262,7 +262,7 @@ TEST_P(torch_meetings_test, ranks_that_reduce_and_report_end_with_both_named) {
     torch_trainer{reduce_beside_a_report, std::string{}, with}.fit();
   ASSERT_TRUE(outcome.error);
   EXPECT_EQ(outcome.error->message,
-            "Rank 0, 1: misuse: the ranks are in different calls: rank 0 in "
+            "Ranks 0, 1: misuse: the ranks are in different calls: rank 0 in "
             "collective 1, rank 1 in report 0");
 }
 

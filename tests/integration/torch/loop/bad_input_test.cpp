@@ -245,7 +245,7 @@ TEST_F(bad_input_test, a_backward_never_meets_a_report) {
   limited.run.hang_timeout = std::chrono::milliseconds{600};
   auto x = torch_trainer{in_process_loop{body}, std::move(limited)}.fit();
   ASSERT_TRUE(x.error);
-  EXPECT_NE(x.error->message.find("Rank 0, 1: misuse: the ranks are in "
+  EXPECT_NE(x.error->message.find("Ranks 0, 1: misuse: the ranks are in "
                                   "different calls: rank 0 in collective"),
             std::string::npos)
     << x.error->message;

@@ -29,9 +29,34 @@ TEST(run_error_test, groups_ranks_that_failed_alike) {
                            {3, {kind::exception, 0, "peer", 14, "b"}}},
                           "/runs/x");
   EXPECT_EQ(x.code, ec::rank_failed);
-  EXPECT_EQ(x.message, "Rank 0, 3: exception: peer\n"
-                       "Rank 1: killed by signal 9 (SIGKILL)");
+  EXPECT_EQ(x.message, "Ranks 0, 3: exception: peer\n"
+                       "Rank 1: killed by signal 9 (SIGKILL) (see "
+                       "/runs/x/logs/rank_1.log)");
   EXPECT_EQ(x.ranks.at(3).host, "b");
+}
+
+TEST(run_error_test, shortens_the_failures_of_many_ranks) {
+  std::map<int, rank_failure> alike, different;
+  for (int rank = 0; rank < 34; ++rank) {
+    alike[rank] = {kind::signal, SIGKILL};
+    different[rank] = {kind::exit_code, rank};
+  }
+  EXPECT_EQ(failures_text(alike),
+            "ranks 0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11, 12, 13, 14, 15 and 18 "
+            "more: killed by signal 9 (SIGKILL)");
+  EXPECT_TRUE(failures_text(different).ends_with(
+    "; rank 15: exit(15); 18 more ranks failed"))
+    << failures_text(different);
+  auto x = make_run_error(different, {});
+  EXPECT_TRUE(x.message.ends_with("\nRank 15: exit(15)\n18 more ranks failed"))
+    << x.message;
+  EXPECT_EQ(x.ranks.size(), 34u);
+}
+
+TEST(run_error_test, says_once_that_an_exception_ended_a_thread) {
+  EXPECT_EQ(to_string({kind::thread_exception, 0,
+                       "ended by an exception in a thread: x"}),
+            "ended by an exception in a thread: x");
 }
 
 TEST(run_error_test, cuts_long_causes_and_points_to_the_log) {

@@ -29,6 +29,9 @@ std::string rate_text(double per_second) {
   return text.data();
 }
 
+/// Too short for a rate.
+constexpr double shortest_time_s = 1;
+
 std::string with_metrics(std::string text, const run_status& x,
                          const char* separator, int columns) {
   if (x.last_metrics.empty())
@@ -91,7 +94,8 @@ std::string metrics_text(const metrics& x, int columns) {
 std::string state_text(const run_status& x) {
   std::string text{to_string(x.state)};
   std::ranges::replace(text, '_', ' ');
-  text += concat(", attempt ", x.attempt);
+  if (x.state != run_state::initializing) // Its number is not known yet.
+    text += concat(", attempt ", x.attempt);
   if (x.world_size > 0)
     text += ", " + counted(static_cast<std::uint64_t>(x.world_size), "rank");
   return text;
@@ -101,7 +105,9 @@ std::string report_text(const run_status& x, int columns) {
   std::string text;
   if (x.last_report)
     text = concat("report ", *x.last_report, ", ");
-  text += rate_text(x.reports_per_second) + ", " + elapsed_text(x.elapsed_s);
+  if (x.elapsed_s >= shortest_time_s)
+    text += rate_text(x.reports_per_second) + ", ";
+  text += elapsed_text(x.elapsed_s);
   return with_metrics(std::move(text), x, ": ", columns);
 }
 
@@ -112,7 +118,7 @@ std::string progress_text(const epoch_progress& x) {
 
 std::string live_text(const run_status& x, double elapsed_s, int columns) {
   auto text = state_text(x) + " | " + counted(x.reports, "report");
-  if (x.reports > 0)
+  if (x.reports > 0 && elapsed_s >= shortest_time_s)
     text += ", " + rate_text(x.reports_per_second);
   text += " | " + elapsed_text(elapsed_s);
   if (x.progress)

@@ -14,7 +14,8 @@
 constexpr auto usage =
   "fashion_mnist [--workers 2] [--epochs 1] [--batch-size 128] [--lr 3e-3]\n"
   "              [--seed 42] [--limit samples] [--storage runs]\n"
-  "              [--name fashion] [--data folder] [--resume run folder]\n"
+  "              [--name troupe_run-date] [--data folder] [--resume run "
+  "folder]\n"
   "              [--gpu]";
 
 struct config {
@@ -77,10 +78,10 @@ totals validate(troupe::train_context& context, Model& model, Loader& loader) {
 }
 
 void train(troupe::train_context& context, const config& cfg) {
+  troupe::fashion_mnist images{cfg.data, troupe::split::train};
   torch::manual_seed(cfg.seed);
   auto model = troupe::prepare_model(context, resnet18(1, 10));
   troupe::fused_adam optimizer{model.parameters(), {.lr = cfg.lr}};
-  troupe::fashion_mnist images{cfg.data, troupe::split::train};
   auto loader = troupe::prepare_data_loader(
     context,
     troupe::first_samples{images, cfg.limit > 0 ? cfg.limit : images.size()},

@@ -13,7 +13,8 @@
 
 constexpr auto usage =
   "lightning_style [--workers 2] [--epochs 3] [--limit 4096] [--lr 2e-3]\n"
-  "                [--storage runs] [--name run] [--data folder] [--gpu]";
+  "                [--storage runs] [--name troupe_run-date] [--data folder] "
+  "[--gpu]";
 
 struct config {
   std::string data = troupe::fashion_mnist::default_root().string();

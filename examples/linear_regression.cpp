@@ -9,8 +9,8 @@
 
 #include "command_line.hpp"
 
-constexpr auto usage =
-  "linear_regression [--workers 2] [--storage runs] [--name run] [--gpu]";
+constexpr auto usage = "linear_regression [--workers 2] [--storage runs] "
+                       "[--name troupe_run-date] [--gpu]";
 
 struct config {
   double lr = 0.1;

@@ -10,8 +10,8 @@
 
 #include "command_line.hpp"
 
-constexpr auto usage =
-  "torchmetrics [--workers 2] [--storage runs] [--name run] [--gpu]";
+constexpr auto usage = "torchmetrics [--workers 2] [--storage runs] [--name "
+                       "troupe_run-date] [--gpu]";
 
 struct config {
   double lr = 0.2;

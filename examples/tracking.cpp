@@ -15,7 +15,7 @@
 constexpr auto usage =
   "tracking [--tracker csv|tensorboard|mlflow|wandb|comet|prometheus]\n"
   "         [--workers 2] [--epochs 2] [--limit samples] [--lr 1e-3]\n"
-  "         [--storage runs] [--name run] [--data folder] [--gpu]";
+  "         [--storage runs] [--name troupe_run-date] [--data folder] [--gpu]";
 
 struct config {
   std::string data = troupe::fashion_mnist::default_root().string();

@@ -23,6 +23,7 @@
 #include "troupe/actors/transport/network_thread.hpp"
 #include "troupe/actors/transport/system_config.hpp"
 #include "troupe/callbacks/console_progress.hpp"
+#include "troupe/runtime/environment.hpp"
 #include "troupe/runtime/process/descriptor.hpp"
 #include "troupe/runtime/process/interrupt_watch.hpp"
 #include "troupe/runtime/process/threads.hpp"
@@ -124,7 +125,11 @@ private:
     if (reason.code != ec::stopped || !any())
       return failed_result(std::move(reason));
     auto asked = signals_.asked();
-    reason.message = why(asked) + "; " + reason.message;
+    constexpr std::string_view stopped = "the run was stopped ";
+    reason.message =
+      reason.message.starts_with(stopped)
+        ? why(asked) + ' ' + reason.message.substr(stopped.size())
+        : why(asked) + "; " + reason.message;
     auto outcome = failed_result(std::move(reason));
     outcome.status = asked == interrupt::stop ? run_status_kind::aborted
                                               : run_status_kind::preempted;
@@ -357,6 +362,8 @@ result fit_valid(run_request request,
 
 result fit_checked(const run_request& request,
                    const std::shared_ptr<console_progress>& console) {
+  if (auto text = misspelled_variable(environ); !text.empty())
+    console->note(text);
   if (auto ok = validate(request); !ok)
     return failed_result(ok.error());
   auto resolved = request;

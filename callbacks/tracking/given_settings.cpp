@@ -84,8 +84,12 @@ fs::path in_home(const std::string& name) {
 
 expected<fs::path> given_folder(const std::string& text,
                                 const std::string& from) {
-  if (text != "~" && !text.starts_with("~/"))
+  if (!text.starts_with('~'))
     return absolute_path(text);
+  if (text != "~" && !text.starts_with("~/"))
+    return invalid_setting(from, " begins with ~ and the name of a user: write "
+                                 "that user's folder in full, or ./~ for a "
+                                 "folder of that name");
   auto home = home_of_user();
   if (home.empty())
     return invalid_setting(

@@ -17,7 +17,7 @@ expected<void> validate(const checkpoint_config& x) {
   if (x.num_to_keep && *x.num_to_keep < 1)
     return failure(
       ec::invalid_config,
-      concat("checkpoint_config.num_to_keep must be >= 1 or unset, got ",
+      concat("run.checkpoint.num_to_keep must be >= 1 or unset, got ",
              *x.num_to_keep));
   return {};
 }
@@ -58,6 +58,12 @@ expected<fs::path> expanded(const fs::path& path) {
     return home_folder().map([&](const fs::path& home) {
       return home / text.substr(std::min<std::size_t>(2, text.size()));
     });
+  if (text.starts_with('~'))
+    return failure(ec::invalid_config,
+                   "run.storage_path is '" + text
+                     + "': of the forms with ~ only ~ and ~/ are known; write "
+                       "that user's folder in full, or ./"
+                     + text + " for a folder of that name");
   return absolute_path(path).map_error([](const error& x) {
     return error{ec::invalid_config, "run.storage_path " + x.message};
   });
@@ -108,12 +114,12 @@ expected<void> validate(const run_config& x) {
   TROUPE_TRY_VOID(expanded(x.storage_path));
   if (x.failure.max_failures < -1)
     return failure(ec::invalid_config,
-                   concat("failure.max_failures must be >= -1, got ",
+                   concat("run.failure.max_failures must be >= -1, got ",
                           x.failure.max_failures));
   if (x.failure.controller_failure_limit < -1)
     return failure(
       ec::invalid_config,
-      concat("failure.controller_failure_limit must be >= -1, got ",
+      concat("run.failure.controller_failure_limit must be >= -1, got ",
              x.failure.controller_failure_limit));
   if (x.callback_queue < 1)
     return failure(

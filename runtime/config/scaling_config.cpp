@@ -46,9 +46,9 @@ double gpus_per_rank(const scaling_config& x) {
 
 expected<void> claim(const char* what, double each, int ranks, double have) {
   if (!std::isfinite(each) || each < 0)
-    return failure(ec::invalid_config, std::string{"resources_per_worker."}
-                                         + what + " must be a number >= 0, got "
-                                         + number(each));
+    return failure(ec::invalid_config,
+                   std::string{"scaling.resources_per_worker."} + what
+                     + " must be a number >= 0, got " + number(each));
   if (each * ranks > have)
     return failure(ec::invalid_config,
                    concat(ranks, " workers ask for ", number(each * ranks), ' ',
@@ -117,12 +117,14 @@ expected<void> validate(const scaling_config& x, const host_resources& host) {
   TROUPE_TRY_VOID(claim("cpus", each.cpus.value_or(0), ranks, host.cpus));
   auto gpus = gpus_per_rank(x);
   if (std::isfinite(gpus) && gpus != std::floor(gpus))
-    return failure(ec::invalid_config,
-                   "resources_per_worker.gpus must be a whole number, got "
-                     + number(gpus) + ": ranks do not share a GPU");
+    return failure(
+      ec::invalid_config,
+      "scaling.resources_per_worker.gpus must be a whole number, got "
+        + number(gpus) + ": ranks do not share a GPU");
   if (x.use_gpu && gpus == 0)
     return failure(ec::invalid_config,
-                   "use_gpu asks for GPUs and resources_per_worker.gpus is 0");
+                   "scaling.use_gpu asks for GPUs and "
+                   "scaling.resources_per_worker.gpus is 0");
   return claim("gpus", gpus, ranks, host.gpus);
 }
 

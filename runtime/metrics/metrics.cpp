@@ -14,6 +14,13 @@ namespace troupe {
 
 using namespace internal;
 
+namespace {
+
+/// Most names in a sentence.
+constexpr std::size_t max_listed_names = 12;
+
+} // namespace
+
 double metric_value::number() const noexcept {
   if (auto x = std::get_if<bool>(&value_))
     return *x ? 1.0 : 0.0;
@@ -83,7 +90,18 @@ const metric_value& metric_slot::value() const {
 const metric_value& metrics::at(std::string_view name) const {
   if (auto x = find(name))
     return *x;
-  throw std::out_of_range("no metric is called '" + std::string{name} + "'");
+  std::string known;
+  std::size_t count = 0;
+  for (auto& x : values_)
+    if (++count <= max_listed_names)
+      known += (known.empty() ? "" : ", ") + x.first;
+  if (count > max_listed_names)
+    known += " and " + std::to_string(count - max_listed_names) + " more";
+  throw std::out_of_range("no metric is called '" + std::string{name}
+                          + "'; there "
+                          + (count == 0   ? "is none"
+                             : count == 1 ? "is " + known
+                                          : "are " + known));
 }
 
 const metric_value* metrics::find(std::string_view name) const {

@@ -163,6 +163,9 @@ INSTANTIATE_TEST_SUITE_P(
               "cpus must be"},
     bad_input{"negative_workers", [](auto& x) { x.scaling.num_workers = -1; },
               "num_workers"},
+    bad_input{"home_of_a_user",
+              [](auto& x) { x.run.storage_path = "~nosuchuser/x"; },
+              "run.storage_path is '~nosuchuser/x'"},
     bad_input{"too_many_workers", [](auto& x) { x.scaling.num_workers = 1025; },
               "at most 1024 ranks"},
     bad_input{"no_storage", [](auto& x) { x.run.storage_path = ""; },
@@ -211,6 +214,21 @@ INSTANTIATE_TEST_SUITE_P(
               },
               "two trackers named csv"}),
   [](auto& info) { return info.param.name; });
+
+TEST_F(run_test, a_variable_that_is_wrong_or_misspelled_is_named_once) {
+  train_options options{.scaling = {.num_workers = 2}, .run = config()};
+  options.run.quiet = false;
+  for (auto name : {"TROUPE_SENDER_GRACE", "TROUPE_SENDERGRACE"}) {
+    ::setenv(name, "abc", 1);
+    testing::internal::CaptureStderr();
+    auto outcome = run({}, options);
+    auto said = testing::internal::GetCapturedStderr();
+    ::unsetenv(name);
+    auto at = said.find(name);
+    EXPECT_NE(at, said.npos) << said;
+    EXPECT_EQ(said.find(name, at + 1), said.npos) << said;
+  }
+}
 
 TEST_F(run_test, a_failure_is_printed_once) {
   train_options options{.scaling = {.num_workers = 2}, .run = config()};

@@ -263,6 +263,15 @@ class ReadmesTest(unittest.TestCase):
                 with self.subTest(page.name):
                     self.assertIn(f"`{page.name}`", text)
 
+    def test_the_list_of_variables_has_each_one_that_the_sources_read(self):
+        listed = re.findall(r'"(TROUPE_\w+)"', (ROOT / "runtime/environment.hpp").read_text(encoding="utf-8"))
+        read = {x for layer in ("runtime", "callbacks", "actors", "trainers") for path in (ROOT / layer).rglob("*.cpp")
+                for x in re.findall(r'"(TROUPE_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
+        read |= {x for layer in ("runtime", "callbacks", "actors", "trainers") for path in (ROOT / layer).rglob("*.hpp")
+                 if path.name != "environment.hpp"
+                 for x in re.findall(r'"(TROUPE_[A-Z_]+)"', path.read_text(encoding="utf-8"))}
+        self.assertEqual(sorted(read), sorted(listed))
+
     def test_links_lead_to_pages_and_headings_that_are_there(self):
         for page in PAGES:
             for link in re.findall(r"\]\(([^)\s]+)\)", text_of(page)):

@@ -25,6 +25,12 @@ TEST(report_text_test, shows_a_low_rate_as_a_time) {
   EXPECT_EQ(report_text(x, 80), "report 2, one in 6:48, 1:05");
 }
 
+TEST(report_text_test, shows_no_rate_in_the_first_second) {
+  run_status x{.reports = 60, .last_report = 59, .elapsed_s = 0.9};
+  x.reports_per_second = 240;
+  EXPECT_EQ(report_text(x, 80), "report 59, 0.9 s");
+}
+
 TEST(run_summary_test, shows_errors_of_several_lines) {
   run_summary summary{
     .outcome = run_state::errored,

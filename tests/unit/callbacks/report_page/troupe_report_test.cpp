@@ -86,7 +86,8 @@ TEST(troupe_report_test, wrong_arguments_end_with_2_and_say_where_to_read) {
   for (auto arguments : {"", "--fast", "one two", "run --output", "'' -o x"}) {
     auto [code, output] = troupe_report(arguments);
     EXPECT_EQ(code, 2) << arguments;
-    EXPECT_THAT(output, HasSubstr("troupe-report --help lists the arguments")) << arguments;
+    EXPECT_THAT(output, HasSubstr("troupe-report --help lists the arguments"))
+      << arguments;
   }
 }
 

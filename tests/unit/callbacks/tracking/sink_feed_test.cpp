@@ -402,6 +402,7 @@ TEST_F(sink_feed_test, what_a_failed_finish_was_to_write_is_unsent) {
   auto feed = new_feed();
   for (auto i = 0; i < 3; ++i)
     now = feed.pump(now).value();
+  EXPECT_EQ(feed.unsent(), 4u);
   EXPECT_EQ(new_feed().unsent(), 4u);
   target->end_result = {};
   drain(feed);

@@ -12,15 +12,9 @@ namespace troupe::internal {
 
 namespace {
 
-/// Calls that are held are known to the worker group a second later. A limit on
-/// waits below this one leaves no time for that.
-constexpr std::int64_t least_limit_ms = 2'000;
-
 call_batch batch_for(const start_ranks& x) {
   auto first = x.ranks.empty() ? 0 : x.ranks.front().first_report;
-  auto limit = x.ranks.empty() ? 0 : x.ranks.front().report_timeout_ms;
-  return call_batch{static_cast<int>(x.ranks.size()), first,
-                    limit == 0 || limit >= least_limit_ms};
+  return call_batch{static_cast<int>(x.ranks.size()), first, x.holds_calls};
 }
 
 } // namespace

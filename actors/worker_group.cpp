@@ -16,6 +16,10 @@ namespace {
 /// because a signal had stopped it or the machine slept.
 constexpr auto standstill = std::chrono::seconds{1};
 
+/// The group learns of calls that its agents hold a second later. A shorter
+/// limit on waits leaves no time for that.
+constexpr auto least_limit = std::chrono::seconds{2};
+
 } // namespace
 
 worker_group_state::attempt_state::attempt_state(const start_attempt& x,
@@ -43,7 +47,12 @@ void worker_group_state::start(const start_attempt& x, driver_actor from) {
 }
 
 void worker_group_state::start_on(const group_host& host) {
-  start_ranks order{attempt->number, {}, attempt->resume, args.plan.loop};
+  auto limit = args.plan.report_timeout;
+  start_ranks order{attempt->number,
+                    {},
+                    attempt->resume,
+                    args.plan.loop,
+                    !limit || *limit >= least_limit};
   auto end = host.first_rank + host.ranks;
   for (int rank = host.first_rank; rank < end; ++rank)
     order.ranks.push_back(facts_of(host, rank));

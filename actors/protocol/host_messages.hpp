@@ -22,13 +22,15 @@ struct start_ranks {
   std::vector<rank_facts> ranks; ///< By local rank.
   std::optional<checkpoint> resume;
   loop_spec loop;
+  bool holds_calls = true; ///< As in `call_batch`.
 };
 
 template <class Inspector>
 bool inspect(Inspector& f, start_ranks& x) {
   return f.object(x).fields(
     f.field("attempt", x.attempt), f.field("ranks", x.ranks),
-    f.field("resume", x.resume), f.field("loop", x.loop));
+    f.field("resume", x.resume), f.field("loop", x.loop),
+    f.field("holds_calls", x.holds_calls));
 }
 
 /// Asks the ranks of this host to leave their loops: aborts their shared

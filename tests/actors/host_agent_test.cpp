@@ -121,10 +121,11 @@ TEST_F(host_agent_test, tells_all_that_came_before_it_answers_or_tells_more) {
 }
 
 TEST_F(host_agent_test, holds_nothing_if_waits_have_a_short_limit) {
-  rank_facts facts{.attempt = 4, .world_size = 2, .report_timeout_ms = 400};
+  rank_facts facts{.attempt = 4, .world_size = 2};
   auto second = facts;
   second.rank = 1;
-  system.ask<void>(ranks.agent, start_ranks{4, {facts, second}, {}, {}}, group);
+  system.ask<void>(ranks.agent, start_ranks{4, {facts, second}, {}, {}, false},
+                   group);
   ranks.attempt = 4;
   ranks.rise(0);
   ranks.rise(1);

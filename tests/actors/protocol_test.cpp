@@ -175,7 +175,7 @@ void for_each_sample(F f) {
   f(stop_run{"text"});
   f(get_status{});
   f(preempt_run{"text", 15});
-  f(start_ranks{2, {facts}, at_c, loop});
+  f(start_ranks{2, {facts}, at_c, loop, false});
   f(end_ranks{2, problem});
   f(kill_rank{2, 1});
   f(attempt_over{2});

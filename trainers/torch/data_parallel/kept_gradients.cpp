@@ -183,10 +183,13 @@ void kept_gradients::watch(change_cause cause) {
 }
 
 void kept_gradients::take_samples() {
-  before_ = values();
-  kinds_.clear();
+  auto before = values();
+  std::vector<at::TensorOptions> kinds;
   for (auto& x : parameters_)
-    kinds_.push_back(x.tensor.options());
+    kinds.push_back(x.tensor.options());
+  // Without memory for one there is neither.
+  before_ = std::move(before);
+  kinds_ = std::move(kinds);
 }
 
 /// A parameter whose type or device changed; empty if there is none.

@@ -72,8 +72,8 @@ public:
   ~failure_watch() {
     // A thread of a device may be the last one to know the backward. It must
     // not read what the loop's thread uses again.
-    if (!sink_ || sink_->backward != backward_state::begun
-        || sink_->owner != std::this_thread::get_id())
+    if (!sink_ || sink_->owner != std::this_thread::get_id()
+        || sink_->backward != backward_state::begun)
       return;
     try {
       sink_->kept->watch_failure();

@@ -144,18 +144,23 @@ enum class broken {
   another_type,    ///< Likewise, with weights that had another one meanwhile.
   static_graph,    ///< Within `no_sync`, of a layer that the graph lacks.
   failed,          ///< On its way to the first layer.
+  reduction,       ///< All gradients came, and their sum failed.
 };
 
 /// A model on one rank and a backward that breaks in one of these ways.
 struct broken_backward {
   broken_backward(rank_of_test& self, broken how)
     : run(self), inner(seeded<two_heads>(0)), how(how),
-      model(prepare_model(*run.context, inner, options_for(how))),
+      model(prepare_model(*run.context, inner, options_for(how, fails))),
       optimizer(model.parameters(), {0.1}), // has no state
       x(self.share(samples(self.size * batch, 0).first)) {}
 
-  static data_parallel_options options_for(broken how) {
+  static data_parallel_options options_for(broken how, const bool& fails) {
     data_parallel_options result;
+    if (how == broken::reduction)
+      result.comm_hook = [&fails](const group_ptr& group) {
+        return std::make_unique<failing_hook>(group, fails);
+      };
     result.find_unused_parameters = true;
     result.static_graph = how == broken::static_graph;
     // The optimizer's `zero_grad` refuses views.
@@ -200,25 +205,31 @@ struct broken_backward {
                      std::runtime_error);
         break;
       }
+      case broken::reduction:
+        fails = true;
+        EXPECT_ANY_THROW(loss(model.forward(x).main).backward());
+        fails = false;
+        break;
     }
   }
 
   context_of_test run;
   std::shared_ptr<two_heads> inner;
   broken how;
+  bool fails = false; // the next reduction
   data_parallel_model<two_heads> model;
   torch::optim::SGD optimizer;
   at::Tensor x;
 };
 
 constexpr broken all_broken[]{broken::second_backward, broken::own_forward,
-                              broken::another_type, broken::static_graph,
-                              broken::failed};
+                              broken::another_type,    broken::static_graph,
+                              broken::failed,          broken::reduction};
 
 TEST_P(broken_backwards, what_a_refused_backward_left_is_not_reported) {
   for (auto how : all_broken)
     for (auto of_model : {false, true})
-      if (how != broken::failed)
+      if (how != broken::failed && how != broken::reduction)
         on_ranks([=](rank_of_test& self) {
           broken_backward it{self, how};
           it.train();

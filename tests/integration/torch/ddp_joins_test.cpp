@@ -94,6 +94,145 @@ TEST_P(changes_around_a_join, a_join_keeps_to_the_types_of_its_begin) {
   });
 }
 
+enum class after_join {
+  continues,      ///< With the optimizer as it is.
+  makes_anew,     ///< The optimizer.
+  continues_join, ///< In another join.
+};
+
+/// Trains in a join, where the last rank has *more* steps, then in further
+/// steps of all. Returns what refuses those.
+template <class Optimizer, class Options>
+std::string train_past_a_join(rank_of_test& self, const Options& options,
+                              int more,
+                              after_join then = after_join::continues) {
+  subject<mlp> it{self};
+  auto optimizer = std::make_unique<Optimizer>(it.model.parameters(), options);
+  auto step = [&](int number) {
+    it.model.zero_grad();
+    it.backward(number);
+    optimizer->step();
+  };
+  auto last = self.rank + 1 == self.size;
+  it.model.join([&] {
+    for (int i = 0; i < 2 + (last ? more : 0); ++i)
+      step(i);
+  });
+  check_equal_on_ranks(self, it.model.parameters());
+  if (then == after_join::makes_anew)
+    optimizer = std::make_unique<Optimizer>(it.model.parameters(), options);
+  auto two_steps = [&] {
+    step(5);
+    step(6);
+  };
+  try {
+    if (then == after_join::continues_join)
+      it.model.join(two_steps);
+    else
+      two_steps();
+  } catch (const train_error& e) {
+    return e.what();
+  }
+  check_equal_on_ranks(self, it.model.parameters());
+  return {};
+}
+
+bool names_the_remedy(const std::string& message) {
+  return message.find("make the optimizer anew on all ranks or copy its state")
+         != std::string::npos;
+}
+
+TEST_P(changes_around_a_join, state_of_optimizers_that_differs_is_refused) {
+  for (auto then : {after_join::continues, after_join::continues_join})
+    on_ranks([then](rank_of_test& self) {
+      torch::optim::AdamOptions adam{1e-2};
+      for (auto& message :
+           {train_past_a_join<torch::optim::SGD>(self, sgd(), 2, then),
+            train_past_a_join<torch::optim::Adam>(self, adam, 2, then)})
+        check(names_the_remedy(message), message);
+    });
+}
+
+TEST_P(changes_around_a_join, optimizers_with_equal_state_are_not_refused) {
+  on_ranks([](rank_of_test& self) {
+    using torch::optim::Adam;
+    torch::optim::AdamOptions adam{1e-2};
+    torch::optim::SGDOptions plain{0.1};
+    for (auto& message :
+         {train_past_a_join<Adam>(self, adam, 0),
+          train_past_a_join<Adam>(self, adam, 0, after_join::continues_join),
+          train_past_a_join<Adam>(self, adam, 2, after_join::makes_anew),
+          train_past_a_join<torch::optim::SGD>(self, plain, 2),
+          train_past_a_join<torch::optim::SGD>(self, plain, 2,
+                                               after_join::continues_join)})
+      check(message.empty(), message);
+  });
+}
+
+// Which a join of one step each would hide.
+TEST_P(changes_around_a_join, state_that_differs_is_refused_at_a_joins_end) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    auto steps = [&](int n) {
+      it.model.join([&] {
+        for (int i = 0; i < n; ++i) {
+          it.model.zero_grad();
+          it.backward(i);
+          it.optimizer.step();
+        }
+      });
+    };
+    steps(1 + self.rank);
+    auto message = refusal([&] { steps(1); });
+    check(names_the_remedy(message), message);
+  });
+}
+
+TEST_P(changes_around_a_join, state_that_differs_is_refused_after_a_rebuild) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    auto step = [&](int number) {
+      it.model.zero_grad();
+      it.backward(number);
+      it.optimizer.step();
+    };
+    step(0);
+    if (self.rank == 0)
+      it.optimizer.step(); // alone
+    it.model.data_parallel().rebuild(self.group(1), true);
+    step(1);
+    for (auto& message : {refusal([&] { step(2); }), refusal([&] { step(2); }),
+                          refusal([&] { it.run.report(); })})
+      check(names_the_remedy(message), message);
+    it.model.data_parallel().rebuild(self.group(), true);
+    it.run.report();
+  });
+}
+
+TEST_P(changes_around_a_join, a_healthy_epoch_after_it_compares_weights_once) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    torch::optim::SGD optimizer{it.model.parameters(), {0.1}};
+    auto step = [&](int number) {
+      it.model.zero_grad();
+      it.backward(number);
+      optimizer.step();
+    };
+    it.model.join([&] {
+      for (int i = 0; i < 1 + self.rank; ++i)
+        step(i);
+    });
+    step(0);
+    step(1); // compares
+    {
+      at::NoGradGuard no_grad;
+      it.model->first->weight.add_(self.rank);
+    }
+    step(2); // would find that if it compared
+    refusal([&] { it.model.data_parallel().check_replicas(); });
+  });
+}
+
 // The number of ranks with data is not known where such gradients are divided.
 TEST(a_world_of_one, refuses_a_join_that_more_ranks_would_refuse) {
   std::vector<data_parallel_options> ways(3);

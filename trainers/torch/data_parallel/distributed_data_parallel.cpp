@@ -67,6 +67,11 @@ at::Tensor fingerprint(const at::Tensor& x) {
   return bits.view(type).sum(at::kLong);
 }
 
+constexpr auto remedy = "join() and rebuild() do not copy the state of "
+                        "optimizers, such as momentum or numbers of steps; "
+                        "after them, make the optimizer anew on all ranks or "
+                        "copy its state from one rank";
+
 /// What happened to a parameter, and what to do instead.
 std::pair<const char*, const char*> said_of(change_cause cause) {
   switch (cause) {
@@ -77,6 +82,8 @@ std::pair<const char*, const char*> said_of(change_cause cause) {
     case change_cause::rounded:
       return {" was rounded while the model was of a narrower type",
               "convert a copy, as of module->clone()"};
+    case change_cause::stepped:
+      return {" was stepped by optimizers that differ between ranks", remedy};
     case change_cause::kept:
       break;
   }
@@ -93,6 +100,7 @@ distributed_data_parallel::distributed_data_parallel(
   : source_(std::move(source)), options_(std::move(options)),
     kept_(std::make_shared<kept_gradients>()) {
   rebuild(std::move(group), options_.broadcast_at_start);
+  comparison_ = comparison::none; // No optimizer has stepped.
 }
 
 distributed_data_parallel::~distributed_data_parallel() {
@@ -129,6 +137,7 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   dropped_ = false;
   buffers_are_due_ = true;
   kept_to_itself_ = false;
+  comparison_ = comparison::after_next_forward;
 }
 
 /// Ranks that are refused are refused together: then all keep the Reducer that
@@ -395,6 +404,16 @@ void distributed_data_parallel::check_replicas() {
     on_rank([&] { compare_replicas(); });
 }
 
+/// Called by all ranks at the same forward or end of a join.
+void distributed_data_parallel::compare_if_stepped() {
+  // A loop may make forwards without backwards.
+  if (comparison_ != comparison::after_a_step
+      || sink_->backward != backward_state::ended)
+    return;
+  compare_replicas();
+  comparison_ = comparison::none;
+}
+
 void distributed_data_parallel::compare_replicas() {
   std::vector<std::string> names;
   std::vector<at::Tensor> prints;
@@ -414,14 +433,21 @@ void distributed_data_parallel::compare_replicas() {
       ? group_->getRank() * stride + differs.nonzero()[0].item<std::int64_t>()
       : -1;
   mismatch = all_reduce(mismatch, c10d::ReduceOp::MAX);
-  if (mismatch >= 0)
+  if (mismatch >= 0) {
+    auto& name = names[static_cast<std::size_t>(mismatch % stride)];
+    auto of_optimizers = comparison_ == comparison::after_a_step;
+    if (of_optimizers)
+      kept_->note_difference(name);
     throw_invalid_argument(
-      "rank ", group_->getRank(), ": parameter ",
-      names[static_cast<std::size_t>(mismatch % stride)], " of rank ",
+      "rank ", group_->getRank(), ": parameter ", name, " of rank ",
       mismatch / stride,
       " differs from that of rank 0, although their gradients are "
-      "averaged: has a rank made a step with gradients or with a "
-      "learning rate of its own, or loaded other weights?");
+      "averaged: ",
+      of_optimizers
+        ? remedy
+        : "has a rank made a step with gradients or with a learning rate of "
+          "its own, or loaded other weights?");
+  }
   kept_->forget_changes();
 }
 
@@ -474,8 +500,12 @@ void distributed_data_parallel::prepare_forward(bool learns) {
     reducer_->rebuild_buckets();
   if (buffers_are_due_ && options_.sync_buffers)
     buffers_from(join_ ? common_rank(true) : 0);
-  if (join_)
-    announce_sync();
+  auto all_have_data = !join_ || announce_sync();
+  if (comparison_ != comparison::none && all_have_data && learns && *sync_) {
+    compare_if_stepped();
+    if (comparison_ == comparison::after_next_forward)
+      comparison_ = comparison::after_a_step;
+  }
 }
 
 bool distributed_data_parallel::looks_at_outputs() const {

@@ -106,8 +106,11 @@ public:
   /// Runs *body*, this rank's steps, then takes part in the steps of the others
   /// until all are done: ranks may have different numbers of batches.
   /// Afterwards all have the model of a rank with the most steps. The state of
-  /// optimizers is not copied. Inside, forwards without gradients do not
-  /// communicate.
+  /// optimizers is not copied: if ranks had different numbers of steps, make an
+  /// optimizer with momentum, moments or a count of steps anew on all ranks, or
+  /// copy its state from one. Otherwise their next steps differ, and the second
+  /// forward for which all ranks have data throws. Inside, forwards without
+  /// gradients do not communicate.
   template <class F>
   void join(F&& body, join_options options = {}) {
     begin_join(options);
@@ -135,7 +138,8 @@ public:
   /// Throws `train_error` on every rank if the parameters of one differ from
   /// those of rank 0 in a bit. A collective that reads all parameters once.
   /// `epoch_loop` calls it at the end of each epoch, and a forward after a step
-  /// with gradients of `no_sync`.
+  /// with gradients of `no_sync`, or after the first step since `rebuild` or
+  /// since a `join` of ranks with different numbers of steps.
   void check_replicas();
 
   /// Calls `check_backward` at the start of reports and checkpoints of
@@ -144,7 +148,7 @@ public:
 
   /// Continues with another group, with the same parameters and their
   /// gradients. With *broadcast* its rank 0 gives weights and buffers to the
-  /// others.
+  /// others, but not the state of optimizers: see `join`.
   void rebuild(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
 
   /// Releases the group at once, without notifying the other ranks, such as
@@ -163,6 +167,14 @@ public:
   }
 
 private:
+  /// When weights are compared, because optimizers may differ although weights
+  /// were copied: then their first averaged step makes weights differ.
+  enum class comparison : std::uint8_t {
+    none,
+    after_next_forward, ///< None has been averaged yet.
+    after_a_step,       ///< At a forward that follows an averaged backward.
+  };
+
   /// Ends a join also when its body throws.
   struct join_scope {
     distributed_data_parallel& ddp;
@@ -237,6 +249,7 @@ private:
   void note_left(const model_tensors& model,
                  const std::vector<named_tensor>& before);
   void compare_replicas();
+  void compare_if_stepped();
   void follow_parameters();
   void refuse_if_dropped() const;
   std::vector<c10::TensorImpl*> trained_now() const;
@@ -251,7 +264,7 @@ private:
   void finish_join();
   void end_join() noexcept;
   void announce_data();
-  void announce_sync();
+  bool announce_sync();
   bool shadow_step();
   int common_rank(bool candidate);
 
@@ -270,6 +283,7 @@ private:
   const std::shared_ptr<bool> sync_ = std::make_shared<bool>(true);
   bool kept_to_itself_ =
     false; // forwards of all ranks since a synchronized one
+  comparison comparison_ = comparison::none; // the same on all ranks
   bool buffers_are_due_ = true;
   bool starts_again_ = false; // the last start failed, on all ranks
   bool dropped_ = false;

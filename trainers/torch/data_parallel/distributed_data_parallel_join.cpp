@@ -56,8 +56,9 @@ void distributed_data_parallel::announce_data() {
                                          join_->divide_by_initial_world_size);
 }
 
-void distributed_data_parallel::announce_sync() {
-  all_reduce(*sync_ ? 1 : 0, c10d::ReduceOp::SUM);
+/// Whether all ranks have data and average this step.
+bool distributed_data_parallel::announce_sync() {
+  return all_reduce(*sync_ ? 1 : 0, c10d::ReduceOp::SUM) == group_->getSize();
 }
 
 int distributed_data_parallel::common_rank(bool candidate) {
@@ -103,6 +104,11 @@ void distributed_data_parallel::finish_join() {
     auto has_most_steps = true;
     while (shadow_step())
       has_most_steps = false;
+    auto ranks = all_reduce(has_most_steps ? 1 : 0, c10d::ReduceOp::SUM);
+    if (ranks == group_->getSize())
+      compare_if_stepped(); // The copy would hide it.
+    else
+      comparison_ = comparison::after_next_forward;
     copy_from(common_rank(has_most_steps), source_.tensors(), true, true);
     kept_->forget_changes();
   });

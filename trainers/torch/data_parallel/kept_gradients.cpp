@@ -130,6 +130,11 @@ void kept_gradients::clear() {
   refused_ = false;
 }
 
+void kept_gradients::note_difference(std::string name) {
+  if (!known_)
+    known_ = {std::move(name), change_cause::stepped};
+}
+
 void kept_gradients::forget_changes() {
   known_.reset();
   changes_.reset();

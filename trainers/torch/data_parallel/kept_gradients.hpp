@@ -17,6 +17,7 @@ enum class change_cause : std::uint8_t {
   kept,    ///< A step with gradients that `no_sync` kept.
   left,    ///< A step with gradients that a failed or refused backward left.
   rounded, ///< The model became of a narrower type and back.
+  stepped, ///< A step after weights, but not optimizers, were made equal.
 };
 
 struct changed_parameter {
@@ -76,6 +77,9 @@ public:
 
   /// Whether a parameter has a gradient other than zeros. Waits for a device.
   bool has_gradients() const;
+
+  /// Optimizers differ: they made parameter *name* of a rank another one.
+  void note_difference(std::string name);
 
   /// All ranks have equal weights now.
   void forget_changes();

@@ -95,6 +95,25 @@ TEST_P(replicas, replicas_that_differ_are_reported_on_every_rank) {
   });
 }
 
+TEST_P(replicas, a_parameter_of_two_prepared_models_is_refused) {
+  on_ranks([](rank_of_test& self) {
+    auto inner = seeded<mlp>(0);
+    auto x = torch::ones({4, 20});
+    auto model =
+      std::make_unique<data_parallel_model<mlp>>(make_ddp(inner, self.group()));
+    auto message = refusal([&] { make_ddp(inner->first, self.group()); });
+    check(message.find("prepare one module that holds both")
+            != std::string::npos,
+          message);
+    model->forward(x).mean().backward();
+    model.reset();
+    auto part = make_ddp(inner->first, self.group());
+    part.zero_grad();
+    part.forward(x).mean().backward();
+    check_equal_on_ranks(self, gradients(*inner->first));
+  });
+}
+
 // As docs/decisions/averaged_gradients.md has it.
 TEST_P(replicas, lbfgs_takes_equal_steps_with_the_mean_of_losses) {
   on_ranks([](rank_of_test& self) {

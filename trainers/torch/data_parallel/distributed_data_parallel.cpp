@@ -159,6 +159,12 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
       " was frozen while it had a gradient that no_sync() kept on this rank, "
       "which would not be averaged any more: freeze it after a step, or "
       "forget the gradient with zero_grad()");
+  for (auto& x : reduced)
+    if (problem.empty() && has_other_owner(x.tensor, kept_.get()))
+      problem = c10::str("parameter ", x.name,
+                         " belongs to another prepared model, too, so that "
+                         "each would refuse the gradients of the other: "
+                         "prepare one module that holds both");
   agree(problem);
   std::vector<at::Tensor> parameters;
   for (auto& x : reduced)
@@ -307,7 +313,8 @@ void distributed_data_parallel::note_left(
   for (auto& x : before)
     if (!has(reduced_, x.tensor) && has(model.parameters, x.tensor)) {
       auto got_gradient = std::make_shared<bool>(false);
-      auto notes = after_each_gradient(x.tensor, [=] { *got_gradient = true; });
+      auto notes =
+        after_each_gradient(x.tensor, nullptr, [=] { *got_gradient = true; });
       if (notes)
         left_.push_back({x.tensor, got_gradient, std::move(notes)});
     }

@@ -64,7 +64,8 @@ Pointer make_node(std::shared_ptr<gradient_sink_state> state) {
 using callback = std::function<void()>;
 
 struct arrival_hook final : torch::autograd::PostAccumulateGradHook {
-  explicit arrival_hook(std::weak_ptr<callback> f) : f(std::move(f)) {}
+  arrival_hook(std::weak_ptr<callback> f, const void* owner)
+    : f(std::move(f)), owner(owner) {}
 
   void operator()(const at::Tensor&) override {
     if (auto x = f.lock())
@@ -72,6 +73,7 @@ struct arrival_hook final : torch::autograd::PostAccumulateGradHook {
   }
 
   std::weak_ptr<callback> f;
+  const void* owner;
 };
 
 } // namespace
@@ -95,15 +97,22 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs,
 }
 
 std::shared_ptr<void> after_each_gradient(const at::Tensor& parameter,
-                                          callback f) {
+                                          const void* owner, callback f) {
   namespace impl = torch::autograd::impl;
   auto& taken = impl::post_acc_grad_hooks(parameter);
-  if (taken && !dynamic_cast<arrival_hook*>(taken.get()))
+  auto* known = dynamic_cast<arrival_hook*>(taken.get());
+  if (taken && !known)
     return nullptr;
   auto result = std::make_shared<callback>(std::move(f));
   impl::set_post_acc_grad_hooks(parameter,
-                                std::make_unique<arrival_hook>(result));
+                                std::make_unique<arrival_hook>(result, owner));
   return result;
+}
+
+bool has_other_owner(const at::Tensor& parameter, const void* owner) {
+  auto& taken = torch::autograd::impl::post_acc_grad_hooks(parameter);
+  auto* known = dynamic_cast<arrival_hook*>(taken.get());
+  return known && known->owner && known->owner != owner && !known->f.expired();
 }
 
 } // namespace troupe::internal

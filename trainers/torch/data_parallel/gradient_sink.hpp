@@ -57,8 +57,13 @@ void pass_through_sink(const std::vector<at::Tensor*>& outputs,
 /// Calls *f* after each gradient that backward adds to *parameter*, whichever
 /// accumulator adds it, until the result goes or the function is called again
 /// for that parameter. Never if another library has taken the only place that
-/// LibTorch has for this.
+/// LibTorch has for this. *owner* is the model that averages it,
+/// nullptr if none does.
 std::shared_ptr<void> after_each_gradient(const at::Tensor& parameter,
+                                          const void* owner,
                                           std::function<void()> f);
+
+/// Whether another model averages *parameter*.
+bool has_other_owner(const at::Tensor& parameter, const void* owner);
 
 } // namespace troupe::internal

@@ -116,8 +116,8 @@ public:
       auto* node = grad_accumulators_[i].get();
       guards_.emplace_back(
         node, node->add_post_hook(std::make_unique<hook>(*this, i)));
-      past_hooks_.push_back(
-        after_each_gradient(params_[i], [this, i] { check_accumulator(i); }));
+      past_hooks_.push_back(after_each_gradient(
+        params_[i], sink_->kept.get(), [this, i] { check_accumulator(i); }));
     }
   }
 

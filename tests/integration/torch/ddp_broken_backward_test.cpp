@@ -144,6 +144,7 @@ enum class broken {
   another_type,    ///< Likewise, with weights that had another one meanwhile.
   static_graph,    ///< Within `no_sync`, of a layer that the graph lacks.
   failed,          ///< On its way to the first layer.
+  failed_alone,    ///< Likewise, within `no_sync`.
   reduction,       ///< All gradients came, and their sum failed.
 };
 
@@ -205,6 +206,13 @@ struct broken_backward {
                      std::runtime_error);
         break;
       }
+      case broken::failed_alone: {
+        failing trunk{inner->trunk->weight};
+        auto guard = model.no_sync();
+        EXPECT_THROW(loss(model.forward(x).main).backward(),
+                     std::runtime_error);
+        break;
+      }
       case broken::reduction:
         fails = true;
         EXPECT_ANY_THROW(loss(model.forward(x).main).backward());
@@ -224,7 +232,8 @@ struct broken_backward {
 
 constexpr broken all_broken[]{broken::second_backward, broken::own_forward,
                               broken::another_type,    broken::static_graph,
-                              broken::failed,          broken::reduction};
+                              broken::failed,          broken::failed_alone,
+                              broken::reduction};
 
 TEST_P(broken_backwards, what_a_refused_backward_left_is_not_reported) {
   for (auto how : all_broken)
@@ -263,13 +272,45 @@ TEST_P(broken_backwards, a_step_with_what_a_backward_left_is_not_reported) {
         else
           it.optimizer.zero_grad();
         auto message = refusal([&] { it.run.report(); });
-        check(message.find("after a backward that failed or was refused")
+        // The gradients of `no_sync` come first.
+        check(message.find(how == broken::failed_alone
+                             ? "after a backward whose gradients no_sync()"
+                             : "after a backward that failed or was refused")
                 != std::string::npos,
               message);
         it.model.data_parallel().rebuild(self.group(1), true);
         it.train();
         check_equal_on_ranks(self, it.model.parameters());
       });
+}
+
+// A loop that catches the error and clears gradients at its top.
+TEST_P(broken_backwards, weights_loaded_before_gradients_are_cleared) {
+  on_ranks([](rank_of_test& self) {
+    broken_backward it{self, broken::own_forward};
+    it.train();
+    it.optimizer.zero_grad();
+    it.break_backward();
+    auto load = [&] {
+      at::NoGradGuard no_grad;
+      for (auto& x : it.inner->parameters())
+        x.fill_(0.1);
+    };
+    load();
+    it.optimizer.zero_grad();
+    auto message = refusal([&] { it.run.report(); });
+    check(message.find("before weights are loaded") != std::string::npos
+            && message.find("check_replicas()") != std::string::npos,
+          message);
+    it.model.data_parallel().check_replicas();
+    it.run.report();
+    it.break_backward();
+    load();
+    it.model.data_parallel().rebuild(self.group(1), true);
+    it.optimizer.zero_grad();
+    it.run.report();
+    it.train();
+  });
 }
 
 TEST_P(broken_backwards, gradients_that_wait_for_nothing_are_reported) {

@@ -78,10 +78,13 @@ std::pair<const char*, const char*> said_of(change_cause cause) {
     case change_cause::left:
       return {" was changed after a backward that failed or was refused, whose "
               "gradients were not averaged",
-              "clear them with zero_grad() before the next step"};
+              "clear them with zero_grad() before the next step, and before "
+              "weights are loaded"};
     case change_cause::rounded:
-      return {" was rounded while the model was of a narrower type",
-              "convert a copy, as of module->clone()"};
+      return {" was rounded while the model was of a narrower type, or "
+              "rounded weights were loaded since prepare_model()",
+              "convert a copy, as of module->clone(), and load such weights "
+              "before prepare_model()"};
     case change_cause::stepped:
       return {" was stepped by optimizers that differ between ranks", remedy};
     case change_cause::kept:
@@ -394,8 +397,8 @@ void distributed_data_parallel::check_backward() const {
     throw_invalid_argument(
       "rank ", group_->getRank(), ": parameter ", changed->name, what,
       ", so that the ranks' weights may differ now: ", instead,
-      "; weights that you made equal yourself pass "
-      "check_replicas()");
+      "; if all ranks have equal weights again, such as those of a checkpoint, "
+      "call check_replicas() on all of them");
   }
 }
 

@@ -127,7 +127,7 @@ void kept_gradients::end() {
 
 void kept_gradients::clear() {
   end();
-  refused_ = false;
+  refused_ = runs_alone_ = false;
 }
 
 void kept_gradients::note_difference(std::string name) {

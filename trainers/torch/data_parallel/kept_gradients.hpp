@@ -4,6 +4,7 @@
 #include <cstdint>
 #include <optional>
 #include <string>
+#include <utility>
 #include <vector>
 
 #include <ATen/core/Tensor.h>
@@ -43,6 +44,12 @@ public:
   std::string left_behind(const model_tensors& model,
                           const std::vector<named_tensor>& averaged) const;
 
+  /// A backward within `no_sync` brings gradients. Returns whether it is new.
+  bool begin_alone() noexcept { return !std::exchange(runs_alone_, true); }
+
+  /// It returned; one that failed does not come here.
+  void end_alone() noexcept { runs_alone_ = false; }
+
   /// Parameter *index* got such a gradient.
   void note(std::size_t index);
 
@@ -62,14 +69,15 @@ public:
   /// Troupe refused a backward. What it left does not travel.
   void note_refusal();
 
-  /// Whether that happened, and nothing has cleared the gradients since.
-  bool refused() const noexcept { return refused_; }
+  /// Whether that happened, or a backward within `no_sync` failed, and nothing
+  /// has cleared the gradients since. Not to be called during a backward.
+  bool refused() const noexcept { return refused_ || runs_alone_; }
 
   /// A backward failed, and its Reducer, which knows that, goes.
   void note_failure() noexcept { failed_ = true; }
 
   /// Such gradients do no harm: no other rank has any.
-  void forget_failures() noexcept { failed_ = refused_ = false; }
+  void forget_failures() noexcept { failed_ = refused_ = runs_alone_ = false; }
 
   /// Whether a backward of an earlier Reducer failed, and nothing has ended
   /// that since.
@@ -113,6 +121,7 @@ private:
   std::optional<changed_parameter> known_;  // no matter what `before_` tells
   bool failed_ = false;
   bool refused_ = false;
+  bool runs_alone_ = false; // or failed
 };
 
 } // namespace troupe::internal

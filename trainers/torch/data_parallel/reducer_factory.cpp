@@ -133,7 +133,8 @@ public:
       auto is_over = !failed && !kept.failed();
       throw_invalid_argument(
         "rank ", process_group_->getRank(), ": ",
-        is_over ? "a backward was refused" : "the last backward failed",
+        is_over ? "a backward failed or was refused"
+                : "the last backward failed",
         " and left gradients that were not averaged with those of the other "
         "ranks: clear them with zero_grad()",
         is_over ? " before the next step"
@@ -260,12 +261,14 @@ private:
       return;
     }
     if (!expected)
-      refuse("a backward reached parameter ", names_[index],
-             " without a forward of the data-parallel model since the last "
-             "backward, so its gradient would not be averaged with those of "
-             "the other ranks: call model.forward(...), not "
-             "model->forward(...); gradients that are to stay on this rank "
-             "need a no_sync() guard around forward and backward");
+      refuse(
+        "a backward reached parameter ", names_[index],
+        " without a forward of the data-parallel model since the last "
+        "backward, so its gradient would not be averaged with those of "
+        "the other ranks: call model.forward(...), not "
+        "model->forward(...); add a further loss, such as a penalty, to the "
+        "first; gradients that are to stay on this rank need a no_sync() "
+        "guard around forward and backward");
     arrivals_[index] = sink_->forwards;
     note_end();
     if (is_first && !std::exchange(sink_->learning, true))
@@ -302,6 +305,9 @@ private:
   /// Parameter *index* got a gradient that stays on this rank until the next
   /// backward that is averaged.
   void note_kept(std::size_t index) {
+    if (sink_->kept->begin_alone())
+      torch::autograd::Engine::get_default_engine().queue_callback(
+        [kept = sink_->kept] { kept->end_alone(); });
     if (sink_->static_graph && sink_->has_averaged && !is_used(index))
       refuse("parameter ", names_[index],
              " got a gradient within no_sync(), but had none in the first "

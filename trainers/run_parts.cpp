@@ -168,6 +168,7 @@ expected<void> run_starter::open() {
                     static_cast<std::size_t>(world_size_of(request_.scaling))));
   request_.run.name = run_->store->description().name;
   TROUPE_TRY_VOID(start_trackers());
+  run_->store->stop_waiting_if(around_.given_up);
   TROUPE_TRY(callbacks_,
              find_callbacks(request_.run, std::move(actors), *run_->store));
   return {};
@@ -216,7 +217,6 @@ expected<void> run_starter::plan() {
   // At its end, the system would wait for an actor that gets no exit message.
   TROUPE_TRY_VOID(expect_threads(detached_actors));
   // Last of what may fail: an attempt that begins needs an end.
-  store.stop_waiting_if(std::move(around_.given_up));
   auto first = store.begin_attempt();
   store.stop_waiting_if({});
   if (!first)

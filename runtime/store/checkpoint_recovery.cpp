@@ -237,11 +237,15 @@ expected<std::vector<kept_checkpoint>> checkpoint_store::find_doomed() {
 }
 
 expected<std::vector<kept_checkpoint>>
-checkpoint_store::hold_evicted(std::uint64_t first) {
+checkpoint_store::hold_evicted(std::uint64_t first,
+                               const std::function<bool()>& given_up) {
   std::vector<kept_checkpoint> result;
+  std::vector<doomed_checkpoint> held;
   for (auto& x : state_.doomed) {
     if (x.index < first || std::ranges::find(evicted_, x) != evicted_.end())
       continue;
+    if (given_up())
+      return failure(ec::stopped, "the run was stopped before it began");
     auto whole = verify(x.name, x.index, x.attempt);
     if (!whole && whole.error().code == ec::corrupt) {
       TROUPE_TRY(auto back, recall(x));
@@ -253,9 +257,11 @@ checkpoint_store::hold_evicted(std::uint64_t first) {
       }
     }
     // One that cannot be read now is not missing.
-    evicted_.push_back(x);
+    held.push_back(x);
     result.push_back({handle(x.name), {}, x.index, x.attempt});
   }
+  // None before all are known: what is listed here may be removed at the end.
+  evicted_.insert(evicted_.end(), held.begin(), held.end());
   std::ranges::sort(result, {}, &kept_checkpoint::index);
   return result;
 }

@@ -98,9 +98,11 @@ public:
   /// Keeps those that an earlier driver's retention has let go, from report
   /// *first* on, as `hold_from` does, and returns them. A removal that was only
   /// begun is undone. One that is no longer whole is not kept, with the event
-  /// `checkpoint_missing`. Reads all their files. Call it before
-  /// `resume_checkpoint`.
-  expected<std::vector<kept_checkpoint>> hold_evicted(std::uint64_t first);
+  /// `checkpoint_missing`. Reads all their files, and asks *given_up* before
+  /// each: `ec::stopped` once that is true, and all stay on the disk. Call it
+  /// before `resume_checkpoint`.
+  expected<std::vector<kept_checkpoint>>
+  hold_evicted(std::uint64_t first, const std::function<bool()>& given_up);
 
   /// Removes what `hold_from` has kept and the next driver does not need: if
   /// the run has finished, all of it, even if it is still being read.

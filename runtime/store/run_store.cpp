@@ -225,9 +225,7 @@ packed_metrics run_store::last_metrics() const {
 expected<attempt_start> run_store::begin_attempt() {
   std::lock_guard guard{checkpoints_mutex_};
   TROUPE_TRY_VOID(seen(folder_->claim(checkpoints_.state().next_attempt)));
-  auto is_over = [this] {
-    return waiting_is_over_ || (given_up_ && given_up_());
-  };
+  auto is_over = [this] { return is_given_up(); };
   TROUPE_TRY_VOID(folder_->await_ranks(start_timeout_, is_over, note_));
   checkpoints_.note_failures(failures());
   TROUPE_TRY(auto resume, checkpoints_.resume_checkpoint());
@@ -309,7 +307,8 @@ expected<std::vector<kept_checkpoint>>
 run_store::hold_checkpoints_again(std::uint64_t first) {
   hold_checkpoints(first);
   std::lock_guard guard{checkpoints_mutex_};
-  TROUPE_TRY(auto result, seen(checkpoints_.hold_evicted(first)));
+  TROUPE_TRY(auto result, seen(checkpoints_.hold_evicted(
+                            first, [this] { return is_given_up(); })));
   TROUPE_TRY_VOID(note_events(checkpoints_.take_events()));
   for (auto& x : checkpoints_.registry().all())
     if (x.index >= first)

@@ -69,8 +69,9 @@ public:
   /// The run is to end: ends the wait in `begin_attempt`, now and later.
   void stop_waiting() noexcept { waiting_is_over_ = true; }
 
-  /// Makes `begin_attempt` also check *over*, on its own thread. An empty
-  /// function removes the last one. Do not call it while an attempt begins.
+  /// Makes `begin_attempt` and `hold_checkpoints_again` also check *over*, on
+  /// their own thread. An empty function removes the last one. Do not call it
+  /// meanwhile.
   void stop_waiting_if(std::function<bool()> over) {
     given_up_ = std::move(over);
   }
@@ -93,7 +94,8 @@ public:
   /// checkpoints as above, also those that retention had let go under an
   /// earlier driver, and returns all that are there. One that is no longer
   /// whole is an event. Call it before the first attempt begins: reads all
-  /// files of those that retention let go.
+  /// files of those that retention let go. `ec::stopped` if the run is to end
+  /// meanwhile: then all stay.
   expected<std::vector<kept_checkpoint>>
   hold_checkpoints_again(std::uint64_t first);
 
@@ -173,6 +175,10 @@ private:
   }
 
   expected<void> check() const;
+  /// Whether the run is to end before it has begun.
+  bool is_given_up() const {
+    return waiting_is_over_ || (given_up_ && given_up_());
+  }
   expected<kept_result> store_end(run_status_kind status,
                                   std::optional<run_error> error);
   expected<void> start_sync() {

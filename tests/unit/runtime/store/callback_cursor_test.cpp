@@ -224,6 +224,23 @@ TEST_F(callback_cursor_test, the_next_driver_replays_evicted_checkpoints) {
   EXPECT_EQ(entries(), 1u);
 }
 
+TEST_F(callback_cursor_test, a_stop_ends_the_look_at_evicted_checkpoints) {
+  die_before_callbacks(5, 2);
+  open();
+  auto asked = 0;
+  store->stop_waiting_if([&] { return ++asked == 2; });
+  auto cursor = callback_cursor::open(*store);
+  ASSERT_FALSE(cursor);
+  EXPECT_EQ(cursor.error().code, ec::stopped);
+  EXPECT_EQ(asked, 2);
+  store->release();
+  EXPECT_EQ(entries(), 4u);
+  auto owed = pending();
+  ASSERT_THAT(indices(owed), ElementsAre(2, 3, 4, 5));
+  for (auto& x : owed)
+    EXPECT_TRUE(x.data) << x.batch.index;
+}
+
 TEST_F(callback_cursor_test, a_damaged_evicted_checkpoint_is_noted_as_missing) {
   die_before_callbacks(4, 1);
   auto path = storage / "runs/r/checkpoints";

@@ -385,8 +385,11 @@ result fit(const run_request& request) noexcept {
     outcome = failed_result(caught(could_not_continue));
   }
   // The one place that prints why a run failed that has no summary.
-  if (outcome.error && console && !console->is_finished())
-    console->note(outcome.error->message);
+  try {
+    if (outcome.error && console && !console->is_finished())
+      console->note(outcome.error->message);
+  } catch (...) { // No memory for the text: the result has it.
+  }
   return outcome;
 }
 

@@ -1,5 +1,5 @@
-// Runs in processes that may have only so many threads or descriptors: whatever
-// is missing, `fit()` returns.
+// Runs in processes that may have only so many threads or descriptors, or so
+// little memory: whatever is missing, `fit()` returns.
 
 #include <dlfcn.h>
 #include <pthread.h>
@@ -14,6 +14,7 @@
 #include <fstream>
 #include <iterator>
 #include <limits>
+#include <new>
 #include <string>
 
 #include <gtest/gtest.h>
@@ -27,6 +28,7 @@ extern char** environ;
 #if defined(__SANITIZE_THREAD__) || defined(__SANITIZE_ADDRESS__)
 constexpr bool counts_threads = false; // Sanitizers start threads themselves.
 std::atomic<int> threads_left;
+std::atomic<int> allocations_left;
 #else
 constexpr bool counts_threads = true;
 
@@ -65,6 +67,26 @@ extern "C" int pthread_create(pthread_t* thread, const pthread_attr_t* options,
     ++threads_left;
   return error;
 }
+
+/// How often memory may be allocated.
+std::atomic<int> allocations_left = std::numeric_limits<int>::max();
+
+// Not inlined: callers in this batch would pair them with malloc and free.
+[[gnu::noinline]] void* operator new(std::size_t size) {
+  auto refused = allocations_left != std::numeric_limits<int>::max()
+                 && --allocations_left < 0;
+  if (auto result = refused ? nullptr : std::malloc(size == 0 ? 1 : size))
+    return result;
+  throw std::bad_alloc{};
+}
+
+[[gnu::noinline]] void operator delete(void* x) noexcept {
+  std::free(x);
+}
+
+[[gnu::noinline]] void operator delete(void* x, std::size_t) noexcept {
+  std::free(x);
+}
 #endif
 
 namespace troupe::internal::test {
@@ -93,6 +115,19 @@ bool has_its_end(const std::string& storage) {
 
 constexpr int finished = 0, failed = 3;
 
+/// Of a run that is refused, which the console is to say. The exit code.
+int fit_without_memory(train_options options, int allocations) {
+  options.run.name = "a/name";
+  options.run.quiet = false;
+  data_parallel_trainer trainer{saving_loop, std::move(options)};
+  allocations_left = allocations;
+  auto outcome = trainer.fit();
+  auto left = allocations_left.exchange(std::numeric_limits<int>::max());
+  if (!outcome.error || outcome.error->message.empty())
+    return failed + 1;
+  return left < 0 ? failed : finished;
+}
+
 /// What such a process does; its exit code.
 int be_poor(int argc, char** argv) {
   ::close_range(3, ~0u, 0); // What the test's own caller has left open.
@@ -115,6 +150,8 @@ int be_poor(int argc, char** argv) {
   options.run.start_timeout = std::chrono::seconds{2};
   options.run.failure.controller_failure_limit = 0;
   options.run.quiet = true;
+  if (what == "--memory")
+    return fit_without_memory(std::move(options), amount);
   auto outcome = data_parallel_trainer{saving_loop, options}.fit();
   if (!outcome.error)
     return finished;
@@ -167,6 +204,12 @@ TEST(few_resources_test, fit_returns_however_few_descriptors_there_are) {
   expect_results("--descriptors", 3, 2);
   expect_results("--late-descriptors", 3, 2);
   expect_results("--late-descriptors", 4, 0);
+}
+
+TEST(few_resources_test, fit_returns_however_little_memory_there_is) {
+  if (!counts_threads)
+    GTEST_SKIP() << "a sanitizer allocates itself";
+  expect_results("--memory", 0, 0);
 }
 
 } // namespace troupe::internal::test

@@ -67,6 +67,9 @@ public:
   /// Creates the experiment, or continues the one of *state*.
   virtual sink_result start(const std::string& state) = 0;
 
+  /// As those of a sink.
+  virtual std::vector<std::string> take_notes() { return {}; }
+
   /// Sends *messages* in order; `accepted` of a failure counts messages.
   virtual sink_result send(std::span<const comet_message> messages) = 0;
 

@@ -53,11 +53,11 @@ sink_result comet_rest::start(const std::string& state) {
       state.empty() && settings_.is_known ? settings_.experiment_key : state;
   if (key_.empty()) {
     TROUPE_TRY_VOID(create());
-    tags_are_due_ = !tags_.empty();
+    due_tags_ = tags_;
   } else {
     TROUPE_TRY_VOID(reopen(key_));
   }
-  return tags_are_due_ ? send_tags() : sink_result{};
+  return send_tags();
 }
 
 sink_result comet_rest::create() {
@@ -73,9 +73,12 @@ sink_result comet_rest::create() {
       return ok;
     // Perhaps an earlier call made it, whose reply was lost: the key is the
     // run's own.
-    if (!settings_.experiment_key.empty() && reopen(settings_.experiment_key)) {
-      key_ = settings_.experiment_key;
-      return {};
+    if (!settings_.experiment_key.empty()) {
+      auto found = reopen(settings_.experiment_key);
+      if (found)
+        key_ = settings_.experiment_key;
+      if (found || found.error().what == failure_kind::transient)
+        return found;
     }
     // Nothing can be sent without an experiment.
     ok.error().what = failure_kind::permanent;
@@ -97,11 +100,23 @@ sink_result comet_rest::reopen(const std::string& key) {
 }
 
 sink_result comet_rest::send_tags() {
-  auto sent = post(
-    "tags", json::text_of({{"experimentKey", key_}, {"addedTags", tags_}}));
-  // What Comet refuses once it refuses again.
-  tags_are_due_ = !sent && sent.error().what != failure_kind::rejected;
-  return sent;
+  // All in one call, or one by one if that is refused.
+  for (auto count = due_tags_.size(); !due_tags_.empty();) {
+    auto end = due_tags_.begin() + static_cast<std::ptrdiff_t>(count);
+    auto sent =
+      post("tags",
+           json::text_of({{"experimentKey", key_},
+                          {"addedTags", std::vector(due_tags_.begin(), end)}}));
+    if (!sent && sent.error().what != failure_kind::rejected)
+      return sent;
+    if (!sent && std::exchange(count, 1) > 1)
+      continue;
+    if (!sent)
+      notes_.push_back("Comet refuses the tag '" + due_tags_.front()
+                       + "': " + sent.error().reason.message);
+    due_tags_.erase(due_tags_.begin(), end);
+  }
+  return {};
 }
 
 std::size_t comet_rest::room() {

@@ -3,6 +3,9 @@
 #include <algorithm>
 #include <chrono>
 #include <optional>
+#include <string>
+#include <utility>
+#include <vector>
 
 #include "troupe/callbacks/comet/comet_message.hpp"
 #include "troupe/callbacks/comet/comet_settings.hpp"
@@ -60,6 +63,9 @@ public:
              const tracked_run& run);
 
   sink_result start(const std::string& state) override;
+  std::vector<std::string> take_notes() override {
+    return std::exchange(notes_, {});
+  }
   sink_result send(std::span<const comet_message> messages) override;
   std::size_t room() override;
   sink_result finish(std::chrono::system_clock::time_point time) override;
@@ -69,6 +75,7 @@ private:
   sink_result create();
   /// Marks the experiment *key* as running again.
   sink_result reopen(const std::string& key);
+  /// Those that are due. One that Comet refuses becomes a note.
   sink_result send_tags();
   sink_result send(const comet_message& x);
   sink_result send_asset(const comet_message& x);
@@ -80,8 +87,9 @@ private:
   std::vector<std::string> tags_;
   std::int64_t start_ms_ = 0;
   std::stop_token stop_;
-  std::string key_;           ///< Of the experiment; empty: none yet.
-  bool tags_are_due_ = false; ///< It is new, and its tags were not accepted.
+  std::string key_;                   ///< Of the experiment; empty: none yet.
+  std::vector<std::string> due_tags_; ///< Of a new one: not answered yet.
+  std::vector<std::string> notes_;
   http_client client_;
   token_bucket metric_calls_;
   token_bucket other_calls_;

@@ -2,6 +2,8 @@
 
 #include <unistd.h>
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "troupe/callbacks/comet/comet.hpp"
@@ -11,6 +13,7 @@
 #include "troupe/callbacks/tracking/option_fields.hpp"
 #include "troupe/callbacks/tracking/tracker.hpp"
 #include "troupe/runtime/storage/json.hpp"
+#include "troupe/runtime/text.hpp"
 
 namespace troupe::internal {
 
@@ -50,6 +53,12 @@ std::string comet_sink::state() const {
     .dump();
 }
 
+std::vector<std::string> comet_sink::take_notes() {
+  auto result = backend_ ? backend_->take_notes() : std::vector<std::string>{};
+  std::ranges::move(std::exchange(notes_, {}), std::back_inserter(result));
+  return result;
+}
+
 sink_result comet_sink::start(const tracked_run& run,
                               const std::string& state) {
   auto settings = make_comet_settings(options_, run);
@@ -65,6 +74,7 @@ sink_result comet_sink::start(const tracked_run& run,
     run_id_ = run.id;
     greeted_ = !inner->empty();
     greeting_.clear();
+    notes_.clear();
     if (mode_ == comet_mode::online)
       backend_ = std::make_unique<comet_rest>(*settings, options_.tags, run);
     else
@@ -96,11 +106,21 @@ sink_result comet_sink::greet(const tracked_run& run) {
       greeting_.push_back(
         {comet_message::kind::other, key, value, std::nullopt, time});
   }
-  if (auto ok = backend_->send(greeting_); !ok) {
+  while (!greeting_.empty()) {
+    auto ok = backend_->send(greeting_);
+    if (ok)
+      break;
     auto sent = std::exchange(ok.error().accepted, 0);
     greeting_.erase(greeting_.begin(),
                     greeting_.begin() + static_cast<std::ptrdiff_t>(sent));
-    return ok;
+    if (ok.error().what != failure_kind::rejected || greeting_.empty())
+      return ok;
+    auto& refused = greeting_.front();
+    auto is_parameter = refused.what == comet_message::kind::parameter;
+    notes_.push_back(concat("Comet refuses the ",
+                            is_parameter ? "parameter '" : "other '",
+                            refused.name, "': ", ok.error().reason.message));
+    greeting_.erase(greeting_.begin());
   }
   greeting_.clear();
   greeted_ = true;

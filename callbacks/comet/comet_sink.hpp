@@ -31,12 +31,15 @@ public:
   sink_result finish(run_status_kind status,
                      std::chrono::system_clock::time_point time) override;
   std::string state() const override;
+  std::vector<std::string> take_notes() override;
   expected<std::optional<offline_files>>
   offline(const tracked_run& run) const override;
   std::size_t ranks() const override { return ranks_for(options_.ranks); }
   std::size_t max_batch() const override { return 100; }
 
 private:
+  /// Sends what a new experiment begins with. What Comet refuses of that
+  /// becomes a note.
   sink_result greet(const tracked_run& run);
   expected<void> prepare(std::span<const tracker_record> records);
 
@@ -47,6 +50,7 @@ private:
   std::string run_id_;                  ///< Of the run that the backend is for.
   std::vector<comet_message> greeting_; ///< Not sent yet.
   bool greeted_ = false;
+  std::vector<std::string> notes_;
   /// What is left to be sent of records, by their `end`.
   std::map<std::uint64_t, std::vector<comet_message>> left_;
   bool announced_ = false; ///< The user knows that there is no key.

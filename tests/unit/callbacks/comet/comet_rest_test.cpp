@@ -8,7 +8,7 @@
 
 #include <nlohmann/json.hpp>
 
-#include <gtest/gtest.h>
+#include <gmock/gmock.h>
 
 #include "tests/support/loopback_server.hpp"
 #include "tests/support/sink_records.hpp"
@@ -28,6 +28,10 @@ using test::reply_fault;
 using test::run_in;
 using test::sink_records;
 using test::temporary_folder;
+using testing::AllOf;
+using testing::ElementsAre;
+using testing::HasSubstr;
+using testing::IsEmpty;
 
 TEST(token_bucket_test, allows_a_burst_and_then_the_rate) {
   token_bucket x{240};
@@ -234,6 +238,96 @@ TEST_F(comet_rest_test, finds_its_experiment_although_the_reply_was_lost) {
   auto started = x.start(run, "");
   EXPECT_TRUE(started) << started.error().reason.message;
   EXPECT_EQ(bodies("tags").size(), 1u);
+}
+
+TEST_F(comet_rest_test, looks_for_its_experiment_again_after_a_failed_look) {
+  auto creations = 0, looks = 0;
+  set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
+    loopback_reply result;
+    if (x.target.ends_with("create")) {
+      result.status = ++creations == 1 ? 503 : 400;
+      result.body = R"({"msg":"the experiment key exists"})";
+      return result;
+    }
+    if (x.target.find("set-status") == x.target.npos || ++looks > 1)
+      return std::nullopt;
+    result.status = 429;
+    result.headers["Retry-After"] = "7";
+    return result;
+  });
+  comet_sink x{options};
+  EXPECT_FALSE(x.start(run, ""));
+  auto busy = x.start(run, "");
+  ASSERT_FALSE(busy);
+  EXPECT_EQ(busy.error().what, sink_failure::kind::transient);
+  EXPECT_EQ(busy.error().retry_after, 7s);
+  auto started = x.start(run, "");
+  ASSERT_TRUE(started) << started.error().reason.message;
+  EXPECT_EQ(looks, 2);
+}
+
+TEST_F(comet_rest_test, goes_on_without_a_tag_that_is_refused) {
+  auto failures = 0;
+  set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
+    if (!x.target.ends_with("tags"))
+      return std::nullopt;
+    loopback_reply result;
+    if (x.body.find("\"a\"") != x.body.npos) {
+      result.status = 400;
+      result.body = R"({"msg":"no such tag"})";
+      return result;
+    }
+    if (++failures > 1)
+      return std::nullopt;
+    result.status = 503;
+    return result;
+  });
+  comet_sink x{options};
+  EXPECT_FALSE(x.start(run, "")) << "at the tag b";
+  auto started = x.start(run, "");
+  ASSERT_TRUE(started) << started.error().reason.message;
+  EXPECT_THAT(x.take_notes(),
+              ElementsAre(AllOf(HasSubstr("tag 'a'"), HasSubstr("no such tag"),
+                                Not(HasSubstr(secret)))));
+  EXPECT_THAT(x.take_notes(), IsEmpty());
+  auto tags = bodies("tags");
+  EXPECT_EQ(tags.back().at("addedTags"), json::array({"b"}));
+  auto count = tags.size();
+  EXPECT_TRUE(x.start(run, x.state()));
+  EXPECT_EQ(bodies("tags").size(), count) << "and not again";
+  EXPECT_THAT(x.state(), HasSubstr("made"));
+}
+
+TEST_F(comet_rest_test,
+       goes_on_without_parameters_and_others_that_are_refused) {
+  run.config = {{"lr", 0.5}, {"prompt", "long"}, {"seed", 7}};
+  auto failures = 0;
+  set_fault([&](const loopback_request& x) -> std::optional<loopback_reply> {
+    loopback_reply result;
+    result.status = 400;
+    result.body = R"({"msg":"too long"})";
+    if (x.body.find("\"prompt\"") != x.body.npos
+        || x.body.find("\"Name\"") != x.body.npos)
+      return result;
+    result.status = 503;
+    if (x.body.find("\"seed\"") != x.body.npos && ++failures == 1)
+      return result;
+    return std::nullopt;
+  });
+  comet_sink x{options};
+  EXPECT_FALSE(x.start(run, "")) << "at the seed";
+  auto started = x.start(run, "");
+  ASSERT_TRUE(started) << started.error().reason.message;
+  EXPECT_THAT(
+    x.take_notes(),
+    ElementsAre(AllOf(HasSubstr("parameter 'prompt'"), HasSubstr("too long")),
+                AllOf(HasSubstr("other 'Name'"), HasSubstr("too long"))));
+  std::vector<std::string> names;
+  for (auto& body : bodies("parameter"))
+    names.push_back(body.at("parameterName"));
+  EXPECT_THAT(names, ElementsAre("lr", "prompt", "seed", "seed"));
+  auto row = record.report(0, {{{"a", 1}}});
+  EXPECT_TRUE(x.log({&row, 1}));
 }
 
 TEST_F(comet_rest_test, sends_the_tags_after_a_start_that_failed_at_them) {

@@ -71,6 +71,7 @@ bool call_batch::is_due() const {
   auto in_barrier = false;
   auto in_broadcast = false;
   auto all_block = true;
+  auto any_over = false;
   for (auto& x : ranks_) {
     if (!x.is_up)
       return true;
@@ -78,8 +79,10 @@ bool call_batch::is_due() const {
     in_barrier = in_barrier || x.meeting == meeting_kind::barrier;
     in_broadcast = in_broadcast || x.meeting == meeting_kind::broadcast;
     all_block = all_block && (x.is_over || x.report || x.meeting);
+    any_over = any_over || x.is_over;
   }
-  return all_block || in_report + in_barrier + in_broadcast > 1;
+  auto kinds = in_report + in_barrier + in_broadcast;
+  return all_block || kinds > 1 || (kinds > 0 && any_over);
 }
 
 } // namespace troupe::internal

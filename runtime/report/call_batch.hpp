@@ -19,9 +19,11 @@ namespace troupe::internal {
 ///   CB-3  Ranks block in different kinds of calls, so they may never meet.
 ///   CB-4  The call is not the rank's next: the group refuses it.
 ///   CB-5  A rank is not up yet, or calls must not be held at all.
-/// Ranks whose loops have ended do not count. What is held is passed on before
-/// anything else that the agent tells, such as what ranks show, for which the
-/// group asks about once a second.
+///   CB-6  A rank blocks although the loop of another has ended, which it may
+///         wait for: the group refuses that.
+/// Otherwise, ranks whose loops have ended do not count. What is held is passed
+/// on before anything else that the agent tells, such as what ranks show, for
+/// which the group asks about once a second.
 class call_batch {
 public:
   /// With *holds* false, every call is passed on at once.

@@ -49,9 +49,18 @@ TEST_F(call_batch_test, passes_on_what_all_ranks_wait_for) { // CB-2
 
 TEST_F(call_batch_test, does_not_wait_for_ranks_whose_loops_have_ended) {
   calls.loop_ended(1);
-  EXPECT_FALSE(calls.report(0, 7, true));
+  EXPECT_FALSE(calls.report(0, 7, false));
   calls.loop_ended(2);
-  EXPECT_TRUE(calls.report(0, 8, true));
+  EXPECT_TRUE(calls.report(0, 8, false));
+}
+
+TEST_F(call_batch_test,
+       passes_on_what_waits_for_a_loop_that_has_ended) { // CB-6
+  calls.loop_ended(0);
+  EXPECT_FALSE(calls.report(1, 7, false)) << "it does not wait";
+  EXPECT_TRUE(calls.await_reports(1));
+  calls.answered(7);
+  EXPECT_TRUE(calls.arrive(2, 0, barrier));
 }
 
 TEST_F(call_batch_test, passes_on_calls_that_may_never_meet) { // CB-3

@@ -122,7 +122,7 @@ struct worker_group_state {
   void exited(const rank_exited& x);
   void launch_failed(const rank_launch_failed& x);
   void disconnected(const rank_disconnected& x);
-  /// An agent is gone, and its ranks with it.
+  /// An agent is gone, and its ranks with it. The group ends with the only one.
   void agent_lost(const caf::down_msg& x);
   /// Counts *rank* as failed unless it is gone, or ends by order.
   void lose(int rank, std::string why);

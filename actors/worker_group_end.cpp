@@ -122,15 +122,22 @@ void worker_group_state::disconnected(const rank_disconnected& x) {
 }
 
 void worker_group_state::agent_lost(const caf::down_msg& x) {
+  auto reason = text_of(x.reason);
+  // No other attempt can start. The agent has killed its ranks.
+  if (args.hosts.size() == 1) {
+    self->quit(to_caf({ec::protocol, "the host agent is gone: " + reason}));
+    return;
+  }
   for (auto& host : args.hosts) {
-    if (!attempt || host.agent.address() != x.source)
+    if (host.agent.address() != x.source)
       continue;
     for (int i = 0; i < host.ranks; ++i) {
       auto rank = host.first_rank + i;
-      if (attempt->tracker.gone(rank))
+      if (!attempt || attempt->tracker.gone(rank))
         continue;
-      lose(rank, "the agent of its host is gone: " + text_of(x.reason));
-      attempt->tracker.give_up(rank);
+      lose(rank, "the agent of its host is gone: " + reason);
+      if (attempt) // It is over if that gave all ranks up.
+        attempt->tracker.give_up(rank);
     }
     check_over();
   }

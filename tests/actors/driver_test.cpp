@@ -450,6 +450,20 @@ TEST_F(driver_test, ends_the_run_if_its_worker_group_is_gone) {
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
 }
 
+TEST_F(driver_test, ends_the_run_if_its_host_agent_is_gone) {
+  config.failure.max_failures = -1;
+  config.failure.controller_failure_limit = -1;
+  run();
+  caf::anon_send_exit(ranks.agent, caf::exit_reason::kill);
+  system.settle();
+  ASSERT_TRUE(outcome().error);
+  EXPECT_THAT(outcome().error->message,
+              HasSubstr("the worker group is gone: the host agent is gone: "));
+  EXPECT_TRUE(ranks.asked_to_end(0)); // by its trainer
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  EXPECT_EQ(ranks.launcher->launched.size(), 2u);
+}
+
 TEST_F(driver_test, a_driver_that_dies_leaves_an_error_and_no_rank) {
   run();
   report_checkpoint(0);

@@ -172,13 +172,55 @@ TEST_F(host_agent_test, takes_no_more_calls_once_the_attempt_is_over) {
   EXPECT_EQ(ranks.report(4, 11)->failure.code, ec::stopped);
 }
 
-TEST_F(worker_group_test, ranks_whose_agent_is_gone_are_lost) {
+TEST_F(worker_group_test, ends_with_its_only_agent_which_kills_the_ranks) {
   start_all();
+  auto asked = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_TRUE(asked->value);
   caf::anon_send_exit(ranks.agent, caf::exit_reason::kill);
   system.settle();
   EXPECT_THAT(ranks.launcher->killed, ElementsAre(0, 1));
+  asked = system.ask<group_status>(ranks.group, get_status{});
+  EXPECT_TRUE(asked->failure);
+}
+
+/// Two hosts with a rank each, which are threads.
+class two_agents_test : public worker_group_test {
+protected:
+  void start() {
+    plan.in_process = true;
+    for (auto* agent : {&first, &second})
+      *agent = system.spawn(host_agent, host_agent_args{ranks.launcher});
+    ranks.group = system.spawn(
+      worker_group, worker_group_args{{{first, 0, 1}, {second, 1, 1}}, plan});
+    driver = system.spawn(recorded_driver, record);
+    send_anonymous(ranks.group, start_attempt{3, {}, 0}, driver);
+    system.settle();
+  }
+
+  void lose_first() {
+    caf::anon_send_exit(first, caf::exit_reason::kill);
+    system.settle();
+  }
+
+  host_agent_actor first;
+  host_agent_actor second;
+};
+
+TEST_F(two_agents_test, the_ranks_of_one_that_is_gone_are_lost) {
+  start();
+  lose_first();
+  EXPECT_THAT(ranks.launcher->killed, ElementsAre(0));
+  EXPECT_TRUE(record->failed.empty()) << "rank 1 is still there";
+  ranks.exit(1);
   EXPECT_EQ(failure_of(0).kind, kind::lost);
   EXPECT_THAT(failure_of(0).what, HasSubstr("the agent of its host is gone"));
+}
+
+TEST_F(two_agents_test, one_that_is_gone_may_end_the_attempt_without_grace) {
+  plan.stop_timeout = ms{0};
+  start();
+  lose_first();
+  EXPECT_EQ(failure_of(0).kind, kind::lost);
 }
 
 TEST_F(worker_group_test, its_defect_kills_the_ranks) {

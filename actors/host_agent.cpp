@@ -151,8 +151,8 @@ caf::result<void> host_agent_state::end_loop(loop_ended& x) {
     return to_caf(too_late(x.attempt));
   slot->loop_over = true;
   a->batch.loop_ended(a->local(x.rank));
-  tell(
-    rank_loop_ended{x.attempt, std::move(x), slot->was_in_call, snapshots()});
+  // For each of n ranks, so that system calls for all would be n * n.
+  tell(rank_loop_ended{x.attempt, std::move(x), slot->was_in_call, shown()});
   return caf::unit;
 }
 
@@ -162,11 +162,11 @@ void host_agent_state::end(const end_ranks& x) {
   auto a = current(x.attempt);
   if (!a || a->end_reason)
     return;
-  for (auto& shown : snapshots()) {
-    auto& slot = *a->find(shown.rank);
-    slot.ended_before = shown.has_ended && !slot.gone;
+  for (auto& known : shown()) {
+    auto& slot = *a->find(known.rank);
+    slot.ended_before = !slot.gone && args.launcher->has_ended(known.rank);
     slot.was_in_call =
-      a->batch.blocks(a->local(shown.rank)) || asks_driver(shown);
+      a->batch.blocks(a->local(known.rank)) || asks_driver(known);
   }
   a->end_reason = x.reason;
   a->held.clear();
@@ -191,13 +191,19 @@ void host_agent_state::over(const attempt_over& x) {
 
 // -- how ranks are
 
-std::vector<rank_snapshot> host_agent_state::snapshots() const {
+std::vector<rank_snapshot> host_agent_state::shown() const {
   std::vector<rank_snapshot> result;
-  for (auto& facts : attempt->order.ranks) {
+  for (auto& facts : attempt->order.ranks)
     result.push_back(snapshot_of(
       facts.rank, attempt->segment.rank(attempt->local(facts.rank))));
-    result.back().is_stopped = args.launcher->is_stopped(facts.rank);
-    result.back().has_ended = args.launcher->has_ended(facts.rank);
+  return result;
+}
+
+std::vector<rank_snapshot> host_agent_state::snapshots() const {
+  auto result = shown();
+  for (auto& x : result) {
+    x.is_stopped = args.launcher->is_stopped(x.rank);
+    x.has_ended = args.launcher->has_ended(x.rank);
   }
   return result;
 }

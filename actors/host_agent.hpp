@@ -100,6 +100,9 @@ struct host_agent_state {
   error too_late(std::uint64_t number) const;
 
   void launch(int rank);
+  /// What ranks show in shared memory alone.
+  std::vector<rank_snapshot> shown() const;
+  /// The same and how their processes are, which costs system calls per rank.
   std::vector<rank_snapshot> snapshots() const;
   /// Holds a call of *rank* back, or passes it on with all before it.
   template <class Call>

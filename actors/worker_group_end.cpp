@@ -39,9 +39,15 @@ void worker_group_state::end_loop(rank_loop_ended& x) {
   auto& loop = x.loop;
   if (!a || !a->tracker.knows(loop.rank))
     return;
-  for (auto& shown : x.ranks)
-    if (a->tracker.knows(shown.rank))
-      a->seen[static_cast<std::size_t>(shown.rank)] = std::move(shown);
+  for (auto& shown : x.ranks) {
+    if (!a->tracker.knows(shown.rank))
+      continue;
+    // How their processes are is known from the last look.
+    auto& known = a->seen[static_cast<std::size_t>(shown.rank)];
+    shown.is_stopped = known.is_stopped;
+    shown.has_ended = known.has_ended;
+    known = std::move(shown);
+  }
   // A rank that gave up on its peers is not the one to blame.
   auto& shown = seen(loop.rank);
   auto gave_up = loop.reason.code == ec::timeout && shown.gave_up;

@@ -204,7 +204,7 @@ bool inspect(Inspector& f, host_calls& x) {
                             f.field("calls", x.calls));
 }
 
-/// The loop of a rank ended while the ranks of its host showed *ranks*.
+/// The loop of a rank ended; *ranks*: what all of its host show in memory.
 struct rank_loop_ended {
   std::uint64_t attempt = 0;
   loop_ended loop;

@@ -120,6 +120,13 @@ TEST_F(host_agent_test, tells_all_that_came_before_it_answers_or_tells_more) {
   EXPECT_THAT(told(), ElementsAre("calls", "loop ended"));
 }
 
+TEST_F(host_agent_test, looks_at_no_process_when_a_loop_ends) {
+  ranks.end_loop(4);
+  ASSERT_EQ(record->ended.size(), 1u);
+  EXPECT_EQ(record->ended[0].ranks.size(), 2u);
+  EXPECT_EQ(ranks.launcher->looks, 0);
+}
+
 TEST_F(host_agent_test, holds_nothing_if_waits_have_a_short_limit) {
   rank_facts facts{.attempt = 4, .world_size = 2};
   auto second = facts;

@@ -153,6 +153,22 @@ TEST_F(worker_group_test, waits_for_a_rank_whose_end_is_not_reported_yet) {
   EXPECT_EQ(record->failed[0].ranks.size(), 1u);
 }
 
+TEST_F(worker_group_test, the_end_of_a_loop_hides_no_process_that_has_ended) {
+  plan.world_size = 3;
+  start_all();
+  ranks.launcher->ended = {1};
+  activity(0).fail_collective(collective_failure::others);
+  ranks.end_loop(0, {ec::rank_failed, "a connection was closed"});
+  ranks.exit(0);
+  system.pass(ms{2000});
+  ranks.finish(2);
+  system.pass(ms{100});
+  EXPECT_TRUE(ranks.launcher->killed.empty());
+  ranks.exit(1, {process_exit::kind::lost, 0, "did not say how"});
+  EXPECT_EQ(failure_of(1).what, "did not say how");
+  EXPECT_EQ(record->failed[0].ranks.size(), 1u);
+}
+
 TEST_F(worker_group_test, waits_no_longer_once_those_that_left_ended_well) {
   plan.world_size = 3;
   start_all();

@@ -29,7 +29,10 @@ public:
 
   void kill(int rank) override { killed.push_back(rank); }
 
-  bool has_ended(int rank) override { return ended.contains(rank); }
+  bool has_ended(int rank) override {
+    ++looks;
+    return ended.contains(rank);
+  }
 
   std::optional<process_vitals> vitals(int rank) override {
     auto i = lives.find(rank);
@@ -37,6 +40,7 @@ public:
   }
 
   bool is_stopped(int rank) override {
+    ++looks;
     auto i = lives.find(rank);
     return i != lives.end() && i->second.stopped;
   }
@@ -67,6 +71,7 @@ public:
   std::vector<launch_order> launched;
   std::vector<int> killed;
   std::set<int> ended;                 ///< Ranks whose processes have ended.
+  int looks = 0;                       ///< At one process each.
   std::vector<int> asked;              ///< Ranks whose stacks were requested.
   std::map<int, process_vitals> lives; ///< By rank; others cannot be observed.
 

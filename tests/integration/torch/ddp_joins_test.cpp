@@ -1,4 +1,5 @@
 #include <gtest/gtest.h>
+#include <torch/csrc/autograd/engine.h>
 #include <torch/torch.h>
 
 #include "troupe/trainers/torch/data_parallel/prepare_model.hpp"
@@ -206,6 +207,46 @@ TEST_P(changes_around_a_join, state_that_differs_is_refused_after_a_rebuild) {
       check(names_the_remedy(message), message);
     it.model.data_parallel().rebuild(self.group(), true);
     it.run.report();
+  });
+}
+
+/// One step of plain SGD, with the samples *number*.
+void step_plainly(subject<mlp>& it, int number) {
+  it.model.zero_grad();
+  it.backward(number);
+  torch::optim::SGD{it.model.parameters(), {0.1}}.step();
+}
+
+// The reductions were made: others compare weights at their next forward.
+TEST_P(changes_around_a_join, a_backward_that_failed_here_is_compared_by_all) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    step_plainly(it, 0);
+    it.model.data_parallel().rebuild(self.group(1), true);
+    if (self.rank + 1 < self.size) {
+      step_plainly(it, 1);
+    } else {
+      it.model.zero_grad();
+      auto loss = it.model.forward(torch::ones({4, 20})).mean();
+      // Called after the callback in which c10d waits for the reductions.
+      loss.register_hook([](const at::Tensor&) {
+        auto& engine = torch::autograd::Engine::get_default_engine();
+        engine.queue_callback([&engine] {
+          engine.queue_callback([] { throw std::runtime_error{"no memory"}; });
+        });
+      });
+      auto failed = false;
+      try {
+        loss.backward();
+      } catch (const std::runtime_error&) {
+        failed = true;
+      }
+      check(failed, "backward did not fail");
+      it.model.zero_grad();
+    }
+    auto message = refusal([&] { step_plainly(it, 2); });
+    check(message.find("differs from that of rank 0") != std::string::npos,
+          message);
   });
 }
 

@@ -416,9 +416,10 @@ void distributed_data_parallel::check_replicas() {
 
 /// Called by all ranks at the same forward or end of a join.
 void distributed_data_parallel::compare_if_stepped() {
-  // A loop may make forwards without backwards.
+  // A loop may make forwards without backwards. One that failed here after its
+  // reductions has ended on other ranks; one that failed before is refused.
   if (comparison_ != comparison::after_a_step
-      || sink_->backward != backward_state::ended)
+      || sink_->backward == backward_state::none)
     return;
   compare_replicas();
   comparison_ = comparison::none;

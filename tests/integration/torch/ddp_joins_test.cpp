@@ -250,6 +250,28 @@ TEST_P(changes_around_a_join, a_backward_that_failed_here_is_compared_by_all) {
   });
 }
 
+TEST_P(changes_around_a_join, a_forward_that_is_tried_again_compares_nothing) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    it.model.join([&] {
+      for (int i = 0; i < 1 + self.rank; ++i)
+        step_plainly(it, i);
+    });
+    if (self.rank + 1 == self.size) {
+      auto failed = false;
+      try {
+        it.model.forward(torch::ones({4, 3}));
+      } catch (const c10::Error&) {
+        failed = true;
+      }
+      check(failed, "forward did not fail");
+    }
+    step_plainly(it, 3);
+    step_plainly(it, 4);
+    check_equal_on_ranks(self, it.model.parameters());
+  });
+}
+
 TEST_P(changes_around_a_join, a_healthy_epoch_after_it_compares_weights_once) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};

@@ -514,8 +514,11 @@ void distributed_data_parallel::prepare_forward(bool learns) {
   auto all_have_data = !join_ || announce_sync();
   if (comparison_ != comparison::none && all_have_data && learns && *sync_) {
     compare_if_stepped();
-    if (comparison_ == comparison::after_next_forward)
+    if (comparison_ == comparison::after_next_forward) {
       comparison_ = comparison::after_a_step;
+      // The module may throw, and this rank alone come here again.
+      sink_->backward = backward_state::none;
+    }
   }
 }
 

@@ -272,6 +272,30 @@ TEST_P(changes_around_a_join, a_forward_that_is_tried_again_compares_nothing) {
   });
 }
 
+TEST_P(changes_around_a_join, who_joins_a_rebuild_compares_when_others_do) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    auto step = [&](auto& model, auto& optimizer, int number) {
+      model.zero_grad();
+      model.forward(samples(batch, number).first).square().mean().backward();
+      optimizer.step();
+    };
+    step(it.model, it.optimizer, 0);
+    if (self.rank == 0) {
+      it.model.data_parallel().rebuild(self.group(1), true);
+      step(it.model, it.optimizer, 1);
+      auto message = refusal([&] { step(it.model, it.optimizer, 2); });
+      check(names_the_remedy(message), message);
+    } else {
+      auto model = make_ddp(seeded<mlp>(self.rank), self.group(1));
+      torch::optim::SGD optimizer{model.parameters(), sgd()};
+      step(model, optimizer, 1);
+      auto message = refusal([&] { step(model, optimizer, 2); });
+      check(names_the_remedy(message), message);
+    }
+  });
+}
+
 TEST_P(changes_around_a_join, a_healthy_epoch_after_it_compares_weights_once) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};

@@ -102,8 +102,7 @@ distributed_data_parallel::distributed_data_parallel(
   model_tensors_source source, group_ptr group, data_parallel_options options)
   : source_(std::move(source)), options_(std::move(options)),
     kept_(std::make_shared<kept_gradients>()) {
-  rebuild(std::move(group), options_.broadcast_at_start);
-  comparison_ = comparison::none; // No optimizer has stepped.
+  take_group(std::move(group), options_.broadcast_at_start);
 }
 
 distributed_data_parallel::~distributed_data_parallel() {
@@ -122,6 +121,11 @@ void distributed_data_parallel::drop() {
 }
 
 void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
+  comparison_ = comparison::after_next_forward;
+  take_group(std::move(group), broadcast);
+}
+
+void distributed_data_parallel::take_group(group_ptr group, bool broadcast) {
   drop();
   if (group && group->getSize() > 1) {
     group_ = std::move(group);
@@ -140,7 +144,6 @@ void distributed_data_parallel::rebuild(group_ptr group, bool broadcast) {
   dropped_ = false;
   buffers_are_due_ = true;
   kept_to_itself_ = false;
-  comparison_ = comparison::after_next_forward;
 }
 
 /// Ranks that are refused are refused together: then all keep the Reducer that
@@ -189,8 +192,10 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
     mismatch = "model " + model.model + names;
   agree(mismatch);
   copy_from(0, model, with_parameters, with_buffers);
-  // Whatever fails from here on, this rank can tell the others.
-  auto flag = one_number(-1);
+  // Whatever fails from here on, this rank can tell the others. One that is
+  // constructed while others rebuild compares weights when they do.
+  auto flag =
+    one_number(comparison_ == comparison::after_next_forward ? 0 : -1);
   std::exception_ptr failure;
   try {
     trained_ = std::move(trained);
@@ -205,19 +210,21 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
   }
   auto rank = group_->getRank();
   if (failure)
-    flag[0].fill_(rank);
-  auto culprit = all_reduce(flag, c10d::ReduceOp::MAX);
-  if (culprit >= 0) { // The others do not have one.
+    flag[0].fill_(rank + 1);
+  auto largest = all_reduce(flag, c10d::ReduceOp::MAX);
+  if (largest > 0) { // The others do not have one.
     logger_.reset();
     reducer_.reset();
   }
   if (failure)
     std::rethrow_exception(failure);
-  if (culprit >= 0)
+  if (largest > 0)
     throw_invalid_argument(
-      "rank ", rank, ": rank ", culprit,
+      "rank ", rank, ": rank ", largest - 1,
       " could not prepare to average the gradients of this model; its own "
       "error says why");
+  if (largest == 0)
+    comparison_ = comparison::after_next_forward;
   starts_again_ = false;
 }
 

@@ -237,6 +237,7 @@ private:
     }
   }
 
+  void take_group(c10::intrusive_ptr<c10d::ProcessGroup> group, bool broadcast);
   void start(bool with_parameters, bool with_buffers);
   void agree(const std::string& problem);
   void copy_from(int rank, const model_tensors& model, bool parameters,

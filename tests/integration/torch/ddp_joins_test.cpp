@@ -296,6 +296,31 @@ TEST_P(changes_around_a_join, who_joins_a_rebuild_compares_when_others_do) {
   });
 }
 
+TEST_P(changes_around_a_join, weights_of_a_hook_or_without_a_check_may_differ) {
+  on_ranks([](rank_of_test& self) {
+    std::vector<data_parallel_options> ways(2);
+    ways[0].check_after_copy = false;
+    ways[1].comm_hook = [](const group_ptr& group) {
+      return std::make_unique<summing_hook>(group);
+    };
+    for (auto& options : ways) {
+      subject<mlp> it{self, options};
+      it.model.join([&] {
+        for (int i = 0; i < 1 + self.rank; ++i)
+          step_plainly(it, i);
+      });
+      step_plainly(it, 3);
+      {
+        at::NoGradGuard no_grad;
+        it.model->first->weight.add_(self.rank);
+      }
+      step_plainly(it, 4);
+      it.model.join([&] { step_plainly(it, 5); });
+      check_equal_on_ranks(self, it.model.parameters());
+    }
+  });
+}
+
 TEST_P(changes_around_a_join, a_healthy_epoch_after_it_compares_weights_once) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};

@@ -76,6 +76,12 @@ struct data_parallel_options {
   /// error.
   std::vector<std::string> ignored;
 
+  /// Compares the weights of all ranks once after the first step since a `join`
+  /// of ranks with different numbers of steps, and since a `rebuild`. Turn it
+  /// off for ranks on processors of different kinds, whose kernels may round
+  /// differently. Ranks with a `comm_hook` are not compared.
+  bool check_after_copy = true;
+
   gradient_compression compression = gradient_compression::none;
 
   /// Makes the hook that sums and divides the gradients of a bucket instead of

@@ -426,7 +426,8 @@ void distributed_data_parallel::compare_if_stepped() {
   // A loop may make forwards without backwards. One that failed here after its
   // reductions has ended on other ranks; one that failed before is refused.
   if (comparison_ != comparison::after_a_step
-      || sink_->backward == backward_state::none)
+      || sink_->backward == backward_state::none || !options_.check_after_copy
+      || options_.comm_hook)
     return;
   compare_replicas();
   comparison_ = comparison::none;

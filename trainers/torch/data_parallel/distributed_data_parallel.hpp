@@ -109,7 +109,8 @@ public:
   /// optimizers is not copied: if ranks had different numbers of steps, make an
   /// optimizer with momentum, moments or a count of steps anew on all ranks, or
   /// copy its state from one. Otherwise their next steps differ, and the second
-  /// forward for which all ranks have data throws. Inside, forwards without
+  /// forward for which all ranks have data throws, see
+  /// `data_parallel_options::check_after_copy`. Inside, forwards without
   /// gradients do not communicate.
   template <class F>
   void join(F&& body, join_options options = {}) {
@@ -139,7 +140,8 @@ public:
   /// those of rank 0 in a bit. A collective that reads all parameters once.
   /// `epoch_loop` calls it at the end of each epoch, and a forward after a step
   /// with gradients of `no_sync`, or after the first step since `rebuild` or
-  /// since a `join` of ranks with different numbers of steps.
+  /// since a `join` of ranks with different numbers of steps: the latter two
+  /// not with a `comm_hook` or without `check_after_copy`.
   void check_replicas();
 
   /// Calls `check_backward` at the start of reports and checkpoints of

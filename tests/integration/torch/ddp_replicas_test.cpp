@@ -101,17 +101,43 @@ TEST_P(replicas, a_parameter_of_two_prepared_models_is_refused) {
     auto x = torch::ones({4, 20});
     auto model =
       std::make_unique<data_parallel_model<mlp>>(make_ddp(inner, self.group()));
-    auto message = refusal([&] { make_ddp(inner->first, self.group()); });
-    check(message.find("prepare one module that holds both")
-            != std::string::npos,
-          message);
     model->forward(x).mean().backward();
-    model.reset();
     auto part = make_ddp(inner->first, self.group());
+    auto refused = [](auto&& f) {
+      auto message = refusal(f);
+      check(message.find("prepare one module that holds both")
+              != std::string::npos,
+            message);
+    };
+    refused([&] { part.forward(x); });
+    refused([&] { part.forward(x); });
+    refused([&] { part.join([] {}); });
+    model.reset();
     part.zero_grad();
     part.forward(x).mean().backward();
     check_equal_on_ranks(self, gradients(*inner->first));
   });
+}
+
+TEST_P(replicas, a_model_may_be_prepared_again_in_its_place) {
+  for (auto& options : ways_to_train())
+    on_ranks([&options](rank_of_test& self) {
+      context_of_test run{self};
+      auto inner = seeded<mlp>(0);
+      auto model = prepare_model(*run.context, inner, options);
+      torch::optim::SGD optimizer{inner->parameters(), sgd()};
+      for (int phase = 0; phase < 3; ++phase) {
+        for (int step = 0; step < 2; ++step) {
+          model.zero_grad();
+          auto x = samples(self.size * batch, 2 * phase + step).first;
+          model.forward(self.share(x)).square().mean().backward();
+          optimizer.step();
+        }
+        check_equal_on_ranks(self, inner->parameters());
+        run.report();
+        model = prepare_model(*run.context, inner, options);
+      }
+    });
 }
 
 // As docs/decisions/averaged_gradients.md has it.

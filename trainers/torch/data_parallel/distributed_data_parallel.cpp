@@ -165,12 +165,6 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
       " was frozen while it had a gradient that no_sync() kept on this rank, "
       "which would not be averaged any more: freeze it after a step, or "
       "forget the gradient with zero_grad()");
-  for (auto& x : reduced)
-    if (problem.empty() && has_other_owner(x.tensor, kept_.get()))
-      problem = c10::str("parameter ", x.name,
-                         " belongs to another prepared model, too, so that "
-                         "each would refuse the gradients of the other: "
-                         "prepare one module that holds both");
   agree(problem);
   std::vector<at::Tensor> parameters;
   for (auto& x : reduced)
@@ -225,7 +219,26 @@ void distributed_data_parallel::start(bool with_parameters, bool with_buffers) {
       "error says why");
   if (largest == 0)
     comparison_ = comparison::after_next_forward;
+  owners_are_due_ = true;
   starts_again_ = false;
+}
+
+/// Not at the start: `model = prepare_model(...)` makes a model before it
+/// releases the one before. Forwards in a join or no_sync() may not be of all
+/// ranks.
+void distributed_data_parallel::refuse_other_owners() {
+  if (!owners_are_due_ || join_ || !*sync_)
+    return;
+  std::string problem;
+  for (auto& x : reduced_)
+    if (problem.empty() && has_other_owner(x.tensor, kept_.get()))
+      problem = c10::str("parameter ", x.name,
+                         " belongs to another prepared model, too, so that "
+                         "each would refuse the gradients of the other: "
+                         "release that model, or prepare one module that "
+                         "holds both");
+  agree(problem);
+  owners_are_due_ = false;
 }
 
 /// Throws on every rank if any has a *problem*: otherwise the others would wait
@@ -501,8 +514,10 @@ void distributed_data_parallel::prepare_forward(bool learns) {
     if (all_reduce(mine, c10d::ReduceOp::MAX) > 0)
       compare_replicas(); // One rank may see what another does not.
   }
-  if (learns)
+  if (learns) {
     follow_parameters();
+    refuse_other_owners();
+  }
   // A static graph is learned from the first backward, which has to be
   // averaged.
   if (learns && *sync_ && sink_->bypassed)

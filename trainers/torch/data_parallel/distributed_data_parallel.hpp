@@ -76,6 +76,9 @@ private:
 /// make another for a static graph after a backward without averaging drops it
 /// alone, since the others may have had none.
 ///
+/// A parameter belongs to one such object: forwards of a second one whose
+/// gradients are averaged throw on all ranks as long as the first one exists.
+///
 /// Belongs to one thread. Failures throw `train_error` (a model that cannot be
 /// trained so) or what the group throws, with this rank's number added.
 class distributed_data_parallel {
@@ -254,6 +257,7 @@ private:
   void compare_replicas();
   void compare_if_stepped();
   void follow_parameters();
+  void refuse_other_owners();
   void refuse_if_dropped() const;
   std::vector<c10::TensorImpl*> trained_now() const;
   std::string learns_unfollowed() const;
@@ -286,7 +290,8 @@ private:
   const std::shared_ptr<bool> sync_ = std::make_shared<bool>(true);
   bool kept_to_itself_ =
     false; // forwards of all ranks since a synchronized one
-  comparison comparison_ = comparison::none; // the same on all ranks
+  comparison comparison_ = comparison::none; // the same on all ranks,
+  bool owners_are_due_ = false;              // as this is
   bool buffers_are_due_ = true;
   bool starts_again_ = false; // the last start failed, on all ranks
   bool dropped_ = false;

@@ -38,6 +38,7 @@ void distributed_data_parallel::begin_join(join_options options) {
     with_reducer([&] {
       internal::check_backward(*reducer_);
       follow_parameters(); // All ranks are here, and not in the forwards.
+      refuse_other_owners();
     });
   join_ = options;
   logger_->set_uneven_input_join();

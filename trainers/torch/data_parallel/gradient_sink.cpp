@@ -1,5 +1,6 @@
 #include "troupe/trainers/torch/data_parallel/gradient_sink.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include <torch/csrc/autograd/engine.h>
@@ -74,6 +75,7 @@ struct arrival_hook final : torch::autograd::PostAccumulateGradHook {
 
   std::weak_ptr<callback> f;
   const void* owner;
+  std::vector<std::weak_ptr<callback>> others; // of other owners
 };
 
 } // namespace
@@ -104,15 +106,24 @@ std::shared_ptr<void> after_each_gradient(const at::Tensor& parameter,
   if (taken && !known)
     return nullptr;
   auto result = std::make_shared<callback>(std::move(f));
-  impl::set_post_acc_grad_hooks(parameter,
-                                std::make_unique<arrival_hook>(result, owner));
+  auto hook = std::make_unique<arrival_hook>(result, owner);
+  if (known) {
+    hook->others = std::move(known->others);
+    if (known->owner && known->owner != owner)
+      hook->others.push_back(known->f);
+    std::erase_if(hook->others, [](auto& x) { return x.expired(); });
+  }
+  impl::set_post_acc_grad_hooks(parameter, std::move(hook));
   return result;
 }
 
 bool has_other_owner(const at::Tensor& parameter, const void* owner) {
   auto& taken = torch::autograd::impl::post_acc_grad_hooks(parameter);
   auto* known = dynamic_cast<arrival_hook*>(taken.get());
-  return known && known->owner && known->owner != owner && !known->f.expired();
+  auto lives = [](auto& x) { return !x.expired(); };
+  return known
+         && (std::ranges::any_of(known->others, lives)
+             || (known->owner && known->owner != owner && lives(known->f)));
 }
 
 } // namespace troupe::internal

@@ -321,6 +321,22 @@ TEST_P(changes_around_a_join, weights_of_a_hook_or_without_a_check_may_differ) {
   });
 }
 
+TEST_P(changes_around_a_join, optimizers_are_not_blamed_for_other_differences) {
+  on_ranks([](rank_of_test& self) {
+    subject<mlp> it{self};
+    step_plainly(it, 0);
+    it.model.data_parallel().rebuild(self.group(1), true);
+    step_plainly(it, 1);
+    {
+      at::NoGradGuard no_grad;
+      it.model->first->weight.add_(self.rank);
+    }
+    auto message = refusal([&] { it.model.data_parallel().check_replicas(); });
+    check(!names_the_remedy(message), message);
+    it.run.report(); // nor noted
+  });
+}
+
 TEST_P(changes_around_a_join, a_healthy_epoch_after_it_compares_weights_once) {
   on_ranks([](rank_of_test& self) {
     subject<mlp> it{self};

@@ -68,9 +68,11 @@ at::Tensor fingerprint(const at::Tensor& x) {
 }
 
 constexpr auto remedy = "join() and rebuild() do not copy the state of "
-                        "optimizers, such as momentum or numbers of steps; "
-                        "after them, make the optimizer anew on all ranks or "
-                        "copy its state from one rank";
+                        "optimizers, such as momentum or numbers of steps, "
+                        "nor rebuild(group, false) weights; after them, make "
+                        "the optimizer anew on all ranks or copy its state "
+                        "from one rank, and make the weights equal again, as "
+                        "with rebuild(group, true)";
 
 /// What happened to a parameter, and what to do instead.
 std::pair<const char*, const char*> said_of(change_cause cause) {
@@ -442,11 +444,11 @@ void distributed_data_parallel::compare_if_stepped() {
       || sink_->backward == backward_state::none || !options_.check_after_copy
       || options_.comm_hook)
     return;
-  compare_replicas();
+  compare_replicas(true);
   comparison_ = comparison::none;
 }
 
-void distributed_data_parallel::compare_replicas() {
+void distributed_data_parallel::compare_replicas(bool finds_optimizers) {
   std::vector<std::string> names;
   std::vector<at::Tensor> prints;
   for (auto& x : source_.tensors().parameters)
@@ -467,15 +469,14 @@ void distributed_data_parallel::compare_replicas() {
   mismatch = all_reduce(mismatch, c10d::ReduceOp::MAX);
   if (mismatch >= 0) {
     auto& name = names[static_cast<std::size_t>(mismatch % stride)];
-    auto of_optimizers = comparison_ == comparison::after_a_step;
-    if (of_optimizers)
+    if (finds_optimizers)
       kept_->note_difference(name);
     throw_invalid_argument(
       "rank ", group_->getRank(), ": parameter ", name, " of rank ",
       mismatch / stride,
       " differs from that of rank 0, although their gradients are "
       "averaged: ",
-      of_optimizers
+      finds_optimizers
         ? remedy
         : "has a rank made a step with gradients or with a learning rate of "
           "its own, or loaded other weights?");

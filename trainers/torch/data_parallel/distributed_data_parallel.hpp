@@ -254,7 +254,7 @@ private:
   void make_reducer();
   void note_left(const model_tensors& model,
                  const std::vector<named_tensor>& before);
-  void compare_replicas();
+  void compare_replicas(bool finds_optimizers = false);
   void compare_if_stepped();
   void follow_parameters();
   void refuse_other_owners();

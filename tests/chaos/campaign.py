@@ -77,7 +77,9 @@ def state_of(pid: int) -> str:
 
 
 def wait_for_an_end(pids: list, seconds: float) -> None:
-    """Waits up to *seconds* until one of *pids* has ended."""
+    """Waits up to *seconds* until one of *pids* has ended; not at all if there are none."""
+    if not pids:
+        return
     poll, opened = select.poll(), []
     try:
         for pid in pids:

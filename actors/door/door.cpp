@@ -270,7 +270,7 @@ expected<owned_ptr<door>> door::open(door_args args) {
                  book->run();
                } catch (const std::exception&) {
                  // No memory for a connection, or a handler that throws: the
-                 // run goes on without the port. Left open, it would let
+                 // run continues without the port. Left open, it would let
                  // clients wait.
                  book->close();
                }

@@ -97,7 +97,7 @@ TEST_P(changes_around_a_join, a_join_keeps_to_the_types_of_its_begin) {
 
 enum class after_join {
   continues,      ///< With the optimizer as it is.
-  makes_anew,     ///< The optimizer.
+  starts_afresh,  ///< With a new optimizer.
   continues_join, ///< In another join.
 };
 
@@ -120,7 +120,7 @@ std::string train_past_a_join(rank_of_test& self, const Options& options,
       step(i);
   });
   check_equal_on_ranks(self, it.model.parameters());
-  if (then == after_join::makes_anew)
+  if (then == after_join::starts_afresh)
     optimizer = std::make_unique<Optimizer>(it.model.parameters(), options);
   auto two_steps = [&] {
     step(5);
@@ -139,7 +139,7 @@ std::string train_past_a_join(rank_of_test& self, const Options& options,
 }
 
 bool names_the_remedy(const std::string& message) {
-  return message.find("make the optimizer anew on all ranks or copy its state")
+  return message.find("create a new optimizer on all ranks or copy its state")
          != std::string::npos;
 }
 
@@ -162,7 +162,7 @@ TEST_P(changes_around_a_join, optimizers_with_equal_state_are_not_refused) {
     for (auto& message :
          {train_past_a_join<Adam>(self, adam, 0),
           train_past_a_join<Adam>(self, adam, 0, after_join::continues_join),
-          train_past_a_join<Adam>(self, adam, 2, after_join::makes_anew),
+          train_past_a_join<Adam>(self, adam, 2, after_join::starts_afresh),
           train_past_a_join<torch::optim::SGD>(self, plain, 2),
           train_past_a_join<torch::optim::SGD>(self, plain, 2,
                                                after_join::continues_join)})

@@ -68,9 +68,9 @@ at::Tensor fingerprint(const at::Tensor& x) {
 }
 
 constexpr auto remedy = "join() and rebuild() do not copy the state of "
-                        "optimizers, such as momentum or numbers of steps, "
-                        "nor rebuild(group, false) weights; after them, make "
-                        "the optimizer anew on all ranks or copy its state "
+                        "optimizers, such as momentum or step counts, nor "
+                        "rebuild(group, false) weights; after them, create a "
+                        "new optimizer on all ranks or copy its state "
                         "from one rank, and make the weights equal again, as "
                         "with rebuild(group, true)";
 

@@ -109,10 +109,10 @@ public:
   /// Runs *body*, this rank's steps, then takes part in the steps of the others
   /// until all are done: ranks may have different numbers of batches.
   /// Afterwards all have the model of a rank with the most steps. The state of
-  /// optimizers is not copied: if ranks had different numbers of steps, make an
-  /// optimizer with momentum, moments or a count of steps anew on all ranks, or
-  /// copy its state from one. Otherwise their next steps differ, and the second
-  /// forward for which all ranks have data throws, see
+  /// optimizers is not copied: if ranks had different numbers of steps, create
+  /// a new optimizer on all ranks if it has momentum, moments or a step count,
+  /// or copy its state from one. Otherwise their next steps differ, and the
+  /// second forward for which all ranks have data throws, see
   /// `data_parallel_options::check_after_copy`. Inside, forwards without
   /// gradients do not communicate.
   template <class F>
